@@ -1,0 +1,1 @@
+"""The broker: request handlers by subject over one store and one loop."""

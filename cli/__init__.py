@@ -1,0 +1,1 @@
+"""The zenit command: thin, prints; every verb calls client/ or a service."""

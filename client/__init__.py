@@ -1,0 +1,1 @@
+"""Producer, pull consumer, admin: what users hold in their hands."""

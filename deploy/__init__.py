@@ -1,0 +1,1 @@
+"""Local clusters of real processes, launch scripts and configuration templates."""

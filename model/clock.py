@@ -1,0 +1,68 @@
+"""The one file that reads time. Everything that decides takes `now_ms` as an argument instead."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What a shell may ask of time; the simulation brings another."""
+
+    def now_ms(self) -> int:
+        """Wall clock, milliseconds since the epoch: for what is stored or shown."""
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds that never go back: for deadlines and leases."""
+
+    def sleep_ms(self, duration_ms: int) -> None:
+        """Blocks the calling thread."""
+
+
+class SystemClock:
+    """The machine's own clock."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+    def sleep_ms(self, duration_ms: int) -> None:
+        time.sleep(duration_ms / 1000)
+
+
+def now_ms() -> int:
+    """Wall clock, milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def monotonic_ms() -> int:
+    """Milliseconds that never go back."""
+    return time.monotonic_ns() // 1_000_000
+
+
+def monotonic_ns() -> int:
+    """Nanoseconds that never go back, for measurements."""
+    return time.perf_counter_ns()
+
+
+def process_cpu_ns() -> int:
+    """CPU time this process has used, nanoseconds."""
+    return time.process_time_ns()
+
+
+def sleep_ms(duration_ms: float) -> None:
+    """Blocks the calling thread."""
+    time.sleep(duration_ms / 1000)
+
+
+def datetime_of_ms(timestamp_ms: int) -> datetime:
+    """An aware datetime (UTC) for milliseconds since the epoch."""
+    return datetime.fromtimestamp(timestamp_ms / 1000, tz=UTC)
+
+
+def ms_of_datetime(moment: datetime) -> int:
+    """Milliseconds since the epoch; a naive datetime is taken as local time."""
+    return round(moment.timestamp() * 1000)

@@ -1,0 +1,438 @@
+"""Every error we raise, in one small tree that tells the caller what to do.
+
+`code` goes on the wire (RocketMQ's number where it has one, ours begin at 9000); one code is one class, both ways.
+Arguments are facts, not a sentence: they are attributes, they travel in the reply, and they survive pickling;
+`__str__` renders them. The flags say what may help:
+
+- `retriable`: the same request may succeed later, or at another broker;
+- `route_stale`: ask the name server again first.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class ZenitError(Exception):
+    """Root of all we raise. Args: the facts of the class, in the order of its `__init__`."""
+
+    code: ClassVar[int] = 1
+    retriable: ClassVar[bool] = False
+    route_stale: ClassVar[bool] = False
+
+
+class SystemFault(ZenitError):
+    """Something broke inside the process that answered; its log has the traceback. Args: what."""
+
+    code = 9000
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+
+    def __str__(self) -> str:
+        return f"internal error: {self.what}"
+
+
+class BrokerBusy(ZenitError):
+    """A limit was reached before memory grew past its bound. Args: retry_after_ms, reason."""
+
+    code, retriable = 2, True
+
+    def __init__(self, retry_after_ms: int, reason: str = "overloaded") -> None:
+        super().__init__(retry_after_ms, reason)
+        self.retry_after_ms = retry_after_ms
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"broker busy ({self.reason}); retry after {self.retry_after_ms} ms"
+
+
+class UnknownRequest(ZenitError):
+    """The peer does not serve this request code. Args: request_code."""
+
+    code = 3
+
+    def __init__(self, request_code: int) -> None:
+        super().__init__(request_code)
+        self.request_code = request_code
+
+    def __str__(self) -> str:
+        return f"request code {self.request_code} is not supported here"
+
+
+class FlushTimeout(ZenitError):
+    """The message was written but its flush did not end in time: durable or not is unknown. Args: timeout_ms."""
+
+    code, retriable = 10, True
+
+    def __init__(self, timeout_ms: int) -> None:
+        super().__init__(timeout_ms)
+        self.timeout_ms = timeout_ms
+
+    def __str__(self) -> str:
+        return f"not flushed within {self.timeout_ms} ms; whether the message survives a power cut is unknown"
+
+
+class MessageIllegal(ZenitError):
+    """A message breaks a rule; nothing of its batch was written. Args: reason (with limit and value)."""
+
+    code = 13
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"message refused: {self.reason}"
+
+
+class StoreNotWriteable(ZenitError):
+    """The store takes no writes at present (disk full, shutting down); reads go on. Args: reason."""
+
+    code, retriable = 14, True
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the store takes no writes: {self.reason}"
+
+
+class VersionNotSupported(ZenitError):
+    """The peer speaks a protocol version this one does not. Args: version, supported."""
+
+    code = 15
+
+    def __init__(self, version: int, supported: int) -> None:
+        super().__init__(version, supported)
+        self.version = version
+        self.supported = supported
+
+    def __str__(self) -> str:
+        return f"protocol version {self.version} is not supported (this side speaks {self.supported}); upgrade the older side"
+
+
+class NoPermission(ZenitError):
+    """The topic or broker does not permit this. Args: resource, action."""
+
+    code, route_stale = 16, True
+
+    def __init__(self, resource: str, action: str) -> None:
+        super().__init__(resource, action)
+        self.resource = resource
+        self.action = action
+
+    def __str__(self) -> str:
+        return f"{self.action} is not permitted on {self.resource}"
+
+
+class TopicNotFound(ZenitError):
+    """No such topic where it was asked for. Args: topic."""
+
+    code, route_stale = 17, True
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(topic)
+        self.topic = topic
+
+    def __str__(self) -> str:
+        return f"topic {self.topic!r} does not exist; create it: zenit topic create {self.topic} --queues 8"
+
+
+class TopicExists(ZenitError):
+    """The topic exists with other settings. Args: topic."""
+
+    code = 18
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(topic)
+        self.topic = topic
+
+    def __str__(self) -> str:
+        return f"topic {self.topic!r} exists already"
+
+
+class MessageNotFound(ZenitError):
+    """Nothing is stored under this id, key or offset. Args: what."""
+
+    code = 22
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+
+    def __str__(self) -> str:
+        return f"no message for {self.what}"
+
+
+class GroupNotFound(ZenitError):
+    """No such consumer group. Args: group."""
+
+    code = 26
+
+    def __init__(self, group: str) -> None:
+        super().__init__(group)
+        self.group = group
+
+    def __str__(self) -> str:
+        return f"group {self.group!r} does not exist"
+
+
+class InvalidParameter(ZenitError):
+    """A value is outside its range. Args: name, value (as text), expected."""
+
+    code = 29
+
+    def __init__(self, name: str, value: object, expected: str) -> None:
+        super().__init__(name, str(value), expected)
+        self.name = name
+        self.value = str(value)
+        self.expected = expected
+
+    def __str__(self) -> str:
+        return f"{self.name} = {self.value!r}: expected {self.expected}"
+
+
+class NotMaster(ZenitError):
+    """The broker that answered is not master of its group. Args: broker, epoch."""
+
+    code, retriable, route_stale = 501, True, True
+
+    def __init__(self, broker: str, epoch: int) -> None:
+        super().__init__(broker, epoch)
+        self.broker = broker
+        self.epoch = epoch
+
+    def __str__(self) -> str:
+        return f"{self.broker} is not master (epoch {self.epoch})"
+
+
+class MessageTooLarge(ZenitError):
+    """A message or request is over a size limit; nothing was written. Args: what, size_bytes, limit_bytes."""
+
+    code = 9001
+
+    def __init__(self, what: str, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(what, size_bytes, limit_bytes)
+        self.what = what
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
+
+    def __str__(self) -> str:
+        return f"{self.what} of {self.size_bytes} bytes is over the limit of {self.limit_bytes} bytes"
+
+
+class RequestTimeout(ZenitError):
+    """No reply within the deadline: the request may or may not have been carried out. Args: what, timeout_ms."""
+
+    code, retriable, route_stale = 9002, True, True
+
+    def __init__(self, what: str, timeout_ms: int) -> None:
+        super().__init__(what, timeout_ms)
+        self.what = what
+        self.timeout_ms = timeout_ms
+
+    def __str__(self) -> str:
+        return f"no reply within {self.timeout_ms} ms: {self.what}"
+
+
+class ConnectionLost(ZenitError):
+    """The peer cannot be reached, or went away with requests in flight. Args: address."""
+
+    code, retriable, route_stale = 9003, True, True
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address)
+        self.address = address
+
+    def __str__(self) -> str:
+        return f"cannot reach {self.address}; is it running? (zenit status)"
+
+
+class RemoteProtocolError(ZenitError):
+    """The other side broke the protocol. Args: what."""
+
+    code = 9004
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+
+    def __str__(self) -> str:
+        return f"malformed request or reply: {self.what}"
+
+
+class LocalProtocolError(ZenitError):
+    """We were asked to send something the protocol does not allow. Args: what."""
+
+    code = 9005
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+
+    def __str__(self) -> str:
+        return self.what
+
+
+class NoRoute(ZenitError):
+    """A topic is known but no broker serves it now. Args: topic, reason."""
+
+    code, retriable, route_stale = 9006, True, True
+
+    def __init__(self, topic: str, reason: str) -> None:
+        super().__init__(topic, reason)
+        self.topic = topic
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"no route to topic {self.topic!r}: {self.reason}"
+
+
+class ClientClosed(ZenitError):
+    """The client object was closed, or not started. Args: what."""
+
+    code = 9007
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+
+    def __str__(self) -> str:
+        return f"{self.what} is closed"
+
+
+class BufferFull(ZenitError):
+    """The client's own bounded buffer is full: the brokers answer slower than the caller sends. Args: limit_bytes."""
+
+    code, retriable = 9008, True
+
+    def __init__(self, limit_bytes: int) -> None:
+        super().__init__(limit_bytes)
+        self.limit_bytes = limit_bytes
+
+    def __str__(self) -> str:
+        return f"{self.limit_bytes} bytes wait for acknowledgement already; slow down or call flush()"
+
+
+class InvalidName(ZenitError):
+    """A topic or group name breaks the rule. Args: kind, name, rule."""
+
+    code = 9009
+
+    def __init__(self, kind: str, name: str, rule: str) -> None:
+        super().__init__(kind, name, rule)
+        self.kind = kind
+        self.name = name
+        self.rule = rule
+
+    def __str__(self) -> str:
+        return f"{self.kind} name {self.name[:140]!r}: {self.rule}"
+
+
+class CorruptRecordError(ZenitError):
+    """Bytes on disk are not the record they should be. Args: offset, size_bytes, reason."""
+
+    code = 9010
+
+    def __init__(self, offset: int, size_bytes: int, reason: str = "checksum") -> None:
+        super().__init__(offset, size_bytes, reason)
+        self.offset = offset
+        self.size_bytes = size_bytes
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"damaged record at offset {self.offset} ({self.size_bytes} bytes): {self.reason}"
+
+
+class StoreLocked(ZenitError):
+    """Another process has this store open. Args: store_dir."""
+
+    code = 9011
+
+    def __init__(self, store_dir: str) -> None:
+        super().__init__(store_dir)
+        self.store_dir = store_dir
+
+    def __str__(self) -> str:
+        return f"store {self.store_dir} is open in another process; stop it first, or use another directory"
+
+
+class StoreFormatError(ZenitError):
+    """A file of the store is not what this version can open. Args: path, reason."""
+
+    code = 9012
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"cannot open {self.path}: {self.reason}"
+
+
+class StorePoisoned(ZenitError):
+    """A write or flush failed; nothing is acknowledged any more and the process must exit. Args: what."""
+
+    code = 9014
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+
+    def __str__(self) -> str:
+        return f"the disk failed: {self.what}; this process stops, the next start re-reads the disk"
+
+
+class ConfigError(ZenitError):
+    """A configuration key or value is refused at start. Args: key, value, expected."""
+
+    code = 9020
+
+    def __init__(self, key: str, value: object, expected: str) -> None:
+        super().__init__(key, str(value), expected)
+        self.key = key
+        self.value = str(value)
+        self.expected = expected
+
+    def __str__(self) -> str:
+        return f"configuration {self.key} = {self.value!r}: expected {self.expected}"
+
+
+class OffsetOutOfRange(ZenitError):
+    """An offset that was asked for is outside what the queue holds. Args: queue (as text), offset, minimum, maximum."""
+
+    code = 9021
+
+    def __init__(self, queue: str, offset: int, minimum: int, maximum: int) -> None:
+        super().__init__(queue, offset, minimum, maximum)
+        self.queue = queue
+        self.offset = offset
+        self.minimum = minimum
+        self.maximum = maximum
+
+    def __str__(self) -> str:
+        return f"offset {self.offset} of {self.queue} is outside [{self.minimum}, {self.maximum}]"
+
+
+def error_classes() -> dict[int, type[ZenitError]]:
+    """The table {code: class} of the whole tree, read off the classes themselves."""
+    table: dict[int, type[ZenitError]] = {}
+    pending: list[type[ZenitError]] = [ZenitError]
+    while pending:
+        cls = pending.pop()
+        table.setdefault(cls.code, cls)
+        pending.extend(cls.__subclasses__())
+    return table
+
+
+def error_from_wire(code: int, args: list[object], remark: str) -> ZenitError:
+    """The error a reply carries; one of an unknown code or with odd facts becomes a ZenitError with the remark."""
+    cls = error_classes().get(code, ZenitError)
+    try:
+        return cls(*args)
+    except TypeError:
+        return ZenitError(remark or f"error {code}")

@@ -1,0 +1,76 @@
+"""Rules for topic and group names, checked before a name touches a path, and the names the system keeps for itself."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from .errors import InvalidName
+
+TOPIC_LENGTH_MAX: Final = 127
+GROUP_LENGTH_MAX: Final = 120
+SYSTEM_TOPIC_LENGTH_MAX: Final = 255  # retry and dead-letter topics carry a group's and a topic's name
+
+RETRY_PREFIX: Final = "%RETRY%"
+DEAD_LETTER_PREFIX: Final = "%DLQ%"
+
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
+HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+HALF_OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+
+STATE_TOPICS: Final = ("rmq_sys_zenit_topics", "rmq_sys_zenit_groups", "rmq_sys_zenit_offsets")
+"""Ours: topics, groups and consumer offsets as records of the log (architecture.md section 2)."""
+
+SYSTEM_TOPICS: Final = frozenset(
+    {
+        "TBW102",
+        "SELF_TEST_TOPIC",
+        "BenchmarkTest",
+        "OFFSET_MOVED_EVENT",
+        SCHEDULE_TOPIC,
+        TIMER_TOPIC,
+        HALF_TOPIC,
+        HALF_OP_TOPIC,
+        "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
+        "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "RMQ_SYS_TRACE_TOPIC",
+        "CHECKPOINT_TOPIC",
+        *STATE_TOPICS,
+    }
+)
+SYSTEM_PREFIXES: Final = ("rmq_sys_", "RMQ_SYS_")
+
+_ALLOWED = re.compile(r"[%|a-zA-Z0-9_-]+", re.ASCII)
+_RULE = "letters, digits, '_', '-', '%', '|' only, 1 to {} characters"
+
+
+def is_system_topic(topic: str) -> bool:
+    """True for topics clients may not create, delete or send to (retry and dead-letter topics are not among them)."""
+    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIXES)
+
+
+def topic_length_max(topic: str) -> int:
+    """127 characters, 255 for retry and dead-letter topics."""
+    return SYSTEM_TOPIC_LENGTH_MAX if topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)) else TOPIC_LENGTH_MAX
+
+
+def check_topic(topic: str) -> str:
+    """Returns the name; raises InvalidName where it breaks the rule."""
+    limit = topic_length_max(topic)
+    if not 1 <= len(topic) <= limit or _ALLOWED.fullmatch(topic) is None:
+        raise InvalidName("topic", topic, _RULE.format(limit))
+    return topic
+
+
+def check_group(group: str) -> str:
+    """Returns the name; raises InvalidName where it breaks the rule."""
+    if not 1 <= len(group) <= GROUP_LENGTH_MAX or _ALLOWED.fullmatch(group) is None:
+        raise InvalidName("group", group, _RULE.format(GROUP_LENGTH_MAX))
+    return group
+
+
+def retry_topic(group: str) -> str:
+    """The topic a group's failed messages go to."""
+    return RETRY_PREFIX + group

@@ -1,0 +1,21 @@
+"""A message queue's name, and the two kinds of offset that must never be mixed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NewType
+
+PhysicalOffset = NewType("PhysicalOffset", int)  # byte in a broker's commit log
+QueueOffset = NewType("QueueOffset", int)  # n-th message of one queue
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class MessageQueue:
+    """One queue of one topic at one replica group; ordered by topic, broker name, queue id."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}@{self.broker_name}:{self.queue_id}"

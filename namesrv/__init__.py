@@ -1,0 +1,1 @@
+"""The name server: a pure route table under a thin service."""
