@@ -1,0 +1,25 @@
+"""The one buffer that requests are received into, side by side, and written to the log from without another copy.
+
+Owned by the data loop. The server socket receives each payload at `used`; who takes a payload (the store, when it
+stages a batch) moves `used` behind it; whoever refuses it leaves `used` alone and the next payload overwrites it.
+"""
+
+from __future__ import annotations
+
+
+class Arena:
+    """`view[:used]` is staged; what lies behind is free. `frame_bytes_max` always fits behind `drain_bytes`."""
+
+    __slots__ = ("drain_bytes", "frame_bytes_max", "memory", "used", "view")
+
+    def __init__(self, drain_bytes: int, frame_bytes_max: int) -> None:
+        self.drain_bytes = drain_bytes
+        self.frame_bytes_max = frame_bytes_max
+        self.memory = bytearray(drain_bytes + frame_bytes_max)
+        self.view = memoryview(self.memory)
+        self.used = 0
+
+    @property
+    def is_full(self) -> bool:
+        """True once a turn of the loop has drained enough."""
+        return self.used >= self.drain_bytes

@@ -1,0 +1,109 @@
+"""What a producer sends, and what it is told about it.
+
+What a consumer receives is `StoredMessage`: a lazy view of a record's bytes, decoded by `store/record_kernel.py`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from .errors import MessageIllegal, MessageTooLarge
+from .names import check_topic
+from .properties import KEYS, RESERVED, TAGS
+from .queue import MessageQueue, PhysicalOffset, QueueOffset
+
+BODY_BYTES_MAX: Final = 4 * 1024 * 1024
+RECORD_BYTES_MAX: Final = BODY_BYTES_MAX + 64 * 1024
+
+
+@dataclass(slots=True)
+class Message:
+    """One message to send.
+
+    `tags`: one tag by which consumers filter. `keys`: texts without blanks under which the message can be queried.
+    `properties`: the sender's own, names and values non-empty text. `flag`: 32 bits, opaque to the broker.
+    """
+
+    topic: str
+    body: bytes
+    tags: str | None = None
+    keys: Sequence[str] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    delay: timedelta | None = None
+    deliver_at: datetime | None = None
+    delay_level: int = 0
+    flag: int = 0
+
+    def wire_properties(self) -> dict[str, str]:
+        """What goes into the record beside the unique id. Raises MessageIllegal for a reserved name or a bad key."""
+        properties: dict[str, str] = {}
+        for name, value in self.properties.items():
+            if name in RESERVED:
+                raise MessageIllegal(f"property name {name!r} is reserved")
+            properties[name] = value
+        if self.keys:
+            properties[KEYS] = join_keys(self.keys)
+        if self.tags:
+            properties[TAGS] = self.tags
+        return properties
+
+
+def join_keys(keys: Sequence[str] | str) -> str:
+    """Keys as the KEYS property holds them: separated by one blank. A single text counts as one key."""
+    listed = (keys,) if isinstance(keys, str) else keys
+    for key in listed:
+        if not key or " " in key or "\x01" in key or "\x02" in key:
+            raise MessageIllegal(f"key {key!r}: must not be empty nor hold a blank, 0x01 or 0x02")
+    return " ".join(listed)
+
+
+def check_message(message: Message, body_bytes_max: int = BODY_BYTES_MAX) -> None:
+    """Raises InvalidName, MessageIllegal or MessageTooLarge for what no broker would take."""
+    check_topic(message.topic)
+    if not isinstance(message.body, bytes):
+        raise MessageIllegal(f"body is {type(message.body).__name__}: expected bytes")
+    if len(message.body) > body_bytes_max:
+        raise MessageTooLarge("message body", len(message.body), body_bytes_max)
+
+
+class SendStatus(enum.Enum):
+    """How a send ended. A send that did not reach its promise raises instead."""
+
+    OK = "OK"
+
+
+@dataclass(frozen=True, slots=True)
+class SendReceipt:
+    """One message is stored: where, and under which ids."""
+
+    message_id: str
+    offset_message_id: str
+    queue: MessageQueue
+    queue_offset: QueueOffset
+    physical_offset: PhysicalOffset
+    status: SendStatus = SendStatus.OK
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReceipt:
+    """A run of messages is stored in one queue at [queue_offset, queue_offset + count)."""
+
+    queue: MessageQueue
+    queue_offset: QueueOffset
+    count: int
+    status: SendStatus = SendStatus.OK
+
+
+@dataclass(frozen=True, slots=True)
+class FailedSend:
+    """A posted message that was not acknowledged, and why; `error` says whether it may be stored nevertheless."""
+
+    topic: str
+    body: bytes
+    tags: str | None
+    keys: tuple[str, ...]
+    error: Exception

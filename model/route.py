@@ -1,0 +1,85 @@
+"""Where a topic lives: which brokers, which queues, who may read and write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from .queue import MessageQueue
+
+PERMISSION_INHERIT: Final = 1
+PERMISSION_WRITE: Final = 2
+PERMISSION_READ: Final = 4
+PERMISSION_READ_WRITE: Final = 6
+
+MASTER_ID: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """A topic at one broker, as topics.json holds it (RocketMQ's topicConfigTable)."""
+
+    name: str
+    read_queues: int = 8
+    write_queues: int = 8
+    permission: int = PERMISSION_READ_WRITE
+    order: bool = False
+    sys_flag: int = 0
+    filter_type: str = "SINGLE_TAG"
+    attributes: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueData:
+    """How many queues of a topic one replica group serves."""
+
+    broker_name: str
+    read_queues: int
+    write_queues: int
+    permission: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerData:
+    """The members of one replica group that are alive: {broker id: "host:port"}, 0 = master."""
+
+    cluster: str
+    broker_name: str
+    addresses: dict[int, str]
+
+    @property
+    def master_address(self) -> str | None:
+        """Where writes go; None while the group has no master."""
+        return self.addresses.get(MASTER_ID)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRoute:
+    """Everything a client needs to send to or read from a topic."""
+
+    topic: str
+    queues: tuple[QueueData, ...]
+    brokers: tuple[BrokerData, ...]
+
+    def write_queues(self) -> list[MessageQueue]:
+        """Queues that take messages now: write permission and a live master; sorted."""
+        masters = {broker.broker_name for broker in self.brokers if broker.master_address is not None}
+        return sorted(
+            MessageQueue(self.topic, data.broker_name, queue_id)
+            for data in self.queues
+            if data.permission & PERMISSION_WRITE and data.broker_name in masters
+            for queue_id in range(data.write_queues)
+        )
+
+    def read_queues(self) -> list[MessageQueue]:
+        """Queues that may be read; sorted."""
+        return sorted(
+            MessageQueue(self.topic, data.broker_name, queue_id)
+            for data in self.queues
+            if data.permission & PERMISSION_READ
+            for queue_id in range(data.read_queues)
+        )
+
+    def address_of(self, broker_name: str) -> str | None:
+        """The master of a group, or None."""
+        return next((b.master_address for b in self.brokers if b.broker_name == broker_name), None)

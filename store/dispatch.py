@@ -1,0 +1,49 @@
+"""What follows from the log: consume queues, key index, state tables, told of each new run of records in order.
+
+The same dispatchers serve live appends and recovery: after a start the log is replayed to them from the lowest
+`reflected` on, and a run may be told twice (they skip what they hold).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..model.queue import PhysicalOffset, QueueOffset
+
+
+@dataclass(slots=True)
+class Run:
+    """Records of one queue that lie back to back in the log: physical bytes [begin, end), queue offsets from `queue_offset`.
+
+    `units`: 20 bytes a record, as the consume queue holds them. `hashes`, `key_offsets`: index keys (uint32, int64),
+    [keys_begin, keys_end). `records`: the bytes themselves. All views are valid during the call only.
+    """
+
+    topic: str
+    queue_id: int
+    queue_offset: QueueOffset
+    count: int
+    begin: PhysicalOffset
+    end: PhysicalOffset
+    store_timestamp_ms: int
+    units: memoryview
+    hashes: memoryview
+    key_offsets: memoryview
+    keys_begin: int
+    keys_end: int
+    records: memoryview
+    sys_flag: int = 0
+
+
+class Dispatcher(Protocol):
+    """One thing that is derived from the log."""
+
+    def on_run(self, run: Run) -> None:
+        """Takes a run of new (or replayed) records. Loop thread only; must not block."""
+
+    def reflected(self) -> PhysicalOffset:
+        """Everything below this physical offset is held durably here; a restart replays from there."""
+
+    def persist(self) -> PhysicalOffset:
+        """Makes what is held durable (worker thread, between turns) and returns the new `reflected`."""
