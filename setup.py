@@ -3,5 +3,10 @@
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-kernel = Extension("zenitmq.store.record_kernel", ["store/record_kernel.py"], extra_compile_args=["-O3"], optional=True)
-setup(ext_modules=cythonize([kernel], language_level=3, quiet=True))
+kernel = Extension("zenitmq.store.record_kernel", ["store/record_kernel.py"], extra_compile_args=["-O3"])
+extensions = cythonize([kernel], language_level=3, quiet=True)
+for extension in extensions:
+    extension.optional = (
+        True  # cythonize makes new Extension objects and drops the flag: without a compiler, interpreted
+    )
+setup(ext_modules=extensions, script_name="setup.py")  # named, so that it is not taken for a module of the package

@@ -1,0 +1,76 @@
+# Sourced by quickstart.sh and test.sh from the project's root: makes .venv with the project in it, installed editable.
+# Brings what is missing by apt where it may (root on Debian or Ubuntu); otherwise says the one command.
+# Usage: set_up '[dev]'   leaves $python (the environment's interpreter) and $zenit (the command).
+
+say() { printf '%s\n' "$*" >&2; }
+fail() {
+  say "$*"
+  exit 1
+}
+
+apt_allowed() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
+
+# apt_install WHY PACKAGE...: 0 when they are installed now, 1 when it is not allowed or did not work.
+apt_install() {
+  local why=$1
+  shift
+  if ! apt_allowed; then
+    say "$why: missing; to add it: sudo apt-get install -y $*"
+    return 1
+  fi
+  say "$why: installing $*"
+  if ! { apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "$@"; } >/dev/null 2>&1; then
+    say "$why: apt-get install -y $* failed"
+    return 1
+  fi
+}
+
+find_python() {
+  local candidate
+  for candidate in python3 python3.14 python3.13 python3.12 python3.11; do
+    if command -v "$candidate" >/dev/null && "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+      command -v "$candidate"
+      return 0
+    fi
+  done
+  return 1
+}
+
+# A compiler and Python's headers, both usable: the record kernel is compiled with them.
+can_compile() {
+  local compiler headers
+  compiler=$(command -v "${CC:-cc}" || command -v gcc) || return 1
+  headers=$("$1" -c 'import sysconfig; print(sysconfig.get_paths()["include"])')
+  printf '#include <Python.h>\nint main(void) { return 0; }\n' | "$compiler" -I"$headers" -fsyntax-only -x c - 2>/dev/null
+}
+
+set_up() {
+  local extras=$1 base stamp kernel
+  base=$(find_python) || fail "Python 3.11 or newer is needed; on Debian 12 or Ubuntu 24.04: sudo apt-get install -y python3 python3-venv"
+  if ! can_compile "$base"; then
+    apt_install "C compiler and Python headers" gcc libc6-dev "$(basename "$(readlink -f "$base")")-dev" ||
+      say "going on with the interpreted record kernel: correct, but many times slower"
+  fi
+  if [ ! -x .venv/bin/python ] || ! .venv/bin/python -c 'import pip' 2>/dev/null; then
+    "$base" -c 'import ensurepip, venv' 2>/dev/null || apt_install "Python's venv" python3-venv ||
+      fail "cannot make a virtual environment without python3-venv"
+    rm -rf .venv
+    "$base" -m venv .venv
+  fi
+  python=$PWD/.venv/bin/python
+  zenit=$PWD/.venv/bin/zenit
+  stamp=".venv/installed$extras"
+  if [ ! -e "$stamp" ] || [ pyproject.toml -nt "$stamp" ] || [ setup.py -nt "$stamp" ]; then
+    say "installing the project and its dependencies into .venv"
+    "$python" -m pip install --quiet --disable-pip-version-check --editable ".$extras" ||
+      fail "pip could not install the project; its messages are above"
+    touch "$stamp"
+  fi
+  # An editable install compiles the kernel; compile again where its source is newer than what was built.
+  kernel=$(find store -name 'record_kernel*.so' -newer store/record_kernel.py -print -quit)
+  if [ -z "$kernel" ] && can_compile "$base"; then
+    say "compiling the record kernel"
+    "$python" -m pip install --quiet --disable-pip-version-check --no-deps --editable . ||
+      fail "the record kernel did not compile; its messages are above"
+  fi
+}

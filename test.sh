@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Everything that must hold before a change lands: set-up, style, types, tests. Arguments go to pytest.
+# Usage: ./test.sh [-k expression ...]     On a fresh Debian with Python >= 3.11 it installs what it needs by itself.
+set -euo pipefail
+cd "$(dirname "$0")"
+. deploy/set_up.sh
+
+missing=()
+command -v g++ >/dev/null || missing+=(g++)
+command -v iptables >/dev/null || missing+=(iptables)
+command -v ip >/dev/null || missing+=(iproute2)
+if [ ${#missing[@]} -gt 0 ]; then
+  apt_install "tools of the fault tests" "${missing[@]}" || say "tests that need them are skipped, and say so"
+fi
+set_up '[dev]'
+
+say "ruff"
+"$python" -m ruff check .
+"$python" -m ruff format --check .
+
+say "mypy --strict"
+# The root of the clone is the package, whatever the clone is called: give it its name.
+mkdir -p .venv/typecheck
+ln -sfn "$PWD" .venv/typecheck/zenitmq
+(cd .venv/typecheck && "$python" -m mypy --strict --config-file ../../pyproject.toml -p zenitmq)
+
+say "pytest"
+"$python" -m pytest "$@"

@@ -1,0 +1,62 @@
+"""The wheel holds every module and every file that the code reads, and nothing of the tests."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NOT_SHIPPED = {"tests", "docs", "build", "dist", "zenitmq.egg-info"}
+
+
+def shipped_files(root: Path) -> set[str]:
+    """What must be in the wheel, as paths inside the package: modules, scripts and templates of every folder of ours."""
+    folders = [init.parent for init in root.glob("*/__init__.py") if init.parent.name not in NOT_SHIPPED]
+    files = [path for folder in folders for path in folder.rglob("*") if "__pycache__" not in path.parts]
+    files += [path for path in root.glob("*.py") if path.name != "setup.py"]
+    wanted = {".py", ".sh", ".toml"}
+    return {path.relative_to(root).as_posix() for path in files if path.suffix in wanted} | {"py.typed"}
+
+
+@pytest.fixture(scope="module")
+def wheel_files(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """Names inside a wheel that was built from a copy of the tree; no compiler is asked, so that it takes seconds."""
+    work = tmp_path_factory.mktemp("wheel")
+    source = work / "a clone-of.zenit"  # a name that is no Python identifier
+    ignored = shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__", "*.so", "*.c", "tests", "docs")
+    shutil.copytree(ROOT, source, ignore=ignored)
+    built = subprocess.run(
+        [sys.executable, "-c", "from setuptools import build_meta; print(build_meta.build_wheel('../out'))"],
+        cwd=source,
+        env=os.environ | {"CC": "false"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert built.returncode == 0, built.stderr[-2000:]
+    (wheel,) = (work / "out").glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        return {name.removeprefix("zenitmq/") for name in archive.namelist() if name.startswith("zenitmq/")}
+
+
+def test_the_wheel_holds_every_module_and_nothing_else(wheel_files: set[str]) -> None:
+    assert wheel_files == shipped_files(ROOT)
+
+
+def test_every_package_is_listed() -> None:
+    with open(ROOT / "pyproject.toml", "rb") as file:
+        listed = set(tomllib.load(file)["tool"]["setuptools"]["packages"])
+    packages = {
+        ".".join(("zenitmq", *init.parent.relative_to(ROOT).parts))
+        for folder in ROOT.glob("*/__init__.py")
+        if folder.parent.name not in NOT_SHIPPED
+        for init in folder.parent.rglob("__init__.py")
+    }
+    assert listed == packages | {"zenitmq"}
