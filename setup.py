@@ -6,7 +6,5 @@ from setuptools import Extension, setup
 kernel = Extension("zenitmq.store.record_kernel", ["store/record_kernel.py"], extra_compile_args=["-O3"])
 extensions = cythonize([kernel], language_level=3, quiet=True)
 for extension in extensions:
-    extension.optional = (
-        True  # cythonize makes new Extension objects and drops the flag: without a compiler, interpreted
-    )
+    extension.optional = True  # set here, since cythonize drops it: without a compiler the kernel runs interpreted
 setup(ext_modules=extensions, script_name="setup.py")  # named, so that it is not taken for a module of the package
