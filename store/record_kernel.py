@@ -17,13 +17,17 @@ An IPv6 host takes 20 bytes and shifts what follows by 12. Nothing here reads th
 code does not check bounds: every function that takes bytes from outside first proves each inner length.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+
 import cython
 
+from ..model.clock import datetime_of_ms
 from ..model.compression import decompress
 from ..model.errors import CorruptRecordError, MessageIllegal, MessageTooLarge
 from ..model.properties import decode_properties
 from ..model.queue import MessageQueue
-from ..model.clock import datetime_of_ms
 
 try:
     from isal.isal_zlib import crc32
@@ -79,7 +83,6 @@ _MASK = cython.declare(cython.uint, 0xFFFFFFFF)  # as C variables: literals this
 _SIGN = cython.declare(cython.uint, 0x80000000)
 # Bits a producer may set: compressed, multi tags, the two host families, how it is compressed.
 _SYS_FLAG_ALLOWED = cython.declare(cython.uint, 0x1 | 0x2 | 0x10 | 0x20 | 0x700)
-_HEX = cython.declare(bytes, b"0123456789ABCDEF")
 
 
 @cython.cfunc
@@ -365,6 +368,12 @@ def _plain(value: bytes, blank: cython.uchar) -> cython.bint:
     return True
 
 
+@cython.cfunc
+@cython.inline
+def _hex(nibble: cython.uint) -> cython.uchar:
+    return nibble + (48 if nibble < 10 else 55)
+
+
 @cython.cclass
 class Accumulator:
     """Encodes messages of one topic into one buffer, back to back: complete records, broker-assigned fields zero.
@@ -440,7 +449,7 @@ class Accumulator:
         self,
         body: bytes,
         tags: str | None = None,
-        keys: object = None,
+        keys: str | Sequence[str] | None = None,
         properties: bytes = b"",
         flag: int = 0,
         sys_flag: int = 0,
@@ -464,7 +473,9 @@ class Accumulator:
             key_bytes = _encode_keys(keys)
         return self._append(body, tag_bytes, key_bytes, properties, flag & _MASK, sys_flag)
 
-    def append_many(self, bodies: list, begin: int, tags: object = None, keys: object = None) -> int:
+    def append_many(
+        self, bodies: list[bytes], begin: int, tags: str | list[str] | None = None, keys: list[str] | None = None
+    ) -> int:
         """Encodes bodies[begin:] while they fit; returns the index of the first that did not.
 
         `tags`: None, one text for all, or a list of texts; `keys`: None or a list (of texts or sequences), both as
@@ -472,15 +483,15 @@ class Accumulator:
         """
         i: cython.Py_ssize_t = begin
         n: cython.Py_ssize_t = len(bodies)
-        one_tag: bool = tags is None or isinstance(tags, str)
-        if one_tag and tags is None and keys is None:
+        if tags is None and keys is None:
             while i < n:
                 if not self._append(bodies[i], b"", b"", b"", 0, 0):
                     break
                 i += 1
             return i
         while i < n:
-            if not self.append(bodies[i], tags if one_tag else tags[i], None if keys is None else keys[i]):
+            tag: str | None = tags[i] if isinstance(tags, list) else tags
+            if not self.append(bodies[i], tag, None if keys is None else keys[i]):
                 break
             i += 1
         return i
@@ -500,7 +511,7 @@ class Accumulator:
         n: cython.Py_ssize_t = len(body)
         if n > self._body_max:
             raise MessageTooLarge("message body", n, self._body_max)
-        crc: cython.uint = crc32(body) & 0x7FFFFFFF  # first: a long body's checksum may let other threads run
+        crc: cython.uint = crc32(body)  # first: a long body's checksum may let other threads run
         topic: bytes = self.topic
         born_host: bytes = self._born_host
         topic_length: cython.Py_ssize_t = len(topic)
@@ -525,7 +536,7 @@ class Accumulator:
         buf: cython.uchar[::1] = self._buf
         _put32(buf, at, size)
         _put32(buf, at + 4, _V1 if wide == 1 else _V2)
-        _put32(buf, at + 8, crc)
+        _put32(buf, at + 8, crc & 0x7FFFFFFF)
         _put32(buf, at + 12, 0)
         _put32(buf, at + 16, flag)
         _put64(buf, at + 20, 0)
@@ -563,18 +574,17 @@ class Accumulator:
             at += 1
         at = _copy(buf, at, self._id_head)
         counter: cython.uint = self.counter
-        digits: bytes = _HEX
-        buf[at] = digits[(counter >> 12) & 15]
-        buf[at + 1] = digits[(counter >> 8) & 15]
-        buf[at + 2] = digits[(counter >> 4) & 15]
-        buf[at + 3] = digits[counter & 15]
+        buf[at] = _hex((counter >> 12) & 15)
+        buf[at + 1] = _hex((counter >> 8) & 15)
+        buf[at + 2] = _hex((counter >> 4) & 15)
+        buf[at + 3] = _hex(counter & 15)
         buf[at + 4] = 2
         self.counter = (counter + 1) & 0xFFFF
         self.count += 1
         self.used = at + 5
         return True
 
-    def swap(self, free: bytearray) -> tuple:
+    def swap(self, free: bytearray) -> tuple[bytearray, int, int, int, int, int]:
         """Ends the batch and goes on in `free`: (buffer, bytes used, count, born ms, month ms, first id counter)."""
         ended = (self._store, self.used, self.count, self.born_ms, self.month_ms, self.first_counter)
         self.capacity = len(free)
@@ -583,7 +593,7 @@ class Accumulator:
 
 
 @cython.cfunc
-def _encode_keys(keys: object) -> bytes:
+def _encode_keys(keys: str | Sequence[str]) -> bytes:
     encoded: bytes
     if isinstance(keys, str):
         encoded = keys.encode()
@@ -593,12 +603,12 @@ def _encode_keys(keys: object) -> bytes:
     return b" ".join([_encode_keys(key) for key in keys])
 
 
-def batch_sizes(buffer: bytearray, used: int) -> list:
+def batch_sizes(buffer: bytearray, used: int) -> list[int]:
     """The sizes of the records in a batch we encoded, in order (for the physical offset of each)."""
     view: cython.const[cython.uchar][::1] = memoryview(buffer)
     at: cython.Py_ssize_t = 0
     end: cython.Py_ssize_t = used
-    sizes: list = []
+    sizes: list[int] = []
     while at < end:
         sizes.append(_get32(view, at))
         at += _get32(view, at)
@@ -987,7 +997,7 @@ class UnitSelector:
         units: cython.const[cython.uchar][::1],
         begin: cython.Py_ssize_t,
         end: cython.Py_ssize_t,
-        codes: tuple,
+        codes: tuple[int, ...],
         messages_max: cython.int,
         bytes_max: cython.longlong,
         offset_limit: cython.longlong,
@@ -1094,9 +1104,9 @@ def index_search(
     begin_difference_s: cython.longlong,
     end_difference_s: cython.longlong,
     found_max: cython.int,
-) -> list:
+) -> list[int]:
     """Physical offsets under a key hash, newest first, whose time difference is within [begin, end] seconds."""
-    found: list = []
+    found: list[int] = []
     entries: cython.Py_ssize_t = 40 + 4 * slot_count
     entry: cython.Py_ssize_t
     previous: cython.Py_ssize_t
@@ -1208,7 +1218,8 @@ class StoredMessage:
         data: bytes = batch._data
         body: cython.Py_ssize_t = _body_at(batch._view, self._at)
         plain: bytes = data[body : body + _get32(batch._view, body - 4)]
-        if (crc32(plain) & 0x7FFFFFFF) != _get32(batch._view, self._at + 8):
+        crc: cython.uint = crc32(plain)
+        if (crc & 0x7FFFFFFF) != _get32(batch._view, self._at + 8):
             raise CorruptRecordError(self.physical_offset, self.size_bytes, "body checksum")
         flags: cython.uint = _get32(batch._view, self._at + 36)
         if flags & 1:
@@ -1242,7 +1253,7 @@ class StoredMessage:
         return self._batch._data[begin : self._at + _get32(self._batch._view, self._at)]
 
     @property
-    def properties(self) -> dict:
+    def properties(self) -> dict[str, str]:
         """All properties, the reserved ones (KEYS, TAGS, UNIQ_KEY ...) too; a new dict at each read."""
         return decode_properties(self.properties_as_stored)
 
@@ -1252,7 +1263,7 @@ class StoredMessage:
         return self.properties.get("TAGS")
 
     @property
-    def keys(self) -> tuple:
+    def keys(self) -> tuple[str, ...]:
         """The keys under which the message can be queried."""
         return tuple(self.properties.get("KEYS", "").split())
 
@@ -1372,7 +1383,10 @@ def _message(batch: MessageBatch, at: cython.Py_ssize_t) -> StoredMessage:
 
 
 def decode_batch(data: bytes, broker_name: str = "", record_max: int = 0x7FFFFFFF) -> MessageBatch:
-    """The records that lie back to back in `data`, all lengths proven. Raises CorruptRecordError with the position in `data`."""
+    """The records that lie back to back in `data`, all lengths proven.
+
+    Raises CorruptRecordError with the position in `data`.
+    """
     at: cython.Py_ssize_t = 0
     end: cython.Py_ssize_t = len(data)
     limit: cython.Py_ssize_t = record_max

@@ -1,0 +1,34 @@
+"""`pytest --kernel interpreted` runs a suite on the kernel's source instead of the compiled extension."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--kernel", choices=("compiled", "interpreted", "installed"), default="installed")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    from kernels import NAME, use_interpreted_kernel
+
+    wanted = config.getoption("--kernel")
+    if wanted == "interpreted":
+        use_interpreted_kernel()
+    elif wanted == "compiled" and not importlib.import_module(NAME).COMPILED:
+        raise pytest.UsageError("the kernel is not compiled here; a C compiler and Python's headers are needed")
+
+
+@pytest.fixture(params=["installed", "interpreted"])
+def kernel(request: pytest.FixtureRequest) -> ModuleType:
+    """The record kernel as the package uses it, and as it runs from source."""
+    from kernels import NAME, interpreted_kernel
+
+    return importlib.import_module(NAME) if request.param == "installed" else interpreted_kernel()

@@ -1,0 +1,145 @@
+"""Whatever bytes come in, both forms of the kernel agree, and neither reads or writes outside them."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels import NAME, interpreted_kernel
+from zenitmq.model.errors import CorruptRecordError
+from zenitmq.model.tag_hash import java_hash
+
+INSTALLED = importlib.import_module(NAME)
+INTERPRETED = interpreted_kernel()
+LIMITS = {"record_max": 4096, "body_max": 2048}
+
+names = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), min_size=1, max_size=12)
+properties = st.dictionaries(names, names, max_size=4).map(
+    lambda entries: "".join(f"{name}\x01{value}\x02" for name, value in entries.items()).encode()
+)
+tokens = st.text(st.characters(exclude_characters="\x01\x02 ", exclude_categories=["Cs"]), min_size=1, max_size=12)
+messages = st.tuples(
+    st.binary(max_size=200), st.none() | tokens, st.none() | st.lists(tokens, min_size=1, max_size=4), properties
+)
+
+
+def accumulate(kernel, sent: list) -> bytearray:
+    made = kernel.Accumulator(b"topic", 1 << 16, id_prefix=bytes(10))
+    made.begin(1, 2)
+    for body, tags, keys, extra in sent:
+        assert made.append(body, tags, keys, extra)
+    buffer, used, *_ = made.swap(bytearray(1))
+    return buffer[:used]
+
+
+def stamped(kernel, batch: bytearray, count: int) -> tuple:
+    run = kernel.RunKernel(**LIMITS)
+    result = run.stamp(batch, 0, len(batch), b"topic", kernel.index_topic_hash(b"topic"), count, 1, 10, 20, 30)
+    return (
+        result,
+        bytes(run.units[: run.units_end]),
+        list(run.hashes[: run.keys_end]),
+        list(run.key_offsets[: run.keys_end]),
+    )
+
+
+def scanned(kernel, data: bytes, crc: bool) -> list:
+    run = kernel.RunKernel(**LIMITS)
+    seen, begin = [], 0
+    while run.scan(data, begin, len(data), 20 + begin, crc):
+        seen.append(
+            (run.topic, run.queue_id, run.queue_offset, run.count, run.end, run.store_timestamp_ms, run.sys_flag)
+        )
+        begin = run.end
+    return [seen, run.status, bytes(run.units[: run.units_end]), list(run.hashes[: run.keys_end])]
+
+
+@given(st.lists(messages, min_size=1, max_size=6))
+def test_what_is_encoded_comes_back(sent: list) -> None:
+    compiled, interpreted = accumulate(INSTALLED, sent), accumulate(INTERPRETED, sent)
+    assert compiled == interpreted
+    for kernel in (INSTALLED, INTERPRETED):
+        for message, (body, tags, keys, extra) in zip(kernel.decode_batch(bytes(compiled)), sent, strict=True):
+            assert message.body == body
+            assert message.properties_as_stored.startswith(extra)
+            if "TAGS\x01" not in extra.decode() and "KEYS\x01" not in extra.decode():
+                assert (message.tags, message.keys) == (tags, tuple(" ".join(keys or []).split()))
+
+
+@given(st.lists(messages, min_size=1, max_size=5))
+def test_both_kernels_stamp_and_scan_alike(sent: list) -> None:
+    one, other = accumulate(INSTALLED, sent), accumulate(INTERPRETED, sent)
+    assert stamped(INSTALLED, one, len(sent)) == stamped(INTERPRETED, other, len(sent))
+    assert one == other
+    assert scanned(INSTALLED, bytes(one), crc=True) == scanned(INTERPRETED, bytes(one), crc=True)
+    assert scanned(INSTALLED, bytes(one), crc=True)[0][0][3] == len(sent)
+
+
+@settings(max_examples=300)
+@given(st.lists(messages, min_size=1, max_size=3), st.data())
+def test_flipped_bits_never_break_a_bound(sent: list, data: st.DataObject) -> None:
+    batch = accumulate(INSTALLED, sent)
+    for _ in range(data.draw(st.integers(1, 4))):
+        position = data.draw(st.integers(0, len(batch) - 1))
+        batch[position] ^= 1 << data.draw(st.integers(0, 7))
+    room = bytearray(b"\xee" * 64) + batch + bytearray(b"\xee" * 64)  # what lies around must stay as it is
+    outcomes = []
+    for kernel in (INSTALLED, INTERPRETED):
+        copy = bytearray(room)
+        run = kernel.RunKernel(**LIMITS)
+        topic_hash = kernel.index_topic_hash(b"topic")
+        result = run.stamp(copy, 64, 64 + len(batch), b"topic", topic_hash, len(sent), 1, 10, 20, 30)
+        assert copy[:64] == copy[-64:] == b"\xee" * 64
+        outcomes.append((result, bytes(copy) if result > 0 else b"", list(run.hashes[: run.keys_end])))
+        outcomes.append(tuple(map(str, scanned(kernel, bytes(batch), crc=False))))
+        try:
+            outcomes.append([m.properties for m in kernel.decode_batch(bytes(batch))])
+        except CorruptRecordError as error:
+            outcomes.append(error.args)
+    half = len(outcomes) // 2
+    assert outcomes[:half] == outcomes[half:]
+
+
+@given(st.binary(max_size=400))
+def test_random_bytes_are_refused_alike(data: bytes) -> None:
+    assert stamped(INSTALLED, bytearray(data), 1) == stamped(INTERPRETED, bytearray(data), 1)
+    assert scanned(INSTALLED, data, crc=True) == scanned(INTERPRETED, data, crc=True)
+    if data:
+        with pytest.raises(CorruptRecordError):
+            INSTALLED.decode_record(data)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=60))
+def test_hashes_are_java_s_for_any_text(text: str) -> None:
+    assert INSTALLED.hash_text(text.encode()) == INTERPRETED.hash_text(text.encode()) == java_hash(text)
+
+
+unit_rows = st.lists(
+    st.tuples(st.integers(0, 1 << 40), st.integers(1, 5000) | st.just(0x7FFFFFFF), st.integers(-3, 3)), max_size=30
+)
+
+
+@given(
+    unit_rows,
+    st.lists(st.integers(-3, 3), max_size=3),
+    st.integers(1, 40),
+    st.integers(1, 20000),
+    st.integers(0, 1 << 41),
+)
+def test_selections_agree_and_cover_what_they_count(
+    rows: list, codes: list, messages_max: int, bytes_max: int, limit: int
+) -> None:
+    data = b"".join(o.to_bytes(8, "big") + s.to_bytes(4, "big") + c.to_bytes(8, "big", signed=True) for o, s, c in rows)
+    outcomes = []
+    for kernel in (INSTALLED, INTERPRETED):
+        selector = kernel.UnitSelector()
+        selector.select(data, 0, len(data), tuple(sorted(set(codes))), messages_max, bytes_max, limit)
+        runs = [tuple(selector.runs[2 * i : 2 * i + 2]) for i in range(selector.run_count)]
+        assert sum(end - begin for begin, end in runs) == selector.size_bytes
+        outcomes.append((selector.examined, selector.matched, runs))
+    assert outcomes[0] == outcomes[1]
+    taken = [r for r in rows[: outcomes[0][0]] if r[1] != 0x7FFFFFFF and (not codes or r[2] in codes)]
+    assert len(taken) == outcomes[0][1]
