@@ -1,0 +1,109 @@
+"""What an operator may set about a store, each with what it trades.
+
+Sizes of the files of an existing store are taken from the files themselves; the settings count for new stores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..model.config import check_settings, setting
+from ..model.errors import ConfigError
+
+_KIB = 1024
+_MIB = 1024 * 1024
+_HOUR_MS = 3_600_000
+
+DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+_UNITS_MS = {"s": 1000, "m": 60_000, "h": _HOUR_MS, "d": 24 * _HOUR_MS}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoreConfig:
+    """The [store] table. Times in ms, sizes in bytes, ratios of the disk's size."""
+
+    segment_bytes: int = setting(
+        1 << 30, "size of one commit log file; small ones roll and expire often", minimum=4096, maximum=1 << 30
+    )
+    queue_file_units: int = setting(
+        300_000, "messages that one consume queue file indexes (20 bytes each, sparse)", minimum=16, maximum=10_000_000
+    )
+    queue_files_open_max: int = setting(
+        256, "consume queue files held open; more are opened when needed", minimum=1, maximum=100_000
+    )
+    index_enabled: bool = setting(
+        True, "index messages by unique id, key and tag: costs up to a third of the ceiling, gives queries by key"
+    )
+    index_slots: int = setting(5_000_000, "hash slots of one index file", minimum=16, maximum=100_000_000)
+    index_entries: int = setting(20_000_000, "entries of one index file", minimum=16, maximum=100_000_000)
+    flush_mode: str = setting(
+        "async", "sync: a send is answered once it is on the disk; async: at once", choices=("async", "sync")
+    )
+    flush_interval_ms: int = setting(500, "async: how much a power cut may cost", minimum=1, maximum=60_000)
+    sync_flush_timeout_ms: int = setting(
+        5000, "sync: how long a send waits for the disk before it is told so", minimum=1, maximum=600_000
+    )
+    preallocate_segments: int = setting(
+        2, "commit log files made ready ahead; each takes its whole size on disk", minimum=0, maximum=16
+    )
+    recycle_segments: int = setting(
+        2, "expired commit log files kept to be written over, ten times faster than new ones", minimum=0, maximum=64
+    )
+    body_bytes_max: int = setting(4 * _MIB, "largest message body", minimum=1, maximum=64 * _MIB)
+    record_bytes_max: int = setting(
+        4 * _MIB + 64 * _KIB, "largest record: body, topic, properties", minimum=1024, maximum=65 * _MIB
+    )
+    drain_bytes: int = setting(
+        _MIB, "bytes of requests taken in one turn: more share one write, the first waits longer", minimum=4 * _KIB
+    )
+    frame_bytes_max: int = setting(8 * _MIB, "largest request", minimum=64 * _KIB, maximum=256 * _MIB)
+    retention_ms: int = setting(72 * _HOUR_MS, "age at which a commit log file may go", minimum=1, online=True)
+    retention_bytes: int = setting(
+        0, "size of the commit log over which the oldest file may go; 0 = no bound", minimum=0, online=True
+    )
+    disk_clean_ratio: float = setting(0.75, "disk use at which old files go before their time", minimum=0, maximum=1)
+    disk_force_ratio: float = setting(
+        0.85, "disk use at which the oldest files go whatever their age", minimum=0, maximum=1
+    )
+    disk_refuse_ratio: float = setting(0.90, "disk use at which sends are refused", minimum=0, maximum=1)
+    delete_unconsumed: bool = setting(
+        False, "true: retention may delete what a group has not consumed (an event says what); false: the disk fills"
+    )
+    pull_messages_max: int = setting(4096, "messages in one pull reply", minimum=1, maximum=65_536)
+    pull_bytes_max: int = setting(_MIB, "bytes in one pull reply, as far as memory holds them", minimum=4 * _KIB)
+    pull_cold_bytes_max: int = setting(
+        256 * _KIB, "bytes in one pull reply that must be read from the disk", minimum=4 * _KIB
+    )
+    pull_units_max: int = setting(
+        16_384, "messages one pull may look at when its tags match few", minimum=16, maximum=1_000_000
+    )
+    query_messages_max: int = setting(64, "messages in one reply to a query by key", minimum=1, maximum=1024)
+    checkpoint_interval_ms: int = setting(
+        1000, "how often indexes are flushed: shorter replays less after a crash", minimum=50, maximum=60_000
+    )
+    verify_body_crc: bool = setting(True, "recovery checks the checksum of each body no append checksum covers")
+    delay_levels: str = setting(DELAY_LEVELS, "what delay levels 1, 2, ... mean; units s, m, h, d")
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for what does not go together."""
+        check_settings(self)
+        if self.record_bytes_max <= self.body_bytes_max:
+            raise ConfigError(
+                "record_bytes_max", self.record_bytes_max, f"more than body_bytes_max {self.body_bytes_max}"
+            )
+        if not self.disk_clean_ratio <= self.disk_force_ratio <= self.disk_refuse_ratio:
+            raise ConfigError("disk_force_ratio", self.disk_force_ratio, "disk_clean_ratio <= it <= disk_refuse_ratio")
+        parse_delay_levels(self.delay_levels)
+
+
+def parse_delay_levels(text: str) -> tuple[int, ...]:
+    """Milliseconds of levels 1, 2, ... Raises ConfigError."""
+    levels = []
+    for word in text.split():
+        number, unit = word[:-1], word[-1]
+        if unit not in _UNITS_MS or not number.isascii() or not number.isdigit():
+            raise ConfigError("delay_levels", text, "blank-separated durations such as 1s 5m 2h")
+        levels.append(int(number) * _UNITS_MS[unit])
+    if not levels:
+        raise ConfigError("delay_levels", text, "at least one duration")
+    return tuple(levels)
