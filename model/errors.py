@@ -418,6 +418,34 @@ class OffsetOutOfRange(ZenitError):
         return f"offset {self.offset} of {self.queue} is outside [{self.minimum}, {self.maximum}]"
 
 
+class ClusterNotStarted(ZenitError):
+    """A process of a local cluster ended or did not answer in time. Args: name, reason, log_path."""
+
+    code = 9030
+
+    def __init__(self, name: str, reason: str, log_path: str) -> None:
+        super().__init__(name, reason, log_path)
+        self.name = name
+        self.reason = reason
+        self.log_path = log_path
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.reason} (log: {self.log_path})"
+
+
+class NoCluster(ZenitError):
+    """A directory holds no cluster. Args: directory."""
+
+    code = 9031
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(directory)
+        self.directory = directory
+
+    def __str__(self) -> str:
+        return f"no cluster in {self.directory}; start one: zenit up --dir {self.directory} --detach"
+
+
 def error_classes() -> dict[int, type[ZenitError]]:
     """The table {code: class} of the whole tree, read off the classes themselves."""
     table: dict[int, type[ZenitError]] = {}

@@ -35,7 +35,7 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "pyarrow": ("pipeline/*.py",),
     "typer": ("cli/*.py",),
     "rich": ("cli/*.py",),
-    "socket": ("deploy/port_choice.py", "remoting/*_socket.py"),
+    "socket": ("deploy/processes.py", "remoting/*_socket.py"),
 }
 
 # A role's pure middle: no sockets, threads, files or clock of its own.

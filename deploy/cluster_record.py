@@ -1,0 +1,100 @@
+"""What `zenit up` leaves behind in DIR/cluster.json, so that `down`, `status` and the next `up` know what is theirs.
+
+    {"cluster": "zenit", "namesrv": "127.0.0.1:9876", "processes": [
+       {"role": "namesrv", "name": "namesrv-1", "pid": 71, "birth": "4711", "address": "127.0.0.1:9876"},
+       {"role": "broker", "name": "broker-a", "pid": 72, "birth": "4712", "address": "127.0.0.1:10911",
+        "store_dir": "/tmp/z/broker-a", "settings": ["store.segment_bytes=65536"]}]}
+
+`birth` is when the process began, in the machine's own terms: a pid is given again to others, a pid with its birth is
+not. Pure: `processes.py` looks at processes, `local_cluster.py` reads and writes the file.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ..model.errors import StoreFormatError
+
+FILE_NAME: Final = "cluster.json"
+RECORD_BYTES_MAX: Final = 1 << 20
+
+NAME_SERVER: Final = "namesrv"
+BROKER: Final = "broker"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessRecord:
+    """One process of a local cluster. `store_dir` is None for roles that keep nothing; `settings` as `--set` takes them."""
+
+    role: str
+    name: str
+    pid: int
+    birth: str
+    address: str
+    store_dir: str | None = None
+    settings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterRecord:
+    """A cluster of local processes, in the order in which they start."""
+
+    cluster: str
+    namesrv: str
+    processes: tuple[ProcessRecord, ...] = ()
+
+    def find(self, role: str, name: str) -> ProcessRecord | None:
+        """The process of that role and name, or None."""
+        return next((p for p in self.processes if (p.role, p.name) == (role, name)), None)
+
+    def with_process(self, process: ProcessRecord) -> ClusterRecord:
+        """The record once `process` stands where one of its role and name stood, or last."""
+        if self.find(process.role, process.name) is None:
+            return replace(self, processes=(*self.processes, process))
+        kept = tuple(process if (p.role, p.name) == (process.role, process.name) else p for p in self.processes)
+        return replace(self, processes=kept)
+
+
+def encode_record(record: ClusterRecord) -> str:
+    """The text of DIR/cluster.json."""
+    processes = []
+    for process in record.processes:
+        document: dict[str, object] = {
+            "role": process.role,
+            "name": process.name,
+            "pid": process.pid,
+            "birth": process.birth,
+            "address": process.address,
+        }
+        if process.store_dir is not None:
+            document["store_dir"] = process.store_dir
+        if process.settings:
+            document["settings"] = list(process.settings)
+        processes.append(document)
+    document = {"cluster": record.cluster, "namesrv": record.namesrv, "processes": processes}
+    return json.dumps(document, indent=2) + "\n"
+
+
+def decode_record(text: str, path: str) -> ClusterRecord:
+    """The reverse. Raises StoreFormatError naming `path` where the text is not such a record."""
+    try:
+        document = json.loads(text)
+        processes = tuple(
+            ProcessRecord(
+                role=str(entry["role"]),
+                name=str(entry["name"]),
+                pid=int(entry["pid"]),
+                birth=str(entry["birth"]),
+                address=str(entry["address"]),
+                store_dir=entry.get("store_dir"),
+                settings=tuple(str(setting) for setting in entry.get("settings", ())),
+            )
+            for entry in document["processes"]
+        )
+        if any(process.pid <= 1 for process in processes):
+            raise ValueError("a pid of 1 or below")
+        return ClusterRecord(cluster=str(document["cluster"]), namesrv=str(document["namesrv"]), processes=processes)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StoreFormatError(path, f"it is not a cluster record ({type(error).__name__}: {error})") from error

@@ -1,0 +1,253 @@
+"""A cluster of real processes on this machine: one name server and one broker in a directory.
+
+    DIR/cluster.json   who runs (cluster_record.py)      DIR/cluster.lock   held while `up` or `down` is at work
+    DIR/log/NAME.log   what each process printed         DIR/NAME/          a broker's store
+    ~/.zenit/last      the directory of the cluster that was started last, where clients without an address look
+
+`up` starts what is down, on the ports it had if they are still free; `down` ends by pid and only what is ours. A
+process counts as up once it answers requests, not once it runs.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Final
+
+from ..client.cluster import LAST_CLUSTER_FILE
+from ..model.clock import monotonic_ms, sleep_ms
+from ..model.errors import ClusterNotStarted, ConnectionLost, NoCluster, RequestTimeout
+from ..remoting.client import RemotingClient
+from ..remoting.commands import GetBrokerStatistics, GetClusterInfo, Request
+from .cluster_record import BROKER, FILE_NAME, NAME_SERVER, ClusterRecord, ProcessRecord, decode_record, encode_record
+from .port_choice import BROKER_PORT, NAME_SERVER_PORT, choose_port
+from .processes import birth_of, is_running, last_line, port_is_free, spawn, terminate
+
+READY_TIMEOUT_MS: Final = 60_000
+STOP_TIMEOUT_MS: Final = 20_000
+PROBE_TIMEOUT_MS: Final = 1_000
+POLL_MS: Final = 30
+HOST: Final = "127.0.0.1"
+
+Say = Callable[[str], None]
+
+
+class LocalCluster:
+    """The cluster of one directory. Any thread, one at a time; several processes take turns by the lock file."""
+
+    def __init__(self, directory: str, *, say: Say = lambda _: None, ready_timeout_ms: int = READY_TIMEOUT_MS) -> None:
+        self.directory = os.path.abspath(os.path.expanduser(directory))
+        self._say = say
+        self._ready_timeout_ms = ready_timeout_ms
+
+    # ---- what the CLI and tests call
+
+    def up(self, *, settings: Sequence[str] = ()) -> ClusterRecord:
+        """Starts what is down and waits until it answers. `settings`: the broker's, as `--set` takes them; kept for later.
+
+        Raises ClusterNotStarted with the last line of the log; what this call had started is then stopped again.
+        """
+        os.makedirs(os.path.join(self.directory, "log"), exist_ok=True)
+        with self._locked():
+            record = self.read() or ClusterRecord(cluster="zenit", namesrv="")
+            started: list[ProcessRecord] = []
+            try:
+                record = self._up_name_server(record, started)
+                record = self._up_broker(record, started, tuple(settings))
+            except BaseException:
+                for process in reversed(started):
+                    terminate(process.pid, process.birth, timeout_ms=STOP_TIMEOUT_MS)
+                raise
+            _write_text(os.path.expanduser(LAST_CLUSTER_FILE), self.directory + "\n")
+            return record
+
+    def down(self) -> list[ProcessRecord]:
+        """Ends what runs, brokers before the name server; returns what was ended. Raises NoCluster."""
+        if self.read() is None:
+            raise NoCluster(self.directory)
+        with self._locked():
+            record = self.existing()
+            ended = [process for process in reversed(record.processes) if is_running(process.pid, process.birth)]
+            for process in ended:
+                if terminate(process.pid, process.birth, timeout_ms=STOP_TIMEOUT_MS):
+                    self._say(f"{process.name} did not stop within {STOP_TIMEOUT_MS // 1000} s and was killed")
+            return ended
+
+    def status(self) -> dict[str, Any]:
+        """The document of `zenit status --json` (docs/operate.md). Raises NoCluster."""
+        record = self.existing()
+        processes, groups = [], []
+        for process in record.processes:
+            up = is_running(process.pid, process.birth)
+            entry: dict[str, Any] = {"role": process.role, "name": process.name, "pid": process.pid}
+            entry |= {"address": process.address, "up": up}
+            if process.store_dir is not None:
+                entry["store_dir"] = process.store_dir
+            processes.append(entry)
+            if process.role == BROKER:
+                groups.append(_group_status(process, _ask(process.address, GetBrokerStatistics()) if up else None))
+        return {"cluster": record.cluster, "namesrv": record.namesrv, "processes": processes, "groups": groups}
+
+    def first_dead(self) -> ProcessRecord | None:
+        """A process of the record that does not run any more, or None."""
+        record = self.existing()
+        return next((p for p in record.processes if not is_running(p.pid, p.birth)), None)
+
+    def read(self) -> ClusterRecord | None:
+        """The record of this directory; None where there is none."""
+        path = os.path.join(self.directory, FILE_NAME)
+        try:
+            with open(path, encoding="utf-8") as file:
+                return decode_record(file.read(), path)
+        except FileNotFoundError:
+            return None
+
+    def existing(self) -> ClusterRecord:
+        """The record of this directory. Raises NoCluster."""
+        record = self.read()
+        if record is None:
+            raise NoCluster(self.directory)
+        return record
+
+    def last_words(self, name: str) -> str:
+        """The last line that a process printed."""
+        return last_line(self.log_path(name))
+
+    def log_path(self, name: str) -> str:
+        """Where a process prints to."""
+        return os.path.join(self.directory, "log", f"{name}.log")
+
+    # ---- starting
+
+    def _up_name_server(self, record: ClusterRecord, started: list[ProcessRecord]) -> ClusterRecord:
+        before = record.find(NAME_SERVER, "namesrv-1")
+        if before is not None and is_running(before.pid, before.birth):
+            return record
+        port = choose_port(_port_of(before, NAME_SERVER_PORT), port_is_free)
+        address = f"{HOST}:{port}"
+        arguments = [f"host={HOST}", f"port={port}"]
+        process = self._start(NAME_SERVER, "namesrv-1", address, arguments)
+        started.append(process)
+        record = replace(record.with_process(process), namesrv=address)
+        self._write(record)
+        self._wait_ready(process, GetClusterInfo())
+        return record
+
+    def _up_broker(
+        self, record: ClusterRecord, started: list[ProcessRecord], settings: tuple[str, ...]
+    ) -> ClusterRecord:
+        name = "broker-a"
+        before = record.find(BROKER, name)
+        settings = settings or (before.settings if before is not None else ())
+        wanted = f"namesrv={record.namesrv}"
+        if before is not None and is_running(before.pid, before.birth):
+            if not started:
+                return record
+            # The name server was down and may have moved: a broker that looks for it elsewhere is started anew.
+            self._say(f"{name}: restarted, to register with the new name server")
+            terminate(before.pid, before.birth, timeout_ms=STOP_TIMEOUT_MS)
+        port = choose_port(_port_of(before, BROKER_PORT), port_is_free)
+        store_dir = os.path.join(self.directory, name)
+        arguments = [f"cluster={record.cluster}", f"name={name}", f"host={HOST}", f"port={port}", wanted]
+        arguments += [f"store_dir={store_dir}", *settings]
+        process = self._start(BROKER, name, f"{HOST}:{port}", arguments)
+        process = replace(process, store_dir=store_dir, settings=settings)
+        started.append(process)
+        record = record.with_process(process)
+        self._write(record)
+        self._wait_ready(process, GetBrokerStatistics())
+        self._wait_registered(process, record.namesrv)
+        return record
+
+    def _start(self, role: str, name: str, address: str, arguments: Sequence[str]) -> ProcessRecord:
+        command = [sys.executable, "-P", "-m", "zenitmq", role]
+        for argument in arguments:
+            command += ["--set", argument]
+        pid = spawn(command, log_path=self.log_path(name), environ=os.environ)
+        birth = birth_of(pid)
+        if birth is None:
+            raise self._not_started(name, "ended at once")
+        return ProcessRecord(role=role, name=name, pid=pid, birth=birth, address=address)
+
+    def _wait_ready(self, process: ProcessRecord, request: Request) -> None:
+        """Until the process answers a request of its role."""
+        self._wait(process, lambda: _ask(process.address, request) is not None, "does not answer")
+
+    def _wait_registered(self, process: ProcessRecord, namesrv: str) -> None:
+        """Until the name server tells clients of the broker."""
+
+        def registered() -> bool:
+            info = _ask(namesrv, GetClusterInfo()) or {}
+            return any(broker["address"] == process.address for broker in info.get("brokers", ()))
+
+        self._wait(process, registered, "is not known to the name server")
+
+    def _wait(self, process: ProcessRecord, condition: Callable[[], bool], otherwise: str) -> None:
+        deadline = monotonic_ms() + self._ready_timeout_ms
+        while not condition():
+            if not is_running(process.pid, process.birth):
+                raise self._not_started(process.name, "ended at start")
+            if monotonic_ms() >= deadline:
+                raise self._not_started(process.name, f"{otherwise} after {self._ready_timeout_ms} ms")
+            sleep_ms(POLL_MS)
+
+    def _not_started(self, name: str, what: str) -> ClusterNotStarted:
+        line = self.last_words(name)
+        return ClusterNotStarted(name, f"{what}: {line}" if line else what, self.log_path(name))
+
+    # ---- files
+
+    def _write(self, record: ClusterRecord) -> None:
+        _write_text(os.path.join(self.directory, FILE_NAME), encode_record(record))
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Holds DIR/cluster.lock; waits for another `up` or `down`, which have deadlines of their own."""
+        with open(os.path.join(self.directory, "cluster.lock"), "w", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+
+def _ask(address: str, request: Request) -> dict[str, Any] | None:
+    """The JSON document of a reply; None where nobody answers yet."""
+    with RemotingClient() as client:
+        try:
+            _, payload = client.call(address, request, timeout_ms=PROBE_TIMEOUT_MS)
+        except (ConnectionLost, RequestTimeout):
+            return None
+    document: dict[str, Any] = json.loads(payload)
+    return document
+
+
+def _port_of(before: ProcessRecord | None, otherwise: int) -> int:
+    return int(before.address.rpartition(":")[2]) if before is not None else otherwise
+
+
+def _write_text(path: str, text: str) -> None:
+    """Replaces a small file whole."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    temporary = f"{path}.{os.getpid()}.tmp"
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(temporary, path)
+
+
+def _group_status(process: ProcessRecord, statistics: Mapping[str, Any] | None) -> dict[str, Any]:
+    """One replica group of a single broker: it masters itself."""
+    facts = statistics or {}
+    replica = {"name": process.name, "address": process.address, "role": "master" if statistics else "down"}
+    offsets = {name: facts.get(name) for name in ("epoch", "written_offset", "flushed_offset", "confirm_offset")}
+    master = process.name if statistics else None
+    return {
+        "broker_name": process.name,
+        "epoch": facts.get("epoch"),
+        "master": master,
+        "in_sync": [process.name] if statistics else [],
+        "min_in_sync": 1,
+        "replicas": [{**replica, **offsets, "lag_bytes": 0 if statistics else None}],
+    }

@@ -1,0 +1,119 @@
+"""Real processes on this machine: started on their own session, recognised again by pid and birth, ended by pid.
+
+The one file of this folder that touches the operating system's processes and ports.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from ..model.clock import monotonic_ms, sleep_ms
+
+TAIL_BYTES: Final = 8192
+POLL_MS: Final = 20
+
+
+def port_is_free(port: int, host: str = "127.0.0.1") -> bool:
+    """Whether a server could bind this port now (another may be quicker afterwards)."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+        return True
+
+
+def spawn(command: Sequence[str], *, log_path: str, environ: Mapping[str, str]) -> int:
+    """Starts `command` on a session of its own, what it prints appended to `log_path`; returns its pid.
+
+    It outlives us, so nothing here holds on to it. Raises OSError where the program or the log cannot be opened.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    return os.posix_spawn(
+        command[0],
+        command,
+        environ,
+        file_actions=(
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, log_path, flags, 0o644),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ),
+        setsid=True,
+    )
+
+
+def birth_of(pid: int) -> str | None:
+    """When process `pid` began, in the machine's own terms; None where none runs (one that ended but was not reaped)."""
+    _reap(pid)
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+        return None if fields[0] in "ZX" else fields[19]
+    except (FileNotFoundError, ProcessLookupError):
+        return None if os.path.isdir("/proc/self") else _birth_by_ps(pid)
+
+
+def is_running(pid: int, birth: str) -> bool:
+    """Whether that very process still runs."""
+    return birth_of(pid) == birth
+
+
+def terminate(pid: int, birth: str, *, timeout_ms: int) -> bool:
+    """Asks that very process to stop and waits until it has; True if it had to be killed. A stranger is left alone."""
+    if not _send(pid, birth, signal.SIGTERM) or wait_ended(pid, birth, timeout_ms=timeout_ms):
+        return False
+    _send(pid, birth, signal.SIGKILL)
+    wait_ended(pid, birth, timeout_ms=timeout_ms)
+    return True
+
+
+def wait_ended(pid: int, birth: str, *, timeout_ms: int) -> bool:
+    """Whether the process ended within the time."""
+    deadline = monotonic_ms() + timeout_ms
+    while is_running(pid, birth):
+        if monotonic_ms() >= deadline:
+            return False
+        sleep_ms(POLL_MS)
+    return True
+
+
+def last_line(path: str) -> str:
+    """The last line of a log that says something; "" where there is none."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except FileNotFoundError:
+        return ""
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def _send(pid: int, birth: str, number: signal.Signals) -> bool:
+    if not is_running(pid, birth):
+        return False
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _reap(pid: int) -> None:
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return  # not our child: its own parent, or the system, reaps it
+
+
+def _birth_by_ps(pid: int) -> str | None:
+    found = subprocess.run(
+        ["/bin/ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
+    state, _, began = found.stdout.strip().partition(" ")
+    return None if not state or state.startswith("Z") else began.strip()
