@@ -79,6 +79,10 @@ REASONS = {
 _V1 = cython.declare(cython.uint, 0xDAA320A7)
 _V2 = cython.declare(cython.uint, 0xDAA320AB)
 _BLANK = cython.declare(cython.uint, 0xCBD43194)
+_UNIQ = cython.declare(cython.uint, 0x554E4951)  # property names as big-endian integers
+_KEY = cython.declare(cython.uint, 0x5F4B4559)
+_TAGS = cython.declare(cython.uint, 0x54414753)
+_KEYS = cython.declare(cython.uint, 0x4B455953)
 _MASK = cython.declare(cython.uint, 0xFFFFFFFF)  # as C variables: literals this large would be Python objects
 _SIGN = cython.declare(cython.uint, 0x80000000)
 # Bits a producer may set: compressed, multi tags, the two host families, how it is compressed.
@@ -148,6 +152,18 @@ def _copy(buf: cython.uchar[::1], at: cython.Py_ssize_t, data: bytes) -> cython.
     else:
         buf[at : at + n] = data
     return at + n
+
+
+@cython.cfunc
+@cython.inline
+def _find(
+    buf: cython.const[cython.uchar][::1], begin: cython.Py_ssize_t, end: cython.Py_ssize_t, byte: cython.uchar
+) -> cython.Py_ssize_t:
+    """Where `byte` first stands in [begin, end); `end` where it does not."""
+    at: cython.Py_ssize_t = begin
+    while at < end and buf[at] != byte:
+        at += 1
+    return at
 
 
 @cython.cfunc
@@ -650,6 +666,7 @@ class RunKernel:
     _record_max: cython.Py_ssize_t
     _body_max: cython.Py_ssize_t
     _store_host: bytes
+    _store_host_bits: cython.longlong
 
     def __init__(
         self,
@@ -662,6 +679,7 @@ class RunKernel:
     ) -> None:
         """`store_host`: 8 or 20 bytes, written into each stamped record. `capacity`: units to make room for at first."""
         self._store_host = store_host
+        self._store_host_bits = int.from_bytes(store_host[:8], "big", signed=True)
         self._record_max = record_max
         self._body_max = body_max
         self._index_keys = index_keys
@@ -735,6 +753,7 @@ class RunKernel:
         view: cython.const[cython.uchar][::1] = buffer
         host: bytes = self._store_host
         host_flag: cython.uint = 0x20 if len(host) == 20 else 0
+        host_bits: cython.longlong = self._store_host_bits
         reason: cython.int = 0
         if end > len(buffer) or begin < 0:
             return -2
@@ -774,7 +793,10 @@ class RunKernel:
             _put64(buffer, at + 20, queue_offset)
             _put64(buffer, at + 28, physical_offset)
             _put64(buffer, store, store_timestamp_ms)
-            _copy(buffer, store + 8, host)
+            if host_flag:
+                _copy(buffer, store + 8, host)
+            else:
+                _put64(buffer, store + 8, host_bits)
             _put64(units, out, physical_offset)
             _put32(units, out + 8, size)
             _put64(units, out + 12, tags_code)
@@ -914,34 +936,27 @@ class RunKernel:
         keys_stop: cython.Py_ssize_t = 0
         unique_begin: cython.Py_ssize_t = 0
         unique_stop: cython.Py_ssize_t = 0
+        name: cython.uint
         h: cython.uint = 0
         tags: cython.bint = False
         count: cython.Py_ssize_t
-        while at < end:
-            value = at
-            while value < end and buf[value] != 1 and buf[value] != 2:
-                value += 1
-            if value >= end:
-                break
-            if buf[value] == 2:  # an entry without a value
-                at = value + 1
-                continue
-            stop = value + 1
-            if value - at == 8 and value + 33 < end and buf[value + 33] == 2 and buf[at] == 85:  # UNIQ_KEY, 32 digits
-                stop = value + 33
-            else:
-                while stop < end and buf[stop] != 2:
-                    stop += 1
-            if value - at == 4 and stop > value + 1:
-                if buf[at] == 84 and buf[at + 1] == 65 and buf[at + 2] == 71 and buf[at + 3] == 83:  # TAGS
-                    h = _hash_on(0, buf, value + 1, stop)
-                    tags = True
-                elif buf[at] == 75 and buf[at + 1] == 69 and buf[at + 2] == 89 and buf[at + 3] == 83:  # KEYS
-                    keys_begin = value + 1
-                    keys_stop = stop
-            elif value - at == 8 and buf[at] == 85 and buf[at + 1] == 78 and buf[at + 5] == 75 and buf[at + 4] == 95:
-                unique_begin = value + 1
+        while end - at > 5:  # the shortest entry of interest: TAGS, 0x01, one byte, 0x02
+            name = _get32(buf, at)
+            if name == _UNIQ and end - at > 9 and _get32(buf, at + 4) == _KEY and buf[at + 8] == 1:
+                value = at + 9
+                stop = value + 32 if end - value > 32 and buf[value + 32] == 2 else _find(buf, value, end, 2)
+                unique_begin = value
                 unique_stop = stop
+            elif name == _TAGS and buf[at + 4] == 1:
+                stop = _find(buf, at + 5, end, 2)
+                tags = stop > at + 5
+                h = _hash_on(0, buf, at + 5, stop)
+            elif name == _KEYS and buf[at + 4] == 1:
+                stop = _find(buf, at + 5, end, 2)
+                keys_begin = at + 5
+                keys_stop = stop
+            else:
+                stop = _find(buf, at, end, 2)
             at = stop + 1
         if self._index_keys:
             count = self.keys_end
