@@ -53,11 +53,16 @@ def _decompress_lz4(body: bytes, limit_bytes: int) -> bytes:
 def _decompress_zstd(body: bytes, limit_bytes: int) -> bytes:
     import zstandard
 
+    whole = zstandard.ZstdDecompressor().decompressobj()
     try:
-        reader = zstandard.ZstdDecompressor().stream_reader(body)
-        plain = reader.read(limit_bytes + 1)
+        plain = zstandard.ZstdDecompressor().stream_reader(body).read(limit_bytes + 1)
+        if len(plain) > limit_bytes:
+            raise RemoteProtocolError(f"a zstd body unpacks past {limit_bytes} bytes")
+        whole.decompress(
+            body
+        )  # once more, now that its size is known: the bounded reader stops at a cut without a word
     except zstandard.ZstdError as error:
         raise RemoteProtocolError(f"a zstd body cannot be unpacked: {error}") from error
-    if len(plain) > limit_bytes:
-        raise RemoteProtocolError(f"a zstd body unpacks past {limit_bytes} bytes")
+    if not whole.eof:
+        raise RemoteProtocolError("a zstd body is cut short")
     return plain

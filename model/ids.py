@@ -53,8 +53,10 @@ def parse_offset_message_id(text: str) -> tuple[HostAddress, PhysicalOffset]:
     layouts = {32: _OFFSET_ID_V4, 56: _OFFSET_ID_V6}
     try:
         ip, port, offset = layouts[len(text)].unpack(bytes.fromhex(text))
-    except (KeyError, ValueError) as error:
+    except (KeyError, ValueError, struct.error) as error:  # struct.error: blanks among the digits
         raise InvalidParameter("message id", text[:64], "32 or 56 hex digits") from error
+    if not 0 <= port <= 65535 or offset < 0:
+        raise InvalidParameter("message id", text, "an address with a port up to 65535 and an offset of at least 0")
     return HostAddress(ip, port), PhysicalOffset(offset)
 
 

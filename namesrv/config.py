@@ -1,0 +1,48 @@
+"""What a name server can be told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..model.config import check_settings, setting
+from ..model.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NameServerConfig:
+    """Read once at start; nothing here changes online."""
+
+    host: str = setting(
+        "127.0.0.1",
+        "IP address to listen on; 0.0.0.0 = all of the machine's. There are no passwords yet: keep it inside a trusted network",
+    )
+    port: int = setting(9876, "TCP port for requests; 0 = a free one", minimum=0, maximum=65535)
+    publish_port: int = setting(
+        0,
+        "TCP port on which route changes are published; 0 = port + 1, or a free one where port is 0",
+        minimum=0,
+        maximum=65535,
+    )
+    heartbeat_timeout_ms: int = setting(
+        10_000,
+        "a broker is dead after this silence (it sends each second); lower reroutes sooner, but drops a paused broker",
+        minimum=2_000,
+        maximum=600_000,
+    )
+    scan_interval_ms: int = setting(
+        1_000,
+        "how often silent brokers are looked for; adds at most this much to heartbeat_timeout_ms",
+        minimum=10,
+        maximum=60_000,
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        if self.scan_interval_ms * 4 > self.heartbeat_timeout_ms:
+            raise ConfigError(
+                "scan_interval_ms",
+                self.scan_interval_ms,
+                f"at most a quarter of heartbeat_timeout_ms ({self.heartbeat_timeout_ms})",
+            )
+        if self.publish_port and self.publish_port == self.port:
+            raise ConfigError("publish_port", self.publish_port, "another port than port")

@@ -1,0 +1,267 @@
+"""The route table: which brokers live, and which topics they serve. Pure: events in, changed topics out.
+
+A *group* is the members that share one broker name: a master (broker id 0) and its slaves. Each `on_<event>` takes the
+request (and the time where silence matters) and returns the topics whose route is another one now, for the service to
+publish. Rules, in the order in which they meet a registration:
+
+- A registration of a lower epoch than the group's is refused: an older master must not overwrite a newer one. So is a
+  second master of the same epoch at another address while the first lives (two brokers were given one name). A group
+  whose last member is gone is forgotten, its epoch with it.
+- A master of an older epoch is dropped as soon as any member tells of a newer one. An address is one member at most.
+- The master's topics are the group's, all of them: what it does not list is gone. A slave's count only while there is
+  no master.
+- Write permission that an operator wiped stays wiped over registrations and expiry, until it is given back.
+- A member is dead after `heartbeat_timeout_ms` of silence. Where the table itself was away (the process was stopped,
+  the machine slept), the silence was ours: everybody is heard anew.
+
+Times are monotonic milliseconds. Owned by one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from ..model.errors import InvalidName, InvalidParameter, NotMaster, TopicNotFound
+from ..model.names import check_topic
+from ..model.route import MASTER_ID, PERMISSION_WRITE, BrokerData, QueueData, TopicRoute
+from ..remoting.commands import BrokerHeartbeat, RegisterBroker, UnregisterBroker
+
+QUEUES_PER_TOPIC_MAX: Final = 65_536
+PERMISSION_MAX: Final = 7
+NAME_LENGTH_MAX: Final = 127
+ADDRESS_LENGTH_MAX: Final = 255
+
+NOTHING_CHANGED: Final[frozenset[str]] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One broker process of a group, as it registered itself."""
+
+    address: str
+    epoch: int
+    replication_address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The living members of one broker name, {broker id: member}, and the topics they serve."""
+
+    cluster: str
+    broker_name: str
+    epoch: int = 0
+    members: Mapping[int, Member] = field(default_factory=dict)
+    topics: Mapping[str, QueueData] = field(default_factory=dict)
+
+
+class RouteTable:
+    """What this name server knows; empty at start, filled by the brokers themselves."""
+
+    def __init__(self, *, heartbeat_timeout_ms: int) -> None:
+        self._heartbeat_timeout_ms = heartbeat_timeout_ms
+        self._groups: dict[str, Group] = {}
+        self._heard_ms: dict[tuple[str, int], int] = {}  # (broker name, broker id) -> the last sign of life
+        self._wiped: frozenset[str] = frozenset()
+        self._scanned_ms: int | None = None
+
+    # ---- events
+
+    def on_register(self, request: RegisterBroker, now_ms: int) -> frozenset[str]:
+        """A broker tells of itself and all its topics. Raises NotMaster (see the rules), InvalidParameter, InvalidName."""
+        topics = _checked_topics(request)
+        name, broker_id = request.broker_name, request.broker_id
+        group = self._groups.get(name, Group(request.cluster, name))
+        if group.cluster != request.cluster:
+            raise InvalidParameter("cluster", request.cluster, f"{group.cluster}, where {name} lives already")
+        master = group.members.get(MASTER_ID)
+        claims = broker_id == MASTER_ID and master is not None and master.address != request.address
+        if request.epoch < group.epoch or (claims and master is not None and master.epoch == request.epoch):
+            raise NotMaster(name, group.epoch)
+        members = {
+            member_id: member
+            for member_id, member in group.members.items()
+            if member.address != request.address and not (member_id == MASTER_ID and member.epoch < request.epoch)
+        }
+        if broker_id == MASTER_ID or MASTER_ID not in members:
+            group = replace(group, topics=topics)
+        members[broker_id] = Member(request.address, request.epoch, request.replication_address)
+        changed = self._adopt(replace(group, epoch=request.epoch, members=members))
+        self._heard_ms[name, broker_id] = now_ms
+        return changed
+
+    def on_heartbeat(self, request: BrokerHeartbeat, now_ms: int) -> bool:
+        """A sign of life. False where that member of that epoch is not registered: it must register again."""
+        group = self._groups.get(request.broker_name)
+        member = group.members.get(request.broker_id) if group is not None else None
+        if member is None or (member.address, member.epoch) != (request.address, request.epoch):
+            return False
+        self._heard_ms[request.broker_name, request.broker_id] = now_ms
+        return True
+
+    def on_unregister(self, request: UnregisterBroker) -> frozenset[str]:
+        """A member leaves now. Nothing happens where another address holds its place already."""
+        group = self._groups.get(request.broker_name)
+        member = group.members.get(request.broker_id) if group is not None else None
+        if group is None or member is None or member.address != request.address:
+            return NOTHING_CHANGED
+        return self._without(group, {request.broker_id})
+
+    def on_scan(self, now_ms: int) -> tuple[list[tuple[str, str]], frozenset[str]]:
+        """Time has passed: strikes off who was silent for too long.
+
+        Returns those as (broker name, address), and the changed topics.
+        """
+        away_ms = 0 if self._scanned_ms is None else now_ms - self._scanned_ms
+        self._scanned_ms = now_ms
+        if away_ms >= self._heartbeat_timeout_ms // 2:
+            self._heard_ms = dict.fromkeys(self._heard_ms, now_ms)
+        silent = [key for key, heard in self._heard_ms.items() if now_ms - heard >= self._heartbeat_timeout_ms]
+        changed: frozenset[str] = NOTHING_CHANGED
+        dead: list[tuple[str, str]] = []
+        for name, broker_id in silent:
+            group = self._groups[name]
+            dead.append((name, group.members[broker_id].address))
+            changed |= self._without(group, {broker_id})
+        return dead, changed
+
+    def on_wipe_write_permission(self, broker_name: str) -> frozenset[str]:
+        """Producers leave this broker. An unknown name changes nothing and is not kept."""
+        if broker_name not in self._groups:
+            return NOTHING_CHANGED
+        return self._set_wiped(broker_name, self._wiped | {broker_name})
+
+    def on_add_write_permission(self, broker_name: str) -> frozenset[str]:
+        """Producers may come back."""
+        return self._set_wiped(broker_name, self._wiped - {broker_name})
+
+    def on_delete_topic(self, topic: str) -> frozenset[str]:
+        """Forgets a topic until a broker registers it again."""
+        changed: frozenset[str] = NOTHING_CHANGED
+        for group in list(self._groups.values()):
+            if topic in group.topics:
+                rest = {name: data for name, data in group.topics.items() if name != topic}
+                changed |= self._adopt(replace(group, topics=rest))
+        return changed
+
+    # ---- questions
+
+    def route(self, topic: str) -> TopicRoute:
+        """Everything a client needs to know of a topic, ordered by broker name. Raises TopicNotFound."""
+        serving = [group for _, group in sorted(self._groups.items()) if topic in group.topics]
+        if not serving:
+            raise TopicNotFound(topic)
+        return TopicRoute(
+            topic,
+            tuple(self._queues(group)[topic] for group in serving),
+            tuple(_members(group) for group in serving),
+        )
+
+    def topics(self) -> tuple[str, ...]:
+        """All topics that somebody serves, sorted."""
+        return tuple(sorted({topic for group in self._groups.values() for topic in group.topics}))
+
+    def cluster_info(self, now_ms: int) -> dict[str, Any]:
+        """The document of GetClusterInfo."""
+        clusters: dict[str, list[str]] = {}
+        brokers: list[dict[str, Any]] = []
+        for name, group in sorted(self._groups.items()):
+            clusters.setdefault(group.cluster, []).append(name)
+            brokers += [
+                {
+                    "cluster": group.cluster,
+                    "broker_name": name,
+                    "broker_id": broker_id,
+                    "address": member.address,
+                    "replication_address": member.replication_address,
+                    "epoch": member.epoch,
+                    "last_heartbeat_ms_ago": now_ms - self._heard_ms[name, broker_id],
+                    "writeable": broker_id == MASTER_ID and name not in self._wiped,
+                }
+                for broker_id, member in sorted(group.members.items())
+            ]
+        return {"clusters": clusters, "brokers": brokers}
+
+    # ---- state
+
+    def _adopt(self, group: Group) -> frozenset[str]:
+        """The group's next state takes the place of its last one; one without members is forgotten."""
+        name = group.broker_name
+        before = self._groups.get(name)
+        after = group if group.members else None
+        for broker_id in (before.members if before is not None else {}).keys() - group.members.keys():
+            del self._heard_ms[name, broker_id]
+        if after is None:
+            self._groups.pop(name, None)
+        else:
+            self._groups[name] = after
+        return _difference(self._view(before), self._view(after))
+
+    def _without(self, group: Group, broker_ids: set[int]) -> frozenset[str]:
+        rest = {broker_id: member for broker_id, member in group.members.items() if broker_id not in broker_ids}
+        return self._adopt(replace(group, members=rest))
+
+    def _set_wiped(self, broker_name: str, wiped: frozenset[str]) -> frozenset[str]:
+        group = self._groups.get(broker_name)
+        before = self._view(group)
+        self._wiped = wiped
+        return _difference(before, self._view(group))
+
+    def _queues(self, group: Group) -> Mapping[str, QueueData]:
+        """A group's topics as clients may use them at present."""
+        if group.broker_name not in self._wiped:
+            return group.topics
+        return {
+            topic: replace(data, permission=data.permission & ~PERMISSION_WRITE) for topic, data in group.topics.items()
+        }
+
+    def _view(self, group: Group | None) -> tuple[BrokerData | None, Mapping[str, QueueData]]:
+        """All that a group gives to routes."""
+        return (None, {}) if group is None else (_members(group), self._queues(group))
+
+
+def _members(group: Group) -> BrokerData:
+    addresses = {broker_id: member.address for broker_id, member in sorted(group.members.items())}
+    return BrokerData(group.cluster, group.broker_name, addresses)
+
+
+def _difference(
+    before: tuple[BrokerData | None, Mapping[str, QueueData]], after: tuple[BrokerData | None, Mapping[str, QueueData]]
+) -> frozenset[str]:
+    """The topics of one group whose route is another one now."""
+    (members_before, topics_before), (members_after, topics_after) = before, after
+    either = topics_before.keys() | topics_after.keys()
+    if members_before != members_after:
+        return frozenset(either)
+    return frozenset(topic for topic in either if topics_before.get(topic) != topics_after.get(topic))
+
+
+def _checked_topics(request: RegisterBroker) -> dict[str, QueueData]:
+    """The topics of a registration; raises InvalidName or InvalidParameter for what must not reach a client."""
+    for kind, name in (("cluster", request.cluster), ("broker", request.broker_name)):
+        if not 1 <= len(name) <= NAME_LENGTH_MAX or not name.isprintable():
+            raise InvalidName(kind, name, f"printable, 1 to {NAME_LENGTH_MAX} characters")
+    _check_range("broker_id", request.broker_id, 0, 1 << 31)
+    _check_range("epoch", request.epoch, 0, 1 << 62)
+    _check_address(request.address)
+    topics: dict[str, QueueData] = {}
+    for topic, read_queues, write_queues, permission in request.topics:
+        check_topic(topic)
+        _check_range(f"read queues of {topic}", read_queues, 0, QUEUES_PER_TOPIC_MAX)
+        _check_range(f"write queues of {topic}", write_queues, 0, QUEUES_PER_TOPIC_MAX)
+        _check_range(f"permission of {topic}", permission, 0, PERMISSION_MAX)
+        topics[topic] = QueueData(request.broker_name, read_queues, write_queues, permission)
+    return topics
+
+
+def _check_range(name: str, value: int, minimum: int, maximum: int) -> None:
+    if not minimum <= value <= maximum:
+        raise InvalidParameter(name, value, f"an integer from {minimum} to {maximum}")
+
+
+def _check_address(address: str) -> None:
+    host, separator, port = address.rpartition(":")
+    digits = port.isascii() and port.isdigit() and len(port) <= 5
+    if not (separator and host and digits and 1 <= int(port) <= 65535 and len(address) <= ADDRESS_LENGTH_MAX):
+        raise InvalidParameter("address", address[:ADDRESS_LENGTH_MAX], "host:port")

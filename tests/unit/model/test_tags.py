@@ -1,0 +1,54 @@
+"""Java's string hash by values known from Java, and tag expressions."""
+
+from __future__ import annotations
+
+import pytest
+
+from zenitmq.model.subscription import Subscription
+from zenitmq.model.tag_hash import java_hash, tags_code
+
+KNOWN = [
+    ("", 0),
+    ("a", 97),
+    ("Aa", 2112),
+    ("BB", 2112),
+    ("hello", 99162322),
+    ("TagA", 2598919),
+    ("polygenelubricants", -(1 << 31)),
+    ("The quick brown fox jumps over the lazy dog", -609428141),
+    ("\U0001f600", 1772899),  # two UTF-16 units
+    ("\ud83d", 0xD83D),  # half of it
+]
+
+
+@pytest.mark.parametrize(("text", "value"), KNOWN)
+def test_known_hashes(text: str, value: int) -> None:
+    assert java_hash(text) == value
+
+
+def test_no_tags_have_code_zero() -> None:
+    assert tags_code(None) == 0
+    assert tags_code("") == 0
+    assert tags_code("TagA") == 2598919
+
+
+@pytest.mark.parametrize(
+    ("expression", "tags"),
+    [
+        *((everything, ()) for everything in (None, "", "*", " * ", "  ", "a || *", "||")),
+        *(("a", ("a",)), ("a||b", ("a", "b")), (" a || b ||", ("a", "b")), ("a | b", ("a | b",)), ("a || a", ("a",))),
+    ],
+)
+def test_expressions(expression: str | None, tags: tuple[str, ...]) -> None:
+    subscription = Subscription.parse("orders", expression)
+    assert subscription.tags == frozenset(tags)
+    assert subscription.codes() == tuple(sorted(java_hash(tag) for tag in tags))
+    assert subscription.accepts(None) is (not tags)
+    assert all(subscription.accepts(tag) for tag in tags)
+
+
+def test_a_colliding_tag_passes_the_hash_but_not_the_text() -> None:
+    subscription = Subscription.parse("orders", "Aa")
+    assert tags_code("BB") in subscription.codes()
+    assert not subscription.accepts("BB")
+    assert Subscription.parse("orders", "Aa || BB").codes() == (2112,)
