@@ -1,0 +1,154 @@
+"""`zenit bench WORK`: how fast this machine is, and how close to its own limit. Measuring is bench/'s; this prints."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from ..bench.options import APIS, FLUSH_MODES, WORKS, BenchOptions
+from .options import Json, Namesrv
+from .output import note, print_facts, readable_bytes, show
+
+if TYPE_CHECKING:
+    from ..bench.options import Progress
+
+USUAL: Final = BenchOptions(work="produce")
+ON, OFF = True, False
+
+
+def register(app: typer.Typer) -> None:
+    """Adds this subject's command."""
+    app.command("bench")(bench)
+
+
+def bench(
+    work: Annotated[str, typer.Argument(metavar="WORK", help=f"One of {', '.join(WORKS)}.")],
+    size: Annotated[int, typer.Option(help="Body bytes of a message.")] = USUAL.size,
+    batch: Annotated[int, typer.Option(help="Messages a request.")] = USUAL.batch,
+    producers: Annotated[int, typer.Option(help="Processes that produce.")] = USUAL.producers,
+    consumers: Annotated[int, typer.Option(help="Processes that consume.")] = USUAL.consumers,
+    seconds: Annotated[float, typer.Option(help="Length of the measured part.")] = USUAL.seconds,
+    replicas: Annotated[int, typer.Option(min=1, help="Brokers that hold each message.")] = 1,
+    flush: Annotated[
+        str, typer.Option(help=f"{' or '.join(FLUSH_MODES)}: of a cluster started for the run.")
+    ] = USUAL.flush,
+    api: Annotated[str, typer.Option(help=f"Road of the producer: {', '.join(APIS)}.")] = USUAL.api,
+    prebuilt: Annotated[
+        bool, typer.Option("--prebuilt", help="Batches made beforehand: the broker's own ceiling.")
+    ] = OFF,
+    in_flight: Annotated[
+        int, typer.Option(help="Requests in flight of a process; 0 = the work's own.")
+    ] = USUAL.in_flight,
+    keys: Annotated[int, typer.Option(help="Keys a message, beside its unique id.")] = USUAL.keys,
+    tags: Annotated[bool, typer.Option("--tags", help="A tag on every message.")] = OFF,
+    index: Annotated[bool, typer.Option("--index/--no-index", help="Key index of a cluster started for the run.")] = ON,
+    untouched: Annotated[bool, typer.Option("--untouched", help="consume: whole polls, no message touched.")] = OFF,
+    rate: Annotated[int, typer.Option(help="e2e: messages a second, on schedule.")] = USUAL.rate,
+    warm: Annotated[bool, typer.Option("--warm", help="Segments whose pages are cached, as recycled ones are.")] = OFF,
+    stages: Annotated[bool, typer.Option("--stages", help="Tell where the time goes.")] = OFF,
+    topic: Annotated[str | None, typer.Option(help="An existing topic; else one of the run's own.")] = USUAL.topic,
+    queues: Annotated[int, typer.Option(help="Queues of the run's own topic.")] = USUAL.queues,
+    messages: Annotated[int, typer.Option(help="consume: size of the backlog; 0 = by --seconds.")] = USUAL.messages,
+    log_gib: Annotated[float, typer.Option("--log-gib", help="restart: GiB of log.")] = USUAL.log_gib,
+    limit_seconds: Annotated[float, typer.Option(help="Each run of the raw path; 0 = none.")] = USUAL.limit_seconds,
+    own_cluster: Annotated[bool, typer.Option("--own-cluster", help="Start a cluster in any case.")] = OFF,
+    directory: Annotated[str | None, typer.Option("--dir", help="Where a started cluster keeps its files.")] = None,
+    kernel: Annotated[str, typer.Option(help="compiled or interpreted, of a started cluster.")] = USUAL.kernel,
+    plot: Annotated[str | None, typer.Option(metavar="FILE.svg", help="Write a picture of the run.")] = None,
+    namesrv: Namesrv = None,
+    as_json: Json = False,
+) -> None:
+    """Measure the running cluster, or one that is started for the run, and the raw path of this machine beside it."""
+    if replicas > 1:
+        raise typer.BadParameter("only 1 in this version: replication is not built yet", param_hint="--replicas")
+    options = BenchOptions(
+        work=work,
+        size=size,
+        batch=batch,
+        producers=producers,
+        consumers=consumers,
+        seconds=seconds,
+        flush=flush,
+        api=api,
+        prebuilt=prebuilt,
+        in_flight=in_flight,
+        keys=keys,
+        tags=tags,
+        index=index,
+        untouched=untouched,
+        rate=rate,
+        warm=warm,
+        stages=stages,
+        topic=topic,
+        queues=queues,
+        messages=messages,
+        log_gib=log_gib,
+        limit_seconds=limit_seconds,
+        namesrv=namesrv,
+        own_cluster=own_cluster,
+        directory=directory,
+        kernel=kernel,
+    )
+    from ..bench.runner import run
+
+    with _live_table() as report:
+        result = run(options, report)
+    if plot is not None:
+        with open(plot, "w", encoding="utf-8") as file:
+            file.write(result.svg)
+    show(dict(result.document), as_json, lambda: print_facts(dict(_flat(result.document))))
+
+
+@contextlib.contextmanager
+def _live_table() -> Iterator[Callable[[Progress], None]]:
+    """A function to be told how the run goes: a live table where a person watches, else a line a phase on stderr."""
+    if not sys.stderr.isatty():
+        phases: set[str] = set()
+
+        def tell(progress: Progress) -> None:
+            if progress.phase not in phases:
+                phases.add(progress.phase)
+                note(f"bench: {progress.phase} {progress.note}".rstrip())
+
+        yield tell
+        return
+    from rich.console import Console
+    from rich.live import Live
+    from rich.table import Table
+
+    rows: dict[str, tuple[str, ...]] = {}
+    with Live(console=Console(stderr=True), refresh_per_second=4) as live:
+
+        def draw(progress: Progress) -> None:
+            rows[progress.phase] = _cells(progress)
+            table = Table("phase", "time", "messages", "messages/s", "bytes", "")
+            for cells in rows.values():
+                table.add_row(*cells)
+            live.update(table)
+
+        yield draw
+
+
+def _cells(progress: Progress) -> tuple[str, ...]:
+    total = f" / {progress.total_seconds:.0f}" if progress.total_seconds else ""
+    return (
+        progress.phase,
+        f"{progress.elapsed_seconds:.1f}{total} s",
+        f"{progress.messages:,}",
+        f"{progress.messages_per_second:,.0f}",
+        readable_bytes(progress.bytes),
+        progress.note,
+    )
+
+
+def _flat(document: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested facts under dotted names: latency_us.p99."""
+    for name, value in document.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value

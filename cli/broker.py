@@ -1,0 +1,37 @@
+"""`zenit broker`: a broker in the foreground, as launch scripts call it; `broker config` and `broker stats` of one that runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from .options import ConfigFile, Settings
+from .roles import load_role, log_settings, stop_on_signals
+
+Name = Annotated[
+    str | None, typer.Argument(metavar="[BROKER]", help="A broker's name or HOST:PORT; else the only one.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds this subject's commands."""
+    broker_app = typer.Typer(help="Run a broker in the foreground, or ask one that runs.", invoke_without_command=True)
+    broker_app.callback()(broker)
+    broker_app.command("config")(config)
+    broker_app.command("stats")(stats)
+    app.add_typer(broker_app, name="broker")
+
+
+def broker(context: typer.Context, config_file: ConfigFile = None, settings: Settings = None) -> None:
+    """Run a broker in the foreground until SIGTERM or Ctrl-C, or ask one that runs (config, stats)."""
+    if context.invoked_subcommand is not None:
+        return
+    from ..broker.config import BrokerConfig
+    from ..broker.service import Broker
+
+    config = load_role(BrokerConfig, "broker", config_file, settings)
+    log_settings(config)
+    with Broker(config) as server:
+        stop_on_signals(server.stop)
+        server.run()

@@ -1,0 +1,130 @@
+"""`zenit up`, `down`, `status`: a real cluster of local processes in one directory."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from ..model.clock import sleep_ms
+from ..model.errors import ClusterNotStarted
+from .options import DEFAULT_DIRECTORY, Directory, Json
+from .output import note, print_facts, print_table, show
+
+if TYPE_CHECKING:
+    from ..deploy.local_cluster import LocalCluster
+
+WATCH_MS: Final = 500
+
+
+def register(app: typer.Typer) -> None:
+    """Adds this subject's commands."""
+    app.command("up")(up)
+    app.command("down")(down)
+    app.command("status")(status)
+
+
+def up(
+    directory: Directory = DEFAULT_DIRECTORY,
+    replicas: Annotated[int, typer.Option(min=1, help="Brokers that hold each message.")] = 1,
+    groups: Annotated[int, typer.Option(min=1, help="Replica groups.")] = 1,
+    controllers: Annotated[int, typer.Option(min=1, help="Controllers, from two replicas on.")] = 1,
+    no_controller: Annotated[bool, typer.Option("--no-controller", help="A static master, no failover.")] = False,
+    zookeeper: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="A ZooKeeper that runs already.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="A setting of the broker, kept for the next start; repeatable."
+        ),
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Return once the cluster is up.")] = False,
+    timeout: Annotated[
+        float, typer.Option(min=1, metavar="SECONDS", help="How long one process may take to start.")
+    ] = 60,
+    as_json: Json = False,
+) -> None:
+    """Start a name server and a broker on this machine, or whatever of them is down.
+
+    They take ports 9876 and 10911, or the next free ones ten higher. Without --detach they stop at Ctrl-C.
+    """
+    for asked, name in ((replicas > 1, "--replicas"), (groups > 1, "--groups"), (controllers > 1, "--controllers")):
+        if asked:
+            raise typer.BadParameter("only 1 in this version: replication is not built yet", param_hint=name)
+    if zookeeper is not None:
+        raise typer.BadParameter(
+            "one replica needs no ZooKeeper: replication is not built yet", param_hint="--zookeeper"
+        )
+    _ = no_controller  # one replica never has one
+
+    from ..deploy.local_cluster import LocalCluster
+
+    cluster = LocalCluster(directory, say=note, ready_timeout_ms=round(timeout * 1000))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    record = cluster.up(settings=settings or ())
+    document = {
+        "cluster": record.cluster,
+        "namesrv": record.namesrv,
+        "directory": cluster.directory,
+        "processes": [
+            {"role": p.role, "name": p.name, "pid": p.pid, "address": p.address, "store_dir": p.store_dir}
+            for p in record.processes
+        ],
+    }
+    try:
+        show(document, as_json, lambda: _print_endpoints(document))
+        sys.stdout.flush()
+        if not detach:
+            _watch(cluster)
+    finally:
+        if not detach:
+            cluster.down()
+
+
+def down(directory: Directory = DEFAULT_DIRECTORY, as_json: Json = False) -> None:
+    """End the processes of a cluster; its data stays."""
+    from ..deploy.local_cluster import LocalCluster
+
+    ended = LocalCluster(directory, say=note).down()
+    document = {"ended": [{"role": p.role, "name": p.name, "pid": p.pid} for p in ended]}
+    names = ", ".join(process.name for process in ended)
+    show(document, as_json, lambda: typer.echo(f"ended: {names}" if ended else "nothing was running"))
+
+
+def status(directory: Directory = DEFAULT_DIRECTORY, as_json: Json = False) -> None:
+    """Tell which processes run, where, and how far each broker's log reaches."""
+    from ..deploy.local_cluster import LocalCluster
+
+    document = LocalCluster(directory).status()
+    show(document, as_json, lambda: _print_status(document))
+
+
+def _watch(cluster: LocalCluster) -> None:
+    """Until Ctrl-C or SIGTERM. Raises ClusterNotStarted where a process ends by itself."""
+    note("Ctrl-C ends the cluster")
+    try:
+        while (dead := cluster.first_dead()) is None:
+            sleep_ms(WATCH_MS)
+    except KeyboardInterrupt:
+        return
+    raise ClusterNotStarted(dead.name, f"ended: {cluster.last_words(dead.name)}", cluster.log_path(dead.name))
+
+
+def _print_endpoints(document: dict[str, Any]) -> None:
+    columns = ("role", "name", "address", "pid", "store_dir")
+    print_table(columns, [[process[name] for name in columns] for process in document["processes"]])
+
+
+def _print_status(document: dict[str, Any]) -> None:
+    print_facts({"cluster": document["cluster"], "name servers": document["namesrv"]})
+    columns = ("role", "name", "pid", "address", "up", "store_dir")
+    print_table(columns, [[process.get(name) for name in columns] for process in document["processes"]])
+    rows = [
+        [group["broker_name"], replica["name"], replica["role"], replica["epoch"]]
+        + [replica["written_offset"], replica["flushed_offset"], replica["confirm_offset"], replica["lag_bytes"]]
+        for group in document["groups"]
+        for replica in group["replicas"]
+    ]
+    names = ("group", "replica", "role", "epoch", "written_offset", "flushed_offset", "confirm_offset", "lag_bytes")
+    print_table(names, rows)

@@ -1,0 +1,94 @@
+"""The `zenit` command: one file per subject beside this one, put together here.
+
+Each command is thin: it calls the client, a service or a tool below, and prints. What a command needs is imported when
+it runs, so that `zenit --help` stays quick. Exit codes: 0 done, 1 the thing failed (one line on stderr: what, and
+what to do), 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from ..model.errors import ZenitError
+from . import bench, broker, cluster, config, consume, group, local, message, namesrv, produce, store, topic
+
+DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
+
+# What typer raises for a wrong command line: a usage error, which knows the command that was meant.
+UsageError = typer.BadParameter.__mro__[1]
+
+app = typer.Typer(
+    name="zenit",
+    help="A distributed message queue: clusters, topics, messages, groups, stores.",
+    no_args_is_help=True,
+    rich_markup_mode=None,  # plain help: it is read in pipes too, and starts in half the time
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for subject in (local, cluster, topic, produce, consume, group, message, namesrv, broker, config, store, bench):
+    subject.register(app)
+
+
+def _print_version(wanted: bool) -> None:
+    if not wanted:
+        return
+    from importlib.metadata import version
+
+    from ..store.record_kernel import COMPILED
+
+    typer.echo(f"zenit {version('zenitmq')} (record kernel: {'compiled' if COMPILED else 'interpreted'})")
+    raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """A distributed message queue: clusters, topics, messages, groups, stores."""
+
+
+def run() -> None:
+    """The console script. Ends the process with the exit code; a user never sees a traceback."""
+    if "ZENIT_DEBUG" not in os.environ:
+        logging.getLogger().addHandler(logging.NullHandler())  # a failure is one line, told below
+    sys.exit(_outcome())
+
+
+def _outcome() -> int:
+    try:
+        code = app(standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else DONE
+    except UsageError as error:
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context is not None else "zenit"
+        return _tell(f"{error.format_message()} (see: {command} --help)", WRONG_USAGE)  # type: ignore[attr-defined]
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:  # whoever read our output has had enough, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except ZenitError as error:
+        return _tell(str(error), FAILED)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return _tell(f"{where}{error.strerror or error}", FAILED)
+    except Exception as error:  # the top of the thread: one line instead of a traceback
+        logging.getLogger(__name__).debug("internal error", exc_info=error)
+        if "ZENIT_DEBUG" in os.environ:
+            raise
+        return _tell(f"internal error: {type(error).__name__}: {error} (ZENIT_DEBUG=1 shows where)", FAILED)
+
+
+def _tell(text: str, code: int) -> int:
+    with contextlib.suppress(BrokenPipeError):
+        sys.stderr.write(f"zenit: {' '.join(text.split())}\n")
+    return code

@@ -1,0 +1,53 @@
+"""Options that many commands share, and how their texts are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from ..model.clock import ms_of_datetime
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Namesrv = Annotated[
+    str | None,
+    typer.Option(
+        "--namesrv",
+        metavar="HOST:PORT[,...]",
+        help="Name servers; else $ZENIT_NAMESRV, the cluster `zenit up` started last here, 127.0.0.1:9876.",
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="One setting, over file and environment; repeatable."),
+]
+ConfigFile = Annotated[str | None, typer.Option("--config", metavar="FILE", help="TOML file (zenit config schema).")]
+Directory = Annotated[str, typer.Option("--dir", metavar="DIR", help="Where the cluster lives.")]
+DEFAULT_DIRECTORY = "~/.zenit"
+
+
+def parse_pairs(texts: Sequence[str] | None, option: str) -> dict[str, str]:
+    """{name: value} of repeated `name=value` texts. Raises typer.BadParameter."""
+    pairs = {}
+    for text in texts or ():
+        name, separator, value = text.partition("=")
+        if not separator or not name or not value:
+            raise typer.BadParameter(f"{text!r} is not name=value", param_hint=option)
+        pairs[name] = value
+    return pairs
+
+
+def parse_time_ms(text: str, option: str) -> int:
+    """Milliseconds since the epoch of an ISO 8601 time (local time where no zone is given) or of plain milliseconds.
+
+    Raises typer.BadParameter.
+    """
+    if text.isdecimal() and len(text) >= 12:
+        return int(text)
+    try:
+        return ms_of_datetime(datetime.fromisoformat(text))
+    except ValueError:
+        hint = "a time such as 2026-11-21T09:50, or milliseconds since the epoch"
+        raise typer.BadParameter(f"{text!r} is not {hint}", param_hint=option) from None

@@ -1,0 +1,90 @@
+"""How results are printed: JSON on one line, or columns that line up. Nothing else of the command line prints to stdout."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+
+def print_json(document: Any) -> None:
+    """One document on one line, readable as it is where text is not ASCII."""
+    sys.stdout.write(json_line(document) + "\n")
+
+
+def json_line(document: Any) -> str:
+    """A document as one line of JSON."""
+    return json.dumps(document, ensure_ascii=False, separators=(", ", ": "))
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Columns under their names, two blanks apart; numbers to the right. Names only where there are no rows."""
+    sys.stdout.write(table(columns, rows))
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """The text of `print_table`."""
+    listed = [list(row) for row in rows]
+    cells = [list(columns), *([_cell(value) for value in row] for row in listed)]
+    widths = [max(len(row[k]) for row in cells) for k in range(len(columns))]
+    numeric = [
+        bool(listed) and all(isinstance(row[k], int | float | None) for row in listed) for k in range(len(columns))
+    ]
+    lines = []
+    for row in cells:
+        padded = (
+            text.rjust(w) if right else text.ljust(w) for text, w, right in zip(row, widths, numeric, strict=True)
+        )
+        lines.append("  ".join(padded).rstrip() + "\n")
+    return "".join(lines)
+
+
+def print_facts(facts: Mapping[str, object]) -> None:
+    """One fact a line: its name, then its value."""
+    width = max((len(name) for name in facts), default=0)
+    for name, value in facts.items():
+        sys.stdout.write(f"{name.ljust(width)}  {_cell(value)}\n")
+
+
+def note(text: str) -> None:
+    """A line for the person at the terminal, on stderr: stdout is for results."""
+    sys.stderr.write(text + "\n")
+
+
+def show(document: Any, as_json: bool, otherwise: Callable[[], None]) -> None:
+    """The document as JSON, or whatever `otherwise` prints of it."""
+    if as_json:
+        print_json(document)
+    else:
+        otherwise()
+
+
+def readable_time(timestamp_ms: int | None) -> str:
+    """Milliseconds since the epoch as 2026-11-21T09:50:00.123Z; "-" for None."""
+    if timestamp_ms is None or timestamp_ms <= 0:
+        return "-"
+    moment = datetime.fromtimestamp(timestamp_ms / 1000, tz=UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def readable_bytes(count: float) -> str:
+    """12.3 MiB."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.1f}"
+    if isinstance(value, list | tuple):
+        return ",".join(str(part) for part in value) or "-"
+    return str(value)

@@ -1,0 +1,183 @@
+"""`zenit produce`: one message a line, from a file or stdin.
+
+The line break ends a message and is not part of it; everything else of the line is, byte for byte. A last line without
+one counts. An empty line is a message with an empty body (`--skip-empty` leaves them out), so that what is consumed
+again is what was there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
+
+import typer
+
+from ..model.clock import monotonic_ms, sleep_ms
+from ..model.errors import BufferFull, NoRoute, TopicNotFound, ZenitError
+from ..model.message import Message
+from .options import Json, Namesrv, parse_pairs
+from .output import note, readable_bytes, show
+from .progress import line_progress
+
+if TYPE_CHECKING:
+    from ..client.producer import Producer, SendFuture
+
+EARLY_MS: Final = 2  # a paced sender does not sleep for less
+
+
+def register(app: typer.Typer) -> None:
+    """Adds this subject's command."""
+    app.command("produce")(produce)
+
+
+class Tally:
+    """What became of the lines so far. Only `on_failed` is called by other threads than the one that reads."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self.bytes = 0
+        self.failed = 0
+        self.first_error = ""
+        self._lock = threading.Lock()
+
+    def on_failed(self, count: int, error: object) -> None:
+        """Messages that were refused, or not acknowledged. Any thread."""
+        with self._lock:
+            self.failed += count
+            self.first_error = self.first_error or str(error)
+
+    def summary(self, elapsed_ms: int) -> dict[str, Any]:
+        """The document of `--json`."""
+        sent, seconds = self.taken - self.failed, max(elapsed_ms, 1) / 1000
+        return {
+            "sent": sent,
+            "failed": self.failed,
+            "bytes": self.bytes,
+            "seconds": round(seconds, 3),
+            "messages_per_second": round(sent / seconds, 1),
+        }
+
+
+def key_of(line: bytes, field: int) -> str | None:
+    """The `field`-th (from 1) blank-separated word of a line; None where it has fewer."""
+    words = line.split(maxsplit=field)
+    return words[field - 1].decode("utf-8", "replace") if len(words) >= field else None
+
+
+def messages_of(stream: BinaryIO, skip_empty: bool) -> Iterator[bytes]:
+    """The lines of a stream without their line breaks."""
+    for line in stream:
+        body = line[:-1] if line.endswith(b"\n") else line
+        if body or not skip_empty:
+            yield body
+
+
+def produce(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    file: Annotated[str | None, typer.Option("--file", metavar="FILE", help="Where the lines are; else stdin.")] = None,
+    key_field: Annotated[
+        int | None, typer.Option("--key-field", metavar="N", min=1, help="The N-th blank-separated word is the key.")
+    ] = None,
+    tags: Annotated[str | None, typer.Option("--tags", metavar="TAG", help="A tag for every message.")] = None,
+    prop: Annotated[
+        list[str] | None, typer.Option("--prop", metavar="NAME=VALUE", help="A property for every message; repeatable.")
+    ] = None,
+    rate: Annotated[float | None, typer.Option(min=0.001, metavar="N", help="At most N messages a second.")] = None,
+    skip_empty: Annotated[
+        bool, typer.Option("--skip-empty", help="Leave empty lines out (else a message with an empty body each).")
+    ] = False,
+    namesrv: Namesrv = None,
+    as_json: Json = False,
+) -> None:
+    """Send one message a line of a file or of stdin; exits 1 if any failed."""
+    from ..client.producer import Producer
+
+    properties = parse_pairs(prop, "--prop")
+    tally = Tally()
+    interrupted = False
+    with contextlib.ExitStack() as opened:
+        stream = opened.enter_context(open(file, "rb")) if file not in (None, "-") else sys.stdin.buffer
+        producer = opened.enter_context(
+            Producer(
+                "zenit-cli", namesrv=namesrv, on_error=lambda failed: tally.on_failed(len(failed), failed[0].error)
+            )
+        )
+        progress = opened.enter_context(line_progress(stream))
+        send = _sender(producer, topic, tags, properties, tally)
+        began = monotonic_ms()
+        try:
+            for body in _paced(messages_of(stream, skip_empty), rate):
+                _send_one(send, producer, body, None if key_field is None else key_of(body, key_field), tally)
+                progress(tally.taken, tally.bytes)
+        except KeyboardInterrupt:  # what was read is still sent and counted
+            interrupted = True
+        with contextlib.suppress(ZenitError):  # told through on_error, each with its count
+            producer.flush()
+        elapsed_ms = monotonic_ms() - began
+    summary = tally.summary(elapsed_ms)
+    show(summary, as_json, lambda: typer.echo(_sentence(summary)))
+    if tally.failed:
+        note(f"zenit: {tally.failed} of {tally.taken} messages failed; the first: {tally.first_error}")
+        raise typer.Exit(1)
+    if interrupted:
+        raise typer.Exit(130)
+
+
+def _sender(
+    producer: Producer, topic: str, tags: str | None, properties: dict[str, str], tally: Tally
+) -> Callable[[bytes, str | None], object]:
+    """How one line is handed to the producer: the object-free road, unless messages have properties of their own."""
+    if not properties:
+        return lambda body, key: producer.post(topic, body, tags=tags, keys=key)
+
+    def on_done(future: SendFuture) -> None:
+        error = future.exception()
+        if error is not None:
+            tally.on_failed(1, error)
+
+    def send(body: bytes, key: str | None) -> None:
+        message = Message(topic, body, tags=tags, keys=() if key is None else (key,), properties=properties)
+        producer.send_async(message).add_done_callback(on_done)
+
+    return send
+
+
+def _send_one(
+    send: Callable[[bytes, str | None], object], producer: Producer, body: bytes, key: str | None, tally: Tally
+) -> None:
+    tally.taken += 1
+    tally.bytes += len(body)
+    try:
+        try:
+            send(body, key)
+        except BufferFull:  # brokers are slower than the file: wait for them
+            with contextlib.suppress(ZenitError):
+                producer.flush()
+            send(body, key)
+    except (TopicNotFound, NoRoute):
+        raise  # no line will do better
+    except ZenitError as error:
+        tally.on_failed(1, error)
+
+
+def _paced(bodies: Iterator[bytes], rate: float | None) -> Iterator[bytes]:
+    """The same bodies, the n-th not before n / rate seconds have passed."""
+    if rate is None:
+        yield from bodies
+        return
+    began = monotonic_ms()
+    for index, body in enumerate(bodies):
+        early_ms = began + index * 1000 / rate - monotonic_ms()
+        if early_ms >= EARLY_MS:
+            sleep_ms(early_ms)
+        yield body
+
+
+def _sentence(summary: dict[str, Any]) -> str:
+    return (
+        f"sent {summary['sent']} messages, {readable_bytes(summary['bytes'])}, in {summary['seconds']} s"
+        f" ({summary['messages_per_second']:.0f} messages/s), failed {summary['failed']}"
+    )

@@ -1,0 +1,47 @@
+"""The progress bar of `produce`: on a terminal only, on stderr, at most ten times a second."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import BinaryIO, Final
+
+from ..model.clock import monotonic_ms
+
+REPORT_MS: Final = 100
+CHECK_EVERY: Final = 64  # lines between two looks at the clock
+
+
+@contextmanager
+def line_progress(stream: BinaryIO) -> Iterator[Callable[[int, int], None]]:
+    """A function to be told (lines, bytes) so far; it draws a bar where a person watches, else does nothing."""
+    if not sys.stderr.isatty():
+        yield lambda _lines, _size_bytes: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("0 messages", total=_size_of(stream))
+        next_ms = 0
+
+        def report(lines: int, size_bytes: int) -> None:
+            nonlocal next_ms
+            if lines % CHECK_EVERY and next_ms:
+                return
+            now = monotonic_ms()
+            if now >= next_ms:
+                next_ms = now + REPORT_MS
+                bar.update(task, completed=size_bytes + lines, description=f"{lines:,} messages")
+
+        yield report
+
+
+def _size_of(stream: BinaryIO) -> int | None:
+    """Bytes of a regular file; None for a pipe or a terminal, whose end is not known."""
+    facts = os.fstat(stream.fileno())
+    return facts.st_size if stat.S_ISREG(facts.st_mode) else None

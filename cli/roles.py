@@ -1,0 +1,40 @@
+"""What the foreground roles share: logging to stderr, the signals that stop them, their settings printed at start."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, TypeVar
+
+from ..model.config import describe_config, load_config
+
+_C = TypeVar("_C")
+
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
+
+
+def load_role(cls: type[_C], role: str, file: str | None, settings: list[str] | None) -> _C:
+    """The configuration of a role (defaults, file, environment, --set), after logging is set up. Raises ConfigError."""
+    logging.basicConfig(level=os.environ.get("ZENIT_LOG", "INFO").upper(), format=LOG_FORMAT)
+    return load_config(cls, role, file=file, environ=os.environ, overrides=tuple(settings or ()))
+
+
+def log_settings(config: Any) -> None:
+    """The running values, one line each, as every start prints them."""
+    log = logging.getLogger(__name__)
+    for key, value in describe_config(config).items():
+        log.info("setting key=%s value=%s", key, value)
+
+
+def stop_on_signals(stop: Callable[[], None]) -> None:
+    """SIGTERM and SIGINT call `stop`, in the main thread."""
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        stop()
+
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)

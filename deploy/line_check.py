@@ -1,0 +1,70 @@
+"""Did a file go through a topic whole? Compares its lines with what `zenit consume --format '{queue_id} {body}'` printed.
+
+    python -m zenitmq.deploy.line_check FILE CONSUMED        exit 0: the same lines, each queue in order; 1: not, and why
+
+A topic keeps order within each queue only, so "whole" means: the same lines the same number of times, and the lines of
+each queue stand in the file in that order. With one queue that is the file itself, byte for byte.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What was found. `problem` is "" where everything came out whole."""
+
+    lines: int
+    bytes: int
+    queues: int
+    problem: str = ""
+
+
+def compare(sent: Sequence[bytes], consumed: Iterable[tuple[int, bytes]]) -> Comparison:
+    """Compares the lines of a file with (queue id, body) in the order in which they were consumed."""
+    by_queue: dict[int, list[bytes]] = defaultdict(list)
+    for queue_id, body in consumed:
+        by_queue[queue_id].append(body)
+    came = Counter(body for bodies in by_queue.values() for body in bodies)
+    facts = (len(sent), sum(map(len, sent)), len(by_queue))
+    missing, extra = Counter(sent) - came, came - Counter(sent)
+    if missing or extra:
+        example = next(iter(missing or extra))
+        text = f"{missing.total()} lines missing, {extra.total()} too many; one of them: {example[:80]!r}"
+        return Comparison(*facts, text)
+    for queue_id, bodies in sorted(by_queue.items()):
+        if not _in_order(bodies, sent):
+            return Comparison(*facts, f"queue {queue_id} is out of order")
+    return Comparison(*facts)
+
+
+def _in_order(part: Iterable[bytes], whole: Iterable[bytes]) -> bool:
+    """Whether `part` can be had from `whole` by leaving lines out."""
+    remaining = iter(whole)
+    return all(line in remaining for line in part)
+
+
+def split_lines(data: bytes) -> list[bytes]:
+    """The lines as `zenit produce` sends them: without their line breaks, a last one without a break too."""
+    lines = data.split(b"\n")
+    return lines[:-1] if lines[-1] == b"" else lines
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Prints one line; returns the exit code."""
+    file, printed = arguments
+    with open(file, "rb") as source, open(printed, "rb") as result:
+        sent = split_lines(source.read())
+        consumed = [(int(line.partition(b" ")[0]), line.partition(b" ")[2]) for line in split_lines(result.read())]
+    found = compare(sent, consumed)
+    verdict = found.problem or "the same lines, each queue in order"
+    sys.stdout.write(f"{file}: {found.lines} lines, {found.bytes} bytes, {found.queues} queues: {verdict}\n")
+    return 1 if found.problem else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# From a fresh clone to real files going through a real name server and a real broker, and coming out whole.
+# Usage: ./quickstart.sh [DIR]     DIR: where the cluster lives; without one, a temporary directory, removed at the end.
+# Sets up .venv by itself; on a Debian or Ubuntu where it is root it also installs a C compiler and Python's headers.
+set -euo pipefail
+cd "$(dirname "$0")"
+. deploy/set_up.sh
+set_up ''
+
+work=$(mktemp -d)
+directory=${1:-$work/cluster}
+mkdir -p "$directory"
+finish() {
+  code=$?
+  "$zenit" down --dir "$directory" >/dev/null 2>&1 || true
+  rm -rf "$work"
+  exit "$code"
+}
+trap finish EXIT
+
+say
+say "== a cluster: one name server, one broker ($("$zenit" --version))"
+"$zenit" up --dir "$directory" --set store.segment_bytes=67108864 --detach
+status=$("$zenit" status --dir "$directory" --json)
+field() { printf '%s' "$status" | "$python" -c "import json, sys; status = json.load(sys.stdin); print($1)"; }
+ZENIT_NAMESRV=$(field 'status["namesrv"]')
+export ZENIT_NAMESRV
+store=$(field 'next(p["store_dir"] for p in status["processes"] if p["role"] == "broker")')
+
+say
+say "== files of this machine through it, one message a line, and back"
+files=()
+for file in /var/log/dpkg.log /var/lib/dpkg/status README.md LICENSE store/record_kernel.py; do
+  [ ! -s "$file" ] || files+=("$file")
+done
+number=0
+for file in "${files[@]}"; do
+  number=$((number + 1))
+  topic="quickstart-$(date +%s)-$number"
+  "$zenit" topic create "$topic" --queues 4 >/dev/null
+  "$zenit" produce "$topic" --file "$file" --key-field 1
+  "$zenit" consume "$topic" --group quickstart --from earliest --idle-exit 2 --format '{queue_id} {body}' >"$work/consumed"
+  "$python" -m zenitmq.deploy.line_check "$file" "$work/consumed"
+done
+
+say
+say "== one of the messages, found again by its key"
+key=$(awk 'NF { word = $1 } END { print word }' "${files[-1]}")
+"$zenit" message query --topic "$topic" --key "$key" | head -n 5
+
+say
+say "== where the group stands"
+"$zenit" group describe quickstart
+
+say
+say "== the store, read again from the first byte to the last"
+"$zenit" store verify "$store"
+
+say
+say "== down"
+"$zenit" down --dir "$directory"
+say
+say "It works. Next: . .venv/bin/activate; zenit --help; zenit bench produce; docs/quickstart.md"
