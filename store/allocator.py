@@ -1,0 +1,282 @@
+"""The allocator thread: it has the next segments ready before they are needed, and takes care of those no longer needed.
+
+It owns the segments not yet in use and those no longer in use. New files are made in `spare/` (RocketMQ refuses a
+commit log with foreign names in it) and renamed into `commitlog/` once they are whole. An expired segment is renamed
+back there and kept, bytes and all, as a *spare* for the next roll, because pages that are cached already are ten times
+faster to write than fresh ones; what lies behind the tail of such a segment are old records, which do not count since
+their physical offset is not their position. Its first page is zeroed, so that RocketMQ stops there too. Spares beyond
+`recycle` are deleted in small steps. No segment is reused or cut while a view pins its map.
+
+    retire -> (rename) -> unpinned? -> spare -> prepare -> ready -> take
+                              |          \\-> too many: shrink step by step, unlink
+                              \\-> wait for the readers
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from ..model.clock import monotonic_ms
+from ..model.errors import StoreNotWriteable, StorePoisoned, ZenitError
+from .segment import (
+    STEP_BYTES,
+    SYSTEM_DISK,
+    Disk,
+    MappedFile,
+    Segment,
+    create_allocated,
+    disk_error,
+    segment_name,
+    sync_directory,
+    write_fully,
+)
+
+logger = logging.getLogger(__name__)
+
+TAKE_WAIT_MS: Final = 1_000  # the longest that a roll waits for a segment that is merely late
+RETRY_FIRST_MS: Final = 100
+RETRY_LAST_MS: Final = 2_000
+PINNED_RETRY_MS: Final = 50
+IDLE_MS: Final = 1_000
+SHRINK_STEP_BYTES: Final = 8 * STEP_BYTES
+HEAD_BYTES: Final = 4_096  # zeroed at the front of a recycled segment
+
+
+class Allocator:
+    """Prepares, recycles and deletes the segments of one log. One other thread calls `take`, `retire` and `close`."""
+
+    def __init__(
+        self,
+        directory: str,
+        spare_directory: str,
+        *,
+        segment_bytes: int,
+        ahead: int,
+        recycle: int,
+        populate_bytes: int,
+        disk: Disk = SYSTEM_DISK,
+    ) -> None:
+        """`ahead`: segments kept ready (at least one); `recycle`: spares kept; `populate_bytes`: faulted in of a fresh one."""
+        self._directory = directory
+        self._spare_directory = spare_directory
+        self._segment_bytes = segment_bytes
+        self._ahead = max(1, ahead)
+        self._recycle = recycle
+        self._populate_bytes = min(populate_bytes, segment_bytes)
+        self._disk = disk
+        self._changed = threading.Condition()
+        # guarded by `_changed`
+        self._ready: deque[Segment] = deque()
+        self._next_base = 0
+        self._retired: deque[MappedFile] = deque()
+        self._failure: ZenitError | None = None
+        self._poked = False
+        self._stopping = False
+        # the thread's own
+        self._spares: list[str] = []
+        self._pinned: list[MappedFile] = []
+        self._doomed: list[str] = []
+        self._spare_number = 0
+        self._retry_delay_ms = RETRY_FIRST_MS
+        self._retry_at_ms = 0
+        self._thread: threading.Thread | None = None
+
+    def start(self, next_base: int, ready: Sequence[Segment] = (), *, keep_spares: bool = True) -> None:
+        """Starts the thread; it goes on behind `ready`, whose segments exist. Raises OSError.
+
+        `next_base`: where the first segment that does not exist yet begins. `keep_spares` False deletes those found:
+        the log is empty, so that their old records could come to lie where they once were.
+        """
+        os.makedirs(self._directory, exist_ok=True)
+        os.makedirs(self._spare_directory, exist_ok=True)
+        for name in sorted(os.listdir(self._spare_directory)):
+            path = os.path.join(self._spare_directory, name)
+            whole = os.path.getsize(path) == self._segment_bytes and name.isdigit() and keep_spares
+            (self._spares if whole and len(self._spares) < self._recycle else self._doomed).append(path)
+            self._spare_number = max(self._spare_number, int(name) + 1 if name.isdigit() else 0)
+        self._ready.extend(ready)
+        self._next_base = next_base
+        self._thread = threading.Thread(target=self._run, name="zenit-allocator", daemon=True)
+        self._thread.start()
+
+    def take(self, base_offset: int) -> Segment:
+        """The segment that begins at `base_offset`, which must be the next one.
+
+        Blocks at most TAKE_WAIT_MS, and not at all while the last allocation has failed. Raises StoreNotWriteable
+        (retriable: the thread tries again by itself) or StorePoisoned.
+        """
+        deadline_ms = monotonic_ms() + TAKE_WAIT_MS
+        with self._changed:
+            self._poke()
+            while not self._ready:
+                left_ms = deadline_ms - monotonic_ms()
+                if self._failure is not None:
+                    raise self._failure.with_traceback(None)
+                if self._stopping or left_ms <= 0:
+                    raise StoreNotWriteable("closing" if self._stopping else f"no segment within {TAKE_WAIT_MS} ms")
+                self._changed.wait(left_ms / 1000)
+            assert self._ready[0].base_offset == base_offset, (self._ready[0].base_offset, base_offset)
+            return self._ready.popleft()
+
+    def retire(self, segments: Sequence[Segment]) -> None:
+        """Takes over segments that no longer belong to the log: recycles or deletes them, in its own time."""
+        with self._changed:
+            self._retired.extend(segments)
+            self._poke()
+
+    def close(self) -> None:
+        """Stops the thread and unmaps what it holds; prepared segments and spares stay on disk for the next start."""
+        with self._changed:
+            self._stopping = True
+            self._poke()
+        if self._thread is not None:
+            self._thread.join()
+        for segment in (*self._ready, *self._retired, *self._pinned):
+            segment.close()
+
+    def _poke(self) -> None:
+        self._poked = True
+        self._changed.notify_all()
+
+    # ------------------------------------------------------------------------------------------ the thread's side
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping:
+                if not self._step():
+                    with self._changed:
+                        self._changed.wait_for(lambda: self._poked, self._idle_ms() / 1000)
+                        self._poked = False
+        except Exception as error:
+            logger.exception("allocator stopped directory=%s", self._directory)
+            self._fail(StorePoisoned(f"the allocator thread died: {error}"))
+
+    def _step(self) -> bool:
+        """Does the most urgent piece of work; False where there is none."""
+        return (
+            self._prepare() or self._retire_next() or self._reclaim_pinned() or self._delete_step() or self._populate()
+        )
+
+    def _idle_ms(self) -> int:
+        if self._pinned:
+            return PINNED_RETRY_MS
+        return max(1, self._retry_at_ms - monotonic_ms()) if self._failure is not None else IDLE_MS
+
+    def _fail(self, failure: ZenitError | None) -> None:
+        with self._changed:
+            self._failure = failure
+            self._changed.notify_all()
+
+    def _prepare(self) -> bool:
+        """Makes the next segment ready where one is missing."""
+        if len(self._ready) >= self._ahead or isinstance(self._failure, StorePoisoned):
+            return False
+        if self._failure is not None and not self._spares and monotonic_ms() < self._retry_at_ms:
+            return False
+        try:
+            segment = self._make(self._next_base)
+        except OSError as error:
+            failure = disk_error(error, "allocating a segment")
+            if self._failure is None:
+                logger.warning("no segment can be allocated base=%s reason=%s", self._next_base, failure)
+            self._retry_at_ms = monotonic_ms() + self._retry_delay_ms
+            self._retry_delay_ms = min(2 * self._retry_delay_ms, RETRY_LAST_MS)
+            self._fail(failure)
+            return False
+        if self._failure is not None:
+            logger.info("segments can be allocated again base=%s", segment.base_offset)
+        self._retry_delay_ms = RETRY_FIRST_MS
+        with self._changed:
+            self._failure = None
+            self._next_base = segment.end_offset
+            self._ready.append(segment)
+            self._changed.notify_all()
+        return True
+
+    def _make(self, base_offset: int) -> Segment:
+        recycled = bool(self._spares)
+        if recycled:
+            path = self._spares[0]
+            _zero_head(path, self._disk)
+        else:
+            path = os.path.join(self._spare_directory, "preparing")
+            create_allocated(path, self._segment_bytes, self._disk)
+        os.rename(path, os.path.join(self._directory, segment_name(base_offset)))
+        if recycled:
+            self._spares.pop(0)
+        sync_directory(self._directory)
+        segment = Segment(self._directory, base_offset, self._segment_bytes)
+        segment.open_fd()
+        if recycled:
+            segment.populated_bytes = self._segment_bytes  # its pages are cached, or reading them back would be waste
+        return segment
+
+    def _retire_next(self) -> bool:
+        """Moves one retired segment's file out of the log's directory."""
+        with self._changed:
+            if not self._retired:
+                return False
+            segment = self._retired.popleft()
+        segment.close_fd()
+        path = os.path.join(self._spare_directory, segment_name(self._spare_number))
+        self._spare_number += 1
+        try:
+            os.rename(segment.path, path)
+        except FileNotFoundError:
+            logger.warning("an expired segment was gone already path=%s", segment.path)
+            segment.unmap()
+            return True
+        segment.path = path
+        self._pinned.append(segment)
+        self._reclaim_pinned()
+        return True
+
+    def _reclaim_pinned(self) -> bool:
+        """Hands segments that no view pins any more to the spares, or to be deleted."""
+        pinned = [segment for segment in self._pinned if not segment.unmap()]
+        for segment in self._pinned:
+            if segment not in pinned:
+                (self._spares if len(self._spares) < self._recycle else self._doomed).append(segment.path)
+        freed = len(pinned) < len(self._pinned)
+        self._pinned = pinned
+        return freed
+
+    def _delete_step(self) -> bool:
+        """Shrinks the oldest doomed file by one step; deleting a whole one at once would hold up the disk's journal."""
+        if not self._doomed:
+            return False
+        path = self._doomed[0]
+        left = os.path.getsize(path) - SHRINK_STEP_BYTES
+        if left > 0:
+            os.truncate(path, left)
+        else:
+            os.unlink(path)
+            self._doomed.pop(0)
+            self._retry_at_ms = 0  # space came back: try at once
+        return True
+
+    def _populate(self) -> bool:
+        """Faults in one step of the front of a fresh segment: growing the page cache is what makes cold writes slow."""
+        with self._changed:
+            segment = next((s for s in self._ready if s.populated_bytes < self._populate_bytes), None)
+        if segment is None:
+            return False
+        begin = segment.populated_bytes
+        end = min(begin + STEP_BYTES, self._populate_bytes)
+        segment.populated_bytes = end if segment.populate(begin, end) else self._populate_bytes
+        return True
+
+
+def _zero_head(path: str, disk: Disk) -> None:
+    """Makes the old records at the front of a recycled file unreadable, durably, before it gets its new name."""
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        write_fully(fd, bytes(min(HEAD_BYTES, os.fstat(fd).st_size)), 0)
+        disk.fdatasync(fd)
+    finally:
+        os.close(fd)

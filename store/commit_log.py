@@ -1,0 +1,317 @@
+"""The commit log: every message of every topic, in one append-only run of segments.
+
+A *physical offset* is a byte position in that run. The loop thread alone appends; any thread may read below `written`.
+Always begin <= flushed <= written (bytes). An append never straddles two segments: where one does not fit with 8 bytes
+to spare, the rest of the segment becomes a blank record (8 bytes: how much is left, magic) and the log rolls. Each
+append ends with 8 zero bytes that the next one overwrites, because a recycled segment has old records behind them.
+
+Life: the constructor maps what is there, for reading (`written` = the end of the last segment); recovery finds the true
+end and calls `truncate`; `start` makes the log writable. A tool that only reads stops at the constructor.
+Not here: what a record is (record_kernel), where the log ends after a crash (recovery), when it may go (retention).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ..model.errors import MessageTooLarge, OffsetOutOfRange, StoreNotWriteable, StorePoisoned
+from ..model.queue import PhysicalOffset
+from .allocator import Allocator
+from .checksum_log import ChecksumLog, crc32
+from .flusher import Flusher
+from .record_kernel import TERMINATOR_BYTES, encode_blank
+from .segment import SYSTEM_DISK, Disk, Segment, disk_error, list_segments
+
+logger = logging.getLogger(__name__)
+
+COMMIT_LOG_FOLDER: Final = "commitlog"
+CHECKSUM_FOLDER: Final = "checksum"
+SPARE_FOLDER: Final = "spare"
+VIEWS_MAX: Final = 1_000  # buffers one append may take: the kernel's limit is 1,024
+_TERMINATOR: Final = bytes(TERMINATOR_BYTES)
+
+
+def _ignore_flush() -> None:
+    """Nobody waits."""
+
+
+def _ignore_poison(error: StorePoisoned) -> None:
+    """Who appends or waits is told by the exception itself."""
+
+
+class CommitLog:
+    """`written`, `flushed`, `begin`: physical offsets; `room_bytes`: what the current segment still takes in one append."""
+
+    def __init__(
+        self,
+        store_directory: str,
+        *,
+        segment_bytes: int,
+        preallocate_segments: int = 2,
+        recycle_segments: int = 2,
+        populate_bytes: int = 256 * 1024 * 1024,
+        flush_interval_ms: int = 500,
+        on_flushed: Callable[[], None] = _ignore_flush,
+        on_poisoned: Callable[[StorePoisoned], None] = _ignore_poison,
+        disk: Disk = SYSTEM_DISK,
+    ) -> None:
+        """Maps the segments that exist. `on_flushed` runs in the flush thread, `on_poisoned` (once) wherever it failed.
+
+        Raises StoreFormatError where a file is not one of a log of such segments, OSError.
+        """
+        self.directory = os.path.join(store_directory, COMMIT_LOG_FOLDER)
+        self.segment_bytes = segment_bytes
+        self.checksums = ChecksumLog(
+            os.path.join(store_directory, CHECKSUM_FOLDER), segment_bytes=segment_bytes, disk=disk
+        )
+        self._disk = disk
+        self._pwritev = disk.pwritev
+        self._on_poisoned = on_poisoned
+        self.poisoned: StorePoisoned | None = None
+        self._poison_lock = threading.Lock()
+        self._started = False
+        bases = list_segments(self.directory, segment_bytes)
+        self._segments = tuple(Segment(self.directory, base, segment_bytes) for base in bases)
+        self.begin = PhysicalOffset(bases[0] if bases else 0)
+        self.written = PhysicalOffset(self._segments[-1].end_offset if bases else 0)
+        self.flushed = self.begin  # until this process has synced it itself, nothing counts as flushed
+        self._prepared: tuple[Segment, ...] = ()
+        self.room_bytes = -1  # no current segment
+        self._fd = -1
+        self._base = 0
+        self._allocator = Allocator(
+            self.directory,
+            os.path.join(store_directory, SPARE_FOLDER),
+            segment_bytes=segment_bytes,
+            ahead=preallocate_segments,
+            recycle=recycle_segments,
+            populate_bytes=populate_bytes,
+            disk=disk,
+        )
+        self._flusher = Flusher(self, interval_ms=flush_interval_ms, on_flushed=on_flushed)
+
+    # ------------------------------------------------------------------------------------------------ writing
+
+    def place(self, size_bytes: int) -> PhysicalOffset:
+        """Where the next append of `size_bytes` will begin; rolls to the next segment where it does not fit.
+
+        Blocks at most allocator.TAKE_WAIT_MS, and only where the next segment is late. Raises MessageTooLarge,
+        StoreNotWriteable (retriable; nothing has changed) or StorePoisoned.
+        """
+        if size_bytes <= self.room_bytes:
+            return self.written
+        return self._roll(size_bytes)
+
+    def append(self, views: Sequence[bytes | memoryview]) -> PhysicalOffset:
+        """Writes the views back to back at `written`, in one `pwritev`; returns where they begin.
+
+        They must fit (`place`). Raises StorePoisoned where the write fails; then nothing was published.
+        """
+        size = crc = 0
+        for view in views:
+            crc = crc32(view, crc)
+            size += len(view)
+        begin = self.written
+        room = self.room_bytes - size
+        if room < 0 or not size or self.poisoned is not None:
+            raise self.poisoned or ValueError(f"an append of {size} bytes was not placed")
+        try:
+            done = self._pwritev(self._fd, (*views, _TERMINATOR), begin - self._base)
+            if done != size + TERMINATOR_BYTES:
+                self._write_rest(views, done, begin - self._base)
+            self.checksums.append(begin, size, crc)
+        except OSError as error:
+            raise self.poison(f"append at {begin}: {error.strerror or error}") from error
+        self.room_bytes = room
+        self.written = PhysicalOffset(begin + size)  # published last: whoever sees it sees the bytes
+        return begin
+
+    def _write_rest(self, views: Sequence[bytes | memoryview], done: int, at: int) -> None:
+        """Goes on where a write came back short. Raises OSError."""
+        rest = memoryview(b"".join((*views, _TERMINATOR)))
+        while done < len(rest):
+            count = self._pwritev(self._fd, (rest[done:],), at + done)
+            if count <= 0:
+                raise OSError(f"the disk took {count} bytes")
+            done += count
+
+    def _roll(self, size_bytes: int) -> PhysicalOffset:
+        if self.poisoned is not None:
+            raise self.poisoned
+        if not self._started:
+            raise StoreNotWriteable("not started, or closed")
+        if size_bytes + TERMINATOR_BYTES > self.segment_bytes:
+            raise MessageTooLarge("append", size_bytes, self.segment_bytes - TERMINATOR_BYTES)
+        if self._fd < 0 and self._segments and self.written < self._segments[-1].end_offset:
+            self._enter_last()
+            return self.place(size_bytes)
+        base = self._base + self.segment_bytes if self._fd >= 0 else self.written
+        try:
+            segment = self._allocator.take(base)
+        except StorePoisoned as error:
+            raise self.poison(error.what) from error
+        if self._fd >= 0:
+            self._write_blank()
+        self._enter(segment, base)
+        self._segments = (*self._segments, segment)
+        logger.info("segment begun base=%s", base)
+        return self.written
+
+    def _write_blank(self) -> None:
+        """Ends the current segment; 8 bytes are always left."""
+        begin = self.written
+        blank = encode_blank(self._base + self.segment_bytes - begin)
+        try:
+            if self._pwritev(self._fd, (blank,), begin - self._base) != len(blank):
+                raise OSError("the disk took a part of 8 bytes")
+            self.checksums.append(begin, len(blank), crc32(blank))
+        except OSError as error:
+            raise self.poison(f"roll at {begin}: {error.strerror or error}") from error
+
+    def _enter(self, segment: Segment, written: int) -> None:
+        self._fd = segment.open_fd()
+        self._base = segment.base_offset
+        self.room_bytes = segment.end_offset - written - TERMINATOR_BYTES
+        self.written = PhysicalOffset(written)
+
+    def _enter_last(self) -> None:
+        """Goes on in the segment that was the last one at start; RocketMQ's may have holes, which are filled here."""
+        segment = self._segments[-1]
+        try:
+            self._disk.fallocate(segment.open_fd(), 0, segment.size_bytes)
+        except OSError as error:
+            raise disk_error(error, "allocating the last segment") from error
+        self._enter(segment, self.written)
+
+    # ------------------------------------------------------------------------------------------------ reading
+
+    def view(self, begin: int, end: int) -> memoryview:
+        """The bytes [begin, end), which lie in one segment, without a copy; it pins the segment. Raises OffsetOutOfRange."""
+        segments = self._segments
+        if segments and self.begin <= begin <= end <= self.written:
+            index = (begin - segments[0].base_offset) // self.segment_bytes
+            if 0 <= index < len(segments):
+                at = begin - segments[index].base_offset
+                view = segments[index].map[at : at + end - begin]
+                if len(view) == end - begin:
+                    return view
+        raise OffsetOutOfRange("commit log", begin, self.begin, self.written)
+
+    def segments(self) -> tuple[Segment, ...]:
+        """The segments from `begin` to the one that holds `written`, oldest first."""
+        return self._segments
+
+    # ------------------------------------------------------------------------------------- beginning and end
+
+    def truncate(self, end: int, *, wipe_bytes: int | None = None) -> None:
+        """Makes `end` the end of the log, before `start`. Raises OSError, OffsetOutOfRange.
+
+        What lies behind `end` must never be taken for records again, though it may look like them. `wipe_bytes` says
+        how far such bytes reach: 0 after a clean stop, the largest append where only the process was killed (the
+        kernel wrote in order), None where they may be anywhere: then all behind `end` is zeroed, and the segments
+        behind are deleted.
+        """
+        if not self.begin <= end <= self.written:
+            raise OffsetOutOfRange("commit log", end, self.begin, self.written)
+        assert not self._started
+        kept = tuple(segment for segment in self._segments if segment.base_offset <= end)
+        later = self._segments[len(kept) :]
+        if wipe_bytes is None:
+            for segment in reversed(later):
+                segment.close()
+                os.unlink(segment.path)
+            later = ()
+        if kept:
+            at = end - kept[-1].base_offset
+            wiped = self.segment_bytes if wipe_bytes is None else at + max(wipe_bytes, TERMINATOR_BYTES)
+            kept[-1].wipe(at, min(self.segment_bytes, wiped))
+        self._segments, self._prepared = kept, later
+        self.written = PhysicalOffset(end)
+        self.checksums.truncate(end)
+
+    def start(self) -> None:
+        """Starts the allocator and the flush thread; from here on the log takes appends. Raises OSError."""
+        os.makedirs(self.directory, exist_ok=True)
+        self._drop_empty_file()
+        end = (self._prepared or self._segments)[-1].end_offset if self._segments else self.begin
+        self._allocator.start(end, self._prepared, keep_spares=bool(self._segments))
+        self._flusher.start()
+        self._started = True
+
+    def _drop_empty_file(self) -> None:
+        """An empty last file (RocketMQ was killed while making it) is where our next segment belongs."""
+        for name in os.listdir(self.directory):
+            path = os.path.join(self.directory, name)
+            if os.path.getsize(path) == 0:
+                os.unlink(path)
+
+    def remove_before(self, offset: int) -> list[Segment]:
+        """Gives up the segments that end at or below `offset`; returns them. Never the current nor an unflushed one.
+
+        The allocator recycles or deletes them once no view pins them. Loop thread only. Raises OSError.
+        """
+        limit = min(offset, self.flushed)
+        removed = [segment for segment in self._segments[:-1] if segment.end_offset <= limit]
+        if not removed:
+            return []
+        self._segments = self._segments[len(removed) :]
+        self.begin = PhysicalOffset(self._segments[0].base_offset)
+        for segment in removed:
+            self.checksums.drop(segment.base_offset)
+        self._allocator.retire(removed)
+        return removed
+
+    def close(self) -> None:
+        """Flushes, stops both threads and unmaps; a segment that a view pins goes with that view."""
+        self._started = False
+        self.room_bytes = -1
+        self._flusher.close()
+        self._allocator.close()
+        try:
+            if self.poisoned is None:
+                self.checksums.close()
+        except OSError as error:
+            raise self.poison(f"closing the checksum log: {error.strerror or error}") from error
+        finally:
+            self.checksums.abandon()
+            for segment in (*self._segments, *self._prepared):
+                segment.close()
+            self._fd = -1
+
+    # ----------------------------------------------------------------------------------------------- flushing
+
+    def request_flush(self, up_to: int) -> None:
+        """Asks the flush thread to run now; returns at once. `on_flushed` tells when `flushed` has passed `up_to`."""
+        if self.flushed < up_to:
+            self._flusher.request()
+
+    def wait_flushed(self, up_to: int, timeout_ms: int) -> None:
+        """Blocks until `flushed` >= `up_to`. Raises FlushTimeout or StorePoisoned. Never on the loop."""
+        self._flusher.wait(up_to, timeout_ms)
+
+    def sync_to(self, target: int) -> None:
+        """The flush thread's: makes everything below `target` durable and publishes it. Raises OSError."""
+        self.checksums.write_out()
+        for segment in self._segments:
+            if segment.end_offset > self.flushed and segment.base_offset < target:
+                self._disk.fdatasync(segment.open_fd())
+                if segment.end_offset <= target:
+                    segment.close_fd()  # the loop has rolled past it
+        self.flushed = PhysicalOffset(target)
+
+    def sync_checksums(self) -> None:
+        """The flush thread's: makes the checksum entries durable. Raises OSError."""
+        self.checksums.sync()
+
+    def poison(self, what: str) -> StorePoisoned:
+        """Stops all writes for good: the disk failed. The first reason stays, and is told to `on_poisoned` once."""
+        with self._poison_lock:
+            told, self.poisoned = self.poisoned is not None, self.poisoned or StorePoisoned(what)
+        self.room_bytes = -1
+        if not told:
+            self._on_poisoned(self.poisoned)
+        return self.poisoned
