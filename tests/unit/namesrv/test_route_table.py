@@ -1,0 +1,349 @@
+"""The route table's rules, one by one: what changes, what is refused, what is published."""
+
+from __future__ import annotations
+
+import pytest
+
+from zenitmq.model.errors import InvalidName, InvalidParameter, NotMaster, TopicNotFound
+from zenitmq.namesrv.route_table import RouteTable
+from zenitmq.remoting.commands import BrokerHeartbeat, RegisterBroker, UnregisterBroker
+
+TIMEOUT_MS = 10_000
+ORDERS = ("orders", 8, 8, 6)
+TRADES = ("trades", 4, 4, 6)
+
+
+def table() -> RouteTable:
+    return RouteTable(heartbeat_timeout_ms=TIMEOUT_MS)
+
+
+def registration(
+    *topics: tuple[str, int, int, int],
+    name: str = "broker-a",
+    broker_id: int = 0,
+    address: str = "h:1",
+    epoch: int = 1,
+    cluster: str = "c",
+) -> RegisterBroker:
+    return RegisterBroker(cluster, name, broker_id, address, epoch, topics)
+
+
+def heartbeat(*, name: str = "broker-a", broker_id: int = 0, address: str = "h:1", epoch: int = 1) -> BrokerHeartbeat:
+    return BrokerHeartbeat("c", name, broker_id, address, epoch)
+
+
+def addresses(routes: RouteTable, topic: str) -> dict[str, dict[int, str]]:
+    return {data.broker_name: data.addresses for data in routes.route(topic).brokers}
+
+
+def queues(routes: RouteTable, topic: str) -> dict[str, tuple[int, int, int]]:
+    return {
+        data.broker_name: (data.read_queues, data.write_queues, data.permission) for data in routes.route(topic).queues
+    }
+
+
+# ---- registering
+
+
+def test_a_first_registration_makes_routes() -> None:
+    routes = table()
+    assert routes.topics() == ()
+    assert routes.on_register(registration(ORDERS, TRADES), 0) == {"orders", "trades"}
+    assert routes.topics() == ("orders", "trades")
+    assert addresses(routes, "orders") == {"broker-a": {0: "h:1"}}
+    assert queues(routes, "trades") == {"broker-a": (4, 4, 6)}
+    with pytest.raises(TopicNotFound):
+        routes.route("payments")
+
+
+def test_registering_the_same_again_changes_nothing() -> None:
+    routes = table()
+    routes.on_register(registration(ORDERS), 0)
+    assert routes.on_register(registration(ORDERS), 5) == frozenset()
+
+
+def test_only_what_differs_is_told() -> None:
+    routes = table()
+    routes.on_register(registration(ORDERS, TRADES), 0)
+    assert routes.on_register(registration(("orders", 16, 8, 6), TRADES), 1) == {"orders"}
+    assert routes.on_register(registration(("orders", 16, 8, 6), TRADES, ("new", 1, 1, 6)), 1) == {"new"}
+
+
+def test_fewer_topics_remove_those_left_out() -> None:
+    routes = table()
+    routes.on_register(registration(ORDERS, TRADES), 0)
+    assert routes.on_register(registration(TRADES), 1) == {"orders"}
+    assert routes.topics() == ("trades",)
+    assert routes.on_register(registration(), 2) == {"trades"}
+    assert routes.topics() == ()
+    assert routes.on_heartbeat(heartbeat(), 3), "a broker without topics lives all the same"
+
+
+def test_two_groups_share_a_topic_in_the_order_of_their_names() -> None:
+    routes = table()
+    routes.on_register(registration(ORDERS, name="broker-b", address="h:2"), 0)
+    routes.on_register(registration(("orders", 2, 2, 4)), 0)
+    assert list(queues(routes, "orders")) == list(addresses(routes, "orders")) == ["broker-a", "broker-b"]
+    assert routes.on_unregister(UnregisterBroker("c", "broker-b", 0, "h:2")) == {"orders"}
+    assert queues(routes, "orders") == {"broker-a": (2, 2, 4)}
+
+
+@pytest.mark.parametrize(
+    ("broken", "error"),
+    [
+        (registration(("../x", 1, 1, 6)), InvalidName),
+        (registration(("t\x00", 1, 1, 6)), InvalidName),
+        (registration(("t" * 128, 1, 1, 6)), InvalidName),
+        (registration(("t", -1, 1, 6)), InvalidParameter),
+        (registration(("t", 1, 1 << 31, 6)), InvalidParameter),
+        (registration(("t", 1, 1, 8)), InvalidParameter),
+        (registration(ORDERS, name=""), InvalidName),
+        (registration(ORDERS, name="a\nb"), InvalidName),
+        (registration(ORDERS, cluster="c" * 128), InvalidName),
+        (registration(ORDERS, broker_id=-1), InvalidParameter),
+        (registration(ORDERS, epoch=-1), InvalidParameter),
+        *(
+            (registration(ORDERS, address=address), InvalidParameter)
+            for address in ("", "h", "h:", ":1", "h:0", "h:65536", "h:-1", "h:1x", "h" * 300 + ":1", "h:" + "9" * 5000)
+        ),
+    ],
+)
+def test_a_broken_registration_leaves_nothing_behind(broken: RegisterBroker, error: type[Exception]) -> None:
+    routes = table()
+    with pytest.raises(error):
+        routes.on_register(broken, 0)
+    assert routes.topics() == ()
+    assert routes.cluster_info(0)["brokers"] == []
+
+
+def test_a_group_lives_in_one_cluster() -> None:
+    routes = table()
+    routes.on_register(registration(ORDERS), 0)
+    with pytest.raises(InvalidParameter):
+        routes.on_register(registration(ORDERS, broker_id=1, address="h:2", cluster="other"), 0)
+    routes.on_unregister(UnregisterBroker("c", "broker-a", 0, "h:1"))
+    assert routes.on_register(registration(ORDERS, cluster="other"), 0) == {"orders"}
+
+
+# ---- masters, slaves, epochs
+
+
+def test_a_newer_master_takes_the_place_and_the_old_one_cannot_take_it_back() -> None:
+    routes = table()
+    routes.on_register(registration(ORDERS, epoch=5), 0)
+    assert routes.on_register(registration(ORDERS, address="h:2", epoch=6), 0) == {"orders"}
+    assert addresses(routes, "orders") == {"broker-a": {0: "h:2"}}
+    assert not routes.on_heartbeat(heartbeat(epoch=5), 1)
+    with pytest.raises(NotMaster) as refused:
+        routes.on_register(registration(TRADES, epoch=5), 1)
+    assert refused.value.epoch == 6
+    assert routes.topics() == ("orders",)
+
+
+def test_a_second_master_of_one_epoch_is_refused_while_the_first_lives() -> None:
+    routes = table()
+    routes.on_register(registration(ORDERS), 0)
+    with pytest.raises(NotMaster):
+        routes.on_register(registration(TRADES, address="h:2"), 1)
+    assert addresses(routes, "orders") == {"broker-a": {0: "h:1"}}
+    scan_until(routes, TIMEOUT_MS)
+    assert routes.on_register(registration(TRADES, address="h:2"), TIMEOUT_MS) == {"trades"}
+
+
+def test_a_slave_that_becomes_master_is_listed_once() -> None:
+    routes = table()
+    routes.on_register(registration(ORDERS, epoch=5), 0)
+    routes.on_register(registration(broker_id=1, address="h:2", epoch=5), 0)
+    assert addresses(routes, "orders") == {"broker-a": {0: "h:1", 1: "h:2"}}
+    routes.on_register(registration(ORDERS, address="h:2", epoch=6), 0)
+    assert addresses(routes, "orders") == {"broker-a": {0: "h:2"}}
+    routes.on_register(registration(broker_id=1, address="h:1", epoch=6), 0)
+    assert addresses(routes, "orders") == {"broker-a": {0: "h:2", 1: "h:1"}}
+
+
+def test_a_slave_of_a_newer_epoch_drops_the_older_master() -> None:
+    """Nobody writes to a master that a member knows to be deposed, even before the new one speaks."""
+    routes = table()
+    routes.on_register(registration(ORDERS, epoch=5), 0)
+    assert routes.on_register(registration(ORDERS, broker_id=1, address="h:2", epoch=6), 0) == {"orders"}
+    assert addresses(routes, "orders") == {"broker-a": {1: "h:2"}}
+    assert routes.route("orders").write_queues() == []
+
+
+def test_a_slaves_topics_count_only_without_a_master() -> None:
+    routes = table()
+    routes.on_register(registration(TRADES, broker_id=1, address="h:2"), 0)
+    assert routes.topics() == ("trades",)
+    assert routes.on_register(registration(ORDERS), 0) == {"orders", "trades"}
+    assert routes.on_register(registration(TRADES, broker_id=1, address="h:2"), 0) == frozenset()
+    assert routes.topics() == ("orders",)
+
+
+def test_reading_goes_on_from_slaves_when_the_master_left() -> None:
+    routes = table()
+    routes.on_register(registration(ORDERS), 0)
+    routes.on_register(registration(broker_id=1, address="h:2"), 0)
+    assert routes.on_unregister(UnregisterBroker("c", "broker-a", 0, "h:1")) == {"orders"}
+    assert routes.route("orders").write_queues() == []
+    assert len(routes.route("orders").read_queues()) == 8
+
+
+def test_a_group_that_is_gone_leaves_no_epoch_behind() -> None:
+    """A broker on an empty disk begins at epoch 1 again and must be found."""
+    routes = table()
+    routes.on_register(registration(ORDERS, epoch=7), 0)
+    routes.on_unregister(UnregisterBroker("c", "broker-a", 0, "h:1"))
+    assert routes.on_register(registration(ORDERS, epoch=1), 0) == {"orders"}
+
+
+# ---- silence
+
+
+def scan_until(routes: RouteTable, end_ms: int, *, step_ms: int = 1000) -> tuple[list[tuple[str, str]], set[str]]:
+    dead: list[tuple[str, str]] = []
+    changed: set[str] = set()
+    for now_ms in range(0, end_ms + 1, step_ms):
+        gone, topics = routes.on_scan(now_ms)
+        dead += gone
+        changed |= topics
+    return dead, changed
+
+
+def test_ten_seconds_of_silence_are_death() -> None:
+    routes = table()
+    routes.on_register(registration(ORDERS), 0)
+    assert scan_until(routes, TIMEOUT_MS - 1000) == ([], set())
+    assert routes.on_scan(TIMEOUT_MS) == ([("broker-a", "h:1")], {"orders"})
+    assert routes.topics() == ()
+    assert not routes.on_heartbeat(heartbeat(), TIMEOUT_MS), "it must register again"
+    assert routes.on_scan(TIMEOUT_MS + 1000) == ([], frozenset())
+
+
+def test_heartbeats_keep_a_broker_alive() -> None:
+    routes = table()
+    routes.on_register(registration(ORDERS), 0)
+    for now_ms in range(0, 60_000, 1000):
+        assert routes.on_heartbeat(heartbeat(), now_ms)
+        assert routes.on_scan(now_ms) == ([], frozenset())
+
+
+def test_only_the_silent_member_dies() -> None:
+    routes = table()
+    routes.on_register(registration(ORDERS), 0)
+    routes.on_register(registration(broker_id=1, address="h:2"), 0)
+    routes.on_scan(4000)
+    routes.on_heartbeat(heartbeat(broker_id=1, address="h:2"), 4000)
+    routes.on_scan(8000)
+    assert routes.on_scan(TIMEOUT_MS) == ([("broker-a", "h:1")], {"orders"})
+    assert addresses(routes, "orders") == {"broker-a": {1: "h:2"}}
+
+
+def test_all_that_die_in_one_scan_are_told() -> None:
+    routes = table()
+    routes.on_register(registration(ORDERS), 0)
+    routes.on_register(registration(TRADES, name="broker-b", address="h:2"), 0)
+    assert scan_until(routes, TIMEOUT_MS) == ([("broker-a", "h:1"), ("broker-b", "h:2")], {"orders", "trades"})
+
+
+def test_when_the_name_server_itself_was_away_nobody_dies_of_it() -> None:
+    """Stopped for an hour, its sockets are full of heartbeats that it has not read yet."""
+    routes = table()
+    routes.on_register(registration(ORDERS), 0)
+    routes.on_scan(1000)
+    assert routes.on_scan(3_600_000) == ([], frozenset())
+    for now_ms in range(3_601_000, 3_610_000, 1000):
+        assert routes.on_scan(now_ms) == ([], frozenset())
+    assert routes.on_scan(3_610_000) == ([("broker-a", "h:1")], {"orders"})
+
+
+@pytest.mark.parametrize(
+    "stranger",
+    [
+        heartbeat(name="broker-b"),
+        heartbeat(broker_id=1),
+        heartbeat(address="h:2"),
+        heartbeat(epoch=2),
+        heartbeat(epoch=0),
+    ],
+)
+def test_a_heartbeat_of_somebody_else_is_unknown_and_keeps_nobody_alive(stranger: BrokerHeartbeat) -> None:
+    routes = table()
+    assert not routes.on_heartbeat(stranger, 0)
+    routes.on_register(registration(ORDERS), 0)
+    for now_ms in range(0, TIMEOUT_MS, 1000):
+        assert not routes.on_heartbeat(stranger, now_ms)
+        routes.on_scan(now_ms)
+    assert routes.on_scan(TIMEOUT_MS) == ([("broker-a", "h:1")], {"orders"})
+
+
+@pytest.mark.parametrize(
+    "stranger",
+    [
+        UnregisterBroker("c", "broker-b", 0, "h:1"),
+        UnregisterBroker("c", "broker-a", 1, "h:1"),
+        UnregisterBroker("c", "broker-a", 0, "h:2"),
+    ],
+)
+def test_leaving_for_somebody_else_does_nothing(stranger: UnregisterBroker) -> None:
+    routes = table()
+    routes.on_register(registration(ORDERS), 0)
+    assert routes.on_unregister(stranger) == frozenset()
+    assert routes.topics() == ("orders",)
+
+
+# ---- operators
+
+
+def test_wiped_write_permission_survives_registrations_and_death_until_given_back() -> None:
+    routes = table()
+    routes.on_register(registration(ORDERS, ("readonly", 1, 1, 4)), 0)
+    assert routes.on_wipe_write_permission("broker-a") == {"orders"}
+    assert queues(routes, "orders") == {"broker-a": (8, 8, 4)}
+    assert routes.on_wipe_write_permission("broker-a") == frozenset()
+    routes.on_register(registration(ORDERS, TRADES), 1)
+    assert queues(routes, "trades")["broker-a"][2] == 4
+    routes.on_unregister(UnregisterBroker("c", "broker-a", 0, "h:1"))
+    routes.on_register(registration(ORDERS, epoch=2), 2)
+    assert routes.route("orders").write_queues() == []
+    assert routes.on_add_write_permission("broker-a") == {"orders"}
+    assert len(routes.route("orders").write_queues()) == 8
+    assert routes.on_add_write_permission("broker-a") == frozenset()
+
+
+def test_wiping_a_name_nobody_has_is_not_remembered() -> None:
+    routes = table()
+    assert routes.on_wipe_write_permission("broker-a") == frozenset()
+    routes.on_register(registration(ORDERS), 0)
+    assert routes.route("orders").write_queues()
+
+
+def test_a_deleted_topic_is_forgotten_until_registered_again() -> None:
+    routes = table()
+    routes.on_register(registration(ORDERS, TRADES), 0)
+    routes.on_register(registration(ORDERS, name="broker-b", address="h:2"), 0)
+    assert routes.on_delete_topic("orders") == {"orders"}
+    assert routes.topics() == ("trades",)
+    assert routes.on_delete_topic("orders") == frozenset()
+    assert routes.on_register(registration(ORDERS, name="broker-b", address="h:2"), 0) == {"orders"}
+    assert list(queues(routes, "orders")) == ["broker-b"]
+
+
+def test_cluster_info_lists_members_with_their_silence() -> None:
+    routes = table()
+    routes.on_register(registration(ORDERS), 100)
+    routes.on_register(registration(broker_id=1, address="h:2"), 200)
+    routes.on_register(registration(ORDERS, name="broker-b", address="h:3", cluster="d"), 300)
+    routes.on_wipe_write_permission("broker-b")
+    info = routes.cluster_info(1000)
+    assert info["clusters"] == {"c": ["broker-a"], "d": ["broker-b"]}
+    assert [
+        (broker["address"], broker["last_heartbeat_ms_ago"], broker["writeable"]) for broker in info["brokers"]
+    ] == [
+        ("h:1", 900, True),
+        ("h:2", 800, False),
+        ("h:3", 700, False),
+    ]
+    assert set(info["brokers"][0]) == {
+        *("cluster", "broker_name", "broker_id", "address", "replication_address", "epoch"),
+        *("last_heartbeat_ms_ago", "writeable"),
+    }
