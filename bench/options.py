@@ -48,13 +48,11 @@ class BenchOptions:
     namesrv: str | None = None  # a cluster to measure; None = the one that runs here, else one started for the run
     own_cluster: bool = False  # start one in any case (the only way to choose flush and warm)
     directory: str | None = None  # where a started cluster and the raw path keep files; None = a temporary directory
-    kernel: str = "compiled"  # or "interpreted": of the started cluster and of the workers
 
     def __post_init__(self) -> None:
         _check_choice("work", self.work, WORKS)
         _check_choice("api", self.api, APIS)
         _check_choice("flush", self.flush, FLUSH_MODES)
-        _check_choice("kernel", self.kernel, ("compiled", "interpreted"))
         for name, value, low, high in (
             ("size", self.size, 0, 4 << 20),
             ("batch", self.batch, 1, 65_536),

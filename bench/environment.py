@@ -1,0 +1,125 @@
+"""What a figure was measured on: machine, kernel, versions, file system; and what a process used, from /proc.
+
+A figure without this block says nothing. Whatever cannot be read is None, never guessed.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib import metadata
+
+from ..remoting.raw_socket import zmq_version
+from ..store import record_kernel
+
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+def kernel_kind() -> str:
+    """How the record kernel of this process runs."""
+    return "compiled" if record_kernel.COMPILED else "interpreted"
+
+
+def environment(directory: str) -> dict[str, object]:
+    """The block of every result. `directory`: where the measured store lies."""
+    disk = os.statvfs(directory)
+    return {
+        "cpu": _cpu_model(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_bytes": _memory_bytes(),
+        "kernel": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "pyzmq": _version("pyzmq"),
+        "libzmq": zmq_version(),
+        "zenitmq": _version("zenitmq"),
+        "crc32": "isal" if "isal" in sys.modules else "zlib",
+        "record_kernel": kernel_kind(),
+        "filesystem": _filesystem(directory),
+        "disk_free_bytes": disk.f_bavail * disk.f_frsize,
+        "load_average": list(os.getloadavg()),
+        "revision": _revision(),
+    }
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _read(path: str) -> str:
+    """A small text file of /proc; "" where there is none (another system, a process that is gone)."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _cpu_model() -> str:
+    for line in _read("/proc/cpuinfo").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _memory_bytes() -> int | None:
+    for line in _read("/proc/meminfo").splitlines():
+        if line.startswith("MemTotal:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+def _filesystem(directory: str) -> str | None:
+    """Type and device of the mount that holds `directory`: the longest mount point that is a prefix of it."""
+    real = os.path.realpath(directory)
+    best: tuple[int, str] | None = None
+    for line in _read("/proc/mounts").splitlines():
+        device, point, kind = line.split(" ")[:3]
+        if (real + "/").startswith(point.rstrip("/") + "/") and (best is None or len(point) > best[0]):
+            best = (len(point), f"{kind} on {device}")
+    return best[1] if best else None
+
+
+def _revision() -> str | None:
+    """The checkout's commit, where the package runs from one."""
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    if not os.path.exists(os.path.join(package, ".git")):
+        return None
+    try:
+        found = subprocess.run(  # noqa: S603 (a fixed command)
+            ["git", "-C", package, "rev-parse", "--short", "HEAD"],  # noqa: S607
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return found.stdout.strip() or None
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessUse:
+    """What a process of this machine has used so far."""
+
+    cpu_seconds: float
+    memory_bytes: int  # resident, without pages of files
+
+
+def process_use(pid: int) -> ProcessUse | None:
+    """Of a live process of this machine; None where it cannot be read (another machine, gone)."""
+    stat, status = _read(f"/proc/{pid}/stat"), _read(f"/proc/{pid}/status")
+    if not stat or not status:
+        return None
+    fields = stat.rpartition(")")[2].split()  # behind the name, which may hold anything; the state comes first
+    cpu_ticks = int(fields[11]) + int(fields[12])
+    memory = 0
+    for line in status.splitlines():
+        if line.startswith(("RssAnon:", "RssShmem:")):
+            memory += int(line.split()[1]) * 1024
+    return ProcessUse(cpu_ticks / _TICKS_PER_SECOND, memory)

@@ -1,0 +1,133 @@
+"""One measurement with any number of load processes: set up all, start together, count, put together what they found."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..model.clock import monotonic_ns
+from .options import Progress, Report
+from .percentiles import Nanoseconds, joined
+from .processes import Worker, gather
+
+_SETUP_SECONDS = 120.0
+_GRACE_SECONDS = 90.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """One process: its role, its job (with `samples_path` in it), and where it leaves its latencies."""
+
+    role: str
+    job: object
+    samples_path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What one measurement found. `seconds`: of the process that took longest. `timeline`: (second, messages a second)."""
+
+    messages: int
+    bytes: int
+    seconds: float
+    latencies: Nanoseconds
+    timeline: tuple[tuple[float, float], ...] = ()
+    facts: tuple[dict[str, Any], ...] = field(default=())  # each process's own result
+
+    @property
+    def messages_per_second(self) -> float:
+        """All processes together."""
+        return self.messages / self.seconds if self.seconds else 0.0
+
+    @property
+    def bytes_per_second(self) -> float:
+        """Of bodies, all processes together."""
+        return self.bytes / self.seconds if self.seconds else 0.0
+
+
+def measure(
+    loads: Sequence[Load],
+    *,
+    phase: str,
+    seconds: float,
+    report: Report,
+    on_started: Callable[[], None] | None = None,
+) -> Measured:
+    """Runs the loads together. `on_started` is called once all are set up, just before they start.
+
+    Raises the failure of any of them; all of them are gone afterwards.
+    """
+    with ExitStack() as running:
+        workers = [running.enter_context(Worker(load.role, load.job)) for load in loads]
+        for worker in workers:
+            worker.wait_ready(_SETUP_SECONDS)
+        if on_started is not None:
+            on_started()
+        watch = _Watch(phase, seconds, report)
+        for worker in workers:
+            worker.go()
+        gather(workers, watch.on_event, seconds=seconds + _GRACE_SECONDS, what=phase, on_tick=watch.on_tick)
+    results = watch.results
+    return Measured(
+        messages=sum(result["messages"] for result in results),
+        bytes=sum(result["bytes"] for result in results),
+        seconds=max(result["seconds"] for result in results),
+        latencies=joined([_taken(load.samples_path) for load in loads]),
+        timeline=tuple(watch.timeline),
+        facts=tuple(results),
+    )
+
+
+def _taken(path: str) -> Nanoseconds:
+    """The latencies a worker left, and the file removed."""
+    column: Nanoseconds = np.load(path)
+    os.unlink(path)
+    return column
+
+
+class _Watch:
+    """Follows workers' progress: for the live table and the picture's timeline."""
+
+    def __init__(self, phase: str, seconds: float, report: Report) -> None:
+        self._phase, self._seconds, self._report = phase, seconds, report
+        self._begin_ns = self._told_ns = monotonic_ns()
+        self._told_messages = 0
+        self._counts: dict[Worker, tuple[int, int]] = {}
+        self.timeline: list[tuple[float, float]] = []
+        self.results: list[dict[str, Any]] = []
+
+    def on_event(self, worker: Worker, event: dict[str, Any]) -> bool:
+        """Takes a line of a worker; True once it has ended."""
+        if "progress" in event:
+            messages, size_bytes = event["progress"]
+            self._counts[worker] = (messages, size_bytes)
+        if "result" in event:
+            self.results.append(event["result"])
+        return "result" in event
+
+    def on_tick(self) -> None:
+        """Reports about four times a second."""
+        now_ns = monotonic_ns()
+        passed = (now_ns - self._told_ns) / 1e9
+        if passed < 0.25:
+            return
+        messages = sum(count for count, _ in self._counts.values())
+        rate = (messages - self._told_messages) / passed
+        elapsed = (now_ns - self._begin_ns) / 1e9
+        self._told_ns, self._told_messages = now_ns, messages
+        self.timeline.append((elapsed, rate))
+        self._report(
+            Progress(
+                phase=self._phase,
+                elapsed_seconds=elapsed,
+                total_seconds=self._seconds,
+                messages=messages,
+                bytes=sum(size_bytes for _, size_bytes in self._counts.values()),
+                messages_per_second=rate,
+            )
+        )

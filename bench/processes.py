@@ -1,0 +1,190 @@
+"""Load comes from processes of their own, as users have them: one JSON job in, JSON lines out.
+
+A worker prints {"ready": ...} once it is set up, waits for "go" on its standard input, then prints {"progress": [messages,
+bytes]} now and then and ends with {"result": {...}} or {"error": text}. Latencies go to a .npy file that the job names.
+The parent never waits without a deadline, and ends only processes that it started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import selectors
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Self
+
+from ..model.clock import monotonic_ns
+from ..model.errors import RequestTimeout, SystemFault
+
+_LINE_BYTES_MAX: Final = 1 << 20
+_STOP_SECONDS: Final = 10.0
+PROGRESS_NS: Final = 250_000_000
+
+
+class Worker:
+    """A process that runs `python -m zenitmq.bench.worker ROLE`. Context manager: on the way out it is gone."""
+
+    def __init__(self, role: str, job: object, *, cpu: int | None = None) -> None:
+        """`job`: a dataclass instance; the role's function gets it back. `cpu`: run on this core only."""
+        if not dataclasses.is_dataclass(job) or isinstance(job, type):
+            raise TypeError("a job is a dataclass instance")
+        self.role = role
+        self._pending = b""
+        self._process = subprocess.Popen(  # noqa: S603 (our own interpreter and module)
+            [sys.executable, "-m", f"{__package__}.worker", role],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        if cpu is not None:
+            os.sched_setaffinity(self._process.pid, {cpu})
+        self._write(json.dumps(dataclasses.asdict(job)))
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
+    def wait_ready(self, seconds: float) -> dict[str, Any]:
+        """What the worker tells once it is set up."""
+        return self._wait_for("ready", seconds)
+
+    def go(self) -> None:
+        """Starts what was set up."""
+        self._write("go")
+
+    def ask(self, what: str, seconds: float) -> dict[str, Any]:
+        """Sends one more word and waits for the {"result": ...} that answers it."""
+        self._write(what)
+        return self._wait_for("result", seconds)
+
+    def stop(self) -> None:
+        """Closes its input, which ends it; what does not end is killed."""
+        if self._process.stdin and not self._process.stdin.closed:
+            with contextlib.suppress(BrokenPipeError):  # it is gone already, with something unread
+                self._process.stdin.close()
+        try:
+            self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(_STOP_SECONDS)
+        if self._process.stdout:
+            self._process.stdout.close()
+
+    def kill(self) -> None:
+        """Ends it at once."""
+        self._process.kill()
+        self._process.wait(_STOP_SECONDS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def fileno(self) -> int:
+        """Its output, for a selector."""
+        assert self._process.stdout is not None
+        return self._process.stdout.fileno()
+
+    def read_events(self) -> list[dict[str, Any]]:
+        """The lines that are there now (blocks if none is). Raises SystemFault where the worker failed or ended."""
+        chunk = os.read(self.fileno(), 1 << 16)
+        if not chunk:
+            raise SystemFault(f"bench {self.role} worker ended early (exit code {self._process.poll()})")
+        *lines, self._pending = (self._pending + chunk).split(b"\n")
+        if len(self._pending) > _LINE_BYTES_MAX:
+            raise SystemFault(f"bench {self.role} worker sent an endless line")
+        events: list[dict[str, Any]] = [json.loads(line) for line in lines]
+        for event in events:
+            if "error" in event:
+                raise SystemFault(f"bench {self.role} worker: {event['error']}")
+        return events
+
+    def _write(self, line: str) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(line.encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError as error:
+            raise SystemFault(f"bench {self.role} worker ended early") from error
+
+    def _wait_for(self, kind: str, seconds: float) -> dict[str, Any]:
+        found: dict[str, Any] | None = None
+
+        def take(_: Worker, event: dict[str, Any]) -> bool:
+            nonlocal found
+            found = event.get(kind, found)
+            return found is not None
+
+        gather([self], take, seconds=seconds, what=f"bench {self.role} worker: {kind}")
+        assert found is not None
+        return found
+
+
+def gather(
+    workers: Sequence[Worker],
+    on_event: Callable[[Worker, dict[str, Any]], bool],
+    *,
+    seconds: float,
+    what: str,
+    on_tick: Callable[[], None] | None = None,
+) -> None:
+    """Hands each worker's lines to `on_event` until it said True for every worker. Raises RequestTimeout."""
+    deadline = monotonic_ns() + int(seconds * 1e9)
+    with selectors.DefaultSelector() as selector:
+        for worker in workers:
+            selector.register(worker.fileno(), selectors.EVENT_READ, worker)
+        while selector.get_map():
+            left = (deadline - monotonic_ns()) / 1e9
+            if left <= 0:
+                raise RequestTimeout(what, int(seconds * 1000))
+            for key, _ in selector.select(min(left, 0.25)):
+                worker = key.data
+                ended = [on_event(worker, event) for event in worker.read_events()]
+                if any(ended):
+                    selector.unregister(key.fileobj)
+            if on_tick is not None:
+                on_tick()
+
+
+class Channel:
+    """The worker's end. Used by its main thread only."""
+
+    def __init__(self) -> None:
+        self._told_ns = 0
+
+    def job(self) -> dict[str, Any]:
+        """The first line of standard input."""
+        job: dict[str, Any] = json.loads(sys.stdin.readline(_LINE_BYTES_MAX))
+        return job
+
+    def ready(self, facts: Mapping[str, object]) -> bool:
+        """Set up: says so and waits for "go"; False where the parent wants no more."""
+        self._tell({"ready": facts})
+        return self.next_word() == "go"
+
+    def next_word(self) -> str:
+        """Blocks for the parent's next line; "" = it closed, so end."""
+        return sys.stdin.readline(_LINE_BYTES_MAX).strip()
+
+    def progress(self, now_ns: int, messages: int, size_bytes: int) -> None:
+        """Tells how far it is, at most four times a second."""
+        if now_ns - self._told_ns >= PROGRESS_NS:
+            self._told_ns = now_ns
+            self._tell({"progress": [messages, size_bytes]})
+
+    def result(self, facts: Mapping[str, object]) -> None:
+        """The end of what "go" (or another word) started."""
+        self._tell({"result": facts})
+
+    def error(self, text: str) -> None:
+        """It failed; one line for the user."""
+        self._tell({"error": text})
+
+    def _tell(self, line: Mapping[str, object]) -> None:
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()

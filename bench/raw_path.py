@@ -1,0 +1,189 @@
+"""The limit of this machine for a kind of load: the same frames through the same sockets and writes, without a broker.
+
+Measured in the same run as what it is the limit of, before and after, since a shared machine changes from minute to
+minute. Which raw load matches which work is decided here, in `raw_shape`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Self
+
+from ..client.batch_sender import WINDOW_BATCHES
+from ..client.batching import BATCH_BYTES
+from ..model.clock import monotonic_ns
+from ..remoting.commands import PullMessages, SendMessages, SendReply
+from ..remoting.header import encode_reply, encode_request
+from .frames import ready_batches
+from .measure import Load, Measured, measure
+from .options import BenchOptions, Report
+from .percentiles import Samples
+from .processes import Worker
+from .raw_client import RawClientJob
+from .raw_server import RawServerJob
+
+PULL_BYTES: Final = 1 << 20
+FLUSH_PROBE_BYTES: Final = 64 << 10
+_READY_SECONDS: Final = 120.0
+_PROBE_FILE_BYTES: Final = 64 << 20
+_TIMEOUT_MS: Final = 3000
+_TOPIC: Final = "bench-0123456789abcdef"  # as long as the topics that runs make
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawShape:
+    """The raw load that a work is measured against; `reads`: pages of the log instead of writes."""
+
+    size: int
+    batch: int
+    in_flight: int
+    clients: int = 1
+    keys: int = 0
+    tags: bool = False
+    reads: bool = False
+
+
+def default_in_flight(options: BenchOptions) -> int:
+    """Requests in flight of one process where the options leave it open."""
+    if options.in_flight:
+        return options.in_flight
+    if options.work == "limits" or options.prebuilt:
+        return 64 if options.batch == 1 else 8
+    return 1
+
+
+def raw_shape(options: BenchOptions) -> RawShape:
+    """As many messages a request, and as many requests in flight, as the work itself has."""
+    shape = RawShape(
+        size=options.size,
+        batch=options.batch,
+        in_flight=default_in_flight(options),
+        clients=options.producers,
+        keys=options.keys,
+        tags=options.tags,
+    )
+    if options.work == "consume":
+        return replace(shape, batch=1, in_flight=2, clients=options.consumers, reads=True)
+    if options.work in ("e2e", "latency", "restart"):
+        return replace(shape, batch=1, in_flight=1, clients=1)
+    if options.prebuilt or options.work == "limits":
+        return shape
+    if options.api in ("post", "send_async"):
+        return replace(shape, batch=max(1, BATCH_BYTES // record_bytes(options)), in_flight=WINDOW_BATCHES)
+    return replace(shape, batch=1) if options.api == "send" else shape
+
+
+def record_bytes(options: BenchOptions) -> int:
+    """Size of one encoded message of a run."""
+    return len(ready_batches(_TOPIC, size=options.size, batch=1, keys=options.keys, tags=options.tags, count=1)[0])
+
+
+class RawPath:
+    """The raw server of a run and its files. Context manager; each measurement starts from the files' beginning."""
+
+    def __init__(self, directory: str, *, warm: bool, sync: bool) -> None:
+        """Blocks until the files are made (warm: written once). `sync`: each write is followed by fdatasync."""
+        self._directory = directory
+        reply = SendReply(
+            queue_id=1, queue_offset=1 << 20, physical_offset=1 << 32, store_timestamp_ms=1 << 40, store_host=bytes(8)
+        )
+        job = RawServerJob(
+            directory=directory, warm=warm, sync=sync, write=True, reply_header=encode_reply(reply, 1 << 16).hex()
+        )
+        self._server = Worker("raw-server", job)
+        try:
+            self.address = str(self._server.wait_ready(_READY_SECONDS)["address"])
+            self._server.go()
+        except BaseException:
+            self._server.stop()
+            raise
+
+    def measure(self, shape: RawShape, *, seconds: float, phase: str, report: Report) -> Measured:
+        """One raw measurement."""
+        self._server.ask("renew", _READY_SECONDS)
+        loads = [self._load(shape, seconds, index) for index in range(shape.clients)]
+        return measure(loads, phase=phase, seconds=seconds, report=report)
+
+    def cpu_seconds(self) -> float:
+        """What the raw server has used so far."""
+        return float(self._server.ask("cpu", _READY_SECONDS)["cpu_seconds"])
+
+    def _load(self, shape: RawShape, seconds: float, index: int) -> Load:
+        path = os.path.join(self._directory, f"raw-client-{index}.npy")
+        job = RawClientJob(
+            address=self.address,
+            header=(pull_header() if shape.reads else send_header(shape.batch)).hex(),
+            size=shape.size,
+            batch=shape.batch,
+            in_flight=shape.in_flight,
+            seconds=seconds,
+            samples_path=path,
+            topic=_TOPIC,
+            keys=shape.keys,
+            tags=shape.tags,
+            reads=shape.reads,
+        )
+        return Load(role="raw-client", job=job, samples_path=path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.stop()
+
+
+def send_header(count: int) -> bytes:
+    """The header frame of a real batch."""
+    request = SendMessages(topic=_TOPIC, queue_id=1, count=count, producer_group="bench-producers")
+    return encode_request(request, 1 << 16, timeout_ms=_TIMEOUT_MS)
+
+
+def pull_header() -> bytes:
+    """The header frame of a real pull."""
+    request = PullMessages(
+        group="bench-consumers",
+        topic=_TOPIC,
+        queue_id=1,
+        queue_offset=1 << 20,
+        max_messages=4096,
+        max_bytes=PULL_BYTES,
+        suspend_ms=15_000,
+    )
+    return encode_request(request, 1 << 16, timeout_ms=_TIMEOUT_MS)
+
+
+def limit_document(runs: Sequence[Measured], *, of: str) -> dict[str, Any]:
+    """The `limit` of a result: the mean of what was measured before and after, each told too."""
+    return {
+        "of": of,
+        "messages_per_second": round(sum(run.messages_per_second for run in runs) / len(runs), 1),
+        "bytes_per_second": round(sum(run.bytes_per_second for run in runs) / len(runs), 1),
+        "runs_messages_per_second": [round(run.messages_per_second, 1) for run in runs],
+    }
+
+
+def fdatasync_latencies(directory: str, *, seconds: float) -> Samples:
+    """Bare `fdatasync`, each after 64 KiB written to a preallocated file that was written once: what no flush undercuts."""
+    samples = Samples(100_000)
+    data = os.urandom(FLUSH_PROBE_BYTES)
+    path = os.path.join(directory, "raw-fdatasync")
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        os.posix_fallocate(file, 0, _PROBE_FILE_BYTES)
+        for at in range(0, _PROBE_FILE_BYTES, len(data)):
+            os.pwrite(file, data, at)
+        os.fsync(file)
+        at = 0
+        end_ns = monotonic_ns() + int(seconds * 1e9)
+        while monotonic_ns() < end_ns:
+            os.pwrite(file, data, at)
+            begin_ns = monotonic_ns()
+            os.fdatasync(file)
+            samples.record(monotonic_ns() - begin_ns)
+            at = (at + len(data)) % _PROBE_FILE_BYTES
+    finally:
+        os.close(file)
+        os.unlink(path)
+    return samples

@@ -1,0 +1,147 @@
+"""The raw path's broker: receives into an arena, writes what it drained with one `pwritev`, answers. No broker logic.
+
+It does to the machine what any broker must: the same frames through the same sockets, the same bytes into files made
+the same way. *cold*: fresh, preallocated files, whose pages the kernel must first find. *warm*: files written once
+already, their pages cached, as recycled segments have them. What a real broker reaches of this is its share.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+from ..model.clock import process_cpu_ns
+from ..remoting.raw_socket import RawRouter
+from ..store.segment import MappedFile, create_allocated
+from .processes import Channel
+
+_ZEROS: Final = bytes(8)
+_WAIT_MS: Final = 50
+_DRAIN_REQUESTS: Final = 256
+READ: Final = b"read"  # a header that begins so asks for `read_bytes` of the files instead of a write
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawServerJob:
+    """`reply_header`: hex of what a real reply's header frame is. `sync`: fdatasync before the answer (of all drained)."""
+
+    directory: str
+    warm: bool
+    sync: bool
+    write: bool  # False: echo only, as for bare round trips
+    reply_header: str
+    segment_bytes: int = 128 << 20
+    segments: int = 16
+    drain_bytes: int = 1 << 20
+    frame_bytes_max: int = 8 << 20
+    read_bytes: int = 1 << 20
+
+
+class RawFiles:
+    """Preallocated files written front to back, one after another. Warm ones are written over from the start again."""
+
+    def __init__(self, job: RawServerJob) -> None:
+        self._job = job
+        self._paths = [os.path.join(job.directory, f"raw-{index:03d}") for index in range(job.segments)]
+        self._files: list[MappedFile] = []
+        self._index = self._at = 0
+        self._read_at = 0
+        self.full = False
+        self._create()
+
+    def _create(self) -> None:
+        for path in self._paths:
+            create_allocated(path, self._job.segment_bytes)
+            self._files.append(MappedFile(path, self._job.segment_bytes))
+        if self._job.warm:
+            filler = os.urandom(1 << 20)
+            for file in self._files:
+                for at in range(0, self._job.segment_bytes, len(filler)):
+                    os.pwrite(file.open_fd(), filler, at)
+                os.fdatasync(file.fd)
+
+    def renew(self) -> None:
+        """Begins again: warm files from their start, cold ones as fresh files."""
+        self._index = self._at = 0
+        if not self._job.warm:
+            self._remove()
+            self._create()
+
+    def append(self, data: memoryview) -> None:
+        """One `pwritev` of what was drained and the eight zero bytes behind it."""
+        if self._at + len(data) + len(_ZEROS) > self._job.segment_bytes:
+            self._index += 1
+            self._at = 0
+            if self._index == len(self._files):
+                self._index = 0
+                self.full = not self._job.warm  # cold: from here on these are not fresh pages any more
+        os.pwritev(self._files[self._index].open_fd(), [data, _ZEROS], self._at)
+        self._at += len(data)
+
+    def sync(self) -> None:
+        """Makes the file that is written now durable."""
+        os.fdatasync(self._files[self._index].open_fd())
+
+    def read(self) -> memoryview:
+        """The next `read_bytes` of the files, through their maps."""
+        size = self._job.read_bytes
+        index, at = divmod(self._read_at, self._job.segment_bytes)
+        self._read_at = (self._read_at + size) % (self._job.segment_bytes * len(self._files))
+        return self._files[index].map[at : at + size]
+
+    def _remove(self) -> None:
+        while self._files:
+            self._files.pop().close()
+        for path in self._paths:
+            os.unlink(path)
+
+    def close(self) -> None:
+        """Closes and removes the files."""
+        self._remove()
+
+
+def serve(job: RawServerJob, channel: Channel) -> None:
+    """Runs until the parent closes the channel. Words: "go", "renew" and "cpu" (answered with a result)."""
+    arena = memoryview(bytearray(job.drain_bytes + job.frame_bytes_max))
+    words: deque[str] = deque()
+    files = RawFiles(job)
+    try:
+        with RawRouter("127.0.0.1:0", job.frame_bytes_max) as router:
+            if channel.ready({"address": router.address}):
+                threading.Thread(target=_listen, args=(channel, words), daemon=True).start()
+                _loop(job, channel, router, files, arena, words)
+    finally:
+        files.close()
+
+
+def _listen(channel: Channel, words: deque[str]) -> None:
+    """Thread: hands the parent's words to the loop; "" ends it."""
+    while word := channel.next_word():
+        words.append(word)
+    words.append("")
+
+
+def _loop(
+    job: RawServerJob, channel: Channel, router: RawRouter, files: RawFiles, arena: memoryview, words: deque[str]
+) -> None:
+    header = bytes.fromhex(job.reply_header)
+    while True:
+        identities, headers, used = router.drain(
+            arena, wait_ms=_WAIT_MS, requests_max=_DRAIN_REQUESTS, bytes_max=job.drain_bytes
+        )
+        if not identities and words:
+            word = words.popleft()
+            if not word:
+                return
+            if word == "renew":
+                files.renew()
+            channel.result({"cpu_seconds": process_cpu_ns() / 1e9, "full": files.full})
+        if used and job.write:
+            files.append(arena[:used])
+            if job.sync:
+                files.sync()
+        for identity, asked in zip(identities, headers, strict=False):
+            router.reply(identity, (header, files.read()) if asked.startswith(READ) else (header,))
