@@ -663,6 +663,7 @@ class RunKernel:
     _units_capacity: cython.Py_ssize_t
     _keys_capacity: cython.Py_ssize_t
     _index_keys: cython.bint
+    _index_tags: cython.bint
     _record_max: cython.Py_ssize_t
     _body_max: cython.Py_ssize_t
     _store_host: bytes
@@ -675,14 +676,19 @@ class RunKernel:
         record_max: int,
         body_max: int,
         index_keys: bool = True,
+        index_tags: bool = False,
         capacity: int = 1024,
     ) -> None:
-        """`store_host`: 8 or 20 bytes, written into each stamped record. `capacity`: units to make room for at first."""
+        """`store_host`: 8 or 20 bytes, written into each stamped record. `capacity`: units to make room for at first.
+
+        `index_tags`: the tags are a key too, of the text `topic#T#tags`, behind the others (RocketMQ 5.5 does so).
+        """
         self._store_host = store_host
         self._store_host_bits = int.from_bytes(store_host[:8], "big", signed=True)
         self._record_max = record_max
         self._body_max = body_max
         self._index_keys = index_keys
+        self._index_tags = index_keys and index_tags
         self._units_capacity = 0
         self._keys_capacity = 0
         self._reserve_units(capacity * 20)
@@ -825,8 +831,8 @@ class RunKernel:
     ) -> cython.int:
         """Reads the run of records that begins at `begin`, where `physical_offset` is: one topic, one queue, in order.
 
-        Sets `topic`, `queue_id`, `queue_offset` (of the first), `count`, `end` (behind the last), `sys_flag` and
-        `store_timestamp_ms` (of the last), and `status`: why the run ended there. Returns `count`. A record counts
+        All have one store time. Sets `topic`, `queue_id`, `queue_offset` (of the first), `count`, `end` (behind the
+        last), `sys_flag` (of the last), `store_timestamp_ms`, and `status`: why the run ended there. Returns `count`. A record counts
         only where its physical offset field is its position. Transaction records (half, rollback) end a run and stand
         alone, for the caller to judge.
         """
@@ -880,6 +886,7 @@ class RunKernel:
                     or _get_s32(buffer, at + 12) != queue_id
                     or _get64(buffer, at + 20) != queue_offset
                     or flags & 0xC
+                    or _get64(buffer, at + 56 + (12 if flags & 0x10 else 0)) != self.store_timestamp_ms
                 ):
                     break
                 same = True
@@ -927,7 +934,7 @@ class RunKernel:
         topic_hash: cython.uint,
         physical_offset: cython.longlong,
     ) -> cython.longlong:
-        """Hashes the keys of one record's properties into `hashes` (unique id first); returns its tags code."""
+        """Hashes the keys of one record's properties into `hashes` (unique id first, tags last); returns its tags code."""
         at: cython.Py_ssize_t = begin
         value: cython.Py_ssize_t
         stop: cython.Py_ssize_t
@@ -936,6 +943,8 @@ class RunKernel:
         keys_stop: cython.Py_ssize_t = 0
         unique_begin: cython.Py_ssize_t = 0
         unique_stop: cython.Py_ssize_t = 0
+        tags_begin: cython.Py_ssize_t = 0
+        tags_stop: cython.Py_ssize_t = 0
         name: cython.uint
         h: cython.uint = 0
         tags: cython.bint = False
@@ -950,6 +959,8 @@ class RunKernel:
             elif name == _TAGS and buf[at + 4] == 1:
                 stop = _find(buf, at + 5, end, 2)
                 tags = stop > at + 5
+                tags_begin = at + 5
+                tags_stop = stop
                 h = _hash_on(0, buf, at + 5, stop)
             elif name == _KEYS and buf[at + 4] == 1:
                 stop = _find(buf, at + 5, end, 2)
@@ -960,8 +971,8 @@ class RunKernel:
             at = stop + 1
         if self._index_keys:
             count = self.keys_end
-            if count + 1 + (keys_stop - keys_begin) // 2 + 1 > self._keys_capacity:
-                self._reserve_keys(count + 2 + (keys_stop - keys_begin) // 2)
+            if count + 3 + (keys_stop - keys_begin) // 2 > self._keys_capacity:
+                self._reserve_keys(count + 3 + (keys_stop - keys_begin) // 2)
             if unique_stop > unique_begin:
                 self._hashes[count] = _index_hash(_hash_on(topic_hash, buf, unique_begin, unique_stop))
                 self._key_offsets[count] = physical_offset
@@ -975,6 +986,11 @@ class RunKernel:
                     self._key_offsets[count] = physical_offset
                     count += 1
                 keys_begin = word + 1
+            if self._index_tags and tags:
+                topic_hash = ((topic_hash * 31 + 84) * 31 + 35) & _MASK  # goes on with "T#"
+                self._hashes[count] = _index_hash(_hash_on(topic_hash, buf, tags_begin, tags_stop))
+                self._key_offsets[count] = physical_offset
+                count += 1
             self.keys_end = count
         if not tags:
             return 0
