@@ -29,9 +29,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     listed = [list(row) for row in rows]
     cells = [list(columns), *([_cell(value) for value in row] for row in listed)]
     widths = [max(len(row[k]) for row in cells) for k in range(len(columns))]
-    numeric = [
-        bool(listed) and all(isinstance(row[k], int | float | None) for row in listed) for k in range(len(columns))
-    ]
+    numeric = [bool(listed) and all(_is_number(row[k]) for row in listed) for k in range(len(columns))]
     lines = []
     for row in cells:
         padded = (
@@ -76,6 +74,10 @@ def readable_bytes(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1024
     return f"{count:.1f} TiB"
+
+
+def _is_number(value: object) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def _cell(value: object) -> str:

@@ -23,7 +23,8 @@ from .output import note, readable_bytes, show
 from .progress import line_progress
 
 if TYPE_CHECKING:
-    from ..client.producer import Producer, SendFuture
+    from ..client.producer import Producer
+    from ..client.send_future import SendFuture
 
 EARLY_MS: Final = 2  # a paced sender does not sleep for less
 

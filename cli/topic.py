@@ -1,0 +1,54 @@
+"""`zenit topic create | list | describe | delete`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from .options import Json, Namesrv, parse_pairs
+from .output import print_facts, print_table, readable_time, show
+
+Name = Annotated[str, typer.Argument(metavar="NAME")]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds this subject's commands."""
+    topic_app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
+    topic_app.command("create")(create)
+    topic_app.command("list")(list_topics)
+    topic_app.command("describe")(describe)
+    topic_app.command("delete")(delete)
+    app.add_typer(topic_app, name="topic")
+
+
+def create(
+    name: Name,
+    queues: Annotated[int, typer.Option(min=1, help="Queues at each replica group.")] = 8,
+    order: Annotated[bool, typer.Option("--order", help="Mark it as ordered: its queues do not move while a broker is away.")] = False,
+    attr: Annotated[list[str] | None, typer.Option("--attr", metavar="K=V", help="An attribute; repeatable.")] = None,
+    namesrv: Namesrv = None,
+    as_json: Json = False,
+) -> None:
+    """Create a topic at every broker, or give an existing one these settings; queues never become fewer."""
+    attributes = parse_pairs(attr, "--attr")
+    from ..client.admin import Admin
+
+    with Admin(namesrv) as admin:
+        admin.create_topic(name, queues=queues, order=order, attributes=attributes)
+    document = {"topic": name, "queues": queues, "order": order, "attributes": attributes}
+    show(document, as_json, lambda: typer.echo(f"topic {name} has {queues} queues at each replica group"))
+
+
+def list_topics(
+    system: Annotated[bool, typer.Option("--all", help="The system's own topics too.")] = False,
+    namesrv: Namesrv = None,
+    as_json: Json = False,
+) -> None:
+    """List topics."""
+    from ..client.admin import Admin
+
+    with Admin(namesrv) as admin:
+        topics = [topic for topic in admin.topic_configs() if system or not topic["system"]]
+    columns = ("name", "read_queues", "write_queues", "permission", "order")
+    show(topics, as_json, lambda: print_table(columns, [[topic[column] for column in columns] for topic in topics]))

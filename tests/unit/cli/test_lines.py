@@ -1,0 +1,70 @@
+"""Lines become messages byte for byte, and their words become keys."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime
+
+import pytest
+import typer
+
+from zenitmq.cli.options import parse_pairs, parse_time_ms
+from zenitmq.cli.produce import Tally, key_of, messages_of
+
+
+@pytest.mark.parametrize(
+    ("data", "bodies"),
+    [
+        (b"", []),
+        (b"one\ntwo\n", [b"one", b"two"]),
+        (b"one\ntwo", [b"one", b"two"]),
+        (b"a\r\n\n\xff\x00\n", [b"a\r", b"", b"\xff\x00"]),
+        (b"\n", [b""]),
+    ],
+)
+def test_a_line_is_a_message(data: bytes, bodies: list[bytes]) -> None:
+    assert list(messages_of(io.BytesIO(data), skip_empty=False)) == bodies
+    assert list(messages_of(io.BytesIO(data), skip_empty=True)) == [body for body in bodies if body]
+
+
+@pytest.mark.parametrize(
+    ("line", "field", "key"),
+    [
+        (b"2026-11-21 install curl", 1, "2026-11-21"),
+        (b"2026-11-21  install\tcurl", 3, "curl"),
+        (b"  padded", 1, "padded"),
+        (b"one", 2, None),
+        (b"", 1, None),
+        (b"\xff x", 1, "\ufffd"),
+    ],
+)
+def test_the_nth_word_is_the_key(line: bytes, field: int, key: str | None) -> None:
+    assert key_of(line, field) == key
+
+
+def test_the_tally_counts_and_remembers_the_first_error() -> None:
+    tally = Tally()
+    tally.taken, tally.bytes = 10, 1000
+    tally.on_failed(2, "no route")
+    tally.on_failed(1, "later")
+    assert tally.summary(2000) == {"sent": 7, "failed": 3, "bytes": 1000, "seconds": 2.0, "messages_per_second": 3.5}
+    assert tally.first_error == "no route"
+
+
+def test_pairs() -> None:
+    assert parse_pairs(["a=1", "b=x=y"], "--prop") == {"a": "1", "b": "x=y"}
+    assert parse_pairs(None, "--prop") == {}
+
+
+@pytest.mark.parametrize("text", ["a", "=1", "a="])
+def test_what_is_no_pair_is_wrong_usage(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="name=value"):
+        parse_pairs([text], "--prop")
+
+
+def test_times_are_iso_or_milliseconds() -> None:
+    moment = datetime(2026, 11, 21, 9, 50, tzinfo=UTC)
+    assert parse_time_ms("2026-11-21T09:50:00+00:00", "--to") == round(moment.timestamp() * 1000)
+    assert parse_time_ms("1700000000123", "--to") == 1_700_000_000_123
+    with pytest.raises(typer.BadParameter, match="yesterday"):
+        parse_time_ms("yesterday", "--to")

@@ -1,0 +1,32 @@
+"""Columns line up, numbers stand to the right, and JSON stays on one line."""
+
+from __future__ import annotations
+
+import pytest
+
+from zenitmq.cli.output import json_line, readable_bytes, readable_time, table
+
+
+def test_columns_line_up_and_numbers_stand_right() -> None:
+    text = table(("name", "lag", "up"), [("broker-a", 5, True), ("b", 12345, None)])
+    assert text == "name        lag  up\nbroker-a      5  yes\nb         12345  -\n"
+
+
+def test_no_rows_leave_the_names() -> None:
+    assert table(("name", "lag"), []) == "name  lag\n"
+
+
+def test_json_is_one_readable_line() -> None:
+    assert json_line({"body": "a\nü", "n": None}) == '{"body": "a\\nü", "n": null}'
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 30, "5.0 GiB"), (3 << 50, "3072.0 TiB")]
+)
+def test_bytes_are_readable(count: int, text: str) -> None:
+    assert readable_bytes(count) == text
+
+
+@pytest.mark.parametrize(("moment", "text"), [(None, "-"), (0, "-"), (1_700_000_000_123, "2023-11-14T22:13:20.123Z")])
+def test_times_are_readable(moment: int | None, text: str) -> None:
+    assert readable_time(moment) == text
