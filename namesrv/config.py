@@ -19,7 +19,7 @@ class NameServerConfig:
     port: int = setting(9876, "TCP port for requests; 0 = a free one", minimum=0, maximum=65535)
     publish_port: int = setting(
         0,
-        "TCP port on which route changes are published; 0 = port + 1, or a free one where port is 0",
+        "TCP port on which route changes are published; 0 = port + 1, or a free one where that is taken",
         minimum=0,
         maximum=65535,
     )

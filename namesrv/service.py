@@ -1,0 +1,186 @@
+"""The name server process: a request loop around the route table, and a socket that announces changed routes.
+
+One thread does all of it: whoever calls `run()`. Nothing is kept on disk: after a restart the brokers, told by their
+next heartbeat that they are unknown, register again within a second or so. Name servers know nothing of each other.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable
+from contextlib import ExitStack
+from typing import Final, Self, cast
+
+from ..model.arena import Arena
+from ..model.clock import Clock, SystemClock
+from ..model.errors import ConfigError
+from ..model.route import TopicRoute
+from ..remoting.commands import (
+    AddWritePermission,
+    BrokerHeartbeat,
+    BrokerHeartbeatReply,
+    CountReply,
+    DeleteTopicRoute,
+    Done,
+    GetClusterInfo,
+    GetRoute,
+    GetTopicList,
+    JsonReply,
+    RegisterBroker,
+    RegisterReply,
+    RouteReply,
+    TopicListReply,
+    UnregisterBroker,
+    WipeWritePermission,
+)
+from ..remoting.options import HEADER_BYTES_MAX
+from ..remoting.server import Call, Publisher, RequestLoop
+from .config import NameServerConfig
+from .route_table import RouteTable
+
+log = logging.getLogger(__name__)
+
+PORT_MAX: Final = 65535
+
+
+class NameServer:
+    """Listens from construction to `__exit__`; serves while `run()` runs. Raises ConfigError where a port is taken."""
+
+    def __init__(self, config: NameServerConfig, *, clock: Clock | None = None) -> None:
+        self._clock = SystemClock() if clock is None else clock
+        self._routes = RouteTable(heartbeat_timeout_ms=config.heartbeat_timeout_ms)
+        with ExitStack() as opened:  # a port that is taken closes what was opened before it
+            arena = Arena(drain_bytes=1, frame_bytes_max=HEADER_BYTES_MAX)  # no request of ours has a payload
+            self._loop = RequestLoop(bind=f"{config.host}:{config.port}", arena=arena, clock=self._clock)
+            opened.enter_context(self._loop)
+            self._publisher = opened.enter_context(_open_publisher(config, self._loop.port))
+            self._opened = opened.pop_all()
+        self.address = self._loop.address
+        self.port = self._loop.port
+        self.publish_port = self._publisher.port
+        self._serve()
+        self._loop.every(config.scan_interval_ms, self._on_scan)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
+        log.info("name server stopped address=%s", self.address)
+
+    def run(self) -> None:
+        """Serves in the calling thread until `stop`."""
+        log.info("name server started address=%s publish_port=%s", self.address, self.publish_port)
+        self._loop.run()
+
+    def stop(self) -> None:
+        """Makes `run` return soon. From any thread or a signal handler."""
+        self._loop.stop()
+
+    # ---- requests
+
+    def _serve(self) -> None:
+        handle = self._loop.handle
+        handle(RegisterBroker, self._on_register)
+        handle(UnregisterBroker, self._on_unregister)
+        handle(BrokerHeartbeat, self._on_heartbeat)
+        handle(GetRoute, self._on_get_route)
+        handle(GetTopicList, lambda _: TopicListReply(self._routes.topics()))
+        handle(GetClusterInfo, self._on_get_cluster_info)
+        handle(WipeWritePermission, self._on_wipe_write_permission)
+        handle(AddWritePermission, self._on_add_write_permission)
+        handle(DeleteTopicRoute, self._on_delete_topic)
+
+    def _on_register(self, call: Call) -> RegisterReply:
+        request = cast(RegisterBroker, call.request)
+        changed = self._routes.on_register(request, self._clock.monotonic_ms())
+        if changed:
+            log.info(
+                "broker registered broker=%s id=%s address=%s epoch=%s topics=%s changed=%s",
+                *(
+                    request.broker_name,
+                    request.broker_id,
+                    request.address,
+                    request.epoch,
+                    len(request.topics),
+                    len(changed),
+                ),
+            )
+        self._publish(changed)
+        return RegisterReply(self.publish_port)
+
+    def _on_unregister(self, call: Call) -> Done:
+        request = cast(UnregisterBroker, call.request)
+        changed = self._routes.on_unregister(request)
+        if changed:
+            log.info("broker left broker=%s address=%s changed=%s", request.broker_name, request.address, len(changed))
+        self._publish(changed)
+        return Done()
+
+    def _on_heartbeat(self, call: Call) -> BrokerHeartbeatReply:
+        known = self._routes.on_heartbeat(cast(BrokerHeartbeat, call.request), self._clock.monotonic_ms())
+        return BrokerHeartbeatReply(known)
+
+    def _on_get_route(self, call: Call) -> RouteReply:
+        return _route_reply(self._routes.route(cast(GetRoute, call.request).topic), self.publish_port)
+
+    def _on_get_cluster_info(self, call: Call) -> None:
+        document = self._routes.cluster_info(self._clock.monotonic_ms())
+        self._loop.reply(call, JsonReply(), [json.dumps(document).encode()])
+
+    def _on_wipe_write_permission(self, call: Call) -> CountReply:
+        name = cast(WipeWritePermission, call.request).broker_name
+        changed = self._routes.on_wipe_write_permission(name)
+        if changed:
+            log.info("write permission wiped broker=%s changed=%s", name, len(changed))
+        self._publish(changed)
+        return CountReply(len(changed))
+
+    def _on_add_write_permission(self, call: Call) -> CountReply:
+        name = cast(AddWritePermission, call.request).broker_name
+        changed = self._routes.on_add_write_permission(name)
+        if changed:
+            log.info("write permission given back broker=%s changed=%s", name, len(changed))
+        self._publish(changed)
+        return CountReply(len(changed))
+
+    def _on_delete_topic(self, call: Call) -> Done:
+        topic = cast(DeleteTopicRoute, call.request).topic
+        changed = self._routes.on_delete_topic(topic)
+        if changed:
+            log.info("topic forgotten topic=%s", topic)
+        self._publish(changed)
+        return Done()
+
+    # ---- effects
+
+    def _on_scan(self) -> None:
+        dead, changed = self._routes.on_scan(self._clock.monotonic_ms())
+        for name, address in dead:
+            log.warning("broker is silent and struck off broker=%s address=%s", name, address)
+        self._publish(changed)
+
+    def _publish(self, topics: Iterable[str]) -> None:
+        for topic in sorted(topics):
+            self._publisher.publish(topic.encode(), b"")
+
+
+def _open_publisher(config: NameServerConfig, port: int) -> Publisher:
+    """On the port that was asked for; else on the one behind the requests', or any free one where that is taken."""
+    if config.publish_port:
+        return Publisher(f"{config.host}:{config.publish_port}")
+    if port < PORT_MAX:
+        try:
+            return Publisher(f"{config.host}:{port + 1}")
+        except ConfigError:
+            log.info("the port behind ours is taken, publishing on another one taken=%s", port + 1)
+    return Publisher(f"{config.host}:0")
+
+
+def _route_reply(route: TopicRoute, publish_port: int) -> RouteReply:
+    return RouteReply(
+        tuple((data.broker_name, data.read_queues, data.write_queues, data.permission) for data in route.queues),
+        tuple((data.cluster, data.broker_name, tuple(data.addresses.items())) for data in route.brokers),
+        publish_port,
+    )
