@@ -832,9 +832,9 @@ class RunKernel:
         """Reads the run of records that begins at `begin`, where `physical_offset` is: one topic, one queue, in order.
 
         All have one store time. Sets `topic`, `queue_id`, `queue_offset` (of the first), `count`, `end` (behind the
-        last), `sys_flag` (of the last), `store_timestamp_ms`, and `status`: why the run ended there. Returns `count`. A record counts
-        only where its physical offset field is its position. Transaction records (half, rollback) end a run and stand
-        alone, for the caller to judge.
+        last), `sys_flag` (of the last), `store_timestamp_ms`, and `status`: why the run ended there. Returns `count`.
+        A record counts only where its physical offset field is its position. Transaction records (half, rollback) end
+        a run and stand alone, for the caller to judge.
         """
         at: cython.Py_ssize_t = begin
         size: cython.Py_ssize_t
