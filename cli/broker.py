@@ -1,4 +1,4 @@
-"""`zenit broker`: a broker in the foreground, as launch scripts call it; `broker config` and `broker stats` of one that runs."""
+"""`zenit broker`: a broker in the foreground, as launch scripts call it; `broker config | stats` of one that runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from .options import ConfigFile, Settings
+from .options import ConfigFile, Json, Namesrv, Settings
+from .output import print_facts, show
 from .roles import load_role, log_settings, stop_on_signals
 
 Name = Annotated[
@@ -35,3 +36,21 @@ def broker(context: typer.Context, config_file: ConfigFile = None, settings: Set
     with Broker(config) as server:
         stop_on_signals(server.stop)
         server.run()
+
+
+def config(name: Name = None, namesrv: Namesrv = None, as_json: Json = False) -> None:
+    """Print the settings that a broker runs with."""
+    from ..client.admin import Admin
+
+    with Admin(namesrv) as admin:
+        document = admin.broker_config(name)
+    show(document, as_json, lambda: print_facts(document))
+
+
+def stats(name: Name = None, namesrv: Namesrv = None, as_json: Json = False) -> None:
+    """Print a broker's counters, positions and memory."""
+    from ..client.admin import Admin
+
+    with Admin(namesrv) as admin:
+        document = admin.broker_statistics(name)
+    show(document, as_json, lambda: print_facts(document))

@@ -120,11 +120,9 @@ def _print_status(document: dict[str, Any]) -> None:
     print_facts({"cluster": document["cluster"], "name servers": document["namesrv"]})
     columns = ("role", "name", "pid", "address", "up", "store_dir")
     print_table(columns, [[process.get(name) for name in columns] for process in document["processes"]])
+    facts = ("name", "role", "epoch", "written_offset", "flushed_offset", "confirm_offset", "lag_bytes")
+    groups = document["groups"]
     rows = [
-        [group["broker_name"], replica["name"], replica["role"], replica["epoch"]]
-        + [replica["written_offset"], replica["flushed_offset"], replica["confirm_offset"], replica["lag_bytes"]]
-        for group in document["groups"]
-        for replica in group["replicas"]
+        [group["broker_name"], *(replica[fact] for fact in facts)] for group in groups for replica in group["replicas"]
     ]
-    names = ("group", "replica", "role", "epoch", "written_offset", "flushed_offset", "confirm_offset", "lag_bytes")
-    print_table(names, rows)
+    print_table(("group", "replica", *facts[1:]), rows)

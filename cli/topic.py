@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from .options import Json, Namesrv, parse_pairs
-from .output import print_facts, print_table, readable_time, show
+from .output import print_table, readable_time, show
 
 Name = Annotated[str, typer.Argument(metavar="NAME")]
 
@@ -25,7 +25,9 @@ def register(app: typer.Typer) -> None:
 def create(
     name: Name,
     queues: Annotated[int, typer.Option(min=1, help="Queues at each replica group.")] = 8,
-    order: Annotated[bool, typer.Option("--order", help="Mark it as ordered: its queues do not move while a broker is away.")] = False,
+    order: Annotated[
+        bool, typer.Option("--order", help="Mark it as ordered: its queues do not move while a broker is away.")
+    ] = False,
     attr: Annotated[list[str] | None, typer.Option("--attr", metavar="K=V", help="An attribute; repeatable.")] = None,
     namesrv: Namesrv = None,
     as_json: Json = False,
@@ -45,10 +47,39 @@ def list_topics(
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
-    """List topics."""
+    """List topics and their settings."""
     from ..client.admin import Admin
 
     with Admin(namesrv) as admin:
         topics = [topic for topic in admin.topic_configs() if system or not topic["system"]]
     columns = ("name", "read_queues", "write_queues", "permission", "order")
     show(topics, as_json, lambda: print_table(columns, [[topic[column] for column in columns] for topic in topics]))
+
+
+def describe(name: Name, namesrv: Namesrv = None, as_json: Json = False) -> None:
+    """Tell what each queue of a topic holds."""
+    from ..client.admin import Admin
+
+    with Admin(namesrv) as admin:
+        document = admin.describe_topic(name)
+    columns = ("broker_name", "queue_id", "min_offset", "max_offset", "last_stored_at")
+    rows = [
+        [
+            row["broker_name"],
+            row["queue_id"],
+            row["min_offset"],
+            row["max_offset"],
+            readable_time(row["last_stored_at_ms"]),
+        ]
+        for row in document["queues"]
+    ]
+    show(document, as_json, lambda: print_table(columns, rows))
+
+
+def delete(name: Name, namesrv: Namesrv = None, as_json: Json = False) -> None:
+    """Delete a topic, its messages and the offsets of its groups."""
+    from ..client.admin import Admin
+
+    with Admin(namesrv) as admin:
+        admin.delete_topic(name)
+    show({"topic": name, "deleted": True}, as_json, lambda: typer.echo(f"topic {name} is deleted"))

@@ -1,0 +1,81 @@
+"""`zenit message get | query`: single messages by id, by key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..model.clock import datetime_of_ms
+from .message_text import message_document
+from .options import Json, Namesrv, parse_time_ms
+from .output import print_facts, print_table, readable_time, show
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+BODY_CHARACTERS = 60
+
+
+def register(app: typer.Typer) -> None:
+    """Adds this subject's commands."""
+    message_app = typer.Typer(help="Find single messages.", no_args_is_help=True)
+    message_app.command("get")(get)
+    message_app.command("query")(query)
+    app.add_typer(message_app, name="message")
+
+
+def get(
+    message_id: Annotated[str, typer.Argument(metavar="ID", help="A message id, or an offset message id.")],
+    topic: Annotated[
+        str | None, typer.Option("--topic", metavar="T", help="Where to look; else in every topic.")
+    ] = None,
+    namesrv: Namesrv = None,
+    as_json: Json = False,
+) -> None:
+    """Print one message."""
+    from ..client.admin import Admin
+
+    with Admin(namesrv) as admin:
+        document = message_document(admin.view_message(message_id, topic=topic))
+    show(document, as_json, lambda: print_facts(_readable(document)))
+
+
+def query(
+    topic: Annotated[str, typer.Option("--topic", metavar="T")],
+    key: Annotated[str, typer.Option("--key", metavar="K")],
+    since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Stored at or after.")] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Stored at or before.")] = None,
+    maximum: Annotated[int, typer.Option("--max", metavar="N", min=1, help="At most N, the newest.")] = 64,
+    namesrv: Namesrv = None,
+    as_json: Json = False,
+) -> None:
+    """Print the messages of a topic that have a key, newest first."""
+    begin, end = _moment(since, "--since"), _moment(until, "--until")
+    from ..client.admin import Admin
+
+    with Admin(namesrv) as admin:
+        found = admin.query_by_key(topic, key, since=begin, until=end, max_messages=maximum)
+    documents = [message_document(message) for message in found]
+    columns = ("stored_at", "queue", "queue_offset", "message_id", "body")
+    show(documents, as_json, lambda: print_table(columns, [_row(document) for document in documents]))
+
+
+def _moment(text: str | None, option: str) -> datetime | None:
+    return None if text is None else datetime_of_ms(parse_time_ms(text, option))
+
+
+def _row(document: dict[str, Any]) -> list[object]:
+    body = document.get("body") or document.get("body_base64", "")
+    short = body if len(body) <= BODY_CHARACTERS else body[: BODY_CHARACTERS - 1] + "…"
+    queue = f"{document['broker_name']}:{document['queue_id']}"
+    printable = "".join(character if character.isprintable() else " " for character in short)
+    return [readable_time(document["stored_at_ms"]), queue, document["queue_offset"], document["message_id"], printable]
+
+
+def _readable(document: dict[str, Any]) -> dict[str, object]:
+    """The fields for a person: times as times, the properties one a line, the body last."""
+    facts = {name: value for name, value in document.items() if name not in ("properties", "body", "body_base64")}
+    facts["born_at_ms"], facts["stored_at_ms"] = map(readable_time, (document["born_at_ms"], document["stored_at_ms"]))
+    facts |= {f"property {name}": value for name, value in document["properties"].items()}
+    return facts | {name: document[name] for name in ("body", "body_base64") if name in document}

@@ -1,0 +1,87 @@
+"""Real processes: recognised by pid and birth, ended politely or not, and strangers left alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from zenitmq.deploy.processes import birth_of, is_running, last_line, port_is_free, spawn, terminate, wait_ended
+from zenitmq.model.clock import monotonic_ms, sleep_ms
+
+READY = "import sys, time; print('ready', flush=True); time.sleep(60)"
+STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {READY}"
+
+
+class Processes:
+    """Starts Python one-liners and ends, by pid, whatever a test leaves."""
+
+    def __init__(self, directory: Path) -> None:
+        self.log = str(directory / "process.log")
+        self.started: list[tuple[int, str]] = []
+
+    def start(self, code: str, *, until: str = "ready") -> tuple[int, str]:
+        pid = spawn([sys.executable, "-c", code], log_path=self.log, environ=os.environ)
+        birth = birth_of(pid)
+        assert birth is not None
+        self.started.append((pid, birth))
+        deadline = monotonic_ms() + 20_000
+        while until and last_line(self.log) != until:
+            assert monotonic_ms() < deadline, last_line(self.log)
+            sleep_ms(10)
+        return pid, birth
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Processes]:
+    made = Processes(tmp_path)
+    yield made
+    for pid, birth in made.started:
+        if is_running(pid, birth):
+            os.kill(pid, signal.SIGKILL)
+            wait_ended(pid, birth, timeout_ms=5000)
+
+
+def test_a_process_ends_when_asked(processes: Processes) -> None:
+    pid, birth = processes.start(READY)
+    assert is_running(pid, birth)
+    assert os.getsid(pid) == pid  # Ctrl-C at our terminal does not reach it
+    assert terminate(pid, birth, timeout_ms=10_000) is False
+    assert not is_running(pid, birth)
+    assert birth_of(pid) is None
+
+
+def test_a_process_that_does_not_listen_is_killed(processes: Processes) -> None:
+    pid, birth = processes.start(STUBBORN)
+    assert terminate(pid, birth, timeout_ms=300) is True
+    assert not is_running(pid, birth)
+
+
+def test_a_stranger_with_the_same_pid_is_left_alone(processes: Processes) -> None:
+    pid, birth = processes.start(READY)
+    assert terminate(pid, birth + "0", timeout_ms=100) is False
+    assert is_running(pid, birth)
+
+
+def test_what_a_process_prints_last_is_found(processes: Processes) -> None:
+    pid, birth = processes.start("import sys; print('one'); sys.exit('the reason\\n\\n')", until="the reason")
+    assert wait_ended(pid, birth, timeout_ms=5000)
+    assert last_line(processes.log) == "the reason"
+
+
+def test_nothing_is_said_where_there_is_no_log(tmp_path: Path) -> None:
+    assert last_line(str(tmp_path / "none")) == ""
+
+
+def test_a_bound_port_is_not_free() -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        port = server.getsockname()[1]
+        assert not port_is_free(port)
+    assert port_is_free(port)
