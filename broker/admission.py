@@ -1,0 +1,39 @@
+"""Whether a request about a topic's queue is taken. Pure."""
+
+from __future__ import annotations
+
+from ..model.errors import InvalidParameter, NoPermission, TopicNotFound, ZenitError
+from ..model.names import check_topic, is_system_topic
+from ..model.route import PERMISSION_READ, PERMISSION_WRITE, TopicConfig
+from .topic_table import TopicTable
+
+
+def send_refusal(topics: TopicTable, topic: str, queue_id: int) -> ZenitError:
+    """Why a batch for a queue that `write_queues` does not have is refused. Raises InvalidName for no topic's name."""
+    if is_system_topic(topic):
+        return NoPermission(f"system topic {topic}", "sending")
+    config = topics.configs.get(check_topic(topic))
+    if config is None:
+        return TopicNotFound(topic)
+    if not config.permission & PERMISSION_WRITE:
+        return NoPermission(f"topic {topic}", "sending")
+    return InvalidParameter("queue_id", queue_id, f"0 to {config.write_queues - 1} of topic {topic}")
+
+
+def readable(topics: TopicTable, topic: str, queue_id: int) -> TopicConfig:
+    """The topic of a queue that may be read. Raises TopicNotFound, NoPermission, InvalidParameter."""
+    config = known(topics, topic, queue_id)
+    if not config.permission & PERMISSION_READ:
+        raise NoPermission(f"topic {topic}", "reading")
+    return config
+
+
+def known(topics: TopicTable, topic: str, queue_id: int) -> TopicConfig:
+    """The topic of a queue that exists. Raises TopicNotFound, InvalidParameter."""
+    config = topics.configs.get(topic)
+    if config is None:
+        raise TopicNotFound(topic[:255])
+    queues = max(config.read_queues, config.write_queues)
+    if not 0 <= queue_id < queues:
+        raise InvalidParameter("queue_id", queue_id, f"0 to {queues - 1} of topic {topic}")
+    return config

@@ -1,0 +1,116 @@
+"""Who is connected: producers and consumers by group, kept alive by heartbeats. Pure; owned by the loop thread.
+
+Each change returns the groups whose membership or subscription is another now; the shell tells their members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..model.errors import BrokerBusy
+
+Subscriptions = tuple[tuple[str, str], ...]  # (topic, expression)
+Consumers = tuple[tuple[str, str, Subscriptions], ...]  # (group, message model, subscriptions)
+
+MISSED_MAX = 3  # heartbeats a client may miss
+RETRY_MS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """What a client's last heartbeat said, and when (monotonic). `identity`: its connection, for one-way requests."""
+
+    client_id: str
+    identity: bytes
+    seen_ms: int
+    producers: tuple[str, ...]
+    consumers: Consumers
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One consumer of a group."""
+
+    client_id: str
+    identity: bytes
+    model: str
+    subscriptions: Subscriptions
+
+
+class ClientRegistry:
+    """Clients by id, members by group."""
+
+    __slots__ = ("_clients", "_clients_max", "_groups", "heartbeat_ms")
+
+    def __init__(self, *, heartbeat_ms: int, clients_max: int) -> None:
+        """`heartbeat_ms`: how often clients are to report; one that misses three is gone."""
+        self.heartbeat_ms = heartbeat_ms
+        self._clients_max = clients_max
+        self._clients: dict[str, Client] = {}
+        self._groups: dict[str, dict[str, Member]] = {}
+
+    def on_heartbeat(
+        self, now_ms: int, *, client_id: str, identity: bytes, producers: tuple[str, ...], consumers: Consumers
+    ) -> list[str]:
+        """A client reports; returns the groups that changed, sorted. Raises BrokerBusy over the limit of clients."""
+        before = self._clients.get(client_id)
+        if before is None and len(self._clients) >= self._clients_max:
+            raise BrokerBusy(RETRY_MS, f"more than {self._clients_max} clients")
+        self._clients[client_id] = Client(client_id, identity, now_ms, producers, consumers)
+        changed: set[str] = set()
+        left = {group for group, _, _ in before.consumers} if before is not None else set()
+        for group, model, subscriptions in consumers:
+            left.discard(group)
+            members = self._groups.setdefault(group, {})
+            known = members.get(client_id)
+            members[client_id] = Member(client_id, identity, model, subscriptions)
+            if known is None or known.subscriptions != subscriptions:
+                changed.add(group)
+        for group in left:
+            self._leave(group, client_id)
+        return sorted(changed | left)
+
+    def on_unregister(self, client_id: str) -> list[str]:
+        """A client leaves; returns the groups that changed, sorted."""
+        client = self._clients.pop(client_id, None)
+        if client is None:
+            return []
+        left = {group for group, _, _ in client.consumers}
+        for group in left:
+            self._leave(group, client_id)
+        return sorted(left)
+
+    def on_tick(self, now_ms: int) -> list[str]:
+        """Drops who missed three heartbeats; returns the groups that changed, sorted."""
+        oldest = now_ms - MISSED_MAX * self.heartbeat_ms
+        silent = [client.client_id for client in self._clients.values() if client.seen_ms < oldest]
+        return sorted({group for client_id in silent for group in self.on_unregister(client_id)})
+
+    def members(self, group: str) -> tuple[str, ...]:
+        """Client ids of a group's members, sorted."""
+        return tuple(sorted(self._groups.get(group, ())))
+
+    def identities(self, group: str) -> list[bytes]:
+        """Connections of a group's members."""
+        return [member.identity for member in self._groups.get(group, {}).values()]
+
+    def topics_of(self, group: str) -> list[str]:
+        """Topics that members of a group subscribe to; sorted."""
+        members: Iterable[Member] = self._groups.get(group, {}).values()
+        return sorted({topic for member in members for topic, _ in member.subscriptions})
+
+    def groups(self) -> set[str]:
+        """Groups that have a member."""
+        return set(self._groups)
+
+    def counts(self) -> tuple[int, int]:
+        """How many clients there are, and how many of them consume."""
+        return len(self._clients), sum(1 for client in self._clients.values() if client.consumers)
+
+    def _leave(self, group: str, client_id: str) -> None:
+        members = self._groups.get(group)
+        if members is not None:
+            members.pop(client_id, None)
+            if not members:
+                del self._groups[group]

@@ -1,0 +1,65 @@
+"""What an operator may set about a broker, each with what it trades."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..model.config import check_settings, section, setting
+from ..model.errors import ConfigError, InvalidName
+from ..model.names import check_topic
+from ..store.config import StoreConfig
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BrokerConfig:
+    """A broker's own keys, and its store's in [store]. Times in ms; all but those marked online need a restart."""
+
+    cluster: str = setting("zenit", "cluster that the broker registers under")
+    name: str = setting("broker-a", "broker name: the replica group; unique within the cluster")
+    host: str = setting("127.0.0.1", "IP address that clients are told to connect to; it is written into each message")
+    listen_host: str = setting("", "IP address to listen on where it is not `host`, such as 0.0.0.0 in a container")
+    port: int = setting(10911, "TCP port that clients connect to; 0 takes a free one", minimum=0, maximum=65_535)
+    namesrv: tuple[str, ...] = setting(("127.0.0.1:9876",), "name servers to register with, host:port each")
+    store_dir: str = setting("store", "directory of the commit log, its indexes and the broker's state")
+    auto_create_topics: bool = setting(
+        False, "a send to an unknown topic creates it: convenient, but a misspelt name becomes a topic"
+    )
+    auto_create_groups: bool = setting(True, "a consumer's first heartbeat or commit creates its group")
+    default_topic_queues: int = setting(8, "queues of a topic created by a send", minimum=1, maximum=1024)
+    topic_queues_max: int = setting(1024, "queues of one topic; each takes two files", minimum=1, maximum=65_536)
+    heartbeat_ms: int = setting(
+        3000,
+        "how often clients report; who misses three is gone: shorter rebalances sooner",
+        minimum=50,
+        maximum=120_000,
+    )
+    clients_max: int = setting(10_000, "clients that may be connected", minimum=1, maximum=1_000_000)
+    suspend_ms_max: int = setting(30_000, "how long a pull may wait for a message", minimum=0, maximum=120_000)
+    parked_pulls_max: int = setting(20_000, "pulls that may wait at a time", minimum=1, maximum=1_000_000)
+    parked_bytes_max: int = setting(32 << 20, "memory that waiting pulls may take", minimum=64 << 10)
+    wakes_per_turn: int = setting(
+        256, "waiting pulls looked at in one turn of the loop: more delays sends", minimum=1, maximum=100_000
+    )
+    worker_threads: int = setting(2, "threads for queries and look-ups by time", minimum=1, maximum=16)
+    worker_queue_max: int = setting(256, "queries that may wait for a thread", minimum=1, maximum=100_000)
+    register_interval_ms: int = setting(30_000, "how often all topics are registered again", minimum=100)
+    namesrv_heartbeat_ms: int = setting(1000, "how often name servers hear from this broker", minimum=50, maximum=5000)
+    state_persist_ms: int = setting(
+        5000, "how often topics, groups and offsets are written out: longer replays more at a start", minimum=50
+    )
+    store: StoreConfig = section(StoreConfig)
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for what does not go together."""
+        check_settings(self)
+        for key, value in (("cluster", self.cluster), ("name", self.name)):
+            try:
+                check_topic(value)
+            except InvalidName as error:
+                raise ConfigError(key, value, error.rule) from error
+        if not self.store_dir:
+            raise ConfigError("store_dir", self.store_dir, "a directory")
+        for address in self.namesrv:
+            host, _, port = address.rpartition(":")
+            if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
+                raise ConfigError("namesrv", address, "host:port, several separated by commas")

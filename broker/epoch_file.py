@@ -1,0 +1,86 @@
+"""The epochs of a broker's log, each with the physical offset at which it began: `epochFileCheckpoint`.
+
+RocketMQ's text: the number of entries, the CRC-32 of their lines (31 bits), then `epoch-offset` a line. A broker
+without a controller elects itself: its epoch is one more at each start.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from dataclasses import dataclass
+from typing import Final
+
+from ..model.errors import StoreFormatError
+from ..model.queue import PhysicalOffset
+from ..store.segment import sync_directory
+
+FILE_NAME: Final = "epochFileCheckpoint"
+_EPOCHS_MAX: Final = 1000  # the newest are kept
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """A term of one master, and where its first record lies."""
+
+    number: int
+    begin: PhysicalOffset
+
+
+def render_epochs(epochs: tuple[Epoch, ...]) -> str:
+    """The file's text."""
+    lines = "".join(f"{epoch.number}-{epoch.begin}\n" for epoch in epochs)
+    return f"{len(epochs)}\n{_checksum(lines)}\n{lines}"
+
+
+def parse_epochs(text: str) -> tuple[Epoch, ...]:
+    """The reverse. Raises StoreFormatError; a checksum of 0 is not compared."""
+    head, _, rest = text.partition("\n")
+    checksum, _, lines = rest.partition("\n")
+    try:
+        pairs = [line.split("-", 1) for line in lines.splitlines()]
+        epochs = tuple(Epoch(int(number), PhysicalOffset(int(begin))) for number, begin in pairs)
+        if int(head) != len(epochs):
+            raise StoreFormatError(FILE_NAME, f"{len(epochs)} entries where {int(head)} are announced")
+        if int(checksum) not in (0, _checksum(lines)):
+            raise StoreFormatError(FILE_NAME, "checksum")
+    except ValueError as error:
+        raise StoreFormatError(FILE_NAME, f"not an epoch file: {error}") from error
+    return epochs
+
+
+def next_epoch(epochs: tuple[Epoch, ...], begin: PhysicalOffset) -> tuple[Epoch, ...]:
+    """The list once a new epoch begins at the end of the log; an epoch in which nothing was written drops out."""
+    number = epochs[-1].number + 1 if epochs else 1
+    kept = tuple(epoch for epoch in epochs if epoch.begin < begin)
+    return (*kept[1 - _EPOCHS_MAX :], Epoch(number, begin))
+
+
+def begin_epoch(directory: str, begin: PhysicalOffset) -> Epoch:
+    """Elects this broker: reads the file of a store directory, writes it durably with one epoch more, returns that."""
+    path = os.path.join(directory, FILE_NAME)
+    try:
+        with open(path, encoding="ascii") as file:
+            epochs = parse_epochs(file.read())
+    except FileNotFoundError:
+        epochs = ()
+    except UnicodeDecodeError as error:
+        raise StoreFormatError(path, "not an epoch file") from error
+    epochs = next_epoch(epochs, begin)
+    _replace(path, render_epochs(epochs))
+    return epochs[-1]
+
+
+def _checksum(lines: str) -> int:
+    return zlib.crc32(lines.encode()) & 0x7FFFFFFF
+
+
+def _replace(path: str, text: str) -> None:
+    """Temporary file, fsync, rename, fsync of the directory: an old epoch must never come back after it was used."""
+    temporary = path + ".tmp"
+    with open(temporary, "w", encoding="ascii") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    sync_directory(os.path.dirname(path))

@@ -1,0 +1,93 @@
+"""The consumer groups of one broker and their settings, as subscriptionGroup.json holds them.
+
+Changed only by `on_event`, as the topic table is (see there): loop thread, values replaced and never changed in place.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ..model.errors import InvalidParameter, StoreFormatError
+from .topic_table import DELETED, SET, Document
+
+DEFAULTS: Final[Mapping[str, Any]] = {
+    "consumeEnable": True,
+    "consumeFromMinEnable": True,
+    "consumeBroadcastEnable": True,
+    "consumeMessageOrderly": False,
+    "retryQueueNums": 1,
+    "retryMaxTimes": 16,
+    "groupRetryPolicy": {"type": "CUSTOMIZED"},
+    "brokerId": 0,
+    "whichBrokerWhenConsumeSlowly": 1,
+    "notifyConsumerIdsChangedEnable": True,
+    "groupSysFlag": 0,
+    "consumeTimeoutMinute": 15,
+    "attributes": {},
+}
+"""RocketMQ's settings of a group and their defaults."""
+
+
+def group_document(name: str, attributes: Sequence[tuple[str, str]], base: Mapping[str, Any] | None = None) -> Document:
+    """A group in RocketMQ's shape: `attributes` ((name, value as JSON), ...) over `base` or the defaults.
+
+    Raises InvalidParameter for a name that RocketMQ does not have, or a value of another kind than the default's.
+    """
+    document = {**DEFAULTS, **(base or {}), "groupName": name}
+    for attribute, text in attributes:
+        default = DEFAULTS.get(attribute)
+        if default is None:
+            raise InvalidParameter("group attribute", attribute, "one of " + ", ".join(sorted(DEFAULTS)))
+        try:
+            value = json.loads(text)
+        except ValueError as error:
+            raise InvalidParameter(attribute, text[:64], "a JSON value") from error
+        if type(value) is not type(default):
+            raise InvalidParameter(attribute, text[:64], f"a value like {json.dumps(default)}")
+        document[attribute] = value
+    return document
+
+
+class GroupTable:
+    """All groups that were ever created here. `documents` ({name: settings}) is for reading only."""
+
+    __slots__ = ("_rest", "documents")
+
+    def __init__(self) -> None:
+        self.documents: dict[str, Document] = {}
+        self._rest: Document = {"forbiddenTable": {}}
+
+    def load(self, document: Mapping[str, Any]) -> None:
+        """Takes what a snapshot holds. Raises StoreFormatError."""
+        table = document.get("subscriptionGroupTable") or {}
+        if not isinstance(table, dict) or not all(isinstance(entry, dict) for entry in table.values()):
+            raise StoreFormatError("subscriptionGroup.json", "subscriptionGroupTable is no object of objects")
+        self._rest = {name: value for name, value in document.items() if name != "subscriptionGroupTable"}
+        self.documents = {str(name): entry for name, entry in table.items()}
+
+    def document(self) -> Document:
+        """What the snapshot is to hold. Any thread."""
+        return {**self._rest, "subscriptionGroupTable": self.documents.copy()}
+
+    def event_set(self, name: str, attributes: Sequence[tuple[str, str]] = ()) -> Document:
+        """The event that creates or changes a group. Raises InvalidParameter."""
+        return {"event": SET, "group": group_document(name, attributes, self.documents.get(name))}
+
+    @staticmethod
+    def event_deleted(name: str) -> Document:
+        """The event that deletes a group and its offsets."""
+        return {"event": DELETED, "group": name}
+
+    def on_event(self, event: Mapping[str, Any], version: Document) -> str | None:
+        """Applies one event of the log; returns the name of a group that it deleted. Raises StoreFormatError."""
+        kind, subject = event.get("event"), event.get("group")
+        self._rest = {**self._rest, "dataVersion": version}
+        if kind == SET and isinstance(subject, dict) and isinstance(subject.get("groupName"), str):
+            self.documents[subject["groupName"]] = subject
+            return None
+        if kind == DELETED and isinstance(subject, str):
+            self.documents.pop(subject, None)
+            return subject
+        raise StoreFormatError("group events", f"unknown event {str(event)[:200]}")

@@ -1,0 +1,107 @@
+"""Heartbeats of clients, who belongs to a group, and telling the members when that changes.
+
+Owned by the loop thread. A consumer's first heartbeat creates its group in the log where the configuration allows it.
+"""
+
+from __future__ import annotations
+
+from ..model.clock import Clock
+from ..model.errors import GroupNotFound, InvalidParameter
+from ..model.names import check_group, check_topic
+from ..remoting.commands import (
+    ConsumerListReply,
+    ConsumersChanged,
+    Done,
+    GetConsumerList,
+    Heartbeat,
+    HeartbeatReply,
+    UnregisterClient,
+)
+from ..remoting.server import Call, RequestLoop
+from ..store.message_store import MessageStore
+from .acknowledgements import Acknowledgements
+from .client_registry import ClientRegistry
+from .state_log import GROUPS, StateLog
+
+CLIENT_ID_LENGTH_MAX = 255
+
+
+class HeartbeatHandler:
+    """Heartbeat, UnregisterClient, GetConsumerList, and the clients that fell silent."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        state: StateLog,
+        acknowledgements: Acknowledgements,
+        loop: RequestLoop,
+        clock: Clock,
+        registry: ClientRegistry,
+        *,
+        auto_create_groups: bool,
+    ) -> None:
+        self._store = store
+        self._state = state
+        self._acknowledgements = acknowledgements
+        self._loop = loop
+        self._clock = clock
+        self._registry = registry
+        self._auto_create_groups = auto_create_groups
+
+    def on_heartbeat(self, call: Call) -> HeartbeatReply | None:
+        """Takes a client in, or renews it. Raises what is wrong with it; then nothing changes."""
+        request = call.request
+        assert isinstance(request, Heartbeat)
+        _check(request)
+        fresh = [group for group, _, _ in request.consumers if group not in self._state.groups.documents]
+        if fresh and not self._auto_create_groups:
+            raise GroupNotFound(fresh[0])
+        changed = self._registry.on_heartbeat(
+            self._clock.monotonic_ms(),
+            client_id=request.client_id,
+            identity=call.identity,
+            producers=request.producers,
+            consumers=request.consumers,
+        )
+        self._tell(changed)
+        reply = HeartbeatReply(self._registry.heartbeat_ms)
+        if not fresh:
+            return reply
+        end = 0
+        for group in fresh:
+            end = self._state.stage(self._store, GROUPS, self._state.groups.event_set(group))
+        self._acknowledgements.staged.append((call, reply, end, ()))
+        return None
+
+    def on_unregister(self, call: Call) -> Done:
+        """A client leaves all its groups."""
+        request = call.request
+        assert isinstance(request, UnregisterClient)
+        self._tell(self._registry.on_unregister(request.client_id))
+        return Done()
+
+    def on_consumer_list(self, call: Call) -> ConsumerListReply:
+        """The members of a group."""
+        request = call.request
+        assert isinstance(request, GetConsumerList)
+        return ConsumerListReply(self._registry.members(request.group))
+
+    def on_tick(self, now_ms: int) -> None:
+        """Drops clients that missed their heartbeats. `now_ms`: monotonic."""
+        self._tell(self._registry.on_tick(now_ms))
+
+    def _tell(self, groups: list[str]) -> None:
+        for group in groups:
+            for identity in self._registry.identities(group):
+                self._loop.send_to(identity, ConsumersChanged(group))
+
+
+def _check(request: Heartbeat) -> None:
+    if not 1 <= len(request.client_id) <= CLIENT_ID_LENGTH_MAX:
+        raise InvalidParameter("client_id", request.client_id[:64], f"1 to {CLIENT_ID_LENGTH_MAX} characters")
+    for group in request.producers:
+        check_group(group)
+    for group, _, subscriptions in request.consumers:
+        check_group(group)
+        for topic, _ in subscriptions:
+            check_topic(topic)

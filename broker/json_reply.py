@@ -1,0 +1,19 @@
+"""Documents that travel as JSON in a payload frame."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ..remoting.commands import JsonReply
+from ..remoting.server import Call, RequestLoop
+
+
+def encode_document(document: Any) -> bytes:
+    """The payload of a JsonReply."""
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def reply_json(loop: RequestLoop, call: Call, document: Any) -> None:
+    """Answers a call with a document. Loop thread."""
+    loop.reply(call, JsonReply(), (encode_document(document),))

@@ -1,0 +1,144 @@
+"""Pulls: what is there at once, else the pull is parked until a message arrives or its time ends.
+
+Owned by the loop thread. Arrivals are looked at after the commit, a bounded number of parked pulls in each turn.
+A wrong offset is no error: the reply's status and next offset say where to go on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from ..model.clock import Clock
+from ..model.errors import InvalidParameter, TopicNotFound, ZenitError
+from ..model.names import check_group
+from ..remoting.commands import PullMessages, PullReply
+from ..remoting.server import Call, RequestLoop
+from ..store.get_status import GetResult, GetStatus
+from ..store.message_store import MessageStore
+from .admission import readable
+from .config import BrokerConfig
+from .pull_hold import Parked, PullHold
+from .state_log import StateLog
+
+FRAMES_MAX: Final = 16  # more slices than this cost more as frames than as one copy
+
+
+class PullHandler:
+    """PullMessages, and the parked ones."""
+
+    def __init__(
+        self, store: MessageStore, state: StateLog, loop: RequestLoop, clock: Clock, config: BrokerConfig
+    ) -> None:
+        self._store = store
+        self._state = state
+        self._loop = loop
+        self._clock = clock
+        self._suspend_ms_max = config.suspend_ms_max
+        self._wakes_per_turn = config.wakes_per_turn
+        self._messages_max = config.store.pull_messages_max
+        self._bytes_max = config.store.pull_bytes_max
+        self._woken: deque[Parked[Call]] = deque()
+        self._is_resuming = False
+        self.hold: PullHold[Call] = PullHold(count_max=config.parked_pulls_max, bytes_max=config.parked_bytes_max)
+        self.pulls = 0
+        self.messages = 0
+        self.size_bytes = 0
+
+    def on_pull(self, call: Call) -> None:
+        """Answers with what is there, or parks the pull. Raises what is wrong with it, or BrokerBusy."""
+        request = call.request
+        assert isinstance(request, PullMessages)
+        readable(self._state.topics, request.topic, request.queue_id)
+        if request.group not in self._state.groups.documents:
+            check_group(request.group)
+        if request.max_messages < 1 or request.max_bytes < 1:
+            raise InvalidParameter("max_messages, max_bytes", (request.max_messages, request.max_bytes), "at least 1")
+        self.pulls += 1
+        result = self._get(request, request.queue_offset)
+        suspend_ms = min(request.suspend_ms, self._suspend_ms_max)
+        if suspend_ms <= 0 or not _waits(result, request.queue_offset):
+            self._answer(call, result)
+            return
+        self.hold.park(
+            call,
+            topic=request.topic,
+            queue_id=request.queue_id,
+            queue_offset=result.next_offset,
+            deadline_ms=min(self._clock.monotonic_ms() + suspend_ms, call.deadline_ms),
+            codes=len(request.tag_codes),
+        )
+
+    def on_arrivals(self, queues: list[tuple[str, int]]) -> None:
+        """These queues have new messages: look at some of those who wait; the rest follows in the next turns."""
+        for topic, queue_id in queues:
+            self._woken.extend(self.hold.waiting_on(topic, queue_id))
+        if self._woken and not self._is_resuming:
+            self._serve_woken()
+
+    def on_tick(self, now_ms: int) -> None:
+        """Answers those whose time has come with what there is."""
+        for parked in self.hold.expired(now_ms):
+            self._serve(parked, is_last=True)
+
+    def on_topic_deleted(self, topic: str) -> None:
+        """Tells those who wait for messages of a topic that there will be none."""
+        for parked in self.hold.waiting_on_topic(topic):
+            self.hold.release(parked)
+            self._loop.fail(parked.waiting, TopicNotFound(topic))
+
+    def _serve_woken(self) -> None:
+        self._is_resuming = False
+        for _ in range(min(len(self._woken), self._wakes_per_turn)):
+            parked = self._woken.popleft()
+            if parked.is_parked:
+                self._serve(parked, is_last=False)
+        if self._woken:
+            self._is_resuming = True
+            self._loop.call_later(0, self._serve_woken)
+
+    def _serve(self, parked: Parked[Call], *, is_last: bool) -> None:
+        """Answers a parked pull if there is something for it, or if this is its last chance."""
+        request = parked.waiting.request
+        assert isinstance(request, PullMessages)
+        try:
+            result = self._get(request, parked.queue_offset)
+        except ZenitError as error:
+            self.hold.release(parked)
+            self._loop.fail(parked.waiting, error)
+            return
+        if not is_last and _waits(result, parked.queue_offset):
+            parked.queue_offset = result.next_offset
+            return
+        self.hold.release(parked)
+        self._answer(parked.waiting, result)
+
+    def _get(self, request: PullMessages, queue_offset: int) -> GetResult:
+        return self._store.get_messages(
+            request.topic,
+            request.queue_id,
+            queue_offset,
+            max_messages=min(request.max_messages, self._messages_max),
+            max_bytes=min(request.max_bytes, self._bytes_max),
+            codes=request.tag_codes,
+        )
+
+    def _answer(self, call: Call, result: GetResult) -> None:
+        self.messages += result.count
+        slices = result.slices
+        for part in slices:
+            self.size_bytes += len(part)
+        reply = PullReply(int(result.status), result.next_offset, result.min_offset, result.max_offset, result.count)
+        self._loop.reply(call, reply, slices if len(slices) <= FRAMES_MAX else (b"".join(slices),))
+
+
+def _waits(result: GetResult, queue_offset: int) -> bool:
+    """Whether the pull has everything there is and a later message may be for it."""
+    status = result.status
+    if status == GetStatus.FOUND:
+        return False
+    if status == GetStatus.OFFSET_OVERFLOW_ONE:
+        return True
+    if status == GetStatus.NO_MATCHED_MESSAGE:
+        return result.next_offset >= result.max_offset
+    return status in (GetStatus.NO_MESSAGE_IN_QUEUE, GetStatus.NO_MATCHED_LOGIC_QUEUE) and queue_offset == 0

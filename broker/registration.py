@@ -1,0 +1,190 @@
+"""Keeps every name server told where this broker is and which topics it has.
+
+Registers with each at the start, when topics change, every `register_interval_ms`, and when one says that it does not
+know us; a heartbeat in between. Nothing blocks: requests go out from the loop, answers come back to it. A name server
+that is away is tried again at each heartbeat.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from ..model.clock import Clock
+from ..model.errors import BufferFull, ZenitError
+from ..model.route import MASTER_ID
+from ..remoting.client import RemotingClient
+from ..remoting.commands import BrokerHeartbeat, BrokerHeartbeatReply, RegisterBroker, Reply, UnregisterBroker
+from ..remoting.server import RequestLoop
+
+_log = logging.getLogger(__name__)
+
+TIMEOUT_MS: Final = 2000
+GIVE_UP_MS: Final = 2 * TIMEOUT_MS  # an answer that has not even failed by then is lost
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerIdentity:
+    """Who registers. `address`: "host:port" for clients."""
+
+    cluster: str
+    broker_name: str
+    address: str
+    epoch: int
+
+
+@dataclass(slots=True)
+class NameServerLink:
+    """What one name server knows of us. Pure; times are monotonic ms."""
+
+    address: str
+    known_version: int = 0  # of our topics; 0 = it does not know us
+    registered_at_ms: int = 0
+    asked_at_ms: int | None = None  # an answer is awaited since then
+    is_failing: bool = False
+
+    def next_request(self, now_ms: int, *, version: int, register_interval_ms: int) -> str | None:
+        """What to ask it now: "register", "heartbeat", or None while an answer is awaited."""
+        if self.asked_at_ms is not None and now_ms - self.asked_at_ms < GIVE_UP_MS:
+            return None
+        self.asked_at_ms = now_ms
+        is_due = now_ms - self.registered_at_ms >= register_interval_ms
+        return "register" if self.known_version != version or is_due else "heartbeat"
+
+    def on_registered(self, now_ms: int, version: int) -> None:
+        """It took our registration with this version of the topics."""
+        self.asked_at_ms = None
+        self.known_version = version
+        self.registered_at_ms = now_ms
+
+    def on_heard(self, *, known: bool) -> None:
+        """It took a heartbeat and says whether it knows us."""
+        self.asked_at_ms = None
+        if not known:
+            self.known_version = 0
+
+    def on_failed(self) -> None:
+        """No answer: it may have restarted, so that we register again."""
+        self.asked_at_ms = None
+        self.known_version = 0
+
+
+class Registration:
+    """The links to all name servers. Owned by the loop thread."""
+
+    def __init__(
+        self,
+        client: RemotingClient,
+        loop: RequestLoop,
+        clock: Clock,
+        *,
+        addresses: tuple[str, ...],
+        identity: BrokerIdentity,
+        topics: Callable[[], tuple[tuple[str, int, int, int], ...]],
+        register_interval_ms: int,
+        heartbeat_ms: int,
+    ) -> None:
+        self._client = client
+        self._loop = loop
+        self._clock = clock
+        self._links = [NameServerLink(address) for address in addresses]
+        self._identity = identity
+        self._topics = topics
+        self._register_interval_ms = register_interval_ms
+        self._heartbeat_ms = heartbeat_ms
+        self._version = 1
+        self._is_due = False
+
+    def start(self) -> None:
+        """Registers, and goes on doing so. Before the loop runs, or on it."""
+        self.on_tick()
+        self._loop.every(self._heartbeat_ms, self.on_tick)
+
+    def on_topics_changed(self) -> None:
+        """Registers with all of them soon; changes of one turn go out together."""
+        self._version += 1
+        if not self._is_due:
+            self._is_due = True
+            self._loop.call_later(0, self.on_tick)
+
+    def on_tick(self) -> None:
+        """Tells each name server what it is time to tell it."""
+        self._is_due = False
+        now_ms = self._clock.monotonic_ms()
+        for link in self._links:
+            step = link.next_request(now_ms, version=self._version, register_interval_ms=self._register_interval_ms)
+            if step == "register":
+                self._register(link)
+            elif step == "heartbeat":
+                self._heartbeat(link)
+
+    def stop(self) -> None:
+        """Tells all of them that we leave; waits for nobody."""
+        who = self._identity
+        for link in self._links:
+            request = UnregisterBroker(who.cluster, who.broker_name, MASTER_ID, who.address)
+            try:
+                self._client.oneway(link.address, request)
+            except ZenitError as error:
+                _log.info("not unregistered namesrv=%s error=%s", link.address, error)
+
+    def _register(self, link: NameServerLink) -> None:
+        who = self._identity
+        request = RegisterBroker(who.cluster, who.broker_name, MASTER_ID, who.address, who.epoch, self._topics())
+        on_reply = partial(self._post, partial(self._on_registered, link, self._version))
+        try:
+            self._client.send_nowait(link.address, request, None, timeout_ms=TIMEOUT_MS, on_reply=on_reply)
+        except ZenitError as error:
+            self._on_failed(link, error)
+
+    def _heartbeat(self, link: NameServerLink) -> None:
+        who = self._identity
+        request = BrokerHeartbeat(who.cluster, who.broker_name, MASTER_ID, who.address, who.epoch)
+        on_reply = partial(self._post, partial(self._on_heard, link))
+        try:
+            self._client.send_nowait(link.address, request, None, timeout_ms=TIMEOUT_MS, on_reply=on_reply)
+        except ZenitError as error:
+            self._on_failed(link, error)
+
+    def _post(
+        self,
+        callback: Callable[[Reply | None, ZenitError | None], None],
+        reply: Reply | None,
+        _payload: bytes,
+        error: ZenitError | None,
+    ) -> None:
+        """Any thread: brings an answer to the loop."""
+        try:
+            self._loop.post(partial(callback, reply, error))
+        except BufferFull:
+            _log.warning("a name server's answer was dropped: the loop is behind")
+
+    def _on_registered(self, link: NameServerLink, version: int, reply: Reply | None, error: ZenitError | None) -> None:
+        if reply is None:
+            self._on_failed(link, error)
+            return
+        if link.known_version == 0:
+            _log.info(
+                "registered namesrv=%s address=%s epoch=%s", link.address, self._identity.address, self._identity.epoch
+            )
+        link.is_failing = False
+        link.on_registered(self._clock.monotonic_ms(), version)
+        if version != self._version:
+            self.on_tick()
+
+    def _on_heard(self, link: NameServerLink, reply: Reply | None, error: ZenitError | None) -> None:
+        if not isinstance(reply, BrokerHeartbeatReply):
+            self._on_failed(link, error)
+            return
+        link.on_heard(known=reply.known)
+        if not reply.known:
+            self.on_tick()
+
+    def _on_failed(self, link: NameServerLink, error: ZenitError | None) -> None:
+        if not link.is_failing:
+            _log.warning("name server does not answer namesrv=%s error=%s", link.address, error)
+        link.is_failing = True
+        link.on_failed()

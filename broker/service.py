@@ -1,0 +1,285 @@
+"""One broker: opens the store, binds the port, wires the handlers, serves until told to stop.
+
+Threads: `run` is the data loop in the calling thread; the store brings its flush, allocator and checkpoint threads,
+the client its I/O thread for name servers, and two workers read for queries. All state belongs to the loop.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import signal
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Final, Self
+
+from ..model.arena import Arena
+from ..model.clock import Clock, SystemClock, monotonic_ns
+from ..model.config import describe_config
+from ..model.errors import StorePoisoned
+from ..model.ids import HostAddress
+from ..remoting import commands
+from ..remoting.client import RemotingClient
+from ..remoting.server import Call, RequestLoop
+from ..store.message_store import MessageStore
+from .acknowledgements import Acknowledgements
+from .client_registry import ClientRegistry
+from .config import BrokerConfig
+from .epoch_file import begin_epoch
+from .group_handler import GroupHandler
+from .heartbeat_handler import HeartbeatHandler
+from .json_reply import reply_json
+from .offset_handler import OffsetHandler
+from .pull_handler import PullHandler
+from .query_handler import QueryHandler
+from .registration import BrokerIdentity, Registration
+from .send_handler import SendHandler
+from .stage_clock import StageClock
+from .state_log import StateLog
+from .statistics import BrokerStatistics, kernel_kind
+from .topic_handler import TopicHandler
+from .worker_desk import WorkerDesk
+
+_log = logging.getLogger(__name__)
+
+EXIT_POISONED: Final = 86
+SWITCH_INTERVAL_S: Final = 0.0005
+FAST_TICK_MS: Final = 100
+SLOW_TICK_MS: Final = 1000
+FINISH_MS: Final = 2000  # what unflushed acknowledgements may take at a stop
+
+
+class Broker:
+    """A context manager: entered, the broker is open and bound (`address`); `run` serves."""
+
+    def __init__(self, config: BrokerConfig, *, clock: Clock | None = None) -> None:
+        self._config = config
+        self._clock = clock or SystemClock()
+        self._running = ExitStack()
+        self._poisoned: StorePoisoned | None = None
+        self._stages = StageClock()
+
+    @property
+    def address(self) -> str:
+        """ "host:port" that clients connect to."""
+        return self._identity.address
+
+    def __enter__(self) -> Self:
+        """Raises ConfigError (port), StoreLocked, StoreFormatError, StoreNotWriteable."""
+        with ExitStack() as started:
+            self._open(started)
+            self._wire(started)
+            self._running = started.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._state.is_closing = True
+        self._running.close()
+
+    def run(self) -> int:
+        """Serves until `stop`; returns the exit status: 0, or 86 where the disk failed."""
+        self._registration.start()
+        self._loop.run()
+        self._registration.stop()
+        deadline_ms = self._clock.monotonic_ms() + FINISH_MS
+        while self._acknowledgements.waiting_count and self._clock.monotonic_ms() < deadline_ms:
+            self._loop.turn(FAST_TICK_MS)
+        if self._poisoned is not None:
+            return EXIT_POISONED
+        _log.info("broker stopped name=%s written=%s", self._config.name, self._store.written)
+        return 0
+
+    def stop(self) -> None:
+        """Ends `run`. Any thread, or a signal handler."""
+        self._loop.stop()
+
+    # ---- starting
+
+    def _open(self, started: ExitStack) -> None:
+        """Binds, then opens the store: records tell the port, which may be a free one that the system chose."""
+        config = self._config
+        arena = Arena(config.store.drain_bytes, config.store.frame_bytes_max)
+        bind = f"{config.listen_host or config.host}:{config.port}"
+        self._loop = RequestLoop(bind=bind, arena=arena, clock=self._clock, on_turn_end=self._on_turn_end)
+        started.enter_context(self._loop)
+        self._store_host = HostAddress.parse(config.host, self._loop.port)
+        self._state = StateLog(config.store_dir, clock=self._clock, persist_interval_ms=config.state_persist_ms)
+        self._store = MessageStore(
+            config.store_dir,
+            config.store,
+            store_host=self._store_host,
+            clock=self._clock,
+            on_flushed=self._on_flushed,
+            on_poisoned=self._on_poisoned,
+            dispatchers=(self._state,),
+        )
+        self._loop.arena = self._store.arena
+        self._state.on_topic_deleted = self._store.delete_topic
+        started.enter_context(self._store)
+        self._state.on_opened(self._store.written)
+        self._store.protect(lambda: self._state.offsets.unconsumed_from(self._state.topics.configs))
+        epoch = begin_epoch(config.store_dir, self._store.written)
+        self._identity = BrokerIdentity(config.cluster, config.name, str(self._store_host), epoch.number)
+
+    def _wire(self, started: ExitStack) -> None:
+        config, loop, clock, store, state = self._config, self._loop, self._clock, self._store, self._state
+        workers = ThreadPoolExecutor(config.worker_threads, thread_name_prefix="zenit-worker")
+        started.callback(workers.shutdown, cancel_futures=True)
+        client = started.enter_context(RemotingClient())
+        self._desk = WorkerDesk(workers, loop, clock, waiting_max=config.worker_queue_max)
+        self._acknowledgements = acknowledgements = Acknowledgements(
+            loop,
+            flushed=lambda: store.flushed,
+            wait_for_flush=config.store.flush_mode == "sync",
+            flush_timeout_ms=config.store.sync_flush_timeout_ms,
+        )
+        registry = ClientRegistry(heartbeat_ms=config.heartbeat_ms, clients_max=config.clients_max)
+        self._sends = SendHandler(
+            store,
+            state,
+            acknowledgements,
+            self._stages,
+            store_host=self._store_host,
+            auto_create_queues=config.default_topic_queues if config.auto_create_topics else 0,
+        )
+        self._pulls = PullHandler(store, state, loop, clock, config)
+        self._heartbeats = HeartbeatHandler(
+            store, state, acknowledgements, loop, clock, registry, auto_create_groups=config.auto_create_groups
+        )
+        self._registration = Registration(
+            client,
+            loop,
+            clock,
+            addresses=config.namesrv,
+            identity=self._identity,
+            topics=state.topics.registered,
+            register_interval_ms=config.register_interval_ms,
+            heartbeat_ms=config.namesrv_heartbeat_ms,
+        )
+        state.on_topics_changed = self._registration.on_topics_changed
+        state.on_topic_deleted = self._on_topic_deleted
+        self._statistics = BrokerStatistics(store, loop, clock, registry, self._sends, self._pulls, self._stages)
+        self._handle(registry)
+        loop.every(FAST_TICK_MS, self._on_fast_tick)
+        loop.every(SLOW_TICK_MS, self._on_slow_tick)
+
+    def _handle(self, registry: ClientRegistry) -> None:
+        """The table of requests."""
+        config, store, state, acknowledgements = self._config, self._store, self._state, self._acknowledgements
+        queries = QueryHandler(store, state, self._loop, self._desk, config)
+        topics = TopicHandler(store, state, acknowledgements, self._loop, queues_max=config.topic_queues_max)
+        groups = GroupHandler(store, state, acknowledgements, self._loop, self._clock, registry)
+        offsets = OffsetHandler(
+            store, state, acknowledgements, self._loop, self._desk, auto_create_groups=config.auto_create_groups
+        )
+        table: dict[type[commands.Request], Callable[[Call], commands.Reply | None]] = {
+            commands.SendMessages: self._sends.on_send,
+            commands.PullMessages: self._pulls.on_pull,
+            commands.GetMaxOffset: offsets.on_max_offset,
+            commands.GetMinOffset: offsets.on_min_offset,
+            commands.SearchOffset: queries.on_search,
+            commands.QueryConsumerOffset: offsets.on_query_offset,
+            commands.UpdateConsumerOffsets: offsets.on_update_offsets,
+            commands.ResetOffsets: offsets.on_reset,
+            commands.QueryMessages: queries.on_query,
+            commands.ViewMessage: queries.on_view,
+            commands.Heartbeat: self._heartbeats.on_heartbeat,
+            commands.UnregisterClient: self._heartbeats.on_unregister,
+            commands.GetConsumerList: self._heartbeats.on_consumer_list,
+            commands.CreateTopic: topics.on_create,
+            commands.DeleteTopic: topics.on_delete,
+            commands.GetTopics: topics.on_list,
+            commands.GetTopicStatistics: topics.on_statistics,
+            commands.CreateGroup: groups.on_create,
+            commands.DeleteGroup: groups.on_delete,
+            commands.GetGroups: groups.on_list,
+            commands.GetConsumeStatistics: groups.on_statistics,
+            commands.GetBrokerStatistics: self._on_statistics,
+            commands.GetBrokerConfig: self._on_config,
+        }
+        for request_class, handler in table.items():
+            self._loop.handle(request_class, handler)
+
+    # ---- the loop's events
+
+    def _on_turn_end(self) -> None:
+        """Writes what the turn staged, answers it, and looks at who waits for it."""
+        if self._poisoned is not None:
+            self._acknowledgements.on_poisoned()
+            return
+        stages = self._stages
+        begun = monotonic_ns() if stages.is_sampling else 0
+        try:
+            self._store.commit()
+        except StorePoisoned as error:
+            self._on_poisoned(error)
+        committed = monotonic_ns() if stages.is_sampling else 0
+        if self._poisoned is not None:
+            self._acknowledgements.on_poisoned()
+            return
+        if self._acknowledgements.staged:
+            self._acknowledgements.on_committed(self._clock.monotonic_ms())
+        arrivals = self._store.take_arrivals()
+        if arrivals:
+            self._pulls.on_arrivals(arrivals)
+        if begun:
+            stages.on_turn(begun, committed, monotonic_ns())
+        stages.next_turn()
+
+    def _on_fast_tick(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        self._pulls.on_tick(now_ms)
+        self._acknowledgements.on_tick(now_ms)
+
+    def _on_slow_tick(self) -> None:
+        self._heartbeats.on_tick(self._clock.monotonic_ms())
+        for event in self._store.on_tick(self._clock.now_ms()):
+            _log.warning("store event=%s", event)
+
+    def _on_topic_deleted(self, topic: str) -> None:
+        self._store.delete_topic(topic)
+        self._pulls.on_topic_deleted(topic)
+
+    def _on_flushed(self) -> None:
+        """The flush thread's."""
+        if self._config.store.flush_mode == "sync":
+            self._loop.post(self._acknowledgements.on_flushed)
+
+    def _on_poisoned(self, error: StorePoisoned) -> None:
+        """Whoever met the failure: nothing is acknowledged from here on, and the process ends."""
+        if self._poisoned is None:
+            self._poisoned = error
+            _log.critical("the disk failed, stopping: nothing is acknowledged any more; reason=%s", error.what)
+            self._loop.stop()
+
+    # ---- requests about the broker itself
+
+    def _on_statistics(self, call: Call) -> None:
+        waits = {"flush": self._acknowledgements.waiting_count, "workers": self._desk.waiting}
+        reply_json(self._loop, call, self._statistics.document(self._identity, waits))
+
+    def _on_config(self, call: Call) -> None:
+        reply_json(self._loop, call, describe_config(self._config))
+
+
+def run(config: BrokerConfig) -> int:
+    """The broker as a process: serves until SIGTERM or SIGINT; returns the exit status. Main thread only."""
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    with Broker(config) as broker:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda _number, _frame: broker.stop())
+        _log.info(
+            "broker started name=%s address=%s kernel=%s config=%s",
+            config.name,
+            broker.address,
+            kernel_kind(),
+            describe_config(config),
+        )
+        gc.collect()
+        gc.freeze()
+        return broker.run()

@@ -1,0 +1,153 @@
+"""Topics, groups and consumer offsets as records of the log, and their snapshots under config/.
+
+What is answered is in the log first: a handler stages an event (`stage`), the commit writes it, and the commit's
+dispatch brings it back here (`on_run`), which alone changes the tables. A start loads the snapshots and replays the
+same records from where those end. Events name final values, so a replay from further back ends in the same state.
+
+Threads: the loop stages and applies; a worker persists, from copies that one bytecode takes (dict.copy); `reflected`
+is read before the copy, so that a snapshot holds at least what it says.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Protocol, cast
+
+from ..model.clock import Clock
+from ..model.errors import StoreFormatError
+from ..model.names import STATE_TOPICS
+from ..model.queue import PhysicalOffset
+from ..store.dispatch import Run
+from ..store.message_store import Placed
+from ..store.record_kernel import StoredMessage, decode_batch
+from ..store.snapshot import read_snapshot, write_snapshot
+from .group_table import GroupTable
+from .offset_table import OffsetTable
+from .topic_table import Document, TopicTable
+
+TOPICS, GROUPS, OFFSETS = STATE_TOPICS
+
+EVERYTHING: Final = PhysicalOffset(1 << 62)  # a snapshot by RocketMQ reflects the whole log that is found with it
+_LAG_BYTES_MAX: Final = 256 << 20  # a snapshot is renewed before a replay takes longer than about a second
+
+
+class RecordStage(Protocol):
+    """Where events go: the message store."""
+
+    def stage_record(
+        self, *, topic: str, queue_id: int, body: bytes, properties: Mapping[str, str] = ...
+    ) -> Placed: ...
+
+
+class StateLog:
+    """The three tables, kept by the log. A Dispatcher of the store."""
+
+    def __init__(self, directory: str, *, clock: Clock, persist_interval_ms: int) -> None:
+        """Loads the snapshots below `directory`/config. Raises StoreFormatError."""
+        self.topics = TopicTable()
+        self.groups = GroupTable()
+        self.offsets = OffsetTable()
+        self.on_topics_changed: Callable[[], None] = _nothing
+        self.on_topic_deleted: Callable[[str], None] = _nothing_of
+        self._appliers = {TOPICS: self._on_topic_event, GROUPS: self._on_group_event, OFFSETS: self._on_offset_event}
+        config = os.path.join(directory, "config")
+        self._files = (
+            (os.path.join(config, "topics.json"), self.topics),
+            (os.path.join(config, "subscriptionGroup.json"), self.groups),
+            (os.path.join(config, "consumerOffset.json"), self.offsets),
+        )
+        self._clock = clock
+        self._persist_interval_ms = persist_interval_ms
+        self._persisted_at_ms = clock.monotonic_ms()
+        self._persisted = self._load()
+        self._applied = self._persisted
+        self.is_closing = False  # the next persist is the last: it may not be put off
+
+    def stage(self, store: RecordStage, topic: str, event: Document) -> PhysicalOffset:
+        """Stages an event (of TOPICS, GROUPS or OFFSETS); returns the end of its record, which a reply waits for."""
+        body = json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode()
+        return PhysicalOffset(store.stage_record(topic=topic, queue_id=0, body=body).end)
+
+    def on_opened(self, written: PhysicalOffset) -> None:
+        """The store is open and replayed up to `written`. Snapshots that RocketMQ wrote become ours now: from here on
+        the log gets events that they do not know."""
+        if self._persisted == EVERYTHING:
+            self._applied = written
+            self._write(written)
+
+    def on_run(self, run: Run) -> None:
+        """Applies what a run of a state topic says; others only move the position."""
+        apply = self._appliers.get(run.topic)
+        if apply is not None:
+            for message in cast(Iterable[StoredMessage], decode_batch(bytes(run.records))):
+                apply(
+                    _event(run.topic, message.body, message.queue_offset),
+                    {"counter": message.queue_offset + 1, "stateVersion": 0, "timestamp": message.stored_at_ms},
+                )
+        if run.end > self._applied:
+            self._applied = run.end
+
+    def reflected(self) -> PhysicalOffset:
+        """What the snapshots hold; EVERYTHING while they are RocketMQ's."""
+        return self._persisted
+
+    def persist(self) -> PhysicalOffset:
+        """Writes the snapshots, unless they are young and a replay would be short. Worker thread."""
+        behind = self._applied - self._persisted
+        age_ms = self._clock.monotonic_ms() - self._persisted_at_ms
+        if behind > 0 and (self.is_closing or age_ms >= self._persist_interval_ms or behind > _LAG_BYTES_MAX):
+            self._write(self._applied)
+        return self._persisted
+
+    def _write(self, reflected: PhysicalOffset) -> None:
+        for path, table in self._files:
+            write_snapshot(path, table.document(), reflected)
+        self._persisted = reflected
+        self._persisted_at_ms = self._clock.monotonic_ms()
+
+    def _load(self) -> PhysicalOffset:
+        """The position that all three snapshots reflect; a missing one is rebuilt from the log."""
+        positions: list[int] = []
+        for path, table in self._files:
+            snapshot = read_snapshot(path)
+            if snapshot is None:
+                positions.append(0)
+                continue
+            table.load(snapshot.document)
+            positions.append(EVERYTHING if snapshot.reflected is None else snapshot.reflected)
+        return PhysicalOffset(min(positions))
+
+    def _on_topic_event(self, event: Document, version: Document) -> None:
+        deleted = self.topics.on_event(event, version)
+        if deleted is not None:
+            self.offsets.on_topic_deleted(deleted)
+            self.on_topic_deleted(deleted)
+        self.on_topics_changed()
+
+    def _on_group_event(self, event: Document, version: Document) -> None:
+        deleted = self.groups.on_event(event, version)
+        if deleted is not None:
+            self.offsets.on_group_deleted(deleted)
+
+    def _on_offset_event(self, event: Document, version: Document) -> None:
+        self.offsets.on_event(event, version)
+
+
+def _event(topic: str, body: bytes, queue_offset: int) -> dict[str, Any]:
+    try:
+        event = json.loads(body)
+    except ValueError as error:
+        raise StoreFormatError(topic, f"the event at queue offset {queue_offset} is no JSON") from error
+    if not isinstance(event, dict):
+        raise StoreFormatError(topic, f"the event at queue offset {queue_offset} is no object")
+    return event
+
+
+def _nothing() -> None:
+    """Until the service has wired it."""
+
+
+def _nothing_of(topic: str) -> None:
+    """Until the service has wired it."""

@@ -1,0 +1,112 @@
+"""What `zenit broker stats` shows: counters since the start, positions, memory, lanes and where the time goes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ..model.clock import Clock, process_cpu_ns
+from ..remoting.server import LoopStatistics, RequestLoop
+from ..store.message_store import MessageStore
+from ..store.record_kernel import COMPILED
+from .client_registry import ClientRegistry
+from .pull_handler import PullHandler
+from .registration import BrokerIdentity
+from .send_handler import SendHandler
+from .stage_clock import StageClock
+
+_STATUS_FILE: Final = "/proc/self/status"
+
+
+def kernel_kind() -> str:
+    """ "compiled" or "interpreted": which record kernel this process runs."""
+    return "compiled" if COMPILED else "interpreted"
+
+
+def anonymous_bytes(status: str) -> int | None:
+    """Memory without file pages, from the text of /proc/self/status; None where it does not tell."""
+    for line in status.splitlines():
+        name, _, value = line.partition(":")
+        if name == "RssAnon":
+            return int(value.split()[0]) * 1024
+    return None
+
+
+def read_anonymous_bytes() -> int | None:
+    """The same of this process; None where there is no /proc."""
+    try:
+        with open(_STATUS_FILE, encoding="ascii") as file:
+            return anonymous_bytes(file.read())
+    except FileNotFoundError:
+        return None
+
+
+def loop_document(statistics: LoopStatistics) -> dict[str, Any]:
+    """The loop's counters, with lanes by name."""
+    document = {
+        field.name: getattr(statistics, field.name) for field in dataclasses.fields(statistics) if field.name != "lanes"
+    }
+    document["lanes"] = {lane.value: dataclasses.asdict(counters) for lane, counters in statistics.lanes.items()}
+    return document
+
+
+class BrokerStatistics:
+    """Gathers the numbers of the parts. Loop thread."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        loop: RequestLoop,
+        clock: Clock,
+        registry: ClientRegistry,
+        sends: SendHandler,
+        pulls: PullHandler,
+        stages: StageClock,
+    ) -> None:
+        self._store = store
+        self._loop = loop
+        self._clock = clock
+        self._registry = registry
+        self._sends = sends
+        self._pulls = pulls
+        self._stages = stages
+        self._started_at_ms = clock.now_ms()
+
+    def document(self, identity: BrokerIdentity, waits: Mapping[str, int]) -> dict[str, Any]:
+        """One JSON document; offsets in bytes. `waits`: how many wait for a flush or a worker."""
+        clients, consumers = self._registry.counts()
+        return {
+            "cluster": identity.cluster,
+            "broker_name": identity.broker_name,
+            "address": identity.address,
+            "role": "master",
+            "epoch": identity.epoch,
+            "kernel": kernel_kind(),
+            "started_at_ms": self._started_at_ms,
+            "uptime_seconds": max(0, self._clock.now_ms() - self._started_at_ms) / 1000,
+            "cpu_seconds": process_cpu_ns() / 1e9,
+            "memory_bytes": read_anonymous_bytes(),
+            "positions": {
+                "written_offset": self._store.written,
+                "flushed_offset": self._store.flushed,
+                "confirm_offset": self._store.confirm_offset,
+            },
+            "sends": {
+                "batches": self._sends.batches,
+                "messages": self._sends.messages,
+                "bytes": self._sends.size_bytes,
+            },
+            "pulls": {
+                "requests": self._pulls.pulls,
+                "messages": self._pulls.messages,
+                "bytes": self._pulls.size_bytes,
+                "parked": self._pulls.hold.count,
+                "parked_bytes": self._pulls.hold.size_bytes,
+            },
+            "clients": {"connected": clients, "consumers": consumers},
+            "waiting": dict(waits),
+            "loop": loop_document(self._loop.statistics()),
+            "stages": self._stages.document(),
+            "store": dataclasses.asdict(self._store.statistics()),
+        }

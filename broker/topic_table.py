@@ -1,0 +1,138 @@
+"""The topics of one broker: what clients may read and write, and how topics.json holds it.
+
+State is a function of the log: only `on_event`, fed from records of the topics' state topic, changes the table. The
+loop thread owns it; `document` may be called by another thread, since each value is replaced, never changed in place.
+RocketMQ's own topics.json loads too; fields that we do not use are kept and written back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ..model.errors import InvalidParameter, StoreFormatError
+from ..model.names import is_system_topic
+from ..model.route import PERMISSION_READ, PERMISSION_READ_WRITE, PERMISSION_WRITE, TopicConfig
+
+Document = dict[str, Any]
+
+SET: Final = "set"
+DELETED: Final = "deleted"
+PERMISSIONS: Final = (PERMISSION_WRITE, PERMISSION_READ, PERMISSION_READ_WRITE)
+
+
+def topic_document(config: TopicConfig, base: Mapping[str, Any] | None = None) -> Document:
+    """A topic in RocketMQ's shape, laid over `base` (its former document), whose other fields stay."""
+    return {
+        **(base or {}),
+        "topicName": config.name,
+        "readQueueNums": config.read_queues,
+        "writeQueueNums": config.write_queues,
+        "perm": config.permission,
+        "topicFilterType": config.filter_type,
+        "topicSysFlag": config.sys_flag,
+        "order": config.order,
+        "attributes": dict(config.attributes),
+    }
+
+
+def topic_config(document: Mapping[str, Any]) -> TopicConfig:
+    """The reverse; what is missing takes RocketMQ's default. Raises StoreFormatError."""
+    try:
+        return TopicConfig(
+            name=str(document["topicName"]),
+            read_queues=int(document.get("readQueueNums", 16)),
+            write_queues=int(document.get("writeQueueNums", 16)),
+            permission=int(document.get("perm", PERMISSION_READ_WRITE)),
+            order=bool(document.get("order", False)),
+            sys_flag=int(document.get("topicSysFlag", 0)),
+            filter_type=str(document.get("topicFilterType") or "SINGLE_TAG"),
+            attributes={str(name): str(value) for name, value in (document.get("attributes") or {}).items()},
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StoreFormatError("topics.json", f"not a topic: {str(document)[:200]}") from error
+
+
+def check_settings(config: TopicConfig, before: TopicConfig | None, *, queues_max: int) -> None:
+    """Raises InvalidParameter for settings no topic may have, or that an existing one may not take."""
+    for name, value in (("read_queues", config.read_queues), ("write_queues", config.write_queues)):
+        if not 1 <= value <= queues_max:
+            raise InvalidParameter(name, value, f"1 to {queues_max}")
+    if config.permission not in PERMISSIONS:
+        raise InvalidParameter("permission", config.permission, "2 (write), 4 (read) or 6 (both)")
+    if before is not None:
+        if config.read_queues < before.read_queues:
+            raise InvalidParameter(
+                "read_queues", config.read_queues, f"at least {before.read_queues}: queues never shrink"
+            )
+        if config.write_queues < before.write_queues:
+            raise InvalidParameter(
+                "write_queues", config.write_queues, f"at least {before.write_queues}: queues never shrink"
+            )
+
+
+class TopicTable:
+    """All topics of the broker. `configs` and `write_queues` are for reading only."""
+
+    __slots__ = ("_documents", "_rest", "configs", "write_queues")
+
+    def __init__(self) -> None:
+        self.configs: dict[str, TopicConfig] = {}
+        self.write_queues: dict[str, int] = {}  # of topics that clients may send to; the one look-up of a send
+        self._documents: dict[str, Document] = {}
+        self._rest: Document = {}
+
+    def load(self, document: Mapping[str, Any]) -> None:
+        """Takes what a snapshot holds. Raises StoreFormatError."""
+        table = document.get("topicConfigTable") or {}
+        if not isinstance(table, dict):
+            raise StoreFormatError("topics.json", "topicConfigTable is no object")
+        self._rest = {name: value for name, value in document.items() if name != "topicConfigTable"}
+        for entry in table.values():
+            self._put(entry)
+
+    def document(self) -> Document:
+        """What the snapshot is to hold. Any thread."""
+        return {**self._rest, "topicConfigTable": self._documents.copy()}
+
+    def event_set(self, config: TopicConfig) -> Document:
+        """The event that gives a topic these settings."""
+        return {"event": SET, "topic": topic_document(config, self._documents.get(config.name))}
+
+    @staticmethod
+    def event_deleted(topic: str) -> Document:
+        """The event that deletes a topic, its queues and the offsets of its groups."""
+        return {"event": DELETED, "topic": topic}
+
+    def on_event(self, event: Mapping[str, Any], version: Document) -> str | None:
+        """Applies one event of the log; returns the name of a topic that it deleted. Raises StoreFormatError.
+
+        `version`: RocketMQ's dataVersion, made from the event's place in the log.
+        """
+        kind, subject = event.get("event"), event.get("topic")
+        self._rest = {**self._rest, "dataVersion": version}
+        if kind == SET and isinstance(subject, dict):
+            self._put(subject)
+            return None
+        if kind == DELETED and isinstance(subject, str):
+            for table in (self.configs, self._documents, self.write_queues):
+                table.pop(subject, None)
+            return subject
+        raise StoreFormatError("topic events", f"unknown event {str(event)[:200]}")
+
+    def registered(self) -> tuple[tuple[str, int, int, int], ...]:
+        """(name, read queues, write queues, permission) of each topic that clients may find; sorted."""
+        return tuple(
+            (name, config.read_queues, config.write_queues, config.permission)
+            for name, config in sorted(self.configs.items())
+            if not is_system_topic(name)
+        )
+
+    def _put(self, document: Document) -> None:
+        config = topic_config(document)
+        self._documents[config.name] = document
+        self.configs[config.name] = config
+        if config.permission & PERMISSION_WRITE and not is_system_topic(config.name):
+            self.write_queues[config.name] = config.write_queues
+        else:
+            self.write_queues.pop(config.name, None)

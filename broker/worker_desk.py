@@ -1,0 +1,84 @@
+"""Work that may take longer than a millisecond: done by worker threads, answered by the loop.
+
+The loop hands over a call and a function; a worker runs it, and what it returned (or the error it raised) comes back
+to the loop. Bounded: over the limit a call is told to come again. Only the loop thread calls `run`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+from functools import partial
+from typing import Final, TypeVar
+
+from ..model.clock import Clock
+from ..model.errors import BrokerBusy, BufferFull, SystemFault, ZenitError
+from ..remoting.server import Call, RequestLoop
+
+_log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+RETRY_MS: Final = 100
+_POST_RETRY_MS: Final = 5
+_POST_TRIES: Final = 1000
+
+
+class WorkerDesk:
+    """Hands work to an executor and brings the results back."""
+
+    def __init__(self, executor: Executor, loop: RequestLoop, clock: Clock, *, waiting_max: int) -> None:
+        """`waiting_max`: calls that may be with the workers or on the way back."""
+        self._executor = executor
+        self._loop = loop
+        self._clock = clock
+        self._waiting_max = waiting_max
+        self.waiting = 0
+        self.done = 0
+
+    def run(self, call: Call, work: Callable[[], _T], then: Callable[[_T], None]) -> None:
+        """`work` runs in a worker, `then` with its result on the loop; a ZenitError of either answers the call.
+
+        Raises BrokerBusy over the limit.
+        """
+        if self.waiting >= self._waiting_max:
+            raise BrokerBusy(RETRY_MS, f"{self.waiting} queries are waiting")
+        self.waiting += 1
+        self._executor.submit(self._work, call, work, then)
+
+    def _work(self, call: Call, work: Callable[[], _T], then: Callable[[_T], None]) -> None:
+        """A worker's top."""
+        try:
+            result = work()
+        except ZenitError as error:
+            self._post(partial(self._fail, call, error))
+        except Exception:  # noqa: BLE001  # the thread must go on; told once, here
+            _log.exception("a query failed; request=%s", type(call.request).__name__)
+            self._post(partial(self._fail, call, SystemFault("a query failed; the broker's log says how")))
+        else:
+            self._post(partial(self._finish, call, result, then))
+
+    def _post(self, callback: Callable[[], None]) -> None:
+        """Hands a result to the loop; waits for room, since the call is counted until then."""
+        for _ in range(_POST_TRIES):
+            try:
+                self._loop.post(callback)
+            except BufferFull:
+                self._clock.sleep_ms(_POST_RETRY_MS)
+            else:
+                return
+        _log.error("the loop takes no results; it has stopped or hangs")
+
+    def _finish(self, call: Call, result: _T, then: Callable[[_T], None]) -> None:
+        self.waiting -= 1
+        self.done += 1
+        try:
+            then(result)
+        except ZenitError as error:
+            self._loop.fail(call, error)
+
+    def _fail(self, call: Call, error: ZenitError) -> None:
+        self.waiting -= 1
+        self.done += 1
+        self._loop.fail(call, error)

@@ -1,0 +1,52 @@
+"""Why a send or a read of a queue is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from zenitmq.broker.admission import readable, send_refusal
+from zenitmq.broker.topic_table import TopicTable
+from zenitmq.model.errors import InvalidName, InvalidParameter, NoPermission, TopicNotFound
+from zenitmq.model.route import TopicConfig
+
+
+@pytest.fixture
+def topics() -> TopicTable:
+    table = TopicTable()
+    for config in (TopicConfig("t", 4, 2), TopicConfig("ro", permission=4), TopicConfig("wo", permission=2)):
+        table.on_event(table.event_set(config), {})
+    return table
+
+
+@pytest.mark.parametrize(
+    ("topic", "queue_id", "kind"),
+    [
+        ("t", 2, InvalidParameter),
+        ("t", -1, InvalidParameter),
+        ("missing", 0, TopicNotFound),
+        ("ro", 0, NoPermission),
+        ("TBW102", 0, NoPermission),
+        ("rmq_sys_zenit_topics", 0, NoPermission),
+    ],
+)
+def test_a_send_is_refused_for_its_reason(topics: TopicTable, topic: str, queue_id: int, kind: type[Exception]) -> None:
+    assert type(send_refusal(topics, topic, queue_id)) is kind
+
+
+@pytest.mark.parametrize("topic", ["../etc", "a\0b", "x" * 128, "", "a b", "ü"])
+def test_what_is_no_topic_name_is_told_so(topics: TopicTable, topic: str) -> None:
+    with pytest.raises(InvalidName):
+        send_refusal(topics, topic, 0)
+
+
+@pytest.mark.parametrize(
+    ("topic", "queue_id", "kind"),
+    [("t", 4, InvalidParameter), ("t", -1, InvalidParameter), ("missing", 0, TopicNotFound), ("wo", 0, NoPermission)],
+)
+def test_a_read_is_refused_for_its_reason(topics: TopicTable, topic: str, queue_id: int, kind: type[Exception]) -> None:
+    with pytest.raises(kind):
+        readable(topics, topic, queue_id)
+
+
+def test_read_queues_beyond_the_write_queues_are_readable(topics: TopicTable) -> None:
+    assert readable(topics, "t", 3).name == "t"

@@ -1,0 +1,41 @@
+"""What a broker's configuration refuses, by key."""
+
+from __future__ import annotations
+
+import pytest
+
+from zenitmq.broker.config import BrokerConfig
+from zenitmq.model.config import config_schema, load_config
+from zenitmq.model.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("name", "a/b"),
+        ("cluster", ""),
+        ("store_dir", ""),
+        ("namesrv", ("9876",)),
+        ("namesrv", ("a:b",)),
+        ("port", 70_000),
+        ("heartbeat_ms", 1),
+    ],
+)
+def test_a_wrong_value_is_refused_by_key(key: str, value: object) -> None:
+    with pytest.raises(ConfigError) as refused:
+        BrokerConfig(**{key: value})  # type: ignore[arg-type]
+    assert refused.value.key == key
+
+
+def test_sources_reach_the_store_section() -> None:
+    config = load_config(
+        BrokerConfig,
+        "broker",
+        environ={"ZENIT_BROKER__PORT": "0"},
+        overrides=["store.segment_bytes=65536", "namesrv=a:1,b:2"],
+    )
+    assert (config.port, config.store.segment_bytes, config.namesrv) == (0, 65536, ("a:1", "b:2"))
+
+
+def test_every_key_says_what_it_trades() -> None:
+    assert all(len(info.meaning) > 10 for info in config_schema(BrokerConfig))

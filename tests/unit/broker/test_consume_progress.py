@@ -1,0 +1,35 @@
+"""Lag: never negative, null where it is unknown."""
+
+from __future__ import annotations
+
+import pytest
+
+from zenitmq.broker.consume_progress import QueueProgress, reset_target
+
+
+@pytest.mark.parametrize(
+    ("minimum", "maximum", "committed", "oldest_ms", "lag", "seconds"),
+    [
+        (0, 10, 4, 3_000, 6, 2.0),
+        (0, 10, 10, None, 0, 0.0),
+        (0, 10, 99, None, 0, 0.0),
+        (6, 10, 2, 4_000, 4, 1.0),
+        (0, 10, 4, None, 6, None),
+        (0, 10, 4, 9_000, 6, 0.0),
+        (0, 10, -1, None, None, None),
+    ],
+)
+def test_lag(
+    minimum: int, maximum: int, committed: int, oldest_ms: int | None, lag: int | None, seconds: float | None
+) -> None:
+    progress = QueueProgress("t", 0, minimum, maximum, committed, oldest_ms)
+    assert progress.lag == lag
+    assert progress.lag_seconds(5_000) == seconds
+
+
+@pytest.mark.parametrize(
+    ("to", "value", "expected"),
+    [("earliest", 0, 5), ("latest", 0, 9), ("offset", 7, 7), ("offset", 1, 5), ("offset", 50, 9), ("time", 6, 6)],
+)
+def test_a_reset_stays_within_what_the_queue_holds(to: str, value: int, expected: int) -> None:
+    assert reset_target(to, value, min_offset=5, max_offset=9) == expected

@@ -1,0 +1,50 @@
+"""Epochs: one more at each start, durable, in RocketMQ's text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from zenitmq.broker.epoch_file import FILE_NAME, Epoch, begin_epoch, next_epoch, parse_epochs, render_epochs
+from zenitmq.model.errors import StoreFormatError
+from zenitmq.model.queue import PhysicalOffset
+
+AT_0, AT_9 = Epoch(1, PhysicalOffset(0)), Epoch(2, PhysicalOffset(9))
+
+
+def test_text_and_epochs_are_inverse() -> None:
+    text = render_epochs((AT_0, AT_9))
+    assert text.splitlines()[0] == "2"
+    assert text.splitlines()[2:] == ["1-0", "2-9"]
+    assert parse_epochs(text) == (AT_0, AT_9)
+
+
+def test_a_checksum_of_zero_is_not_compared() -> None:
+    assert parse_epochs("1\n0\n1-0\n") == (AT_0,)
+
+
+@pytest.mark.parametrize("text", ["", "x", "1\n0\n", "1\n5\n1-0\n", "2\n0\n1-0\n", "1\n0\n1:0\n", "1\n0\n1-x\n"])
+def test_another_text_is_refused_by_name(text: str) -> None:
+    with pytest.raises(StoreFormatError, match=FILE_NAME):
+        parse_epochs(text)
+
+
+def test_an_epoch_without_records_drops_out() -> None:
+    assert next_epoch((AT_0, AT_9), PhysicalOffset(9)) == (AT_0, Epoch(3, PhysicalOffset(9)))
+
+
+def test_each_start_is_one_epoch_more(tmp_path: Path) -> None:
+    numbers = [begin_epoch(str(tmp_path), PhysicalOffset(offset)).number for offset in (0, 0, 40)]
+    assert numbers == [1, 2, 3]
+    assert parse_epochs((tmp_path / FILE_NAME).read_text()) == (
+        Epoch(2, PhysicalOffset(0)),
+        Epoch(3, PhysicalOffset(40)),
+    )
+
+
+def test_the_file_stays_small() -> None:
+    epochs: tuple[Epoch, ...] = ()
+    for offset in range(1200):
+        epochs = next_epoch(epochs, PhysicalOffset(offset))
+    assert (len(epochs), epochs[-1].number) == (1000, 1200)

@@ -1,0 +1,75 @@
+"""Consumer offsets: what was committed, what is left to consume, and what deletions take along."""
+
+from __future__ import annotations
+
+import pytest
+
+from zenitmq.broker.offset_table import UNKNOWN, OffsetTable
+from zenitmq.model.errors import StoreFormatError
+from zenitmq.model.route import TopicConfig
+
+VERSION = {"counter": 1, "stateVersion": 0, "timestamp": 5}
+
+
+def committed(table: OffsetTable, group: str, *offsets: tuple[str, int, int]) -> None:
+    event = table.event_committed(group, offsets)
+    table.on_event({**event, "offsets": [list(offset) for offset in offsets]}, VERSION)
+
+
+@pytest.fixture
+def table() -> OffsetTable:
+    table = OffsetTable()
+    committed(table, "g", ("t", 0, 5), ("t", 1, 7), ("u", 0, 1))
+    committed(table, "h", ("t", 1, 3))
+    return table
+
+
+def test_the_last_commit_counts_even_backwards(table: OffsetTable) -> None:
+    committed(table, "g", ("t", 0, 2))
+    assert [table.offset("g", "t", queue_id) for queue_id in (0, 1, 2)] == [2, 7, UNKNOWN]
+    assert table.offset("nobody", "t", 0) == UNKNOWN
+    assert table.topics_of("g") == ["t", "u"]
+    assert table.groups() == {"g", "h"}
+
+
+def test_a_deleted_topic_takes_the_offsets_of_all_groups_along(table: OffsetTable) -> None:
+    table.on_topic_deleted("t")
+    assert (table.offset("g", "t", 0), table.offset("h", "t", 1), table.offset("g", "u", 0)) == (UNKNOWN, UNKNOWN, 1)
+
+
+def test_a_deleted_group_takes_its_own_offsets_along(table: OffsetTable) -> None:
+    table.on_group_deleted("g")
+    assert table.groups() == {"h"}
+
+
+def test_the_snapshot_reads_back_and_keeps_what_it_does_not_know(table: OffsetTable) -> None:
+    other = OffsetTable()
+    other.load({**table.document(), "pullOffsetTable": {"t@g": {"0": 5}}})
+    assert other.offset("g", "t", 1) == 7
+    assert other.document() == {**table.document(), "pullOffsetTable": {"t@g": {"0": 5}}}
+
+
+def test_a_copy_taken_before_a_commit_does_not_change(table: OffsetTable) -> None:
+    before = table.document()
+    committed(table, "g", ("t", 0, 99))
+    assert before["offsetTable"]["t@g"]["0"] == 5
+
+
+def test_the_slowest_group_says_what_is_left_and_untouched_queues_are_left_whole(table: OffsetTable) -> None:
+    topics = {"t": TopicConfig("t", read_queues=3), "TBW102": TopicConfig("TBW102")}
+    committed(table, "g", ("TBW102", 0, 1))
+    assert table.unconsumed_from(topics) == {("t", 0): 0, ("t", 1): 3, ("t", 2): 0}
+
+
+@pytest.mark.parametrize("offsets", [3, {"t@g": 4}, {"t@g": {"zero": 1}}, {"t@g": {"0": None}}])
+def test_a_wrong_snapshot_is_refused(offsets: object) -> None:
+    with pytest.raises(StoreFormatError):
+        OffsetTable().load({"offsetTable": offsets})
+
+
+@pytest.mark.parametrize(
+    "event", [{}, {"event": "committed", "group": "g"}, {"event": "set", "group": "g", "offsets": []}]
+)
+def test_an_unknown_event_is_refused(event: dict[str, object]) -> None:
+    with pytest.raises(StoreFormatError):
+        OffsetTable().on_event(event, VERSION)
