@@ -10,6 +10,7 @@ Arguments are facts, not a sentence: they are attributes, they travel in the rep
 
 from __future__ import annotations
 
+import contextlib
 from typing import ClassVar
 
 
@@ -387,6 +388,21 @@ class StorePoisoned(ZenitError):
         return f"the disk failed: {self.what}; this process stops, the next start re-reads the disk"
 
 
+class SendFailed(ZenitError):
+    """Messages sent in the background were not acknowledged. Args: count, reason (of the first); `failed`: `Producer.flush`."""
+
+    code = 9015
+
+    def __init__(self, count: int, reason: str) -> None:
+        super().__init__(count, reason)
+        self.count = count
+        self.reason = reason
+        self.failed: tuple[object, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.count} messages were not acknowledged; the first: {self.reason}"
+
+
 class ConfigError(ZenitError):
     """A configuration key or value is refused at start. Args: key, value, expected."""
 
@@ -460,7 +476,7 @@ def error_classes() -> dict[int, type[ZenitError]]:
 def error_from_wire(code: int, args: list[object], remark: str) -> ZenitError:
     """The error a reply carries; one of an unknown code or with odd facts becomes a ZenitError with the remark."""
     cls = error_classes().get(code, ZenitError)
-    try:
-        return cls(*args)
-    except TypeError:
-        return ZenitError(remark or f"error {code}")
+    if cls is not ZenitError:
+        with contextlib.suppress(TypeError):  # facts of another number, from a newer peer
+            return cls(*args)
+    return ZenitError(remark or f"error {code}")

@@ -9,7 +9,7 @@ import pickle
 import pytest
 
 from zenitmq.model import errors
-from zenitmq.model.errors import ZenitError
+from zenitmq.model.errors import ZenitError, error_classes, error_from_wire
 
 
 def tree(root: type[ZenitError] = ZenitError) -> list[type[ZenitError]]:
@@ -73,3 +73,22 @@ def test_docstrings_name_the_arguments(cls: type[ZenitError]) -> None:
     assert "Args: " in documentation
     for name in list(inspect.signature(cls.__init__).parameters)[1:]:
         assert name in documentation.partition("Args: ")[2]
+
+
+def test_the_wires_table_finds_every_class_by_its_code() -> None:
+    assert {cls.code: cls for cls in OURS}.items() <= error_classes().items()
+
+
+@pytest.mark.parametrize("cls", [cls for cls in OURS if cls is not ZenitError], ids=lambda cls: cls.__name__)
+def test_facts_from_the_wire_make_the_same_error(cls: type[ZenitError]) -> None:
+    error = example(cls)
+    twin = error_from_wire(cls.code, list(error.args), str(error))
+    assert (type(twin), twin.args, str(twin)) == (cls, error.args, str(error))
+
+
+@pytest.mark.parametrize(("code", "facts"), [(9999, []), (9999, ["a"]), (1, ["a"]), (501, []), (501, ["a", 1, 2])])
+def test_what_we_do_not_know_keeps_its_remark(code: int, facts: list[object]) -> None:
+    error = error_from_wire(code, facts, "the peer's own words")
+    assert type(error) is ZenitError
+    assert str(error) == "the peer's own words"
+    assert str(error_from_wire(9999, [], "")) == "error 9999"
