@@ -57,7 +57,6 @@ def bench(
     limit_seconds: Annotated[float, typer.Option(help="Each run of the raw path; 0 = none.")] = USUAL.limit_seconds,
     own_cluster: Annotated[bool, typer.Option("--own-cluster", help="Start a cluster in any case.")] = OFF,
     directory: Annotated[str | None, typer.Option("--dir", help="Where a started cluster keeps its files.")] = None,
-    kernel: Annotated[str, typer.Option(help="compiled or interpreted, of a started cluster.")] = USUAL.kernel,
     plot: Annotated[str | None, typer.Option(metavar="FILE.svg", help="Write a picture of the run.")] = None,
     namesrv: Namesrv = None,
     as_json: Json = False,
@@ -91,7 +90,6 @@ def bench(
         namesrv=namesrv,
         own_cluster=own_cluster,
         directory=directory,
-        kernel=kernel,
     )
     from ..bench.runner import run
 

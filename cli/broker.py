@@ -8,7 +8,7 @@ import typer
 
 from .options import ConfigFile, Json, Namesrv, Settings
 from .output import print_facts, show
-from .roles import load_role, log_settings, stop_on_signals
+from .roles import load_role
 
 Name = Annotated[
     str | None, typer.Argument(metavar="[BROKER]", help="A broker's name or HOST:PORT; else the only one.")
@@ -29,13 +29,9 @@ def broker(context: typer.Context, config_file: ConfigFile = None, settings: Set
     if context.invoked_subcommand is not None:
         return
     from ..broker.config import BrokerConfig
-    from ..broker.service import Broker
+    from ..broker.service import run
 
-    config = load_role(BrokerConfig, "broker", config_file, settings)
-    log_settings(config)
-    with Broker(config) as server:
-        stop_on_signals(server.stop)
-        server.run()
+    raise typer.Exit(run(load_role(BrokerConfig, "broker", config_file, settings)))
 
 
 def config(name: Name = None, namesrv: Namesrv = None, as_json: Json = False) -> None:

@@ -15,7 +15,7 @@ ROLES: Final = ("namesrv", "broker")
 
 def register(app: typer.Typer) -> None:
     """Adds this subject's command."""
-    config_app = typer.Typer(help="What can be configured.", no_args_is_help=True)
+    config_app = typer.Typer(help="What can be configured.")
     config_app.callback()(_group)
     config_app.command("schema")(schema)
     app.add_typer(config_app, name="config")

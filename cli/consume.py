@@ -21,7 +21,8 @@ from .output import json_line
 from .roles import stop_on_signals
 
 if TYPE_CHECKING:
-    from ..client.pull_consumer import PullConsumer, StartFrom
+    from ..client.pull_consumer import PullConsumer
+    from ..client.start_from import StartFrom
     from ..store.record_kernel import StoredMessage
 
 POLL_MESSAGES: Final = 1000
@@ -113,7 +114,7 @@ def _json_bytes(message: StoredMessage) -> bytes:
 
 
 def _start(text: str) -> StartFrom | datetime:
-    from ..client.pull_consumer import StartFrom
+    from ..client.start_from import StartFrom
 
     known = {"earliest": StartFrom.FIRST, "latest": StartFrom.LAST}
     return known.get(text) or datetime_of_ms(parse_time_ms(text, "--from"))

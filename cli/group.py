@@ -25,7 +25,7 @@ QUEUE_COLUMNS = (
 
 def register(app: typer.Typer) -> None:
     """Adds this subject's commands."""
-    group_app = typer.Typer(help="List, describe, move and delete consumer groups.", no_args_is_help=True)
+    group_app = typer.Typer(help="List, describe, move and delete consumer groups.")
     group_app.command("list")(list_groups)
     group_app.command("describe")(describe)
     group_app.command("reset-offset")(reset_offset)

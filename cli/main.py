@@ -21,12 +21,11 @@ from . import bench, broker, cluster, config, consume, group, local, message, na
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 
 # What typer raises for a wrong command line: a usage error, which knows the command that was meant.
-UsageError = typer.BadParameter.__mro__[1]
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 app = typer.Typer(
     name="zenit",
     help="A distributed message queue: clusters, topics, messages, groups, stores.",
-    no_args_is_help=True,
     rich_markup_mode=None,  # plain help: it is read in pipes too, and starts in half the time
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -46,13 +45,16 @@ def _print_version(wanted: bool) -> None:
     raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def _root(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """A distributed message queue: clusters, topics, messages, groups, stores."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 def run() -> None:
@@ -68,9 +70,7 @@ def _outcome() -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else DONE
     except UsageError as error:
-        context = getattr(error, "ctx", None)
-        command = context.command_path if context is not None else "zenit"
-        return _tell(f"{error.format_message()} (see: {command} --help)", WRONG_USAGE)  # type: ignore[attr-defined]
+        return _tell(_usage_text(error), WRONG_USAGE)
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except BrokenPipeError:  # whoever read our output has had enough, as `head` does
@@ -86,6 +86,13 @@ def _outcome() -> int:
         if "ZENIT_DEBUG" in os.environ:
             raise
         return _tell(f"internal error: {type(error).__name__}: {error} (ZENIT_DEBUG=1 shows where)", FAILED)
+
+
+def _usage_text(error: Exception) -> str:
+    """What is wrong with the command line, and which help to read."""
+    context: typer.Context | None = getattr(error, "ctx", None)
+    said = getattr(error, "format_message", error.__str__)()
+    return f"{said.rstrip('.')} (see: {context.command_path if context is not None else 'zenit'} --help)"
 
 
 def _tell(text: str, code: int) -> int:

@@ -19,7 +19,7 @@ BODY_CHARACTERS = 60
 
 def register(app: typer.Typer) -> None:
     """Adds this subject's commands."""
-    message_app = typer.Typer(help="Find single messages.", no_args_is_help=True)
+    message_app = typer.Typer(help="Find single messages.")
     message_app.command("get")(get)
     message_app.command("query")(query)
     app.add_typer(message_app, name="message")

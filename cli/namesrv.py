@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+
 import typer
 
+from ..model.config import describe_config
 from .options import ConfigFile, Settings
-from .roles import load_role, log_settings, stop_on_signals
+from .roles import load_role, stop_on_signals
 
 
 def register(app: typer.Typer) -> None:
@@ -19,7 +22,7 @@ def namesrv(config_file: ConfigFile = None, settings: Settings = None) -> None:
     from ..namesrv.service import NameServer
 
     config = load_role(NameServerConfig, "namesrv", config_file, settings)
-    log_settings(config)
+    logging.getLogger(__name__).info("settings config=%s", describe_config(config))
     with NameServer(config) as server:
         stop_on_signals(server.stop)
         server.run()

@@ -1,4 +1,4 @@
-"""What the foreground roles share: logging to stderr, the signals that stop them, their settings printed at start."""
+"""What the foreground roles share: logging to stderr, the signals that stop them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import os
 import signal
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from ..model.config import describe_config, load_config
+from ..model.config import load_config
 
 _C = TypeVar("_C")
 
@@ -18,15 +18,8 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 def load_role(cls: type[_C], role: str, file: str | None, settings: list[str] | None) -> _C:
     """The configuration of a role (defaults, file, environment, --set), after logging is set up. Raises ConfigError."""
-    logging.basicConfig(level=os.environ.get("ZENIT_LOG", "INFO").upper(), format=LOG_FORMAT)
+    logging.basicConfig(level=os.environ.get("ZENIT_LOG", "INFO").upper(), format=LOG_FORMAT, force=True)
     return load_config(cls, role, file=file, environ=os.environ, overrides=tuple(settings or ()))
-
-
-def log_settings(config: Any) -> None:
-    """The running values, one line each, as every start prints them."""
-    log = logging.getLogger(__name__)
-    for key, value in describe_config(config).items():
-        log.info("setting key=%s value=%s", key, value)
 
 
 def stop_on_signals(stop: Callable[[], None]) -> None:

@@ -14,7 +14,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME")]
 
 def register(app: typer.Typer) -> None:
     """Adds this subject's commands."""
-    topic_app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
+    topic_app = typer.Typer(help="Create, list, describe and delete topics.")
     topic_app.command("create")(create)
     topic_app.command("list")(list_topics)
     topic_app.command("describe")(describe)

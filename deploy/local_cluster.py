@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
-from ..client.cluster import LAST_CLUSTER_FILE
 from ..model.clock import monotonic_ms, sleep_ms
 from ..model.errors import ClusterNotStarted, ConnectionLost, NoCluster, RequestTimeout
 from ..remoting.client import RemotingClient
@@ -33,6 +32,7 @@ STOP_TIMEOUT_MS: Final = 20_000
 PROBE_TIMEOUT_MS: Final = 1_000
 POLL_MS: Final = 30
 HOST: Final = "127.0.0.1"
+LAST_CLUSTER_FILE: Final = "~/.zenit/last"  # client/cluster.py reads it
 
 Say = Callable[[str], None]
 
@@ -116,7 +116,7 @@ class LocalCluster:
 
     def last_words(self, name: str) -> str:
         """The last line that a process printed."""
-        return last_line(self.log_path(name))
+        return last_line(self.log_path(name)).removeprefix("zenit: ")
 
     def log_path(self, name: str) -> str:
         """Where a process prints to."""
@@ -239,7 +239,7 @@ def _write_text(path: str, text: str) -> None:
 
 def _group_status(process: ProcessRecord, statistics: Mapping[str, Any] | None) -> dict[str, Any]:
     """One replica group of a single broker: it masters itself."""
-    facts = statistics or {}
+    facts = {"epoch": statistics["epoch"], **statistics["positions"]} if statistics else {}
     replica = {"name": process.name, "address": process.address, "role": "master" if statistics else "down"}
     offsets = {name: facts.get(name) for name in ("epoch", "written_offset", "flushed_offset", "confirm_offset")}
     master = process.name if statistics else None

@@ -37,7 +37,7 @@ def spawn(command: Sequence[str], *, log_path: str, environ: Mapping[str, str]) 
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     return os.posix_spawn(
         command[0],
-        command,
+        list(command),
         environ,
         file_actions=(
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),

@@ -35,7 +35,6 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "pyarrow": ("pipeline/*.py",),
     "typer": ("cli/*.py",),
     "rich": ("cli/*.py",),
-    "socket": ("deploy/processes.py", "remoting/*_socket.py"),
 }
 
 # A role's pure middle: no sockets, threads, files or clock of its own.
