@@ -100,10 +100,10 @@ class ChecksumLog:
             if error.errno not in NO_SPACE:
                 raise
             done = 0
-            if not self.entries_lost:
-                logger.warning("disk full: checksum entries are dropped entries=%s", len(entries))
         written = done // ENTRY.size
         self._size_bytes += written * ENTRY.size  # a torn rest is overwritten by the next entry
+        if written < len(entries) and not self.entries_lost:
+            logger.warning("disk full: checksum entries are dropped base=%s", base)
         self.entries_lost += len(entries) - written
         self._unsynced = True
 
