@@ -35,6 +35,15 @@ class NameServerConfig:
         minimum=10,
         maximum=60_000,
     )
+    brokers_max: int = setting(
+        1_000, "brokers that may be registered at a time; more are refused", minimum=1, maximum=100_000
+    )
+    topics_max: int = setting(
+        500_000,
+        "topics that may be registered, counted once a broker name: each takes some 300 bytes of memory; more are refused",
+        minimum=1,
+        maximum=10_000_000,
+    )
 
     def __post_init__(self) -> None:
         check_settings(self)

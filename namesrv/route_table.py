@@ -11,6 +11,7 @@ publish. Rules, in the order in which they meet a registration:
 - The master's topics are the group's, all of them: what it does not list is gone. A slave's count only while there is
   no master.
 - Write permission that an operator wiped stays wiped over registrations and expiry, until it is given back.
+- At most `brokers_max` members and `topics_max` topics, counted once a group, are held; what would be more is refused.
 - A member is dead after `heartbeat_timeout_ms` of silence. Where the table itself was away (the process was stopped,
   the machine slept), the silence was ours: everybody is heard anew.
 
@@ -23,7 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from ..model.errors import InvalidName, InvalidParameter, NotMaster, TopicNotFound
+from ..model.errors import BrokerBusy, InvalidName, InvalidParameter, NotMaster, TopicNotFound
 from ..model.names import check_topic
 from ..model.route import MASTER_ID, PERMISSION_WRITE, BrokerData, QueueData, TopicRoute
 from ..remoting.commands import BrokerHeartbeat, RegisterBroker, UnregisterBroker
@@ -59,8 +60,11 @@ class Group:
 class RouteTable:
     """What this name server knows; empty at start, filled by the brokers themselves."""
 
-    def __init__(self, *, heartbeat_timeout_ms: int) -> None:
+    def __init__(self, *, heartbeat_timeout_ms: int, brokers_max: int, topics_max: int) -> None:
         self._heartbeat_timeout_ms = heartbeat_timeout_ms
+        self._brokers_max = brokers_max
+        self._topics_max = topics_max
+        self._topic_count = 0  # over all groups
         self._groups: dict[str, Group] = {}
         self._heard_ms: dict[tuple[str, int], int] = {}  # (broker name, broker id) -> the last sign of life
         self._wiped: frozenset[str] = frozenset()
@@ -69,12 +73,16 @@ class RouteTable:
     # ---- events
 
     def on_register(self, request: RegisterBroker, now_ms: int) -> frozenset[str]:
-        """A broker tells of itself and all its topics. Raises NotMaster (see the rules), InvalidParameter, InvalidName."""
+        """A broker tells of itself and all its topics.
+
+        Raises NotMaster or BrokerBusy (see the rules), InvalidParameter, InvalidName; then nothing has changed.
+        """
         topics = _checked_topics(request)
         name, broker_id = request.broker_name, request.broker_id
         group = self._groups.get(name, Group(request.cluster, name))
         if group.cluster != request.cluster:
             raise InvalidParameter("cluster", request.cluster, f"{group.cluster}, where {name} lives already")
+        self._check_room(group, broker_id, len(topics))
         master = group.members.get(MASTER_ID)
         claims = broker_id == MASTER_ID and master is not None and master.address != request.address
         if request.epoch < group.epoch or (claims and master is not None and master.epoch == request.epoch):
@@ -189,6 +197,9 @@ class RouteTable:
         """The group's next state takes the place of its last one; one without members is forgotten."""
         name = group.broker_name
         before = self._groups.get(name)
+        self._topic_count += len(group.topics if group.members else ()) - len(
+            before.topics if before is not None else ()
+        )
         after = group if group.members else None
         for broker_id in (before.members if before is not None else {}).keys() - group.members.keys():
             del self._heard_ms[name, broker_id]
@@ -197,6 +208,16 @@ class RouteTable:
         else:
             self._groups[name] = after
         return _difference(self._view(before), self._view(after))
+
+    def _check_room(self, group: Group, broker_id: int, topic_count: int) -> None:
+        """Raises BrokerBusy where one more member, or that many topics for this group, would be too much."""
+        if broker_id not in group.members and len(self._heard_ms) >= self._brokers_max:
+            raise BrokerBusy(self._heartbeat_timeout_ms, f"{self._brokers_max} brokers are registered, brokers_max")
+        held = len(group.topics) if group.members else 0
+        if topic_count > held and self._topic_count - held + topic_count > self._topics_max:
+            raise BrokerBusy(
+                self._heartbeat_timeout_ms, f"more than {self._topics_max} topics are registered, topics_max"
+            )
 
     def _without(self, group: Group, broker_ids: set[int]) -> frozenset[str]:
         rest = {broker_id: member for broker_id, member in group.members.items() if broker_id not in broker_ids}

@@ -49,7 +49,11 @@ class NameServer:
 
     def __init__(self, config: NameServerConfig, *, clock: Clock | None = None) -> None:
         self._clock = SystemClock() if clock is None else clock
-        self._routes = RouteTable(heartbeat_timeout_ms=config.heartbeat_timeout_ms)
+        self._routes = RouteTable(
+            heartbeat_timeout_ms=config.heartbeat_timeout_ms,
+            brokers_max=config.brokers_max,
+            topics_max=config.topics_max,
+        )
         with ExitStack() as opened:  # a port that is taken closes what was opened before it
             arena = Arena(drain_bytes=1, frame_bytes_max=HEADER_BYTES_MAX)  # no request of ours has a payload
             self._loop = RequestLoop(bind=f"{config.host}:{config.port}", arena=arena, clock=self._clock)

@@ -27,7 +27,7 @@ REGISTERED = st.dictionaries(
 class RouteTableMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.routes = RouteTable(heartbeat_timeout_ms=TIMEOUT_MS)
+        self.routes = RouteTable(heartbeat_timeout_ms=TIMEOUT_MS, brokers_max=100, topics_max=100)
         self.now_ms = 0
         self.heard: dict[tuple[str, str], int] = {}  # (broker name, address) -> the last accepted sign of life
         self.epochs: dict[str, int] = {}
@@ -123,6 +123,7 @@ class RouteTableMachine(RuleBasedStateMachine):
                 "a listed master is of the newest epoch"
             )
         assert all(member["last_heartbeat_ms_ago"] < TIMEOUT_MS for member in members)
+        assert self.routes._topic_count == sum(len(group.topics) for group in self.routes._groups.values())
         assert self.routes.topics() == tuple(sorted(self.visible()))
         for route in self.visible().values():
             assert {data.broker_name for data in route.queues} == {data.broker_name for data in route.brokers} <= living

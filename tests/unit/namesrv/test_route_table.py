@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zenitmq.model.errors import InvalidName, InvalidParameter, NotMaster, TopicNotFound
+from zenitmq.model.errors import BrokerBusy, InvalidName, InvalidParameter, NotMaster, TopicNotFound
 from zenitmq.namesrv.route_table import RouteTable
 from zenitmq.remoting.commands import BrokerHeartbeat, RegisterBroker, UnregisterBroker
 
@@ -13,8 +13,8 @@ ORDERS = ("orders", 8, 8, 6)
 TRADES = ("trades", 4, 4, 6)
 
 
-def table() -> RouteTable:
-    return RouteTable(heartbeat_timeout_ms=TIMEOUT_MS)
+def table(*, brokers_max: int = 100, topics_max: int = 100) -> RouteTable:
+    return RouteTable(heartbeat_timeout_ms=TIMEOUT_MS, brokers_max=brokers_max, topics_max=topics_max)
 
 
 def registration(
@@ -114,6 +114,39 @@ def test_a_broken_registration_leaves_nothing_behind(broken: RegisterBroker, err
         routes.on_register(broken, 0)
     assert routes.topics() == ()
     assert routes.cluster_info(0)["brokers"] == []
+
+
+def test_brokers_over_the_limit_are_refused_until_one_leaves() -> None:
+    routes = table(brokers_max=2)
+    routes.on_register(registration(ORDERS), 0)
+    routes.on_register(registration(broker_id=1, address="h:2"), 0)
+    for one_more in (registration(broker_id=2, address="h:3"), registration(ORDERS, name="broker-b", address="h:3")):
+        with pytest.raises(BrokerBusy, match="2 brokers"):
+            routes.on_register(one_more, 0)
+    routes.on_register(registration(ORDERS, TRADES), 0)
+    routes.on_unregister(UnregisterBroker("c", "broker-a", 1, "h:2"))
+    assert routes.on_register(registration(ORDERS, name="broker-b", address="h:3"), 0) == {"orders"}
+
+
+def test_topics_over_the_limit_are_refused_until_some_go() -> None:
+    routes = table(topics_max=3)
+    routes.on_register(registration(ORDERS, TRADES), 0)
+    second = registration(ORDERS, TRADES, name="broker-b", address="h:2")
+    with pytest.raises(BrokerBusy, match="3 topics"):
+        routes.on_register(second, 0)
+    with pytest.raises(BrokerBusy):
+        routes.on_register(registration(*((f"topic-{number}", 1, 1, 6) for number in range(4))), 0)
+    assert routes.topics() == ("orders", "trades")
+    routes.on_register(registration(ORDERS, TRADES, ("third", 1, 1, 6)), 0)
+    assert routes.on_delete_topic("third") == {"third"}
+    routes.on_register(registration(ORDERS), 0)
+    assert routes.on_register(second, 0) == {"orders", "trades"}
+    scan_until(routes, TIMEOUT_MS)
+    assert routes.on_register(registration(ORDERS, TRADES, ("third", 1, 1, 6)), TIMEOUT_MS) == {
+        "orders",
+        "trades",
+        "third",
+    }
 
 
 def test_a_group_lives_in_one_cluster() -> None:
