@@ -1,4 +1,4 @@
-"""What a figure was measured on: machine, kernel, versions, file system; and what a process used, from /proc.
+"""What a figure was measured on: machine, kernel, versions and file system.
 
 A figure without this block says nothing. Whatever cannot be read is None, never guessed.
 """
@@ -9,13 +9,10 @@ import os
 import platform
 import subprocess
 import sys
-from dataclasses import dataclass
 from importlib import metadata
 
 from ..remoting.raw_socket import zmq_version
 from ..store import record_kernel
-
-_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 def kernel_kind() -> str:
@@ -101,25 +98,3 @@ def _revision() -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return found.stdout.strip() or None
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessUse:
-    """What a process of this machine has used so far."""
-
-    cpu_seconds: float
-    memory_bytes: int  # resident, without pages of files
-
-
-def process_use(pid: int) -> ProcessUse | None:
-    """Of a live process of this machine; None where it cannot be read (another machine, gone)."""
-    stat, status = _read(f"/proc/{pid}/stat"), _read(f"/proc/{pid}/status")
-    if not stat or not status:
-        return None
-    fields = stat.rpartition(")")[2].split()  # behind the name, which may hold anything; the state comes first
-    cpu_ticks = int(fields[11]) + int(fields[12])
-    memory = 0
-    for line in status.splitlines():
-        if line.startswith(("RssAnon:", "RssShmem:")):
-            memory += int(line.split()[1]) * 1024
-    return ProcessUse(cpu_ticks / _TICKS_PER_SECOND, memory)

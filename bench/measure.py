@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,11 +21,26 @@ _GRACE_SECONDS = 90.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """One process: its role, its job (with `samples_path` in it), and where it leaves its latencies."""
+    """One process: its role, its job (with `samples_path` in it), and where it leaves its latencies.
+
+    `counts` False: its messages are others' too, so its progress is not shown.
+    """
 
     role: str
     job: object
     samples_path: str
+    counts: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What one process found."""
+
+    messages: int
+    bytes: int
+    seconds: float
+    latencies: Nanoseconds
+    facts: dict[str, Any]  # all it told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +52,7 @@ class Measured:
     seconds: float
     latencies: Nanoseconds
     timeline: tuple[tuple[float, float], ...] = ()
-    facts: tuple[dict[str, Any], ...] = field(default=())  # each process's own result
+    parts: tuple[Part, ...] = ()
 
     @property
     def messages_per_second(self) -> float:
@@ -68,18 +83,29 @@ def measure(
             worker.wait_ready(_SETUP_SECONDS)
         if on_started is not None:
             on_started()
-        watch = _Watch(phase, seconds, report)
+        shown = {worker for worker, load in zip(workers, loads, strict=True) if load.counts}
+        watch = _Watch(phase, seconds, report, shown)
         for worker in workers:
             worker.go()
         gather(workers, watch.on_event, seconds=seconds + _GRACE_SECONDS, what=phase, on_tick=watch.on_tick)
-    results = watch.results
+    parts = tuple(_part(watch.results[worker], load) for worker, load in zip(workers, loads, strict=True))
     return Measured(
-        messages=sum(result["messages"] for result in results),
-        bytes=sum(result["bytes"] for result in results),
-        seconds=max(result["seconds"] for result in results),
-        latencies=joined([_taken(load.samples_path) for load in loads]),
+        messages=sum(part.messages for part in parts),
+        bytes=sum(part.bytes for part in parts),
+        seconds=max(part.seconds for part in parts),
+        latencies=joined([part.latencies for part in parts]),
         timeline=tuple(watch.timeline),
-        facts=tuple(results),
+        parts=parts,
+    )
+
+
+def _part(facts: dict[str, Any], load: Load) -> Part:
+    return Part(
+        messages=int(facts["messages"]),
+        bytes=int(facts["bytes"]),
+        seconds=float(facts["seconds"]),
+        latencies=_taken(load.samples_path),
+        facts=facts,
     )
 
 
@@ -93,21 +119,21 @@ def _taken(path: str) -> Nanoseconds:
 class _Watch:
     """Follows workers' progress: for the live table and the picture's timeline."""
 
-    def __init__(self, phase: str, seconds: float, report: Report) -> None:
-        self._phase, self._seconds, self._report = phase, seconds, report
+    def __init__(self, phase: str, seconds: float, report: Report, shown: set[Worker]) -> None:
+        self._phase, self._seconds, self._report, self._shown = phase, seconds, report, shown
         self._begin_ns = self._told_ns = monotonic_ns()
         self._told_messages = 0
         self._counts: dict[Worker, tuple[int, int]] = {}
         self.timeline: list[tuple[float, float]] = []
-        self.results: list[dict[str, Any]] = []
+        self.results: dict[Worker, dict[str, Any]] = {}
 
     def on_event(self, worker: Worker, event: dict[str, Any]) -> bool:
         """Takes a line of a worker; True once it has ended."""
-        if "progress" in event:
+        if "progress" in event and worker in self._shown:
             messages, size_bytes = event["progress"]
             self._counts[worker] = (messages, size_bytes)
         if "result" in event:
-            self.results.append(event["result"])
+            self.results[worker] = event["result"]
         return "result" in event
 
     def on_tick(self) -> None:

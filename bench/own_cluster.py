@@ -1,29 +1,38 @@
 """A name server and a broker of one's own: the shipped services, each in a process, in a directory of the run.
 
 The only way to choose flush mode and kind of files, and the way to leave no trace in a cluster that others use. Ports
-are free ones; the worker tells which.
+are free ones; the broker keeps its own over restarts. What they log is in the directory, `namesrv.log`, `broker.log`.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+import signal
 import threading
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Self
 
+from ..broker import service as broker_service
 from ..broker.config import BrokerConfig
-from ..broker.service import Broker
+from ..model.clock import monotonic_ms, sleep_ms
+from ..model.errors import ClusterNotStarted, ConnectionLost, RequestTimeout
 from ..namesrv.config import NameServerConfig
 from ..namesrv.service import NameServer
+from ..remoting.client import RemotingClient
+from ..remoting.commands import GetBrokerStatistics, GetClusterInfo
 from ..store.config import StoreConfig
 from .processes import Channel, Worker
 
 SEGMENT_BYTES: Final = 128 << 20
 RETAINED_BYTES: Final = 1 << 30  # of a warm run's log; what is older is recycled
 POOL_SEGMENTS: Final = 32  # recycled segments that a warm run starts with: 4 GiB
-READY_SECONDS: Final = 60.0
-RESTART_SECONDS: Final = 600.0
+_READY_S: Final = 60.0
+_PROBE_MS: Final = 500
+_POLL_MS: Final = 10
+_SPARE_DIRECTORY: Final = "spare"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,66 +40,124 @@ class ServiceJob:
     """Settings of a role's configuration; `store` those of the [store] table."""
 
     settings: dict[str, Any]
+    log_path: str
     store: dict[str, Any] = field(default_factory=dict)
-    log_path: str = ""
 
 
 def serve_namesrv(job: ServiceJob, channel: Channel) -> None:
     """A name server until the parent closes the channel."""
     _log_to(job.log_path)
     with NameServer(NameServerConfig(**job.settings)) as server:
-        _run(server, channel, server.address)
+        _end_with_parent(channel, {"address": server.address})
+        server.run()
 
 
 def serve_broker(job: ServiceJob, channel: Channel) -> None:
-    """A broker until the parent closes the channel."""
+    """A broker until the parent closes the channel; it answers some time after it told "ready"."""
     _log_to(job.log_path)
-    with Broker(BrokerConfig(**job.settings, store=StoreConfig(**job.store))) as server:
-        _run(server, channel, server.address)
+    _end_with_parent(channel, {})
+    settings = job.settings | {"namesrv": tuple(job.settings["namesrv"])}
+    broker_service.run(BrokerConfig(**settings, store=StoreConfig(**job.store)))
 
 
-def _run(server: NameServer | Broker, channel: Channel, address: str) -> None:
+def _end_with_parent(channel: Channel, facts: dict[str, Any]) -> None:
     def watch() -> None:
-        """Thread: the service goes on until the parent ends."""
-        channel.ready({"address": address})
+        """Thread: once the parent closes our input, the process gets the signal that stops its service."""
+        channel.ready(facts)
         while channel.next_word():
             pass
-        server.stop()
+        os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, daemon=True).start()
-    server.run()
 
 
 def _log_to(path: str) -> None:
     logging.basicConfig(filename=path, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
 
 
-def start_namesrv(directory: str) -> tuple[Worker, str]:
-    """The process and its address."""
-    job = ServiceJob(settings={"port": 0}, log_path=os.path.join(directory, "namesrv.log"))
-    return _started("namesrv", job, READY_SECONDS)
+class OwnCluster:
+    """Context manager: entered, the name server runs; the broker by `start_broker`. One thread."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._stack = ExitStack()
+        self._broker: Worker | None = None
+        self.namesrv = ""
+        self.address = ""  # of the broker, once it ran
+
+    def __enter__(self) -> Self:
+        self._client = self._stack.enter_context(RemotingClient())
+        job = ServiceJob(settings={"port": 0}, log_path=os.path.join(self._directory, "namesrv.log"))
+        server = self._stack.enter_context(Worker("namesrv", job))
+        try:
+            self.namesrv = str(server.wait_ready(_READY_S)["address"])
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.stop_broker()
+        finally:
+            self._stack.close()
+
+    @property
+    def store_directory(self) -> str:
+        """Of the broker."""
+        return os.path.join(self._directory, "store")
+
+    def start_broker(self, store: dict[str, Any], *, seconds: float = _READY_S) -> None:
+        """Starts the broker and waits until it answers and is registered. Raises ClusterNotStarted."""
+        port = int(self.address.rpartition(":")[2]) if self.address else 0
+        log_path = os.path.join(self._directory, "broker.log")
+        settings = {"port": port, "namesrv": [self.namesrv], "store_dir": self.store_directory}
+        self._broker = Worker("broker", ServiceJob(settings=settings, store=store, log_path=log_path))
+        deadline = monotonic_ms() + round(seconds * 1000)
+        while not self._is_up():
+            if not self._broker.is_running or monotonic_ms() >= deadline:
+                raise ClusterNotStarted(
+                    "broker", "ended" if not self._broker.is_running else "does not answer", log_path
+                )
+            sleep_ms(_POLL_MS)
+
+    def _is_up(self) -> bool:
+        """Answers at its address, which the name server tells the first time."""
+        try:
+            if not self.address:
+                _, payload = self._client.call(self.namesrv, GetClusterInfo(), timeout_ms=_PROBE_MS)
+                self.address = next((str(broker["address"]) for broker in json.loads(payload)["brokers"]), "")
+                return bool(self.address)
+            self._client.call(self.address, GetBrokerStatistics(), timeout_ms=_PROBE_MS)
+        except (ConnectionLost, RequestTimeout):
+            return False
+        return True
+
+    def stop_broker(self) -> None:
+        """Ends it as SIGTERM does."""
+        if self._broker is not None:
+            self._broker.stop()
+            self._broker = None
+
+    def kill_broker(self) -> None:
+        """Ends it as `kill -9` does."""
+        if self._broker is not None:
+            self._broker.kill()
+            self._broker.stop()
+            self._broker = None
+
+    def spare_segments(self) -> int:
+        """How many expired segments wait to be written over."""
+        try:
+            names = os.listdir(os.path.join(self.store_directory, _SPARE_DIRECTORY))
+        except FileNotFoundError:
+            return 0
+        return sum(name.isdigit() for name in names)
 
 
-def start_broker(directory: str, *, namesrv: str, store: dict[str, Any], wait: bool = True) -> tuple[Worker, str]:
-    """The process and its address; "" with `wait` False, for who wants to see it come up."""
-    settings = {"port": 0, "namesrv": (namesrv,), "store_dir": os.path.join(directory, "store")}
-    job = ServiceJob(settings=settings, store=store, log_path=os.path.join(directory, "broker.log"))
-    return _started("broker", job, RESTART_SECONDS if wait else 0.0)
-
-
-def _started(role: str, job: ServiceJob, seconds: float) -> tuple[Worker, str]:
-    worker = Worker(role, job)
-    try:
-        address = str(worker.wait_ready(seconds)["address"]) if seconds else ""
-    except BaseException:
-        worker.kill()
-        raise
-    return worker, address
-
-
-def store_settings(*, flush: str, warm: bool, index: bool) -> dict[str, Any]:
-    """The [store] table of a measured broker. Warm: what passes RETAINED_BYTES is recycled, and the pool is large."""
+def store_settings(*, flush: str, index: bool, recycling: bool) -> dict[str, Any]:
+    """The [store] table of a measured broker. `recycling`: what passes RETAINED_BYTES is kept to be written over."""
     settings: dict[str, Any] = {"segment_bytes": SEGMENT_BYTES, "flush_mode": flush, "index_enabled": index}
-    if warm:
-        settings |= {"retention_bytes": RETAINED_BYTES, "recycle_segments": POOL_SEGMENTS, "delete_unconsumed": True}
+    if recycling:
+        settings |= {"retention_bytes": RETAINED_BYTES, "recycle_segments": POOL_SEGMENTS}
     return settings

@@ -28,8 +28,8 @@ PROGRESS_NS: Final = 250_000_000
 class Worker:
     """A process that runs `python -m zenitmq.bench.worker ROLE`. Context manager: on the way out it is gone."""
 
-    def __init__(self, role: str, job: object, *, cpu: int | None = None) -> None:
-        """`job`: a dataclass instance; the role's function gets it back. `cpu`: run on this core only."""
+    def __init__(self, role: str, job: object) -> None:
+        """`job`: a dataclass instance; the role's function gets it back."""
         if not dataclasses.is_dataclass(job) or isinstance(job, type):
             raise TypeError("a job is a dataclass instance")
         self.role = role
@@ -39,14 +39,12 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
-        if cpu is not None:
-            os.sched_setaffinity(self._process.pid, {cpu})
         self._write(json.dumps(dataclasses.asdict(job)))
 
     @property
-    def pid(self) -> int:
-        """Of the process."""
-        return self._process.pid
+    def is_running(self) -> bool:
+        """Whether it has not ended yet."""
+        return self._process.poll() is None
 
     def wait_ready(self, seconds: float) -> dict[str, Any]:
         """What the worker tells once it is set up."""

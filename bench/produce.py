@@ -66,7 +66,7 @@ def produce(job: ProduceJob, channel: Channel) -> None:
     """One measurement: {messages, bytes, seconds}; latencies, where the road tells them, to `samples_path`."""
     content = bodies(_CHUNK, job.size)
     keys = [[f"k{index}-{key}" for key in range(job.keys)] for index in range(_CHUNK)] if job.keys else None
-    with Producer("bench-producers", namesrv=job.namesrv) as producer:
+    with Producer("bench-producers", namesrv=job.namesrv, compression=None) as producer:
         producer.send_bodies(job.topic, content[: job.batch], timeout=_TIMEOUT_S)  # finds the route, connects
         if not channel.ready({}):
             return

@@ -2,15 +2,159 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Final
+
+from .document import picture, result_document
+from .environment import environment, kernel_kind
+from .limits import measure_limits
+from .measure import Load, Measured, measure
 from .options import BenchOptions, BenchResult, Progress, Report
+from .percentiles import latency_us
+from .processes import Worker
+from .raw_path import RawPath, default_in_flight, fdatasync_latencies, limit_document, raw_shape
+from .restart import restart
+from .stages import EncodeJob, broker_stages, client_stages
+from .target import Target, opened_target
+from .works import WORKS, Bench, Outcome, prebuilt_job, warm_up
 
 __all__ = ["BenchOptions", "BenchResult", "Progress", "Report", "run"]
+
+_RAW_OF: Final = {
+    "produce": "the same frames over the same sockets and the same pwritev, without a broker",
+    "consume": "pages of a mapped file over the same sockets, without a broker; messages not touched",
+    "latency": "bare round trips with the same frames and a pwritev, interleaved with the sends",
+    "e2e": "bare round trips with the same frames and a pwritev, one at a time",
+}
+_SEND_PROBE_SECONDS: Final = 0.5
+_SETUP_SECONDS: Final = 60.0
 
 
 def run(options: BenchOptions, report: Report) -> BenchResult:
     """Measures what `options` ask for and says how it goes through `report` (called in this thread).
 
-    Raises ZenitError where the cluster cannot be reached or started; everything it started is stopped on the way out.
+    Raises ZenitError where the cluster cannot be reached or started, or where a message got lost; everything that it
+    started is stopped on the way out.
     """
-    report(Progress(phase=options.work, elapsed_seconds=0.0, total_seconds=options.seconds))
-    return BenchResult(document={"work": options.work}, svg="")
+    with _directory(options) as directory:
+        if options.work == "limits":
+            found, extra = measure_limits(options, directory, report)
+            return _result(options, found, directory, batch=options.batch, limit=None, cpu_seconds=None, extra=extra)
+        if options.work == "restart":
+            options = replace(options, own_cluster=True, warm=False)
+        with opened_target(options, directory, report) as target:
+            return _run_on(options, target, directory, report)
+
+
+@contextmanager
+def _directory(options: BenchOptions) -> Iterator[str]:
+    """Where the run's files are: a new directory, removed afterwards, below the one that the options name."""
+    if options.directory is not None:
+        os.makedirs(options.directory, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="zenit-bench-", dir=options.directory) as directory:
+        yield directory
+
+
+def _run_on(options: BenchOptions, target: Target, directory: str, report: Report) -> BenchResult:
+    raw_directory = os.path.join(directory, "raw")
+    os.mkdir(raw_directory)
+    reads = options.work == "consume"
+    with RawPath(raw_directory, warm=options.warm or reads, sync=options.flush == "sync" and not reads) as raw:
+        bench = Bench(options=options, target=target, raw=raw, directory=directory, report=report)
+        if options.work == "restart":
+            found, facts = restart(bench)
+            return _result(options, found, directory, batch=1, limit=None, cpu_seconds=None, extra=facts)
+        extra: dict[str, Any] = {
+            "pages": _pages(options),
+            "flush": options.flush,
+            "in_flight": default_in_flight(options),
+        }
+        if options.warm and not reads and target.cluster is not None:
+            extra["warm_up"] = warm_up(bench, target.cluster)
+        limits = [_limit(bench, "limit before")]
+        outcome = WORKS[options.work](bench)
+        limits.append(_limit(bench, "limit after"))
+        extra |= outcome.extra | {"broker_memory_bytes": outcome.after.memory_bytes}
+        if options.flush == "sync":
+            flushes = fdatasync_latencies(raw_directory, seconds=max(options.limit_seconds, 0.2))
+            extra["fdatasync_us"] = latency_us(flushes.values)
+        if options.stages:
+            extra["stages"] = _stages(bench, outcome)
+        known = [limit for limit in limits if limit is not None]
+        return _result(
+            options,
+            outcome.measured,
+            directory,
+            batch=_sent_batch(options),
+            limit=limit_document(known, of=_RAW_OF[options.work]) if known else None,
+            cpu_seconds=outcome.after.cpu_seconds - outcome.before.cpu_seconds,
+            extra=extra,
+        )
+
+
+def _limit(bench: Bench, phase: str) -> Measured | None:
+    seconds = bench.options.limit_seconds
+    if not seconds:
+        return None
+    return bench.raw.measure(raw_shape(bench.options), seconds=seconds, phase=phase, report=bench.report)
+
+
+def _sent_batch(options: BenchOptions) -> int:
+    return 1 if options.work in ("consume", "latency", "e2e") else raw_shape(options).batch
+
+
+def _pages(options: BenchOptions) -> str:
+    """What kind of files the figures are of."""
+    if options.work == "consume":
+        return "warm: the backlog was written just before and is in the page cache"
+    if options.warm:
+        return "warm: segments recycled, their pages cached"
+    return "cold: fresh preallocated files" if options.own_cluster else "cold, unless the cluster recycled segments"
+
+
+def _stages(bench: Bench, outcome: Outcome) -> dict[str, dict[str, float]]:
+    """Nanoseconds a message, of one producer's process and of the broker."""
+    options = bench.options
+    broker = broker_stages(outcome.before.stages, outcome.after.stages, batch=raw_shape(options).batch)
+    if options.work != "produce":
+        return {"broker": broker}
+    path = bench.path("send-probe")
+    probe = replace(prebuilt_job(bench, path), batch=raw_shape(options).batch, in_flight=4, seconds=_SEND_PROBE_SECONDS)
+    sent = measure(
+        [Load(role="prebuilt", job=probe, samples_path=path)], phase="stages", seconds=0.0, report=bench.report
+    )
+    encoding = {"build_ns": 0.0, "encode_ns": 0.0}
+    if not options.prebuilt:
+        job = EncodeJob(
+            topic=bench.target.topic, api=options.api, size=options.size, keys=options.keys, tags=options.tags
+        )
+        with Worker("encode", job) as worker:
+            worker.wait_ready(_SETUP_SECONDS)
+            encoding = worker.ask("go", _SETUP_SECONDS)
+    client = client_stages(
+        build_ns=encoding["build_ns"],
+        encode_ns=encoding["encode_ns"],
+        send_ns=float(sent.parts[0].facts["send_ns"]),
+        processes=options.producers,
+        messages_per_second=outcome.measured.messages_per_second,
+    )
+    return {"client": client, "broker": broker}
+
+
+def _result(
+    options: BenchOptions,
+    measured: Measured,
+    directory: str,
+    *,
+    batch: int,
+    limit: dict[str, Any] | None,
+    cpu_seconds: float | None,
+    extra: dict[str, Any],
+) -> BenchResult:
+    facts = {"kernel": kernel_kind(), **extra, "environment": environment(directory)}
+    document = result_document(options, measured, batch=batch, limit=limit, cpu_seconds=cpu_seconds, extra=facts)
+    return BenchResult(document=document, svg=picture(document, measured))

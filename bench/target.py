@@ -1,0 +1,178 @@
+"""The cluster that is measured: found or started, with a topic to measure in, and what its brokers say of themselves."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ..client.admin import Admin
+from ..client.cluster import name_servers
+from ..model.clock import monotonic_ms, sleep_ms
+from ..model.errors import ConnectionLost, InvalidParameter, NoRoute, RequestTimeout, TopicNotFound
+from ..remoting.client import RemotingClient
+from ..remoting.commands import (
+    GetBrokerConfig,
+    GetBrokerStatistics,
+    GetClusterInfo,
+    GetMaxOffset,
+    GetRoute,
+    OffsetReply,
+    RouteReply,
+)
+from .options import BenchOptions, Progress, Report
+from .own_cluster import OwnCluster, store_settings
+from .stages import Stages, added_stages
+
+_CALL_MS: Final = 5000
+_PROBE_MS: Final = 1500
+_ROUTE_MS: Final = 15_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerUse:
+    """What the brokers have used so far, all together, as they say themselves."""
+
+    cpu_seconds: float
+    memory_bytes: int | None  # resident, without pages of files; None where the system does not tell
+    stages: Stages  # of the turns that the brokers sample
+
+
+class Target:
+    """A cluster and the topic of one run. Owned by the thread that runs the benchmark."""
+
+    def __init__(self, client: RemotingClient, namesrv: str, topic: str, cluster: OwnCluster | None) -> None:
+        """`cluster`: where the run started it itself."""
+        self._client = client
+        self.namesrv = namesrv
+        self.topic = topic
+        self.cluster = cluster
+
+    def _name_server(self) -> str:
+        return name_servers(self.namesrv)[0]
+
+    def route(self) -> RouteReply:
+        """The topic's. Raises TopicNotFound."""
+        reply, _ = self._client.call(self._name_server(), GetRoute(self.topic), timeout_ms=_CALL_MS)
+        assert isinstance(reply, RouteReply)
+        return reply
+
+    def wait_route(self) -> RouteReply:
+        """The topic's route, waited for: a broker registers a new topic soon, not at once. Raises NoRoute."""
+        deadline = monotonic_ms() + _ROUTE_MS
+        while monotonic_ms() < deadline:
+            try:
+                return self.route()
+            except TopicNotFound:
+                sleep_ms(20)
+        raise NoRoute(self.topic, "its brokers did not register it in time")
+
+    def addresses(self) -> dict[str, str]:
+        """Broker name -> address of its master."""
+        return {name: dict(members)[0] for _, name, members in self.route().brokers if 0 in dict(members)}
+
+    def write_queues(self) -> list[tuple[str, int]]:
+        """(broker address, queue id) of each queue that takes messages."""
+        addresses = self.addresses()
+        return [(addresses[name], queue) for name, _, writes, _ in self.route().queues for queue in range(writes)]
+
+    def end_offsets(self) -> list[tuple[str, int, int]]:
+        """(broker name, queue id, offset that the next message gets) of each queue that can be read."""
+        addresses = self.addresses()
+        found = []
+        for name, reads, _, _ in self.route().queues:
+            for queue in range(reads):
+                reply, _payload = self._client.call(
+                    addresses[name], GetMaxOffset(self.topic, queue), timeout_ms=_CALL_MS
+                )
+                assert isinstance(reply, OffsetReply)
+                found.append((name, queue, reply.offset))
+        return found
+
+    def statistics(self) -> list[dict[str, Any]]:
+        """Of each broker, as GetBrokerStatistics tells them."""
+        return [self._document(address, GetBrokerStatistics()) for address in self.addresses().values()]
+
+    def settings(self) -> list[dict[str, Any]]:
+        """What each broker runs with."""
+        return [self._document(address, GetBrokerConfig()) for address in self.addresses().values()]
+
+    def _document(self, address: str, request: GetBrokerStatistics | GetBrokerConfig) -> dict[str, Any]:
+        _, payload = self._client.call(address, request, timeout_ms=_CALL_MS)
+        document: dict[str, Any] = json.loads(payload)
+        return document
+
+    def use(self) -> BrokerUse:
+        """CPU, memory and stages of all brokers so far."""
+        documents = self.statistics()
+        memory = [document["memory_bytes"] for document in documents]
+        return BrokerUse(
+            cpu_seconds=sum(float(document["cpu_seconds"]) for document in documents),
+            memory_bytes=None if None in memory else sum(memory),
+            stages=added_stages([document["stages"] for document in documents]),
+        )
+
+
+@contextmanager
+def opened_target(options: BenchOptions, directory: str, report: Report) -> Iterator[Target]:
+    """The cluster that the options name, the one that runs here, or one started in `directory` and stopped afterwards.
+
+    Raises InvalidParameter where a named cluster cannot be what the options ask for.
+    """
+    own = options.own_cluster or options.warm or not options.index
+    if own and options.namesrv is not None:
+        raise InvalidParameter("namesrv", options.namesrv, "none: warm files and settings need a cluster of their own")
+    with RemotingClient() as client:
+        found = () if own else name_servers(options.namesrv)
+        if found and _answers(client, found[0]):
+            with _topic(client, options, ",".join(found)) as target:
+                _check_flush(target, options)
+                yield target
+            return
+        if options.namesrv is not None:
+            raise ConnectionLost(options.namesrv)
+        report(Progress(phase="start cluster", elapsed_seconds=0.0, total_seconds=0.0))
+        with OwnCluster(directory) as cluster:
+            cluster.start_broker(store_settings(flush=options.flush, index=options.index, recycling=False))
+            with _topic(client, options, cluster.namesrv, cluster) as target:
+                yield target
+
+
+def _answers(client: RemotingClient, address: str) -> bool:
+    try:
+        client.call(address, GetClusterInfo(), timeout_ms=_PROBE_MS)
+    except (ConnectionLost, RequestTimeout):
+        return False
+    return True
+
+
+@contextmanager
+def _topic(
+    client: RemotingClient, options: BenchOptions, namesrv: str, cluster: OwnCluster | None = None
+) -> Iterator[Target]:
+    """A topic of the run's own, deleted afterwards, unless one is named that exists."""
+    name = options.topic or f"bench-{secrets.token_hex(8)}"
+    target = Target(client, namesrv, name, cluster)
+    with Admin(namesrv) as admin:
+        if options.topic is not None and options.topic in admin.topics():
+            yield target
+            return
+        admin.create_topic(name, queues=options.queues)
+        try:
+            target.wait_route()
+            yield target
+        finally:
+            if cluster is None:
+                admin.delete_topic(name)
+
+
+def _check_flush(target: Target, options: BenchOptions) -> None:
+    """A running cluster flushes as it is configured to; a figure under another name would be a lie."""
+    modes = {str(settings.get("store.flush_mode")) for settings in target.settings()}
+    if modes - {options.flush, "None"}:
+        raise InvalidParameter(
+            "flush", options.flush, f"{', '.join(sorted(modes))}, as the running cluster has it; or own_cluster"
+        )

@@ -1,0 +1,34 @@
+"""A run that makes no sense is refused by name before anything starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from zenitmq.bench.options import BenchOptions
+from zenitmq.model.errors import InvalidName, InvalidParameter
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("work", "paint"),
+        ("api", "telepathy"),
+        ("flush", "never"),
+        ("size", -1),
+        ("size", (4 << 20) + 1),
+        ("batch", 0),
+        ("producers", 0),
+        ("seconds", 0.0),
+        ("rate", 0),
+        ("log_gib", 0.0),
+    ],
+)
+def test_out_of_range_is_refused_by_name(name: str, value: object) -> None:
+    with pytest.raises(InvalidParameter) as refused:
+        BenchOptions(**({"work": "produce"} | {name: value}))  # type: ignore[arg-type]
+    assert refused.value.name == name
+
+
+def test_a_bad_topic_is_refused() -> None:
+    with pytest.raises(InvalidName):
+        BenchOptions(work="produce", topic="../etc")
