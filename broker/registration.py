@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Final
 
 from ..model.clock import Clock
@@ -23,6 +24,7 @@ from ..remoting.server import RequestLoop
 _log = logging.getLogger(__name__)
 
 TIMEOUT_MS: Final = 2000
+UNREGISTER_MS: Final = 500
 GIVE_UP_MS: Final = 2 * TIMEOUT_MS  # an answer that has not even failed by then is lost
 
 
@@ -122,14 +124,28 @@ class Registration:
                 self._heartbeat(link)
 
     def stop(self) -> None:
-        """Tells all of them that we leave; waits for nobody."""
+        """Tells all of them that we leave, and waits a moment for their answers. After the loop has ended."""
         who = self._identity
+        request = UnregisterBroker(who.cluster, who.broker_name, MASTER_ID, who.address)
+        answers: SimpleQueue[ZenitError | None] = SimpleQueue()
         for link in self._links:
-            request = UnregisterBroker(who.cluster, who.broker_name, MASTER_ID, who.address)
             try:
-                self._client.oneway(link.address, request)
+                self._client.send_nowait(
+                    link.address,
+                    request,
+                    None,
+                    timeout_ms=UNREGISTER_MS,
+                    on_reply=lambda _reply, _payload, error: answers.put(error),
+                )
             except ZenitError as error:
-                _log.info("not unregistered namesrv=%s error=%s", link.address, error)
+                answers.put(error)
+        for _ in self._links:
+            try:
+                error = answers.get(timeout=UNREGISTER_MS / 1000)
+            except Empty:
+                return
+            if error is not None:
+                _log.info("a name server was not told that we leave; error=%s", error)
 
     def _register(self, link: NameServerLink) -> None:
         who = self._identity

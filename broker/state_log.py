@@ -13,19 +13,21 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from ..model.clock import Clock
 from ..model.errors import StoreFormatError
 from ..model.names import STATE_TOPICS
 from ..model.queue import PhysicalOffset
 from ..store.dispatch import Run
-from ..store.message_store import Placed
 from ..store.record_kernel import StoredMessage, decode_batch
 from ..store.snapshot import read_snapshot, write_snapshot
 from .group_table import GroupTable
 from .offset_table import OffsetTable
 from .topic_table import Document, TopicTable
+
+if TYPE_CHECKING:
+    from ..store.message_store import Placed
 
 TOPICS, GROUPS, OFFSETS = STATE_TOPICS
 

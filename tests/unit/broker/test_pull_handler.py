@@ -1,0 +1,176 @@
+"""Pulls against a queue that is a list: what is answered at once, what waits, and what ends the wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from zenitmq.broker.config import BrokerConfig
+from zenitmq.broker.group_table import GroupTable
+from zenitmq.broker.pull_handler import PullHandler
+from zenitmq.broker.topic_table import TopicTable
+from zenitmq.model.errors import BrokerBusy, InvalidParameter, TopicNotFound, ZenitError
+from zenitmq.model.route import TopicConfig
+from zenitmq.remoting.commands import PullMessages, PullReply
+from zenitmq.store.get_status import GetResult, GetStatus
+
+
+class Call:
+    def __init__(self, request: PullMessages) -> None:
+        self.request = request
+        self.deadline_ms = 1 << 40
+
+
+class World:
+    """The loop, the clock, the store and the state in one, as far as pulls see them."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.messages: list[int] = []  # tag code of each
+        self.replies: list[tuple[int, int, int]] = []  # status, next offset, count
+        self.errors: list[type[ZenitError]] = []
+        self.later: list[Callable[[], None]] = []
+        self.groups = GroupTable()
+        self.topics = TopicTable()
+        self.topics.on_event(self.topics.event_set(TopicConfig("t", 1, 1)), {})
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+    def reply(self, call: Call, reply: PullReply, payload: object = ()) -> None:
+        self.replies.append((reply.status, reply.next_offset, reply.count))
+
+    def fail(self, call: Call, error: ZenitError) -> None:
+        self.errors.append(type(error))
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> None:
+        self.later.append(callback)
+
+    def get_messages(
+        self, topic: str, queue_id: int, queue_offset: int, *, max_messages: int, max_bytes: int, codes: tuple[int, ...]
+    ) -> GetResult:
+        end = len(self.messages)
+        if end == 0:
+            return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
+        if queue_offset == end:
+            return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, end, 0, end)
+        if queue_offset > end:
+            return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, 0, 0, end)
+        found = [code for code in self.messages[queue_offset:] if not codes or code in codes]
+        status = GetStatus.FOUND if found else GetStatus.NO_MATCHED_MESSAGE
+        return GetResult(status, end, 0, end, len(found), [memoryview(b"r" * 10)] * len(found))
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def pulls(world: World) -> PullHandler:
+    it: Any = world
+    return PullHandler(it, it, it, it, BrokerConfig(parked_pulls_max=4, wakes_per_turn=2, suspend_ms_max=1000))
+
+
+def pull(
+    pulls: PullHandler, offset: int = 0, *, suspend_ms: int = 500, codes: tuple[int, ...] = (), **other: Any
+) -> None:
+    fields = {"group": "g", "topic": "t", "queue_id": 0, "max_messages": 10, "max_bytes": 1000, **other}
+    call: Any = Call(PullMessages(queue_offset=offset, suspend_ms=suspend_ms, tag_codes=codes, **fields))
+    pulls.on_pull(call)
+
+
+def arrive(world: World, pulls: PullHandler, *codes: int) -> None:
+    world.messages.extend(codes)
+    pulls.on_arrivals([("t", 0)])
+
+
+def test_what_is_there_is_answered_at_once(world: World, pulls: PullHandler) -> None:
+    world.messages = [1, 2]
+    pull(pulls)
+    assert world.replies == [(GetStatus.FOUND, 2, 2)]
+    assert (pulls.messages, pulls.size_bytes) == (2, 20)
+
+
+@pytest.mark.parametrize("there", [[], [1, 2]])
+def test_at_the_end_a_pull_waits_for_the_next_message(world: World, pulls: PullHandler, there: list[int]) -> None:
+    world.messages = there
+    end = len(there)
+    pull(pulls, end)
+    assert world.replies == []
+    arrive(world, pulls, 7)
+    assert world.replies == [(GetStatus.FOUND, end + 1, 1)]
+    assert pulls.hold.count == 0
+
+
+def test_without_suspend_nothing_waits(world: World, pulls: PullHandler) -> None:
+    world.messages = [1]
+    pull(pulls, 1, suspend_ms=0)
+    assert world.replies == [(GetStatus.OFFSET_OVERFLOW_ONE, 1, 0)]
+
+
+@pytest.mark.parametrize(("messages", "offset"), [([1], 5), ([], 5)])
+def test_a_wrong_offset_is_answered_and_not_waited_for(
+    world: World, pulls: PullHandler, messages: list[int], offset: int
+) -> None:
+    world.messages = messages
+    pull(pulls, offset)
+    assert [reply[1] for reply in world.replies] == [0]
+
+
+def test_the_wait_ends_at_its_time_and_at_the_limit(world: World, pulls: PullHandler) -> None:
+    pull(pulls, suspend_ms=500)
+    pull(pulls, suspend_ms=60_000)
+    pulls.on_tick(499)
+    assert world.replies == []
+    pulls.on_tick(500)
+    assert len(world.replies) == 1
+    pulls.on_tick(1000)
+    assert world.replies == [(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0)] * 2
+
+
+def test_a_message_of_another_tag_does_not_end_the_wait_but_moves_it_on(world: World, pulls: PullHandler) -> None:
+    pull(pulls, codes=(7,))
+    arrive(world, pulls, 1, 2)
+    assert world.replies == []
+    arrive(world, pulls, 7)
+    assert world.replies == [(GetStatus.FOUND, 3, 1)]
+
+
+def test_a_wait_that_nothing_matched_ends_behind_what_it_saw(world: World, pulls: PullHandler) -> None:
+    pull(pulls, codes=(7,))
+    arrive(world, pulls, 1, 2)
+    pulls.on_tick(500)
+    assert world.replies == [(GetStatus.OFFSET_OVERFLOW_ONE, 2, 0)]
+
+
+def test_wakes_are_bounded_in_a_turn_and_go_on_in_the_next(world: World, pulls: PullHandler) -> None:
+    for _ in range(4):
+        pull(pulls)
+    arrive(world, pulls, 1)
+    assert (len(world.replies), len(world.later)) == (2, 1)
+    pulls.on_arrivals([("t", 0)])  # the two that wait still are not served twice
+    world.later.pop()()
+    assert (len(world.replies), pulls.hold.count) == (4, 0)
+
+
+def test_too_many_waiting_pulls_are_refused(world: World, pulls: PullHandler) -> None:
+    for _ in range(4):
+        pull(pulls)
+    with pytest.raises(BrokerBusy):
+        pull(pulls)
+
+
+def test_a_deleted_topic_ends_the_wait(world: World, pulls: PullHandler) -> None:
+    pull(pulls)
+    pulls.on_topic_deleted("t")
+    pulls.on_tick(1000)
+    assert (world.errors, world.replies) == ([TopicNotFound], [])
+
+
+@pytest.mark.parametrize("other", [{"max_messages": 0}, {"max_bytes": 0}, {"queue_id": 1}])
+def test_wrong_parameters_are_refused(world: World, pulls: PullHandler, other: dict[str, int]) -> None:
+    with pytest.raises(InvalidParameter):
+        pull(pulls, **other)

@@ -1,0 +1,120 @@
+"""Snapshots of the broker's state: RocketMQ's own are adopted whole, ours are written in time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from zenitmq.broker.state_log import EVERYTHING, OFFSETS, StateLog
+from zenitmq.model.errors import StoreFormatError
+from zenitmq.model.queue import PhysicalOffset, QueueOffset
+from zenitmq.store.dispatch import Run
+from zenitmq.store.record_kernel import encode_record
+
+OFFSETS_OF_ROCKETMQ = """{
+	"dataVersion":{"counter":4,"stateVersion":0,"timestamp":1795245186487},
+	"groupTopicMap":{"desk":["trades"]},
+	"offsetTable":{"trades@desk":{0:58,1:58,3:66}},
+	"pullOffsetTable":{"trades@desk":{0:58}}
+}"""
+TOPICS_OF_ROCKETMQ = """{
+	"dataVersion":{"counter":4,"stateVersion":0,"timestamp":1795245203782},
+	"topicConfigTable":{"trades":{"attributes":{},"order":false,"perm":6,"readQueueNums":4,
+	"topicFilterType":"SINGLE_TAG","topicName":"trades","topicSysFlag":0,"writeQueueNums":4}}
+}"""
+GROUPS_OF_ROCKETMQ = '{"forbiddenTable":{},"subscriptionGroupTable":{"desk":{"groupName":"desk","retryMaxTimes":16}}}'
+
+
+class ManualClock:
+    """Time that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 0
+
+    def now_ms(self) -> int:
+        return self.now
+
+    monotonic_ms = now_ms
+
+    def sleep_ms(self, duration_ms: int) -> None:
+        self.now += duration_ms
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+def open_state(directory: Path, clock: ManualClock) -> StateLog:
+    return StateLog(str(directory), clock=clock, persist_interval_ms=100)
+
+
+def write_rocketmqs(directory: Path) -> Path:
+    config = directory / "config"
+    config.mkdir()
+    (config / "consumerOffset.json").write_text(OFFSETS_OF_ROCKETMQ)
+    (config / "topics.json").write_text(TOPICS_OF_ROCKETMQ)
+    (config / "subscriptionGroup.json").write_text(GROUPS_OF_ROCKETMQ)
+    return config
+
+
+def run_of(topic: str, body: bytes, begin: int = 0) -> Run:
+    record = encode_record(topic=topic.encode(), body=body, physical_offset=begin, store_timestamp_ms=9)
+    end, nothing = PhysicalOffset(begin + len(record)), memoryview(b"")
+    return Run(
+        topic, 0, QueueOffset(0), 1, PhysicalOffset(begin), end, 9, nothing, nothing, nothing, 0, 0, memoryview(record)
+    )
+
+
+def test_rocketmqs_snapshots_reflect_the_whole_log_and_become_ours(tmp_path: Path, clock: ManualClock) -> None:
+    config = write_rocketmqs(tmp_path)
+    state = open_state(tmp_path, clock)
+    assert state.reflected() == EVERYTHING
+    assert state.offsets.offset("desk", "trades", 3) == 66
+    assert state.topics.write_queues == {"trades": 4}
+    state.on_opened(PhysicalOffset(5000))
+    assert state.reflected() == 5000
+    document = json.loads((config / "consumerOffset.json").read_text())
+    assert document["offsetTable"] == {"trades@desk": {"0": 58, "1": 58, "3": 66}}
+    assert document["pullOffsetTable"] == {"trades@desk": {"0": 58}}
+    assert document["zenit"]["reflected"] == 5000
+    assert open_state(tmp_path, clock).reflected() == 5000
+
+
+def test_the_oldest_of_the_snapshots_says_where_to_replay_from(tmp_path: Path, clock: ManualClock) -> None:
+    config = write_rocketmqs(tmp_path)
+    open_state(tmp_path, clock).on_opened(PhysicalOffset(5000))
+    (config / "topics.json").unlink()
+    assert open_state(tmp_path, clock).reflected() == 0
+
+
+def test_snapshots_are_written_when_they_are_old_and_something_came(tmp_path: Path, clock: ManualClock) -> None:
+    state = open_state(tmp_path, clock)
+    clock.now = 1000
+    assert state.persist() == 0
+    assert not (tmp_path / "config").exists()
+    run = run_of("trades", b"")
+    state.on_run(run)
+    assert state.persist() == run.end
+    later = run_of("trades", b"", run.end)
+    state.on_run(later)
+    assert state.persist() == run.end
+    clock.now = 1100
+    assert state.persist() == later.end
+
+
+def test_the_last_snapshot_is_not_put_off(tmp_path: Path, clock: ManualClock) -> None:
+    state = open_state(tmp_path, clock)
+    run = run_of("trades", b"")
+    state.on_run(run)
+    assert state.persist() == 0
+    state.is_closing = True
+    assert state.persist() == run.end
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"event":"from the future"}'])
+def test_an_event_that_is_none_stops_the_start(tmp_path: Path, clock: ManualClock, body: bytes) -> None:
+    with pytest.raises(StoreFormatError):
+        open_state(tmp_path, clock).on_run(run_of(OFFSETS, body))
