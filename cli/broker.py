@@ -29,9 +29,11 @@ def broker(context: typer.Context, config_file: ConfigFile = None, settings: Set
     if context.invoked_subcommand is not None:
         return
     from ..broker.config import BrokerConfig
+
+    running = load_role(BrokerConfig, "broker", config_file, settings)
     from ..broker.service import run
 
-    raise typer.Exit(run(load_role(BrokerConfig, "broker", config_file, settings)))
+    raise typer.Exit(run(running))
 
 
 def config(name: Name = None, namesrv: Namesrv = None, as_json: Json = False) -> None:

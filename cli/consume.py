@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
 
@@ -72,11 +72,12 @@ def consume(
     line = compile_format(line_format or "{body}")
     if as_json:
         line = _json_bytes
+    start_from = _start(start)
     from ..client.pull_consumer import PullConsumer
 
     stopping = threading.Event()
     stop_on_signals(stopping.set)
-    consumer = PullConsumer(group, namesrv=namesrv, start_from=_start(start), auto_commit=False)
+    consumer = PullConsumer(group, namesrv=namesrv, start_from=start_from, auto_commit=False)
     consumer.subscribe(topic, expression)
     with consumer:
         _print_messages(consumer, line, maximum, idle_exit, stopping)
@@ -97,7 +98,7 @@ def _print_messages(
         room = POLL_MESSAGES if maximum is None else min(POLL_MESSAGES, maximum - printed)
         batch = consumer.poll(max_messages=room, timeout=POLL_SECONDS)
         if batch:
-            out.write(b"".join([line(message) for message in batch]))
+            out.write(b"".join([line(message) for message in cast("Iterable[StoredMessage]", batch)]))
             out.flush()
             printed += len(batch)
             heard_ms = monotonic_ms()

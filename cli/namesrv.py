@@ -19,10 +19,11 @@ def register(app: typer.Typer) -> None:
 def namesrv(config_file: ConfigFile = None, settings: Settings = None) -> None:
     """Run a name server in the foreground until SIGTERM or Ctrl-C."""
     from ..namesrv.config import NameServerConfig
-    from ..namesrv.service import NameServer
 
     config = load_role(NameServerConfig, "namesrv", config_file, settings)
     logging.getLogger(__name__).info("settings config=%s", describe_config(config))
+    from ..namesrv.service import NameServer
+
     with NameServer(config) as server:
         stop_on_signals(server.stop)
         server.run()

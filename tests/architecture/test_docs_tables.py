@@ -63,15 +63,17 @@ def setting_row(info: SettingInfo, role: str) -> str:
     return f"| `{info.key}` | {f'`{default}`' if default else ''} | {info.expected} | {meaning} |"
 
 
+CONFIGURATION_HEAD = """# Configuration
+
+Made from the code; `zenit config schema ROLE` prints the same. A later source wins: the default, then the file
+(`--config FILE`, TOML; `store.segment_bytes` is `segment_bytes` in the table `[store]`), then the environment
+(`ZENIT_BROKER__PORT` for a role's own keys, `ZENIT_STORE__SEGMENT_BYTES` for a table's), then `--set key=value`.
+Unknown keys and values out of range are refused at start. The running values are logged at start, and printed by
+`zenit broker config`."""
+
+
 def configuration_page() -> str:
-    parts = [
-        "# Configuration",
-        "",
-        "Made from the code; `zenit config schema ROLE` prints the same. A later source wins: the default, then the file (`--config FILE`, TOML;",
-        "`store.segment_bytes` is `segment_bytes` in the table `[store]`), then the environment (`ZENIT_BROKER__PORT` for a role's own keys,",
-        "`ZENIT_STORE__SEGMENT_BYTES` for a table's), then `--set key=value`. Unknown keys and values out of range are refused at start. The running",
-        "values are printed at start, and by `zenit broker config`.",
-    ]
+    parts = [CONFIGURATION_HEAD]
     for role, cls in ROLES.items():
         parts += ["", f"## {role}", "", "| key | default | expected | meaning |", "|---|---|---|---|"]
         parts += [setting_row(info, role) for info in config_schema(cls)]

@@ -1,0 +1,179 @@
+"""The command line itself: quick to start, one line for what is wrong, the right exit code, and no traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from zenitmq.model.clock import monotonic_ms
+
+ZENIT = str(Path(sys.executable).with_name("zenit"))
+NOBODY = "127.0.0.1:9"  # the discard port: nothing of ours listens there
+
+COMMANDS = [
+    "up",
+    "down",
+    "status",
+    "namesrv",
+    "broker",
+    "broker config",
+    "broker stats",
+    "topic create",
+    "topic list",
+    "topic describe",
+    "topic delete",
+    "produce",
+    "consume",
+    "group list",
+    "group describe",
+    "group reset-offset",
+    "group delete",
+    "message get",
+    "message query",
+    "cluster",
+    "config schema",
+    "store inspect",
+    "store verify",
+    "store dump",
+    "bench",
+]
+
+
+def zenit(*arguments: str, home: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    settings = {**os.environ, "HOME": str(home), **environment}
+    settings.pop("ZENIT_NAMESRV", None)
+    return subprocess.run(
+        [ZENIT, *arguments], env=settings, cwd=home, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_help_starts_within_300_ms(tmp_path: Path) -> None:
+    """The best of several, so that a busy machine does not decide; and nothing heavy is loaded for it."""
+    times = []
+    for _ in range(7):
+        began = monotonic_ms()
+        assert zenit("--help", home=tmp_path).returncode == 0
+        times.append(monotonic_ms() - began)
+    assert min(times) < 300, times
+
+
+def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.argv = ['zenit', '--help']\n"
+        "from zenitmq.cli.main import run\n"
+        "try:\n    run()\n"
+        "except SystemExit:\n    print(*sorted(sys.modules), file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    loaded = set(done.stderr.split())
+    assert "zenitmq.cli.main" in loaded
+    assert not loaded & {
+        "zmq",
+        "numpy",
+        "rich",
+        "msgpack",
+        "cython",
+        "rocksdict",
+        "kazoo",
+        "zenitmq.store.record_kernel",
+    }
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(command: str, tmp_path: Path) -> None:
+    done = zenit(*command.split(), "--help", home=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"Usage: zenit {command}")
+    assert len(done.stdout.splitlines()) > 4
+
+
+def test_every_command_is_listed_above(tmp_path: Path) -> None:
+    """A command that is added is tested too."""
+    listed: set[str] = set()
+    for name in _commands_in(zenit("--help", home=tmp_path).stdout):
+        below = _commands_in(zenit(name, "--help", home=tmp_path).stdout)
+        listed |= {f"{name} {sub}" for sub in below} or {name}
+    assert listed | {"broker"} == set(COMMANDS)
+
+
+def _commands_in(help_text: str) -> list[str]:
+    _, _, section = help_text.partition("\nCommands:\n")
+    return [line.split()[0] for line in section.splitlines() if line.startswith("  ") and line[2] != " "]
+
+
+def test_without_arguments_it_shows_the_help(tmp_path: Path) -> None:
+    assert "Commands:" in zenit(home=tmp_path).stdout
+
+
+def test_the_version_tells_which_kernel_runs(tmp_path: Path) -> None:
+    done = zenit("--version", home=tmp_path)
+    assert done.stdout.startswith("zenit ")
+    assert ("compiled" in done.stdout) != ("interpreted" in done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nonsense"], "nonsense"),
+        (["topic"], "zenit topic --help"),
+        (["topic", "create"], "NAME"),
+        (["topic", "create", "t", "--queues", "many"], "--queues"),
+        (["topic", "create", "t", "--attr", "broken"], "name=value"),
+        (["produce", "t", "--prop", "broken"], "name=value"),
+        (["produce", "t", "--key-field", "0"], "--key-field"),
+        (["consume", "t"], "--group"),
+        (["consume", "t", "--group", "g", "--sql", "a > 1"], "SQL filters are not built yet"),
+        (["consume", "t", "--group", "g", "--from", "yesterday"], "yesterday"),
+        (["consume", "t", "--group", "g", "--json", "--format", "{body}"], "--format"),
+        (["group", "reset-offset", "g", "--topic", "t", "--to", "soon"], "soon"),
+        (["up", "--replicas", "3"], "not built yet"),
+        (["up", "--zookeeper", "a:1"], "not built yet"),
+        (["config", "schema", "queen"], "namesrv, broker"),
+        (["message", "query", "--topic", "t"], "--key"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_status_2(arguments: list[str], says: str, tmp_path: Path) -> None:
+    done = zenit(*arguments, home=tmp_path)
+    assert done.returncode == 2, (done.stdout, done.stderr)
+    assert says in done.stderr
+    assert done.stderr.startswith("zenit: ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["down"], "zenit up"),
+        (["status"], "zenit up"),
+        (["topic", "list", "--namesrv", NOBODY], NOBODY),
+        (["topic", "list", "--namesrv", "nowhere"], "nowhere"),
+        (["produce", "t", "--file", "/nonexistent"], "/nonexistent"),
+        (["consume", "t", "--group", "g", "--format", "{nonsense}"], "nonsense"),
+        (["consume", "t", "--group", "no good", "--namesrv", NOBODY], "no good"),
+        (["store", "verify", "/nonexistent"], "/nonexistent"),
+        (["broker", "--set", "store.segment_bites=1"], "segment_bytes"),
+        (["broker", "--set", "port=-1"], "port"),
+        (["namesrv", "--config", "/nonexistent.toml"], "/nonexistent.toml"),
+        (["bench", "nonsense"], "nonsense"),
+    ],
+)
+def test_what_fails_is_one_line_and_status_1(arguments: list[str], says: str, tmp_path: Path) -> None:
+    done = zenit(*arguments, home=tmp_path)
+    assert done.returncode == 1, (done.stdout, done.stderr)
+    assert says in done.stderr
+    assert done.stderr.startswith("zenit: ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("role", ["namesrv", "broker"])
+def test_the_schema_lists_every_setting(role: str, tmp_path: Path) -> None:
+    rows = json.loads(zenit("config", "schema", role, "--json", home=tmp_path).stdout)
+    assert {"port", "host"} <= {row["key"] for row in rows}
+    assert all(row["meaning"] and row["expected"] and row["environment"].startswith("ZENIT_") for row in rows)
+    table = zenit("config", "schema", role, home=tmp_path).stdout
+    assert len(table.splitlines()) == len(rows) + 1
