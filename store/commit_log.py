@@ -23,7 +23,7 @@ from ..model.queue import PhysicalOffset
 from .allocator import Allocator
 from .checksum_log import ChecksumLog, crc32
 from .flusher import Flusher
-from .record_kernel import TERMINATOR_BYTES, encode_blank
+from .record_kernel import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, TERMINATOR_BYTES, encode_blank
 from .segment import SYSTEM_DISK, Disk, Segment, disk_error, list_segments
 
 logger = logging.getLogger(__name__)
@@ -33,6 +33,22 @@ CHECKSUM_FOLDER: Final = "checksum"
 SPARE_FOLDER: Final = "spare"
 VIEWS_MAX: Final = 1_000  # buffers one append may take: the kernel's limit is 1,024
 _TERMINATOR: Final = bytes(TERMINATOR_BYTES)
+
+
+_MAGICS: Final = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK))
+_MAGIC_BEGINNINGS: Final = frozenset(magic[:cut] + bytes(4 - cut) for magic in _MAGICS for cut in range(5))
+
+
+def may_follow_append(data: memoryview, at: int) -> bool:
+    """True where the bytes at `at` are what may stand behind an append that came to its end.
+
+    That is its eight zero bytes, whole, or overwritten from the front by the next append's size and magic, however far
+    that came. Anything else stands there where the append itself was torn over the old bytes of a recycled segment:
+    its last record may then look whole, since no body CRC covers its properties. It was never acknowledged. For the
+    last record before the tail only, and only where no checksum entry vouches for it.
+    """
+    magic = bytes(data[at + 4 : at + 8])
+    return len(magic) < 4 or magic in _MAGIC_BEGINNINGS
 
 
 def _ignore_flush() -> None:
