@@ -1,1 +1,82 @@
-"""ZenitMQ."""
+"""ZenitMQ: a distributed message queue of RocketMQ's class for teams that live in Python.
+
+The public face: names re-exported from where they are defined, each imported when it is first asked for, so that
+`import zenitmq` and `zenit --help` load nothing that is not used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .client.admin import Admin as Admin
+    from .client.latency_fault import LatencyTable as LatencyTable
+    from .client.producer import Producer as Producer
+    from .client.pull_consumer import PullConsumer as PullConsumer
+    from .client.send_future import SendFuture as SendFuture
+    from .client.start_from import FIRST as FIRST
+    from .client.start_from import LAST as LAST
+    from .client.start_from import StartFrom as StartFrom
+    from .model import errors as errors
+    from .model.errors import BrokerBusy as BrokerBusy
+    from .model.errors import BufferFull as BufferFull
+    from .model.errors import ClientClosed as ClientClosed
+    from .model.errors import ConnectionLost as ConnectionLost
+    from .model.errors import CorruptRecordError as CorruptRecordError
+    from .model.errors import GroupNotFound as GroupNotFound
+    from .model.errors import InvalidName as InvalidName
+    from .model.errors import InvalidParameter as InvalidParameter
+    from .model.errors import MessageIllegal as MessageIllegal
+    from .model.errors import MessageNotFound as MessageNotFound
+    from .model.errors import MessageTooLarge as MessageTooLarge
+    from .model.errors import NoPermission as NoPermission
+    from .model.errors import NoRoute as NoRoute
+    from .model.errors import NotMaster as NotMaster
+    from .model.errors import RequestTimeout as RequestTimeout
+    from .model.errors import SendFailed as SendFailed
+    from .model.errors import TopicNotFound as TopicNotFound
+    from .model.errors import ZenitError as ZenitError
+    from .model.message import BatchReceipt as BatchReceipt
+    from .model.message import FailedSend as FailedSend
+    from .model.message import Message as Message
+    from .model.message import SendReceipt as SendReceipt
+    from .model.message import SendStatus as SendStatus
+    from .model.queue import MessageQueue as MessageQueue
+    from .model.queue import PhysicalOffset as PhysicalOffset
+    from .model.queue import QueueOffset as QueueOffset
+    from .model.route import TopicRoute as TopicRoute
+    from .store.record_kernel import MessageBatch as MessageBatch
+    from .store.record_kernel import StoredMessage as StoredMessage
+
+_HOMES = {
+    ".client.admin": "Admin",
+    ".client.latency_fault": "LatencyTable",
+    ".client.producer": "Producer",
+    ".client.pull_consumer": "PullConsumer",
+    ".client.send_future": "SendFuture",
+    ".client.start_from": "FIRST LAST StartFrom",
+    ".model.errors": """BrokerBusy BufferFull ClientClosed ConnectionLost CorruptRecordError GroupNotFound InvalidName
+        InvalidParameter MessageIllegal MessageNotFound MessageTooLarge NoPermission NoRoute NotMaster RequestTimeout
+        SendFailed TopicNotFound ZenitError""",
+    ".model.message": "BatchReceipt FailedSend Message SendReceipt SendStatus",
+    ".model.queue": "MessageQueue PhysicalOffset QueueOffset",
+    ".model.route": "TopicRoute",
+    ".store.record_kernel": "MessageBatch StoredMessage",
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+__all__ = sorted(_HOME_OF)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "errors":
+        return import_module(".model.errors", __name__)
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOME_OF[name], __name__), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "errors"]

@@ -1,0 +1,232 @@
+"""Batches in flight: a window a broker, retries at another broker within the batch's deadline, and who waits for what.
+
+A caller first reserves a place in a broker's window (waiting for one without holding any lock), then seals the lane's
+batch under the lane's lock and sends it from its own thread. Replies come in whichever thread drained the channel; they
+take only this object's own lock, which nobody holds while sending. Failed batches keep their place and are sent again,
+the same bytes, by the I/O thread: the broker stamps the queue, so they fit any.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from itertools import count
+from typing import Final
+
+from ..model.clock import monotonic_ms
+from ..model.errors import BufferFull, NoRoute, RemoteProtocolError, ZenitError
+from ..model.queue import MessageQueue
+from ..remoting.commands import Reply, SendMessages, SendReply
+from .batching import BufferPool, Lane, Sealed
+from .connection import Connection
+from .destinations import Destinations
+from .latency_fault import LatencyFault
+from .retry import RetryPolicy
+from .send_future import run_callbacks
+
+log = logging.getLogger(__name__)
+
+WINDOW_BATCHES: Final = 4
+_ROUTE_LOOK_MS: Final = 100  # how often one who waits for a route looks again
+
+
+class BatchSender:
+    """Sends the sealed batches of one producer. Any thread may call."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        destinations: Destinations,
+        *,
+        group: str,
+        fault: LatencyFault,
+        retry: RetryPolicy,
+        pool: BufferPool,
+        batch_ms: int,
+        on_failed: Callable[[Sealed, ZenitError], None],
+        window_batches: int = WINDOW_BATCHES,
+    ) -> None:
+        """`batch_ms`: the deadline of a batch over all tries. `on_failed`: told of a batch without futures that failed."""
+        self._connection = connection
+        self._destinations = destinations
+        self._group = group
+        self._fault = fault
+        self._retry = retry
+        self._pool = pool
+        self._batch_ms = batch_ms
+        self._on_failed = on_failed
+        self._window = window_batches
+        self._changed = threading.Condition(threading.Lock())
+        self._in_flight: dict[str, int] = {}
+        self._serials = count(1)
+        self._unanswered: dict[int, Sealed] = {}
+        self._last_serial = 0
+
+    # ---- places in the window
+
+    def reserve(self, lane: Lane, deadline_ms: int) -> MessageQueue:
+        """A queue whose broker has room, waiting for it until `deadline_ms`. Raises BufferFull or NoRoute."""
+        while True:
+            failure: ZenitError | None = None
+            with self._changed:
+                try:
+                    queue = self._try_reserve(lane)
+                except NoRoute as error:
+                    failure, queue = error, None
+                left_ms = deadline_ms - monotonic_ms()
+                if queue is None and failure is None and left_ms > 0:
+                    self._changed.wait(left_ms / 1000)
+                elif failure is not None and left_ms > 0:
+                    self._changed.wait(min(left_ms, _ROUTE_LOOK_MS) / 1000)
+            if queue is not None:
+                return queue
+            if failure is not None:
+                self._connection.routes.refresh_soon(lane.topic)
+            if left_ms <= 0:
+                raise failure or BufferFull(self._window * self._pool.size_bytes)
+
+    def reserve_nowait(self, lane: Lane) -> MessageQueue | None:
+        """The same, or None at once. Raises NoRoute."""
+        with self._changed:
+            return self._try_reserve(lane)
+
+    def _try_reserve(self, lane: Lane) -> MessageQueue | None:
+        if lane.shard is not None:
+            if lane.in_flight:
+                return None
+            self._destinations.address_of(lane.shard)
+            queue = lane.shard
+        else:
+            queue = self._destinations.next_queue(lane.topic, has_room=self._has_room)
+            if not self._has_room(queue.broker_name):
+                return None
+        self._enter(lane, queue.broker_name)
+        return queue
+
+    def _has_room(self, broker_name: str) -> bool:
+        return self._in_flight.get(broker_name, 0) < self._window
+
+    def _enter(self, lane: Lane, broker_name: str) -> None:
+        self._in_flight[broker_name] = self._in_flight.get(broker_name, 0) + 1
+        lane.in_flight += 1
+
+    def _leave(self, lane: Lane, broker_name: str) -> None:
+        self._in_flight[broker_name] -= 1
+        lane.in_flight -= 1
+
+    def cancel(self, lane: Lane, queue: MessageQueue) -> None:
+        """Gives a reserved place back unused."""
+        with self._changed:
+            self._leave(lane, queue.broker_name)
+            self._changed.notify_all()
+
+    # ---- sending
+
+    def ship(self, lane: Lane, queue: MessageQueue) -> None:
+        """Seals the lane's batch and sends it to the reserved queue. The caller holds `lane.lock`."""
+        sealed = lane.seal(self._pool.take(), monotonic_ms() + self._batch_ms)
+        with self._changed:
+            self._last_serial = next(self._serials)
+            self._unanswered[self._last_serial] = sealed
+        self._send(sealed, self._last_serial, queue)
+
+    def _send(self, sealed: Sealed, serial: int, queue: MessageQueue) -> None:
+        now = monotonic_ms()
+        sealed.queue, sealed.sent_ms = queue, now
+        sealed.tries += 1
+
+        def on_reply(reply: Reply | None, _payload: bytes, error: ZenitError | None) -> None:
+            self._on_reply(sealed, serial, queue, reply, error)
+
+        try:
+            self._connection.remoting.send_nowait(
+                self._destinations.address_of(queue),
+                SendMessages(queue.topic, queue.queue_id, sealed.count, self._group),
+                sealed.payload(),
+                timeout_ms=self._retry.try_timeout_ms(self._batch_ms, sealed.deadline_ms - now),
+                on_reply=on_reply,
+            )
+        except ZenitError as error:
+            self._on_reply(sealed, serial, queue, None, error)
+
+    def _on_reply(
+        self, sealed: Sealed, serial: int, queue: MessageQueue, reply: Reply | None, error: ZenitError | None
+    ) -> None:
+        now = monotonic_ms()
+        if isinstance(reply, SendReply):
+            self._fault.on_answered(queue.broker_name, now - sealed.sent_ms, now)
+            self._settle(sealed, serial, queue, reply, None)
+            return
+        failure = error or RemoteProtocolError(f"a send was answered with {type(reply).__name__}")
+        self._fault.on_failed(queue.broker_name, now)
+        if failure.route_stale:
+            self._connection.routes.refresh_soon(queue.topic)
+        elsewhere = sealed.lane.shard is None and self._destinations.has_other_broker(queue.topic, queue.broker_name)
+        delay_ms = self._retry.delay_ms(
+            failure, tries=sealed.tries, left_ms=sealed.deadline_ms - now, elsewhere=elsewhere
+        )
+        if delay_ms is None:
+            self._settle(sealed, serial, queue, None, failure)
+            return
+        log.info("batch tried again topic=%s broker=%s error=%s", queue.topic, queue.broker_name, failure)
+        self._connection.remoting.call_later(delay_ms, lambda: self._send_again(sealed, serial, failure))
+
+    def _send_again(self, sealed: Sealed, serial: int, failure: ZenitError) -> None:
+        """In the I/O thread. Moves the batch's place to the broker it goes to next, whether its window has room or not."""
+        last = sealed.queue
+        if last is None or monotonic_ms() >= sealed.deadline_ms:
+            self._settle(sealed, serial, last, None, failure)
+            return
+        try:
+            queue = sealed.lane.shard or self._destinations.next_queue(last.topic, avoid=last.broker_name)
+        except NoRoute as error:
+            self._on_reply(sealed, serial, last, None, error)
+            return
+        with self._changed:
+            self._leave(sealed.lane, last.broker_name)
+            self._enter(sealed.lane, queue.broker_name)
+        self._send(sealed, serial, queue)
+
+    def _settle(
+        self,
+        sealed: Sealed,
+        serial: int,
+        queue: MessageQueue | None,
+        reply: SendReply | None,
+        error: ZenitError | None,
+    ) -> None:
+        if error is not None and sealed.outcome is None:
+            self._on_failed(sealed, error)
+        if sealed.outcome is not None:
+            callbacks = sealed.outcome.settle(queue, reply, error)
+            if callbacks:  # the user's code runs in the I/O thread, where no lane is locked
+                self._connection.remoting.call_later(0, lambda: run_callbacks(callbacks))
+        with self._changed:
+            if self._unanswered.pop(serial, None) is None:
+                return
+            if sealed.queue is not None:
+                self._leave(sealed.lane, sealed.queue.broker_name)
+            self._pool.give_back(sealed.buffer)
+            self._changed.notify_all()
+
+    # ---- waiting
+
+    def wait_answered(self, deadline_ms: int | None) -> bool:
+        """Waits until every batch sent before this call is answered; False where `deadline_ms` came first."""
+        with self._changed:
+            mark = self._last_serial
+            while self._oldest() <= mark:
+                left_ms = None if deadline_ms is None else deadline_ms - monotonic_ms()
+                if left_ms is not None and left_ms <= 0:
+                    return False
+                self._changed.wait(None if left_ms is None else left_ms / 1000)
+        return True
+
+    def _oldest(self) -> int:
+        return next(iter(self._unanswered), self._last_serial + 1)
+
+    @property
+    def unanswered(self) -> int:
+        """How many batches wait for their answer."""
+        return len(self._unanswered)

@@ -1,0 +1,128 @@
+"""Messages on their way into batches: one lane a topic (or a queue, where order counts), one accumulator a lane.
+
+An accumulator is filled without a lock: each append is one compiled call, and so is the swap that ends a batch. Before
+the swap stands taking a free buffer, never between reading the old one and putting in the new one. A lane is *open*
+while its batch has a born time and somebody will ship it: the one who finds it full, or the I/O thread when the linger
+ends, which counts from the moment the batch was begun and so never from later than its first message.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Final
+
+from ..model.clock import monotonic_ns
+from ..model.queue import MessageQueue
+from ..store.record_kernel import Accumulator, batch_sizes
+from .send_future import BatchOutcome
+from .unique_ids import BornTime
+
+BATCH_BYTES: Final = 256 * 1024
+LINGER_MS: Final = 1
+
+
+class Sealed:
+    """A batch that takes no more messages, with its buffer, until it is answered. Owned by the batch sender."""
+
+    __slots__ = ("buffer", "count", "deadline_ms", "lane", "outcome", "queue", "sent_ms", "tries", "used")
+
+    def __init__(
+        self, lane: Lane, buffer: bytearray, *, used: int, count: int, outcome: BatchOutcome | None, deadline_ms: int
+    ) -> None:
+        self.lane = lane
+        self.buffer = buffer
+        self.used = used
+        self.count = count
+        self.outcome = outcome
+        self.deadline_ms = deadline_ms
+        self.queue: MessageQueue | None = None
+        self.tries = 0
+        self.sent_ms = 0
+
+    def payload(self) -> memoryview:
+        """The records."""
+        return memoryview(self.buffer)[: self.used]
+
+
+class BufferPool:
+    """Buffers of one size, used again once their batch is answered. Any thread may call."""
+
+    __slots__ = ("_free", "size_bytes")
+
+    def __init__(self, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self._free: deque[bytearray] = deque(maxlen=64)
+
+    def take(self) -> bytearray:
+        """A free buffer, or a new one: how many there are follows from the window of the batch sender."""
+        try:
+            return self._free.pop()
+        except IndexError:
+            return bytearray(self.size_bytes)
+
+    def give_back(self, buffer: bytearray) -> None:
+        """The batch in it is answered. A buffer of another size (a message larger than a batch) is let go."""
+        if len(buffer) == self.size_bytes:
+            self._free.append(buffer)
+
+
+class Lane:
+    """One topic's growing batch. `lock` is held while it is opened, sealed and sent, and by appends that want a future."""
+
+    __slots__ = (
+        "_born",
+        "_with_outcome",
+        "accumulator",
+        "begun_ns",
+        "in_flight",
+        "is_open",
+        "lock",
+        "outcome",
+        "serial",
+        "shard",
+        "topic",
+    )
+
+    def __init__(
+        self, topic: str, accumulator: Accumulator, *, with_outcome: bool, shard: MessageQueue | None = None
+    ) -> None:
+        """`with_outcome`: its messages have futures. `shard`: the only queue its batches go to, one after the other."""
+        self.topic = topic
+        self.accumulator = accumulator
+        self.shard = shard
+        self.lock = threading.Lock()
+        self.is_open = False
+        self.begun_ns = 0
+        self.serial = 0
+        self.in_flight = 0
+        self._born = BornTime()
+        self._with_outcome = with_outcome
+        self.outcome = BatchOutcome()
+
+    def open(self) -> None:
+        """Begins a batch now. Under `lock`."""
+        self.accumulator.begin(*self._born.read())
+        self.begun_ns = monotonic_ns()
+        self.is_open = True
+
+    def linger_left_ms(self, linger_ms: int) -> float:
+        """How long the batch may still wait."""
+        return linger_ms - (monotonic_ns() - self.begun_ns) / 1_000_000
+
+    def seal(self, free: bytearray, deadline_ms: int) -> Sealed:
+        """Ends the batch and begins the next in `free`. Under `lock`."""
+        accumulator = self.accumulator
+        buffer, used, count, _born_ms, month_ms, first_counter = accumulator.swap(free)
+        self.open()
+        self.serial += 1
+        outcome = None
+        if self._with_outcome:
+            outcome, self.outcome = self.outcome, BatchOutcome()
+            outcome.seal(
+                id_prefix=accumulator.id_prefix,
+                month_ms=month_ms,
+                first_counter=first_counter,
+                sizes=batch_sizes(buffer, used),
+            )
+        return Sealed(self, buffer, used=used, count=count, outcome=outcome, deadline_ms=deadline_ms)

@@ -1,0 +1,99 @@
+"""One connection to a cluster for all producers, consumers and admins of this process: sockets, routes, heartbeats.
+
+The first client of a cluster opens it, the last one closes it. A process that forks starts anew in the child: what
+came over from the parent counts as closed there (neither sockets nor the I/O thread survive a fork).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Iterator
+from itertools import count
+
+from ..model.errors import ClientClosed
+from ..remoting.client import RemotingClient
+from .cluster import name_servers
+from .membership import Membership
+from .name_servers import NameServers
+from .route_cache import RouteCache
+
+_open: dict[tuple[str, ...], Connection] = {}
+_lock = threading.Lock()
+_serial: Iterator[int] = count(1)
+
+
+class Connection:
+    """Shared parts of the clients of one cluster. Got by `connect`, given back by `release`."""
+
+    def __init__(self, addresses: tuple[str, ...]) -> None:
+        self.addresses = addresses
+        self.pid = os.getpid()
+        self.users = 0
+        self.remoting = RemotingClient()
+        self.servers = NameServers(self.remoting, addresses)
+        self.routes = RouteCache(self.remoting, self.servers)
+        self.members = Membership(self.remoting, self.routes.masters)
+        self.local_ip = local_ip_towards(addresses[0])
+
+    def check_process(self, what: str) -> None:
+        """Raises ClientClosed in a forked child."""
+        if self.pid != os.getpid():
+            raise ClientClosed(f"{what} (it came over a fork; make a new one in the child)")
+
+    def new_client_id(self) -> str:
+        """A name for one client object that no other has: ip@pid#number-random."""
+        ip = socket.inet_ntop(socket.AF_INET6 if len(self.local_ip) == 16 else socket.AF_INET, self.local_ip)
+        return f"{ip}@{self.pid}#{next(_serial)}-{secrets.token_hex(4)}"
+
+    def close(self) -> None:
+        """Ends timers, thread and sockets."""
+        self.members.close()
+        self.routes.close()
+        self.remoting.close()
+
+
+def connect(namesrv: str | None) -> Connection:
+    """The connection to the cluster that `namesrv` (or what stands for it, see `cluster`) names. Opens no socket yet."""
+    addresses = name_servers(namesrv)
+    with _lock:
+        connection = _open.get(addresses)
+        if connection is None:
+            connection = _open[addresses] = Connection(addresses)
+        connection.users += 1
+        return connection
+
+
+def release(connection: Connection) -> None:
+    """Gives the connection back; the last user closes it."""
+    with _lock:
+        connection.users -= 1
+        if connection.users or connection.pid != os.getpid():
+            return
+        if _open.get(connection.addresses) is connection:
+            del _open[connection.addresses]
+    connection.close()
+
+
+def local_ip_towards(address: str) -> bytes:
+    """The packed address of the interface that leads to "host:port"; 127.0.0.1 where none does. Sends nothing."""
+    host, _, port = address.rpartition(":")
+    try:
+        family, kind, _, _, target = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.connect(target)
+            return socket.inet_pton(family, probe.getsockname()[0].partition("%")[0])
+    except OSError:
+        return bytes((127, 0, 0, 1))
+
+
+def _forget() -> None:
+    """In a forked child: the parent's connections are not ours."""
+    global _lock
+    _lock = threading.Lock()
+    _open.clear()
+
+
+os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,135 @@
+"""Telling the brokers who is there: heartbeats of every producer and consumer of this process, and who heard of changes.
+
+Heartbeats go over the shared channel of each broker, since a broker sends `ConsumersChanged` back on the channel that
+a group's heartbeat came by. They are sent at once when a member joins and then as often as the broker asks.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from ..model.clock import monotonic_ms
+from ..model.errors import ZenitError
+from ..remoting.client import RemotingClient
+from ..remoting.commands import ConsumersChanged, Heartbeat, HeartbeatReply, Reply, Request, UnregisterClient
+
+log = logging.getLogger(__name__)
+
+TICK_MS: Final = 1_000
+HEARTBEAT_MS: Final = 10_000  # until a broker says otherwise
+TIMEOUT_MS: Final = 3_000
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One client object as the brokers know it. `consumer`: (group, model, ((topic, expression), ...)) or None."""
+
+    client_id: str
+    producer_group: str | None = None
+    consumer: tuple[str, str, tuple[tuple[str, str], ...]] | None = None
+
+    def heartbeat(self) -> Heartbeat:
+        """The request that says so."""
+        return Heartbeat(
+            self.client_id,
+            (self.producer_group,) if self.producer_group else (),
+            (self.consumer,) if self.consumer else (),
+        )
+
+
+class Membership:
+    """The members of this process in one cluster. Any thread may call; nothing but `announce` blocks."""
+
+    def __init__(self, remoting: RemotingClient, brokers: Callable[[], dict[str, str]]) -> None:
+        """`brokers`: {broker name: address} of the brokers known now."""
+        self._remoting = remoting
+        self._brokers = brokers
+        self._members: dict[str, Member] = {}
+        self._listeners: dict[str, dict[str, Callable[[], None]]] = {}
+        self._due_ms: dict[str, int] = {}
+        self._lock = threading.Lock()
+        remoting.on_request(ConsumersChanged, self._on_changed)
+        self._timer = remoting.every(TICK_MS, self._tick)
+
+    def close(self) -> None:
+        """Stops the heartbeats; members leave by `leave`."""
+        self._timer.cancel()
+
+    def join(self, member: Member, on_change: Callable[[], None] | None = None) -> None:
+        """Adds or replaces a member. `on_change`: called in the I/O thread when its consumer group changes."""
+        with self._lock:
+            self._members[member.client_id] = member
+            if on_change is not None and member.consumer is not None:
+                self._listeners.setdefault(member.consumer[0], {})[member.client_id] = on_change
+
+    def announce(self, member: Member, addresses: list[str], *, timeout_ms: int) -> int:
+        """Sends the member's heartbeat to these brokers and waits; returns how many answered."""
+        pending = len(addresses)
+        answered = 0
+        condition = threading.Condition()
+
+        def on_reply(_reply: Reply | None, _payload: bytes, error: ZenitError | None) -> None:
+            nonlocal pending, answered
+            with condition:
+                pending -= 1
+                answered += error is None
+                condition.notify_all()
+            if error is not None:
+                log.warning("heartbeat failed error=%s", error)
+
+        for address in addresses:
+            try:
+                self._remoting.send_nowait(address, member.heartbeat(), None, timeout_ms=timeout_ms, on_reply=on_reply)
+            except ZenitError as error:
+                on_reply(None, b"", error)
+        with condition:
+            condition.wait_for(lambda: pending == 0, timeout_ms / 1000)
+        return answered
+
+    def leave(self, client_id: str) -> None:
+        """Takes a member out and tells the brokers, without waiting for them."""
+        with self._lock:
+            member = self._members.pop(client_id, None)
+            if member is not None and member.consumer is not None:
+                self._listeners.get(member.consumer[0], {}).pop(client_id, None)
+        if member is not None:
+            for address in set(self._brokers().values()):
+                self._send_quietly(address, UnregisterClient(client_id), lambda *_: None)
+
+    def _tick(self) -> None:
+        now = monotonic_ms()
+        for address in set(self._brokers().values()):
+            if now >= self._due_ms.get(address, 0):
+                self._due_ms[address] = now + HEARTBEAT_MS
+                self._beat(address)
+
+    def _beat(self, address: str) -> None:
+        def on_reply(reply: Reply | None, _payload: bytes, error: ZenitError | None) -> None:
+            if isinstance(reply, HeartbeatReply) and reply.heartbeat_ms > 0:
+                self._due_ms[address] = monotonic_ms() + max(TICK_MS, reply.heartbeat_ms)
+            elif error is not None:
+                log.debug("heartbeat failed broker=%s error=%s", address, error)
+
+        with self._lock:
+            members = list(self._members.values())
+        for member in members:
+            self._send_quietly(address, member.heartbeat(), on_reply)
+
+    def _send_quietly(
+        self, address: str, request: Request, on_reply: Callable[[Reply | None, bytes, ZenitError | None], None]
+    ) -> None:
+        try:
+            self._remoting.send_nowait(address, request, None, timeout_ms=TIMEOUT_MS, on_reply=on_reply)
+        except ZenitError as error:
+            log.debug("not sent broker=%s request=%s error=%s", address, type(request).__name__, error)
+
+    def _on_changed(self, _address: str, request: Request) -> None:
+        if isinstance(request, ConsumersChanged):
+            with self._lock:
+                listeners = list(self._listeners.get(request.group, {}).values())
+            for listener in listeners:
+                listener()

@@ -1,0 +1,55 @@
+"""Asking the name servers. They share nothing, so one that restarted may not know yet what another knows."""
+
+from __future__ import annotations
+
+from ..model.clock import monotonic_ms
+from ..model.errors import ConnectionLost, RequestTimeout, TopicNotFound, ZenitError
+from ..remoting.client import RemotingClient
+from ..remoting.commands import Reply, Request
+
+
+class NameServers:
+    """The name servers of one cluster; the one that answered last is asked first. Any thread may call."""
+
+    __slots__ = ("_remoting", "_turn", "addresses")
+
+    def __init__(self, remoting: RemotingClient, addresses: tuple[str, ...]) -> None:
+        self._remoting = remoting
+        self.addresses = addresses
+        self._turn = 0
+
+    @property
+    def preferred(self) -> str:
+        """The address to ask first."""
+        return self.addresses[self._turn % len(self.addresses)]
+
+    def on_failed(self, address: str) -> None:
+        """This one did not answer; the next is asked first from now on."""
+        if address == self.preferred:
+            self._turn += 1
+
+    def ask(self, request: Request, *, timeout_ms: int) -> tuple[Reply, bytes, str]:
+        """The first good answer: (reply, payload, who gave it). Blocks the calling thread.
+
+        A server that cannot be reached or does not know the topic leaves it to the next; the time is shared among
+        those that are left. Raises the last error, TopicNotFound before any other.
+        """
+        deadline_ms = monotonic_ms() + timeout_ms
+        first = self._turn
+        failure: ZenitError | None = None
+        for step in range(len(self.addresses)):
+            address = self.addresses[(first + step) % len(self.addresses)]
+            left_ms = deadline_ms - monotonic_ms()
+            if left_ms <= 0:
+                break
+            try_ms = max(1, left_ms // (len(self.addresses) - step))
+            try:
+                reply, payload = self._remoting.call(address, request, timeout_ms=try_ms)
+            except TopicNotFound as error:
+                failure = error
+            except (ConnectionLost, RequestTimeout) as error:
+                self.on_failed(address)
+                failure = failure or error
+            else:
+                return reply, payload, address
+        raise failure or RequestTimeout(f"{type(request).__name__} to {self.preferred}", timeout_ms)

@@ -1,0 +1,66 @@
+"""Committing a group's offsets: one request a broker, over its shared channel, so that an older one never overtakes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+
+from ..model.errors import RequestTimeout, ZenitError
+from ..model.queue import MessageQueue
+from ..remoting.commands import Reply, UpdateConsumerOffsets
+from .connection import Connection
+
+OnCommitted = Callable[[list[tuple[MessageQueue, int]], ZenitError | None], None]
+"""Told of each broker's part: the offsets, and why it failed or None. In the thread that got the reply; must not block."""
+
+
+def commit_nowait(
+    connection: Connection, group: str, offsets: Mapping[MessageQueue, int], *, timeout_ms: int, on_done: OnCommitted
+) -> int:
+    """Sends the offsets; `on_done` is called once a broker. Returns how many brokers were asked."""
+    by_broker: dict[str, list[tuple[MessageQueue, int]]] = {}
+    for queue, offset in offsets.items():
+        by_broker.setdefault(queue.broker_name, []).append((queue, offset))
+    for part in by_broker.values():
+        _send_part(connection, group, part, timeout_ms, on_done)
+    return len(by_broker)
+
+
+def _send_part(
+    connection: Connection, group: str, part: list[tuple[MessageQueue, int]], timeout_ms: int, on_done: OnCommitted
+) -> None:
+    def on_reply(_reply: Reply | None, _payload: bytes, error: ZenitError | None) -> None:
+        on_done(part, error)
+
+    first = part[0][0]
+    request = UpdateConsumerOffsets(group, tuple((queue.topic, queue.queue_id, offset) for queue, offset in part))
+    try:
+        address = connection.routes.address_of(first.topic, first.broker_name)
+        connection.remoting.send_nowait(address, request, None, timeout_ms=timeout_ms, on_reply=on_reply)
+    except ZenitError as error:
+        on_done(part, error)
+
+
+def commit_and_wait(
+    connection: Connection, group: str, offsets: Mapping[MessageQueue, int], *, timeout_ms: int, on_done: OnCommitted
+) -> None:
+    """The same, and waits for every broker. Raises the first error, RequestTimeout where one did not answer in time."""
+    condition = threading.Condition()
+    errors: list[ZenitError] = []
+    answered = 0
+
+    def on_part(part: list[tuple[MessageQueue, int]], error: ZenitError | None) -> None:
+        nonlocal answered
+        on_done(part, error)
+        with condition:
+            answered += 1
+            if error is not None:
+                errors.append(error)
+            condition.notify_all()
+
+    asked = commit_nowait(connection, group, offsets, timeout_ms=timeout_ms, on_done=on_part)
+    with condition:
+        if not condition.wait_for(lambda: answered == asked, timeout_ms / 1000):
+            raise RequestTimeout("a commit of offsets", timeout_ms)
+    if errors:
+        raise errors[0]

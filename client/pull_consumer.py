@@ -1,0 +1,487 @@
+"""The pull consumer: messages are fetched ahead in the background and handed out when the caller asks.
+
+The I/O thread keeps a long poll at every queue that has room; the caller's thread takes what is ready, and while it is
+there it also looks whether the group's members or the routes changed and moves queues accordingly. So queues move only
+between two polls, never under a caller's hands: what was handed out of a queue is committed before it is given up.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Final, Self
+
+from ..model.clock import monotonic_ms
+from ..model.errors import ClientClosed, InvalidParameter, LocalProtocolError, ZenitError
+from ..model.names import check_group, check_topic
+from ..model.queue import MessageQueue, QueueOffset
+from ..model.subscription import MessageModel, Subscription
+from ..remoting.commands import PullMessages, PullReply, Reply
+from ..store.record_kernel import MessageBatch, StoredMessage, decode_batch
+from .allocation import allocation_named
+from .connection import connect, release
+from .group_share import GroupShare
+from .membership import Member
+from .offset_commits import commit_and_wait, commit_nowait
+from .prefetch import PREFETCH_BYTES, PULL_BYTES, Prefetch, Pull
+from .start_from import LAST, StartFrom, check_start_from
+
+__all__ = ["PullConsumer", "StartFrom"]
+
+log = logging.getLogger(__name__)
+
+REBALANCE_MS: Final = 20_000
+REBALANCE_AGAIN_MS: Final = 200  # after one that could not be done
+PULL_MESSAGES_MAX: Final = 65_536  # the broker's own bound is lower; bytes are what counts
+SUSPEND_MS: Final = 15_000
+PULL_GRACE_MS: Final = 5_000  # a long poll's answer may take so much longer than it is suspended
+ALL_READY: Final = 1 << 30
+
+_EMPTY: Final = decode_batch(b"")
+
+
+class PullConsumer:
+    """Reads topics as a member of a group (`subscribe`), or given queues on its own (`assign`).
+
+    One thread polls; any other may commit, seek, pause, resume or close meanwhile.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        namesrv: str | None = None,
+        start_from: StartFrom | datetime = LAST,
+        allocation: str = "averaging",
+        auto_commit: bool = True,
+        auto_commit_interval: float = 5.0,
+        prefetch_bytes: int = PREFETCH_BYTES,
+        pull_bytes: int = PULL_BYTES,
+        timeout: float = 3.0,
+    ) -> None:
+        """`start_from`: where to begin in a queue without a committed offset. `prefetch_bytes`: what may lie ready.
+
+        `auto_commit`: what was dealt with is committed every `auto_commit_interval` seconds and at close. `timeout`:
+        seconds for each question to a broker. Raises InvalidName or InvalidParameter. Connects at the first poll.
+        """
+        self.group = check_group(group)
+        self._start_from = check_start_from(start_from)
+        if not 64 * 1024 <= pull_bytes <= 16 * 1024 * 1024:
+            raise InvalidParameter("pull_bytes", pull_bytes, "65536 to 16777216")
+        if prefetch_bytes < pull_bytes:
+            raise InvalidParameter("prefetch_bytes", prefetch_bytes, f"at least pull_bytes, {pull_bytes}")
+        if not auto_commit_interval > 0:
+            raise InvalidParameter("auto_commit_interval", auto_commit_interval, "seconds, more than 0")
+        self._timeout_ms = max(1, round(timeout * 1000))
+        self._auto_commit = auto_commit
+        self._lock = threading.Lock()  # prefetch and what is iterated; never held while sending
+        self._arrived = threading.Condition(self._lock)
+        self._moving = threading.Lock()  # held by the one who moves queues
+        self._prefetch = Prefetch(prefetch_bytes, pull_bytes)
+        self._subscriptions: dict[str, Subscription] = {}
+        self._assigned: dict[MessageQueue, Subscription] | None = None
+        self._is_stale = True  # queues must be looked at again
+        self._look_again_ms = 0
+        self._iterated: tuple[MessageQueue, MessageBatch] | None = None
+        self._current: StoredMessage | None = None
+        self._failure: ZenitError | None = None
+        self._is_closed = False
+        allocate = allocation_named(allocation)
+        self._connection = connect(namesrv)
+        self._remoting = self._connection.remoting
+        self._client_id = self._connection.new_client_id()
+        self._share = GroupShare(self._connection, group, self._client_id, allocate)
+        self._unwatch = self._connection.routes.watch(self._on_route_changed)
+        self._committer = (
+            self._remoting.every(max(1, round(auto_commit_interval * 1000)), self._commit_settled)
+            if auto_commit
+            else None
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """After an exception only what was dealt with before is committed: the messages at hand come again."""
+        self._close(handed=error is None)
+
+    # ---- what to read
+
+    def subscribe(self, topic: str, expression: str | None = None) -> None:
+        """Joins the group for a topic: its queues are shared out among the members. `expression`: "a || b", None = all."""
+        self._check_usable()
+        if self._assigned is not None:
+            raise LocalProtocolError("subscribe after assign: a consumer does one or the other")
+        subscription = Subscription.parse(check_topic(topic), expression)
+        with self._lock:
+            self._subscriptions[topic] = subscription
+        self._connection.members.join(self._member(), self._look_now)
+        self._share.forget_announcements()
+        self._look_now()
+
+    def unsubscribe(self, topic: str) -> None:
+        """Leaves a topic; its queues are given up at the next poll."""
+        self._check_usable()
+        with self._lock:
+            self._subscriptions.pop(topic, None)
+        self._connection.members.join(self._member(), self._look_now)
+        self._share.forget_announcements()
+        self._look_now()
+
+    def assign(self, queues: Sequence[MessageQueue], expression: str | None = None) -> None:
+        """Reads exactly these queues, whoever else does; offsets are the group's all the same."""
+        self._check_usable()
+        if self._subscriptions:
+            raise LocalProtocolError("assign after subscribe: a consumer does one or the other")
+        self._assigned = {queue: Subscription.parse(check_topic(queue.topic), expression) for queue in queues}
+        self._look_now()
+
+    def assignment(self) -> list[MessageQueue]:
+        """The queues that are this consumer's now, sorted. Looks first where that is due."""
+        self._move_queues_if_due()
+        with self._lock:
+            return self._prefetch.queues()
+
+    # ---- reading
+
+    def poll(self, max_messages: int = 1000, timeout: float = 1.0) -> MessageBatch:
+        """Up to `max_messages` messages of one queue; an empty batch where none come within `timeout` seconds.
+
+        Raises ClientClosed, what keeps the queues from being known (TopicNotFound, ...), and CorruptRecordError where
+        an answer cannot be decoded: `seek` past it to go on.
+        """
+        if max_messages < 1:
+            raise InvalidParameter("max_messages", max_messages, "at least 1")
+        taken = self._next(max_messages, monotonic_ms() + max(0, round(timeout * 1000)), is_iterated=False)
+        return _EMPTY if taken is None else taken[1]
+
+    def __iter__(self) -> Iterator[StoredMessage]:
+        """Message by message, waiting for more until the consumer is closed. What `poll` raises, this raises."""
+        while not self._is_closed:
+            taken = self._next(ALL_READY, monotonic_ms() + 1000, is_iterated=True)
+            if taken is None:
+                continue
+            try:
+                for message in taken[1]:
+                    self._current = message
+                    yield message
+                    if self._iterated is not taken:
+                        break  # a poll or seek in between took the rest
+            finally:
+                with self._lock:
+                    if self._iterated is taken:
+                        self._end_iteration()
+
+    def _next(
+        self, max_messages: int, deadline_ms: int, *, is_iterated: bool
+    ) -> tuple[MessageQueue, MessageBatch] | None:
+        self._check_usable()
+        with self._lock:
+            self._end_iteration()
+            self._prefetch.settle()
+        while True:
+            self._move_queues_if_due()
+            now = monotonic_ms()
+            with self._lock:
+                failure, self._failure = self._failure, None
+                if failure is not None:
+                    raise failure
+                taken = self._prefetch.take(max_messages)
+                if is_iterated:
+                    self._iterated, self._current = taken, None
+                pulls = self._prefetch.due(now)
+                if taken is None and not pulls:
+                    if now >= deadline_ms or self._is_closed:
+                        return None
+                    until_ms = min(deadline_ms, self._look_again_ms, self._prefetch.next_due_ms() or deadline_ms)
+                    self._arrived.wait(max(1, until_ms - now) / 1000)
+            for pull in pulls:
+                self._send_pull(pull)
+            if taken is not None:
+                return taken
+
+    def _end_iteration(self) -> None:
+        """Under the lock: what the iteration did not hand on is ready again, first in its queue."""
+        if self._iterated is None:
+            return
+        (queue, batch), self._iterated = self._iterated, None
+        begin, settled = 0, None
+        if self._current is not None:
+            settled = int(self._current.queue_offset)
+            begin = bisect_right(batch, settled, key=lambda message: message.queue_offset)
+        self._prefetch.put_back(queue, batch.slice(begin, len(batch)), settled=settled)
+
+    # ---- fetching ahead
+
+    def _send_pull(self, pull: Pull) -> None:
+        def on_reply(reply: Reply | None, payload: bytes, error: ZenitError | None) -> None:
+            self._on_pulled(pull, reply, payload, error)
+
+        try:
+            self._remoting.send_nowait(
+                self._connection.routes.address_of(pull.queue.topic, pull.queue.broker_name),
+                PullMessages(
+                    self.group,
+                    pull.queue.topic,
+                    pull.queue.queue_id,
+                    pull.offset,
+                    PULL_MESSAGES_MAX,
+                    pull.max_bytes,
+                    SUSPEND_MS,
+                    pull.tag_codes,
+                ),
+                None,
+                timeout_ms=SUSPEND_MS + PULL_GRACE_MS,
+                on_reply=on_reply,
+            )
+        except ZenitError as error:
+            self._on_pulled(pull, None, b"", error)
+
+    def _on_pulled(self, pull: Pull, reply: Reply | None, payload: bytes, error: ZenitError | None) -> None:
+        """In the thread that got the reply."""
+        now = monotonic_ms()
+        moved = None
+        with self._lock:
+            if isinstance(reply, PullReply):
+                moved = self._prefetch.on_reply(pull, reply, payload, now)
+            elif self._prefetch.on_error(pull, now) and error is not None and not error.retriable:
+                self._failure = error
+            pulls = self._prefetch.due(now)
+            next_due_ms = self._prefetch.next_due_ms()
+            self._arrived.notify_all()
+        if moved is not None:
+            log.warning(
+                "offset moved queue=%s status=%s from=%d to=%d",
+                moved.queue,
+                moved.status.name,
+                moved.from_offset,
+                moved.to_offset,
+            )
+        if error is not None and error.route_stale:
+            self._connection.routes.refresh_soon(pull.queue.topic)
+        for due in pulls:
+            self._send_pull(due)
+        if next_due_ms is not None and not self._is_closed:
+            self._remoting.call_later(max(1, next_due_ms - now), self._pull_more)
+
+    def _pull_more(self) -> None:
+        """In the I/O thread: a queue's pause may be over."""
+        with self._lock:
+            pulls = [] if self._is_closed else self._prefetch.due(monotonic_ms())
+        for pull in pulls:
+            self._send_pull(pull)
+
+    # ---- which queues
+
+    def _look_now(self) -> None:
+        """The members, the routes or the wishes changed: the next poll looks."""
+        with self._lock:
+            self._is_stale = True
+            self._look_again_ms = 0
+            self._arrived.notify_all()
+
+    def _on_route_changed(self, topic: str) -> None:
+        if topic in self._subscriptions:
+            self._look_now()
+
+    def _move_queues_if_due(self) -> None:
+        """In the polling thread. Raises what keeps the first look from succeeding; later looks log it and try again."""
+        if not self._is_stale and (self._assigned is not None or monotonic_ms() < self._look_again_ms):
+            return
+        if not self._moving.acquire(blocking=False):
+            return  # another thread is at it
+        try:
+            self._is_stale = False
+            self._move_queues()
+        except ZenitError as error:
+            with self._lock:
+                is_first = not self._prefetch.queues()
+                self._is_stale = True
+                self._look_again_ms = monotonic_ms() + REBALANCE_AGAIN_MS
+            if is_first or not error.retriable:
+                raise
+            log.warning("queues stay as they are group=%s error=%s", self.group, error)
+            self._is_stale = False
+        finally:
+            self._moving.release()
+
+    def _move_queues(self) -> None:
+        wanted: dict[MessageQueue, Subscription]
+        is_known = True
+        if self._assigned is not None:
+            wanted = dict(self._assigned)
+        else:
+            with self._lock:
+                subscriptions = dict(self._subscriptions)
+            mine, is_known = self._share.queues_of(sorted(subscriptions), self._member(), timeout_ms=self._timeout_ms)
+            wanted = {queue: subscriptions[queue.topic] for queue in mine}
+        if not is_known:
+            self._share.forget_announcements()
+        self._look_again_ms = monotonic_ms() + (REBALANCE_MS if is_known else REBALANCE_AGAIN_MS)
+        with self._lock:
+            current = set(self._prefetch.queues())
+        lost = current - wanted.keys()
+        if lost:
+            self._give_up(lost)
+        for queue in sorted(wanted.keys() - current):
+            self._begin(queue, wanted[queue])
+        if lost or wanted.keys() - current:
+            log.info("queues changed group=%s queues=%s", self.group, sorted(map(str, wanted)))
+
+    def _give_up(self, lost: set[MessageQueue]) -> None:
+        """Commits what was handed out of these queues, then drops them."""
+        with self._lock:
+            offsets = {q: offset for q, offset in self._prefetch.uncommitted(handed=True).items() if q in lost}
+        if self._auto_commit and offsets:
+            try:
+                self._commit_and_wait(offsets, self._timeout_ms)
+            except ZenitError as error:
+                log.warning("not committed before giving up group=%s error=%s", self.group, error)
+        with self._lock:
+            for queue in lost:
+                self._prefetch.revoke(queue)
+
+    def _begin(self, queue: MessageQueue, subscription: Subscription) -> None:
+        committed = self._share.committed_offset(queue, timeout_ms=self._timeout_ms)
+        offset = committed
+        if committed < 0:
+            offset = self._share.start_offset(queue, self._start_from, timeout_ms=self._timeout_ms)
+        with self._lock:
+            self._prefetch.assign(queue, offset, committed=committed, subscription=subscription)
+
+    def _member(self) -> Member:
+        subscriptions = tuple(sorted((s.topic, s.expression) for s in self._subscriptions.values()))
+        return Member(self._client_id, consumer=(self.group, MessageModel.CLUSTERING.value, subscriptions))
+
+    # ---- positions
+
+    def commit(self, timeout: float | None = None) -> None:
+        """Commits everything handed out so far, the message at hand included, and waits until the brokers have it.
+
+        Raises why a broker did not take it.
+        """
+        self._check_usable()
+        with self._lock:
+            offsets = self._offsets(handed=True)
+        self._commit_and_wait(offsets, self._timeout_ms if timeout is None else max(1, round(timeout * 1000)))
+
+    def committed(self, queue: MessageQueue) -> QueueOffset | None:
+        """What the group has committed in a queue as the broker has it; None = nothing."""
+        self._check_usable()
+        offset = self._share.committed_offset(queue, timeout_ms=self._timeout_ms)
+        return None if offset < 0 else QueueOffset(offset)
+
+    def position(self, queue: MessageQueue) -> QueueOffset:
+        """The offset that is handed out next. Raises InvalidParameter for a queue that is not this consumer's."""
+        self._move_queues_if_due()
+        with self._lock:
+            position = self._prefetch.position(queue)
+            if position is not None and self._iterated is not None and self._iterated[0] == queue:
+                position = QueueOffset(self._iterated_offset(handed=True))
+        if position is None:
+            raise _not_assigned(queue)
+        return position
+
+    def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Goes on at `offset` in a queue; an offset outside of what the broker holds is moved into it, with a warning."""
+        if offset < 0:
+            raise InvalidParameter("offset", offset, "0 or more")
+        self._move_queues_if_due()
+        with self._lock:
+            self._end_iteration()
+            is_assigned = self._prefetch.seek(queue, offset)
+        if not is_assigned:
+            raise _not_assigned(queue)
+        self._pull_more()
+
+    def seek_to_time(self, queue: MessageQueue, moment: datetime) -> None:
+        """Goes on at the first message stored at or after `moment`."""
+        offset = self._share.start_offset(queue, check_start_from(moment), timeout_ms=self._timeout_ms)
+        self.seek(queue, offset)
+
+    def pause(self, queues: Iterable[MessageQueue]) -> None:
+        """Hands nothing out of these queues until `resume`; what was fetched of them stays."""
+        with self._lock:
+            self._prefetch.pause(queues)
+
+    def resume(self, queues: Iterable[MessageQueue]) -> None:
+        """Ends `pause`."""
+        with self._lock:
+            self._prefetch.resume(queues)
+            self._arrived.notify_all()
+        self._pull_more()
+
+    def _iterated_offset(self, *, handed: bool) -> int:
+        """Under the lock, while a batch is iterated: behind the message at hand (`handed`), or at it."""
+        if self._iterated is None:
+            raise LocalProtocolError("nothing is iterated")
+        if self._current is None:
+            return int(self._iterated[1][0].queue_offset)
+        return int(self._current.queue_offset) + handed
+
+    def _offsets(self, *, handed: bool) -> dict[MessageQueue, int]:
+        """Under the lock: what may be committed."""
+        offsets = self._prefetch.uncommitted(handed=handed)
+        if self._iterated is not None:
+            offsets[self._iterated[0]] = self._iterated_offset(handed=handed)
+        return offsets
+
+    def _commit_settled(self) -> None:
+        """In the I/O thread, by the timer."""
+        with self._lock:
+            offsets = {} if self._is_closed else self._offsets(handed=False)
+        commit_nowait(self._connection, self.group, offsets, timeout_ms=self._timeout_ms, on_done=self._on_commit_done)
+
+    def _commit_and_wait(self, offsets: dict[MessageQueue, int], timeout_ms: int) -> None:
+        commit_and_wait(self._connection, self.group, offsets, timeout_ms=timeout_ms, on_done=self._on_commit_done)
+
+    def _on_commit_done(self, part: list[tuple[MessageQueue, int]], error: ZenitError | None) -> None:
+        if error is not None:
+            log.warning("offsets not committed group=%s error=%s", self.group, error)
+            return
+        with self._lock:
+            self._prefetch.on_committed(part)
+
+    # ---- the end
+
+    def close(self) -> None:
+        """Commits what was handed out (unless `auto_commit` is off) and leaves the group. Idempotent, bounded by `timeout`."""
+        self._close(handed=True)
+
+    def _close(self, *, handed: bool) -> None:
+        with self._lock:
+            already, self._is_closed = self._is_closed, True
+            self._end_iteration()
+            offsets = self._prefetch.uncommitted(handed=handed)
+            self._arrived.notify_all()
+        if already:
+            return
+        try:
+            if self._auto_commit and offsets:
+                self._commit_and_wait(offsets, self._timeout_ms)
+        except ZenitError as error:
+            log.warning("not committed at close group=%s error=%s", self.group, error)
+        finally:
+            if self._committer is not None:
+                self._committer.cancel()
+            self._unwatch()
+            self._connection.members.leave(self._client_id)
+            with self._lock:
+                for queue in self._prefetch.queues():
+                    self._prefetch.revoke(queue)
+            release(self._connection)
+
+    def _check_usable(self) -> None:
+        if self._is_closed:
+            raise ClientClosed("consumer")
+        self._connection.check_process("consumer")
+
+
+def _not_assigned(queue: MessageQueue) -> InvalidParameter:
+    return InvalidParameter("queue", queue, "a queue of this consumer's assignment")

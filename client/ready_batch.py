@@ -1,0 +1,124 @@
+"""A batch that its sender waits for: encoded by the calling thread into a buffer of its own, sent, forgotten.
+
+Each thread keeps one accumulator a topic and two buffers that take turns, so nothing is allocated for a send of usual
+size and no thread waits for another.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from ..model.errors import MessageTooLarge
+from ..model.ids import unique_id
+from ..model.message import SendReceipt
+from ..model.queue import MessageQueue
+from ..remoting.commands import SendReply
+from ..store.record_kernel import Accumulator, batch_sizes
+from .send_future import receipt_of, record_position
+from .unique_ids import BornTime
+
+BUFFER_BYTES: Final = 256 * 1024
+BATCH_BYTES_MAX: Final = 8 * 1024 * 1024  # a request's payload; the broker refuses a larger frame
+TOPICS_MAX: Final = 64  # accumulators a thread keeps
+
+Fill = Callable[[Accumulator], bool]
+"""Appends all messages of a batch; False where they do not fit."""
+
+
+class ReadyBatch:
+    """The records of one request and what is needed to make receipts of its reply. Valid until the next one is made."""
+
+    __slots__ = ("_buffer", "_first_counter", "_id_prefix", "_month_ms", "_used", "count")
+
+    def __init__(
+        self, buffer: bytearray, *, used: int, count: int, id_prefix: bytes, month_ms: int, first_counter: int
+    ) -> None:
+        self._buffer = buffer
+        self._used = used
+        self.count = count
+        self._id_prefix = id_prefix
+        self._month_ms = month_ms
+        self._first_counter = first_counter
+
+    def payload(self) -> memoryview:
+        """The records."""
+        return memoryview(self._buffer)[: self._used]
+
+    def receipts(self, queue: MessageQueue, reply: SendReply) -> list[SendReceipt]:
+        """One a message, in order."""
+        sizes = batch_sizes(self._buffer, self._used)
+        position = reply.physical_offset
+        receipts = []
+        for index in range(self.count):
+            if reply.pieces:
+                position = record_position(reply, sizes, index)
+            receipts.append(
+                receipt_of(
+                    reply,
+                    queue,
+                    index,
+                    physical_offset=position,  # type: ignore[arg-type]
+                    message_id=unique_id(self._id_prefix, self._month_ms, self._first_counter + index),
+                )
+            )
+            position += sizes[index]
+        return receipts
+
+
+class _Encoder:
+    __slots__ = ("accumulator", "born", "spare")
+
+    def __init__(self, accumulator: Accumulator) -> None:
+        self.accumulator = accumulator
+        self.born = BornTime()
+        self.spare = bytearray(BUFFER_BYTES)
+
+
+class ReadyBatches:
+    """Makes them. Any thread may call; each works on its own accumulators."""
+
+    def __init__(self, new_accumulator: Callable[[str, int], Accumulator]) -> None:
+        """`new_accumulator(topic, capacity in bytes)`: one with an id prefix of its own."""
+        self._new_accumulator = new_accumulator
+        self._local = threading.local()
+
+    def make(self, topic: str, fill: Fill) -> ReadyBatch:
+        """Encodes what `fill` appends. Raises MessageTooLarge where it does not fit one request, and what `fill` raises."""
+        encoder = self._encoder(topic)
+        accumulator = encoder.accumulator
+        if accumulator.count:  # a fill that raised left a part of its messages behind
+            accumulator.swap(accumulator.swap(encoder.spare)[0])
+        size_bytes = BUFFER_BYTES
+        accumulator.begin(*encoder.born.read())
+        while not fill(accumulator):
+            size_bytes *= 4
+            if size_bytes > 2 * BATCH_BYTES_MAX:
+                raise MessageTooLarge("batch", size_bytes, BATCH_BYTES_MAX)
+            encoder.spare = accumulator.swap(bytearray(min(size_bytes, BATCH_BYTES_MAX)))[0]
+            accumulator.begin(*encoder.born.read())
+        spare = encoder.spare if len(encoder.spare) == BUFFER_BYTES else bytearray(BUFFER_BYTES)
+        buffer, used, count, _born_ms, month_ms, first_counter = accumulator.swap(spare)
+        encoder.spare = buffer
+        if used > BATCH_BYTES_MAX:
+            raise MessageTooLarge("batch", used, BATCH_BYTES_MAX)
+        return ReadyBatch(
+            buffer,
+            used=used,
+            count=count,
+            id_prefix=accumulator.id_prefix,
+            month_ms=month_ms,
+            first_counter=first_counter,
+        )
+
+    def _encoder(self, topic: str) -> _Encoder:
+        encoders: dict[str, _Encoder] | None = getattr(self._local, "encoders", None)
+        if encoders is None:
+            encoders = self._local.encoders = {}
+        encoder = encoders.get(topic)
+        if encoder is None:
+            if len(encoders) >= TOPICS_MAX:
+                encoders.clear()
+            encoder = encoders[topic] = _Encoder(self._new_accumulator(topic, BUFFER_BYTES))
+        return encoder

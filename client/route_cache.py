@@ -1,0 +1,165 @@
+"""What this process knows of where topics live.
+
+A route is fetched at first use, then every 30 s, when a name server publishes a change, and at once when a broker's
+answer says that the route is stale. Routes are immutable: a reader compares identities to see a change.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from ..model.errors import BufferFull, NoRoute, RemoteProtocolError, TopicNotFound, ZenitError
+from ..model.route import BrokerData, QueueData, TopicRoute
+from ..remoting.client import RemotingClient
+from ..remoting.commands import GetRoute, Reply, RouteReply
+from .name_servers import NameServers
+
+log = logging.getLogger(__name__)
+
+REFRESH_MS: Final = 30_000
+FETCH_TIMEOUT_MS: Final = 3_000
+
+
+def route_of(topic: str, reply: RouteReply) -> TopicRoute:
+    """The reply of a name server as a route."""
+    return TopicRoute(
+        topic,
+        tuple(QueueData(name, read, write, permission) for name, read, write, permission in reply.queues),
+        tuple(BrokerData(cluster, name, dict(members)) for cluster, name, members in reply.brokers),
+    )
+
+
+class RouteCache:
+    """Routes by topic. Any thread may call; what says "soon" never blocks."""
+
+    def __init__(self, remoting: RemotingClient, servers: NameServers) -> None:
+        self._remoting = remoting
+        self._servers = servers
+        self._routes: dict[str, TopicRoute] = {}
+        self._fetching: set[str] = set()
+        self._listening: set[str] = set()
+        self._watchers: list[Callable[[str], None]] = []
+        self._lock = threading.Lock()
+        self._timer = remoting.every(REFRESH_MS, self._refresh_all)
+
+    def close(self) -> None:
+        """Stops refreshing."""
+        self._timer.cancel()
+
+    def watch(self, callback: Callable[[str], None]) -> Callable[[], None]:
+        """Calls back with the topic when its route changed (in the I/O thread; must not block). Returns how to stop."""
+        with self._lock:
+            self._watchers.append(callback)
+        return lambda: self._unwatch(callback)
+
+    def _unwatch(self, callback: Callable[[str], None]) -> None:
+        with self._lock:
+            self._watchers.remove(callback)
+
+    def cached(self, topic: str) -> TopicRoute | None:
+        """The route as last seen, or None."""
+        return self._routes.get(topic)
+
+    def route(self, topic: str, *, timeout_ms: int) -> TopicRoute:
+        """The route, fetched where it is not known. Raises TopicNotFound, or why no name server answered."""
+        known = self._routes.get(topic)
+        return known if known is not None else self.refresh(topic, timeout_ms=timeout_ms)
+
+    def refresh(self, topic: str, *, timeout_ms: int) -> TopicRoute:
+        """The route as the name servers have it now. Blocks; raises as `route` does."""
+        try:
+            reply, _, address = self._servers.ask(GetRoute(topic), timeout_ms=timeout_ms)
+        except TopicNotFound:
+            self._adopt(topic, None)
+            raise
+        if not isinstance(reply, RouteReply):
+            raise RemoteProtocolError(f"a route was answered with {type(reply).__name__}")
+        self._listen(address, reply.publish_port)
+        route = route_of(topic, reply)
+        self._adopt(topic, route)
+        return route
+
+    def refresh_soon(self, topic: str) -> None:
+        """Asks again without waiting for the answer; a topic that is being asked for already is not asked twice."""
+        with self._lock:
+            if topic in self._fetching:
+                return
+            self._fetching.add(topic)
+        address = self._servers.preferred
+
+        def on_reply(reply: Reply | None, _payload: bytes, error: ZenitError | None) -> None:
+            with self._lock:
+                self._fetching.discard(topic)
+            if isinstance(reply, RouteReply):
+                self._listen(address, reply.publish_port)
+                self._adopt(topic, route_of(topic, reply))
+            elif isinstance(error, TopicNotFound) and len(self._servers.addresses) == 1:
+                self._adopt(topic, None)
+            else:  # the route known so far stays: better old than none
+                self._servers.on_failed(address)
+
+        try:
+            self._remoting.send_nowait(address, GetRoute(topic), None, timeout_ms=FETCH_TIMEOUT_MS, on_reply=on_reply)
+        except ZenitError as error:
+            on_reply(None, b"", error)
+
+    def address_of(self, topic: str, broker_name: str) -> str:
+        """The master of a broker that serves the topic. Raises NoRoute where none is known."""
+        route = self._routes.get(topic)
+        address = route.address_of(broker_name) if route is not None else None
+        if address is None:
+            raise NoRoute(topic, f"{broker_name} has no master now")
+        return address
+
+    def masters(self) -> dict[str, str]:
+        """{broker name: address} of every master seen in any route."""
+        return {
+            broker.broker_name: broker.master_address
+            for route in list(self._routes.values())
+            for broker in route.brokers
+            if broker.master_address is not None
+        }
+
+    def _adopt(self, topic: str, route: TopicRoute | None) -> None:
+        with self._lock:
+            if self._routes.get(topic) == route:
+                return
+            known = topic in self._routes
+            if route is None:
+                del self._routes[topic]
+            else:
+                self._routes[topic] = route
+            watchers = list(self._watchers)
+        if known:
+            log.info("route changed topic=%s queues=%s", topic, route.queues if route else ())
+        for watcher in watchers:
+            watcher(topic)
+
+    def _refresh_all(self) -> None:
+        for topic in list(self._routes):
+            self.refresh_soon(topic)
+
+    def _listen(self, address: str, publish_port: int) -> None:
+        """Hears what the name server that answered publishes; once for each."""
+        if not publish_port:
+            return
+        publisher = f"{address.rpartition(':')[0]}:{publish_port}"
+        with self._lock:
+            if publisher in self._listening:
+                return
+            self._listening.add(publisher)
+        try:
+            self._remoting.subscribe(publisher, self._on_published)
+        except BufferFull:  # the 30 s refresh does without
+            log.warning("cannot hear route changes publisher=%s", publisher)
+
+    def _on_published(self, frames: list[bytes]) -> None:
+        """First frame: the topic that changed, or nothing for "any of them"."""
+        topic = frames[0].decode("utf-8", "replace") if frames else ""
+        if topic in self._routes:
+            self.refresh_soon(topic)
+        elif not topic:
+            self._refresh_all()

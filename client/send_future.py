@@ -1,0 +1,167 @@
+"""What becomes of messages that are sent without waiting: one future a message, one condition a batch.
+
+A future is two fields: its batch and its place in it. Whatever can be made when it is asked for (receipt, ids, the
+physical offset of each record) is made then, from a few facts of the batch.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from ..model.clock import monotonic_ms
+from ..model.errors import ClientClosed, RequestTimeout, ZenitError
+from ..model.ids import HostAddress, offset_message_id, unique_id
+from ..model.message import SendReceipt
+from ..model.queue import MessageQueue, PhysicalOffset, QueueOffset
+from ..remoting.commands import SendReply
+
+log = logging.getLogger(__name__)
+
+
+class BatchOutcome:
+    """How one batch ended. Made when its first message comes, told its facts when it is sealed, settled once."""
+
+    __slots__ = (
+        "_callbacks",
+        "_condition",
+        "error",
+        "first_counter",
+        "id_prefix",
+        "is_settled",
+        "month_ms",
+        "queue",
+        "reply",
+        "sizes",
+    )
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition(threading.Lock())
+        self._callbacks: list[tuple[Callable[[SendFuture], object], SendFuture]] = []
+        self.is_settled = False
+        self.reply: SendReply | None = None
+        self.error: ZenitError | None = None
+        self.queue: MessageQueue | None = None
+        self.id_prefix = b""
+        self.month_ms = 0
+        self.first_counter = 0
+        self.sizes: list[int] = []
+
+    def seal(self, *, id_prefix: bytes, month_ms: int, first_counter: int, sizes: list[int]) -> None:
+        """The facts of a batch that takes no more messages. `sizes`: of its records, bytes."""
+        self.id_prefix, self.month_ms, self.first_counter, self.sizes = id_prefix, month_ms, first_counter, sizes
+
+    def settle(
+        self, queue: MessageQueue | None, reply: SendReply | None, error: ZenitError | None
+    ) -> list[tuple[Callable[[SendFuture], object], SendFuture]]:
+        """Ends the batch and wakes who waits. Returns the callbacks, for the caller to run where it holds no lock."""
+        with self._condition:
+            self.queue, self.reply, self.error = queue, reply, error
+            self.is_settled = True
+            callbacks, self._callbacks = self._callbacks, []
+            self._condition.notify_all()
+        return callbacks
+
+    def wait_settled(self, timeout_ms: int | None) -> bool:
+        """Waits at most `timeout_ms`; None: until the batch's own deadline has settled it."""
+        with self._condition:
+            return self._condition.wait_for(
+                lambda: self.is_settled, None if timeout_ms is None else max(0, timeout_ms) / 1000
+            )
+
+    def add_callback(self, callback: Callable[[SendFuture], object], future: SendFuture) -> bool:
+        """Keeps the callback until the batch is settled; False where it is settled already."""
+        with self._condition:
+            if self.is_settled:
+                return False
+            self._callbacks.append((callback, future))
+            return True
+
+    def receipt(self, index: int) -> SendReceipt:
+        """The receipt of the batch's message `index`. Raises the batch's error."""
+        if self.error is not None:
+            raise self.error
+        if self.reply is None or self.queue is None:
+            raise ClientClosed("producer")
+        return receipt_of(
+            self.reply,
+            self.queue,
+            index,
+            physical_offset=record_position(self.reply, self.sizes, index),
+            message_id=unique_id(self.id_prefix, self.month_ms, self.first_counter + index),
+        )
+
+
+def record_position(reply: SendReply, sizes: list[int], index: int) -> PhysicalOffset:
+    """Where record `index` of a batch lies: behind those before it in its piece of the log."""
+    first, base = 0, reply.physical_offset
+    passed = 0
+    for count, piece_offset in reply.pieces:
+        if index < passed + count:
+            first, base = passed, piece_offset
+            break
+        passed += count
+    return PhysicalOffset(base + sum(sizes[first:index]))
+
+
+def receipt_of(
+    reply: SendReply, queue: MessageQueue, index: int, *, physical_offset: PhysicalOffset, message_id: str
+) -> SendReceipt:
+    """One message's receipt out of its batch's reply."""
+    host = reply.store_host
+    return SendReceipt(
+        message_id=message_id,
+        offset_message_id=offset_message_id(HostAddress(host[:-4], int.from_bytes(host[-4:], "big")), physical_offset),
+        queue=queue,
+        queue_offset=QueueOffset(reply.queue_offset + index),
+        physical_offset=physical_offset,
+    )
+
+
+class SendFuture:
+    """The outcome of one `send_async`: `result`, `exception`, `done`, `add_done_callback` as concurrent.futures has them."""
+
+    __slots__ = ("_index", "_outcome")
+
+    def __init__(self, outcome: BatchOutcome, index: int) -> None:
+        self._outcome = outcome
+        self._index = index
+
+    def done(self) -> bool:
+        """True once the message is stored or has failed for good."""
+        return self._outcome.is_settled
+
+    def result(self, timeout: float | None = None) -> SendReceipt:
+        """The receipt. Raises why the send failed; RequestTimeout where `timeout` seconds pass before it is known.
+
+        None waits as long as the producer tries (its `batch_timeout`).
+        """
+        self._wait(timeout)
+        return self._outcome.receipt(self._index)
+
+    def exception(self, timeout: float | None = None) -> ZenitError | None:
+        """Why the send failed, or None; waits as `result` does."""
+        self._wait(timeout)
+        return self._outcome.error
+
+    def add_done_callback(self, callback: Callable[[SendFuture], object]) -> None:
+        """Calls `callback(self)` once it is done (in the I/O thread; it must not block), at once where it is done already."""
+        if not self._outcome.add_callback(callback, self):
+            callback(self)
+
+    def _wait(self, timeout: float | None) -> None:
+        if self._outcome.is_settled:
+            return
+        started_ms = monotonic_ms()
+        if not self._outcome.wait_settled(None if timeout is None else round(timeout * 1000)):
+            raise RequestTimeout("an asynchronous send", monotonic_ms() - started_ms)
+
+
+def run_callbacks(callbacks: list[tuple[Callable[[SendFuture], object], SendFuture]]) -> None:
+    """Calls back the users of futures; what their code raises is logged and stops none of the others."""
+    for callback, future in callbacks:
+        try:
+            callback(future)
+        except Exception:
+            log.exception("a send callback failed")
