@@ -19,7 +19,8 @@ code does not check bounds: every function that takes bytes from outside first p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import cython
 
@@ -1180,7 +1181,7 @@ class MessageBatch:
     def __len__(self) -> int:
         return self._end - self._begin
 
-    def __getitem__(self, index: object) -> object:
+    def __getitem__(self, index: object) -> Any:
         if isinstance(index, slice):
             begin, end, step = index.indices(self._end - self._begin)
             if step != 1:
@@ -1193,7 +1194,7 @@ class MessageBatch:
             raise IndexError(index)
         return _message(self, self._at[self._begin + i])
 
-    def __iter__(self) -> object:
+    def __iter__(self) -> Iterator[StoredMessage]:
         i: cython.Py_ssize_t
         for i in range(self._begin, self._end):
             yield _message(self, self._at[i])
