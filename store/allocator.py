@@ -61,11 +61,11 @@ class Allocator:
         populate_bytes: int,
         disk: Disk = SYSTEM_DISK,
     ) -> None:
-        """`ahead`: segments kept ready (at least one); `recycle`: spares kept; `populate_bytes`: faulted in of a fresh one."""
+        """`ahead`: segments kept ready (0: made when needed); `recycle`: spares kept; `populate_bytes`: faulted in of a fresh one."""
         self._directory = directory
         self._spare_directory = spare_directory
         self._segment_bytes = segment_bytes
-        self._ahead = max(1, ahead)
+        self._ahead = ahead
         self._recycle = recycle
         self._populate_bytes = min(populate_bytes, segment_bytes)
         self._disk = disk
@@ -74,6 +74,7 @@ class Allocator:
         self._ready: deque[Segment] = deque()
         self._next_base = 0
         self._retired: deque[MappedFile] = deque()
+        self._awaited = 0  # segments that `take` waits for now
         self._failure: ZenitError | None = None
         self._poked = False
         self._stopping = False
@@ -112,6 +113,7 @@ class Allocator:
         """
         deadline_ms = monotonic_ms() + TAKE_WAIT_MS
         with self._changed:
+            self._awaited = 1
             self._poke()
             while not self._ready:
                 left_ms = deadline_ms - monotonic_ms()
@@ -120,6 +122,7 @@ class Allocator:
                 if self._stopping or left_ms <= 0:
                     raise StoreNotWriteable("closing" if self._stopping else f"no segment within {TAKE_WAIT_MS} ms")
                 self._changed.wait(left_ms / 1000)
+            self._awaited = 0
             assert self._ready[0].base_offset == base_offset, (self._ready[0].base_offset, base_offset)
             return self._ready.popleft()
 
@@ -174,7 +177,7 @@ class Allocator:
 
     def _prepare(self) -> bool:
         """Makes the next segment ready where one is missing."""
-        if len(self._ready) >= self._ahead or isinstance(self._failure, StorePoisoned):
+        if len(self._ready) >= max(self._ahead, self._awaited) or isinstance(self._failure, StorePoisoned):
             return False
         if self._failure is not None and not self._spares and monotonic_ms() < self._retry_at_ms:
             return False

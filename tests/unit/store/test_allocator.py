@@ -70,6 +70,14 @@ def test_segments_are_there_ahead_of_need(start, tmp_path):
     assert os.stat(tmp_path / "commitlog" / segment_name(0)).st_blocks * 512 >= SEGMENT
 
 
+def test_with_none_ahead_a_segment_is_made_when_it_is_needed(start, tmp_path):
+    allocator = start(ahead=0)
+    for base in (0, SEGMENT):
+        assert start.take(allocator, base).base_offset == base
+    allocator.close()
+    assert names(tmp_path / "commitlog") == [segment_name(0), segment_name(SEGMENT)]
+
+
 def test_fresh_segments_are_faulted_in(start):
     allocator = start(ahead=1)
     wait_until(lambda: allocator._ready and allocator._ready[0].populated_bytes == SEGMENT)
