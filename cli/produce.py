@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
 import typer
 
 from ..model.clock import monotonic_ms, sleep_ms
-from ..model.errors import BufferFull, NoRoute, TopicNotFound, ZenitError
+from ..model.errors import BufferFull, MessageIllegal, MessageTooLarge, ZenitError
 from ..model.message import Message
 from .options import Json, Namesrv, parse_pairs
 from .output import note, readable_bytes, show
@@ -42,6 +42,7 @@ class Tally:
         self.bytes = 0
         self.failed = 0
         self.first_error = ""
+        self.is_complete = False  # every line was read
         self._lock = threading.Lock()
 
     def on_failed(self, count: int, error: object) -> None:
@@ -94,11 +95,10 @@ def produce(
     as_json: Json = False,
 ) -> None:
     """Send one message a line of a file or of stdin; exits 1 if any failed."""
+    properties = parse_pairs(prop, "--prop")
     from ..client.producer import Producer
 
-    properties = parse_pairs(prop, "--prop")
     tally = Tally()
-    interrupted = False
     with contextlib.ExitStack() as opened:
         stream = opened.enter_context(open(file, "rb")) if file not in (None, "-") else sys.stdin.buffer
         producer = opened.enter_context(
@@ -109,22 +109,28 @@ def produce(
         progress = opened.enter_context(line_progress(stream))
         send = _sender(producer, topic, tags, properties, tally)
         began = monotonic_ms()
-        try:
+        with contextlib.suppress(KeyboardInterrupt):  # what was read is still sent and counted
             for body in _paced(messages_of(stream, skip_empty), rate):
-                _send_one(send, producer, body, None if key_field is None else key_of(body, key_field), tally)
+                key = None if key_field is None else key_of(body, key_field)
+                if not _send_one(send, producer, body, key, tally):
+                    break
                 progress(tally.taken, tally.bytes)
-        except KeyboardInterrupt:  # what was read is still sent and counted
-            interrupted = True
+            else:
+                tally.is_complete = True
         with contextlib.suppress(ZenitError):  # told through on_error, each with its count
             producer.flush()
         elapsed_ms = monotonic_ms() - began
     summary = tally.summary(elapsed_ms)
     show(summary, as_json, lambda: typer.echo(_sentence(summary)))
-    if tally.failed:
-        note(f"zenit: {tally.failed} of {tally.taken} messages failed; the first: {tally.first_error}")
+    if tally.failed or not tally.is_complete:
+        note(f"zenit: {_complaint(tally)}")
         raise typer.Exit(1)
-    if interrupted:
-        raise typer.Exit(130)
+
+
+def _complaint(tally: Tally) -> str:
+    stopped = "" if tally.is_complete else f"stopped at line {tally.taken}; "
+    failed = f"{tally.failed} of {tally.taken} messages failed; the first: {tally.first_error}"
+    return stopped + (failed if tally.failed else "what was read is sent")
 
 
 def _sender(
@@ -148,7 +154,8 @@ def _sender(
 
 def _send_one(
     send: Callable[[bytes, str | None], object], producer: Producer, body: bytes, key: str | None, tally: Tally
-) -> None:
+) -> bool:
+    """Sends one line; False where the next ones will fare no better. Raises where that is so from the first line on."""
     tally.taken += 1
     tally.bytes += len(body)
     try:
@@ -158,10 +165,14 @@ def _send_one(
             with contextlib.suppress(ZenitError):
                 producer.flush()
             send(body, key)
-    except (TopicNotFound, NoRoute):
-        raise  # no line will do better
-    except ZenitError as error:
+    except (MessageIllegal, MessageTooLarge) as error:
         tally.on_failed(1, error)
+    except ZenitError as error:
+        if tally.taken == 1:
+            raise
+        tally.on_failed(1, error)
+        return False
+    return True
 
 
 def _paced(bodies: Iterator[bytes], rate: float | None) -> Iterator[bytes]:
