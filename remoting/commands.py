@@ -198,7 +198,7 @@ class QueryConsumerOffset(Request):
 @request(15, Lane.QUERY)
 @dataclass(frozen=True, slots=True)
 class UpdateConsumerOffsets(Request):
-    """UPDATE_CONSUMER_OFFSET, several queues at once: ((topic, queue id, offset), ...). Durable before the reply, as a send is."""
+    """UPDATE_CONSUMER_OFFSET, several queues at once: ((topic, queue id, offset), ...). Durable as a send is."""
 
     group: str
     offsets: tuple[tuple[str, int, int], ...]
@@ -297,7 +297,7 @@ class JsonReply(Reply):
 @request(17, Lane.ADMIN)
 @dataclass(frozen=True, slots=True)
 class CreateTopic(Request):
-    """UPDATE_AND_CREATE_TOPIC. attributes: ((name, value), ...). An existing topic takes the new settings; queues never shrink."""
+    """UPDATE_AND_CREATE_TOPIC. attributes: ((name, value), ...). An existing one takes these settings; queues never shrink."""
 
     topic: str
     read_queues: int

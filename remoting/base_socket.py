@@ -1,0 +1,78 @@
+"""What server and client sockets share: contexts, options from the tables, addresses, and zmq's errors as ours."""
+
+from __future__ import annotations
+
+import socket as system_socket
+from typing import Final
+
+import zmq
+
+from ..model.errors import ConfigError, ConnectionLost, InvalidParameter
+from .options import SOCKET_TABLES
+
+MAX_SOCKETS: Final = 8192
+"""Sockets a context may open: two for each thread and address of a client, beside the file limit of the process."""
+
+_TYPES: Final = {"ROUTER": zmq.ROUTER, "DEALER": zmq.DEALER, "PUB": zmq.PUB, "SUB": zmq.SUB, "WAKE": zmq.DEALER}
+
+
+def new_context() -> zmq.Context[zmq.Socket[bytes]]:
+    """A context of its own, so that closing one client or server cannot wait for another's sockets."""
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    context.set(zmq.MAX_SOCKETS, MAX_SOCKETS)
+    return context
+
+
+def new_socket(context: zmq.Context[zmq.Socket[bytes]], kind: str, **changed: int) -> zmq.Socket[bytes]:
+    """A socket with every option of its table; `changed` overrides values by option name."""
+    socket = context.socket(_TYPES[kind])
+    for option in SOCKET_TABLES[kind]:
+        socket.set(getattr(zmq, option.name), changed.get(option.name, option.value))
+    return socket
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """(host, port) of "host:port"; an IPv6 host may stand in brackets. Raises InvalidParameter."""
+    host, separator, port = address.rpartition(":")
+    if not separator or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise InvalidParameter("address", address, "HOST:PORT")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def resolve(address: str) -> str:
+    """The endpoint of "host:port" by number, IPv4 first (a "localhost" that is only bound there is found).
+
+    Resolved here since ZeroMQ does it in its one background thread, where a slow name server stops all connections.
+    Raises InvalidParameter, ConnectionLost (no such host).
+    """
+    host, port = split_address(address)
+    try:
+        found = system_socket.getaddrinfo(host, port, type=system_socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise ConnectionLost(address) from error
+    found.sort(key=lambda entry: entry[0] != system_socket.AF_INET)
+    family, number = found[0][0], found[0][4][0]
+    return f"tcp://{number}:{port}" if family == system_socket.AF_INET else f"tcp://[{number}]:{port}"
+
+
+def bind_tcp(socket: zmq.Socket[bytes], address: str) -> str:
+    """Binds "host:port" (port 0 = any free one, host * = every address); returns it as bound. Raises ConfigError."""
+    host = address.rpartition(":")[0]
+    try:
+        socket.bind(f"tcp://{address}" if host == "*" else resolve(address))
+    except (zmq.ZMQError, InvalidParameter, ConnectionLost) as error:
+        reason = error.strerror if isinstance(error, zmq.ZMQError) else error
+        raise ConfigError(
+            "bind", address, f"HOST:PORT, a free port of an address of this machine ({reason})"
+        ) from error
+    port = bytes(socket.get(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode().rpartition(":")[2]
+    return f"{host}:{port}"
+
+
+def connect_tcp(socket: zmq.Socket[bytes], address: str) -> None:
+    """Starts connecting to "host:port". Raises InvalidParameter, ConnectionLost (no such host)."""
+    endpoint = resolve(address)
+    try:
+        socket.connect(endpoint)
+    except zmq.ZMQError as error:
+        raise InvalidParameter("address", address, f"HOST:PORT ({error.strerror})") from error

@@ -1,0 +1,161 @@
+"""One shared connection of a client: many requests in flight, sent by any thread, answered to callbacks.
+
+Whoever uses the socket does so under the lock and then drains it until it is empty, since its descriptor tells of
+what came only once. So a reply may be taken by a sending thread or by the I/O thread; its callback runs there, after
+the lock is released, exactly once. The I/O thread alone looks at the monitor, at deadlines, and closes the socket.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from ..model.clock import monotonic_ms
+from ..model.errors import BufferFull, ConnectionLost, RemoteProtocolError, RequestTimeout, ZenitError
+from .client_socket import Dealer, Payload
+from .commands import Reply, Request
+from .header import Header, encode_request, is_request, opaque_of, open_header, reply_of
+from .options import IN_FLIGHT_MAX
+from .sync_calls import OPAQUE_MAX, OnRequest
+
+log = logging.getLogger(__name__)
+
+IN_FLIGHT_BYTES_MAX: Final = 64 * 1024 * 1024
+
+OnReply = Callable[[Reply | None, bytes, ZenitError | None], None]
+"""(reply, payload, None) or (None, b"", error)."""
+
+_Pending = tuple[OnReply, type[Request], int, int, int]  # callback, request class, give up at, timeout, size in bytes
+_Answer = tuple[OnReply, Reply | None, bytes, ZenitError | None]
+
+
+class Channel:
+    """Requests in flight to one address. Any thread, unless said otherwise."""
+
+    def __init__(self, dealer: Dealer, on_request: OnRequest) -> None:
+        self.address = dealer.address
+        self.dealer = dealer
+        self.ended = False
+        self._on_request = on_request
+        self._opaques = itertools.cycle(range(1, OPAQUE_MAX))
+        self._lock = threading.Lock()
+        self._in_flight: dict[int, _Pending] = {}
+        self._in_flight_bytes = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """True where nothing waits for a reply."""
+        return not self._in_flight
+
+    def send(self, request: Request, payload: Payload | None, timeout_ms: int, on_reply: OnReply) -> bool:
+        """Sends; False where the connection ended before (nothing was sent). Raises BufferFull, MessageTooLarge."""
+        opaque = next(self._opaques)
+        header = encode_request(request, opaque, timeout_ms=timeout_ms)
+        size_bytes = len(header) + (memoryview(payload).nbytes if payload is not None else 0)
+        pending = (on_reply, type(request), monotonic_ms() + timeout_ms, timeout_ms, size_bytes)
+        with self._lock:
+            if self.ended:
+                return False
+            in_flight = self._in_flight
+            if in_flight and (
+                len(in_flight) >= IN_FLIGHT_MAX or self._in_flight_bytes + size_bytes > IN_FLIGHT_BYTES_MAX
+            ):
+                raise BufferFull(IN_FLIGHT_BYTES_MAX)
+            if not self.dealer.send(header, payload):
+                raise BufferFull(IN_FLIGHT_BYTES_MAX)
+            in_flight[opaque] = pending
+            self._in_flight_bytes += size_bytes
+            answers = self._drain()
+        if answers:
+            _tell(answers)
+        return True
+
+    def send_oneway(self, request: Request, payload: Payload | None) -> bool:
+        """Sends what nobody answers; False where the connection ended before or its queue is full."""
+        header = encode_request(request, 0, timeout_ms=0, oneway=True)
+        with self._lock:
+            sent = not self.ended and self.dealer.send(header, payload)
+            answers = [] if self.ended else self._drain()
+        _tell(answers)
+        return sent
+
+    def on_readable(self) -> None:
+        """I/O thread: the socket's descriptor says that something may have come."""
+        with self._lock:
+            answers = [] if self.ended else self._drain()
+        _tell(answers)
+
+    def expire(self, now_ms: int) -> None:
+        """I/O thread: fails what has waited too long; a later reply to it is discarded."""
+        if not self._in_flight:
+            return
+        answers: list[_Answer] = []
+        with self._lock:
+            late = [opaque for opaque, pending in self._in_flight.items() if pending[2] <= now_ms]
+            for opaque in late:
+                on_reply, request_class, _, timeout_ms, size_bytes = self._in_flight.pop(opaque)
+                self._in_flight_bytes -= size_bytes
+                error = RequestTimeout(f"{request_class.__name__} at {self.address}", timeout_ms)
+                answers.append((on_reply, None, b"", error))
+        _tell(answers)
+
+    def end(self, error: ZenitError | None = None) -> None:
+        """I/O thread: takes the last replies, closes the connection and fails what is in flight (default ConnectionLost)."""
+        with self._lock:
+            if self.ended:
+                return
+            answers = self._drain()
+            self.ended = True
+            self.dealer.close()
+            reason = error or ConnectionLost(self.address)
+            answers.extend((pending[0], None, b"", reason) for pending in self._in_flight.values())
+            self._in_flight.clear()
+            self._in_flight_bytes = 0
+        _tell(answers)
+
+    def _drain(self) -> list[_Answer]:
+        """Takes what has come; the lock is held."""
+        answers: list[_Answer] = []
+        receive = self.dealer.receive_nowait
+        while True:
+            try:
+                received = receive()
+                if received is None:
+                    return answers
+                header = open_header(received[0])
+            except RemoteProtocolError as error:
+                log.warning("a malformed reply address=%s reason=%s", self.address, error)
+                continue
+            if is_request(header):
+                answers.append((self._pushed, None, received[0], None))
+            else:
+                self._match(header, received[1], answers)
+
+    def _match(self, header: Header, payload: bytes, answers: list[_Answer]) -> None:
+        pending = self._in_flight.pop(opaque_of(header), None)
+        if pending is None:
+            return  # its caller gave up
+        self._in_flight_bytes -= pending[4]
+        try:
+            answer = reply_of(header, pending[1].reply)
+        except RemoteProtocolError as error:
+            answer = error
+        if isinstance(answer, ZenitError):
+            answers.append((pending[0], None, b"", answer))
+        else:
+            answers.append((pending[0], answer, payload, None))
+
+    def _pushed(self, _: Reply | None, header: bytes, __: ZenitError | None) -> None:
+        self._on_request(self.address, header)
+
+
+def _tell(answers: list[_Answer]) -> None:
+    """Runs callbacks, without the lock; one that fails does not keep the others from theirs."""
+    for on_reply, reply, payload, error in answers:
+        try:
+            on_reply(reply, payload, error)
+        except Exception:
+            log.exception("a reply's callback failed")

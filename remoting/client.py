@@ -1,0 +1,201 @@
+"""The client side of remoting: calls that wait, calls that are answered to a callback, and what servers push.
+
+One for each process and cluster. Synchronous calls use a connection of the calling thread (sync_calls.py); all others
+share one connection to each address (channel.py), which the I/O thread looks after (io_thread.py). A broken connection
+fails what is in flight on it at once and is replaced when next used. Not usable in a forked child: make a new one there.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Self, TypeVar, cast
+
+from ..model.clock import monotonic_ms
+from ..model.errors import ClientClosed, RemoteProtocolError, ZenitError
+from .channel import Channel, OnReply
+from .client_socket import ClientContext, Payload, Subscriber
+from .commands import Reply, Request
+from .header import decode_request
+from .io_thread import IoThread
+from .sync_calls import SyncCalls
+from .timers import Timer
+
+CLOSE_TIMEOUT_MS: Final = 3000
+
+_R = TypeVar("_R", bound=Request)
+
+
+class RemotingClient:
+    """Speaks to any number of servers. Any thread; a context manager."""
+
+    def __init__(self, name: str = "zenit-io") -> None:
+        """`name`: of the I/O thread. Nothing is opened before it is needed."""
+        self._name = name
+        self._context = ClientContext()
+        self._sync = SyncCalls(self._context, self._on_pushed)
+        self._lock = threading.Lock()
+        self._io: IoThread | None = None
+        self._channels: dict[str, Channel] = {}
+        self._subscribers: list[Subscriber] = []
+        self._on_request: dict[type[Request], Callable[[str, Request], None]] = {}
+        self._closed: str | None = None  # why
+        _LIVE.add(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- requests
+
+    def call(
+        self, address: str, request: Request, payload: Payload | None = None, *, timeout_ms: int
+    ) -> tuple[Reply, bytes]:
+        """Sends to "host:port" and waits at most `timeout_ms` in all; returns the reply and its payload (b"" where none).
+
+        Raises the error that the server answered, RequestTimeout, ConnectionLost (at once when the connection ends or is
+        refused), ClientClosed, RemoteProtocolError, InvalidParameter (the address).
+        """
+        if self._closed is not None:
+            raise ClientClosed(self._closed)
+        return self._sync.call(address, request, payload, timeout_ms)
+
+    def send_nowait(
+        self, address: str, request: Request, payload: Payload | None, *, timeout_ms: int, on_reply: OnReply
+    ) -> None:
+        """Sends on the shared connection; the payload is copied before this returns.
+
+        `on_reply(reply, payload, None)` or `on_reply(None, b"", error)` is called exactly once, in whichever thread took
+        the reply: it must not block. Raises BufferFull, ClientClosed, ConnectionLost (no such host) and then never calls it.
+        """
+        while not self._channel(address).send(request, payload, timeout_ms, on_reply):
+            pass  # that connection has just ended; the next one is new
+
+    def oneway(self, address: str, request: Request, payload: Payload | None = None) -> bool:
+        """Sends what nobody answers; False where it could not even be queued."""
+        return self._channel(address).send_oneway(request, payload)
+
+    def on_request(self, request_class: type[_R], callback: Callable[[str, _R], None]) -> None:
+        """`callback(address, request)` for what a server sends by itself, in whichever thread took it.
+
+        A server sends on the connection of the last request that told it who is there: send heartbeats by `send_nowait`.
+        """
+        self._on_request[request_class] = cast("Callable[[str, Request], None]", callback)
+
+    # ---- the I/O thread
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
+        """Runs `callback` once on the I/O thread; it must not block."""
+        return self._io_thread().add_timer(delay_ms, callback, 0)
+
+    def every(self, interval_ms: int, callback: Callable[[], None]) -> Timer:
+        """Runs `callback` each `interval_ms` on the I/O thread, first after one interval; it must not block."""
+        return self._io_thread().add_timer(interval_ms, callback, interval_ms)
+
+    def subscribe(self, address: str, on_message: Callable[[list[bytes]], None]) -> None:
+        """`on_message([topic, body])` on the I/O thread for all that "host:port" publishes from now on, over its restarts."""
+        self._io_thread().post(partial(self._subscribe, address, on_message))
+
+    def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
+        """Ends all connections; what is in flight fails with ClientClosed. Takes at most about `timeout_ms`."""
+        with self._lock:
+            if self._closed is not None:
+                return
+            self._closed = "client"
+            thread = self._io
+        deadline_ms = monotonic_ms() + timeout_ms
+        ended = thread is None or thread.stop(timeout_ms)
+        if self._sync.close(deadline_ms) and ended:
+            self._context.close()  # else some thread still uses a socket, and this would wait for it
+
+    # ---- inside
+
+    def _io_thread(self) -> IoThread:
+        with self._lock:
+            return self._io_thread_locked()
+
+    def _io_thread_locked(self) -> IoThread:
+        if self._closed is not None:
+            raise ClientClosed(self._closed)
+        if self._io is None:
+            self._io = IoThread(self._name, self._on_tick, self._on_end)
+        return self._io
+
+    def _channel(self, address: str) -> Channel:
+        channel = self._channels.get(address)
+        if channel is not None and not channel.ended and self._closed is None:
+            return channel
+        with self._lock:
+            thread = self._io_thread_locked()
+            channel = self._channels.get(address)
+            if channel is None or channel.ended:
+                channel = Channel(self._context.dealer(address), self._on_pushed)
+                self._channels[address] = channel
+                thread.post(partial(self._watch, thread, channel))
+        return channel
+
+    def _watch(self, thread: IoThread, channel: Channel) -> None:
+        if not channel.ended:
+            thread.watch(channel.dealer.fileno(), channel.on_readable)
+            thread.watch(channel.dealer.monitor_fileno(), partial(self._look_at_monitor, thread, channel))
+
+    def _look_at_monitor(self, thread: IoThread, channel: Channel) -> None:
+        if not channel.ended and channel.dealer.is_lost():
+            thread.unwatch(channel.dealer.fileno())
+            thread.unwatch(channel.dealer.monitor_fileno())
+            channel.end()
+
+    def _subscribe(self, address: str, on_message: Callable[[list[bytes]], None]) -> None:
+        subscriber = self._context.subscriber(address)
+        self._subscribers.append(subscriber)
+
+        def on_readable() -> None:
+            while (frames := subscriber.receive_nowait()) is not None:
+                on_message(frames)
+
+        assert self._io is not None
+        self._io.watch(subscriber.fileno(), on_readable)
+
+    def _on_tick(self, now_ms: int) -> bool:
+        in_flight = False
+        for channel in list(self._channels.values()):
+            channel.expire(now_ms)
+            in_flight = in_flight or not channel.is_idle
+        return in_flight
+
+    def _on_end(self) -> None:
+        """I/O thread, last of all."""
+        with self._lock:
+            channels = list(self._channels.values())
+        for channel in channels:
+            channel.end(ClientClosed("client"))
+        for subscriber in self._subscribers:
+            subscriber.close()
+
+    def _on_pushed(self, address: str, header: bytes) -> None:
+        try:
+            request = decode_request(header)[0]
+        except RemoteProtocolError:
+            return
+        callback = self._on_request.get(type(request)) if not isinstance(request, ZenitError) else None
+        if callback is not None and isinstance(request, Request):
+            callback(address, request)
+
+    def _on_fork(self) -> None:
+        self._closed = "a client that was made before this process was forked; make a new one here: it"
+
+
+_LIVE: Final[weakref.WeakSet[RemotingClient]] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for client in list(_LIVE):
+        client._on_fork()  # noqa: SLF001  # sockets and threads do not survive a fork
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,164 @@
+"""The client's sockets: a DEALER for one connection with the monitor that tells its end, and a SUB. Imports zmq.
+
+A `Dealer` is one TCP connection for its whole life: it is never reconnected, but replaced. So a request cannot go out
+after its caller was told that it failed, and "lost" is final.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+import zmq
+
+from ..model.errors import RemoteProtocolError
+from .base_socket import connect_tcp, new_context, new_socket
+from .options import FRAMES_MAX
+
+Payload = bytes | bytearray | memoryview
+
+_NOBLOCK: Final = int(zmq.NOBLOCK)
+_MORE_NOBLOCK: Final = int(zmq.SNDMORE | zmq.NOBLOCK)
+_RCVMORE: Final = int(zmq.RCVMORE)
+_EVENT: Final = struct.Struct("=HI")  # event, value (here: unused)
+
+_LOST: Final = int(
+    zmq.EVENT_CLOSED
+    | zmq.EVENT_DISCONNECTED
+    | zmq.EVENT_CONNECT_RETRIED
+    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+)
+
+
+class ClientContext:
+    """Where a client's sockets come from; one background thread of zmq's. Any thread may ask for sockets."""
+
+    def __init__(self) -> None:
+        self._context = new_context()
+
+    def dealer(self, address: str) -> Dealer:
+        """A connection being made to "host:port". Raises InvalidParameter where it is not one."""
+        return Dealer(self._context, address)
+
+    def subscriber(self, address: str) -> Subscriber:
+        """A subscription to everything that "host:port" publishes."""
+        return Subscriber(self._context, address)
+
+    def close(self) -> None:
+        """Ends it; every socket must be closed before."""
+        self._context.term()
+
+
+class Dealer:
+    """One connection. One thread at a time; the monitor may be used by another."""
+
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], address: str) -> None:
+        self.address = address
+        self._socket = new_socket(context, "DEALER")
+        self._timeout_ms = -1
+        self._monitor = self._socket.get_monitor_socket(_LOST)
+        try:
+            connect_tcp(self._socket, address)
+        except BaseException:
+            self.close()
+            raise
+        self._recv, self._send, self._get = self._socket.recv, self._socket.send, self._socket.get
+
+    def fileno(self) -> int:
+        """Readable when something *may* have come, and only once: whoever used the socket must drain it until empty."""
+        return int(self._socket.get(zmq.FD))
+
+    def monitor_fileno(self) -> int:
+        """The same for `is_lost`."""
+        return int(self._monitor.get(zmq.FD))
+
+    def send(self, header: bytes, payload: Payload | None) -> bool:
+        """Sends without waiting; the payload is copied. False where ZeroMQ's own queue is full."""
+        try:
+            if payload is None:
+                self._send(header, _NOBLOCK)
+            else:
+                self._send(header, _MORE_NOBLOCK)
+                self._send(payload, _NOBLOCK)
+        except zmq.Again:
+            return False
+        return True
+
+    def receive(self, timeout_ms: int) -> tuple[bytes, bytes] | None:
+        """(header, payload; several frames joined, b"" where none), or None when nothing came within `timeout_ms`."""
+        if timeout_ms != self._timeout_ms:
+            self._socket.set(zmq.RCVTIMEO, timeout_ms)
+            self._timeout_ms = timeout_ms
+        try:
+            header = self._recv()
+        except zmq.Again:
+            return None
+        return header, self._receive_payload() if self._get(_RCVMORE) else b""
+
+    def receive_nowait(self) -> tuple[bytes, bytes] | None:
+        """The same, of what has come already."""
+        try:
+            header = self._recv(_NOBLOCK)
+        except zmq.Again:
+            return None
+        return header, self._receive_payload() if self._get(_RCVMORE) else b""
+
+    def _receive_payload(self) -> bytes:
+        first = self._recv()
+        if not self._get(_RCVMORE):
+            return first
+        frames = [first]
+        while self._get(_RCVMORE):
+            frame = self._recv()
+            if len(frames) <= FRAMES_MAX:
+                frames.append(frame)
+        if len(frames) > FRAMES_MAX:
+            raise RemoteProtocolError(f"a reply of more than {FRAMES_MAX} frames")
+        return b"".join(frames)
+
+    def is_lost(self) -> bool:
+        """Looks at the monitor: True once the connection was refused or has ended. Does not wait."""
+        lost = False
+        while True:
+            try:
+                event = self._monitor.recv_multipart(_NOBLOCK)
+            except zmq.Again:
+                return lost
+            lost = lost or bool(_EVENT.unpack(event[0])[0] & _LOST)
+
+    def close(self) -> None:
+        """Ends the connection at once."""
+        if not self._socket.closed:
+            self._socket.disable_monitor()
+            self._monitor.close()
+            self._socket.close()
+
+
+class Subscriber:
+    """Everything that one publisher says. One thread."""
+
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], address: str) -> None:
+        self._socket = new_socket(context, "SUB")
+        try:
+            self._socket.subscribe(b"")
+            connect_tcp(self._socket, address)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def fileno(self) -> int:
+        """As `Dealer.fileno`."""
+        return int(self._socket.get(zmq.FD))
+
+    def receive_nowait(self) -> list[bytes] | None:
+        """The frames of one announcement, of what has come already."""
+        try:
+            return self._socket.recv_multipart(_NOBLOCK)
+        except zmq.Again:
+            return None
+
+    def close(self) -> None:
+        """Ends it."""
+        self._socket.close()

@@ -1,0 +1,301 @@
+"""The header frame: one msgpack array that tells what a message is; bulk bytes travel in frames beside it.
+
+    [code, language, version, opaque, flag, remark, fields, timeout_ms]
+
+RocketMQ's header, by position: `code` of the request, or 0 / an error's code in a reply; `language` 3 = Python;
+`opaque` is chosen by the sender and echoed; `flag` bit 0 = reply, bit 1 = one way; `remark` an error's text;
+`fields` those of the command's class in order, or an error's facts; `timeout_ms` how long the sender waits.
+
+Pure. A frame comes from a stranger: its size is bounded before it is unpacked, its claimed lengths are proved honest
+before anything is allocated for them, and each field's type is checked against the class. How to check a class is
+worked out once, at import. Wrong bytes are a RemoteProtocolError, never anything else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+import typing
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgpack
+
+from ..model.errors import (
+    LocalProtocolError,
+    MessageTooLarge,
+    RemoteProtocolError,
+    UnknownRequest,
+    VersionNotSupported,
+    ZenitError,
+    error_classes,
+    error_from_wire,
+)
+from . import commands
+from .commands import REQUESTS, Reply, Request
+from .options import HEADER_BYTES_MAX
+
+LANGUAGE_PYTHON: Final = 3
+PROTOCOL_VERSION: Final = 1
+FLAG_REPLY: Final = 1
+FLAG_ONEWAY: Final = 2
+REPLY_OK: Final = 0
+
+SMALL_BYTES: Final = 512  # a lying frame this small makes msgpack allocate 0.7 MB at worst
+INT64_MAX: Final = (1 << 63) - 1
+FACT_LENGTH_MAX: Final = 1024  # characters of an error's fact or remark: it may quote what a stranger sent
+
+Incoming = tuple[Request | ZenitError, int, bool, int]
+"""(request, opaque, oneway, timeout_ms); instead of the request an error where its fields are wrong: answer with it."""
+
+Header = tuple[int, int, int, int, Any, Any, int, bool]
+"""(code, version, opaque, flag, remark, fields, timeout_ms, whether integers may need more than 63 bits)."""
+
+_Check = Callable[[Any], bool]
+_MALFORMED: Final = (ValueError, TypeError, OverflowError, MemoryError)  # what unpacking can raise
+
+# One packer for the process: `pack` holds the interpreter lock throughout and calls no Python code for our types.
+_pack: Final = msgpack.Packer().pack
+
+
+class _Shape:
+    """How a command's fields are taken off an instance, and how a list of them is checked."""
+
+    __slots__ = ("cls", "count_min", "nested", "take", "types", "types_by_count")
+
+    def __init__(self, cls: type[Any]) -> None:
+        hints = typing.get_type_hints(cls, vars(commands))
+        fields = dataclasses.fields(cls)
+        names = [field.name for field in fields]
+        self.cls = cls
+        self.take = _taker(names)
+        self.types = tuple(_plain_type(hints[name]) for name in names)
+        self.count_min = sum(1 for field in fields if field.default is dataclasses.MISSING)
+        self.types_by_count = {count: self.types[:count] for count in range(self.count_min, len(names) + 1)}
+        self.nested = [(index, _checker(hints[name])) for index, name in enumerate(names) if self.types[index] is tuple]
+
+    def build(self, fields: tuple[Any, ...], *, wide: bool) -> Any:
+        """An instance; raises RemoteProtocolError. Fewer fields than the class has take their defaults, more are ignored.
+
+        `wide`: the frame has integers that may not fit 64 bits with a sign.
+        """
+        if type(fields) is not tuple:
+            raise RemoteProtocolError(f"{self.cls.__name__}: its fields are not a list")
+        if len(fields) > len(self.types):
+            fields = fields[: len(self.types)]  # a newer peer appended some
+        if tuple(map(type, fields)) != self.types_by_count.get(len(fields)):
+            raise RemoteProtocolError(f"{self.cls.__name__}: fields of a wrong number or type")
+        for index, check in self.nested:
+            if index < len(fields) and not check(fields[index]):
+                raise RemoteProtocolError(f"{self.cls.__name__}: field {index} has elements of a wrong number or type")
+        if wide and not _fits_int64(fields):
+            raise RemoteProtocolError(f"{self.cls.__name__}: an integer of more than 63 bits")
+        return self.cls(*fields)
+
+
+def _taker(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+    if not names:
+        return lambda _: ()
+    if len(names) == 1:
+        only = operator.attrgetter(names[0])
+        return lambda instance: (only(instance),)
+    return typing.cast("Callable[[Any], tuple[Any, ...]]", operator.attrgetter(*names))
+
+
+def _plain_type(hint: Any) -> type:
+    plain = typing.get_origin(hint) or hint
+    if plain not in (int, str, bool, bytes, tuple):
+        raise TypeError(f"{hint} cannot travel in a header")
+    return typing.cast("type", plain)
+
+
+def _checker(hint: Any) -> _Check:
+    """A test of a nested tuple: `tuple[X, ...]` or `tuple[X, Y, Z]`."""
+    arguments = typing.get_args(hint)
+    if len(arguments) == 2 and arguments[1] is Ellipsis:
+        return _repeated_checker(arguments[0])
+    types = tuple(_plain_type(argument) for argument in arguments)
+    nested = [(index, _checker(argument)) for index, argument in enumerate(arguments) if types[index] is tuple]
+
+    def check(value: Any) -> bool:
+        return tuple(map(type, value)) == types and all(test(value[index]) for index, test in nested)
+
+    return check
+
+
+def _repeated_checker(element: Any) -> _Check:
+    plain = {_plain_type(element)}
+    if plain != {tuple}:
+        return lambda value: plain.issuperset(map(type, value))
+    inner = _checker(element)
+    return lambda value: plain.issuperset(map(type, value)) and all(map(inner, value))
+
+
+def _fits_int64(value: tuple[Any, ...]) -> bool:
+    return all(
+        _fits_int64(part) if type(part) is tuple else type(part) is not int or part <= INT64_MAX for part in value
+    )
+
+
+def _all_subclasses(root: type[Any]) -> list[type[Any]]:
+    return [cls for direct in root.__subclasses__() for cls in (direct, *_all_subclasses(direct))]
+
+
+_SHAPES: Final = {
+    cls: _Shape(cls) for root in (Request, Reply) for cls in _all_subclasses(root) if "__slots__" in vars(cls)
+}
+_REQUEST_SHAPES: Final = {code: _SHAPES[cls] for code, cls in REQUESTS.items()}
+
+
+def _error_fact_types(cls: type[ZenitError]) -> tuple[type, ...]:
+    hints = typing.get_type_hints(cls.__init__)
+    return tuple(hint for name, hint in hints.items() if name != "return")
+
+
+_ERROR_FACTS: Final = {code: _error_fact_types(cls) for code, cls in error_classes().items()}
+
+
+# ---- encoding
+
+
+def encode_request(request: Request, opaque: int, *, timeout_ms: int, oneway: bool = False) -> bytes:
+    """The header frame of a request. Raises LocalProtocolError (a field of a wrong type), MessageTooLarge."""
+    flag = FLAG_ONEWAY if oneway else 0
+    fields = _SHAPES[type(request)].take(request)
+    return _packed((request.code, LANGUAGE_PYTHON, PROTOCOL_VERSION, opaque, flag, None, fields, timeout_ms))
+
+
+def encode_reply(reply: Reply, opaque: int) -> bytes:
+    """The header frame of a reply. Raises LocalProtocolError (a field of a wrong type), MessageTooLarge."""
+    fields = _SHAPES[type(reply)].take(reply)
+    return _packed((REPLY_OK, LANGUAGE_PYTHON, PROTOCOL_VERSION, opaque, FLAG_REPLY, None, fields, 0))
+
+
+def encode_error(error: ZenitError, opaque: int) -> bytes:
+    """The header frame of a reply that is an error: its code, its facts, and its text as the remark."""
+    facts = tuple(fact if type(fact) is int else str(fact)[:FACT_LENGTH_MAX] for fact in error.args)
+    remark = str(error)[:FACT_LENGTH_MAX]
+    try:
+        return _packed((error.code, LANGUAGE_PYTHON, PROTOCOL_VERSION, opaque, FLAG_REPLY, remark, facts, 0))
+    except LocalProtocolError:  # text that UTF-8 cannot carry, an integer of more than 64 bits
+        plain = ascii(remark)[:FACT_LENGTH_MAX]
+        return _packed((error.code, LANGUAGE_PYTHON, PROTOCOL_VERSION, opaque, FLAG_REPLY, plain, (), 0))
+
+
+def _packed(header: tuple[Any, ...]) -> bytes:
+    try:
+        frame: bytes = _pack(header)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise LocalProtocolError(f"a field cannot travel: {error}") from error
+    if len(frame) > HEADER_BYTES_MAX:
+        raise MessageTooLarge("header", len(frame), HEADER_BYTES_MAX)
+    return frame
+
+
+# ---- decoding
+
+
+def decode_request(frame: bytes) -> Incoming:
+    """What a request frame says. Raises RemoteProtocolError where not even its opaque can be told (see `peek_opaque`)."""
+    code, version, opaque, flag, _, fields, timeout_ms, wide = _unpacked(frame)
+    if version != PROTOCOL_VERSION:
+        return VersionNotSupported(version, PROTOCOL_VERSION), opaque, bool(flag & FLAG_ONEWAY), timeout_ms
+    shape = _REQUEST_SHAPES.get(code)
+    if shape is None or flag & FLAG_REPLY:
+        wrong = RemoteProtocolError("a reply where a request belongs") if flag & FLAG_REPLY else UnknownRequest(code)
+        return wrong, opaque, bool(flag & FLAG_ONEWAY), timeout_ms
+    try:
+        return shape.build(fields, wide=wide), opaque, bool(flag & FLAG_ONEWAY), timeout_ms
+    except RemoteProtocolError as error:
+        return error, opaque, bool(flag & FLAG_ONEWAY), timeout_ms
+
+
+def open_header(frame: bytes) -> Header:
+    """The parts of a frame, to be told apart by `is_request` and finished by `reply_of`. Raises RemoteProtocolError."""
+    return _unpacked(frame)
+
+
+def is_request(header: Header) -> bool:
+    """True for a request, as a server may send to its client."""
+    return not header[3] & FLAG_REPLY
+
+
+def opaque_of(header: Header) -> int:
+    """Which request is answered."""
+    return header[2]
+
+
+def reply_of(header: Header, reply_class: type[Reply]) -> Reply | ZenitError:
+    """The reply, or the error it carries as a value. Raises RemoteProtocolError."""
+    code, version, _, flag, remark, fields, _, wide = header
+    if not flag & FLAG_REPLY:
+        raise RemoteProtocolError("a request where a reply belongs")
+    if code != REPLY_OK:
+        return _error_of(code, fields, remark)
+    if version != PROTOCOL_VERSION:
+        return VersionNotSupported(version, PROTOCOL_VERSION)
+    reply: Reply = _SHAPES[reply_class].build(fields, wide=wide)
+    return reply
+
+
+def decode_reply(frame: bytes, reply_class: type[Reply]) -> tuple[int, Reply | ZenitError]:
+    """(opaque, the reply, or the error it carries as a value). Raises RemoteProtocolError."""
+    header = _unpacked(frame)
+    return header[2], reply_of(header, reply_class)
+
+
+def peek_opaque(frame: bytes) -> int:
+    """The opaque of a frame that cannot be decoded, so that its error finds the one who waits; 0 where none is told."""
+    unpacker = msgpack.Unpacker(max_buffer_size=64)
+    unpacker.feed(frame[:64])
+    try:
+        unpacker.read_array_header()
+        for _ in range(3):
+            unpacker.skip()
+        opaque = unpacker.unpack()
+    except (*_MALFORMED, msgpack.UnpackException):
+        return 0
+    return opaque if type(opaque) is int and 0 <= opaque <= INT64_MAX else 0
+
+
+def _unpacked(frame: bytes) -> Header:
+    """The parts, the integers checked."""
+    if len(frame) > SMALL_BYTES:
+        _prove_honest(frame)
+    try:
+        code, _, version, opaque, flag, remark, fields, timeout_ms = msgpack.unpackb(frame, use_list=False)
+    except _MALFORMED as error:
+        raise RemoteProtocolError(f"a header that cannot be unpacked ({type(error).__name__})") from error
+    if not (
+        type(code) is type(version) is type(opaque) is type(flag) is type(timeout_ms) is int
+        and 0 <= opaque <= INT64_MAX
+    ):
+        raise RemoteProtocolError("a header whose numbers are not integers")
+    return code, version, opaque, flag, remark, fields, timeout_ms, 0xCF in frame  # the one form with a 64th bit
+
+
+def _prove_honest(frame: bytes) -> None:
+    """Walks the frame without allocating: afterwards every claimed length is known to be there.
+
+    Unpacking alone allocates what each of up to a thousand nested arrays claims, before it looks for the elements.
+    """
+    if len(frame) > HEADER_BYTES_MAX:
+        raise RemoteProtocolError(f"a header of {len(frame)} bytes is over the limit of {HEADER_BYTES_MAX}")
+    unpacker = msgpack.Unpacker(max_buffer_size=HEADER_BYTES_MAX)
+    unpacker.feed(frame)
+    try:
+        unpacker.skip()
+    except (*_MALFORMED, msgpack.UnpackException) as error:
+        raise RemoteProtocolError(f"a header that cannot be unpacked ({type(error).__name__})") from error
+
+
+def _error_of(code: int, facts: Any, remark: Any) -> ZenitError:
+    """The error of a reply; one whose facts are not its class's becomes a plain ZenitError with the remark."""
+    text = remark if type(remark) is str else f"error {code}"
+    types = _ERROR_FACTS.get(code)
+    if types is None or type(facts) is not tuple:
+        return ZenitError(text)
+    given = tuple(map(type, facts))
+    if not all(kind is expected or expected is object for kind, expected in zip(given, types, strict=False)):
+        return ZenitError(text)
+    return error_from_wire(code, list(facts), text)

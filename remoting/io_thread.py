@@ -1,0 +1,124 @@
+"""The one background thread of a client: descriptors, timers, callbacks posted to it. Started when first needed."""
+
+from __future__ import annotations
+
+import logging
+import os
+import selectors
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from ..model.clock import monotonic_ms
+from ..model.errors import BufferFull
+from .timers import Timer, Timers
+
+log = logging.getLogger(__name__)
+
+POSTED_MAX: Final = 100_000
+TICK_MS: Final = 50
+"""How late a request in flight may be failed past its deadline."""
+IDLE_TICK_MS: Final = 250
+
+
+class IoThread:
+    """Watches descriptors. `watch` and `unwatch` on this thread only, the rest from any."""
+
+    def __init__(self, name: str, on_tick: Callable[[int], bool], on_end: Callable[[], None]) -> None:
+        """`on_tick(now_ms)`: after each round; True = requests are in flight, come back soon. `on_end`: last of all."""
+        self._on_tick = on_tick
+        self._on_end = on_end
+        self._posted: deque[Callable[[], None]] = deque()
+        self._lock = threading.Lock()
+        self._timers = Timers()
+        self._stopping = False
+        self._selector = selectors.DefaultSelector()
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_read, False)
+        os.set_blocking(self._wake_write, False)
+        self._selector.register(self._wake_read, selectors.EVENT_READ, self._on_wake)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def post(self, callback: Callable[[], None]) -> None:
+        """Runs `callback` on the thread soon. Raises BufferFull."""
+        with self._lock:
+            if len(self._posted) >= POSTED_MAX:
+                raise BufferFull(POSTED_MAX)
+            self._posted.append(callback)
+            if len(self._posted) == 1:
+                self._ring()
+
+    def add_timer(self, delay_ms: int, callback: Callable[[], None], interval_ms: int) -> Timer:
+        """Runs `callback` after `delay_ms`, then each `interval_ms` (0 = once). It must not block."""
+        timer, due_ms = Timer(callback, interval_ms), monotonic_ms() + delay_ms
+        self.post(lambda: self._timers.add(due_ms, timer))
+        return timer
+
+    def watch(self, descriptor: int, on_readable: Callable[[], None]) -> None:
+        """Calls `on_readable` when there is something; at once too, for what came before."""
+        self._selector.register(descriptor, selectors.EVENT_READ, on_readable)
+        on_readable()
+
+    def unwatch(self, descriptor: int) -> None:
+        """Before the descriptor is closed."""
+        self._selector.unregister(descriptor)
+
+    def is_current(self) -> bool:
+        """True on this thread itself."""
+        return threading.current_thread() is self._thread
+
+    def stop(self, timeout_ms: int) -> bool:
+        """Ends the thread; False where it has not ended within `timeout_ms` (a callback blocks)."""
+        with self._lock:
+            self._stopping = True
+            self._ring()
+        if not self.is_current():
+            self._thread.join(timeout_ms / 1000)
+        return not self._thread.is_alive()
+
+    def _ring(self) -> None:
+        if self._wake_write < 0:
+            return  # it has ended
+        try:
+            os.write(self._wake_write, b"!")
+        except BlockingIOError:
+            return  # it is awake already
+
+    def _on_wake(self) -> None:
+        with self._lock:
+            while True:
+                try:
+                    if len(os.read(self._wake_read, 4096)) < 4096:
+                        break
+                except BlockingIOError:
+                    break
+            posted, self._posted = self._posted, deque()
+        for callback in posted:
+            self._guarded(callback)
+
+    def _run(self) -> None:
+        wait_ms = 0
+        while not self._stopping:
+            for key, _ in self._selector.select(wait_ms / 1000):
+                self._guarded(key.data)
+            now_ms = monotonic_ms()
+            for timer in self._timers.due(now_ms):
+                if not timer.cancelled:
+                    self._guarded(timer.callback)
+            tick_ms = TICK_MS if self._on_tick(now_ms) else IDLE_TICK_MS
+            wait_ms = min(tick_ms, self._timers.wait_ms(monotonic_ms()))
+        self._guarded(self._on_end)
+        self._selector.close()
+        os.close(self._wake_read)
+        with self._lock:
+            os.close(self._wake_write)
+            self._wake_write = -1
+
+    def _guarded(self, callback: Callable[[], None]) -> None:
+        """The top of this thread: one callback that fails ends neither it nor the others."""
+        try:
+            callback()
+        except Exception:
+            log.exception("a callback of the I/O thread failed")

@@ -1,0 +1,82 @@
+"""Lanes: each class of request has its own limits and its own share of a turn, so that one cannot starve another.
+
+RocketMQ gives each class a thread pool with its own queue (1 acceptor + N selectors + M1 workers + M2 executors).
+Here one loop does the work, since Python runs one thread at a time and the loop is the only writer; what the pools
+were for, limits and deadlines of each class, is kept by these lanes. A SEND is handled as it is drained, for its
+payload lies in the arena; the others wait in their lane for their share.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from .commands import Lane
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .server import Call
+
+RETRY_AFTER_MS: Final = 100
+"""What a refused caller is told to wait."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneLimits:
+    """Bounds of one lane; over any of them a request is answered BrokerBusy.
+
+    `queue_max`: requests waiting for their turn. `in_flight_max`: requests not answered yet, deferred ones too.
+    `deadline_ms`: how long one may wait for its turn. `share`: requests handled a turn while other lanes wait.
+    """
+
+    queue_max: int
+    in_flight_max: int
+    deadline_ms: int
+    share: int
+
+
+DEFAULT_LANES: Final[Mapping[Lane, LaneLimits]] = MappingProxyType(
+    {
+        Lane.HEARTBEAT: LaneLimits(queue_max=10_000, in_flight_max=10_000, deadline_ms=10_000, share=64),
+        Lane.SEND: LaneLimits(queue_max=10_000, in_flight_max=10_000, deadline_ms=1_000, share=256),
+        Lane.PULL: LaneLimits(queue_max=10_000, in_flight_max=100_000, deadline_ms=5_000, share=64),
+        Lane.QUERY: LaneLimits(queue_max=5_000, in_flight_max=5_000, deadline_ms=5_000, share=32),
+        Lane.ADMIN: LaneLimits(queue_max=1_000, in_flight_max=1_000, deadline_ms=10_000, share=8),
+    }
+)
+"""Counts after RocketMQ's queue capacities (send 10,000, pull 100,000), waits after its wait times in queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneStatistics:
+    """Counters of one lane since the start; `queued` and `in_flight` are of now."""
+
+    handled: int
+    refused: int
+    queued: int
+    in_flight: int
+
+
+class LaneState:
+    """What one lane holds now. Owned by the loop."""
+
+    __slots__ = ("handled", "in_flight", "limits", "queue", "refused")
+
+    def __init__(self, limits: LaneLimits) -> None:
+        self.limits = limits
+        self.queue: deque[tuple[Call, int]] = deque()  # with the time after which it is refused, monotonic ms
+        self.in_flight = 0
+        self.handled = 0
+        self.refused = 0
+
+    @property
+    def is_full(self) -> bool:
+        """True where one more request is over a limit."""
+        return self.in_flight >= self.limits.in_flight_max or len(self.queue) >= self.limits.queue_max
+
+    def statistics(self) -> LaneStatistics:
+        """A frozen copy of the counters."""
+        return LaneStatistics(self.handled, self.refused, len(self.queue), self.in_flight)

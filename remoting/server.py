@@ -1,0 +1,410 @@
+"""The request loop: one thread that receives, decides whose turn it is, handles, and answers.
+
+A turn: wait for a request (or a wake-up, or the next timer) -> drain what has come, up to a bound -> give the other
+lanes their share -> `on_turn_end` (the store writes all that was staged in one go and the broker answers it) -> send
+the replies -> run the timers. A request that must wait is *deferred*: its handler returns None and someone on this
+thread calls `reply` or `fail` later. Nothing here blocks but the first receive.
+
+All methods belong to the loop's thread, except `post`, `stop` and `statistics`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Self, TypeVar
+
+from ..model.arena import Arena
+from ..model.clock import Clock
+from ..model.errors import (
+    BrokerBusy,
+    BufferFull,
+    MessageTooLarge,
+    RemoteProtocolError,
+    SystemFault,
+    UnknownRequest,
+    ZenitError,
+)
+from .commands import Lane, Reply, Request
+from .header import decode_request, encode_error, encode_reply, encode_request, peek_opaque
+from .lanes import DEFAULT_LANES, RETRY_AFTER_MS, LaneLimits, LaneState, LaneStatistics
+from .server_socket import PubSocket, RouterSocket
+from .timers import NEVER_MS, Timer, Timers
+
+log = logging.getLogger(__name__)
+
+CALL_TIMEOUT_MS_MAX: Final = 3_600_000  # what a caller says it waits is cut to this
+POSTED_MAX: Final = 100_000
+TURN_BUDGET_MS: Final = 5  # after this the waiting lanes leave the rest to the next turn
+IN_FLIGHT_BYTES_MAX: Final = 256 * 1024 * 1024
+
+_R = TypeVar("_R", bound=Request)
+
+
+class Call:
+    """A request that waits for its answer.
+
+    SEND lane: the payload is `loop.arena.view[begin:end]` during the handler and, where it was staged, until the turn
+    ends. Other lanes: `payload`. `deadline_ms`: monotonic, when the caller gives up. `identity`: of the connection.
+    """
+
+    __slots__ = (
+        "answered",
+        "begin",
+        "deadline_ms",
+        "end",
+        "identity",
+        "lane",
+        "loop",
+        "oneway",
+        "opaque",
+        "payload",
+        "request",
+    )
+
+    def __init__(
+        self,
+        loop: RequestLoop,
+        lane: LaneState,
+        identity: bytes,
+        opaque: int,
+        oneway: bool,
+        deadline_ms: int,
+        request: Request,
+    ) -> None:
+        self.loop = loop
+        self.lane = lane
+        self.identity = identity
+        self.opaque = opaque
+        self.oneway = oneway
+        self.deadline_ms = deadline_ms
+        self.request = request
+        self.begin = self.end = 0
+        self.payload = b""
+        self.answered = False
+
+
+Handler = Callable[[Call], Reply | None]
+
+
+@dataclass(frozen=True, slots=True)
+class LoopStatistics:
+    """Counters since the start; those of now: `in_flight_bytes` and what the lanes hold.
+
+    `malformed`: requests that broke the protocol. `dropped_slow`, `dropped_gone`: replies nobody took.
+    """
+
+    turns: int
+    requests: int
+    malformed: int
+    refused: int
+    faults: int
+    dropped_slow: int
+    dropped_gone: int
+    in_flight_bytes: int
+    lanes: Mapping[Lane, LaneStatistics]
+
+
+class RequestLoop:
+    """Serves requests at `address` in the thread that calls `run()`, until `stop()`. A context manager; closes its sockets."""
+
+    def __init__(
+        self,
+        *,
+        bind: str,
+        arena: Arena,
+        clock: Clock,
+        lanes: Mapping[Lane, LaneLimits] = DEFAULT_LANES,
+        on_turn_end: Callable[[], None] | None = None,
+        drain_requests: int = 256,
+        in_flight_bytes_max: int = IN_FLIGHT_BYTES_MAX,
+    ) -> None:
+        """`bind`: "host:port", port 0 = any free one. Raises ConfigError where the address cannot be bound."""
+        self.arena = arena
+        self.in_flight_bytes_max = in_flight_bytes_max
+        self._clock = clock
+        self._on_turn_end = on_turn_end
+        self._drain_requests = drain_requests
+        self._lanes = {lane: LaneState(lanes[lane]) for lane in Lane}
+        self._waiting = [self._lanes[lane] for lane in lanes if lane is not Lane.SEND]
+        self._handlers: dict[type[Request], tuple[Handler, LaneState, bool]] = {}
+        self._outbox: list[tuple[bytes, bytes, Sequence[bytes | memoryview]]] = []
+        self._timers = Timers()
+        self._posted: deque[Callable[[], None]] = deque()
+        self._post_lock = threading.RLock()  # re-entrant: a signal handler may call stop() inside post()
+        self._ringing = False
+        self._stopping = False
+        self._now_ms = clock.monotonic_ms()
+        self._in_flight_bytes = 0
+        self._turns = self._requests = self._malformed = self._refused = self._faults = 0
+        self._faults_logged: set[tuple[type[Request], type[Exception]]] = set()
+        self._socket = RouterSocket(bind, arena.frame_bytes_max)
+        self.address = self._socket.address
+        self.port = int(self.address.rpartition(":")[2])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """After `run` has ended, or instead of it."""
+        self._stopping = True
+        self._socket.close()
+
+    # ---- from any thread
+
+    def stop(self) -> None:
+        """Makes `run` return after the present turn. From any thread or a signal handler."""
+        self._stopping = True
+        self._socket.ring()
+
+    def post(self, callback: Callable[[], None]) -> None:
+        """Runs `callback` on the loop soon. From any thread. Raises BufferFull where the loop is that far behind."""
+        with self._post_lock:
+            if len(self._posted) >= POSTED_MAX:
+                raise BufferFull(POSTED_MAX)
+            self._posted.append(callback)
+            if self._ringing:
+                return
+            self._ringing = True
+        self._socket.ring()
+
+    def statistics(self) -> LoopStatistics:
+        """A frozen copy of the counters."""
+        return LoopStatistics(
+            turns=self._turns,
+            requests=self._requests,
+            malformed=self._malformed,
+            refused=self._refused,
+            faults=self._faults,
+            dropped_slow=self._socket.dropped_slow,
+            dropped_gone=self._socket.dropped_gone,
+            in_flight_bytes=self._in_flight_bytes,
+            lanes={lane: state.statistics() for lane, state in self._lanes.items()},
+        )
+
+    # ---- what services call on the loop
+
+    def handle(self, request_class: type[_R], handler: Handler) -> None:
+        """`handler` answers requests of this class: returns the reply, None = later, or raises a ZenitError.
+
+        A SEND is handled while its payload lies in the arena; a handler that stages it moves `arena.used`.
+        """
+        lane = request_class.lane
+        self._handlers[request_class] = (handler, self._lanes[lane], lane is Lane.SEND)
+
+    def reply(self, call: Call, reply: Reply, payload: Sequence[bytes | memoryview] = ()) -> None:
+        """Answers a call; goes out when the turn ends. A second answer is ignored, one to a peer that is gone counted."""
+        if self._settle(call):
+            self._outbox.append((call.identity, encode_reply(reply, call.opaque), payload))
+
+    def fail(self, call: Call, error: ZenitError) -> None:
+        """Answers a call with an error."""
+        if self._settle(call):
+            self._outbox.append((call.identity, encode_error(error, call.opaque), ()))
+
+    def send_to(self, identity: bytes, request: Request, payload: Sequence[bytes | memoryview] = ()) -> bool:
+        """Sends a one-way request to a connected client at once; False where it is gone or reads nothing."""
+        return self._socket.send(identity, encode_request(request, 0, timeout_ms=0, oneway=True), payload)
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
+        """Runs `callback` once, `delay_ms` from now."""
+        timer = Timer(callback, 0)
+        self._timers.add(self._clock.monotonic_ms() + delay_ms, timer)
+        return timer
+
+    def every(self, interval_ms: int, callback: Callable[[], None]) -> Timer:
+        """Runs `callback` each `interval_ms`, first after one interval."""
+        timer = Timer(callback, interval_ms)
+        self._timers.add(self._clock.monotonic_ms() + interval_ms, timer)
+        return timer
+
+    # ---- the loop
+
+    def run(self) -> None:
+        """Serves until `stop`. What a timer, a posted callback or `on_turn_end` raises ends the loop and comes out here."""
+        while not self._stopping:
+            self.turn()
+
+    def turn(self, wait_ms: int = NEVER_MS) -> None:
+        """One turn; waits at most `wait_ms` for something to do."""
+        if any(lane.queue for lane in self._waiting):
+            wait_ms = 0
+        else:
+            wait_ms = min(wait_ms, self._timers.wait_ms(self._clock.monotonic_ms()))
+        message = self._socket.receive(wait_ms)
+        self._now_ms = self._clock.monotonic_ms()
+        self._turns += 1
+        drained, arena, receive_nowait = 0, self.arena, self._socket.receive_nowait
+        while message is not None:
+            self._on_message(*message)
+            drained += 1
+            if drained >= self._drain_requests or arena.is_full:
+                break
+            message = receive_nowait()
+        self._serve_waiting()
+        if self._on_turn_end is not None:
+            self._on_turn_end()
+        self._send_replies()
+        self._run_timers()
+
+    def _on_message(self, identity: bytes, header: bytes, more: bool) -> None:
+        if not header:
+            self._on_wake(more)
+            return
+        self._requests += 1
+        try:
+            request, opaque, oneway, timeout_ms = decode_request(header)
+        except RemoteProtocolError as error:
+            self._refuse(identity, peek_opaque(header), error, more)
+            return
+        entry = self._handlers.get(type(request))  # type: ignore[arg-type]  # an error is in no table
+        if entry is None:
+            wrong = request if isinstance(request, ZenitError) else UnknownRequest(request.code)
+            self._refuse(identity, opaque, wrong, more)
+            return
+        handler, lane, at_once = entry
+        deadline_ms = self._now_ms + (timeout_ms if 0 < timeout_ms < CALL_TIMEOUT_MS_MAX else CALL_TIMEOUT_MS_MAX)
+        call = Call(self, lane, identity, opaque, oneway, deadline_ms, request)  # type: ignore[arg-type]
+        lane.in_flight += 1
+        if more and not self._receive_payload(call):
+            return
+        if lane.in_flight > lane.limits.in_flight_max or self._in_flight_bytes > self.in_flight_bytes_max:
+            self._refuse_call(call, "requests in flight")
+        elif at_once:
+            self._run_handler(handler, call)
+        elif len(lane.queue) >= lane.limits.queue_max:
+            self._refuse_call(call, "queue full")
+        else:
+            if call.end:
+                call.payload = bytes(self.arena.view[call.begin : call.end])
+            lane.queue.append((call, min(deadline_ms, self._now_ms + lane.limits.deadline_ms)))
+
+    def _receive_payload(self, call: Call) -> bool:
+        begin = self.arena.used
+        size_bytes, whole = self._socket.receive_payload(self.arena.view[begin:])
+        if not whole:
+            self._malformed += 1
+            self.fail(call, MessageTooLarge("payload", size_bytes, self.arena.frame_bytes_max))
+            return False
+        call.begin, call.end = begin, begin + size_bytes
+        self._in_flight_bytes += size_bytes
+        return True
+
+    def _on_wake(self, more: bool) -> None:
+        """An empty header: our own wake-up. From a stranger it does no harm."""
+        if more:
+            self._socket.skip_payload()
+        with self._post_lock:
+            self._ringing = False
+            count = len(self._posted)
+        for _ in range(count):
+            self._posted.popleft()()
+
+    def _serve_waiting(self) -> None:
+        """Gives each lane its share, one request of each in turn, until the turn's budget is spent."""
+        waiting = [lane for lane in self._waiting if lane.queue]
+        served = 0
+        while waiting:
+            for lane in waiting:
+                self._serve_one(lane)
+            served += 1
+            now_ms = self._clock.monotonic_ms()
+            if now_ms - self._now_ms >= TURN_BUDGET_MS:
+                return
+            waiting = [lane for lane in waiting if lane.queue and served < lane.limits.share]
+
+    def _serve_one(self, lane: LaneState) -> None:
+        """Handles the lane's oldest request; those that waited too long are refused on the way."""
+        while lane.queue:
+            call, refuse_at_ms = lane.queue.popleft()
+            if self._now_ms > refuse_at_ms:
+                self._refuse_call(call, "waited too long in its queue")
+                continue
+            self._run_handler(self._handlers[type(call.request)][0], call)
+            return
+
+    def _run_handler(self, handler: Handler, call: Call) -> None:
+        call.lane.handled += 1
+        try:
+            reply = handler(call)
+        except ZenitError as error:
+            self.fail(call, error)
+        except Exception as error:  # noqa: BLE001  # one bad request must not end the loop
+            self._on_fault(call, error)
+        else:
+            if reply is not None:
+                self.reply(call, reply)
+
+    def _on_fault(self, call: Call, error: Exception) -> None:
+        """Our mistake: told in full once a kind, so that a stranger cannot fill the log with it."""
+        self._faults += 1
+        kind = (type(call.request), type(error))
+        if kind not in self._faults_logged:
+            self._faults_logged.add(kind)
+            log.error("a handler failed request=%s", type(call.request).__name__, exc_info=error)
+        self.fail(call, SystemFault(f"{type(call.request).__name__}: {type(error).__name__}"))
+
+    def _settle(self, call: Call) -> bool:
+        """Takes a call off the books; True where an answer is due."""
+        if call.answered:
+            return False
+        call.answered = True
+        call.lane.in_flight -= 1
+        self._in_flight_bytes -= call.end - call.begin
+        return not call.oneway
+
+    def _refuse_call(self, call: Call, reason: str) -> None:
+        call.lane.refused += 1
+        self._refused += 1
+        self.fail(call, BrokerBusy(RETRY_AFTER_MS, reason))
+
+    def _refuse(self, identity: bytes, opaque: int, error: ZenitError, more: bool) -> None:
+        """Answers a request that cannot be handled at all."""
+        self._malformed += 1
+        if more:
+            self._socket.skip_payload()
+        self._outbox.append((identity, encode_error(error, opaque), ()))
+
+    def _send_replies(self) -> None:
+        send = self._socket.send
+        for identity, header, payload in self._outbox:
+            send(identity, header, payload)
+        self._outbox.clear()
+
+    def _run_timers(self) -> None:
+        due = self._timers.due(self._clock.monotonic_ms())
+        for timer in due:
+            if not timer.cancelled:
+                timer.callback()
+        if due:
+            self._send_replies()
+
+
+class Publisher:
+    """Announces to subscribers at `address`. One thread; a context manager."""
+
+    def __init__(self, bind: str) -> None:
+        """`bind`: "host:port", port 0 = any free one. Raises ConfigError where it cannot be bound."""
+        self._socket = PubSocket(bind)
+        self.address = self._socket.address
+        self.port = int(self.address.rpartition(":")[2])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def publish(self, topic: bytes, body: bytes) -> None:
+        """One announcement; never waits."""
+        self._socket.send(topic, body)
+
+    def close(self) -> None:
+        """Ends it, at most the linger time."""
+        self._socket.close()

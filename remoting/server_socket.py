@@ -1,0 +1,143 @@
+"""The server's sockets: a ROUTER that clients connect to, its wake-up from other threads, and a PUB. Imports zmq.
+
+Each belongs to one thread, except the wake-up, which any thread may ring under its lock.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Final
+
+import zmq
+
+from .base_socket import bind_tcp, new_context, new_socket
+from .options import FRAMES_MAX
+
+_WAKE_ENDPOINT: Final = "inproc://wake"
+_NOBLOCK: Final = int(zmq.NOBLOCK)
+_MORE: Final = int(zmq.SNDMORE)
+_MORE_NOBLOCK: Final = int(zmq.SNDMORE | zmq.NOBLOCK)
+_RCVMORE: Final = int(zmq.RCVMORE)
+
+
+class RouterSocket:
+    """Receives [identity, header, payload...] and sends the same; one blocking receive serves TCP and the wake-up."""
+
+    def __init__(self, bind: str, frame_bytes_max: int) -> None:
+        self._context = new_context()
+        self._socket = new_socket(self._context, "ROUTER", MAXMSGSIZE=frame_bytes_max)
+        self._wake = new_socket(self._context, "WAKE")
+        self._wake_lock = threading.RLock()  # re-entrant: a signal handler may ring while the same thread does
+        self._timeout_ms = -1
+        self.dropped_slow = 0  # replies to a peer that reads nothing
+        self.dropped_gone = 0  # replies to a peer that went away
+        try:
+            self.address = bind_tcp(self._socket, bind)
+            self._socket.bind(_WAKE_ENDPOINT)
+            self._wake.connect(_WAKE_ENDPOINT)
+        except BaseException:
+            self.close()
+            raise
+        self._recv, self._recv_into = self._socket.recv, self._socket.recv_into
+        self._get, self._send = self._socket.get, self._socket.send
+
+    def receive(self, timeout_ms: int) -> tuple[bytes, bytes, bool] | None:
+        """(identity, header, whether payload frames follow), or None when nothing came within `timeout_ms`."""
+        if timeout_ms != self._timeout_ms:
+            self._socket.set(zmq.RCVTIMEO, timeout_ms)
+            self._timeout_ms = timeout_ms
+        try:
+            identity = self._recv()
+            return identity, self._recv(), bool(self._get(_RCVMORE))
+        except zmq.Again:
+            return None
+
+    def receive_nowait(self) -> tuple[bytes, bytes, bool] | None:
+        """The same, of what has come already. All frames of a message arrive together, so only the first can be missing."""
+        try:
+            identity = self._recv(_NOBLOCK)
+        except zmq.Again:
+            return None
+        return identity, self._recv(), bool(self._get(_RCVMORE))
+
+    def receive_payload(self, room: memoryview) -> tuple[int, bool]:
+        """Receives the remaining frames side by side into `room`; returns their total size in bytes and the truth.
+
+        The truth is False where they were too large or too many: then they are consumed, but not whole in `room`.
+        """
+        size = self._recv_into(room)
+        if not self._get(_RCVMORE):
+            return size, size <= len(room)
+        frames = 1
+        while self._get(_RCVMORE):
+            fits = size < len(room) and frames < FRAMES_MAX
+            size += self._recv_into(room[size:] if fits else bytearray())
+            frames += 1
+        return size, size <= len(room) and frames <= FRAMES_MAX
+
+    def skip_payload(self) -> None:
+        """Consumes the remaining frames of the message."""
+        while self._get(_RCVMORE):
+            self._recv_into(bytearray())
+
+    def send(self, identity: bytes, header: bytes, payload: Sequence[bytes | memoryview]) -> bool:
+        """Sends without ever waiting; False (counted) where the peer is gone or reads nothing."""
+        send = self._send
+        try:
+            send(identity, _MORE_NOBLOCK)
+        except zmq.Again:
+            self.dropped_slow += 1
+            return False
+        except zmq.ZMQError as error:
+            if error.errno != zmq.EHOSTUNREACH:
+                raise
+            self.dropped_gone += 1
+            return False
+        if not payload:
+            send(header, _NOBLOCK)
+            return True
+        send(header, _MORE_NOBLOCK)
+        for index in range(len(payload) - 1):
+            send(payload[index], _MORE_NOBLOCK)
+        send(payload[-1], _NOBLOCK)
+        return True
+
+    def ring(self) -> None:
+        """From any thread: makes the receiving thread receive an empty header. A full queue means that it will anyway."""
+        with self._wake_lock:
+            if self._wake.closed:
+                return
+            try:
+                self._wake.send(b"", _NOBLOCK)
+            except zmq.Again:
+                return
+
+    def close(self) -> None:
+        """Owner thread, at most the linger time. Replies still queued for living peers go out."""
+        with self._wake_lock:
+            self._wake.close()
+        self._socket.close()
+        self._context.term()
+
+
+class PubSocket:
+    """Announces to whoever subscribed; never waits, a slow subscriber loses announcements."""
+
+    def __init__(self, bind: str) -> None:
+        self._context = new_context()
+        self._socket = new_socket(self._context, "PUB")
+        try:
+            self.address = bind_tcp(self._socket, bind)
+        except BaseException:
+            self.close()
+            raise
+
+    def send(self, topic: bytes, body: bytes) -> None:
+        """One announcement: two frames."""
+        self._socket.send_multipart((topic, body), _NOBLOCK)
+
+    def close(self) -> None:
+        """Owner thread, at most the linger time."""
+        self._socket.close()
+        self._context.term()

@@ -1,0 +1,175 @@
+"""Synchronous calls: each thread has its own connection to each address, so a call pays no hand-over between threads.
+
+The caller blocks in its own socket in slices; only between slices does it look whether the connection ended or the
+client was closed. A connection is closed when its thread ends, when it is lost, or when the client closes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Final
+
+from ..model.clock import monotonic_ms
+from ..model.errors import ClientClosed, ConnectionLost, RemoteProtocolError, RequestTimeout, ZenitError
+from .client_socket import ClientContext, Dealer, Payload
+from .commands import Reply, Request
+from .header import encode_request, is_request, opaque_of, open_header, reply_of
+
+SLICE_MS_MIN: Final = 5
+SLICE_MS_MAX: Final = 50
+"""How long a caller waits before it looks whether the connection still stands: twice as long each time, up to this."""
+
+OPAQUE_MAX: Final = 0x7FFFFFFF  # RocketMQ's opaque is a signed 32-bit integer
+
+OnRequest = Callable[[str, bytes], None]
+
+
+class SyncConnection:
+    """One thread's connection to one address; the lock is only ever waited for by the client that closes."""
+
+    def __init__(self, dealer: Dealer, on_request: OnRequest) -> None:
+        self._dealer = dealer
+        self._on_request = on_request
+        self._opaques = itertools.cycle(range(1, OPAQUE_MAX))
+        self._lock = threading.Lock()
+        self.closed = False
+        self.closing = False  # set by the closing client, seen between slices
+
+    def call(self, request: Request, payload: Payload | None, timeout_ms: int) -> tuple[Reply, bytes]:
+        """Sends and waits. Raises the reply's error, RequestTimeout, ConnectionLost, ClientClosed, RemoteProtocolError."""
+        opaque = next(self._opaques)
+        header = encode_request(request, opaque, timeout_ms=timeout_ms)
+        dealer = self._dealer
+        with self._lock:
+            if self.closed:
+                raise ClientClosed("client")
+            if not dealer.send(header, payload):
+                raise ConnectionLost(dealer.address)
+            give_up_ms = monotonic_ms() + timeout_ms
+            slice_ms = SLICE_MS_MIN
+            while True:
+                received = dealer.receive(slice_ms)
+                if received is None:
+                    left_ms = self._time_left_ms(request, give_up_ms, timeout_ms)
+                    slice_ms = min(2 * slice_ms, SLICE_MS_MAX, left_ms)
+                    continue
+                answer = self._answer(received[0], opaque, request.reply)
+                if answer is not None:
+                    break
+        if isinstance(answer, ZenitError):
+            raise answer
+        return answer, received[1]
+
+    def _time_left_ms(self, request: Request, give_up_ms: int, timeout_ms: int) -> int:
+        """What is left after a slice without a reply, at least 1; raises where there is no point in waiting."""
+        if self.closing:
+            raise ClientClosed("client")
+        if self._dealer.is_lost():
+            raise ConnectionLost(self._dealer.address)
+        left_ms = give_up_ms - monotonic_ms()
+        if left_ms <= 0:
+            raise RequestTimeout(f"{type(request).__name__} at {self._dealer.address}", timeout_ms)
+        return left_ms
+
+    def _answer(self, frame: bytes, opaque: int, reply_class: type[Reply]) -> Reply | ZenitError | None:
+        """The awaited reply; None for a late reply to a call that timed out, and for a request of the server's."""
+        header = open_header(frame)
+        if is_request(header):
+            self._on_request(self._dealer.address, frame)
+            return None
+        return reply_of(header, reply_class) if opaque_of(header) == opaque else None
+
+    def is_lost(self) -> bool:
+        """Between calls: True once the connection has ended."""
+        return self._dealer.is_lost()
+
+    def close(self, wait_ms: int = -1) -> bool:
+        """Closes; False where its thread is still inside a call after `wait_ms` (-1 = for ever)."""
+        self.closing = True
+        if not self._lock.acquire(timeout=wait_ms / 1000 if wait_ms >= 0 else -1):
+            return False
+        try:
+            self.closed = True
+            self._dealer.close()
+        finally:
+            self._lock.release()
+        return True
+
+
+class _OneThread:
+    """The connections of one thread; when the thread ends, this goes and they are closed."""
+
+    __slots__ = ("__weakref__", "connections")
+
+    def __init__(self) -> None:
+        self.connections: dict[str, SyncConnection] = {}
+
+
+def _close_all(connections: dict[str, SyncConnection]) -> None:
+    for connection in connections.values():
+        connection.close()
+
+
+class SyncCalls:
+    """The synchronous connections of all threads of one client."""
+
+    def __init__(self, context: ClientContext, on_request: OnRequest) -> None:
+        self._context = context
+        self._on_request = on_request
+        self._local = threading.local()
+        self._lock = threading.Lock()
+        self._threads: weakref.WeakSet[_OneThread] = weakref.WeakSet()
+        self._closed = False
+
+    def call(self, address: str, request: Request, payload: Payload | None, timeout_ms: int) -> tuple[Reply, bytes]:
+        """See `RemotingClient.call`."""
+        connection = self._connection(address)
+        try:
+            return connection.call(request, payload, timeout_ms)
+        except (ConnectionLost, RemoteProtocolError, ClientClosed):
+            self._drop(address, connection)
+            raise
+
+    def _connection(self, address: str) -> SyncConnection:
+        mine: _OneThread | None = getattr(self._local, "mine", None)
+        if mine is None:
+            mine = self._new_thread()
+        connection = mine.connections.get(address)
+        if connection is not None:
+            if not connection.is_lost():
+                return connection
+            self._drop(address, connection)
+        connection = SyncConnection(self._context.dealer(address), self._on_request)
+        with self._lock:
+            if not self._closed:
+                mine.connections[address] = connection
+                return connection
+        connection.close()
+        raise ClientClosed("client")
+
+    def _new_thread(self) -> _OneThread:
+        mine = _OneThread()
+        weakref.finalize(mine, _close_all, mine.connections).atexit = False
+        with self._lock:
+            self._threads.add(mine)
+        self._local.mine = mine
+        return mine
+
+    def _drop(self, address: str, connection: SyncConnection) -> None:
+        with self._lock:
+            if self._local.mine.connections.get(address) is connection:
+                del self._local.mine.connections[address]
+        connection.close()
+
+    def close(self, deadline_ms: int) -> bool:
+        """Closes all connections until `deadline_ms` (monotonic); False where a thread is still inside a call then."""
+        with self._lock:
+            self._closed = True
+            open_ones = [connection for thread in self._threads for connection in thread.connections.values()]
+        for connection in open_ones:
+            connection.closing = True
+        still_open = [c for c in open_ones if not c.close(max(deadline_ms - monotonic_ms(), 0))]
+        return not still_open

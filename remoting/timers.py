@@ -1,0 +1,58 @@
+"""Timers of one thread: what is due when. Pure: the owner brings the time and calls what is due."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable
+from typing import Final
+
+NEVER_MS: Final = 60_000
+"""How long a thread with no timer waits at most."""
+
+
+class Timer:
+    """One callback to come; `cancel()` from the thread that owns it, or from any where a late call does no harm."""
+
+    __slots__ = ("callback", "cancelled", "interval_ms")
+
+    def __init__(self, callback: Callable[[], None], interval_ms: int) -> None:
+        self.callback = callback
+        self.interval_ms = interval_ms  # 0 = once
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        """It is not called any more."""
+        self.cancelled = True
+
+
+class Timers:
+    """A heap of timers by due time (monotonic ms). One thread."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Timer]] = []
+        self._serial = itertools.count()
+
+    def add(self, due_ms: int, timer: Timer) -> None:
+        """Puts a timer in."""
+        heapq.heappush(self._heap, (due_ms, next(self._serial), timer))
+
+    def wait_ms(self, now_ms: int) -> int:
+        """Milliseconds until the next is due, 0 = now, at most NEVER_MS."""
+        heap = self._heap
+        while heap and heap[0][2].cancelled:
+            heapq.heappop(heap)
+        return min(max(heap[0][0] - now_ms, 0), NEVER_MS) if heap else NEVER_MS
+
+    def due(self, now_ms: int) -> list[Timer]:
+        """Takes out what is due; a repeating one is put in again, an interval from now (missed beats are not made up)."""
+        heap, ready = self._heap, []
+        while heap and heap[0][0] <= now_ms:
+            timer = heapq.heappop(heap)[2]
+            if timer.cancelled:
+                continue
+            ready.append(timer)
+        for timer in ready:
+            if timer.interval_ms:
+                self.add(now_ms + timer.interval_ms, timer)
+        return ready
