@@ -42,7 +42,7 @@ class GroupHandler:
         """Creates a group, or gives it other settings."""
         request = call.request
         assert isinstance(request, CreateGroup)
-        event = self._state.groups.event_set(check_group(request.group), request.attributes)
+        event = self._state.group_table.event_set(check_group(request.group), request.attributes)
         end = self._state.stage(self._store, GROUPS, event)
         self._acknowledgements.staged.append((call, Done(), end, ()))
 
@@ -55,7 +55,7 @@ class GroupHandler:
         members = self._registry.members(request.group)
         if members:
             raise InvalidParameter("group", request.group, f"a group without members; {len(members)} are connected")
-        end = self._state.stage(self._store, GROUPS, self._state.groups.event_deleted(request.group))
+        end = self._state.stage(self._store, GROUPS, self._state.group_table.event_deleted(request.group))
         self._acknowledgements.staged.append((call, Done(), end, ()))
 
     def on_list(self, call: Call) -> None:
@@ -66,7 +66,7 @@ class GroupHandler:
                 "name": group,
                 "members": list(self._registry.members(group)),
                 "topics": self._topics_of(group),
-                "attributes": self._state.groups.documents.get(group, {}),
+                "attributes": self._state.group_table.documents.get(group, {}),
             }
             for group in sorted(self._known_groups())
         ]
@@ -81,7 +81,7 @@ class GroupHandler:
         now_ms = self._clock.now_ms()
         rows: list[dict[str, Any]] = []
         for topic in self._topics_of(request.group):
-            config = self._state.topics.configs.get(topic)
+            config = self._state.topic_table.configs.get(topic)
             if config is not None:
                 rows.extend(self._rows(request.group, config, now_ms))
         members = list(self._registry.members(request.group))
@@ -95,13 +95,13 @@ class GroupHandler:
 
     def _progress(self, group: str, topic: str, queue_id: int) -> QueueProgress:
         begin, end = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
-        committed = self._state.offsets.offset(group, topic, queue_id)
+        committed = self._state.offset_table.offset(group, topic, queue_id)
         next_offset = max(committed, begin)
         oldest_ms = stored_at_ms(self._store, topic, queue_id, next_offset) if begin <= next_offset < end else None
         return QueueProgress(topic, queue_id, begin, end, committed, oldest_ms)
 
     def _known_groups(self) -> set[str]:
-        return {*self._state.groups.documents, *self._state.offsets.groups(), *self._registry.groups()}
+        return {*self._state.group_table.documents, *self._state.offset_table.groups(), *self._registry.groups()}
 
     def _topics_of(self, group: str) -> list[str]:
-        return sorted({*self._state.offsets.topics_of(group), *self._registry.topics_of(group)})
+        return sorted({*self._state.offset_table.topics_of(group), *self._registry.topics_of(group)})

@@ -53,7 +53,7 @@ class HeartbeatHandler:
         request = call.request
         assert isinstance(request, Heartbeat)
         _check(request)
-        fresh = [group for group, _, _ in request.consumers if group not in self._state.groups.documents]
+        fresh = [group for group, _, _ in request.consumers if group not in self._state.group_table.documents]
         if fresh and not self._auto_create_groups:
             raise GroupNotFound(fresh[0])
         changed = self._registry.on_heartbeat(
@@ -69,7 +69,7 @@ class HeartbeatHandler:
             return reply
         end = 0
         for group in fresh:
-            end = self._state.stage(self._store, GROUPS, self._state.groups.event_set(group))
+            end = self._state.stage(self._store, GROUPS, self._state.group_table.event_set(group))
         self._acknowledgements.staged.append((call, reply, end, ()))
         return None
 

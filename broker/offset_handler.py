@@ -58,22 +58,22 @@ class OffsetHandler:
         """The offset that the next message will get."""
         request = call.request
         assert isinstance(request, GetMaxOffset)
-        known(self._state.topics, request.topic, request.queue_id)
+        known(self._state.topic_table, request.topic, request.queue_id)
         return OffsetReply(self._store.max_offset(request.topic, request.queue_id))
 
     def on_min_offset(self, call: Call) -> OffsetReply:
         """The oldest offset still held."""
         request = call.request
         assert isinstance(request, GetMinOffset)
-        known(self._state.topics, request.topic, request.queue_id)
+        known(self._state.topic_table, request.topic, request.queue_id)
         return OffsetReply(self._store.min_offset(request.topic, request.queue_id))
 
     def on_query_offset(self, call: Call) -> ConsumerOffsetReply:
         """What a group has committed."""
         request = call.request
         assert isinstance(request, QueryConsumerOffset)
-        known(self._state.topics, request.topic, request.queue_id)
-        return ConsumerOffsetReply(self._state.offsets.offset(request.group, request.topic, request.queue_id))
+        known(self._state.topic_table, request.topic, request.queue_id)
+        return ConsumerOffsetReply(self._state.offset_table.offset(request.group, request.topic, request.queue_id))
 
     def on_update_offsets(self, call: Call) -> Done | None:
         """Commits. Raises what is wrong with any of the offsets; then none is taken."""
@@ -81,7 +81,7 @@ class OffsetHandler:
         assert isinstance(request, UpdateConsumerOffsets)
         self._check_group(request.group)
         for topic, queue_id, offset in request.offsets:
-            known(self._state.topics, topic, queue_id)
+            known(self._state.topic_table, topic, queue_id)
             if not 0 <= offset <= OFFSET_MAX:
                 raise InvalidParameter("offset", offset, f"0 to {OFFSET_MAX}")
         if not request.offsets:
@@ -94,9 +94,9 @@ class OffsetHandler:
         """Moves a group in all queues of a topic; times are looked up by a worker."""
         request = call.request
         assert isinstance(request, ResetOffsets)
-        if request.group not in self._state.groups.documents:
+        if request.group not in self._state.group_table.documents:
             raise GroupNotFound(request.group[:128])
-        config = readable(self._state.topics, request.topic, 0)
+        config = readable(self._state.topic_table, request.topic, 0)
         if request.to not in RESET_WORDS:
             raise InvalidParameter("to", request.to[:64], ", ".join(RESET_WORDS))
         queues = range(config.read_queues)
@@ -121,7 +121,7 @@ class OffsetHandler:
                 min_offset=self._store.min_offset(request.topic, queue_id),
                 max_offset=self._store.max_offset(request.topic, queue_id),
             )
-            before = self._state.offsets.offset(request.group, request.topic, queue_id)
+            before = self._state.offset_table.offset(request.group, request.topic, queue_id)
             rows.append({"topic": request.topic, "queue_id": queue_id, "from": before, "to": target})
             offsets.append((request.topic, queue_id, target))
         payload = (encode_document({"queues": rows}),)
@@ -132,12 +132,12 @@ class OffsetHandler:
         self._acknowledgements.staged.append((call, JsonReply(), end, payload))
 
     def _check_group(self, group: str) -> None:
-        if group not in self._state.groups.documents:
+        if group not in self._state.group_table.documents:
             check_group(group)
             if not self._auto_create_groups:
                 raise GroupNotFound(group)
 
     def _stage_offsets(self, group: str, offsets: tuple[tuple[str, int, int], ...]) -> int:
-        if group not in self._state.groups.documents:
-            self._state.stage(self._store, GROUPS, self._state.groups.event_set(group))
-        return self._state.stage(self._store, OFFSETS, self._state.offsets.event_committed(group, offsets))
+        if group not in self._state.group_table.documents:
+            self._state.stage(self._store, GROUPS, self._state.group_table.event_set(group))
+        return self._state.stage(self._store, OFFSETS, self._state.offset_table.event_committed(group, offsets))

@@ -49,8 +49,8 @@ class PullHandler:
         """Answers with what is there, or parks the pull. Raises what is wrong with it, or BrokerBusy."""
         request = call.request
         assert isinstance(request, PullMessages)
-        readable(self._state.topics, request.topic, request.queue_id)
-        if request.group not in self._state.groups.documents:
+        readable(self._state.topic_table, request.topic, request.queue_id)
+        if request.group not in self._state.group_table.documents:
             check_group(request.group)
         if request.max_messages < 1 or request.max_bytes < 1:
             raise InvalidParameter("max_messages, max_bytes", (request.max_messages, request.max_bytes), "at least 1")

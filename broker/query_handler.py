@@ -64,7 +64,7 @@ class QueryHandler:
         """The offset of a queue at a time."""
         request = call.request
         assert isinstance(request, SearchOffset)
-        readable(self._state.topics, request.topic, request.queue_id)
+        readable(self._state.topic_table, request.topic, request.queue_id)
         work = partial(
             self._store.offset_by_time, request.topic, request.queue_id, request.timestamp_ms, upper=request.upper
         )

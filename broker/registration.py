@@ -141,11 +141,11 @@ class Registration:
                 answers.put(error)
         for _ in self._links:
             try:
-                error = answers.get(timeout=UNREGISTER_MS / 1000)
+                problem = answers.get(timeout=UNREGISTER_MS / 1000)
             except Empty:
                 return
-            if error is not None:
-                _log.info("a name server was not told that we leave; error=%s", error)
+            if problem is not None:
+                _log.info("a name server was not told that we leave; error=%s", problem)
 
     def _register(self, link: NameServerLink) -> None:
         who = self._identity

@@ -35,7 +35,7 @@ class SendHandler:
         self._state = state
         self._acknowledgements = acknowledgements
         self._stages = stages
-        self._write_queues = state.topics.write_queues
+        self._write_queues = state.topic_table.write_queues
         self._store_host = store_host.encode()
         self._auto_create_queues = auto_create_queues
         self.batches = 0
@@ -80,11 +80,11 @@ class SendHandler:
         The batch is staged first, since it lies where the next record would go; both are in one write.
         """
         topic, queue_id = request.topic, request.queue_id
-        refusal = send_refusal(self._state.topics, topic, queue_id)
+        refusal = send_refusal(self._state.topic_table, topic, queue_id)
         if not isinstance(refusal, TopicNotFound) or not 0 <= queue_id < self._auto_create_queues:
             raise refusal
         reply, _ = self._stage(call, request)
         queues = self._auto_create_queues
-        event = self._state.topics.event_set(TopicConfig(topic, read_queues=queues, write_queues=queues))
+        event = self._state.topic_table.event_set(TopicConfig(topic, read_queues=queues, write_queues=queues))
         end = self._state.stage(self._store, TOPICS, event)
         self._acknowledgements.staged.append((call, reply, end, ()))

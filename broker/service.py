@@ -61,6 +61,7 @@ class Broker:
         self._running = ExitStack()
         self._poisoned: StorePoisoned | None = None
         self._stages = StageClock()
+        self._deleted: list[str] = []  # topics whose deletion was applied in this turn
 
     @property
     def address(self) -> str:
@@ -122,7 +123,7 @@ class Broker:
         self._state.on_topic_deleted = self._store.delete_topic
         started.enter_context(self._store)
         self._state.on_opened(self._store.written)
-        self._store.protect(lambda: self._state.offsets.unconsumed_from(self._state.topics.configs))
+        self._store.protect(lambda: self._state.offset_table.unconsumed_from(self._state.topic_table.configs))
         epoch = begin_epoch(config.store_dir, self._store.written)
         self._identity = BrokerIdentity(config.cluster, config.name, str(self._store_host), epoch.number)
 
@@ -157,12 +158,12 @@ class Broker:
             clock,
             addresses=config.namesrv,
             identity=self._identity,
-            topics=state.topics.registered,
+            topics=state.topic_table.registered,
             register_interval_ms=config.register_interval_ms,
             heartbeat_ms=config.namesrv_heartbeat_ms,
         )
         state.on_topics_changed = self._registration.on_topics_changed
-        state.on_topic_deleted = self._on_topic_deleted
+        state.on_topic_deleted = self._deleted.append
         self._statistics = BrokerStatistics(store, loop, clock, registry, self._sends, self._pulls, self._stages)
         self._handle(registry)
         loop.every(FAST_TICK_MS, self._on_fast_tick)
@@ -222,6 +223,8 @@ class Broker:
         if self._poisoned is not None:
             self._acknowledgements.on_poisoned()
             return
+        if self._deleted:
+            self._delete_topics()
         if self._acknowledgements.staged:
             self._acknowledgements.on_committed(self._clock.monotonic_ms())
         arrivals = self._store.take_arrivals()
@@ -241,9 +244,12 @@ class Broker:
         for event in self._store.on_tick(self._clock.now_ms()):
             _log.warning("store event=%s", event)
 
-    def _on_topic_deleted(self, topic: str) -> None:
-        self._store.delete_topic(topic)
-        self._pulls.on_topic_deleted(topic)
+    def _delete_topics(self) -> None:
+        """The store's part of deletions, which it cannot do while it dispatches the events that tell of them."""
+        for topic in self._deleted:
+            self._store.delete_topic(topic)
+            self._pulls.on_topic_deleted(topic)
+        self._deleted.clear()
 
     def _on_flushed(self) -> None:
         """The flush thread's."""

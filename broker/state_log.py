@@ -44,21 +44,23 @@ class RecordStage(Protocol):
 
 
 class StateLog:
-    """The three tables, kept by the log. A Dispatcher of the store."""
+    """The three tables, kept by the log. A Dispatcher of the store, told of the runs of `topics` only."""
+
+    topics = frozenset(STATE_TOPICS)
 
     def __init__(self, directory: str, *, clock: Clock, persist_interval_ms: int) -> None:
         """Loads the snapshots below `directory`/config. Raises StoreFormatError."""
-        self.topics = TopicTable()
-        self.groups = GroupTable()
-        self.offsets = OffsetTable()
+        self.topic_table = TopicTable()
+        self.group_table = GroupTable()
+        self.offset_table = OffsetTable()
         self.on_topics_changed: Callable[[], None] = _nothing
         self.on_topic_deleted: Callable[[str], None] = _nothing_of
         self._appliers = {TOPICS: self._on_topic_event, GROUPS: self._on_group_event, OFFSETS: self._on_offset_event}
         config = os.path.join(directory, "config")
         self._files = (
-            (os.path.join(config, "topics.json"), self.topics),
-            (os.path.join(config, "subscriptionGroup.json"), self.groups),
-            (os.path.join(config, "consumerOffset.json"), self.offsets),
+            (os.path.join(config, "topics.json"), self.topic_table),
+            (os.path.join(config, "subscriptionGroup.json"), self.group_table),
+            (os.path.join(config, "consumerOffset.json"), self.offset_table),
         )
         self._clock = clock
         self._persist_interval_ms = persist_interval_ms
@@ -73,14 +75,16 @@ class StateLog:
         return PhysicalOffset(store.stage_record(topic=topic, queue_id=0, body=body).end)
 
     def on_opened(self, written: PhysicalOffset) -> None:
-        """The store is open and replayed up to `written`. Snapshots that RocketMQ wrote become ours now: from here on
-        the log gets events that they do not know."""
-        if self._persisted == EVERYTHING:
+        """The store is open and replayed up to `written`, from where on the log gets events that no snapshot knows.
+
+        Snapshots that claim more (RocketMQ's, or ours where a power cut cost the log its end) are written anew first.
+        """
+        if self._persisted > written:
             self._applied = written
             self._write(written)
 
     def on_run(self, run: Run) -> None:
-        """Applies what a run of a state topic says; others only move the position."""
+        """Applies what a run of a state topic says."""
         apply = self._appliers.get(run.topic)
         if apply is not None:
             for message in cast(Iterable[StoredMessage], decode_batch(bytes(run.records))):
@@ -88,8 +92,12 @@ class StateLog:
                     _event(run.topic, message.body, message.queue_offset),
                     {"counter": message.queue_offset + 1, "stateVersion": 0, "timestamp": message.stored_at_ms},
                 )
-        if run.end > self._applied:
-            self._applied = run.end
+        self.advance(run.end)
+
+    def advance(self, end: int) -> None:
+        """All runs below `end` have been told; the store tells those of the state topics only."""
+        if end > self._applied:
+            self._applied = PhysicalOffset(end)
 
     def reflected(self) -> PhysicalOffset:
         """What the snapshots hold; EVERYTHING while they are RocketMQ's."""
@@ -122,19 +130,19 @@ class StateLog:
         return PhysicalOffset(min(positions))
 
     def _on_topic_event(self, event: Document, version: Document) -> None:
-        deleted = self.topics.on_event(event, version)
+        deleted = self.topic_table.on_event(event, version)
         if deleted is not None:
-            self.offsets.on_topic_deleted(deleted)
+            self.offset_table.on_topic_deleted(deleted)
             self.on_topic_deleted(deleted)
         self.on_topics_changed()
 
     def _on_group_event(self, event: Document, version: Document) -> None:
-        deleted = self.groups.on_event(event, version)
+        deleted = self.group_table.on_event(event, version)
         if deleted is not None:
-            self.offsets.on_group_deleted(deleted)
+            self.offset_table.on_group_deleted(deleted)
 
     def _on_offset_event(self, event: Document, version: Document) -> None:
-        self.offsets.on_event(event, version)
+        self.offset_table.on_event(event, version)
 
 
 def _event(topic: str, body: bytes, queue_offset: int) -> dict[str, Any]:

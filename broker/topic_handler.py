@@ -39,7 +39,7 @@ class TopicHandler:
         """Creates a topic, or gives it other settings; its queues never shrink."""
         request = call.request
         assert isinstance(request, CreateTopic)
-        topics = self._state.topics
+        topics = self._state.topic_table
         if is_system_topic(check_topic(request.topic)):
             raise NoPermission(f"system topic {request.topic}", "creating")
         for name, value in request.attributes:
@@ -66,9 +66,9 @@ class TopicHandler:
         assert isinstance(request, DeleteTopic)
         if is_system_topic(request.topic):
             raise NoPermission(f"system topic {request.topic[:128]}", "deleting")
-        if request.topic not in self._state.topics.configs:
+        if request.topic not in self._state.topic_table.configs:
             raise TopicNotFound(request.topic[:255])
-        end = self._state.stage(self._store, TOPICS, self._state.topics.event_deleted(request.topic))
+        end = self._state.stage(self._store, TOPICS, self._state.topic_table.event_deleted(request.topic))
         self._acknowledgements.staged.append((call, Done(), end, ()))
 
     def on_list(self, call: Call) -> None:
@@ -84,7 +84,7 @@ class TopicHandler:
                 "attributes": config.attributes,
                 "system": is_system_topic(config.name),
             }
-            for _, config in sorted(self._state.topics.configs.items())
+            for _, config in sorted(self._state.topic_table.configs.items())
         ]
         reply_json(self._loop, call, {"topics": topics})
 
@@ -92,7 +92,7 @@ class TopicHandler:
         """What each queue of a topic holds."""
         request = call.request
         assert isinstance(request, GetTopicStatistics)
-        config = self._state.topics.configs.get(request.topic)
+        config = self._state.topic_table.configs.get(request.topic)
         if config is None:
             raise TopicNotFound(request.topic[:255])
         queues = range(max(config.read_queues, config.write_queues))

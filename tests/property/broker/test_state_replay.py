@@ -64,21 +64,21 @@ def open_state(directory: str) -> StateLog:
 
 
 def documents(state: StateLog) -> list[Any]:
-    return [state.topics.document(), state.groups.document(), state.offsets.document()]
+    return [state.topic_table.document(), state.group_table.document(), state.offset_table.document()]
 
 
 def append(log: Log, state: StateLog, step: tuple[Any, ...]) -> None:
     kind, *rest = step
     if kind == "create":
-        run = log.append(TOPICS, state.topics.event_set(TopicConfig(rest[0], rest[1], rest[1])))
+        run = log.append(TOPICS, state.topic_table.event_set(TopicConfig(rest[0], rest[1], rest[1])))
     elif kind == "delete":
-        run = log.append(TOPICS, state.topics.event_deleted(rest[0]))
+        run = log.append(TOPICS, state.topic_table.event_deleted(rest[0]))
     elif kind == "group":
-        run = log.append(GROUPS, state.groups.event_set(rest[0], [("retryMaxTimes", str(rest[1]))]))
+        run = log.append(GROUPS, state.group_table.event_set(rest[0], [("retryMaxTimes", str(rest[1]))]))
     elif kind == "ungroup":
-        run = log.append(GROUPS, state.groups.event_deleted(rest[0]))
+        run = log.append(GROUPS, state.group_table.event_deleted(rest[0]))
     elif kind == "commit":
-        run = log.append(OFFSETS, state.offsets.event_committed(rest[0], [(rest[1], rest[2], rest[3])]))
+        run = log.append(OFFSETS, state.offset_table.event_committed(rest[0], [(rest[1], rest[2], rest[3])]))
     else:
         run = log.append("trades", {"not": "an event"})
     state.on_run(run)

@@ -32,9 +32,9 @@ class World:
         self.replies: list[tuple[int, int, int]] = []  # status, next offset, count
         self.errors: list[type[ZenitError]] = []
         self.later: list[Callable[[], None]] = []
-        self.groups = GroupTable()
-        self.topics = TopicTable()
-        self.topics.on_event(self.topics.event_set(TopicConfig("t", 1, 1)), {})
+        self.group_table = GroupTable()
+        self.topic_table = TopicTable()
+        self.topic_table.on_event(self.topic_table.event_set(TopicConfig("t", 1, 1)), {})
 
     def monotonic_ms(self) -> int:
         return self.now_ms

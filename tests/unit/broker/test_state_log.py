@@ -72,8 +72,8 @@ def test_rocketmqs_snapshots_reflect_the_whole_log_and_become_ours(tmp_path: Pat
     config = write_rocketmqs(tmp_path)
     state = open_state(tmp_path, clock)
     assert state.reflected() == EVERYTHING
-    assert state.offsets.offset("desk", "trades", 3) == 66
-    assert state.topics.write_queues == {"trades": 4}
+    assert state.offset_table.offset("desk", "trades", 3) == 66
+    assert state.topic_table.write_queues == {"trades": 4}
     state.on_opened(PhysicalOffset(5000))
     assert state.reflected() == 5000
     document = json.loads((config / "consumerOffset.json").read_text())
@@ -81,6 +81,15 @@ def test_rocketmqs_snapshots_reflect_the_whole_log_and_become_ours(tmp_path: Pat
     assert document["pullOffsetTable"] == {"trades@desk": {"0": 58}}
     assert document["zenit"]["reflected"] == 5000
     assert open_state(tmp_path, clock).reflected() == 5000
+
+
+def test_a_snapshot_ahead_of_a_log_that_lost_its_end_is_written_anew(tmp_path: Path, clock: ManualClock) -> None:
+    write_rocketmqs(tmp_path)
+    open_state(tmp_path, clock).on_opened(PhysicalOffset(5000))
+    state = open_state(tmp_path, clock)
+    state.on_opened(PhysicalOffset(4000))
+    assert state.reflected() == 4000
+    assert open_state(tmp_path, clock).reflected() == 4000
 
 
 def test_the_oldest_of_the_snapshots_says_where_to_replay_from(tmp_path: Path, clock: ManualClock) -> None:
