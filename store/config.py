@@ -34,6 +34,9 @@ class StoreConfig:
     index_enabled: bool = setting(
         True, "index messages by unique id, key and tag: costs up to a third of the ceiling, gives queries by key"
     )
+    index_tags: bool = setting(
+        True, "index the tags as a key too, as RocketMQ 5.5 does: one more entry for each message with tags"
+    )
     index_slots: int = setting(5_000_000, "hash slots of one index file", minimum=16, maximum=100_000_000)
     index_entries: int = setting(20_000_000, "entries of one index file", minimum=16, maximum=100_000_000)
     flush_mode: str = setting(
@@ -61,7 +64,9 @@ class StoreConfig:
     retention_bytes: int = setting(
         0, "size of the commit log over which the oldest file may go; 0 = no bound", minimum=0, online=True
     )
-    disk_clean_ratio: float = setting(0.75, "disk use at which old files go before their time", minimum=0, maximum=1)
+    disk_clean_ratio: float = setting(
+        0.75, "disk use at which all expired files go at once, not one a second", minimum=0, maximum=1
+    )
     disk_force_ratio: float = setting(
         0.85, "disk use at which the oldest files go whatever their age", minimum=0, maximum=1
     )

@@ -1,0 +1,304 @@
+"""A consume queue: which record of the commit log is the n-th message of one queue of one topic.
+
+`consumequeue/{topic}/{queueId}/` holds files of a fixed number of units, each named by the 20 digits of its first
+byte's position in the queue. A unit is 20 bytes (`docs/formats/consume_queue.md`); message n is the unit at byte 20 n:
+
+    byte 0 physical offset 8 | 8 record size 4 | 12 tags code 8
+
+A queue that begins at a higher offset is filled up to it with units (0, 0x7FFFFFFF, 0), as RocketMQ does. A gap inside
+a queue (damage in the log) is filled with (physical offset of what follows, 0x7FFFFFFF, 0): readers pass over both.
+
+Files are sparse and nothing of them is read before their queue is used: a start with ten thousand queues reads only
+names. Units are read by `pread`, not through maps: a pull copies some kilobytes, and neither maps nor their descriptors
+grow with the number of queues. Everything here belongs to the loop thread.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left
+from collections import OrderedDict
+from typing import Final
+
+from ..model.errors import StoreFormatError
+from ..model.queue import PhysicalOffset, QueueOffset
+from .record import UNIT
+from .segment import NAME_DIGITS, create_sparse, segment_name, write_fully
+
+UNIT_BYTES: Final = 20
+FILLER_SIZE: Final = 0x7FFFFFFF
+_FILL_STEP_UNITS: Final = 4096
+
+
+class OpenFiles:
+    """Descriptors of queue files by path, at most `limit`; the one used longest ago is closed for a new one."""
+
+    __slots__ = ("_fds", "_limit")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._fds: OrderedDict[str, int] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._fds)
+
+    def fd(self, path: str) -> int:
+        """The descriptor of an existing file. Raises OSError."""
+        fd = self._fds.get(path)
+        if fd is not None:
+            self._fds.move_to_end(path)
+            return fd
+        if len(self._fds) >= self._limit:
+            os.close(self._fds.popitem(last=False)[1])
+        fd = self._fds[path] = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        return fd
+
+    def forget(self, path: str) -> None:
+        """Closes the file if it is open: it is about to go."""
+        fd = self._fds.pop(path, None)
+        if fd is not None:
+            os.close(fd)
+
+    def close(self) -> None:
+        """Closes all."""
+        while self._fds:
+            os.close(self._fds.popitem()[1])
+
+
+def list_queue_files(directory: str, file_bytes: int) -> list[int]:
+    """The positions of a queue's files, ascending. An empty last file (a start cut short) is removed.
+
+    Raises StoreFormatError where a name is no position, a size is not `file_bytes`, or a file is missing between two.
+    """
+    bases: list[int] = []
+    with os.scandir(directory) as entries:
+        files = sorted((entry.name, entry.stat().st_size) for entry in entries)
+    for name, size in files:
+        path = os.path.join(directory, name)
+        if len(name) != NAME_DIGITS or not name.isascii() or not name.isdigit():
+            raise StoreFormatError(path, "its name is not the 20 digits of a position")
+        if size == 0 and name == files[-1][0]:
+            os.unlink(path)
+            continue
+        if size != file_bytes:
+            raise StoreFormatError(path, f"it has {size} bytes where the other queue files have {file_bytes}")
+        if int(name) % file_bytes or (bases and int(name) != bases[-1] + file_bytes):
+            raise StoreFormatError(path, "it does not follow the file before it")
+        bases.append(int(name))
+    return bases
+
+
+class ConsumeQueue:
+    """One queue, loaded. `next_offset`: the queue offset of the next message."""
+
+    __slots__ = (
+        "_bases", "_end", "_file_bytes", "_files", "_min_for", "_min_offset", "_tail_base", "_tail_path", "delays_ms",
+        "directory", "key", "next_offset", "queue_id", "topic",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        topic: str,
+        queue_id: int,
+        *,
+        directory: str,
+        files: OpenFiles,
+        file_bytes: int,
+        log_end: PhysicalOffset,
+        scrub: bool = False,
+        delays_ms: tuple[int, ...] = (),
+    ) -> None:
+        """Finds the end: behind the last unit of a record that ends within `log_end`, which is the log's end at the start.
+
+        `scrub` clears whatever lies behind it (after an unclean stop). `delays_ms`: only for the queues of the schedule
+        topic, whose tags codes are the times to deliver. Raises StoreFormatError, OSError.
+        """
+        self.topic = topic
+        self.queue_id = queue_id
+        self.key = (topic, queue_id)
+        self.directory = directory
+        self.delays_ms = delays_ms
+        self._files = files
+        self._file_bytes = file_bytes
+        self._min_for = -1
+        self._min_offset = QueueOffset(0)
+        self._bases = list_queue_files(directory, file_bytes) if os.path.isdir(directory) else []
+        self._end = self._find_end(log_end)
+        self._set_tail()
+        if self._bases and (scrub or self._end_unit_is_dirty()):
+            self._clear_behind_end()
+        self.next_offset = self._end // UNIT_BYTES
+
+    # ---- the end
+
+    def _find_end(self, log_end: PhysicalOffset) -> int:
+        """Byte position behind the last unit that points below `log_end`; later files are removed."""
+        while self._bases:
+            base = self._bases[-1]
+            fd = self._files.fd(self._path(base))
+            units = bisect_left(
+                range(self._file_bytes // UNIT_BYTES), x=True, key=lambda n: not _points_below(fd, n, log_end)
+            )
+            if units or len(self._bases) == 1:
+                return base + units * UNIT_BYTES
+            self._remove_file(base)
+        return 0
+
+    def _set_tail(self) -> None:
+        self._tail_base = self._bases[-1] if self._bases else -self._file_bytes
+        self._tail_path = self._path(self._tail_base) if self._bases else ""
+
+    def _end_unit_is_dirty(self) -> bool:
+        at = self._end - self._tail_base
+        return any(os.pread(self._files.fd(self._tail_path), UNIT_BYTES, at)) if at < self._file_bytes else False
+
+    def _clear_behind_end(self) -> None:
+        fd = self._files.fd(self._tail_path)
+        os.ftruncate(fd, self._end - self._tail_base)
+        os.ftruncate(fd, self._file_bytes)
+
+    def cut(self, next_offset: int) -> None:
+        """Removes all units from `next_offset` on."""
+        self._end = max(next_offset * UNIT_BYTES, self._bases[0] if self._bases else 0)
+        while len(self._bases) > 1 and self._bases[-1] >= self._end:
+            self._remove_file(self._bases[-1])
+        self._set_tail()
+        if self._bases:
+            self._clear_behind_end()
+        self.next_offset = self._end // UNIT_BYTES
+        self._min_for = -1
+
+    # ---- writing
+
+    def append(self, queue_offset: int, units: memoryview | bytes) -> list[str]:
+        """Writes units at `queue_offset`; returns the paths written to.
+
+        Units that are held already are written again (a replay), a gap is filled. Raises OSError (disk full).
+        """
+        position = queue_offset * UNIT_BYTES
+        size = len(units)
+        at = position - self._tail_base
+        if position == self._end and 0 <= at <= self._file_bytes - size:
+            done = os.pwrite(self._files.fd(self._tail_path), units, at)
+            if done != size:
+                write_fully(self._files.fd(self._tail_path), units[done:], at + done)
+            self._end = position + size
+            self.next_offset = queue_offset + size // UNIT_BYTES
+            return [self._tail_path]
+        if position > self._end or not self._bases:
+            self._fill_to(position, units)
+        return self._write_across(position, units)
+
+    def _write_across(self, position: int, units: memoryview | bytes) -> list[str]:
+        paths = []
+        done = max(
+            0, (self._bases[0] if self._bases else 0) - position
+        )  # a replay may reach back behind a removed file
+        while done < len(units):
+            base = (position + done) // self._file_bytes * self._file_bytes
+            if base >= self._tail_base + self._file_bytes:
+                self._add_file(base)
+            part = units[done : done + base + self._file_bytes - position - done]
+            write_fully(self._files.fd(self._path(base)), part, position + done - base)
+            paths.append(self._path(base))
+            done += len(part)
+        self._end = max(self._end, position + len(units))
+        self.next_offset = self._end // UNIT_BYTES
+        return paths
+
+    def _fill_to(self, position: int, units: memoryview | bytes) -> None:
+        """Filler from the queue's end up to `position`: at a queue's very beginning from the file's start only."""
+        filler = UNIT.pack(0, FILLER_SIZE, 0)
+        if self._bases:
+            filler = UNIT.pack(int.from_bytes(units[:8], "big"), FILLER_SIZE, 0)
+        else:
+            self._add_file(position // self._file_bytes * self._file_bytes)
+            self._end = self._tail_base
+        while self._end < position:
+            count = min((position - self._end) // UNIT_BYTES, _FILL_STEP_UNITS)
+            self._write_across(self._end, filler * count)
+
+    def _add_file(self, base: int) -> None:
+        os.makedirs(self.directory, exist_ok=True)
+        create_sparse(self._path(base), self._file_bytes)
+        self._bases.append(base)
+        self._set_tail()
+
+    # ---- reading
+
+    def read(self, queue_offset: int, units_max: int) -> bytes:
+        """Units from `queue_offset` on: at most `units_max`, within one file, before the end; b"" where there are none."""
+        position = queue_offset * UNIT_BYTES
+        base = position // self._file_bytes * self._file_bytes
+        size = min(self._end - position, units_max * UNIT_BYTES, base + self._file_bytes - position)
+        if size <= 0 or not self._bases or base < self._bases[0]:
+            return b""
+        return os.pread(self._files.fd(self._path(base)), size, position - base)
+
+    def unit(self, queue_offset: int) -> tuple[int, int, int]:
+        """(physical offset, size, tags code) of one unit in [first file's start, next_offset). Raises IndexError."""
+        found = self.read(queue_offset, 1)
+        if not found:
+            raise IndexError(queue_offset)
+        physical, size, code = UNIT.unpack(found)
+        return physical, size, code
+
+    def min_offset(self, log_begin: PhysicalOffset) -> QueueOffset:
+        """The first message whose record lies at or behind `log_begin`; `next_offset` where there is none."""
+        if log_begin != self._min_for:
+            first = self._bases[0] // UNIT_BYTES if self._bases else 0
+            offsets = range(first, self.next_offset)
+            self._min_offset = QueueOffset(
+                first + bisect_left(offsets, x=True, key=lambda n: self._is_kept(n, log_begin))
+            )
+            self._min_for = log_begin
+        return self._min_offset
+
+    def _is_kept(self, queue_offset: int, log_begin: int) -> bool:
+        physical, size, _ = self.unit(queue_offset)
+        return physical >= log_begin and not (size == FILLER_SIZE and physical == 0)
+
+    def next_file_offset(self, queue_offset: int) -> QueueOffset:
+        """The first queue offset of the file behind the one that holds `queue_offset`."""
+        units = self._file_bytes // UNIT_BYTES
+        return QueueOffset((queue_offset // units + 1) * units)
+
+    # ---- removing
+
+    def remove_before(self, log_begin: PhysicalOffset) -> int:
+        """Deletes the files, the last one apart, whose every record lies below `log_begin`; returns how many."""
+        removed = 0
+        while len(self._bases) > 1:
+            physical, _, _ = self.unit(self._bases[1] // UNIT_BYTES - 1)
+            if physical >= log_begin:
+                break
+            self._remove_file(self._bases[0])
+            removed += 1
+        if removed:
+            self._min_for = -1
+        return removed
+
+    def remove(self) -> None:
+        """Deletes all files and the directory."""
+        for base in list(self._bases):
+            self._remove_file(base)
+        if os.path.isdir(self.directory):
+            os.rmdir(self.directory)
+        self._end = self.next_offset = 0
+        self._set_tail()
+
+    def _remove_file(self, base: int) -> None:
+        self._bases.remove(base)
+        self._files.forget(self._path(base))
+        os.unlink(self._path(base))
+
+    def _path(self, base: int) -> str:
+        return f"{self.directory}/{segment_name(base)}"
+
+
+def _points_below(fd: int, unit: int, log_end: int) -> bool:
+    """Whether a unit of a file is one of a record that ends within `log_end`, or filler."""
+    physical, size, _ = UNIT.unpack(os.pread(fd, UNIT_BYTES, unit * UNIT_BYTES))
+    if size == FILLER_SIZE:
+        return bool(physical <= log_end)
+    return bool(size > 0 and physical + size <= log_end)

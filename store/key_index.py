@@ -1,0 +1,317 @@
+"""The key index: index files in order of time, the newest of which takes the keys of new records.
+
+Keys are the unique id, each word of KEYS, and the tags (RocketMQ 5.5 indexes them as `topic#T#tags`). A file is named by
+the time it was made, `yyyyMMddHHmmssSSS`. The next one is made ready by a worker when the newest is 80 % full, because
+allocating and touching 420 MB takes long. A search gives candidates: hashes collide, so the caller reads the records.
+
+The loop thread puts in; `search` and `persist` run in workers.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from array import array
+from collections.abc import Callable
+from typing import Final
+
+from ..model.clock import datetime_of_ms
+from ..model.errors import StoreFormatError, StoreNotWriteable
+from ..model.queue import PhysicalOffset
+from ..model.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from .dispatch import Run
+from .index_file import IndexFile, find_slot_count, index_file_bytes
+from .segment import NO_SPACE, create_allocated, disk_error, sync_directory
+
+logger = logging.getLogger(__name__)
+
+INDEX_FOLDER: Final = "index"
+_NAME_DIGITS: Final = 17
+_READY_SHARE: Final = 5  # the next file is made when less than 1/5 of the newest is left
+
+
+def is_indexed(sys_flag: int) -> bool:
+    """Whether the keys of a record with this sysFlag are indexed: all but those of rolled back transactions."""
+    return sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK
+
+
+def index_file_name(now_ms: int) -> str:
+    """The 17 digits of a time (UTC)."""
+    moment = datetime_of_ms(now_ms)
+    return moment.strftime("%Y%m%d%H%M%S") + f"{now_ms % 1000:03d}"
+
+
+def _leave_it() -> None:
+    """Nobody makes the next file ready: it is made when it is needed."""
+
+
+def list_index_files(directory: str) -> list[str]:
+    """Paths of the index files, oldest first; raises StoreFormatError for a name that is no time."""
+    try:
+        names = sorted(os.listdir(directory))
+    except FileNotFoundError:
+        return []
+    paths = []
+    for name in names:
+        path = os.path.join(directory, name)
+        if name.endswith(".new"):  # a preparation cut short
+            os.unlink(path)
+            continue
+        if len(name) != _NAME_DIGITS or not name.isascii() or not name.isdigit():
+            raise StoreFormatError(path, "its name is not the 17 digits of a time")
+        paths.append(path)
+    return paths
+
+
+class KeyIndex:
+    """The series of index files, as a dispatcher."""
+
+    topics: frozenset[str] | None = None
+
+    def __init__(
+        self,
+        store_directory: str,
+        *,
+        slots: int,
+        entries: int,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """Maps the files that exist; their own slot count counts. `on_nearly_full` may have a worker call `prepare_next`.
+
+        Raises StoreFormatError, OSError. Files that no slot count explains are deleted: `reflected` is 0 then.
+        """
+        self.directory = os.path.join(store_directory, INDEX_FOLDER)
+        self.slots = slots
+        self.entries = entries
+        self._now_ms = now_ms
+        self.on_nearly_full: Callable[[], object] = _leave_it
+        self._asked = False
+        self._waiting: list[tuple[list[int], list[int], int]] = []
+        self._prepared: IndexFile | None = None
+        self._reflected = PhysicalOffset(0)
+        self._taken = PhysicalOffset(0)  # dispatched up to here
+        self._held_offset = -1  # of this record `_held_keys` keys are held: a replay leaves them out
+        self._held_keys = 0
+        self._files: tuple[IndexFile, ...] = self._open_files()
+        self._dirty: dict[IndexFile, None] = {}
+
+    def _open_files(self) -> tuple[IndexFile, ...]:
+        paths = list_index_files(self.directory)
+        if not paths:
+            return ()
+        size = os.path.getsize(paths[0])
+        for path in paths:
+            if os.path.getsize(path) != size:
+                raise StoreFormatError(
+                    path, f"it has {os.path.getsize(path)} bytes where the first index file has {size}"
+                )
+        found = find_slot_count(paths[0], size, slots=self.slots, entries=self.entries)
+        if found is None:
+            logger.warning("no slot count explains the index files, they are rebuilt path=%s", paths[0])
+            for path in paths:
+                os.unlink(path)
+            return ()
+        self.slots, self.entries = found
+        return tuple(IndexFile(path, slots=self.slots, entries=self.entries) for path in paths)
+
+    # ---- what is held after a start
+
+    def trust(self, reflected: int) -> None:
+        """After a clean stop: all below `reflected` is here."""
+        self._drop_unused()
+        self._note_held()
+        self._reflected = self._taken = PhysicalOffset(reflected if self._files else 0)
+
+    def cut(self, reflected: int, timestamp_of: Callable[[int], int]) -> None:
+        """After an unclean stop: keeps only keys of records below `reflected`. `timestamp_of`: the store time of a record."""
+        self._drop_unused()
+        known = bool(self._files) or not reflected
+        while self._files and self._files[-1].header.begin_offset >= reflected:
+            self._drop_last()
+        if self._files:
+            newest = self._files[-1]
+            count = newest.count_below(reflected)
+            if count <= 1:
+                self._drop_last()
+            else:
+                newest.cut(count, timestamp_of(newest.entry_offset(count - 1)))
+                self._dirty[newest] = None
+        self._note_held()
+        self._reflected = self._taken = PhysicalOffset(reflected if known else 0)
+
+    def cut_newer(self, timestamp_ms: int) -> PhysicalOffset:
+        """As RocketMQ after its unclean stop: drops files that end later than its checkpoint; returns where to replay from."""
+        self._drop_unused()
+        while self._files and self._files[-1].header.end_timestamp_ms > timestamp_ms:
+            self._drop_last()
+        self._note_held()
+        self._reflected = self._taken = PhysicalOffset(self._files[-1].header.end_offset if self._files else 0)
+        return self._reflected
+
+    def _drop_unused(self) -> None:
+        while self._files and self._files[-1].is_unused:
+            self._drop_last()
+
+    def _drop_last(self) -> None:
+        *kept, last = self._files
+        self._files = tuple(kept)
+        last.close()
+        os.unlink(last.path)
+
+    def _note_held(self) -> None:
+        if self._files:
+            self._held_offset = self._files[-1].header.end_offset
+            self._held_keys = self._files[-1].keys_at_end()
+
+    # ---- dispatch
+
+    def on_run(self, run: Run) -> None:
+        """Takes the keys of a run, each message once however often it is told."""
+        if is_indexed(run.sys_flag) and run.keys_begin < run.keys_end:
+            self.put(run.hashes, run.key_offsets, run.keys_begin, run.keys_end, run.store_timestamp_ms)
+        self.advance(run.end)
+
+    def advance(self, end: int) -> None:
+        """Says that all below `end` has been put in."""
+        if end > self._taken and not self._waiting:
+            self._taken = PhysicalOffset(end)
+
+    def put(self, hashes: memoryview, offsets: memoryview, begin: int, end: int, store_timestamp_ms: int) -> None:
+        """Takes keys [begin, end), all of one store time; they wait in memory where no file can be made."""
+        if offsets[begin] <= self._held_offset:
+            begin = self._skip_held(offsets, begin, end)
+        while begin < end:
+            file = self._files[-1] if self._files and self._files[-1].room else self._add_file()
+            if file is None:
+                self._waiting.append((hashes[begin:end].tolist(), offsets[begin:end].tolist(), store_timestamp_ms))
+                return
+            taken = min(file.room, end - begin)
+            file.put(hashes, offsets, begin, begin + taken, store_timestamp_ms)
+            self._dirty[file] = None
+            begin += taken
+            if not self._asked and file.room < file.entries // _READY_SHARE:
+                self._asked = True
+                self.on_nearly_full()
+
+    def _skip_held(self, offsets: memoryview, begin: int, end: int) -> int:
+        while begin < end and offsets[begin] < self._held_offset:
+            begin += 1
+        while begin < end and offsets[begin] == self._held_offset and self._held_keys:
+            self._held_keys -= 1
+            begin += 1
+        return begin
+
+    def _add_file(self) -> IndexFile | None:
+        if self._waiting:
+            return None
+        try:
+            file = self._prepared if self._prepared is not None else self._make()
+        except StoreNotWriteable as error:
+            logger.warning("index keys wait error=%s", error)
+            return None
+        if self._files:
+            file.prime(self._files[-1].header)
+        self._prepared = None
+        self._asked = False
+        self._files = (*self._files, file)
+        return file
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether keys wait for the disk."""
+        return bool(self._waiting)
+
+    def retry_waiting(self, end: int) -> None:
+        """Puts in the keys that wait, as far as the disk has room; `end`: where the dispatched log ends."""
+        waiting, self._waiting = self._waiting, []
+        for hashes, offsets, store_timestamp_ms in waiting:
+            count = len(hashes)
+            self.put(memoryview(array("I", hashes)), memoryview(array("q", offsets)), 0, count, store_timestamp_ms)
+        self.advance(end)
+
+    def prepare_next(self) -> None:
+        """Makes the next file ready. A worker's; a full disk leaves it to the moment it is needed."""
+        try:
+            file = self._make()
+        except StoreNotWriteable as error:
+            logger.warning("the next index file cannot be made yet error=%s", error)
+            return
+        file.populate_slots()
+        self._prepared = file
+
+    def _make(self) -> IndexFile:
+        newest = os.path.basename(self._files[-1].path) if self._files else ""
+        name = index_file_name(self._now_ms())
+        if name <= newest:
+            name = str(int(newest) + 1)  # two in one millisecond, or the clock went back
+        path = os.path.join(self.directory, name)
+        try:
+            os.makedirs(self.directory, exist_ok=True)
+            create_allocated(path + ".new", index_file_bytes(self.slots, self.entries))
+            os.rename(path + ".new", path)
+            sync_directory(self.directory)
+            return IndexFile(path, slots=self.slots, entries=self.entries)
+        except OSError as error:
+            if error.errno in NO_SPACE:
+                raise StoreNotWriteable("disk full: no room for an index file") from error
+            raise disk_error(error, "making an index file") from error
+
+    def reflected(self) -> PhysicalOffset:
+        """Keys of all records below are on disk."""
+        return self._reflected
+
+    def persist(self) -> PhysicalOffset:
+        """Makes what is put in durable. A worker's. Raises OSError."""
+        taken = self._taken
+        for _ in range(len(self._dirty)):
+            file, _ = self._dirty.popitem()
+            os.fdatasync(file.open_fd())
+        self._reflected = max(self._reflected, taken)
+        return self._reflected
+
+    # ---- reading
+
+    def search(self, key_hash: int, *, begin_ms: int, end_ms: int, found_max: int) -> list[int]:
+        """Physical offsets of candidates, newest first. Any thread."""
+        found: list[int] = []
+        for file in reversed(self._files):
+            if len(found) >= found_max:
+                break
+            found += file.search(key_hash, begin_ms=begin_ms, end_ms=end_ms, found_max=found_max - len(found))
+        return found
+
+    @property
+    def end_offset(self) -> int:
+        """The physical offset of the last entry; -1 where there is none."""
+        used = [file for file in self._files if not file.is_unused]
+        return used[-1].header.end_offset if used else -1
+
+    @property
+    def file_count(self) -> int:
+        """How many files there are."""
+        return len(self._files)
+
+    @property
+    def entry_count(self) -> int:
+        """How many keys are held."""
+        return sum(file.header.count - 1 for file in self._files)
+
+    # ---- removing
+
+    def remove_before(self, log_begin: int) -> int:
+        """Deletes the files, the newest apart, whose every record lies below `log_begin`; returns how many."""
+        removed = 0
+        while len(self._files) > 1 and self._files[0].header.end_offset < log_begin:
+            first, *rest = self._files
+            self._files = tuple(rest)
+            self._dirty.pop(first, None)
+            first.close()
+            os.unlink(first.path)
+            removed += 1
+        return removed
+
+    def close(self) -> None:
+        """Unmaps all files; what is not persisted is the kernel's to write."""
+        for file in (*self._files, *((self._prepared,) if self._prepared is not None else ())):
+            file.close()
+        self._files = ()

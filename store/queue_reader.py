@@ -1,0 +1,160 @@
+"""Reading a queue: units say where the records are, the log gives them, statuses say what else there is.
+
+Reads stop at the confirm offset, pass over quarantined ranges, and answer with views of the log (they pin its maps while
+they are held). The statuses and next offsets are RocketMQ's (`get_status`). Loop thread.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Final
+
+from ..model.errors import OffsetOutOfRange
+from ..model.queue import PhysicalOffset, QueueOffset
+from .commit_log import CommitLog
+from .config import StoreConfig
+from .consume_queue import FILLER_SIZE, UNIT_BYTES, ConsumeQueue
+from .get_status import GetResult, GetStatus
+from .queue_table import QueueTable
+from .record import UNIT, store_timestamp_of
+from .record_kernel import UnitSelector
+
+HOT_MEMORY_SHARE: Final = 0.4  # as much of the newest log is taken to be in memory
+
+Range = tuple[int, int]
+
+
+def physical_memory_bytes() -> int:
+    """The machine's memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def overlaps(ranges: Sequence[Range], begin: int, end: int) -> bool:
+    """Whether [begin, end) touches one of the ranges."""
+    return any(low < end and begin < high for low, high in ranges)
+
+
+class QueueReader:
+    """Reads one store's queues. `quarantined`: physical ranges that hold damage."""
+
+    def __init__(self, log: CommitLog, queues: QueueTable, config: StoreConfig) -> None:
+        self._log = log
+        self._queues = queues
+        self._config = config
+        self._selector = UnitSelector(config.pull_messages_max)
+        self._hot_bytes = int(physical_memory_bytes() * HOT_MEMORY_SHARE)
+        self.quarantined: tuple[Range, ...] = ()
+
+    def get_messages(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        *,
+        max_messages: int,
+        max_bytes: int,
+        codes: tuple[int, ...],
+        confirm_offset: PhysicalOffset,
+    ) -> GetResult:
+        """What lies at `queue_offset` and behind it, at most that many messages and bytes (one message at least)."""
+        queue = self._queues.get(topic, queue_id)
+        if queue is None:
+            return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
+        low, high = queue.min_offset(self._log.begin), queue.next_offset
+        if high == 0:
+            return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, low, high)
+        if queue_offset < low:
+            return GetResult(GetStatus.OFFSET_TOO_SMALL, low, low, high)
+        if queue_offset == high:
+            return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, queue_offset, low, high)
+        if queue_offset > high:
+            return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, low if low == 0 else high, low, high)
+        result = GetResult(GetStatus.NO_MATCHED_MESSAGE, queue_offset, low, high)
+        units_left = self._config.pull_units_max
+        while not result.count and units_left > 0 and result.next_offset < high:
+            examined = self._read_units(queue, result, min(max_messages, self._config.pull_messages_max), max_bytes,
+                                        codes, confirm_offset, units_left)  # fmt: skip
+            if examined == 0:
+                break
+            units_left -= examined
+        return result
+
+    def _read_units(
+        self,
+        queue: ConsumeQueue,
+        result: GetResult,
+        max_messages: int,
+        max_bytes: int,
+        codes: tuple[int, ...],
+        confirm_offset: PhysicalOffset,
+        units_max: int,
+    ) -> int:
+        """One step through one file's units; moves `result` on and returns how many were examined, 0 to end."""
+        wanted = units_max if codes or max_messages > units_max else max_messages
+        units = queue.read(result.next_offset, wanted)
+        if not units:
+            result.status = GetStatus.OFFSET_FOUND_NULL
+            result.next_offset = queue.next_file_offset(result.next_offset)
+            return 0
+        first = int.from_bytes(units[:8], "big")
+        bound = self._config.pull_bytes_max
+        if confirm_offset - first > self._hot_bytes:
+            bound = min(bound, self._config.pull_cold_bytes_max)
+        if self.quarantined:
+            units = without_quarantined(units, self.quarantined)
+        selector = self._selector
+        matched = selector.select(units, 0, len(units), codes, max_messages, min(max_bytes, bound), confirm_offset)
+        runs = selector.runs
+        try:
+            result.slices = [self._log.view(runs[2 * i], runs[2 * i + 1]) for i in range(selector.run_count)]
+        except OffsetOutOfRange:  # the log was shortened meanwhile
+            result.slices = []
+            result.status = GetStatus.MESSAGE_WAS_REMOVING
+            result.next_offset = queue.next_file_offset(result.next_offset)
+            return 0
+        result.count = matched
+        result.next_offset += selector.examined
+        if matched:
+            result.status = GetStatus.FOUND
+        return int(selector.examined)
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool) -> QueueOffset:
+        """The first message stored at or after a time (lower), or the last stored at or before it (`upper`).
+
+        As RocketMQ answers: lower behind all gives the maximum offset, upper before all gives 0.
+        """
+        queue = self._queues.get(topic, queue_id)
+        if queue is None:
+            return QueueOffset(0)
+        low, high = queue.min_offset(self._log.begin), queue.next_offset
+        limit = timestamp_ms + 1 if upper else timestamp_ms
+        begin, end = int(low), int(high)
+        while begin < end:
+            middle = (begin + end) // 2
+            probe, stored_ms = self._stored_ms(queue, middle, end)
+            if stored_ms is None or stored_ms >= limit:
+                end = middle
+            else:
+                begin = probe + 1
+        if not upper:
+            return QueueOffset(begin)
+        return QueueOffset(begin - 1 if begin > low else 0)
+
+    def _stored_ms(self, queue: ConsumeQueue, begin: int, end: int) -> tuple[int, int | None]:
+        """Queue offset and store time of the first message in [begin, end) that can be read."""
+        for queue_offset in range(begin, end):
+            physical, size, _ = queue.unit(queue_offset)
+            if size != FILLER_SIZE and not overlaps(self.quarantined, physical, physical + size):
+                return queue_offset, store_timestamp_of(self._log.view(physical, physical + size))
+        return end, None
+
+
+def without_quarantined(units: bytes, quarantined: Sequence[Range]) -> bytes:
+    """The units with those of damaged records turned into filler, which a reader passes over."""
+    kept = bytearray(units)
+    for at in range(0, len(kept), UNIT_BYTES):
+        physical, size, _ = UNIT.unpack_from(kept, at)
+        if overlaps(quarantined, physical, physical + size):
+            UNIT.pack_into(kept, at, physical, FILLER_SIZE, 0)
+    return bytes(kept)

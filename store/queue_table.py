@@ -1,0 +1,244 @@
+"""All consume queues of a store, as a dispatcher: each run of records becomes units of its queue.
+
+At a start only names and sizes are read; a queue is loaded when it is first used, and after an unclean stop all are
+loaded at once and cleared behind their ends. Where the disk is full, units that could not be written wait in memory
+and the store takes no messages until they are.
+
+Loop thread, `persist` apart, which is a worker's.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from typing import Final
+
+from ..model.errors import StoreFormatError
+from ..model.names import SCHEDULE_TOPIC
+from ..model.queue import PhysicalOffset
+from ..model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK
+from .consume_queue import UNIT_BYTES, ConsumeQueue, OpenFiles, list_queue_files
+from .dispatch import Run
+from .segment import NO_SPACE, sync_directory
+
+logger = logging.getLogger(__name__)
+
+QUEUE_FOLDER: Final = "consumequeue"
+
+QueueKey = tuple[str, int]
+
+
+def goes_to_queue(sys_flag: int) -> bool:
+    """Whether a record with this sysFlag is visible in its queue: plain and committed ones are."""
+    return sys_flag & TRANSACTION_MASK in (0, TRANSACTION_COMMIT)
+
+
+def with_deliver_times(units: memoryview, store_timestamp_ms: int, delay_ms: int) -> bytearray:
+    """Units of the schedule topic: their tags code is the time to deliver, as RocketMQ has it."""
+    patched = bytearray(units)
+    code = (store_timestamp_ms + delay_ms).to_bytes(8, "big")
+    for at in range(12, len(patched), UNIT_BYTES):
+        patched[at : at + 8] = code
+    return patched
+
+
+def list_queues(store_directory: str) -> Iterator[tuple[str, int, str]]:
+    """(topic, queue id, directory) of each queue that exists. Raises StoreFormatError for a name that is no queue id."""
+    folder = os.path.join(store_directory, QUEUE_FOLDER)
+    try:
+        topics = sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return
+    for topic in topics:
+        for name in sorted(os.listdir(os.path.join(folder, topic))):
+            path = os.path.join(folder, topic, name)
+            if not name.isascii() or not name.isdigit():
+                raise StoreFormatError(path, "its name is not a queue id")
+            yield topic, int(name), path
+
+
+def find_queue_file_bytes(store_directory: str) -> int | None:
+    """The size of the queue files of a store, None where it has none. Raises StoreFormatError where it holds no units."""
+    for _, _, directory in list_queues(store_directory):
+        for name in os.listdir(directory):
+            size = os.path.getsize(os.path.join(directory, name))
+            if size and size % UNIT_BYTES:
+                raise StoreFormatError(
+                    os.path.join(directory, name), f"it has {size} bytes, no multiple of {UNIT_BYTES}"
+                )
+            if size:
+                return size
+    return None
+
+
+class QueueTable:
+    """{(topic, queue id): consume queue}."""
+
+    topics: frozenset[str] | None = None
+
+    def __init__(self, store_directory: str, *, file_units: int, open_max: int, delays_ms: tuple[int, ...]) -> None:
+        """Reads names and sizes. Existing files tell their size; `file_units` counts where there are none.
+
+        Raises StoreFormatError, OSError.
+        """
+        self.directory = os.path.join(store_directory, QUEUE_FOLDER)
+        self.file_bytes = find_queue_file_bytes(store_directory) or file_units * UNIT_BYTES
+        self._delays_ms = delays_ms
+        self._files = OpenFiles(open_max)
+        self._queues: dict[QueueKey, ConsumeQueue] = {}
+        self._unloaded: dict[QueueKey, int] = {}  # how many files
+        self._dirty: dict[str, None] = {}
+        self._unwritten: list[tuple[ConsumeQueue, int, bytes]] = []
+        self._log_end = PhysicalOffset(0)
+        self._taken = self._reflected = PhysicalOffset(0)
+        for topic, queue_id, directory in list_queues(store_directory):
+            self._unloaded[topic, queue_id] = len(list_queue_files(directory, self.file_bytes))
+
+    def begin(self, *, log_end: PhysicalOffset, reflected: int, unclean: bool) -> None:
+        """Says where the log ended when the store was opened, and below which offset all units are on disk."""
+        self._log_end = log_end
+        self._taken = self._reflected = PhysicalOffset(reflected if self._unloaded else 0)
+        if unclean:
+            for key in list(self._unloaded):
+                self._load(key, scrub=True)
+
+    # ---- finding
+
+    def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """A queue that exists, or None. Raises StoreFormatError, OSError."""
+        key = (topic, queue_id)
+        queue = self._queues.get(key)
+        if queue is None and key in self._unloaded:
+            queue = self._load(key, scrub=False)
+        return queue
+
+    def get_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The queue; its first file is made with its first unit. `topic` must have been checked as a name."""
+        return self.get(topic, queue_id) or self._load((topic, queue_id), scrub=False)
+
+    def _load(self, key: QueueKey, *, scrub: bool) -> ConsumeQueue:
+        topic, queue_id = key
+        delays = self._delays_ms if topic == SCHEDULE_TOPIC else ()
+        queue = self._queues[key] = ConsumeQueue(
+            topic,
+            queue_id,
+            directory=f"{self.directory}/{topic}/{queue_id}",
+            files=self._files,
+            file_bytes=self.file_bytes,
+            log_end=self._log_end,
+            scrub=scrub,
+            delays_ms=delays,
+        )
+        self._unloaded.pop(key, None)
+        return queue
+
+    def listed(self) -> list[QueueKey]:
+        """All queues, sorted."""
+        return sorted({*self._queues, *self._unloaded})
+
+    # ---- dispatch
+
+    def on_run(self, run: Run) -> None:
+        """Takes the units of a run, where its records are visible."""
+        if goes_to_queue(run.sys_flag):
+            queue = self.get_or_create(run.topic, run.queue_id)
+            self.put(queue, run.queue_offset, run.units, run.store_timestamp_ms)
+        self.advance(run.end)
+
+    def put(self, queue: ConsumeQueue, queue_offset: int, units: memoryview | bytes, store_timestamp_ms: int) -> None:
+        """Writes units, or keeps them until the disk has room."""
+        if queue.delays_ms:
+            delay_ms = queue.delays_ms[min(queue.queue_id, len(queue.delays_ms) - 1)]
+            units = bytes(with_deliver_times(memoryview(units), store_timestamp_ms, delay_ms))
+        if self._unwritten:
+            self._unwritten.append((queue, queue_offset, bytes(units)))
+            return
+        try:
+            for path in queue.append(queue_offset, units):
+                self._dirty[path] = None
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            logger.warning("disk full: queue units wait topic=%s queue=%s", queue.topic, queue.queue_id)
+            self._unwritten.append((queue, queue_offset, bytes(units)))
+
+    def advance(self, end: int) -> None:
+        """Says that all below `end` has been put."""
+        if end > self._taken and not self._unwritten:
+            self._taken = PhysicalOffset(end)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether units wait for the disk."""
+        return bool(self._unwritten)
+
+    def retry_unwritten(self, end: int) -> None:
+        """Writes the units that wait, as far as the disk has room; `end`: where the dispatched log ends."""
+        waiting, self._unwritten = self._unwritten, []
+        for queue, queue_offset, units in waiting:
+            if self._unwritten:
+                self._unwritten.append((queue, queue_offset, units))
+            else:
+                try:
+                    for path in queue.append(queue_offset, units):
+                        self._dirty[path] = None
+                except OSError as error:
+                    if error.errno not in NO_SPACE:
+                        raise
+                    self._unwritten.append((queue, queue_offset, units))
+        self.advance(end)
+
+    def reflected(self) -> PhysicalOffset:
+        """Units of all records below are on disk."""
+        return self._reflected
+
+    def persist(self) -> PhysicalOffset:
+        """Makes the units written so far durable. A worker's. Raises OSError."""
+        taken = self._taken  # before the files: what is below it has been noted in them
+        directories = set()
+        for _ in range(len(self._dirty)):
+            path, _ = self._dirty.popitem()
+            directories.add(os.path.dirname(path))
+            _sync_file(path)
+        for directory in directories:
+            if os.path.isdir(directory):
+                sync_directory(directory)
+                sync_directory(os.path.dirname(directory))
+        self._reflected = max(self._reflected, taken)
+        return self._reflected
+
+    # ---- removing
+
+    def remove_before(self, log_begin: PhysicalOffset) -> int:
+        """Deletes the files whose every record lies below `log_begin`, the last of each queue apart; returns how many."""
+        for key in [key for key, files in self._unloaded.items() if files > 1]:
+            self._load(key, scrub=False)
+        return sum(queue.remove_before(log_begin) for queue in self._queues.values())
+
+    def delete_topic(self, topic: str) -> None:
+        """Deletes the queue files of a topic. Its records stay in the log until they expire. Raises OSError."""
+        for key in [key for key in self.listed() if key[0] == topic]:
+            queue = self.get(*key)
+            if queue is not None:
+                queue.remove()
+            self._queues.pop(key, None)
+        folder = os.path.join(self.directory, topic)
+        if os.path.isdir(folder):
+            os.rmdir(folder)
+            sync_directory(self.directory)
+
+    def close(self) -> None:
+        """Closes all files."""
+        self._files.close()
+
+
+def _sync_file(path: str) -> None:
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:  # removed since
+        return
+    try:
+        os.fdatasync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,73 @@
+"""Which segments of the commit log may go. Decides only; `upkeep` does.
+
+Oldest first, never the one being written: by age, by the size of the log, by the disk's use. Never what a dispatcher has
+not made durable, and never what a group has yet to consume, unless the operator allows that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .config import StoreConfig
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentAge:
+    """One segment: bytes [begin, end) of the log, last written at `modified_ms`."""
+
+    begin: int
+    end: int
+    modified_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Remove all segments that end at or below `remove_before`.
+
+    `held_by_groups`: more would go, but groups have yet to consume it. `needs_persist`: more would go once the
+    dispatchers have made it durable.
+    """
+
+    remove_before: int
+    held_by_groups: bool = False
+    needs_persist: bool = False
+
+
+def disk_use(total_bytes: int, available_bytes: int) -> float:
+    """The share of a disk that is not available, 0 to 1."""
+    return 1 - available_bytes / total_bytes if total_bytes else 0.0
+
+
+def decide(
+    segments: Sequence[SegmentAge],
+    config: StoreConfig,
+    *,
+    now_ms: int,
+    first_opened_ms: int,
+    use: float,
+    reflected: int,
+    unconsumed_from: int,
+) -> Decision:
+    """`segments`: oldest first, the last one is being written. `use`: of the disk. `reflected`: the lowest of all
+    dispatchers. `unconsumed_from`: the lowest physical offset that a group has yet to consume.
+
+    Age counts from `first_opened_ms` at the earliest, so a store that was taken over keeps all for a whole retention.
+    """
+    remove_before = segments[0].begin if segments else 0
+    log_bytes = segments[-1].end - segments[0].begin if segments else 0
+    steps = len(segments) if use >= config.disk_clean_ratio else 1
+    for segment in segments[:-1]:
+        age_ms = now_ms - max(segment.modified_ms, first_opened_ms)
+        is_over_size = config.retention_bytes and log_bytes > config.retention_bytes
+        is_forced = use >= config.disk_force_ratio and remove_before == segments[0].begin
+        if not (age_ms >= config.retention_ms or is_over_size or is_forced) or steps == 0:
+            break
+        if segment.end > reflected:
+            return Decision(remove_before, needs_persist=True)
+        if segment.end > unconsumed_from and not config.delete_unconsumed:
+            return Decision(remove_before, held_by_groups=True)
+        remove_before = segment.end
+        log_bytes -= segment.end - segment.begin
+        steps -= 1
+    return Decision(remove_before)

@@ -1,0 +1,252 @@
+"""Opening a store directory: lock, sizes, recovery, replay; nothing of it needs to know who will use the store.
+
+Opens stores of RocketMQ too: what our checkpoint does not tell is taken from RocketMQ's (`checkpoint`), a clean stop
+meaning that its queues and index hold everything.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from ..model.clock import Clock
+from ..model.errors import StorePoisoned
+from ..model.queue import PhysicalOffset
+from .checkpoint import Checkpoint, read_checkpoint
+from .commit_log import COMMIT_LOG_FOLDER, CommitLog
+from .config import StoreConfig, parse_delay_levels
+from .dispatch import Dispatcher
+from .key_index import INDEX_FOLDER, KeyIndex
+from .queue_table import QueueTable
+from .record import store_timestamp_of
+from .record_kernel import RECORD_OVERHEAD_BYTES, RUN_BLANK, RUN_END, RUN_MORE, RunKernel
+from .recovery import LogSurvey, Range, Survey, first_store_time, newest_segment_before, replay
+from .snapshot import read_snapshot, write_snapshot
+from .store_files import AbortMark, StoreLock, read_abort, write_abort
+from .upkeep import CHECKPOINT_FILE, Upkeep
+
+logger = logging.getLogger(__name__)
+
+FACTS_FILE: Final = os.path.join("config", "zenitStore.json")
+
+Interest = tuple[Dispatcher, frozenset[str] | None, Callable[[int], None] | None]
+
+
+@dataclass(slots=True)
+class Opened:
+    """The parts of an open store. `others`: dispatchers behind queues and index, the topics they want (None: all) and how
+    they learn of the rest. `queues_reflected`: what the queues held when the store was opened."""
+
+    log: CommitLog
+    queues: QueueTable
+    index: KeyIndex | None
+    quarantined: tuple[Range, ...]
+    others: tuple[Interest, ...]
+    queues_reflected: PhysicalOffset
+    upkeep: Upkeep
+    replayed: int = field(default=0)
+
+
+def find_segment_bytes(directory: str) -> int | None:
+    """The size of the commit log files of a store, None where it has none."""
+    folder = os.path.join(directory, COMMIT_LOG_FOLDER)
+    try:
+        names = sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return None
+    sizes = (os.path.getsize(os.path.join(folder, name)) for name in names)
+    return next((size for size in sizes if size), None)
+
+
+def scanning_kernel(config: StoreConfig, segment_bytes: int) -> RunKernel:
+    """A kernel for records that exist, whatever limits they were written under."""
+    return RunKernel(
+        record_max=segment_bytes,
+        body_max=segment_bytes,
+        index_keys=config.index_enabled,
+        index_tags=config.index_tags,
+    )
+
+
+def open_store(
+    directory: str,
+    config: StoreConfig,
+    *,
+    clock: Clock,
+    dispatchers: Sequence[Dispatcher],
+    on_flushed: Callable[[], None],
+    on_poisoned: Callable[[StorePoisoned], None],
+    on_replay: Callable[[int], None],
+    adopt: Callable[[Opened], None],
+    started: ExitStack,
+) -> Opened:
+    """Leaves the store open and started, and in `started` how it ends. `adopt` is called before the replay.
+
+    Raises StoreLocked, StoreFormatError, OSError.
+    """
+    started.enter_context(StoreLock(directory))
+    abort = read_abort(directory)
+    checkpoint = read_checkpoint(os.path.join(directory, CHECKPOINT_FILE))
+    log = CommitLog(
+        directory,
+        segment_bytes=find_segment_bytes(directory) or config.segment_bytes,
+        preallocate_segments=config.preallocate_segments,
+        recycle_segments=config.recycle_segments,
+        flush_interval_ms=config.flush_interval_ms,
+        on_flushed=on_flushed,
+        on_poisoned=on_poisoned,
+    )
+    with ExitStack() as unwinding:
+        unwinding.callback(log.close)
+        kernel = scanning_kernel(config, log.segment_bytes)
+        begin = survey_begin(log, checkpoint, kernel, clean=abort is None)
+        survey = LogSurvey(
+            log, kernel, check_body_crc=config.verify_body_crc, resync_bytes=_append_bytes_max(config)
+        ).run(begin)
+        log.truncate(survey.end, wipe_bytes=_wipe_bytes(config, abort))
+        queues = QueueTable(
+            directory,
+            file_units=config.queue_file_units,
+            open_max=config.queue_files_open_max,
+            delays_ms=parse_delay_levels(config.delay_levels),
+        )
+        unwinding.callback(queues.close)
+        index = _open_index(directory, config, clock)
+        if index is not None:
+            unwinding.callback(index.close)
+        _settle(log, queues, index, checkpoint, clean=abort is None, begin=begin)
+        first_opened_ms, quarantined = _store_facts(directory, log, survey, clock.now_ms())
+        write_abort(directory)
+        log.start()
+        upkeep = Upkeep(
+            directory, config, log=log, queues=queues, index=index, others=dispatchers, first_opened_ms=first_opened_ms
+        )
+        started.callback(upkeep.close)
+        if index is not None:
+            index.on_nearly_full = partial(upkeep.run_in_worker, index.prepare_next)
+        unwinding.pop_all()
+    own: list[Dispatcher] = [queues] if index is None else [queues, index]
+    opened = Opened(
+        log, queues, index, quarantined, tuple(_interest(d) for d in dispatchers), queues.reflected(), upkeep
+    )
+    adopt(opened)
+    opened.replayed = replay(log, kernel, [*own, *dispatchers], quarantined, on_replay)
+    queues.advance(log.written)
+    if index is not None:
+        index.advance(log.written)
+    for _, _, advance in opened.others:
+        if advance is not None:
+            advance(log.written)
+    logger.info(
+        "store open dir=%s clean=%s written=%s scanned=%s replayed=%s quarantined=%s",
+        directory, abort is None, log.written, log.written - begin, opened.replayed, len(quarantined),
+    )  # fmt: skip
+    return opened
+
+
+def _append_bytes_max(config: StoreConfig) -> int:
+    return config.drain_bytes + config.frame_bytes_max + config.record_bytes_max
+
+
+def _wipe_bytes(config: StoreConfig, abort: AbortMark | None) -> int | None:
+    """How far behind the end there may be bytes that look like records (`CommitLog.truncate`)."""
+    if abort is None:
+        return 0
+    return _append_bytes_max(config) if abort.same_boot else None
+
+
+def survey_begin(log: CommitLog, checkpoint: Checkpoint, kernel: RunKernel, *, clean: bool) -> int:
+    """From where the log must be read to find its end: everything before is known to be whole."""
+    if checkpoint.dispatched_offset is not None and checkpoint.flushed_offset is not None:
+        known = min(checkpoint.dispatched_offset, checkpoint.flushed_offset)
+        if log.begin <= known <= log.written and _begins_at(log, known, kernel):
+            return known
+    if not clean:
+        return newest_segment_before(log, kernel, checkpoint.recover_from_ms)
+    for segment in reversed(log.segments()):
+        if first_store_time(segment, kernel) is not None:
+            return segment.base_offset
+    return log.begin
+
+
+def _begins_at(log: CommitLog, offset: int, kernel: RunKernel) -> bool:
+    """Whether a record, a blank or nothing begins at `offset`."""
+    if offset == log.written:
+        return True
+    segment = log.segments()[(offset - log.begin) // log.segment_bytes]
+    at = offset - segment.base_offset
+    kernel.clear()
+    return kernel.scan(segment.map, at, segment.size_bytes, offset, False, 1) == 1 or kernel.status in (
+        RUN_END,
+        RUN_BLANK,
+        RUN_MORE,
+    )
+
+
+def _open_index(directory: str, config: StoreConfig, clock: Clock) -> KeyIndex | None:
+    if not config.index_enabled:
+        folder = os.path.join(directory, INDEX_FOLDER)
+        if os.path.isdir(folder):  # it would miss what comes now; switched on again, it is rebuilt from the log
+            logger.warning("the index is switched off: its files are deleted dir=%s", folder)
+            shutil.rmtree(folder)
+        return None
+    return KeyIndex(
+        directory,
+        slots=config.index_slots,
+        entries=config.index_entries,
+        now_ms=clock.now_ms,
+    )
+
+
+def _settle(
+    log: CommitLog, queues: QueueTable, index: KeyIndex | None, checkpoint: Checkpoint, *, clean: bool, begin: int
+) -> None:
+    """Tells queues and index what they hold for certain; they drop what they may not trust."""
+    end = log.written
+    dispatched = checkpoint.dispatched_offset
+    held = min(dispatched, end) if dispatched is not None else PhysicalOffset(end if clean else begin)
+    queues.begin(log_end=end, reflected=held, unclean=not clean)
+    if index is None:
+        return
+
+    def stored_ms(offset: int) -> int:
+        return store_timestamp_of(log.view(offset, offset + RECORD_OVERHEAD_BYTES))
+
+    if index.end_offset >= end:
+        index.cut(end, stored_ms)
+    elif clean:
+        index.trust(held)
+    elif dispatched is None:
+        index.cut_newer(checkpoint.index_time_ms)
+    else:
+        index.cut(held, stored_ms)
+
+
+def _interest(dispatcher: Dispatcher) -> Interest:
+    """What a dispatcher wants to be told: one with `topics` and `advance` is spared the runs of other topics."""
+    topics = getattr(dispatcher, "topics", None)
+    advance = getattr(dispatcher, "advance", None)
+    return (dispatcher, frozenset(topics), advance) if topics is not None and advance else (dispatcher, None, None)
+
+
+def _store_facts(directory: str, log: CommitLog, survey: Survey, now_ms: int) -> tuple[int, tuple[Range, ...]]:
+    """(when we first opened this store, all quarantined ranges); written down where new."""
+    path = os.path.join(directory, FACTS_FILE)
+    known = read_snapshot(path)
+    document = known.document if known is not None else {}
+    first_opened_ms = int(document.get("firstOpenedMs", now_ms))
+    before = {(int(low), int(high)) for low, high in document.get("quarantined", [])}
+    quarantined = tuple(sorted(r for r in before | set(survey.damaged) if log.begin < r[1] and r[0] < log.written))
+    for low, high in set(quarantined) - before:
+        logger.error("damage in the log is quarantined begin=%s end=%s", low, high)
+    if known is None or set(quarantined) != before:
+        write_snapshot(
+            path, {"firstOpenedMs": first_opened_ms, "quarantined": [list(r) for r in quarantined]}, log.written
+        )
+    return first_opened_ms, quarantined

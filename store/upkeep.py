@@ -1,0 +1,238 @@
+"""What a store does beside its work: checkpoints, retention, watching the disk, closing well.
+
+The loop calls `on_tick` about each second. What blocks on the disk runs in one worker thread: making the queues, the
+index and the other dispatchers durable, writing the checkpoint, making the next index file. A failure there is final,
+as a failed flush is (`StorePoisoned`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ..model.errors import StoreNotWriteable
+from ..model.queue import PhysicalOffset
+from .checkpoint import Checkpoint, write_checkpoint
+from .commit_log import CommitLog
+from .config import StoreConfig
+from .dispatch import Dispatcher
+from .key_index import KeyIndex
+from .queue_table import QueueTable
+from .retention import SegmentAge, decide, disk_use
+from .store_files import clear_abort
+
+logger = logging.getLogger(__name__)
+
+CHECKPOINT_FILE: Final = "checkpoint"
+NOTHING_UNCONSUMED: Final = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class StoreEvent:
+    """Something an operator should see. `kind`: segment_deleted, unconsumed_deleted, unconsumed_held, disk_full, disk_ok."""
+
+    kind: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.detail}"
+
+
+def _nothing_protected() -> Mapping[tuple[str, int], int]:
+    return {}
+
+
+class Upkeep:
+    """Belongs to one open store. Loop thread, except where a method says otherwise."""
+
+    def __init__(
+        self,
+        directory: str,
+        config: StoreConfig,
+        *,
+        log: CommitLog,
+        queues: QueueTable,
+        index: KeyIndex | None,
+        others: Sequence[Dispatcher],
+        first_opened_ms: int,
+    ) -> None:
+        self._directory = directory
+        self._config = config
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._others = tuple(others)
+        self._first_opened_ms = first_opened_ms
+        self._unconsumed = _nothing_protected
+        self._checkpoint = Checkpoint()
+        self._checkpoint_due_ms = 0
+        self._job: Future[None] | None = None
+        self._mark = (PhysicalOffset(0), 0)  # (log end, time): what lies below was stored before
+        self._held_reported = False
+        self.is_refusing = False  # the disk is too full to take messages
+        self._worker = ThreadPoolExecutor(1, "zenit-store-worker")
+
+    def protect(self, provider: Callable[[], Mapping[tuple[str, int], int]]) -> None:
+        """`provider`: what groups have yet to consume, {(topic, queue id): first queue offset}."""
+        self._unconsumed = provider
+
+    def check_writeable(self) -> None:
+        """Raises StoreNotWriteable while the disk is too full."""
+        if self.is_refusing:
+            raise StoreNotWriteable(f"disk use is over {self._config.disk_refuse_ratio:.0%}")
+
+    def dispatched(self) -> PhysicalOffset:
+        """Everything below is durable in queues and index."""
+        index = self._queues.reflected() if self._index is None else self._index.reflected()
+        return min(self._queues.reflected(), index)
+
+    def _reflected(self) -> int:
+        return min([self.dispatched(), *(dispatcher.reflected() for dispatcher in self._others)])
+
+    # ---- the worker
+
+    def run_in_worker(self, work: Callable[[], None]) -> Future[None]:
+        """Has the worker do it; a failure poisons the store."""
+        return self._worker.submit(self._guarded, work)
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except OSError as error:
+            self._log.poison(f"store worker: {error.strerror or error}")
+        except Exception as error:
+            logger.exception("store worker failed")
+            self._log.poison(f"store worker: {error}")
+
+    def _write_checkpoint(self, mark: tuple[PhysicalOffset, int]) -> None:
+        """Worker: makes all dispatchers durable, then says so."""
+        log_end, time_ms = mark
+        flushed = self._log.flushed
+        queues = self._queues.persist()
+        index = queues if self._index is None else self._index.persist()
+        for dispatcher in self._others:
+            dispatcher.persist()
+        before = self._checkpoint
+        checkpoint = replace(
+            before,
+            message_time_ms=time_ms if flushed >= log_end else before.message_time_ms,
+            queue_time_ms=time_ms if queues >= log_end else before.queue_time_ms,
+            index_time_ms=time_ms if index >= log_end else before.index_time_ms,
+            dispatched_offset=min(queues, index),
+            flushed_offset=flushed,
+        )
+        if (checkpoint.dispatched_offset, flushed) != (before.dispatched_offset, before.flushed_offset):
+            write_checkpoint(os.path.join(self._directory, CHECKPOINT_FILE), checkpoint)
+            self._checkpoint = checkpoint
+
+    # ---- each second
+
+    def on_tick(self, now_ms: int) -> list[StoreEvent]:
+        """Starts what is due and returns what happened."""
+        self._log_retry()
+        if (self._job is None or self._job.done()) and now_ms >= self._checkpoint_due_ms:
+            mark, self._mark = self._mark, (self._log.written, now_ms)
+            self._job = self.run_in_worker(lambda: self._write_checkpoint(mark))
+            self._checkpoint_due_ms = now_ms + self._config.checkpoint_interval_ms
+        usage = os.statvfs(self._directory)
+        use = disk_use(usage.f_blocks * usage.f_frsize, usage.f_bavail * usage.f_frsize)
+        return [*self._watch_disk(use), *self._retire(now_ms, use)]
+
+    def _log_retry(self) -> None:
+        if self._queues.is_blocked:
+            self._queues.retry_unwritten(self._log.written)
+        if self._index is not None and self._index.is_blocked:
+            self._index.retry_waiting(self._log.written)
+
+    def _watch_disk(self, use: float) -> list[StoreEvent]:
+        refusing = use >= self._config.disk_refuse_ratio
+        if refusing == self.is_refusing:
+            return []
+        self.is_refusing = refusing
+        if refusing:
+            return [StoreEvent("disk_full", f"disk use {use:.1%}: sends are refused, reads go on")]
+        return [StoreEvent("disk_ok", f"disk use {use:.1%}: sends are taken again")]
+
+    def _retire(self, now_ms: int, use: float) -> list[StoreEvent]:
+        segments = self._log.segments()
+        if len(segments) < 2:
+            return []
+        ages = [SegmentAge(s.base_offset, s.end_offset, s.modified_ms()) for s in segments[:2]]
+        if use >= self._config.disk_clean_ratio or self._config.retention_bytes:
+            ages = [SegmentAge(s.base_offset, s.end_offset, s.modified_ms()) for s in segments]
+        facts = {"now_ms": now_ms, "first_opened_ms": self._first_opened_ms}
+        first = decide(
+            ages, self._config, **facts, use=use, reflected=self._log.flushed, unconsumed_from=NOTHING_UNCONSUMED
+        )
+        if first.remove_before <= self._log.begin:
+            self._held_reported = False
+            return []
+        unconsumed = self._unconsumed_positions()
+        lowest = min(unconsumed.values(), default=NOTHING_UNCONSUMED)
+        decision = decide(
+            ages,
+            self._config,
+            **facts,
+            use=use,
+            reflected=min(self._reflected(), self._log.flushed),
+            unconsumed_from=lowest,
+        )
+        events: list[StoreEvent] = []
+        if decision.held_by_groups and not self._held_reported:
+            self._held_reported = True
+            events.append(StoreEvent("unconsumed_held", f"expired files are kept for groups from offset {lowest} on"))
+        if decision.remove_before > self._log.begin:
+            events += self._remove(decision.remove_before, unconsumed)
+        return events
+
+    def _unconsumed_positions(self) -> dict[tuple[str, int], int]:
+        """{(topic, queue id): physical offset of the first message that some group has yet to consume}."""
+        positions: dict[tuple[str, int], int] = {}
+        for (topic, queue_id), offset in self._unconsumed().items():
+            queue = self._queues.get(topic, queue_id)
+            if queue is not None:
+                first = max(offset, queue.min_offset(self._log.begin))
+                if first < queue.next_offset:
+                    positions[topic, queue_id] = queue.unit(first)[0]
+        return positions
+
+    def _remove(self, offset: int, unconsumed: Mapping[tuple[str, int], int]) -> list[StoreEvent]:
+        lost = sorted(key for key, position in unconsumed.items() if position < offset)
+        before = {key: self._first_unconsumed(key) for key in lost}
+        removed = self._log.remove_before(offset)
+        events = [StoreEvent("segment_deleted", f"base {segment.base_offset}") for segment in removed]
+        if removed:
+            self._queues.remove_before(self._log.begin)
+            if self._index is not None:
+                self._index.remove_before(self._log.begin)
+        for topic, queue_id in lost:
+            first = self._first_unconsumed((topic, queue_id))
+            detail = f"{topic} queue {queue_id}: offsets {before[topic, queue_id]} to {first - 1}"
+            if first > before[topic, queue_id]:
+                events.append(StoreEvent("unconsumed_deleted", detail))
+        return events
+
+    def _first_unconsumed(self, key: tuple[str, int]) -> int:
+        queue = self._queues.get(*key)
+        offset = self._unconsumed().get(key, 0)
+        return offset if queue is None else max(offset, queue.min_offset(self._log.begin))
+
+    # ---- the end
+
+    def close(self) -> None:
+        """Stops the worker, flushes, makes everything durable and marks the store as closed; no mark where it failed."""
+        self._worker.shutdown(wait=True)
+        end = self._log.written
+        try:
+            self._log.close()
+            if self._log.poisoned is None and self._log.flushed >= end:
+                self._write_checkpoint((end, self._mark[1]))
+                clear_abort(self._directory)
+        finally:
+            if self._index is not None:
+                self._index.close()
+            self._queues.close()
