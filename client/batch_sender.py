@@ -201,7 +201,7 @@ class BatchSender:
         if sealed.outcome is not None:
             callbacks = sealed.outcome.settle(queue, reply, error)
             if callbacks:  # the user's code runs in the I/O thread, where no lane is locked
-                self._connection.remoting.call_later(0, lambda: run_callbacks(callbacks))
+                self._connection.run_soon(lambda: run_callbacks(callbacks))
         with self._changed:
             if self._unanswered.pop(serial, None) is None:
                 return

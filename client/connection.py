@@ -10,10 +10,10 @@ import os
 import secrets
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 
-from ..model.errors import ClientClosed
+from ..model.errors import BufferFull, ClientClosed
 from ..remoting.client import RemotingClient
 from .cluster import name_servers
 from .membership import Membership
@@ -47,6 +47,13 @@ class Connection:
         """A name for one client object that no other has: ip@pid#number-random."""
         ip = socket.inet_ntop(socket.AF_INET6 if len(self.local_ip) == 16 else socket.AF_INET, self.local_ip)
         return f"{ip}@{self.pid}#{next(_serial)}-{secrets.token_hex(4)}"
+
+    def run_soon(self, callback: Callable[[], None]) -> None:
+        """Runs `callback` in the I/O thread; in this one where that has ended or its queue is full."""
+        try:
+            self.remoting.call_later(0, callback)
+        except (BufferFull, ClientClosed):
+            callback()
 
     def close(self) -> None:
         """Ends timers, thread and sockets."""

@@ -127,9 +127,8 @@ class Membership:
         except ZenitError as error:
             log.debug("not sent broker=%s request=%s error=%s", address, type(request).__name__, error)
 
-    def _on_changed(self, _address: str, request: Request) -> None:
-        if isinstance(request, ConsumersChanged):
-            with self._lock:
-                listeners = list(self._listeners.get(request.group, {}).values())
-            for listener in listeners:
-                listener()
+    def _on_changed(self, _address: str, request: ConsumersChanged) -> None:
+        with self._lock:
+            listeners = list(self._listeners.get(request.group, {}).values())
+        for listener in listeners:
+            listener()

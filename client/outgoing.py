@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, cast
 
 from ..model.compression import compress_lz4
 from ..model.errors import InvalidParameter, MessageIllegal
@@ -11,6 +11,13 @@ from ..model.message import Message
 from ..model.names import check_topic, is_system_topic
 from ..model.properties import RESERVED, SHARDING_KEY, encode_properties
 from ..model.sys_flag import COMPRESSED, COMPRESSION_LZ4
+from ..store.record_kernel import Accumulator
+
+Fill = Callable[[Accumulator], bool]
+"""Appends all messages of a batch; False where they do not fit."""
+
+Parts = tuple[bytes, str | None, Sequence[str] | None, bytes, int, int]
+"""The arguments of `Accumulator.append`."""
 
 COMPRESS_OVER_BYTES: Final = 4096
 LZ4_FLAGS: Final = COMPRESSED | COMPRESSION_LZ4
@@ -50,3 +57,61 @@ def compress_body(body: bytes, over_bytes: int) -> tuple[bytes, int]:
         if len(packed) < len(body):
             return packed, LZ4_FLAGS
     return body, 0
+
+
+def message_parts(message: Message, compress_over: int, sharding_key: str | None = None) -> Parts:
+    """A message as an accumulator takes it. Raises InvalidParameter, MessageIllegal."""
+    if message.delay is not None or message.deliver_at is not None or message.delay_level:
+        refuse_unsupported(message)
+    body, flags = message.body, 0
+    if len(body) > compress_over:
+        body, flags = compress_body(body, compress_over)
+    properties = b""
+    if message.properties or sharding_key is not None:
+        properties = encode_user_properties(message.properties, sharding_key)
+    return body, message.tags or None, message.keys or None, properties, message.flag, flags
+
+
+def fill_messages(messages: Sequence[Message], compress_over: int, sharding_key: str | None = None) -> Fill:
+    """Appends messages of one topic. Raises MessageIllegal where they are of several."""
+    topic = messages[0].topic
+    batch = []
+    for message in messages:
+        if message.topic != topic:
+            raise MessageIllegal(f"a batch is of one topic: found {topic!r} and {message.topic!r}")
+        batch.append(message_parts(message, compress_over, sharding_key))
+
+    def fill(accumulator: Accumulator) -> bool:
+        append = accumulator.append
+        return all(append(*parts) for parts in batch)
+
+    return fill
+
+
+def fill_bodies(
+    bodies: Sequence[bytes],
+    compress_over: int,
+    tags: str | Sequence[str] | None = None,
+    keys: Sequence[str | Sequence[str]] | None = None,
+) -> Fill:
+    """Appends bodies with columns of tags and keys beside them. Raises InvalidParameter where their lengths differ."""
+    listed = bodies if isinstance(bodies, list) else list(bodies)
+    if not listed:
+        raise InvalidParameter("bodies", "[]", "at least one body")
+    for name, column in (("tags", tags), ("keys", keys)):
+        if column is not None and not isinstance(column, str) and len(column) != len(listed):
+            raise InvalidParameter(name, f"{len(column)} values", f"as many as bodies: {len(listed)}")
+    if max(map(len, listed)) <= compress_over:
+        tag_column = tags if tags is None or isinstance(tags, str) else list(tags)
+        key_column = None if keys is None else cast("list[str]", list(keys))  # a text or several, each
+        return lambda accumulator: accumulator.append_many(listed, 0, tag_column, key_column) == len(listed)
+
+    def fill(accumulator: Accumulator) -> bool:
+        for index, body in enumerate(listed):
+            packed, flags = compress_body(body, compress_over)
+            tag = tags if tags is None or isinstance(tags, str) else tags[index]
+            if not accumulator.append(packed, tag, None if keys is None else keys[index], b"", 0, flags):
+                return False
+        return True
+
+    return fill

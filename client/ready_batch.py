@@ -11,20 +11,16 @@ from collections.abc import Callable
 from typing import Final
 
 from ..model.errors import MessageTooLarge
-from ..model.ids import unique_id
-from ..model.message import SendReceipt
 from ..model.queue import MessageQueue
 from ..remoting.commands import SendReply
 from ..store.record_kernel import Accumulator, batch_sizes
-from .send_future import receipt_of, record_position
+from .outgoing import Fill
+from .send_future import BatchOutcome, BatchReceipts
 from .unique_ids import BornTime
 
 BUFFER_BYTES: Final = 256 * 1024
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024  # a request's payload; the broker refuses a larger frame
 TOPICS_MAX: Final = 64  # accumulators a thread keeps
-
-Fill = Callable[[Accumulator], bool]
-"""Appends all messages of a batch; False where they do not fit."""
 
 
 class ReadyBatch:
@@ -46,25 +42,17 @@ class ReadyBatch:
         """The records."""
         return memoryview(self._buffer)[: self._used]
 
-    def receipts(self, queue: MessageQueue, reply: SendReply) -> list[SendReceipt]:
+    def receipts(self, queue: MessageQueue, reply: SendReply) -> BatchReceipts:
         """One a message, in order."""
-        sizes = batch_sizes(self._buffer, self._used)
-        position = reply.physical_offset
-        receipts = []
-        for index in range(self.count):
-            if reply.pieces:
-                position = record_position(reply, sizes, index)
-            receipts.append(
-                receipt_of(
-                    reply,
-                    queue,
-                    index,
-                    physical_offset=position,  # type: ignore[arg-type]
-                    message_id=unique_id(self._id_prefix, self._month_ms, self._first_counter + index),
-                )
-            )
-            position += sizes[index]
-        return receipts
+        outcome = BatchOutcome()
+        outcome.seal(
+            id_prefix=self._id_prefix,
+            month_ms=self._month_ms,
+            first_counter=self._first_counter,
+            sizes=batch_sizes(self._buffer, self._used),
+        )
+        outcome.settle(queue, reply, None)
+        return BatchReceipts(outcome, self.count)
 
 
 class _Encoder:

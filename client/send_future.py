@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import overload
 
 from ..model.clock import monotonic_ms
 from ..model.errors import ClientClosed, RequestTimeout, ZenitError
@@ -117,6 +118,30 @@ def receipt_of(
         queue_offset=QueueOffset(reply.queue_offset + index),
         physical_offset=physical_offset,
     )
+
+
+class BatchReceipts(Sequence[SendReceipt]):
+    """The receipts of a batch that is stored, each made when it is read."""
+
+    __slots__ = ("_count", "_outcome")
+
+    def __init__(self, outcome: BatchOutcome, count: int) -> None:
+        self._outcome = outcome
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> SendReceipt: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[SendReceipt]: ...
+
+    def __getitem__(self, index: int | slice) -> SendReceipt | list[SendReceipt]:
+        if isinstance(index, slice):
+            return [self._outcome.receipt(at) for at in range(*index.indices(self._count))]
+        return self._outcome.receipt(range(self._count)[index])
 
 
 class SendFuture:

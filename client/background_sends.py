@@ -1,0 +1,219 @@
+"""Sends that nobody waits for at once: lanes that fill, are shipped when full or when their linger ends, and are flushed.
+
+`open` maps a topic to the accumulator that `post` may append to without any lock: of lanes that somebody will ship.
+The caller who finds a batch full ships it; the I/O thread ships what lingers. A poster that took an accumulator out of
+`open` in the very moment its idle lane was closed puts its message where nobody looks; a sweep every 100 ms does.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ..model.clock import monotonic_ms
+from ..model.errors import BufferFull, NoRoute, RequestTimeout, ZenitError
+from ..model.queue import MessageQueue
+from ..store.record_kernel import Accumulator
+from .batch_sender import BatchSender
+from .batching import Lane, Sealed
+from .connection import Connection
+from .destinations import Destinations
+from .failed_sends import FailedSends, failed_sends
+from .outgoing import Parts, check_send_topic, compress_body
+from .send_future import SendFuture
+
+log = logging.getLogger(__name__)
+
+SWEEP_MS: Final = 100
+NEVER_MS: Final = 1 << 62
+
+
+class BackgroundSends:
+    """One producer's lanes. Any thread may call."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        destinations: Destinations,
+        new_accumulator: Callable[[str, int], Accumulator],
+        check_usable: Callable[[], None],
+        failed: FailedSends,
+        *,
+        new_sender: Callable[[Callable[[Sealed, ZenitError], None]], BatchSender],
+        batch_bytes: int,
+        linger_ms: int,
+        wait_ms: int,
+        compress_over: int,
+    ) -> None:
+        """`new_sender(on_failed)` makes the batch sender. `wait_ms`: how long a caller waits for room or a route."""
+        self.open: dict[str, Accumulator] = {}
+        self._connection = connection
+        self._remoting = connection.remoting
+        self._routes = connection.routes
+        self._destinations = destinations
+        self._new_accumulator = new_accumulator
+        self._check_usable = check_usable
+        self._failed = failed
+        self._sender = new_sender(self._on_failed)
+        self._batch_bytes = batch_bytes
+        self._linger_ms = linger_ms
+        self._wait_ms = wait_ms
+        self._compress_over = compress_over
+        self._lock = threading.Lock()
+        self._post_lanes: dict[str, Lane] = {}
+        self._future_lanes: dict[str | MessageQueue, Lane] = {}
+        self._sweeper = self._remoting.every(SWEEP_MS, self._sweep)
+
+    def close(self) -> None:
+        """Takes nothing more. What was not flushed is lost."""
+        self.open.clear()
+        self._sweeper.cancel()
+
+    # ---- callers
+
+    def send_async(self, topic: str, parts: Parts, sharding_key: str | None) -> SendFuture:
+        """Appends one message and returns its future. Raises BufferFull, NoRoute, and what is wrong with the message."""
+        lane = self._future_lanes.get(topic) if sharding_key is None else None
+        if lane is None:
+            lane = self._future_lane(topic, sharding_key)
+        while True:
+            with lane.lock:
+                if not lane.is_open:
+                    self._open_lane(lane)
+                if lane.accumulator.append(*parts):
+                    return SendFuture(lane.outcome, lane.accumulator.count - 1)
+                serial = lane.serial
+            self._ship_full(lane, serial)
+
+    def post_slowly(self, topic: str, body: bytes, tags: str | None, keys: str | Sequence[str] | None) -> None:
+        """Appends the message that begins a batch, does not fit into one, or may be compressed. Raises the same."""
+        lane = self._post_lanes.get(topic) or self._post_lane(topic)
+        packed, flags = compress_body(body, self._compress_over)
+        while True:
+            with lane.lock:
+                if not lane.is_open:
+                    self._open_lane(lane)
+                    self.open[topic] = lane.accumulator
+                if lane.accumulator.append(packed, tags, keys, b"", 0, flags):
+                    return
+                serial = lane.serial
+            self._ship_full(lane, serial)
+
+    def _ship_full(self, lane: Lane, serial: int) -> None:
+        """Sends the batch with this serial from the calling thread, unless somebody else has by then."""
+        self._check_usable()
+        self._ship_as(lane, serial, monotonic_ms() + self._wait_ms)
+
+    def _ship_as(self, lane: Lane, serial: int, deadline_ms: int) -> None:
+        queue = self._sender.reserve(lane, deadline_ms)
+        with lane.lock:
+            if lane.serial == serial:
+                self._sender.ship(lane, queue)
+                return
+        self._sender.cancel(lane, queue)
+
+    def flush(self, wait_ms: int | None) -> None:
+        """Ships everything and waits until it is answered. Raises RequestTimeout, SendFailed, NoRoute."""
+        deadline_ms = None if wait_ms is None else monotonic_ms() + wait_ms
+        for lane in [*self._post_lanes.values(), *self._future_lanes.values()]:
+            with lane.lock:
+                serial, is_empty = lane.serial, not lane.accumulator.count
+            if not is_empty:
+                self._ship_as(lane, serial, NEVER_MS if deadline_ms is None else deadline_ms)
+        if not self._sender.wait_answered(deadline_ms):
+            raise RequestTimeout(f"flush: {self._sender.unanswered} batches are not answered", wait_ms or 0)
+        error = self._failed.take_error()
+        if error is not None:
+            raise error
+
+    # ---- lanes
+
+    def _post_lane(self, topic: str) -> Lane:
+        self._prepare(topic)
+        with self._lock:
+            lane = self._post_lanes.get(topic)
+            if lane is None:
+                accumulator = self._new_accumulator(topic, self._batch_bytes)
+                lane = self._post_lanes[topic] = Lane(topic, accumulator, with_outcome=False)
+        return lane
+
+    def _future_lane(self, topic: str, sharding_key: str | None) -> Lane:
+        self._prepare(topic)
+        shard = None if sharding_key is None else self._destinations.sharded_queue(topic, sharding_key)
+        name = topic if shard is None else shard
+        with self._lock:
+            lane = self._future_lanes.get(name)
+            if lane is None:
+                accumulator = self._new_accumulator(topic, self._batch_bytes)
+                lane = self._future_lanes[name] = Lane(topic, accumulator, with_outcome=True, shard=shard)
+        return lane
+
+    def _prepare(self, topic: str) -> None:
+        """The checks of a topic's first message: its name, and that it exists somewhere."""
+        self._check_usable()
+        self._routes.route(check_send_topic(topic), timeout_ms=self._wait_ms)
+
+    def _open_lane(self, lane: Lane) -> None:
+        """Under the lane's lock."""
+        self._check_usable()
+        lane.open()
+        self._linger_on(lane, self._linger_ms)
+
+    # ---- the I/O thread
+
+    def _on_linger(self, lane: Lane) -> None:
+        """Ships what has waited long enough; closes a lane that got nothing."""
+        if not lane.lock.acquire(blocking=False):
+            self._linger_on(lane, 1)  # somebody is shipping just now
+            return
+        try:
+            left_ms = lane.linger_left_ms(self._linger_ms)
+            if left_ms > 0.2:
+                self._linger_on(lane, left_ms)
+            elif not lane.accumulator.count:
+                lane.is_open = False
+                if self.open.get(lane.topic) is lane.accumulator:
+                    del self.open[lane.topic]
+            else:
+                self._ship_lingering(lane)
+        finally:
+            lane.lock.release()
+
+    def _ship_lingering(self, lane: Lane) -> None:
+        try:
+            queue = self._sender.reserve_nowait(lane)
+        except NoRoute:
+            self._routes.refresh_soon(lane.topic)
+            self._linger_on(lane, SWEEP_MS)
+            return
+        if queue is None:  # all windows are taken: the batch grows meanwhile
+            self._linger_on(lane, max(1, self._linger_ms))
+            return
+        self._sender.ship(lane, queue)
+        self._linger_on(lane, self._linger_ms)
+
+    def _linger_on(self, lane: Lane, left_ms: float) -> None:
+        try:
+            self._remoting.call_later(max(1, round(left_ms)), lambda: self._on_linger(lane))
+        except BufferFull:  # the sweep comes by
+            lane.is_open = False
+
+    def _sweep(self) -> None:
+        for lane in [*self._post_lanes.values(), *self._future_lanes.values()]:
+            if lane.accumulator.count and not lane.is_open and lane.lock.acquire(blocking=False):
+                try:
+                    if lane.accumulator.count and not lane.is_open:
+                        lane.is_open = True
+                        self._linger_on(lane, 1)
+                finally:
+                    lane.lock.release()
+
+    def _on_failed(self, sealed: Sealed, error: ZenitError) -> None:
+        """A posted batch failed for good. In the thread that learned of it."""
+        failed = failed_sends(sealed, error)
+        self._failed.add(failed, error)
+        log.warning("posted messages failed topic=%s count=%d error=%s", sealed.lane.topic, len(failed), error)
+        if self._failed.has_callback:
+            self._connection.run_soon(lambda: self._failed.tell(failed))
