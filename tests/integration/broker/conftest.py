@@ -48,9 +48,9 @@ class Served:
         store = StoreConfig(**{**SMALL, **settings.pop("store", {})})
         port = settings.pop("port", 0)
         self.config = BrokerConfig(store_dir=str(directory), port=port, store=store, **{"namesrv": (), **settings})
-        self.client = RemotingClient()
         self.status: int | None = None
         self.start()
+        self.client = RemotingClient()
 
     def start(self) -> None:
         self.broker = Broker(self.config)

@@ -25,6 +25,7 @@ from zenitmq.model.errors import (
     ZenitError,
 )
 from zenitmq.remoting import commands
+from zenitmq.store.segment import Disk
 
 Record = Callable[..., bytes]
 
@@ -165,12 +166,14 @@ def test_after_a_failed_flush_nothing_is_acknowledged_and_the_broker_ends(
     def fail(fd: int) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(os, "fdatasync", fail)
+    monkeypatch.setattr(broker.broker._store._log, "_disk", Disk(fdatasync=fail))
     with pytest.raises(ZenitError):
         broker.call(commands.SendMessages("t", 0, 1), record("t"), timeout_ms=3000)
     broker.thread.join(10)
     assert broker.status == 86
-    lines = [entry for entry in caplog.records if entry.levelname == "CRITICAL"]
+    lines = [
+        entry for entry in caplog.records if entry.name == "zenitmq.broker.service" and entry.levelname == "CRITICAL"
+    ]
     assert len(lines) == 1
 
 
