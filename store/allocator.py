@@ -61,7 +61,7 @@ class Allocator:
         populate_bytes: int,
         disk: Disk = SYSTEM_DISK,
     ) -> None:
-        """`ahead`: segments kept ready (0: made when needed); `recycle`: spares kept; `populate_bytes`: faulted in of a fresh one."""
+        """`ahead`: segments kept ready (0: made when needed); `recycle`: spares kept; `populate_bytes`: of a fresh one."""
         self._directory = directory
         self._spare_directory = spare_directory
         self._segment_bytes = segment_bytes

@@ -67,14 +67,16 @@ def kernel():
     return RunKernel(record_max=1 << 20, body_max=1 << 20)
 
 
-def fill_with_old_records(path: str) -> None:
-    """What a recycled file holds: whole records, each naming another position than the one it lies at."""
-    old = b"".join(record(7_000_000 + 97 * number, 500 + number) for number in range(40))[29 : SEGMENT + 29]
-    with open(path, "r+b") as file:
-        file.write(bytes(64) + old[64:])
+def old_bytes(kind: str) -> bytes:
+    """What a recycled file holds behind its zeroed head: whole records, each naming another position; or long bodies."""
+    if kind == "records":
+        old = b"".join(record(7_000_000 + 97 * number, 500 + number) for number in range(40))[29:]
+    else:
+        old = b"once upon a time " * SEGMENT
+    return bytes(64) + old[64:SEGMENT]
 
 
-@pytest.mark.parametrize("recycled", [False, True])
+@pytest.mark.parametrize("recycled", ["", "records", "bodies"])
 def test_torn_at_every_byte_of_the_last_append(tmp_path, kernel, recycled):
     """Cut anywhere, the log ends at the last whole append; it goes on from there and nothing of the torn one returns."""
     directory = str(tmp_path)
@@ -83,7 +85,8 @@ def test_torn_at_every_byte_of_the_last_append(tmp_path, kernel, recycled):
     log.place(1)
     path = log.segments()[0].path
     if recycled:
-        fill_with_old_records(path)
+        with open(path, "r+b") as file:
+            file.write(old_bytes(recycled))
     for number in range(4):
         add(log, number)
     log.close()

@@ -131,7 +131,7 @@ def test_a_full_disk_is_retriable_and_space_that_comes_back_is_found(start, tmp_
     for _ in range(3):
         with pytest.raises(StoreNotWriteable):
             allocator.take(0)
-    assert names(tmp_path / "spare") == names(tmp_path / "commitlog") == []
+    wait_until(lambda: names(tmp_path / "spare") == names(tmp_path / "commitlog") == [])
     full.clear()
     wait_until(lambda: len(allocator._ready) == 2)
     assert start.take(allocator, 0).base_offset == 0
@@ -148,7 +148,8 @@ def test_a_broken_disk_is_final(start):
         allocator.take(0)
 
 
-def test_a_full_disk_does_not_hinder_the_use_of_spares(start, tmp_path):
+def test_a_full_disk_does_not_hinder_the_use_of_spares(start, tmp_path, monkeypatch):
+    monkeypatch.setattr(allocator_module, "RETRY_FIRST_MS", 1_000_000)  # nobody waits for the next attempt
     allocator = start(ahead=1)
     old = start.take(allocator, 0)
     os.pwrite(old.fd, b"old" * 4_000, 0)

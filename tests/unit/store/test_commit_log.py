@@ -150,7 +150,9 @@ def test_a_view_across_two_segments_is_refused(open_log):
 
 
 def test_a_log_that_is_not_started_takes_no_writes_but_reads(open_log):
-    add(open_log(), b"kept")
+    log = open_log()
+    add(log, b"kept")
+    log.close()
     reader = open_log(start=False)
     assert bytes(reader.view(0, 4)) == b"kept"
     with pytest.raises(StoreNotWriteable):
@@ -211,7 +213,18 @@ def test_a_log_that_ends_with_a_full_segment_goes_on_in_a_new_one(open_log):
     log = open_log(start=False)
     log.truncate(SEGMENT)
     log.start()
+    log.wait_flushed(SEGMENT, DEADLINE_MS)
+    assert log.remove_before(SEGMENT) == []  # the last one stays: the log would forget where it is
     assert add(log, b"y") == SEGMENT
+
+
+def test_an_empty_log_uses_no_spare_of_an_earlier_one(open_log, tmp_path):
+    """Its records could come to lie where they once were, and would count again."""
+    (tmp_path / "spare").mkdir()
+    (tmp_path / "spare" / segment_name(0)).write_bytes(b"r" * SEGMENT)
+    log = open_log()
+    add(log, b"x")
+    assert not any(file_bytes(log, 0)[1:])
 
 
 def test_a_sparse_last_segment_is_filled_before_it_is_written(open_log, tmp_path):
@@ -227,7 +240,9 @@ def test_a_sparse_last_segment_is_filled_before_it_is_written(open_log, tmp_path
 
 
 def test_an_empty_last_file_is_where_the_next_segment_belongs(open_log, tmp_path):
-    add(open_log(), b"x")
+    log = open_log()
+    add(log, b"x")
+    log.close()
     for name in sorted(os.listdir(tmp_path / "commitlog"))[1:]:
         os.unlink(tmp_path / "commitlog" / name)
     (tmp_path / "commitlog" / segment_name(SEGMENT)).touch()
@@ -238,7 +253,9 @@ def test_an_empty_last_file_is_where_the_next_segment_belongs(open_log, tmp_path
 
 
 def test_another_segment_size_is_refused_by_the_name_of_the_file(open_log):
-    add(open_log(), b"x")
+    log = open_log()
+    add(log, b"x")
+    log.close()
     with pytest.raises(StoreFormatError, match="8192 bytes where the configuration says 16384"):
         open_log(start=False, segment_bytes=2 * SEGMENT)
 
@@ -356,6 +373,24 @@ def test_a_failed_append_is_final_and_publishes_nothing(open_log, number):
     with pytest.raises(StorePoisoned):
         log.append([b"y"])
     assert (log.written, len(told)) == (1, 1)
+
+
+def test_a_flush_that_fails_during_an_append_stops_the_next_one(open_log):
+    told = []
+
+    def pwritev(fd, views, at):
+        if told == ["go"]:
+            log.poison("the flush failed meanwhile")
+            log.poison("and again")
+        return os.pwritev(fd, views, at)
+
+    log = open_log(flush_interval_ms=DEADLINE_MS, on_poisoned=told.append, disk=Disk(pwritev=pwritev))
+    log.place(2)
+    told.append("go")
+    log.append([b"x"])
+    with pytest.raises(StorePoisoned, match="meanwhile"):
+        log.append([b"y"])
+    assert [str(error) for error in told[1:]] == [str(StorePoisoned("the flush failed meanwhile"))]
 
 
 def test_rolled_segments_give_their_descriptor_back_once_they_are_flushed(open_log):

@@ -70,6 +70,24 @@ def test_closing_flushes_a_last_time():
     assert target.flushed == 7
 
 
+def test_what_is_written_during_the_last_flush_before_closing_is_flushed_too():
+    target = Target()
+    flusher = Flusher(target, interval_ms=1, on_flushed=lambda: None)
+
+    def sync_to(up_to: int) -> None:
+        target.flushed = up_to
+        if up_to == 1:
+            target.written = 2
+            flusher._stopping = True
+
+    target.sync_to = sync_to
+    target.written = 1
+    flusher.start()
+    flusher.wait(2, DEADLINE_MS)
+    flusher.close()
+    assert target.flushed == 2
+
+
 @pytest.mark.parametrize("culprit", ["sync_to", "sync_checksums", "on_flushed"])
 def test_whatever_fails_ends_the_thread_and_frees_who_waits(culprit, caplog):
     target = Target()
