@@ -51,6 +51,7 @@ Incoming = tuple[Request | ZenitError, int, bool, int]
 Header = tuple[int, int, int, int, Any, Any, int, bool]
 """(code, version, opaque, flag, remark, fields, timeout_ms, whether integers may need more than 63 bits)."""
 
+_NUMBERS: Final = (int,) * 5  # the types of code, version, opaque, flag, timeout_ms
 _Check = Callable[[Any], bool]
 _MALFORMED: Final = (ValueError, TypeError, OverflowError, MemoryError)  # what unpacking can raise
 
@@ -61,7 +62,7 @@ _pack: Final = msgpack.Packer().pack
 class _Shape:
     """How a command's fields are taken off an instance, and how a list of them is checked."""
 
-    __slots__ = ("cls", "count_min", "nested", "take", "types", "types_by_count")
+    __slots__ = ("cls", "count_min", "defaults", "nested", "take", "types")
 
     def __init__(self, cls: type[Any]) -> None:
         hints = typing.get_type_hints(cls, vars(commands))
@@ -71,8 +72,8 @@ class _Shape:
         self.take = _taker(names)
         self.types = tuple(_plain_type(hints[name]) for name in names)
         self.count_min = sum(1 for field in fields if field.default is dataclasses.MISSING)
-        self.types_by_count = {count: self.types[:count] for count in range(self.count_min, len(names) + 1)}
         self.nested = [(index, _checker(hints[name])) for index, name in enumerate(names) if self.types[index] is tuple]
+        self.defaults = tuple(field.default for field in fields)
 
     def build(self, fields: tuple[Any, ...], *, wide: bool) -> Any:
         """An instance; raises RemoteProtocolError. Fewer fields than the class has take their defaults, more are ignored.
@@ -81,16 +82,22 @@ class _Shape:
         """
         if type(fields) is not tuple:
             raise RemoteProtocolError(f"{self.cls.__name__}: its fields are not a list")
-        if len(fields) > len(self.types):
-            fields = fields[: len(self.types)]  # a newer peer appended some
-        if tuple(map(type, fields)) != self.types_by_count.get(len(fields)):
-            raise RemoteProtocolError(f"{self.cls.__name__}: fields of a wrong number or type")
+        if len(fields) != len(self.types):
+            fields = self._completed(fields)
+        if tuple(map(type, fields)) != self.types:
+            raise RemoteProtocolError(f"{self.cls.__name__}: a field of a wrong type")
         for index, check in self.nested:
-            if index < len(fields) and not check(fields[index]):
+            if fields[index] and not check(fields[index]):
                 raise RemoteProtocolError(f"{self.cls.__name__}: field {index} has elements of a wrong number or type")
         if wide and not _fits_int64(fields):
             raise RemoteProtocolError(f"{self.cls.__name__}: an integer of more than 63 bits")
         return self.cls(*fields)
+
+    def _completed(self, fields: tuple[Any, ...]) -> tuple[Any, ...]:
+        """As many fields as we know: an older peer's list is shorter, a newer one's longer."""
+        if len(fields) < self.count_min:
+            raise RemoteProtocolError(f"{self.cls.__name__}: {len(fields)} fields, at least {self.count_min} expected")
+        return (fields + self.defaults[len(fields) :])[: len(self.types)]
 
 
 def _taker(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
@@ -132,9 +139,11 @@ def _repeated_checker(element: Any) -> _Check:
 
 
 def _fits_int64(value: tuple[Any, ...]) -> bool:
-    return all(
-        _fits_int64(part) if type(part) is tuple else type(part) is not int or part <= INT64_MAX for part in value
-    )
+    for part in value:
+        kind = type(part)
+        if (kind is int and part > INT64_MAX) or (kind is tuple and part and not _fits_int64(part)):
+            return False
+    return True
 
 
 def _all_subclasses(root: type[Any]) -> list[type[Any]]:

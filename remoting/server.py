@@ -139,6 +139,7 @@ class RequestLoop:
         self._stopping = False
         self._now_ms = clock.monotonic_ms()
         self._in_flight_bytes = 0
+        self._queued = 0  # requests in the queues of all lanes
         self._turns = self._requests = self._malformed = self._refused = self._faults = 0
         self._faults_logged: set[tuple[type[Request], type[Exception]]] = set()
         self._socket = RouterSocket(bind, arena.frame_bytes_max)
@@ -233,25 +234,31 @@ class RequestLoop:
 
     def turn(self, wait_ms: int = NEVER_MS) -> None:
         """One turn; waits at most `wait_ms` for something to do."""
-        if any(lane.queue for lane in self._waiting):
-            wait_ms = 0
-        else:
-            wait_ms = min(wait_ms, self._timers.wait_ms(self._clock.monotonic_ms()))
-        message = self._socket.receive(wait_ms)
+        idle_ms = 0 if self._queued else min(wait_ms, self._timers.wait_ms(self._clock.monotonic_ms()))
+        message = self._socket.receive(idle_ms)
         self._now_ms = self._clock.monotonic_ms()
         self._turns += 1
-        drained, arena, receive_nowait = 0, self.arena, self._socket.receive_nowait
-        while message is not None:
+        if message is not None:
             self._on_message(*message)
-            drained += 1
-            if drained >= self._drain_requests or arena.is_full:
-                break
-            message = receive_nowait()
-        self._serve_waiting()
+            if self._socket.has_more():
+                self._drain()
+        if self._queued:
+            self._serve_waiting()
         if self._on_turn_end is not None:
             self._on_turn_end()
         self._send_replies()
         self._run_timers()
+
+    def _drain(self) -> None:
+        """Takes what has come, up to the bounds of a turn."""
+        arena, receive, on_message = self.arena, self._socket.receive_nowait, self._on_message
+        for _ in range(1, self._drain_requests):
+            if arena.is_full:
+                return
+            message = receive()
+            if message is None:
+                return
+            on_message(*message)
 
     def _on_message(self, identity: bytes, header: bytes, more: bool) -> None:
         if not header:
@@ -284,6 +291,7 @@ class RequestLoop:
             if call.end:
                 call.payload = bytes(self.arena.view[call.begin : call.end])
             lane.queue.append((call, min(deadline_ms, self._now_ms + lane.limits.deadline_ms)))
+            self._queued += 1
 
     def _receive_payload(self, call: Call) -> bool:
         begin = self.arena.used
@@ -323,6 +331,7 @@ class RequestLoop:
         """Handles the lane's oldest request; those that waited too long are refused on the way."""
         while lane.queue:
             call, refuse_at_ms = lane.queue.popleft()
+            self._queued -= 1
             if self._now_ms > refuse_at_ms:
                 self._refuse_call(call, "waited too long in its queue")
                 continue

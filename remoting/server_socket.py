@@ -19,6 +19,8 @@ _NOBLOCK: Final = int(zmq.NOBLOCK)
 _MORE: Final = int(zmq.SNDMORE)
 _MORE_NOBLOCK: Final = int(zmq.SNDMORE | zmq.NOBLOCK)
 _RCVMORE: Final = int(zmq.RCVMORE)
+_EVENTS: Final = int(zmq.EVENTS)
+_POLLIN: Final = int(zmq.POLLIN)
 
 
 class RouterSocket:
@@ -49,17 +51,23 @@ class RouterSocket:
             self._timeout_ms = timeout_ms
         try:
             identity = self._recv()
-            return identity, self._recv(), bool(self._get(_RCVMORE))
         except zmq.Again:
             return None
+        header = self._recv(0, copy=False)  # a frame object knows whether more follow; asking the socket costs 1 us
+        return identity, header.bytes, header.more
 
     def receive_nowait(self) -> tuple[bytes, bytes, bool] | None:
-        """The same, of what has come already. All frames of a message arrive together, so only the first can be missing."""
+        """The same, of what has come already (all frames of a message arrive together)."""
         try:
             identity = self._recv(_NOBLOCK)
         except zmq.Again:
             return None
-        return identity, self._recv(), bool(self._get(_RCVMORE))
+        header = self._recv(0, copy=False)
+        return identity, header.bytes, header.more
+
+    def has_more(self) -> bool:
+        """True where another message has come. Cheaper than `receive_nowait` where the answer is no."""
+        return bool(int(self._get(_EVENTS)) & _POLLIN)
 
     def receive_payload(self, room: memoryview) -> tuple[int, bool]:
         """Receives the remaining frames side by side into `room`; returns their total size in bytes and the truth.

@@ -22,6 +22,9 @@ SLICE_MS_MIN: Final = 5
 SLICE_MS_MAX: Final = 50
 """How long a caller waits before it looks whether the connection still stands: twice as long each time, up to this."""
 
+FRESH_MS: Final = 100
+"""A connection that answered so recently is taken to stand; if not, the call fails as one that was in flight."""
+
 OPAQUE_MAX: Final = 0x7FFFFFFF  # RocketMQ's opaque is a signed 32-bit integer
 
 OnRequest = Callable[[str, bytes], None]
@@ -35,11 +38,14 @@ class SyncConnection:
         self._on_request = on_request
         self._opaques = itertools.cycle(range(1, OPAQUE_MAX))
         self._lock = threading.Lock()
+        self._used_ms = 0  # when the last call that was answered began
         self.closed = False
         self.closing = False  # set by the closing client, seen between slices
 
     def call(self, request: Request, payload: Payload | None, timeout_ms: int) -> tuple[Reply, bytes]:
         """Sends and waits. Raises the reply's error, RequestTimeout, ConnectionLost, ClientClosed, RemoteProtocolError."""
+        now_ms = monotonic_ms()
+        give_up_ms = now_ms + timeout_ms
         opaque = next(self._opaques)
         header = encode_request(request, opaque, timeout_ms=timeout_ms)
         dealer = self._dealer
@@ -48,7 +54,6 @@ class SyncConnection:
                 raise ClientClosed("client")
             if not dealer.send(header, payload):
                 raise ConnectionLost(dealer.address)
-            give_up_ms = monotonic_ms() + timeout_ms
             slice_ms = SLICE_MS_MIN
             while True:
                 received = dealer.receive(slice_ms)
@@ -59,6 +64,7 @@ class SyncConnection:
                 answer = self._answer(received[0], opaque, request.reply)
                 if answer is not None:
                     break
+            self._used_ms = now_ms
         if isinstance(answer, ZenitError):
             raise answer
         return answer, received[1]
@@ -82,9 +88,9 @@ class SyncConnection:
             return None
         return reply_of(header, reply_class) if opaque_of(header) == opaque else None
 
-    def is_lost(self) -> bool:
-        """Between calls: True once the connection has ended."""
-        return self._dealer.is_lost()
+    def is_stale(self) -> bool:
+        """Between calls: True once the connection has ended; not asked again within the next moments, to save time."""
+        return monotonic_ms() - self._used_ms > FRESH_MS and self._dealer.is_lost()
 
     def close(self, wait_ms: int = -1) -> bool:
         """Closes; False where its thread is still inside a call after `wait_ms` (-1 = for ever)."""
@@ -139,7 +145,7 @@ class SyncCalls:
             mine = self._new_thread()
         connection = mine.connections.get(address)
         if connection is not None:
-            if not connection.is_lost():
+            if not connection.is_stale():
                 return connection
             self._drop(address, connection)
         connection = SyncConnection(self._context.dealer(address), self._on_request)
