@@ -111,8 +111,8 @@ class IoThread:
             wait_ms = min(tick_ms, self._timers.wait_ms(monotonic_ms()))
         self._guarded(self._on_end)
         self._selector.close()
-        os.close(self._wake_read)
-        with self._lock:
+        with self._lock:  # both ends at once: whoever rings holds it
+            os.close(self._wake_read)
             os.close(self._wake_write)
             self._wake_write = -1
 
