@@ -25,7 +25,9 @@ def measure_limits(options: BenchOptions, directory: str, report: Report) -> tup
     for kind in ("cold", "warm"):
         with ExitStack() as running:
             report(Progress(phase=f"{kind} files", elapsed_seconds=0.0, total_seconds=0.0))
-            raw = running.enter_context(RawPath(directory, warm=kind == "warm", sync=options.flush == "sync"))
+            raw = running.enter_context(
+                RawPath(directory, warm=kind == "warm", sync=options.flush == "sync", seconds=options.seconds)
+            )
             shapes: dict[str, RawShape] = {f"write_{kind}": shape}
             if kind == "warm":
                 shapes |= {"singles_warm": singles, "round_trip_warm": turns, "read_warm": pages}

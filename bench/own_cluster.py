@@ -7,24 +7,17 @@ are free ones; the broker keeps its own over restarts. What they log is in the d
 from __future__ import annotations
 
 import json
-import logging
 import os
-import signal
-import threading
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
-from ..broker import service as broker_service
-from ..broker.config import BrokerConfig
 from ..model.clock import monotonic_ms, sleep_ms
 from ..model.errors import ClusterNotStarted, ConnectionLost, RequestTimeout
-from ..namesrv.config import NameServerConfig
-from ..namesrv.service import NameServer
 from ..remoting.client import RemotingClient
 from ..remoting.commands import GetBrokerStatistics, GetClusterInfo
-from ..store.config import StoreConfig
-from .processes import Channel, Worker
+from ..store.commit_log import SPARE_FOLDER
+from .processes import Worker
 
 SEGMENT_BYTES: Final = 128 << 20
 RETAINED_BYTES: Final = 1 << 30  # of a warm run's log; what is older is recycled
@@ -32,7 +25,6 @@ POOL_SEGMENTS: Final = 32  # recycled segments that a warm run starts with: 4 Gi
 _READY_S: Final = 60.0
 _PROBE_MS: Final = 500
 _POLL_MS: Final = 10
-_SPARE_DIRECTORY: Final = "spare"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,37 +34,6 @@ class ServiceJob:
     settings: dict[str, Any]
     log_path: str
     store: dict[str, Any] = field(default_factory=dict)
-
-
-def serve_namesrv(job: ServiceJob, channel: Channel) -> None:
-    """A name server until the parent closes the channel."""
-    _log_to(job.log_path)
-    with NameServer(NameServerConfig(**job.settings)) as server:
-        _end_with_parent(channel, {"address": server.address})
-        server.run()
-
-
-def serve_broker(job: ServiceJob, channel: Channel) -> None:
-    """A broker until the parent closes the channel; it answers some time after it told "ready"."""
-    _log_to(job.log_path)
-    _end_with_parent(channel, {})
-    settings = job.settings | {"namesrv": tuple(job.settings["namesrv"])}
-    broker_service.run(BrokerConfig(**settings, store=StoreConfig(**job.store)))
-
-
-def _end_with_parent(channel: Channel, facts: dict[str, Any]) -> None:
-    def watch() -> None:
-        """Thread: once the parent closes our input, the process gets the signal that stops its service."""
-        channel.ready(facts)
-        while channel.next_word():
-            pass
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def _log_to(path: str) -> None:
-    logging.basicConfig(filename=path, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
 
 
 class OwnCluster:
@@ -149,7 +110,7 @@ class OwnCluster:
     def spare_segments(self) -> int:
         """How many expired segments wait to be written over."""
         try:
-            names = os.listdir(os.path.join(self.store_directory, _SPARE_DIRECTORY))
+            names = os.listdir(os.path.join(self.store_directory, SPARE_FOLDER))
         except FileNotFoundError:
             return 0
         return sum(name.isdigit() for name in names)

@@ -6,6 +6,7 @@ minute. Which raw load matches which work is decided here, in `raw_shape`.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +27,8 @@ from .raw_server import RawServerJob
 
 PULL_BYTES: Final = 1 << 20
 FLUSH_PROBE_BYTES: Final = 64 << 10
+_SEGMENTS_MAX: Final = 16  # 2 GiB
+_SEGMENTS_PER_SECOND: Final = 8
 _READY_SECONDS: Final = 120.0
 _PROBE_FILE_BYTES: Final = 64 << 20
 _TIMEOUT_MS: Final = 3000
@@ -83,14 +86,21 @@ def record_bytes(options: BenchOptions) -> int:
 class RawPath:
     """The raw server of a run and its files. Context manager; each measurement starts from the files' beginning."""
 
-    def __init__(self, directory: str, *, warm: bool, sync: bool) -> None:
-        """Blocks until the files are made (warm: written once). `sync`: each write is followed by fdatasync."""
+    def __init__(self, directory: str, *, warm: bool, sync: bool, seconds: float) -> None:
+        """Blocks until the files are made (warm: written once). `sync`: each write is followed by fdatasync.
+
+        `seconds`: how long measurements are; cold ones need that many fresh pages.
+        """
         self._directory = directory
         reply = SendReply(
             queue_id=1, queue_offset=1 << 20, physical_offset=1 << 32, store_timestamp_ms=1 << 40, store_host=bytes(8)
         )
         job = RawServerJob(
-            directory=directory, warm=warm, sync=sync, write=True, reply_header=encode_reply(reply, 1 << 16).hex()
+            directory=directory,
+            warm=warm,
+            sync=sync,
+            reply_header=encode_reply(reply, 1 << 16).hex(),
+            segments=min(_SEGMENTS_MAX, 2 + math.ceil(seconds * _SEGMENTS_PER_SECOND)),
         )
         self._server = Worker("raw-server", job)
         try:

@@ -31,10 +31,9 @@ class RawServerJob:
     directory: str
     warm: bool
     sync: bool
-    write: bool  # False: echo only, as for bare round trips
     reply_header: str
+    segments: int
     segment_bytes: int = 128 << 20
-    segments: int = 16
     drain_bytes: int = 1 << 20
     frame_bytes_max: int = 8 << 20
     read_bytes: int = 1 << 20
@@ -139,7 +138,7 @@ def _loop(
             if word == "renew":
                 files.renew()
             channel.result({"cpu_seconds": process_cpu_ns() / 1e9, "full": files.full})
-        if used and job.write:
+        if used:
             files.append(arena[:used])
             if job.sync:
                 files.sync()

@@ -63,7 +63,8 @@ def _run_on(options: BenchOptions, target: Target, directory: str, report: Repor
     raw_directory = os.path.join(directory, "raw")
     os.mkdir(raw_directory)
     reads = options.work == "consume"
-    with RawPath(raw_directory, warm=options.warm or reads, sync=options.flush == "sync" and not reads) as raw:
+    warm, sync = options.warm or reads, options.flush == "sync" and not reads
+    with RawPath(raw_directory, warm=warm, sync=sync, seconds=options.limit_seconds) as raw:
         bench = Bench(options=options, target=target, raw=raw, directory=directory, report=report)
         if options.work == "restart":
             found, facts = restart(bench)

@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from ..model.errors import ZenitError
-from . import consume, e2e, latency, own_cluster, prebuilt, produce, raw_client, raw_server, stages
 from .processes import Channel
 
-ROLES: Final[dict[str, tuple[type[Any], Callable[[Any, Channel], None]]]] = {
-    "raw-server": (raw_server.RawServerJob, raw_server.serve),
-    "raw-client": (raw_client.RawClientJob, raw_client.drive),
-    "namesrv": (own_cluster.ServiceJob, own_cluster.serve_namesrv),
-    "broker": (own_cluster.ServiceJob, own_cluster.serve_broker),
-    "produce": (produce.ProduceJob, produce.produce),
-    "prebuilt": (prebuilt.PrebuiltJob, prebuilt.send_prebuilt),
-    "consume": (consume.ConsumeJob, consume.consume),
-    "latency": (latency.LatencyJob, latency.send_one_by_one),
-    "schedule": (e2e.ScheduleJob, e2e.send_on_schedule),
-    "receive": (e2e.ReceiveJob, e2e.receive),
-    "encode": (stages.EncodeJob, stages.measure_encoding),
+# role -> (module, class of its job, function); a process loads only what its role needs
+ROLES: Final[dict[str, tuple[str, str, str]]] = {
+    "raw-server": ("raw_server", "RawServerJob", "serve"),
+    "raw-client": ("raw_client", "RawClientJob", "drive"),
+    "namesrv": ("services", "ServiceJob", "serve_namesrv"),
+    "broker": ("services", "ServiceJob", "serve_broker"),
+    "produce": ("produce", "ProduceJob", "produce"),
+    "prebuilt": ("prebuilt", "PrebuiltJob", "send_prebuilt"),
+    "consume": ("consume", "ConsumeJob", "consume"),
+    "latency": ("latency", "LatencyJob", "send_one_by_one"),
+    "schedule": ("e2e", "ScheduleJob", "send_on_schedule"),
+    "receive": ("e2e", "ReceiveJob", "receive"),
+    "encode": ("stages", "EncodeJob", "measure_encoding"),
 }
 
 
 def main(role: str) -> int:
     """Runs one job; a failure is told to the parent as one line."""
     channel = Channel()
-    job_class, work = ROLES[role]
+    module_name, job_class, function = ROLES[role]
     try:
-        work(job_class(**channel.job()), channel)
+        module = importlib.import_module(f".{module_name}", __package__)
+        getattr(module, function)(getattr(module, job_class)(**channel.job()), channel)
     except (ZenitError, OSError) as error:
         channel.error(f"{type(error).__name__}: {error}")
         return 1

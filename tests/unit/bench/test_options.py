@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
+
 import pytest
 
 from zenitmq.bench.options import BenchOptions
+from zenitmq.bench.worker import ROLES
 from zenitmq.model.errors import InvalidName, InvalidParameter
 
 
@@ -32,3 +36,11 @@ def test_out_of_range_is_refused_by_name(name: str, value: object) -> None:
 def test_a_bad_topic_is_refused() -> None:
     with pytest.raises(InvalidName):
         BenchOptions(work="produce", topic="../etc")
+
+
+@pytest.mark.parametrize("role", sorted(ROLES))
+def test_every_role_of_a_load_process_exists(role: str) -> None:
+    module_name, job_class, function = ROLES[role]
+    module = importlib.import_module(f"zenitmq.bench.{module_name}")
+    assert dataclasses.is_dataclass(getattr(module, job_class))
+    assert callable(getattr(module, function))

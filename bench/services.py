@@ -1,0 +1,48 @@
+"""The shipped name server and broker as load processes: `own_cluster.OwnCluster` starts them and ends them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from typing import Any
+
+from ..broker import service as broker_service
+from ..broker.config import BrokerConfig
+from ..namesrv.config import NameServerConfig
+from ..namesrv.service import NameServer
+from ..store.config import StoreConfig
+from .own_cluster import ServiceJob
+from .processes import Channel
+
+
+def serve_namesrv(job: ServiceJob, channel: Channel) -> None:
+    """A name server until the parent closes the channel."""
+    _log_to(job.log_path)
+    with NameServer(NameServerConfig(**job.settings)) as server:
+        _end_with_parent(channel, {"address": server.address})
+        server.run()
+
+
+def serve_broker(job: ServiceJob, channel: Channel) -> None:
+    """A broker until the parent closes the channel; it answers some time after it told "ready"."""
+    _log_to(job.log_path)
+    _end_with_parent(channel, {})
+    settings = job.settings | {"namesrv": tuple(job.settings["namesrv"])}
+    broker_service.run(BrokerConfig(**settings, store=StoreConfig(**job.store)))
+
+
+def _end_with_parent(channel: Channel, facts: dict[str, Any]) -> None:
+    def watch() -> None:
+        """Thread: once the parent closes our input, the process gets the signal that stops its service."""
+        channel.ready(facts)
+        while channel.next_word():
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _log_to(path: str) -> None:
+    logging.basicConfig(filename=path, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")

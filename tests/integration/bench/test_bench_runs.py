@@ -1,0 +1,93 @@
+"""Each work runs end to end on a cluster of its own, tells the promised figures, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from zenitmq.bench.runner import BenchOptions, Progress, run
+
+SHORT = {"seconds": 0.4, "limit_seconds": 0.1, "own_cluster": True, "queues": 2}
+
+
+def bench(tmp_path: Path, **options: Any) -> tuple[dict[str, Any], list[Progress]]:
+    told: list[Progress] = []
+    result = run(BenchOptions(directory=str(tmp_path), **options), told.append)
+    ET.fromstring(result.svg)
+    assert os.listdir(tmp_path) == []
+    return json.loads(json.dumps(result.document)), told
+
+
+def test_limits_need_no_cluster(tmp_path: Path) -> None:
+    document, _ = bench(tmp_path, work="limits", seconds=0.1, limit_seconds=0.1)
+    table = document["limits"]
+    assert set(table) == {
+        "write_cold",
+        "write_warm",
+        "singles_warm",
+        "round_trip_warm",
+        "read_warm",
+        "fdatasync_64_kib",
+    }
+    assert all(figures["latency_us"]["p50"] > 0 for figures in table.values())
+    assert document["messages"] > 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"prebuilt": True, "stages": True, "keys": 1, "tags": True},
+        {"prebuilt": True, "batch": 1, "in_flight": 64},
+        {"api": "post", "producers": 2},
+        {"api": "send_async", "stages": True},
+        {"api": "send_batch", "batch": 16},
+        {"api": "send_bodies", "batch": 16, "flush": "sync"},
+        {"api": "send", "in_flight": 4},
+    ],
+    ids=lambda options: "-".join(f"{name}={value}" for name, value in options.items()),
+)
+def test_produce_by_every_road(tmp_path: Path, options: dict[str, Any]) -> None:
+    document, told = bench(tmp_path, work="produce", **(SHORT | options))
+    assert document["messages"] > 0
+    assert document["messages_per_second"] > 0
+    assert document["share_of_limit"] > 0
+    assert document["broker_cpu_seconds_per_million"] >= 0
+    assert document["broker_memory_bytes"] > 0
+    assert told[0].phase == "start cluster"
+    assert (document["latency_us"] is None) == (document["api"] == "post")
+    if options.get("stages"):
+        assert set(document["stages"]["client"]) == {"build", "encode", "send", "queue"}
+        assert {"receive", "stage", "commit", "reply"} <= set(document["stages"]["broker"])
+    if options.get("flush") == "sync":
+        assert document["fdatasync_us"]["p50"] > 0
+
+
+@pytest.mark.parametrize("untouched", [False, True])
+def test_consume_reads_the_whole_backlog(tmp_path: Path, untouched: bool) -> None:
+    document, _ = bench(tmp_path, work="consume", messages=20_000, consumers=2, untouched=untouched, **SHORT)
+    assert document["messages"] >= 20_000 - 255
+    assert document["bytes_per_second"] == pytest.approx(128 * document["messages_per_second"], rel=0.01)
+
+
+def test_latency_is_told_beside_the_raw_round_trips_between(tmp_path: Path) -> None:
+    document, _ = bench(tmp_path, work="latency", **SHORT)
+    assert document["latency_us"]["p50"] > document["raw_latency_us"]["p50"] > 0
+    assert document["ratio_to_raw"]["p50"] > 1
+
+
+def test_e2e_keeps_its_schedule_and_loses_nothing(tmp_path: Path) -> None:
+    document, _ = bench(tmp_path, work="e2e", rate=1000, **SHORT)
+    assert document["messages"] == 400
+    assert document["latency_us"]["max"] >= document["latency_us"]["p50"] > 0
+    assert document["share_of_limit"] is None
+
+
+def test_restart_after_a_kill_keeps_everything(tmp_path: Path) -> None:
+    document, _ = bench(tmp_path, work="restart", log_gib=0.02, **SHORT)
+    assert document["kept"] >= document["messages"]
+    assert document["ready_seconds"] > 0
