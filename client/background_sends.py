@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ..model.clock import monotonic_ms
-from ..model.errors import BufferFull, NoRoute, RequestTimeout, ZenitError
+from ..model.errors import BufferFull, ClientClosed, NoRoute, RequestTimeout, ZenitError
 from ..model.queue import MessageQueue
 from ..store.record_kernel import Accumulator
 from .batch_sender import BatchSender
@@ -27,7 +27,6 @@ from .send_future import SendFuture
 log = logging.getLogger(__name__)
 
 SWEEP_MS: Final = 100
-NEVER_MS: Final = 1 << 62
 
 
 class BackgroundSends:
@@ -121,7 +120,7 @@ class BackgroundSends:
             with lane.lock:
                 serial, is_empty = lane.serial, not lane.accumulator.count
             if not is_empty:
-                self._ship_as(lane, serial, NEVER_MS if deadline_ms is None else deadline_ms)
+                self._ship_as(lane, serial, deadline_ms or monotonic_ms() + self._sender.batch_ms)
         if not self._sender.wait_answered(deadline_ms):
             raise RequestTimeout(f"flush: {self._sender.unanswered} batches are not answered", wait_ms or 0)
         error = self._failed.take_error()
@@ -197,7 +196,7 @@ class BackgroundSends:
     def _linger_on(self, lane: Lane, left_ms: float) -> None:
         try:
             self._remoting.call_later(max(1, round(left_ms)), lambda: self._on_linger(lane))
-        except BufferFull:  # the sweep comes by
+        except (BufferFull, ClientClosed):  # the sweep comes by, or nobody any more
             lane.is_open = False
 
     def _sweep(self) -> None:

@@ -54,7 +54,7 @@ class BatchSender:
         self._fault = fault
         self._retry = retry
         self._pool = pool
-        self._batch_ms = batch_ms
+        self.batch_ms = batch_ms
         self._on_failed = on_failed
         self._window = window_batches
         self._changed = threading.Condition(threading.Lock())
@@ -125,7 +125,7 @@ class BatchSender:
 
     def ship(self, lane: Lane, queue: MessageQueue) -> None:
         """Seals the lane's batch and sends it to the reserved queue. The caller holds `lane.lock`."""
-        sealed = lane.seal(self._pool.take(), monotonic_ms() + self._batch_ms)
+        sealed = lane.seal(self._pool.take(), monotonic_ms() + self.batch_ms)
         with self._changed:
             self._last_serial = next(self._serials)
             self._unanswered[self._last_serial] = sealed
@@ -144,7 +144,7 @@ class BatchSender:
                 self._destinations.address_of(queue),
                 SendMessages(queue.topic, queue.queue_id, sealed.count, self._group),
                 sealed.payload(),
-                timeout_ms=self._retry.try_timeout_ms(self._batch_ms, sealed.deadline_ms - now),
+                timeout_ms=self._retry.try_timeout_ms(self.batch_ms, sealed.deadline_ms - now),
                 on_reply=on_reply,
             )
         except ZenitError as error:
