@@ -1,4 +1,4 @@
-"""How far behind a group is in one queue. Pure; numbers are never negative, None = unknown."""
+"""How far behind a group is in one queue. Pure; numbers are never negative."""
 
 from __future__ import annotations
 
@@ -20,18 +20,15 @@ class QueueProgress:
     oldest_ms: int | None = None
 
     @property
-    def lag(self) -> int | None:
-        """Messages yet to consume, of those still held."""
-        if self.committed == UNKNOWN:
-            return None
+    def lag(self) -> int:
+        """Messages yet to consume, of those still held; all of them where the group never committed."""
         return max(0, self.max_offset - max(self.committed, self.min_offset))
 
     def lag_seconds(self, now_ms: int) -> float | None:
-        """Age of the first message yet to consume; 0.0 where there is none."""
-        lag = self.lag
-        if lag == 0:
+        """Age of the first message yet to consume; 0.0 where there is none, None where nobody knows which it is."""
+        if self.lag == 0:
             return 0.0
-        if lag is None or self.oldest_ms is None:
+        if self.committed == UNKNOWN or self.oldest_ms is None:
             return None
         return max(0, now_ms - self.oldest_ms) / 1000
 

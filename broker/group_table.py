@@ -80,14 +80,13 @@ class GroupTable:
         """The event that deletes a group and its offsets."""
         return {"event": DELETED, "group": name}
 
-    def on_event(self, event: Mapping[str, Any], version: Document) -> str | None:
-        """Applies one event of the log; returns the name of a group that it deleted. Raises StoreFormatError."""
+    def on_event(self, event: Mapping[str, Any], version: Document) -> None:
+        """Applies one event of the log. Raises StoreFormatError."""
         kind, subject = event.get("event"), event.get("group")
         self._rest = {**self._rest, "dataVersion": version}
         if kind == SET and isinstance(subject, dict) and isinstance(subject.get("groupName"), str):
             self.documents[subject["groupName"]] = subject
-            return None
-        if kind == DELETED and isinstance(subject, str):
+        elif kind == DELETED and isinstance(subject, str):
             self.documents.pop(subject, None)
-            return subject
-        raise StoreFormatError("group events", f"unknown event {str(event)[:200]}")
+        else:
+            raise StoreFormatError("group events", f"unknown event {str(event)[:200]}")

@@ -24,7 +24,7 @@ from ..store.record_kernel import StoredMessage, decode_batch
 from ..store.snapshot import read_snapshot, write_snapshot
 from .group_table import GroupTable
 from .offset_table import OffsetTable
-from .topic_table import Document, TopicTable
+from .topic_table import DELETED, Document, TopicTable
 
 if TYPE_CHECKING:
     from ..store.message_store import Placed
@@ -55,18 +55,17 @@ class StateLog:
         self.offset_table = OffsetTable()
         self.on_topics_changed: Callable[[], None] = _nothing
         self.on_topic_deleted: Callable[[str], None] = _nothing_of
-        self._appliers = {TOPICS: self._on_topic_event, GROUPS: self._on_group_event, OFFSETS: self._on_offset_event}
         config = os.path.join(directory, "config")
-        self._files = (
-            (os.path.join(config, "topics.json"), self.topic_table),
-            (os.path.join(config, "subscriptionGroup.json"), self.group_table),
-            (os.path.join(config, "consumerOffset.json"), self.offset_table),
+        self._files: tuple[tuple[str, str, TopicTable | GroupTable | OffsetTable], ...] = (
+            (TOPICS, os.path.join(config, "topics.json"), self.topic_table),
+            (GROUPS, os.path.join(config, "subscriptionGroup.json"), self.group_table),
+            (OFFSETS, os.path.join(config, "consumerOffset.json"), self.offset_table),
         )
         self._clock = clock
         self._persist_interval_ms = persist_interval_ms
         self._persisted_at_ms = clock.monotonic_ms()
-        self._persisted = self._load()
-        self._applied = self._persisted
+        self._loaded = {topic: _load(path, table) for topic, path, table in self._files}  # what each snapshot reflects
+        self._persisted = self._applied = min(self._loaded.values())
         self.is_closing = False  # the next persist is the last: it may not be put off
 
     def stage(self, store: RecordStage, topic: str, event: Document) -> PhysicalOffset:
@@ -77,21 +76,29 @@ class StateLog:
     def on_opened(self, written: PhysicalOffset) -> None:
         """The store is open and replayed up to `written`, from where on the log gets events that no snapshot knows.
 
-        Snapshots that claim more (RocketMQ's, or ours where a power cut cost the log its end) are written anew first.
+        Snapshots that claim more (RocketMQ's, or ours where a power cut cost the log its end) are written anew first, and
+        RocketMQ's spare copies set aside: they are older than what the log says from now on.
         """
-        if self._persisted > written:
+        if max(self._loaded.values()) > written:
             self._applied = written
             self._write(written)
+            for _, path, _ in self._files:
+                if os.path.exists(path + ".bak"):
+                    os.rename(path + ".bak", path + ".rocketmq")
+        self._loaded = dict.fromkeys(self._loaded, written)
 
     def on_run(self, run: Run) -> None:
-        """Applies what a run of a state topic says."""
-        apply = self._appliers.get(run.topic)
-        if apply is not None:
+        """Applies what a run of a state topic says, as far as the tables do not hold it."""
+        if run.topic in self._loaded:
             for message in cast(Iterable[StoredMessage], decode_batch(bytes(run.records))):
-                apply(
-                    _event(run.topic, message.body, message.queue_offset),
-                    {"counter": message.queue_offset + 1, "stateVersion": 0, "timestamp": message.stored_at_ms},
-                )
+                version = {"counter": message.queue_offset + 1, "stateVersion": 0, "timestamp": message.stored_at_ms}
+                event = _event(run.topic, message.body, message.queue_offset)
+                if run.topic == TOPICS:
+                    self._on_topic_event(event, version, run.end)
+                elif run.topic == GROUPS:
+                    self._on_group_event(event, version, run.end)
+                elif run.end > self._loaded[OFFSETS]:
+                    self.offset_table.on_event(event, version)
         self.advance(run.end)
 
     def advance(self, end: int) -> None:
@@ -112,37 +119,34 @@ class StateLog:
         return self._persisted
 
     def _write(self, reflected: PhysicalOffset) -> None:
-        for path, table in self._files:
+        for _, path, table in self._files:
             write_snapshot(path, table.document(), reflected)
         self._persisted = reflected
         self._persisted_at_ms = self._clock.monotonic_ms()
 
-    def _load(self) -> PhysicalOffset:
-        """The position that all three snapshots reflect; a missing one is rebuilt from the log."""
-        positions: list[int] = []
-        for path, table in self._files:
-            snapshot = read_snapshot(path)
-            if snapshot is None:
-                positions.append(0)
-                continue
-            table.load(snapshot.document)
-            positions.append(EVERYTHING if snapshot.reflected is None else snapshot.reflected)
-        return PhysicalOffset(min(positions))
+    def _on_topic_event(self, event: Document, version: Document, end: PhysicalOffset) -> None:
+        if end > self._loaded[TOPICS]:
+            self.topic_table.on_event(event, version)
+            self.on_topics_changed()
+        if event.get("event") == DELETED:
+            if end > self._loaded[OFFSETS]:
+                self.offset_table.on_topic_deleted(event["topic"])
+            self.on_topic_deleted(event["topic"])  # whatever the snapshots hold: queues know for themselves
 
-    def _on_topic_event(self, event: Document, version: Document) -> None:
-        deleted = self.topic_table.on_event(event, version)
-        if deleted is not None:
-            self.offset_table.on_topic_deleted(deleted)
-            self.on_topic_deleted(deleted)
-        self.on_topics_changed()
+    def _on_group_event(self, event: Document, version: Document, end: PhysicalOffset) -> None:
+        if end > self._loaded[GROUPS]:
+            self.group_table.on_event(event, version)
+        if event.get("event") == DELETED and end > self._loaded[OFFSETS]:
+            self.offset_table.on_group_deleted(event["group"])
 
-    def _on_group_event(self, event: Document, version: Document) -> None:
-        deleted = self.group_table.on_event(event, version)
-        if deleted is not None:
-            self.offset_table.on_group_deleted(deleted)
 
-    def _on_offset_event(self, event: Document, version: Document) -> None:
-        self.offset_table.on_event(event, version)
+def _load(path: str, table: TopicTable | GroupTable | OffsetTable) -> PhysicalOffset:
+    """Reads a snapshot into its table; returns what it reflects: nothing where there is none. Raises StoreFormatError."""
+    snapshot = read_snapshot(path)
+    if snapshot is None:
+        return PhysicalOffset(0)
+    table.load(snapshot.document)
+    return EVERYTHING if snapshot.reflected is None else snapshot.reflected
 
 
 def _event(topic: str, body: bytes, queue_offset: int) -> dict[str, Any]:

@@ -104,8 +104,8 @@ class TopicTable:
         """The event that deletes a topic, its queues and the offsets of its groups."""
         return {"event": DELETED, "topic": topic}
 
-    def on_event(self, event: Mapping[str, Any], version: Document) -> str | None:
-        """Applies one event of the log; returns the name of a topic that it deleted. Raises StoreFormatError.
+    def on_event(self, event: Mapping[str, Any], version: Document) -> None:
+        """Applies one event of the log. Raises StoreFormatError.
 
         `version`: RocketMQ's dataVersion, made from the event's place in the log.
         """
@@ -113,12 +113,11 @@ class TopicTable:
         self._rest = {**self._rest, "dataVersion": version}
         if kind == SET and isinstance(subject, dict):
             self._put(subject)
-            return None
-        if kind == DELETED and isinstance(subject, str):
+        elif kind == DELETED and isinstance(subject, str):
             for table in (self.configs, self._documents, self.write_queues):
                 table.pop(subject, None)
-            return subject
-        raise StoreFormatError("topic events", f"unknown event {str(event)[:200]}")
+        else:
+            raise StoreFormatError("topic events", f"unknown event {str(event)[:200]}")
 
     def registered(self) -> tuple[tuple[str, int, int, int], ...]:
         """(name, read queues, write queues, permission) of each topic that clients may find; sorted."""

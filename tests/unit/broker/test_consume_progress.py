@@ -1,4 +1,4 @@
-"""Lag: never negative, null where it is unknown."""
+"""Lag: never negative; in seconds, null where it is unknown."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from zenitmq.broker.consume_progress import QueueProgress, reset_target
         (6, 10, 2, 4_000, 4, 1.0),
         (0, 10, 4, None, 6, None),
         (0, 10, 4, 9_000, 6, 0.0),
-        (0, 10, -1, None, None, None),
+        (3, 10, -1, 3_000, 7, None),
+        (0, 0, -1, None, 0, 0.0),
     ],
 )
 def test_lag(
-    minimum: int, maximum: int, committed: int, oldest_ms: int | None, lag: int | None, seconds: float | None
+    minimum: int, maximum: int, committed: int, oldest_ms: int | None, lag: int, seconds: float | None
 ) -> None:
     progress = QueueProgress("t", 0, minimum, maximum, committed, oldest_ms)
     assert progress.lag == lag

@@ -83,6 +83,30 @@ def test_rocketmqs_snapshots_reflect_the_whole_log_and_become_ours(tmp_path: Pat
     assert open_state(tmp_path, clock).reflected() == 5000
 
 
+def test_one_snapshot_by_rocketmq_among_ours_is_not_overrun_by_older_events(tmp_path: Path, clock: ManualClock) -> None:
+    config = write_rocketmqs(tmp_path)
+    open_state(tmp_path, clock).on_opened(PhysicalOffset(0))
+    (config / "consumerOffset.json").write_text(OFFSETS_OF_ROCKETMQ)
+    state = open_state(tmp_path, clock)
+    assert state.reflected() == 0
+    run = run_of(OFFSETS, b'{"event":"committed","group":"desk","offsets":[["trades",0,1]]}')
+    state.on_run(run)
+    assert state.offset_table.offset("desk", "trades", 0) == 58
+    state.on_opened(run.end)
+    state.on_run(run_of(OFFSETS, b'{"event":"committed","group":"desk","offsets":[["trades",0,2]]}', run.end))
+    assert state.offset_table.offset("desk", "trades", 0) == 2
+    assert open_state(tmp_path, clock).reflected() == run.end
+
+
+def test_rocketmqs_spare_copies_do_not_come_back(tmp_path: Path, clock: ManualClock) -> None:
+    config = write_rocketmqs(tmp_path)
+    (config / "topics.json.bak").write_text(TOPICS_OF_ROCKETMQ)
+    open_state(tmp_path, clock).on_opened(PhysicalOffset(10))
+    (config / "topics.json").write_text("{damaged")
+    assert open_state(tmp_path, clock).topic_table.configs == {}
+    assert (config / "topics.json.rocketmq").exists()
+
+
 def test_a_snapshot_ahead_of_a_log_that_lost_its_end_is_written_anew(tmp_path: Path, clock: ManualClock) -> None:
     write_rocketmqs(tmp_path)
     open_state(tmp_path, clock).on_opened(PhysicalOffset(5000))
