@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -175,6 +176,32 @@ def test_after_a_failed_flush_nothing_is_acknowledged_and_the_broker_ends(
         entry for entry in caplog.records if entry.name == "zenitmq.broker.service" and entry.levelname == "CRITICAL"
     ]
     assert len(lines) == 1
+
+
+def test_what_a_crash_leaves_behind_opens_to_the_same_state(
+    serve: Callable[..., Any], record: Record, tmp_path: Path
+) -> None:
+    """The directory of a running broker, copied: no snapshot is fresh, all comes from the log."""
+    broker = serve()
+    broker.create("t")
+    broker.send("t", *(record("t", b"old %d" % number) for number in range(5)))
+    broker.call(commands.UpdateConsumerOffsets("g", (("t", 0, 5),)))
+    broker.call(commands.DeleteTopic("t"))
+    broker.create("t", queues=3)
+    broker.send("t", record("t", b"new"))
+    broker.call(commands.UpdateConsumerOffsets("h", (("t", 0, 1),)))
+    asked = [
+        commands.GetTopics(),
+        commands.GetGroups(),
+        commands.GetTopicStatistics("t"),
+        commands.GetConsumeStatistics("h"),
+    ]
+    before = [broker.ask(request) for request in asked]
+    shutil.copytree(tmp_path / "store", tmp_path / "image")
+    image = serve("image")
+    assert [image.ask(request) for request in asked] == before
+    assert [message.body for message in image.pull("t")[1]] == [b"new"]
+    assert image.call(commands.QueryConsumerOffset("g", "t", 0))[0].offset == -1
 
 
 SCRIPT = """
