@@ -72,14 +72,17 @@ def up(
             for p in record.processes
         ],
     }
+    if detach:
+        show(document, as_json, lambda: _print_endpoints(document))
+        return
     try:
         show(document, as_json, lambda: _print_endpoints(document))
         sys.stdout.flush()
-        if not detach:
-            _watch(cluster)
+        _watch(cluster)
+    except KeyboardInterrupt:
+        note("ending the cluster")
     finally:
-        if not detach:
-            cluster.down()
+        cluster.down()
 
 
 def down(directory: Directory = DEFAULT_DIRECTORY, as_json: Json = False) -> None:
@@ -101,13 +104,10 @@ def status(directory: Directory = DEFAULT_DIRECTORY, as_json: Json = False) -> N
 
 
 def _watch(cluster: LocalCluster) -> None:
-    """Until Ctrl-C or SIGTERM. Raises ClusterNotStarted where a process ends by itself."""
+    """Until a signal raises KeyboardInterrupt. Raises ClusterNotStarted where a process ends by itself."""
     note("Ctrl-C ends the cluster")
-    try:
-        while (dead := cluster.first_dead()) is None:
-            sleep_ms(WATCH_MS)
-    except KeyboardInterrupt:
-        return
+    while (dead := cluster.first_dead()) is None:
+        sleep_ms(WATCH_MS)
     raise ClusterNotStarted(dead.name, f"ended: {cluster.last_words(dead.name)}", cluster.log_path(dead.name))
 
 

@@ -276,7 +276,7 @@ def test_a_rate_is_kept(session: Session) -> None:
 
 def test_what_cannot_be_sent_is_counted_and_told(session: Session) -> None:
     session.run("topic", "create", "limited", "--queues", "1")
-    too_large = b"y" * (4 * 1024 * 1024 + 1)
+    too_large = os.urandom(4 * 1024 * 1024 + 1).replace(b"\n", b"y")
     done = session.run("produce", "limited", "--json", stdin=b"fits\n" + too_large + b"\nfits too\n", status=1)
     summary = json.loads(done.stdout)
     assert (summary["sent"], summary["failed"]) == (2, 1)
