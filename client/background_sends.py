@@ -64,9 +64,11 @@ class BackgroundSends:
         self._post_lanes: dict[str, Lane] = {}
         self._future_lanes: dict[str | MessageQueue, Lane] = {}
         self._sweeper = self._remoting.every(SWEEP_MS, self._sweep)
+        connection.forget_in_child.add(self.open.clear)
 
     def close(self) -> None:
         """Takes nothing more. What was not flushed is lost."""
+        self._connection.forget_in_child.discard(self.open.clear)
         self.open.clear()
         self._sweeper.cancel()
 

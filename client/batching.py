@@ -15,7 +15,7 @@ from typing import Final
 from ..model.clock import monotonic_ns
 from ..model.queue import MessageQueue
 from ..store.record_kernel import Accumulator, batch_sizes
-from .send_future import BatchOutcome
+from .send_future import BatchOutcome, SealedFacts
 from .unique_ids import BornTime
 
 BATCH_BYTES: Final = 256 * 1024
@@ -119,10 +119,5 @@ class Lane:
         outcome = None
         if self._with_outcome:
             outcome, self.outcome = self.outcome, BatchOutcome()
-            outcome.seal(
-                id_prefix=accumulator.id_prefix,
-                month_ms=month_ms,
-                first_counter=first_counter,
-                sizes=batch_sizes(buffer, used),
-            )
+            outcome.facts = SealedFacts(accumulator.id_prefix, month_ms, first_counter, batch_sizes(buffer, used))
         return Sealed(self, buffer, used=used, count=count, outcome=outcome, deadline_ms=deadline_ms)

@@ -26,11 +26,16 @@ _serial: Iterator[int] = count(1)
 
 
 class Connection:
-    """Shared parts of the clients of one cluster. Got by `connect`, given back by `release`."""
+    """Shared parts of the clients of one cluster. Got by `connect`, given back by `release`.
+
+    `forget_in_child`: called in a forked child, for what would otherwise go on as if nothing had happened.
+    """
 
     def __init__(self, addresses: tuple[str, ...]) -> None:
         self.addresses = addresses
         self.pid = os.getpid()
+        self.is_forked = False
+        self.forget_in_child: set[Callable[[], object]] = set()
         self.users = 0
         self.remoting = RemotingClient()
         self.servers = NameServers(self.remoting, addresses)
@@ -40,7 +45,7 @@ class Connection:
 
     def check_process(self, what: str) -> None:
         """Raises ClientClosed in a forked child."""
-        if self.pid != os.getpid():
+        if self.is_forked:
             raise ClientClosed(f"{what} (it came over a fork; make a new one in the child)")
 
     def new_client_id(self) -> str:
@@ -77,7 +82,7 @@ def release(connection: Connection) -> None:
     """Gives the connection back; the last user closes it."""
     with _lock:
         connection.users -= 1
-        if connection.users or connection.pid != os.getpid():
+        if connection.users or connection.is_forked:
             return
         if _open.get(connection.addresses) is connection:
             del _open[connection.addresses]
@@ -100,6 +105,10 @@ def _forget() -> None:
     """In a forked child: the parent's connections are not ours."""
     global _lock
     _lock = threading.Lock()
+    for connection in _open.values():
+        connection.is_forked = True
+        for forget in connection.forget_in_child:
+            forget()
     _open.clear()
 
 

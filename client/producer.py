@@ -33,7 +33,7 @@ from .membership import Member
 from .outgoing import COMPRESS_OVER_BYTES, fill_bodies, fill_messages, message_parts
 from .ready_batch import ReadyBatches
 from .retry import RetryPolicy
-from .send_future import SendFuture
+from .send_future import BatchReceipts, SendFuture
 from .unique_ids import new_id_prefix
 from .waited_send import WaitedSends
 
@@ -139,7 +139,7 @@ class Producer:
         batch, queue, reply = self._waited.send(
             message.topic, lambda accumulator: accumulator.append(*parts), sharding_key, self._total_ms(timeout)
         )
-        return batch.receipts(queue, reply)[0]
+        return batch.facts().receipt(queue, reply, 0)
 
     def send_batch(
         self, messages: Sequence[Message], *, sharding_key: str | None = None, timeout: float | None = None
@@ -150,7 +150,7 @@ class Producer:
         self._check_usable()
         fill = fill_messages(messages, self._compress_over, sharding_key)
         batch, queue, reply = self._waited.send(messages[0].topic, fill, sharding_key, self._total_ms(timeout))
-        return batch.receipts(queue, reply)
+        return BatchReceipts(batch.facts(), queue, reply)
 
     def send_bodies(
         self,

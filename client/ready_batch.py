@@ -11,11 +11,9 @@ from collections.abc import Callable
 from typing import Final
 
 from ..model.errors import MessageTooLarge
-from ..model.queue import MessageQueue
-from ..remoting.commands import SendReply
 from ..store.record_kernel import Accumulator, batch_sizes
 from .outgoing import Fill
-from .send_future import BatchOutcome, BatchReceipts
+from .send_future import SealedFacts
 from .unique_ids import BornTime
 
 BUFFER_BYTES: Final = 256 * 1024
@@ -29,7 +27,7 @@ class ReadyBatch:
     __slots__ = ("_buffer", "_first_counter", "_id_prefix", "_month_ms", "_used", "count")
 
     def __init__(
-        self, buffer: bytearray, *, used: int, count: int, id_prefix: bytes, month_ms: int, first_counter: int
+        self, buffer: bytearray, used: int, count: int, *, id_prefix: bytes, month_ms: int, first_counter: int
     ) -> None:
         self._buffer = buffer
         self._used = used
@@ -42,17 +40,10 @@ class ReadyBatch:
         """The records."""
         return memoryview(self._buffer)[: self._used]
 
-    def receipts(self, queue: MessageQueue, reply: SendReply) -> BatchReceipts:
-        """One a message, in order."""
-        outcome = BatchOutcome()
-        outcome.seal(
-            id_prefix=self._id_prefix,
-            month_ms=self._month_ms,
-            first_counter=self._first_counter,
-            sizes=batch_sizes(self._buffer, self._used),
-        )
-        outcome.settle(queue, reply, None)
-        return BatchReceipts(outcome, self.count)
+    def facts(self) -> SealedFacts:
+        """What receipts are made of; stays valid."""
+        sizes = batch_sizes(self._buffer, self._used)
+        return SealedFacts(self._id_prefix, self._month_ms, self._first_counter, sizes)
 
 
 class _Encoder:
@@ -92,12 +83,7 @@ class ReadyBatches:
         if used > BATCH_BYTES_MAX:
             raise MessageTooLarge("batch", used, BATCH_BYTES_MAX)
         return ReadyBatch(
-            buffer,
-            used=used,
-            count=count,
-            id_prefix=accumulator.id_prefix,
-            month_ms=month_ms,
-            first_counter=first_counter,
+            buffer, used, count, id_prefix=accumulator.id_prefix, month_ms=month_ms, first_counter=first_counter
         )
 
     def _encoder(self, topic: str) -> _Encoder:

@@ -21,37 +21,55 @@ from ..remoting.commands import SendReply
 log = logging.getLogger(__name__)
 
 
-class BatchOutcome:
-    """How one batch ended. Made when its first message comes, told its facts when it is sealed, settled once."""
+class SealedFacts:
+    """What receipts are made of, known once a batch is sealed. `sizes`: of its records, bytes."""
 
-    __slots__ = (
-        "_callbacks",
-        "_condition",
-        "error",
-        "first_counter",
-        "id_prefix",
-        "is_settled",
-        "month_ms",
-        "queue",
-        "reply",
-        "sizes",
-    )
+    __slots__ = ("first_counter", "id_prefix", "month_ms", "sizes")
+
+    def __init__(self, id_prefix: bytes, month_ms: int, first_counter: int, sizes: list[int]) -> None:
+        self.id_prefix = id_prefix
+        self.month_ms = month_ms
+        self.first_counter = first_counter
+        self.sizes = sizes
+
+    def receipt(self, queue: MessageQueue, reply: SendReply, index: int) -> SendReceipt:
+        """Of the batch's message `index`, where the broker said that it put the batch."""
+        position = record_position(reply, self.sizes, index)
+        host = reply.store_host
+        return SendReceipt(
+            unique_id(self.id_prefix, self.month_ms, self.first_counter + index),
+            offset_message_id(HostAddress(host[:-4], int.from_bytes(host[-4:], "big")), position),
+            queue,
+            QueueOffset(reply.queue_offset + index),
+            position,
+        )
+
+
+def record_position(reply: SendReply, sizes: list[int], index: int) -> PhysicalOffset:
+    """Where record `index` of a batch lies: behind those before it in its piece of the log."""
+    first, base = 0, reply.physical_offset
+    passed = 0
+    for count, piece_offset in reply.pieces:
+        if index < passed + count:
+            first, base = passed, piece_offset
+            break
+        passed += count
+    return PhysicalOffset(base + sum(sizes[first:index]))
+
+
+class BatchOutcome:
+    """How a batch with futures ends. Made when its first message comes, settled once; `facts` are set before."""
+
+    __slots__ = ("_callbacks", "_condition", "error", "facts", "is_settled", "queue", "reply")
 
     def __init__(self) -> None:
         self._condition = threading.Condition(threading.Lock())
         self._callbacks: list[tuple[Callable[[SendFuture], object], SendFuture]] = []
         self.is_settled = False
+        self.facts: SealedFacts | None = None
+        self.queue: MessageQueue | None = None
         self.reply: SendReply | None = None
         self.error: ZenitError | None = None
-        self.queue: MessageQueue | None = None
-        self.id_prefix = b""
-        self.month_ms = 0
-        self.first_counter = 0
-        self.sizes: list[int] = []
-
-    def seal(self, *, id_prefix: bytes, month_ms: int, first_counter: int, sizes: list[int]) -> None:
-        """The facts of a batch that takes no more messages. `sizes`: of its records, bytes."""
-        self.id_prefix, self.month_ms, self.first_counter, self.sizes = id_prefix, month_ms, first_counter, sizes
 
     def settle(
         self, queue: MessageQueue | None, reply: SendReply | None, error: ZenitError | None
@@ -83,54 +101,23 @@ class BatchOutcome:
         """The receipt of the batch's message `index`. Raises the batch's error."""
         if self.error is not None:
             raise self.error
-        if self.reply is None or self.queue is None:
+        if self.reply is None or self.queue is None or self.facts is None:
             raise ClientClosed("producer")
-        return receipt_of(
-            self.reply,
-            self.queue,
-            index,
-            physical_offset=record_position(self.reply, self.sizes, index),
-            message_id=unique_id(self.id_prefix, self.month_ms, self.first_counter + index),
-        )
-
-
-def record_position(reply: SendReply, sizes: list[int], index: int) -> PhysicalOffset:
-    """Where record `index` of a batch lies: behind those before it in its piece of the log."""
-    first, base = 0, reply.physical_offset
-    passed = 0
-    for count, piece_offset in reply.pieces:
-        if index < passed + count:
-            first, base = passed, piece_offset
-            break
-        passed += count
-    return PhysicalOffset(base + sum(sizes[first:index]))
-
-
-def receipt_of(
-    reply: SendReply, queue: MessageQueue, index: int, *, physical_offset: PhysicalOffset, message_id: str
-) -> SendReceipt:
-    """One message's receipt out of its batch's reply."""
-    host = reply.store_host
-    return SendReceipt(
-        message_id=message_id,
-        offset_message_id=offset_message_id(HostAddress(host[:-4], int.from_bytes(host[-4:], "big")), physical_offset),
-        queue=queue,
-        queue_offset=QueueOffset(reply.queue_offset + index),
-        physical_offset=physical_offset,
-    )
+        return self.facts.receipt(self.queue, self.reply, index)
 
 
 class BatchReceipts(Sequence[SendReceipt]):
     """The receipts of a batch that is stored, each made when it is read."""
 
-    __slots__ = ("_count", "_outcome")
+    __slots__ = ("_facts", "_queue", "_reply")
 
-    def __init__(self, outcome: BatchOutcome, count: int) -> None:
-        self._outcome = outcome
-        self._count = count
+    def __init__(self, facts: SealedFacts, queue: MessageQueue, reply: SendReply) -> None:
+        self._facts = facts
+        self._queue = queue
+        self._reply = reply
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._facts.sizes)
 
     @overload
     def __getitem__(self, index: int) -> SendReceipt: ...
@@ -140,8 +127,8 @@ class BatchReceipts(Sequence[SendReceipt]):
 
     def __getitem__(self, index: int | slice) -> SendReceipt | list[SendReceipt]:
         if isinstance(index, slice):
-            return [self._outcome.receipt(at) for at in range(*index.indices(self._count))]
-        return self._outcome.receipt(range(self._count)[index])
+            return [self[at] for at in range(*index.indices(len(self)))]
+        return self._facts.receipt(self._queue, self._reply, range(len(self))[index])
 
 
 class SendFuture:

@@ -352,7 +352,7 @@ def test_forked_child_refuses_and_can_make_its_own(namesrv: str, broker, produce
         status = 1
         try:
             try:
-                producer.send(Message(TOPIC, b"wrong"))
+                producer.post(TOPIC, b"wrong")
             except ClientClosed:
                 own = Producer("g", namesrv=namesrv)
                 own.send(Message(TOPIC, b"child"))
