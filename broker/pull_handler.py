@@ -6,7 +6,9 @@ A wrong offset is no error: the reply's status and next offset say where to go o
 
 from __future__ import annotations
 
+import zlib
 from collections import deque
+from functools import partial
 from typing import Final
 
 from ..model.clock import Clock
@@ -20,6 +22,7 @@ from .admission import readable
 from .config import BrokerConfig
 from .pull_hold import Parked, PullHold
 from .state_log import StateLog
+from .worker_desk import WorkerDesk
 
 FRAMES_MAX: Final = 16  # more slices than this cost more as frames than as one copy
 
@@ -28,12 +31,19 @@ class PullHandler:
     """PullMessages, and the parked ones."""
 
     def __init__(
-        self, store: MessageStore, state: StateLog, loop: RequestLoop, clock: Clock, config: BrokerConfig
+        self,
+        store: MessageStore,
+        state: StateLog,
+        loop: RequestLoop,
+        clock: Clock,
+        desk: WorkerDesk,
+        config: BrokerConfig,
     ) -> None:
         self._store = store
         self._state = state
         self._loop = loop
         self._clock = clock
+        self._desk = desk
         self._suspend_ms_max = config.suspend_ms_max
         self._wakes_per_turn = config.wakes_per_turn
         self._messages_max = config.store.pull_messages_max
@@ -103,15 +113,14 @@ class PullHandler:
         assert isinstance(request, PullMessages)
         try:
             result = self._get(request, parked.queue_offset)
+            if not is_last and _waits(result, parked.queue_offset):
+                parked.queue_offset = result.next_offset
+                return
+            self.hold.release(parked)
+            self._answer(parked.waiting, result)
         except ZenitError as error:
             self.hold.release(parked)
             self._loop.fail(parked.waiting, error)
-            return
-        if not is_last and _waits(result, parked.queue_offset):
-            parked.queue_offset = result.next_offset
-            return
-        self.hold.release(parked)
-        self._answer(parked.waiting, result)
 
     def _get(self, request: PullMessages, queue_offset: int) -> GetResult:
         return self._store.get_messages(
@@ -124,12 +133,25 @@ class PullHandler:
         )
 
     def _answer(self, call: Call, result: GetResult) -> None:
+        """What may have to come from the disk is read by a worker first, so that the loop waits for no page of it."""
+        if result.is_cold:
+            self._desk.run(call, partial(_page_in, result.slices), lambda _: self._reply(call, result))
+        else:
+            self._reply(call, result)
+
+    def _reply(self, call: Call, result: GetResult) -> None:
         self.messages += result.count
         slices = result.slices
         for part in slices:
             self.size_bytes += len(part)
         reply = PullReply(int(result.status), result.next_offset, result.min_offset, result.max_offset, result.count)
         self._loop.reply(call, reply, slices if len(slices) <= FRAMES_MAX else (b"".join(slices),))
+
+
+def _page_in(slices: list[memoryview]) -> None:
+    """Touches every byte, in a call that lets other threads run while pages come from the disk."""
+    for part in slices:
+        zlib.crc32(part)
 
 
 def _waits(result: GetResult, queue_offset: int) -> bool:

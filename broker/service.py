@@ -148,7 +148,7 @@ class Broker:
             store_host=self._store_host,
             auto_create_queues=config.default_topic_queues if config.auto_create_topics else 0,
         )
-        self._pulls = PullHandler(store, state, loop, clock, config)
+        self._pulls = PullHandler(store, state, loop, clock, self._desk, config)
         self._heartbeats = HeartbeatHandler(
             store, state, acknowledgements, loop, clock, registry, auto_create_groups=config.auto_create_groups
         )

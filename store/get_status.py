@@ -25,7 +25,10 @@ class GetStatus(enum.IntEnum):
 
 @dataclass(slots=True)
 class GetResult:
-    """`slices`: views of the commit log, whole records back to back, `count` together; valid while they are held."""
+    """`slices`: views of the commit log, whole records back to back, `count` together; valid while they are held.
+
+    `is_cold`: they lie so far behind the tail that they may have to come from the disk.
+    """
 
     status: int
     next_offset: int
@@ -33,3 +36,4 @@ class GetResult:
     max_offset: int
     count: int = 0
     slices: list[memoryview] = field(default_factory=list)
+    is_cold: bool = False

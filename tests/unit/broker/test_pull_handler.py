@@ -28,6 +28,8 @@ class World:
 
     def __init__(self) -> None:
         self.now_ms = 0
+        self.is_cold = False
+        self.paged_in: list[Callable[[], None]] = []
         self.messages: list[int] = []  # tag code of each
         self.replies: list[tuple[int, int, int]] = []  # status, next offset, count
         self.errors: list[type[ZenitError]] = []
@@ -60,7 +62,10 @@ class World:
             return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, 0, 0, end)
         found = [code for code in self.messages[queue_offset:] if not codes or code in codes]
         status = GetStatus.FOUND if found else GetStatus.NO_MATCHED_MESSAGE
-        return GetResult(status, end, 0, end, len(found), [memoryview(b"r" * 10)] * len(found))
+        return GetResult(status, end, 0, end, len(found), [memoryview(b"r" * 10)] * len(found), self.is_cold)
+
+    def run(self, call: Call, work: Callable[[], object], then: Callable[[object], None]) -> None:
+        self.paged_in.append(lambda: then(work()))
 
 
 @pytest.fixture
@@ -71,7 +76,7 @@ def world() -> World:
 @pytest.fixture
 def pulls(world: World) -> PullHandler:
     it: Any = world
-    return PullHandler(it, it, it, it, BrokerConfig(parked_pulls_max=4, wakes_per_turn=2, suspend_ms_max=1000))
+    return PullHandler(it, it, it, it, it, BrokerConfig(parked_pulls_max=4, wakes_per_turn=2, suspend_ms_max=1000))
 
 
 def pull(
@@ -103,6 +108,14 @@ def test_at_the_end_a_pull_waits_for_the_next_message(world: World, pulls: PullH
     arrive(world, pulls, 7)
     assert world.replies == [(GetStatus.FOUND, end + 1, 1)]
     assert pulls.hold.count == 0
+
+
+def test_what_may_be_on_the_disk_only_is_read_by_a_worker_first(world: World, pulls: PullHandler) -> None:
+    world.messages, world.is_cold = [1, 2], True
+    pull(pulls)
+    assert world.replies == []
+    world.paged_in.pop()()
+    assert world.replies == [(GetStatus.FOUND, 2, 2)]
 
 
 def test_without_suspend_nothing_waits(world: World, pulls: PullHandler) -> None:
