@@ -249,6 +249,15 @@ class CommitLog:
         self.written = PhysicalOffset(end)
         self.checksums.truncate(end)
 
+    def drop_cached_pages(self, begin: int) -> None:
+        """Forgets what is cached from offset `begin` on, before recovery reads it after an unclean stop. Raises OSError.
+
+        A failed sync leaves pages that look clean and never reached the disk; a later sync would not write them.
+        """
+        for segment in self._segments:
+            if segment.end_offset > begin:
+                segment.drop_cached_pages(max(0, begin - segment.base_offset))
+
     def start(self) -> None:
         """Starts the allocator and the flush thread; from here on the log takes appends. Raises OSError."""
         os.makedirs(self.directory, exist_ok=True)

@@ -232,11 +232,11 @@ class Segment(MappedFile):
                 if os.pread(fd, size, at) != blank:
                     write_fully(fd, blank, at)
 
-    def drop_cached_pages(self) -> None:
-        """Forgets clean cached pages, so that the next read asks the disk (after a failed fsync the cache lies)."""
-        if hasattr(os, "posix_fadvise"):
-            _madvise(self.map, MADV_DONTNEED)
-            os.posix_fadvise(self.open_fd(), 0, 0, os.POSIX_FADV_DONTNEED)
+    def drop_cached_pages(self, begin: int) -> None:
+        """Forgets the clean cached pages from position `begin` on, so that the next read asks the disk. Raises OSError."""
+        if sys.platform.startswith("linux"):
+            _madvise(self.map, MADV_DONTNEED)  # the kernel keeps pages that are mapped
+            os.posix_fadvise(self.open_fd(), begin, 0, os.POSIX_FADV_DONTNEED)
 
 
 def write_fully(fd: int, data: bytes | memoryview, at: int) -> None:
