@@ -15,6 +15,7 @@ grow with the number of queues. Everything here belongs to the loop thread.
 
 from __future__ import annotations
 
+import copy
 import os
 from bisect import bisect_left
 from collections import OrderedDict
@@ -65,8 +66,8 @@ class OpenFiles:
             os.close(self._fds.popitem()[1])
 
 
-def list_queue_files(directory: str, file_bytes: int) -> list[int]:
-    """The positions of a queue's files, ascending. An empty last file (a start cut short) is removed.
+def list_queue_files(directory: str, file_bytes: int, *, writable: bool = True) -> list[int]:
+    """The positions of a queue's files, ascending. An empty last file (a start cut short) is left out, and removed.
 
     Raises StoreFormatError where a name is no position, a size is not `file_bytes`, or a file is missing between two.
     """
@@ -78,7 +79,8 @@ def list_queue_files(directory: str, file_bytes: int) -> list[int]:
         if len(name) != NAME_DIGITS or not name.isascii() or not name.isdigit():
             raise StoreFormatError(path, "its name is not the 20 digits of a position")
         if size == 0 and name == files[-1][0]:
-            os.unlink(path)
+            if writable:
+                os.unlink(path)
             continue
         if size != file_bytes:
             raise StoreFormatError(path, f"it has {size} bytes where the other queue files have {file_bytes}")
@@ -106,12 +108,14 @@ class ConsumeQueue:
         file_bytes: int,
         log_end: PhysicalOffset,
         scrub: bool = False,
+        writable: bool = True,
         delays_ms: tuple[int, ...] = (),
     ) -> None:
-        """Finds the end: behind the last unit of a record that ends within `log_end`, which is the log's end at the start.
+        """Finds the end: behind the last unit of a record that ends within `log_end`, the log's end when it was opened.
 
-        `scrub` clears whatever lies behind it (after an unclean stop). `delays_ms`: only for the queues of the schedule
-        topic, whose tags codes are the times to deliver. Raises StoreFormatError, OSError.
+        `scrub` clears whatever lies behind it (after an unclean stop); where not `writable`, nothing is changed.
+        `delays_ms`: only for the schedule topic, whose tags codes are the times to deliver. Raises StoreFormatError,
+        OSError.
         """
         self.topic = topic
         self.queue_id = queue_id
@@ -122,16 +126,16 @@ class ConsumeQueue:
         self._file_bytes = file_bytes
         self._min_for = -1
         self._min_offset = QueueOffset(0)
-        self._bases = list_queue_files(directory, file_bytes) if os.path.isdir(directory) else []
-        self._end = self._find_end(log_end)
+        self._bases = list_queue_files(directory, file_bytes, writable=writable) if os.path.isdir(directory) else []
+        self._end = self._find_end(log_end, writable=writable)
         self._set_tail()
-        if self._bases and (scrub or self._end_unit_is_dirty()):
+        if writable and self._bases and (scrub or self._end_unit_is_dirty()):
             self._clear_behind_end()
         self.next_offset = self._end // UNIT_BYTES
 
     # ---- the end
 
-    def _find_end(self, log_end: PhysicalOffset) -> int:
+    def _find_end(self, log_end: PhysicalOffset, *, writable: bool) -> int:
         """Byte position behind the last unit that points below `log_end`; later files are removed."""
         while self._bases:
             base = self._bases[-1]
@@ -141,8 +145,23 @@ class ConsumeQueue:
             )
             if units or len(self._bases) == 1:
                 return base + units * UNIT_BYTES
-            self._remove_file(base)
+            if writable:
+                self._remove_file(base)
+            else:
+                self._bases.remove(base)
         return 0
+
+    def private(self, files: OpenFiles) -> ConsumeQueue:
+        """This queue as it is now, for a reader with descriptors of its own. Any thread."""
+        twin = copy.copy(self)
+        twin.read_through(files)
+        return twin
+
+    def read_through(self, files: OpenFiles) -> None:
+        """Has this copy of a queue go on by itself."""
+        self._files = files
+        self._bases = list(self._bases)
+        self._min_for = -1
 
     def _set_tail(self) -> None:
         self._tail_base = self._bases[-1] if self._bases else -self._file_bytes

@@ -1,4 +1,4 @@
-"""One index file: a hash table on disk from key hashes to physical offsets, RocketMQ's layout (`docs/formats/index.md`).
+"""One index file: a hash table on disk from key hashes to physical offsets, RocketMQ's layout (`docs/formats/index_file.md`).
 
     header 40 | slots: 4 bytes each | entries: 20 bytes each, entry 0 never used
 

@@ -45,7 +45,7 @@ def _leave_it() -> None:
     """Nobody makes the next file ready: it is made when it is needed."""
 
 
-def list_index_files(directory: str) -> list[str]:
+def list_index_files(directory: str, *, writable: bool = True) -> list[str]:
     """Paths of the index files, oldest first; raises StoreFormatError for a name that is no time."""
     try:
         names = sorted(os.listdir(directory))
@@ -55,7 +55,8 @@ def list_index_files(directory: str) -> list[str]:
     for name in names:
         path = os.path.join(directory, name)
         if name.endswith(".new"):  # a preparation cut short
-            os.unlink(path)
+            if writable:
+                os.unlink(path)
             continue
         if len(name) != _NAME_DIGITS or not name.isascii() or not name.isdigit():
             raise StoreFormatError(path, "its name is not the 17 digits of a time")
@@ -75,6 +76,7 @@ class KeyIndex:
         slots: int,
         entries: int,
         now_ms: Callable[[], int],
+        writable: bool = True,
     ) -> None:
         """Maps the files that exist; their own slot count counts. `on_nearly_full` may have a worker call `prepare_next`.
 
@@ -84,6 +86,7 @@ class KeyIndex:
         self.slots = slots
         self.entries = entries
         self._now_ms = now_ms
+        self._writable = writable
         self.on_nearly_full: Callable[[], object] = _leave_it
         self._asked = False
         self._waiting: list[tuple[list[int], list[int], int]] = []
@@ -96,7 +99,7 @@ class KeyIndex:
         self._dirty: dict[IndexFile, None] = {}
 
     def _open_files(self) -> tuple[IndexFile, ...]:
-        paths = list_index_files(self.directory)
+        paths = list_index_files(self.directory, writable=self._writable)
         if not paths:
             return ()
         size = os.path.getsize(paths[0])
@@ -107,12 +110,13 @@ class KeyIndex:
                 )
         found = find_slot_count(paths[0], size, slots=self.slots, entries=self.entries)
         if found is None:
-            logger.warning("no slot count explains the index files, they are rebuilt path=%s", paths[0])
-            for path in paths:
-                os.unlink(path)
+            if self._writable:
+                logger.warning("no slot count explains the index files, they are rebuilt path=%s", paths[0])
+                for path in paths:
+                    os.unlink(path)
             return ()
         self.slots, self.entries = found
-        return tuple(IndexFile(path, slots=self.slots, entries=self.entries) for path in paths)
+        return tuple(IndexFile(path, slots=self.slots, entries=self.entries, writable=self._writable) for path in paths)
 
     # ---- what is held after a start
 

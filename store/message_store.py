@@ -17,21 +17,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 from ..model.arena import Arena
 from ..model.clock import Clock
-from ..model.errors import (
-    CorruptRecordError,
-    MessageIllegal,
-    MessageNotFound,
-    OffsetOutOfRange,
-    StoreNotWriteable,
-    StorePoisoned,
-)
+from ..model.errors import MessageIllegal, StoreNotWriteable, StorePoisoned
 from ..model.ids import HostAddress
 from ..model.names import check_topic
-from ..model.properties import KEYS, UNIQUE_KEY, encode_properties
+from ..model.properties import encode_properties
 from ..model.queue import PhysicalOffset, QueueOffset
 from .commit_log import CommitLog
 from .config import StoreConfig
@@ -39,7 +32,8 @@ from .consume_queue import ConsumeQueue
 from .dispatch import Dispatcher, Run
 from .get_status import GetResult
 from .key_index import KeyIndex, is_indexed
-from .queue_reader import QueueReader, overlaps
+from .key_reader import KeyReader
+from .queue_reader import QueueReader
 from .queue_table import QueueTable, goes_to_queue
 from .record_kernel import (
     BAD_BODY_SIZE,
@@ -49,15 +43,11 @@ from .record_kernel import (
     TERMINATOR_BYTES,
     RunKernel,
     batch_sizes,
-    decode_record,
     encode_record,
-    index_key_hash,
     index_topic_hash,
 )
 from .store_opening import Opened, open_store
 from .upkeep import StoreEvent, Upkeep
-
-_SEARCH_STEP: Final = 64
 
 
 @dataclass(slots=True)
@@ -159,6 +149,7 @@ class MessageStore:
         self._queues: QueueTable
         self._index: KeyIndex | None = None
         self._reader: QueueReader
+        self._keys: KeyReader
         self._upkeep: Upkeep
         self._opened: Opened
         self._life = ExitStack()
@@ -189,8 +180,8 @@ class MessageStore:
         """Takes the opened parts before the replay, since dispatchers may call back (`delete_topic`)."""
         self._opened = opened
         self._log, self._queues, self._index = opened.log, opened.queues, opened.index
-        self._reader = QueueReader(opened.log, opened.queues, self._config)
-        self._reader.quarantined = opened.quarantined
+        self._reader = QueueReader(opened.log, opened.queues, self._config, quarantined=opened.quarantined)
+        self._keys = KeyReader(opened.log, opened.index, quarantined=opened.quarantined)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -528,50 +519,11 @@ class MessageStore:
         self, topic: str, key: str, *, max_messages: int, begin_ms: int, end_ms: int, unique: bool
     ) -> list[bytes]:
         """Whole records of a topic under a key (or unique id) stored in [begin_ms, end_ms], newest first. Any thread."""
-        if self._index is None:
-            return []
-        key_hash = index_key_hash(topic.encode(), key.encode())
-        found_max = max_messages
-        while True:
-            found_max += _SEARCH_STEP
-            offsets = self._index.search(key_hash, begin_ms=begin_ms, end_ms=end_ms, found_max=found_max)
-            records: list[bytes] = []
-            for offset in offsets:
-                record = self._matching(offset, topic, key, begin_ms, end_ms, unique)
-                if record is not None:
-                    records.append(record)
-                    if len(records) == max_messages:
-                        return records
-            if len(offsets) < found_max:
-                return records
-            found_max *= 2
-
-    def _matching(self, offset: int, topic: str, key: str, begin_ms: int, end_ms: int, unique: bool) -> bytes | None:
-        try:
-            message = decode_record(self.record_at(PhysicalOffset(offset)))
-        except (MessageNotFound, CorruptRecordError):  # expired, or damaged: it is not found
-            return None
-        properties = message.properties
-        held = properties.get(UNIQUE_KEY) == key if unique else key in properties.get(KEYS, "").split(" ")
-        if message.topic == topic and held and begin_ms <= message.stored_at_ms <= end_ms:
-            return bytes(message.record)
-        return None
+        return self._keys.query(topic, key, max_messages=max_messages, begin_ms=begin_ms, end_ms=end_ms, unique=unique)
 
     def record_at(self, physical_offset: PhysicalOffset) -> bytes:
         """The whole record that begins there. Any thread. Raises MessageNotFound, CorruptRecordError (damaged)."""
-        what = f"physical offset {physical_offset}"
-        try:
-            head = self._log.view(physical_offset, physical_offset + RECORD_OVERHEAD_BYTES)
-            size = int.from_bytes(head[:4], "big")
-            if overlaps(self._reader.quarantined, physical_offset, physical_offset + 1):
-                raise CorruptRecordError(physical_offset, size, "quarantined")
-            if int.from_bytes(head[28:36], "big") != physical_offset or size > self._config.record_bytes_max:
-                raise MessageNotFound(what)
-            record = bytes(self._log.view(physical_offset, physical_offset + size))
-        except OffsetOutOfRange as error:
-            raise MessageNotFound(what) from error
-        decode_record(record)
-        return record
+        return self._keys.record_at(physical_offset)
 
     def queues(self) -> dict[str, tuple[int, ...]]:
         """{topic: queue ids that exist}."""

@@ -1,7 +1,7 @@
 """Reading a queue: units say where the records are, the log gives them, statuses say what else there is.
 
 Reads stop at the confirm offset, pass over quarantined ranges, and answer with views of the log (they pin its maps while
-they are held). The statuses and next offsets are RocketMQ's (`get_status`). Loop thread.
+they are held). The statuses and next offsets are RocketMQ's (`get_status`). Loop thread; `offset_by_time`: any.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from ..model.errors import OffsetOutOfRange
 from ..model.queue import PhysicalOffset, QueueOffset
 from .commit_log import CommitLog
 from .config import StoreConfig
-from .consume_queue import FILLER_SIZE, UNIT_BYTES, ConsumeQueue
+from .consume_queue import FILLER_SIZE, UNIT_BYTES, ConsumeQueue, OpenFiles
 from .get_status import GetResult, GetStatus
 from .queue_table import QueueTable
 from .record import UNIT, store_timestamp_of
 from .record_kernel import UnitSelector
 
+_PROBE_FILES: Final = 4  # open at a time while a queue is searched by time
 HOT_MEMORY_SHARE: Final = 0.4  # as much of the newest log is taken to be in memory
 
 Range = tuple[int, int]
@@ -38,13 +39,15 @@ def overlaps(ranges: Sequence[Range], begin: int, end: int) -> bool:
 class QueueReader:
     """Reads one store's queues. `quarantined`: physical ranges that hold damage."""
 
-    def __init__(self, log: CommitLog, queues: QueueTable, config: StoreConfig) -> None:
+    def __init__(
+        self, log: CommitLog, queues: QueueTable, config: StoreConfig, *, quarantined: tuple[Range, ...] = ()
+    ) -> None:
         self._log = log
         self._queues = queues
         self._config = config
         self._selector = UnitSelector(config.pull_messages_max)
         self._hot_bytes = int(physical_memory_bytes() * HOT_MEMORY_SHARE)
-        self.quarantined: tuple[Range, ...] = ()
+        self.quarantined = quarantined
 
     def get_messages(
         self,
@@ -100,6 +103,7 @@ class QueueReader:
         first = int.from_bytes(units[:8], "big")
         bound = self._config.pull_bytes_max
         if confirm_offset - first > self._hot_bytes:
+            result.is_cold = True
             bound = min(bound, self._config.pull_cold_bytes_max)
         if self.quarantined:
             units = without_quarantined(units, self.quarantined)
@@ -122,11 +126,16 @@ class QueueReader:
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool) -> QueueOffset:
         """The first message stored at or after a time (lower), or the last stored at or before it (`upper`).
 
-        As RocketMQ answers: lower behind all gives the maximum offset, upper before all gives 0.
+        Any thread. As RocketMQ answers: lower behind all gives the maximum offset, upper before all gives 0.
         """
-        queue = self._queues.get(topic, queue_id)
-        if queue is None:
-            return QueueOffset(0)
+        files = OpenFiles(_PROBE_FILES)
+        try:
+            queue = self._queues.private(topic, queue_id, files)
+            return QueueOffset(0) if queue is None else self._by_time(queue, timestamp_ms, upper=upper)
+        finally:
+            files.close()
+
+    def _by_time(self, queue: ConsumeQueue, timestamp_ms: int, *, upper: bool) -> QueueOffset:
         low, high = queue.min_offset(self._log.begin), queue.next_offset
         limit = timestamp_ms + 1 if upper else timestamp_ms
         begin, end = int(low), int(high)

@@ -77,7 +77,9 @@ class QueueTable:
 
     topics: frozenset[str] | None = None
 
-    def __init__(self, store_directory: str, *, file_units: int, open_max: int, delays_ms: tuple[int, ...]) -> None:
+    def __init__(
+        self, store_directory: str, *, file_units: int, open_max: int, delays_ms: tuple[int, ...], writable: bool = True
+    ) -> None:
         """Reads names and sizes. Existing files tell their size; `file_units` counts where there are none.
 
         Raises StoreFormatError, OSError.
@@ -85,6 +87,7 @@ class QueueTable:
         self.directory = os.path.join(store_directory, QUEUE_FOLDER)
         self.file_bytes = find_queue_file_bytes(store_directory) or file_units * UNIT_BYTES
         self._delays_ms = delays_ms
+        self._writable = writable
         self._files = OpenFiles(open_max)
         self._queues: dict[QueueKey, ConsumeQueue] = {}
         self._unloaded: dict[QueueKey, int] = {}  # how many files
@@ -93,7 +96,7 @@ class QueueTable:
         self._log_end = PhysicalOffset(0)
         self._taken = self._reflected = PhysicalOffset(0)
         for topic, queue_id, directory in list_queues(store_directory):
-            self._unloaded[topic, queue_id] = len(list_queue_files(directory, self.file_bytes))
+            self._unloaded[topic, queue_id] = len(list_queue_files(directory, self.file_bytes, writable=writable))
 
     def begin(self, *, log_end: PhysicalOffset, reflected: int, unclean: bool) -> None:
         """Says where the log ended when the store was opened, and below which offset all units are on disk."""
@@ -113,25 +116,37 @@ class QueueTable:
             queue = self._load(key, scrub=False)
         return queue
 
+    def private(self, topic: str, queue_id: int, files: OpenFiles) -> ConsumeQueue | None:
+        """A queue as it is at this moment, for reading through descriptors of one's own. Any thread."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is not None:
+            return queue.private(files)
+        if (topic, queue_id) in self._unloaded:
+            return self._make((topic, queue_id), files, scrub=False, writable=False)
+        return None
+
     def get_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
         """The queue; its first file is made with its first unit. `topic` must have been checked as a name."""
         return self.get(topic, queue_id) or self._load((topic, queue_id), scrub=False)
 
     def _load(self, key: QueueKey, *, scrub: bool) -> ConsumeQueue:
+        queue = self._queues[key] = self._make(key, self._files, scrub=scrub, writable=self._writable)
+        self._unloaded.pop(key, None)
+        return queue
+
+    def _make(self, key: QueueKey, files: OpenFiles, *, scrub: bool, writable: bool) -> ConsumeQueue:
         topic, queue_id = key
-        delays = self._delays_ms if topic == SCHEDULE_TOPIC else ()
-        queue = self._queues[key] = ConsumeQueue(
+        return ConsumeQueue(
             topic,
             queue_id,
             directory=f"{self.directory}/{topic}/{queue_id}",
-            files=self._files,
+            files=files,
             file_bytes=self.file_bytes,
             log_end=self._log_end,
             scrub=scrub,
-            delays_ms=delays,
+            writable=writable,
+            delays_ms=self._delays_ms if topic == SCHEDULE_TOPIC else (),
         )
-        self._unloaded.pop(key, None)
-        return queue
 
     def listed(self) -> list[QueueKey]:
         """All queues, sorted."""

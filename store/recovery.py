@@ -5,7 +5,8 @@ from its beginning, so a restart takes as long whatever its size):
 
 - an append whose checksum entry matches is valid whatever it holds; without an entry, or where it does not match, each
   record is judged by its structure, its position and its body's checksum;
-- bytes that are no record, with nothing valid behind them, are a *torn tail*: the log ends before them;
+- bytes that are no record, with nothing valid behind them, are a *torn tail*: the log ends before them. So is the last
+  record where no entry vouches for it and the bytes behind it are not those of an append that came to its end;
 - the same with something valid behind them is *damage*: the range is quarantined, never cut.
 
 Something valid is looked for by the checksum entries behind, in the next `resync_bytes`, and at the next segment's
@@ -22,9 +23,9 @@ from typing import Final
 
 from ..model.queue import PhysicalOffset, QueueOffset
 from .checksum_log import ChecksumEntry, crc32
-from .commit_log import CommitLog
+from .commit_log import CommitLog, may_follow_append
 from .dispatch import Dispatcher, Run
-from .record_kernel import MAGIC_BLANK, RUN_BLANK, RUN_END, RUN_MORE, RunKernel
+from .record_kernel import MAGIC_BLANK, RUN_BLANK, RUN_END, RUN_MORE, UNIT_BYTES, RunKernel, decode_record
 from .segment import Segment
 
 logger = logging.getLogger(__name__)
@@ -55,6 +56,7 @@ class LogSurvey:
         self._resync_bytes = resync_bytes
         self._entries: dict[int, ChecksumEntry] = {}
         self._offsets: list[int] = []  # of the entries, ascending
+        self._unvouched: int | None = None  # where the record before the current position begins, if no entry vouches
 
     def run(self, begin: int) -> Survey:
         """`begin` must be where a record, a blank or nothing begins."""
@@ -77,6 +79,7 @@ class LogSurvey:
             end = at
             found = self._next_valid(segments, at)
             if found is None:
+                end = self._without_torn(segment, at)
                 break
             damaged.append((at, found))
             end = at = found
@@ -90,6 +93,7 @@ class LogSurvey:
                 if _is_blank(self._log, at):
                     return at, RUN_BLANK
                 at = entry.end
+                self._unvouched = None
                 continue
             limit = entry.end if entry is not None else self._next_entry(at, segment.end_offset)
             stop, status = self._scan(segment, at, limit)
@@ -115,7 +119,20 @@ class LogSurvey:
             kernel.clear()
             kernel.scan(segment.map, at - base, limit - base, at, self._check_body_crc, REPLAY_COUNT_MAX)
             at, status = base + kernel.end, kernel.status
+            if kernel.count:
+                last_unit = kernel.units_end - UNIT_BYTES
+                self._unvouched = int.from_bytes(kernel.units[last_unit : last_unit + 8], "big")
         return at, status
+
+    def _without_torn(self, segment: Segment, end: int) -> int:
+        """The end without a last record that looks whole only because nothing covers its properties."""
+        begin = self._unvouched
+        if begin is None or not segment.base_offset <= begin < end:
+            return end
+        at = end - segment.base_offset
+        last = decode_record(bytes(segment.map[begin - segment.base_offset : at]))
+        is_whole = may_follow_append(segment.map, at) and 0 not in last.properties_as_stored
+        return end if is_whole else begin
 
     def _next_valid(self, segments: Sequence[Segment], after: int) -> int | None:
         """The first position behind `after` where something valid begins, None where nothing does."""

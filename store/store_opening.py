@@ -107,7 +107,7 @@ def open_store(
         kernel = scanning_kernel(config, log.segment_bytes)
         begin = survey_begin(log, checkpoint, kernel, clean=abort is None)
         survey = LogSurvey(
-            log, kernel, check_body_crc=config.verify_body_crc, resync_bytes=_append_bytes_max(config)
+            log, kernel, check_body_crc=config.verify_body_crc, resync_bytes=append_bytes_max(config)
         ).run(begin)
         log.truncate(survey.end, wipe_bytes=_wipe_bytes(config, abort))
         queues = QueueTable(
@@ -150,7 +150,8 @@ def open_store(
     return opened
 
 
-def _append_bytes_max(config: StoreConfig) -> int:
+def append_bytes_max(config: StoreConfig) -> int:
+    """The largest append: how far behind a damaged place the next record may begin."""
     return config.drain_bytes + config.frame_bytes_max + config.record_bytes_max
 
 
@@ -158,7 +159,7 @@ def _wipe_bytes(config: StoreConfig, abort: AbortMark | None) -> int | None:
     """How far behind the end there may be bytes that look like records (`CommitLog.truncate`)."""
     if abort is None:
         return 0
-    return _append_bytes_max(config) if abort.same_boot else None
+    return append_bytes_max(config) if abort.same_boot else None
 
 
 def survey_begin(log: CommitLog, checkpoint: Checkpoint, kernel: RunKernel, *, clean: bool) -> int:
