@@ -76,6 +76,7 @@ class BackgroundSends:
 
     def send_async(self, topic: str, parts: Parts, sharding_key: str | None) -> SendFuture:
         """Appends one message and returns its future. Raises BufferFull, NoRoute, and what is wrong with the message."""
+        self._check_usable()
         lane = self._future_lanes.get(topic) if sharding_key is None else None
         if lane is None:
             lane = self._future_lane(topic, sharding_key)
@@ -90,6 +91,7 @@ class BackgroundSends:
 
     def post_slowly(self, topic: str, body: bytes, tags: str | None, keys: str | Sequence[str] | None) -> None:
         """Appends the message that begins a batch, does not fit into one, or may be compressed. Raises the same."""
+        self._check_usable()
         lane = self._post_lanes.get(topic) or self._post_lane(topic)
         packed, flags = compress_body(body, self._compress_over)
         while True:
@@ -104,7 +106,6 @@ class BackgroundSends:
 
     def _ship_full(self, lane: Lane, serial: int) -> None:
         """Sends the batch with this serial from the calling thread, unless somebody else has by then."""
-        self._check_usable()
         self._ship_as(lane, serial, monotonic_ms() + self._wait_ms)
 
     def _ship_as(self, lane: Lane, serial: int, deadline_ms: int) -> None:
@@ -153,12 +154,10 @@ class BackgroundSends:
 
     def _prepare(self, topic: str) -> None:
         """The checks of a topic's first message: its name, and that it exists somewhere."""
-        self._check_usable()
         self._routes.route(check_send_topic(topic), timeout_ms=self._wait_ms)
 
     def _open_lane(self, lane: Lane) -> None:
         """Under the lane's lock."""
-        self._check_usable()
         lane.open()
         self._linger_on(lane, self._linger_ms)
 
