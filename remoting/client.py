@@ -117,26 +117,30 @@ class RemotingClient:
 
     def _io_thread(self) -> IoThread:
         with self._lock:
-            return self._io_thread_locked()
-
-    def _io_thread_locked(self) -> IoThread:
-        if self._closed is not None:
-            raise ClientClosed(self._closed)
-        if self._io is None:
-            self._io = IoThread(self._name, self._on_tick, self._on_end)
-        return self._io
+            if self._closed is not None:
+                raise ClientClosed(self._closed)
+            if self._io is None:
+                self._io = IoThread(self._name, self._on_tick, self._on_end)
+            return self._io
 
     def _channel(self, address: str) -> Channel:
         channel = self._channels.get(address)
         if channel is not None and not channel.ended and self._closed is None:
             return channel
+        thread = self._io_thread()
+        fresh = Channel(
+            self._context.dealer(address), self._on_pushed
+        )  # may wait for a name server: not under the lock
         with self._lock:
-            thread = self._io_thread_locked()
             channel = self._channels.get(address)
-            if channel is None or channel.ended:
-                channel = Channel(self._context.dealer(address), self._on_pushed)
-                self._channels[address] = channel
-                thread.post(partial(self._watch, thread, channel))
+            if self._closed is None and (channel is None or channel.ended):
+                self._channels[address] = channel = fresh
+        if channel is not fresh:
+            fresh.end()
+        if channel is None or self._closed is not None:
+            raise ClientClosed(self._closed or "client")
+        if channel is fresh:
+            thread.post(partial(self._watch, thread, channel))
         return channel
 
     def _watch(self, thread: IoThread, channel: Channel) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 
 import zmq
 
-from ..model.errors import RemoteProtocolError
+from ..model.errors import ClientClosed, RemoteProtocolError
 from .base_socket import connect_tcp, new_context, new_socket
 from .options import FRAMES_MAX
 
@@ -39,8 +39,13 @@ class ClientContext:
         self._context = new_context()
 
     def dealer(self, address: str) -> Dealer:
-        """A connection being made to "host:port". Raises InvalidParameter where it is not one."""
-        return Dealer(self._context, address)
+        """A connection being made to "host:port". Raises InvalidParameter, ConnectionLost (no such host), ClientClosed."""
+        try:
+            return Dealer(self._context, address)
+        except zmq.ZMQError as error:
+            if self._context.closed:
+                raise ClientClosed("client") from error
+            raise
 
     def subscriber(self, address: str) -> Subscriber:
         """A subscription to everything that "host:port" publishes."""

@@ -290,7 +290,7 @@ def _prove_honest(frame: bytes) -> None:
     """
     if len(frame) > HEADER_BYTES_MAX:
         raise RemoteProtocolError(f"a header of {len(frame)} bytes is over the limit of {HEADER_BYTES_MAX}")
-    unpacker = msgpack.Unpacker(max_buffer_size=HEADER_BYTES_MAX)
+    unpacker = msgpack.Unpacker(max_buffer_size=len(frame))
     unpacker.feed(frame)
     try:
         unpacker.skip()

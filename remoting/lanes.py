@@ -29,7 +29,8 @@ class LaneLimits:
     """Bounds of one lane; over any of them a request is answered BrokerBusy.
 
     `queue_max`: requests waiting for their turn. `in_flight_max`: requests not answered yet, deferred ones too.
-    `deadline_ms`: how long one may wait for its turn. `share`: requests handled a turn while other lanes wait.
+    `deadline_ms`: how long one may wait for its turn. `share`: requests handled a turn while other lanes wait. A SEND
+    does not wait for its turn, so of its limits only `in_flight_max` counts.
     """
 
     queue_max: int
@@ -71,11 +72,6 @@ class LaneState:
         self.in_flight = 0
         self.handled = 0
         self.refused = 0
-
-    @property
-    def is_full(self) -> bool:
-        """True where one more request is over a limit."""
-        return self.in_flight >= self.limits.in_flight_max or len(self.queue) >= self.limits.queue_max
 
     def statistics(self) -> LaneStatistics:
         """A frozen copy of the counters."""

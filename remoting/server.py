@@ -2,7 +2,9 @@
 
 A turn: wait for a request (or a wake-up, or the next timer) -> drain what has come, up to a bound -> give the other
 lanes their share -> `on_turn_end` (the store writes all that was staged in one go and the broker answers it) -> send
-the replies -> run the timers. A request that must wait is *deferred*: its handler returns None and someone on this
+the replies -> run the timers and, where one was due, end the turn once more.
+
+A request that must wait is *deferred*: its handler returns None and someone on this
 thread calls `reply` or `fail` later. Nothing here blocks but the first receive.
 
 All methods belong to the loop's thread, except `post`, `stop` and `statistics`.
@@ -244,9 +246,7 @@ class RequestLoop:
                 self._drain()
         if self._queued:
             self._serve_waiting()
-        if self._on_turn_end is not None:
-            self._on_turn_end()
-        self._send_replies()
+        self._end_turn()
         self._run_timers()
 
     def _drain(self) -> None:
@@ -380,7 +380,9 @@ class RequestLoop:
             self._socket.skip_payload()
         self._outbox.append((identity, encode_error(error, opaque), ()))
 
-    def _send_replies(self) -> None:
+    def _end_turn(self) -> None:
+        if self._on_turn_end is not None:
+            self._on_turn_end()
         send = self._socket.send
         for identity, header, payload in self._outbox:
             send(identity, header, payload)
@@ -392,7 +394,7 @@ class RequestLoop:
             if not timer.cancelled:
                 timer.callback()
         if due:
-            self._send_replies()
+            self._end_turn()
 
 
 class Publisher:
