@@ -18,8 +18,8 @@ finish() {
 }
 trap finish EXIT
 
-say
-say "== a cluster: one name server, one broker ($("$zenit" --version))"
+echo
+echo "== a cluster: one name server, one broker ($("$zenit" --version))"
 "$zenit" up --dir "$directory" --set store.segment_bytes=67108864 --detach
 status=$("$zenit" status --dir "$directory" --json)
 field() { printf '%s' "$status" | "$python" -c "import json, sys; status = json.load(sys.stdin); print($1)"; }
@@ -27,37 +27,38 @@ ZENIT_NAMESRV=$(field 'status["namesrv"]')
 export ZENIT_NAMESRV
 store=$(field 'next(p["store_dir"] for p in status["processes"] if p["role"] == "broker")')
 
-say
-say "== files of this machine through it, one message a line, and back"
+echo
+echo "== files of this machine through it, one message a line, and back"
 files=()
 for file in /var/log/dpkg.log /var/lib/dpkg/status README.md LICENSE store/record_kernel.py; do
   [ ! -s "$file" ] || files+=("$file")
 done
 number=0
+run=$(date +%s)
 for file in "${files[@]}"; do
   number=$((number + 1))
-  topic="quickstart-$(date +%s)-$number"
+  topic="quickstart-$run-$number"
   "$zenit" topic create "$topic" --queues 4 >/dev/null
   "$zenit" produce "$topic" --file "$file" --key-field 1
   "$zenit" consume "$topic" --group quickstart --from earliest --idle-exit 2 --format '{queue_id} {body}' >"$work/consumed"
   "$python" -m zenitmq.deploy.line_check "$file" "$work/consumed"
 done
 
-say
-say "== one of the messages, found again by its key"
-key=$(awk 'NF { word = $1 } END { print word }' "${files[-1]}")
-"$zenit" message query --topic "$topic" --key "$key" | head -n 5
+echo
+echo "== one of the messages, found again by its key"
+key=$(awk 'NF { print $1; exit }' "${files[0]}")
+"$zenit" message query --topic "quickstart-$run-1" --key "$key" | head -n 5
 
-say
-say "== where the group stands"
-"$zenit" group describe quickstart
+echo
+echo "== where the group stands"
+"$zenit" group describe quickstart | head -n 8
 
-say
-say "== the store, read again from the first byte to the last"
+echo
+echo "== the store, read again from the first byte to the last"
 "$zenit" store verify "$store"
 
-say
-say "== down"
+echo
+echo "== down"
 "$zenit" down --dir "$directory"
-say
-say "It works. Next: . .venv/bin/activate; zenit --help; zenit bench produce; docs/quickstart.md"
+echo
+echo "It works. Next: . .venv/bin/activate; zenit --help; zenit bench produce; docs/quickstart.md"

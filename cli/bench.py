@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -98,7 +98,7 @@ def bench(
     if plot is not None:
         with open(plot, "w", encoding="utf-8") as file:
             file.write(result.svg)
-    show(dict(result.document), as_json, lambda: print_facts(dict(_flat(result.document))))
+    show(dict(result.document), as_json, lambda: print_facts(result.document))
 
 
 @contextlib.contextmanager
@@ -141,12 +141,3 @@ def _cells(progress: Progress) -> tuple[str, ...]:
         readable_bytes(progress.bytes),
         progress.note,
     )
-
-
-def _flat(document: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Nested facts under dotted names: latency_us.p99."""
-    for name, value in document.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value

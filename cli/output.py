@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -40,7 +40,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def print_facts(facts: Mapping[str, object]) -> None:
-    """One fact a line: its name, then its value."""
+    """One fact a line: its name, then its value; facts within facts under dotted names."""
+    facts = dict(_flat(facts, ""))
     width = max((len(name) for name in facts), default=0)
     for name, value in facts.items():
         sys.stdout.write(f"{name.ljust(width)}  {_cell(value)}\n")
@@ -76,6 +77,15 @@ def readable_bytes(count: float) -> str:
     return f"{count:.1f} TiB"
 
 
+def _flat(facts: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
+    """Nested facts under dotted names: latency_us.p99."""
+    for name, value in facts.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
 def _is_number(value: object) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
@@ -86,7 +96,7 @@ def _cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:.1f}"
+        return f"{value:.12g}"
     if isinstance(value, list | tuple):
         return ",".join(str(part) for part in value) or "-"
     return str(value)

@@ -26,13 +26,16 @@ BROKER: Final = "broker"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRecord:
-    """One process of a local cluster. `store_dir` is None for roles that keep nothing; `settings` as `--set` takes them."""
+    """One process of a local cluster. `store_dir` is None for roles that keep nothing; `settings` as `--set` takes them.
+
+    A `pid` of 0: not started yet.
+    """
 
     role: str
     name: str
-    pid: int
-    birth: str
     address: str
+    pid: int = 0
+    birth: str = ""
     store_dir: str | None = None
     settings: tuple[str, ...] = ()
 

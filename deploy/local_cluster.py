@@ -14,9 +14,11 @@ import fcntl
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from ..model.clock import monotonic_ms, sleep_ms
@@ -31,6 +33,7 @@ READY_TIMEOUT_MS: Final = 60_000
 STOP_TIMEOUT_MS: Final = 20_000
 PROBE_TIMEOUT_MS: Final = 1_000
 POLL_MS: Final = 30
+PORT_TRIES: Final = 5
 HOST: Final = "127.0.0.1"
 LAST_CLUSTER_FILE: Final = "~/.zenit/last"  # client/cluster.py reads it
 
@@ -128,55 +131,68 @@ class LocalCluster:
         before = record.find(NAME_SERVER, "namesrv-1")
         if before is not None and is_running(before.pid, before.birth):
             return record
-        port = choose_port(_port_of(before, NAME_SERVER_PORT), port_is_free)
-        address = f"{HOST}:{port}"
-        arguments = [f"host={HOST}", f"port={port}"]
-        process = self._start(NAME_SERVER, "namesrv-1", address, arguments)
-        started.append(process)
-        record = replace(record.with_process(process), namesrv=address)
-        self._write(record)
-        self._wait_ready(process, GetClusterInfo())
-        return record
+        planned = before or ProcessRecord(role=NAME_SERVER, name="namesrv-1", address=f"{HOST}:{NAME_SERVER_PORT}")
+        return self._start(record, planned, started, GetClusterInfo())
 
     def _up_broker(
         self, record: ClusterRecord, started: list[ProcessRecord], settings: tuple[str, ...]
     ) -> ClusterRecord:
         name = "broker-a"
         before = record.find(BROKER, name)
-        settings = settings or (before.settings if before is not None else ())
-        wanted = f"namesrv={record.namesrv}"
         if before is not None and is_running(before.pid, before.birth):
             if not started:
                 return record
             # The name server was down and may have moved: a broker that looks for it elsewhere is started anew.
             self._say(f"{name}: restarted, to register with the new name server")
             terminate(before.pid, before.birth, timeout_ms=STOP_TIMEOUT_MS)
-        port = choose_port(_port_of(before, BROKER_PORT), port_is_free)
-        store_dir = os.path.join(self.directory, name)
-        arguments = [f"cluster={record.cluster}", f"name={name}", f"host={HOST}", f"port={port}", wanted]
-        arguments += [f"store_dir={store_dir}", *settings]
-        process = self._start(BROKER, name, f"{HOST}:{port}", arguments)
-        process = replace(process, store_dir=store_dir, settings=settings)
-        started.append(process)
-        record = record.with_process(process)
-        self._write(record)
-        self._wait_ready(process, GetBrokerStatistics())
-        self._wait_registered(process, record.namesrv)
+        planned = before or ProcessRecord(
+            role=BROKER,
+            name=name,
+            address=f"{HOST}:{BROKER_PORT}",
+            store_dir=os.path.join(self.directory, name),
+        )
+        record = self._start(
+            record, replace(planned, settings=settings or planned.settings), started, GetBrokerStatistics()
+        )
+        self._wait_registered(record.processes[-1], record.namesrv)
         return record
 
-    def _start(self, role: str, name: str, address: str, arguments: Sequence[str]) -> ProcessRecord:
-        command = [sys.executable, "-P", "-m", "zenitmq", role]
-        for argument in arguments:
-            command += ["--set", argument]
-        pid = spawn(command, log_path=self.log_path(name), environ=os.environ)
+    def _start(
+        self, record: ClusterRecord, planned: ProcessRecord, started: list[ProcessRecord], question: Request
+    ) -> ClusterRecord:
+        """Starts a process on its port, or the next free one, and waits until it answers `question`.
+
+        Somebody else may be quicker to bind a port that was free: then it ends at once, and the next one is tried.
+        """
+        with _ports_locked():
+            for tries_left in reversed(range(PORT_TRIES)):
+                port = choose_port(int(planned.address.rpartition(":")[2]), port_is_free)
+                process = replace(planned, address=f"{HOST}:{port}")
+                if process.role == NAME_SERVER:
+                    record = replace(record, namesrv=process.address)
+                process = self._spawn(process, arguments_of(record, process))
+                started.append(process)
+                record = record.with_process(process)
+                _write_text(os.path.join(self.directory, FILE_NAME), encode_record(record))
+                try:
+                    self._wait(process, partial(_answers, process.address, question), "does not answer")
+                except ClusterNotStarted:
+                    was_taken = not (port_is_free(port) and port_is_free(port + 1))
+                    if tries_left and was_taken and not is_running(process.pid, process.birth):
+                        continue
+                    raise
+                return record
+        raise AssertionError("the last try returns or raises")
+
+    def _spawn(self, process: ProcessRecord, settings: Sequence[str]) -> ProcessRecord:
+        command = [sys.executable, "-P", "-m", "zenitmq", process.role]
+        for setting in settings:
+            command += ["--set", setting]
+        pid = spawn(command, log_path=self.log_path(process.name), environ=os.environ)
         birth = birth_of(pid)
         if birth is None:
-            raise self._not_started(name, "ended at once")
-        return ProcessRecord(role=role, name=name, pid=pid, birth=birth, address=address)
-
-    def _wait_ready(self, process: ProcessRecord, request: Request) -> None:
-        """Until the process answers a request of its role."""
-        self._wait(process, lambda: _ask(process.address, request) is not None, "does not answer")
+            raise self._not_started(process.name, "ended at once")
+        return replace(process, pid=pid, birth=birth)
 
     def _wait_registered(self, process: ProcessRecord, namesrv: str) -> None:
         """Until the name server tells clients of the broker."""
@@ -189,9 +205,12 @@ class LocalCluster:
 
     def _wait(self, process: ProcessRecord, condition: Callable[[], bool], otherwise: str) -> None:
         deadline = monotonic_ms() + self._ready_timeout_ms
-        while not condition():
-            if not is_running(process.pid, process.birth):
+        while True:
+            is_so = condition()
+            if not is_running(process.pid, process.birth):  # then the answer came from somebody else
                 raise self._not_started(process.name, "ended at start")
+            if is_so:
+                return
             if monotonic_ms() >= deadline:
                 raise self._not_started(process.name, f"{otherwise} after {self._ready_timeout_ms} ms")
             sleep_ms(POLL_MS)
@@ -202,15 +221,38 @@ class LocalCluster:
 
     # ---- files
 
-    def _write(self, record: ClusterRecord) -> None:
-        _write_text(os.path.join(self.directory, FILE_NAME), encode_record(record))
-
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Holds DIR/cluster.lock; waits for another `up` or `down`, which have deadlines of their own."""
-        with open(os.path.join(self.directory, "cluster.lock"), "w", encoding="utf-8") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with _file_locked(os.path.join(self.directory, "cluster.lock")):
             yield
+
+
+@contextmanager
+def _file_locked(path: str) -> Iterator[None]:
+    with open(path, "w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def _ports_locked() -> Iterator[None]:
+    """Only one process of this user chooses ports at a time, until what it started has bound them.
+
+    Else two clusters that start together could both find a port free, and each take the other's answer for its own's.
+    """
+    with _file_locked(os.path.join(tempfile.gettempdir(), f"zenit-ports-{os.getuid()}.lock")):
+        yield
+
+
+def arguments_of(record: ClusterRecord, process: ProcessRecord) -> list[str]:
+    """The settings that a process is started with, as `--set` takes them; the user's own last."""
+    host, _, port = process.address.rpartition(":")
+    settings = [f"host={host}", f"port={port}"]
+    if process.role == BROKER:
+        settings += [f"cluster={record.cluster}", f"name={process.name}", f"namesrv={record.namesrv}"]
+        settings.append(f"store_dir={process.store_dir}")
+    return [*settings, *process.settings]
 
 
 def _ask(address: str, request: Request) -> dict[str, Any] | None:
@@ -224,8 +266,8 @@ def _ask(address: str, request: Request) -> dict[str, Any] | None:
     return document
 
 
-def _port_of(before: ProcessRecord | None, otherwise: int) -> int:
-    return int(before.address.rpartition(":")[2]) if before is not None else otherwise
+def _answers(address: str, question: Request) -> bool:
+    return _ask(address, question) is not None
 
 
 def _write_text(path: str, text: str) -> None:

@@ -60,11 +60,14 @@ set_up() {
   python=$PWD/.venv/bin/python
   zenit=$PWD/.venv/bin/zenit
   stamp=".venv/installed$extras"
+  if [ ! -e "$stamp" ] && [ -z "$extras" ]; then  # what is installed with extras will do without them too
+    stamp=$(find .venv -maxdepth 1 -name 'installed*' -print -quit)
+  fi
   if [ ! -e "$stamp" ] || [ pyproject.toml -nt "$stamp" ] || [ setup.py -nt "$stamp" ]; then
     say "installing the project and its dependencies into .venv"
     "$python" -m pip install --quiet --disable-pip-version-check --editable ".$extras" ||
       fail "pip could not install the project; its messages are above"
-    touch "$stamp"
+    touch ".venv/installed$extras"
   fi
   # An editable install compiles the kernel; compile again where its source is newer than what was built.
   kernel=$(find store -name 'record_kernel*.so' -newer store/record_kernel.py -print -quit)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zenitmq.cli.output import json_line, readable_bytes, readable_time, table
+from zenitmq.cli.output import json_line, print_facts, readable_bytes, readable_time, table
 
 
 def test_columns_line_up_and_numbers_stand_right() -> None:
@@ -30,3 +30,11 @@ def test_bytes_are_readable(count: int, text: str) -> None:
 @pytest.mark.parametrize(("moment", "text"), [(None, "-"), (0, "-"), (1_700_000_000_123, "2023-11-14T22:13:20.123Z")])
 def test_times_are_readable(moment: int | None, text: str) -> None:
     assert readable_time(moment) == text
+
+
+def test_nested_facts_stand_under_dotted_names(capsys: pytest.CaptureFixture[str]) -> None:
+    print_facts({"work": "produce", "latency_us": {"p50": 0.75, "max": None}, "members": ["a", "b"]})
+    assert (
+        capsys.readouterr().out
+        == "work            produce\nlatency_us.p50  0.75\nlatency_us.max  -\nmembers         a,b\n"
+    )
