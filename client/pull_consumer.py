@@ -40,6 +40,7 @@ PULL_MESSAGES_MAX: Final = 65_536  # the broker's own bound is lower; bytes are 
 SUSPEND_MS: Final = 15_000
 PULL_GRACE_MS: Final = 5_000  # a long poll's answer may take so much longer than it is suspended
 ALL_READY: Final = 1 << 30
+WAIT_MS: Final = 1_000  # how long an iteration waits before it looks whether it is closed
 
 _EMPTY: Final = decode_batch(b"")
 
@@ -163,8 +164,14 @@ class PullConsumer:
 
     def __iter__(self) -> Iterator[StoredMessage]:
         """Message by message, waiting for more until the consumer is closed. What `poll` raises, this raises."""
+        self._check_usable()
         while not self._is_closed:
-            taken = self._next(ALL_READY, monotonic_ms() + 1000, is_iterated=True)
+            try:
+                taken = self._next(ALL_READY, monotonic_ms() + WAIT_MS, is_iterated=True)
+            except ClientClosed:
+                if self._is_closed:
+                    return  # by another thread, just now
+                raise
             if taken is None:
                 continue
             try:
