@@ -81,6 +81,8 @@ class PullHandler:
 
     def on_arrivals(self, queues: list[tuple[str, int]]) -> None:
         """These queues have new messages: look at some of those who wait; the rest follows in the next turns."""
+        if not self.hold.count:
+            return
         for topic, queue_id in queues:
             self._woken.extend(self.hold.waiting_on(topic, queue_id))
         if self._woken and not self._is_resuming:
