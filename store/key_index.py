@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from array import array
 from collections.abc import Callable
 from typing import Final
@@ -89,6 +90,7 @@ class KeyIndex:
         self._writable = writable
         self.on_nearly_full: Callable[[], object] = _leave_it
         self._asked = False
+        self._making = threading.Lock()  # for making a file: the worker ahead, the loop where that came too late
         self._waiting: list[tuple[list[int], list[int], int]] = []
         self._prepared: IndexFile | None = None
         self._reflected = PhysicalOffset(0)
@@ -208,14 +210,15 @@ class KeyIndex:
     def _add_file(self) -> IndexFile | None:
         if self._waiting:
             return None
-        try:
-            file = self._prepared if self._prepared is not None else self._make()
-        except StoreNotWriteable as error:
-            logger.warning("index keys wait error=%s", error)
-            return None
+        with self._making:
+            try:
+                file = self._prepared if self._prepared is not None else self._make()
+            except StoreNotWriteable as error:
+                logger.warning("index keys wait error=%s", error)
+                return None
+            self._prepared = None
         if self._files:
             file.prime(self._files[-1].header)
-        self._prepared = None
         self._asked = False
         self._files = (*self._files, file)
         return file
@@ -235,13 +238,15 @@ class KeyIndex:
 
     def prepare_next(self) -> None:
         """Makes the next file ready. A worker's; a full disk leaves it to the moment it is needed."""
-        try:
-            file = self._make()
-        except StoreNotWriteable as error:
-            logger.warning("the next index file cannot be made yet error=%s", error)
-            return
+        with self._making:
+            if self._prepared is not None:
+                return
+            try:
+                file = self._prepared = self._make()
+            except StoreNotWriteable as error:
+                logger.warning("the next index file cannot be made yet error=%s", error)
+                return
         file.populate_slots()
-        self._prepared = file
 
     def _make(self) -> IndexFile:
         newest = os.path.basename(self._files[-1].path) if self._files else ""

@@ -1,0 +1,135 @@
+"""Small stores for tests: a clock that stands still, batches as a producer encodes them, and what a store holds."""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from zenitmq.model.ids import HostAddress
+from zenitmq.store.config import StoreConfig
+from zenitmq.store.message_store import MessageStore, Placed
+from zenitmq.store.record_kernel import StoredMessage, decode_batch, encode_record
+
+HOST = HostAddress.parse("127.0.0.1", 10911)
+ALL_TIME = {"begin_ms": 0, "end_ms": 1 << 62}
+SMALL = {
+    "segment_bytes": 4096,
+    "queue_file_units": 16,
+    "index_slots": 32,
+    "index_entries": 100,
+    "preallocate_segments": 0,
+    "recycle_segments": 1,
+    "flush_interval_ms": 60_000,
+    "checkpoint_interval_ms": 50,
+    "disk_clean_ratio": 1.0,
+    "disk_force_ratio": 1.0,
+    "disk_refuse_ratio": 1.0,
+}
+WIRE_DATA = Path(__file__).parent / "wire" / "data"
+
+
+class StillClock:
+    """Stands at `time_ms` until a test moves it."""
+
+    def __init__(self, time_ms: int = 1_700_000_000_000) -> None:
+        self.time_ms = time_ms
+
+    def now_ms(self) -> int:
+        return self.time_ms
+
+    def monotonic_ms(self) -> int:
+        return self.time_ms
+
+    def sleep_ms(self, duration_ms: int) -> None:
+        self.time_ms += duration_ms
+
+
+def make_store(directory: Any, clock: StillClock | None = None, dispatchers: Any = (), **settings: Any) -> MessageStore:
+    return MessageStore(
+        str(directory),
+        StoreConfig(**{**SMALL, **settings}),
+        store_host=HOST,
+        clock=clock or StillClock(),
+        on_flushed=lambda: None,
+        on_poisoned=lambda error: None,
+        dispatchers=dispatchers,
+    )
+
+
+def message(topic: str, body: bytes, *, tags: str = "", keys: str = "", unique: str = "") -> bytes:
+    """A record as a producer sends it: the broker's fields zero."""
+    named = (("KEYS", keys), ("TAGS", tags), ("UNIQ_KEY", unique))
+    properties = "".join(f"{name}\x01{value}\x02" for name, value in named if value)
+    return encode_record(topic=topic.encode(), body=body, properties=properties.encode(), born_timestamp_ms=1)
+
+
+def stage(store: MessageStore, topic: str, queue_id: int, *records: bytes) -> Placed:
+    """Receives a batch into the arena as the server socket does, and stages it."""
+    data, begin = b"".join(records), store.arena.used
+    store.arena.view[begin : begin + len(data)] = data
+    return store.stage(begin, begin + len(data), topic=topic, queue_id=queue_id, count=len(records))
+
+
+def put(store: MessageStore, topic: str, queue_id: int, *records: bytes) -> Placed:
+    placed = stage(store, topic, queue_id, *records)
+    store.commit()
+    return placed
+
+
+def read_queue(store: MessageStore, topic: str, queue_id: int) -> list[StoredMessage]:
+    """All messages of a queue, by pulls."""
+    found: list[StoredMessage] = []
+    offset = store.min_offset(topic, queue_id)
+    while True:
+        result = store.get_messages(topic, queue_id, offset, max_messages=5, max_bytes=2000)
+        for view in result.slices:
+            found += decode_batch(bytes(view))
+        if result.next_offset <= offset:
+            return found
+        offset = result.next_offset
+
+
+def kill(store_directory: Any, copy: Any) -> Path:
+    """What a store killed at this moment leaves behind: its files as they are, `abort` among them."""
+    shutil.copytree(store_directory, copy)
+    return Path(copy)
+
+
+def tree(directory: Any, *folders: str) -> dict[str, bytes]:
+    """{path: bytes} of the files of some folders of a store; empty queue files and unused index files are left out."""
+    found = {}
+    for folder in folders:
+        for path in sorted((Path(directory) / folder).rglob("*")):
+            if path.is_file() and any(data := path.read_bytes()):
+                found[str(path.relative_to(directory))] = data
+    return found
+
+
+def index_bytes(directory: Any) -> list[bytes]:
+    """The index files' bytes, oldest first; names hold the time they were made."""
+    return list(tree(directory, "index").values())
+
+
+@cache
+def _golden_files(name: str) -> dict[str, bytes]:
+    """The files of an archive but for RocketMQ's timer wheel and log: 140 MB of zeros."""
+    files = {}
+    with tarfile.open(WIRE_DATA / f"{name}.tar.gz") as archive:
+        for member in archive:
+            if member.isfile() and not member.name.rpartition("store/")[2].startswith("timer"):
+                content = archive.extractfile(member)
+                assert content is not None
+                files[member.name] = content.read()
+    return files
+
+
+def unpack_golden(name: str, directory: Any) -> Path:
+    """A store that RocketMQ 5.5 wrote; what was sent to it stands beside, in expected.jsonl."""
+    for path, data in _golden_files(name).items():
+        target = Path(directory) / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+    return Path(directory) / "store"
