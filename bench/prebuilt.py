@@ -23,6 +23,7 @@ from .processes import Channel
 _SAMPLES: Final = 4_000_000
 _TIMEOUT_MS: Final = 30_000
 _CLOCK_EVERY: Final = 16
+BATCHES_IN_A_ROW: Final = 4  # to one queue, before the next queue's turn: they lie side by side in the log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +118,7 @@ def _pump(
     leave = window.leave
     while now_ns < end_ns and sent < requests_max:
         window.enter()
-        address, request = requests[(sent // 4) % len(requests)]
+        address, request = requests[(sent // BATCHES_IN_A_ROW) % len(requests)]
         begin_ns = monotonic_ns()
 
         def on_reply(_: Reply | None, __: bytes, error: ZenitError | None, sent_ns: int = begin_ns) -> None:

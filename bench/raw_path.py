@@ -21,11 +21,13 @@ from .frames import ready_batches
 from .measure import Load, Measured, measure
 from .options import BenchOptions, Report
 from .percentiles import Samples
+from .prebuilt import BATCHES_IN_A_ROW
 from .processes import Worker
 from .raw_client import RawClientJob
 from .raw_server import RawServerJob
 
 PULL_BYTES: Final = 1 << 20
+BACKLOG_BATCH_BYTES: Final = 512 << 10
 FLUSH_PROBE_BYTES: Final = 64 << 10
 _SEGMENTS_MAX: Final = 16  # 2 GiB
 _SEGMENTS_PER_SECOND: Final = 8
@@ -68,7 +70,8 @@ def raw_shape(options: BenchOptions) -> RawShape:
         tags=options.tags,
     )
     if options.work == "consume":
-        return replace(shape, batch=1, in_flight=2, clients=options.consumers, reads=True)
+        queues = max(1, options.queues // options.consumers)  # a consumer keeps one pull a queue in flight
+        return replace(shape, batch=1, in_flight=queues, clients=options.consumers, reads=True)
     if options.work in ("e2e", "latency", "restart"):
         return replace(shape, batch=1, in_flight=1, clients=1)
     if options.prebuilt or options.work == "limits":
@@ -76,6 +79,18 @@ def raw_shape(options: BenchOptions) -> RawShape:
     if options.api in ("post", "send_async"):
         return replace(shape, batch=max(1, BATCH_BYTES // record_bytes(options)), in_flight=WINDOW_BATCHES)
     return replace(shape, batch=1) if options.api == "send" else shape
+
+
+def backlog_batch(options: BenchOptions) -> int:
+    """Messages in each batch of a backlog."""
+    return min(256, max(1, BACKLOG_BATCH_BYTES // record_bytes(options)))
+
+
+def slice_bytes(options: BenchOptions) -> int:
+    """How many bytes of one queue lie side by side in a backlog's log: what a pull's reply has in one frame."""
+    if options.queues == 1:
+        return PULL_BYTES
+    return min(PULL_BYTES, BATCHES_IN_A_ROW * backlog_batch(options) * record_bytes(options))
 
 
 def record_bytes(options: BenchOptions) -> int:
@@ -86,10 +101,12 @@ def record_bytes(options: BenchOptions) -> int:
 class RawPath:
     """The raw server of a run and its files. Context manager; each measurement starts from the files' beginning."""
 
-    def __init__(self, directory: str, *, warm: bool, sync: bool, seconds: float) -> None:
+    def __init__(
+        self, directory: str, *, warm: bool, sync: bool, seconds: float, slice_bytes: int = PULL_BYTES
+    ) -> None:
         """Blocks until the files are made (warm: written once). `sync`: each write is followed by fdatasync.
 
-        `seconds`: how long measurements are; cold ones need that many fresh pages.
+        `seconds`: how long measurements are; cold ones need that many fresh pages. `slice_bytes`: frames of a page read.
         """
         self._directory = directory
         reply = SendReply(
@@ -100,6 +117,7 @@ class RawPath:
             warm=warm,
             sync=sync,
             reply_header=encode_reply(reply, 1 << 16).hex(),
+            slice_bytes=slice_bytes,
             segments=min(_SEGMENTS_MAX, 2 + math.ceil(seconds * _SEGMENTS_PER_SECOND)),
         )
         self._server = Worker("raw-server", job)

@@ -37,6 +37,7 @@ class RawServerJob:
     drain_bytes: int = 1 << 20
     frame_bytes_max: int = 8 << 20
     read_bytes: int = 1 << 20
+    slice_bytes: int = 1 << 20  # of a page that is read: each slice is a frame, as a queue's records lie apart in a log
 
 
 class RawFiles:
@@ -84,12 +85,13 @@ class RawFiles:
         """Makes the file that is written now durable."""
         os.fdatasync(self._files[self._index].open_fd())
 
-    def read(self) -> memoryview:
-        """The next `read_bytes` of the files, through their maps."""
-        size = self._job.read_bytes
+    def read(self) -> list[memoryview]:
+        """The next `read_bytes` of the files, through their maps, as slices."""
+        size, step = self._job.read_bytes, self._job.slice_bytes
         index, at = divmod(self._read_at, self._job.segment_bytes)
         self._read_at = (self._read_at + size) % (self._job.segment_bytes * len(self._files))
-        return self._files[index].map[at : at + size]
+        mapped = self._files[index].map
+        return [mapped[begin : min(begin + step, at + size)] for begin in range(at, at + size, step)]
 
     def _remove(self) -> None:
         while self._files:
@@ -143,4 +145,4 @@ def _loop(
             if job.sync:
                 files.sync()
         for identity, asked in zip(identities, headers, strict=False):
-            router.reply(identity, (header, files.read()) if asked.startswith(READ) else (header,))
+            router.reply(identity, (header, *files.read()) if asked.startswith(READ) else (header,))

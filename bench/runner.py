@@ -16,7 +16,7 @@ from .measure import Load, Measured, measure
 from .options import BenchOptions, BenchResult, Progress, Report
 from .percentiles import latency_us
 from .processes import Worker
-from .raw_path import RawPath, default_in_flight, fdatasync_latencies, limit_document, raw_shape
+from .raw_path import RawPath, default_in_flight, fdatasync_latencies, limit_document, raw_shape, slice_bytes
 from .restart import restart
 from .stages import EncodeJob, broker_stages, client_stages
 from .target import Target, opened_target
@@ -64,7 +64,10 @@ def _run_on(options: BenchOptions, target: Target, directory: str, report: Repor
     os.mkdir(raw_directory)
     reads = options.work == "consume"
     warm, sync = options.warm or reads, options.flush == "sync" and not reads
-    with RawPath(raw_directory, warm=warm, sync=sync, seconds=options.limit_seconds) as raw:
+    options = replace(options, queues=len(target.write_queues()))  # of the topic as it is
+    with RawPath(
+        raw_directory, warm=warm, sync=sync, seconds=options.limit_seconds, slice_bytes=slice_bytes(options)
+    ) as raw:
         bench = Bench(options=options, target=target, raw=raw, directory=directory, report=report)
         if options.work == "restart":
             found, facts = restart(bench)

@@ -21,7 +21,7 @@ from .own_cluster import POOL_SEGMENTS, RETAINED_BYTES, SEGMENT_BYTES, OwnCluste
 from .percentiles import joined, latency_us
 from .prebuilt import PrebuiltJob
 from .produce import ProduceJob
-from .raw_path import RawPath, default_in_flight, record_bytes, send_header
+from .raw_path import RawPath, backlog_batch, default_in_flight, record_bytes, send_header
 from .target import BrokerUse, Target
 
 BACKLOG_BYTES_MAX: Final = 2 << 30
@@ -145,7 +145,7 @@ def _make_backlog(bench: Bench) -> None:
     path = bench.path("backlog")
     job = replace(
         prebuilt_job(bench, path),
-        batch=min(256, max(1, (512 << 10) // record_bytes(options))),
+        batch=backlog_batch(options),
         in_flight=8,
         seconds=_FILL_SECONDS,
         messages_max=wanted,

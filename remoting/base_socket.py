@@ -8,6 +8,7 @@ from typing import Final
 import zmq
 
 from ..model.errors import ConfigError, ConnectionLost, InvalidParameter
+from .frame_memory import keep_frame_memory
 from .options import SOCKET_TABLES
 
 MAX_SOCKETS: Final = 8192
@@ -18,6 +19,7 @@ _TYPES: Final = {"ROUTER": zmq.ROUTER, "DEALER": zmq.DEALER, "PUB": zmq.PUB, "SU
 
 def new_context() -> zmq.Context[zmq.Socket[bytes]]:
     """A context of its own, so that closing one client or server cannot wait for another's sockets."""
+    keep_frame_memory()
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     context.set(zmq.MAX_SOCKETS, MAX_SOCKETS)
     return context
