@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 TICK_MS: Final = 1_000
 HEARTBEAT_MS: Final = 10_000  # until a broker says otherwise
 TIMEOUT_MS: Final = 3_000
+LEAVE_MS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Member:
 
 
 class Membership:
-    """The members of this process in one cluster. Any thread may call; nothing but `announce` blocks."""
+    """The members of this process in one cluster. Any thread may call; `announce` and `leave` block."""
 
     def __init__(self, remoting: RemotingClient, brokers: Callable[[], dict[str, str]]) -> None:
         """`brokers`: {broker name: address} of the brokers known now."""
@@ -67,38 +68,40 @@ class Membership:
                 self._listeners.setdefault(member.consumer[0], {})[member.client_id] = on_change
 
     def announce(self, member: Member, addresses: list[str], *, timeout_ms: int) -> int:
-        """Sends the member's heartbeat to these brokers and waits; returns how many answered."""
-        pending = len(addresses)
-        answered = 0
-        condition = threading.Condition()
+        """Sends the member's heartbeat to these brokers and waits; returns how many took it."""
+        return self._tell(member.heartbeat(), addresses, timeout_ms)
 
-        def on_reply(_reply: Reply | None, _payload: bytes, error: ZenitError | None) -> None:
-            nonlocal pending, answered
-            with condition:
-                pending -= 1
-                answered += error is None
-                condition.notify_all()
-            if error is not None:
-                log.warning("heartbeat failed error=%s", error)
-
-        for address in addresses:
-            try:
-                self._remoting.send_nowait(address, member.heartbeat(), None, timeout_ms=timeout_ms, on_reply=on_reply)
-            except ZenitError as error:
-                on_reply(None, b"", error)
-        with condition:
-            condition.wait_for(lambda: pending == 0, timeout_ms / 1000)
-        return answered
-
-    def leave(self, client_id: str) -> None:
-        """Takes a member out and tells the brokers, without waiting for them."""
+    def leave(self, client_id: str, *, timeout_ms: int = LEAVE_MS) -> None:
+        """Takes a member out, tells the brokers and waits a little, so that its queues are free at once."""
         with self._lock:
             member = self._members.pop(client_id, None)
             if member is not None and member.consumer is not None:
                 self._listeners.get(member.consumer[0], {}).pop(client_id, None)
         if member is not None:
-            for address in set(self._brokers().values()):
-                self._send_quietly(address, UnregisterClient(client_id), lambda *_: None)
+            self._tell(UnregisterClient(client_id), sorted(set(self._brokers().values())), timeout_ms)
+
+    def _tell(self, request: Request, addresses: list[str], timeout_ms: int) -> int:
+        pending = len(addresses)
+        taken = 0
+        condition = threading.Condition()
+
+        def on_reply(_reply: Reply | None, _payload: bytes, error: ZenitError | None) -> None:
+            nonlocal pending, taken
+            with condition:
+                pending -= 1
+                taken += error is None
+                condition.notify_all()
+            if error is not None:
+                log.info("not taken request=%s error=%s", type(request).__name__, error)
+
+        for address in addresses:
+            try:
+                self._remoting.send_nowait(address, request, None, timeout_ms=timeout_ms, on_reply=on_reply)
+            except ZenitError as error:
+                on_reply(None, b"", error)
+        with condition:
+            condition.wait_for(lambda: pending == 0, timeout_ms / 1000)
+        return taken
 
     def _tick(self) -> None:
         now = monotonic_ms()
@@ -117,15 +120,10 @@ class Membership:
         with self._lock:
             members = list(self._members.values())
         for member in members:
-            self._send_quietly(address, member.heartbeat(), on_reply)
-
-    def _send_quietly(
-        self, address: str, request: Request, on_reply: Callable[[Reply | None, bytes, ZenitError | None], None]
-    ) -> None:
-        try:
-            self._remoting.send_nowait(address, request, None, timeout_ms=TIMEOUT_MS, on_reply=on_reply)
-        except ZenitError as error:
-            log.debug("not sent broker=%s request=%s error=%s", address, type(request).__name__, error)
+            try:
+                self._remoting.send_nowait(address, member.heartbeat(), None, timeout_ms=TIMEOUT_MS, on_reply=on_reply)
+            except ZenitError as error:
+                on_reply(None, b"", error)
 
     def _on_changed(self, _address: str, request: ConsumersChanged) -> None:
         with self._lock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from ..model.clock import monotonic_ms, sleep_ms
-from ..model.errors import NoRoute, RemoteProtocolError, ZenitError
+from ..model.errors import ConnectionLost, NoRoute, RemoteProtocolError, ZenitError
 from ..model.queue import MessageQueue
 from ..remoting.commands import SendMessages, SendReply
 from .connection import Connection
@@ -76,7 +76,9 @@ class WaitedSends:
         batch = self._batches.make(topic, fill)
         queue = self._queue_for(topic, sharding_key, None)
         request = SendMessages(topic, queue.queue_id, batch.count, self._group)
-        self._remoting.oneway(self._destinations.address_of(queue), request, batch.payload())
+        address = self._destinations.address_of(queue)
+        if not self._remoting.oneway(address, request, batch.payload()):
+            raise ConnectionLost(address)
 
     def _queue_for(self, topic: str, sharding_key: str | None, avoid: str | None) -> MessageQueue:
         if sharding_key is not None:

@@ -344,3 +344,11 @@ def test_close_ends_an_iteration_in_another_thread(namesrv: str, broker) -> None
     consumer.close()
     assert ended.wait(5)
     thread.join(5)
+
+
+def test_last_client_of_a_process_is_gone_at_once_when_it_closes(namesrv: str, broker) -> None:
+    with PullConsumer("g", namesrv=namesrv) as consumer:
+        consumer.subscribe(TOPIC)
+        consumer.poll(timeout=0.1)
+        assert len(broker.consumers["g"]) == 1
+    assert broker.consumers["g"] == {}
