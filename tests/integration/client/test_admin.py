@@ -46,6 +46,10 @@ def broker(namesrv: str, tmp_path: Path) -> Iterator[Broker]:
 @pytest.fixture
 def admin(namesrv: str, broker: Broker) -> Iterator[Admin]:
     with Admin(namesrv) as made:
+        for _ in range(200):  # until the broker has registered
+            if made.cluster()["brokers"]:
+                break
+            threading.Event().wait(0.02)
         made.create_topic(TOPIC, queues=4, attributes={"note": "x"})
         yield made
 
