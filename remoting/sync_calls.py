@@ -16,7 +16,7 @@ from ..model.clock import monotonic_ms
 from ..model.errors import ClientClosed, ConnectionLost, RemoteProtocolError, RequestTimeout, ZenitError
 from .client_socket import ClientContext, Dealer, Payload
 from .commands import Reply, Request
-from .header import encode_request, is_request, opaque_of, open_header, reply_of
+from .header import Header, encode_request, is_request, opaque_of, open_header, reply_of
 
 SLICE_MS_MIN: Final = 5
 SLICE_MS_MAX: Final = 50
@@ -24,6 +24,9 @@ SLICE_MS_MAX: Final = 50
 
 FRESH_MS: Final = 100
 """A connection that answered so recently is taken to stand; if not, the call fails as one that was in flight."""
+
+NESTED: Final = "+"
+"""Marks a thread's second connection to an address, for a call made while the first waits."""
 
 OPAQUE_MAX: Final = 0x7FFFFFFF  # RocketMQ's opaque is a signed 32-bit integer
 
@@ -39,35 +42,49 @@ class SyncConnection:
         self._opaques = itertools.cycle(range(1, OPAQUE_MAX))
         self._lock = threading.Lock()
         self._used_ms = 0  # when the last call that was answered began
+        self.in_call = False
         self.closed = False
         self.closing = False  # set by the closing client, seen between slices
 
-    def call(self, request: Request, payload: Payload | None, timeout_ms: int) -> tuple[Reply, bytes]:
+    def call(self, request: Request, payload: Payload | None, timeout_ms: int, now_ms: int) -> tuple[Reply, bytes]:
         """Sends and waits. Raises the reply's error, RequestTimeout, ConnectionLost, ClientClosed, RemoteProtocolError."""
-        now_ms = monotonic_ms()
-        give_up_ms = now_ms + timeout_ms
         opaque = next(self._opaques)
-        header = encode_request(request, opaque, timeout_ms=timeout_ms)
-        dealer = self._dealer
+        frame = encode_request(request, opaque, timeout_ms=timeout_ms)
+        pushed: list[bytes] = []
         with self._lock:
             if self.closed:
                 raise ClientClosed("client")
-            if not dealer.send(header, payload):
-                raise ConnectionLost(dealer.address)
-            slice_ms = SLICE_MS_MIN
-            while True:
-                received = dealer.receive(slice_ms)
-                if received is None:
-                    left_ms = self._time_left_ms(request, give_up_ms, timeout_ms)
-                    slice_ms = min(2 * slice_ms, SLICE_MS_MAX, left_ms)
-                    continue
-                answer = self._answer(received[0], opaque, request.reply)
-                if answer is not None:
-                    break
+            self.in_call = True
+            try:
+                if not self._dealer.send(frame, payload):
+                    raise ConnectionLost(self._dealer.address)
+                header, body = self._await(request, opaque, now_ms + timeout_ms, timeout_ms, pushed)
+            finally:
+                self.in_call = False
             self._used_ms = now_ms
+        for frame in pushed:
+            self._on_request(self._dealer.address, frame)
+        answer = reply_of(header, request.reply)
         if isinstance(answer, ZenitError):
             raise answer
-        return answer, received[1]
+        return answer, body
+
+    def _await(
+        self, request: Request, opaque: int, give_up_ms: int, timeout_ms: int, pushed: list[bytes]
+    ) -> tuple[Header, bytes]:
+        """The reply to `opaque`; late replies to calls that timed out are dropped, the server's own requests are `pushed`."""
+        receive, slice_ms = self._dealer.receive, SLICE_MS_MIN
+        while True:
+            received = receive(slice_ms)
+            if received is None:
+                left_ms = self._time_left_ms(request, give_up_ms, timeout_ms)
+                slice_ms = min(2 * slice_ms, SLICE_MS_MAX, left_ms)
+                continue
+            header = open_header(received[0])
+            if is_request(header):
+                pushed.append(received[0])
+            elif opaque_of(header) == opaque:
+                return header, received[1]
 
     def _time_left_ms(self, request: Request, give_up_ms: int, timeout_ms: int) -> int:
         """What is left after a slice without a reply, at least 1; raises where there is no point in waiting."""
@@ -80,17 +97,9 @@ class SyncConnection:
             raise RequestTimeout(f"{type(request).__name__} at {self._dealer.address}", timeout_ms)
         return left_ms
 
-    def _answer(self, frame: bytes, opaque: int, reply_class: type[Reply]) -> Reply | ZenitError | None:
-        """The awaited reply; None for a late reply to a call that timed out, and for a request of the server's."""
-        header = open_header(frame)
-        if is_request(header):
-            self._on_request(self._dealer.address, frame)
-            return None
-        return reply_of(header, reply_class) if opaque_of(header) == opaque else None
-
-    def is_stale(self) -> bool:
+    def is_stale(self, now_ms: int) -> bool:
         """Between calls: True once the connection has ended; not asked again within the next moments, to save time."""
-        return monotonic_ms() - self._used_ms > FRESH_MS and self._dealer.is_lost()
+        return now_ms - self._used_ms > FRESH_MS and self._dealer.is_lost()
 
     def close(self, wait_ms: int = -1) -> bool:
         """Closes; False where its thread is still inside a call after `wait_ms` (-1 = for ever)."""
@@ -132,23 +141,30 @@ class SyncCalls:
 
     def call(self, address: str, request: Request, payload: Payload | None, timeout_ms: int) -> tuple[Reply, bytes]:
         """See `RemotingClient.call`."""
-        connection = self._connection(address)
+        now_ms = monotonic_ms()
+        connection = self._connection(address, now_ms)
         try:
-            return connection.call(request, payload, timeout_ms)
+            return connection.call(request, payload, timeout_ms, now_ms)
         except (ConnectionLost, RemoteProtocolError, ClientClosed):
-            self._drop(address, connection)
+            self._drop(connection)
             raise
 
-    def _connection(self, address: str) -> SyncConnection:
+    def _connection(self, address: str, now_ms: int) -> SyncConnection:
+        """The calling thread's connection; a new one where there is none, or none that stands and is free.
+
+        One is not free where a signal handler calls while the thread that it interrupts waits for its own reply.
+        """
         mine: _OneThread | None = getattr(self._local, "mine", None)
         if mine is None:
             mine = self._new_thread()
         connection = mine.connections.get(address)
+        if connection is not None and connection.in_call:
+            return self._connection(f"{address}{NESTED}", now_ms)
+        if connection is not None and not connection.is_stale(now_ms):
+            return connection
         if connection is not None:
-            if not connection.is_stale():
-                return connection
-            self._drop(address, connection)
-        connection = SyncConnection(self._context.dealer(address), self._on_request)
+            self._drop(connection)
+        connection = SyncConnection(self._context.dealer(address.rstrip(NESTED)), self._on_request)
         with self._lock:
             if not self._closed:
                 mine.connections[address] = connection
@@ -164,10 +180,11 @@ class SyncCalls:
         self._local.mine = mine
         return mine
 
-    def _drop(self, address: str, connection: SyncConnection) -> None:
+    def _drop(self, connection: SyncConnection) -> None:
         with self._lock:
-            if self._local.mine.connections.get(address) is connection:
-                del self._local.mine.connections[address]
+            connections: dict[str, SyncConnection] = self._local.mine.connections
+            for key in [key for key, kept in connections.items() if kept is connection]:
+                del connections[key]
         connection.close()
 
     def close(self, deadline_ms: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
 import sys
@@ -239,6 +240,36 @@ def test_a_server_pushes_on_the_shared_connection_and_into_calls(serve: Any, cli
     answers.wait()
     client.call(served.address, Heartbeat("own"), timeout_ms=2000)
     assert pushed == [(served.address, "shared"), (served.address, "own")]
+
+
+def test_a_pushed_requests_callback_may_call_back(serve: Any, client: Any) -> None:
+    def notify(call: Any) -> HeartbeatReply:
+        call.loop.send_to(call.identity, ConsumersChanged("g"))
+        return HeartbeatReply(1)
+
+    served, asked = serve({Heartbeat: notify, GetMaxOffset: lambda _: OffsetReply(4)}), []
+    client.on_request(ConsumersChanged, lambda address, _: asked.append(client.call(address, ASK, timeout_ms=2000)[0]))
+    assert client.call(served.address, Heartbeat("c"), timeout_ms=2000)[0] == HeartbeatReply(1)
+    assert asked == [OffsetReply(4)]
+
+
+def test_a_signal_handler_may_call_while_its_thread_waits(serve: Any, client: Any) -> None:
+    """As a command does that is told to stop: it takes leave of the broker from the handler."""
+
+    def interrupt(call: Any) -> None:
+        call.loop.call_later(20, lambda: signal.raise_signal(signal.SIGUSR1))
+        call.loop.call_later(200, lambda: call.loop.reply(call, HeartbeatReply(1)))
+
+    served, asked = serve({Heartbeat: interrupt, GetMaxOffset: lambda _: OffsetReply(4)}), []
+    before = signal.signal(
+        signal.SIGUSR1, lambda *_: asked.append(client.call(served.address, ASK, timeout_ms=2000)[0])
+    )
+    try:
+        assert client.call(served.address, Heartbeat("c"), timeout_ms=5000)[0] == HeartbeatReply(1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert asked == [OffsetReply(4)]
+    assert client.call(served.address, ASK, timeout_ms=2000)[0] == OffsetReply(4)
 
 
 def test_oneway_requests_arrive(serve: Any, client: Any) -> None:
