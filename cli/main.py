@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import select
 import sys
 from typing import Annotated
 
@@ -19,6 +20,7 @@ from ..model.errors import ZenitError
 from . import bench, broker, cluster, config, consume, group, local, message, namesrv, produce, store, topic
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
+STDOUT = 1
 
 # What typer raises for a wrong command line: a usage error, which knows the command that was meant.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -73,9 +75,13 @@ def _outcome() -> int:
         return _tell(_usage_text(error), WRONG_USAGE)
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
-    except BrokenPipeError:  # whoever read our output has had enough, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
+    except SystemExit as ending:  # the parser's own way out of a broken pipe, and of a shell's completion
+        if isinstance(ending.__context__, BrokenPipeError) and _reader_is_gone():
+            os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)  # what is still buffered is wanted by nobody
+            return DONE
+        if ending.__context__ is None:
+            raise
+        return _tell(f"internal error: {ending.__context__!r}", FAILED)
     except ZenitError as error:
         return _tell(str(error), FAILED)
     except OSError as error:
@@ -86,6 +92,13 @@ def _outcome() -> int:
         if "ZENIT_DEBUG" in os.environ:
             raise
         return _tell(f"internal error: {type(error).__name__}: {error} (ZENIT_DEBUG=1 shows where)", FAILED)
+
+
+def _reader_is_gone() -> bool:
+    """Whether whoever read our output has had enough, as `head` does."""
+    poll = select.poll()
+    poll.register(STDOUT, 0)
+    return any(events & select.POLLERR for _, events in poll.poll(0))
 
 
 def _usage_text(error: Exception) -> str:
