@@ -33,7 +33,7 @@ def measure_limits(options: BenchOptions, directory: str, report: Report) -> tup
                 shapes |= {"singles_warm": singles, "round_trip_warm": turns, "read_warm": pages}
             for name, one in shapes.items():
                 found = raw.measure(one, seconds=options.seconds, phase=name, report=report)
-                table[name] = _figures(one, found)
+                table[name] = _figures(one, found) | {"fresh_pages_ran_out": raw.ran_out}
                 if name == f"write_{'warm' if options.warm else 'cold'}":
                     chosen = found
     assert chosen is not None

@@ -11,7 +11,7 @@ import numpy as np
 from ..model.clock import monotonic_ns
 from ..model.errors import RequestTimeout
 from ..remoting.raw_socket import RawDealer
-from .frames import bodies, ready_batches
+from .frames import ready_batches
 from .percentiles import Samples
 from .processes import Channel
 from .raw_server import READ
@@ -95,8 +95,3 @@ def _pump(
             frames = dealer.receive_nowait() if sent_at else None
         channel.progress(now_ns, answered * job.batch, answered * job.batch * job.size)
     return answered, received
-
-
-def single_payload(size: int, topic: str) -> bytes:
-    """One encoded message, for bare round trips."""
-    return ready_batches(topic, size=size, batch=1, count=1)[0] if size else bodies(1, 1)[0]

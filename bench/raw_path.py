@@ -29,8 +29,9 @@ from .raw_server import RawServerJob
 PULL_BYTES: Final = 1 << 20
 BACKLOG_BATCH_BYTES: Final = 512 << 10
 FLUSH_PROBE_BYTES: Final = 64 << 10
-_SEGMENTS_MAX: Final = 16  # 2 GiB
-_SEGMENTS_PER_SECOND: Final = 8
+_WARM_SEGMENTS_MAX: Final = 16  # 2 GiB, written over again and again
+_COLD_SEGMENTS_MAX: Final = 64
+_SEGMENTS_PER_SECOND: Final = 12  # of 128 MiB: more than fresh pages can be written
 _READY_SECONDS: Final = 120.0
 _PROBE_FILE_BYTES: Final = 64 << 20
 _TIMEOUT_MS: Final = 3000
@@ -109,6 +110,7 @@ class RawPath:
         `seconds`: how long measurements are; cold ones need that many fresh pages. `slice_bytes`: frames of a page read.
         """
         self._directory = directory
+        self.ran_out = False  # True: a cold measurement wrote over pages that were not fresh any more
         reply = SendReply(
             queue_id=1, queue_offset=1 << 20, physical_offset=1 << 32, store_timestamp_ms=1 << 40, store_host=bytes(8)
         )
@@ -118,7 +120,9 @@ class RawPath:
             sync=sync,
             reply_header=encode_reply(reply, 1 << 16).hex(),
             slice_bytes=slice_bytes,
-            segments=min(_SEGMENTS_MAX, 2 + math.ceil(seconds * _SEGMENTS_PER_SECOND)),
+            segments=min(
+                _WARM_SEGMENTS_MAX if warm else _COLD_SEGMENTS_MAX, 2 + math.ceil(seconds * _SEGMENTS_PER_SECOND)
+            ),
         )
         self._server = Worker("raw-server", job)
         try:
@@ -132,11 +136,9 @@ class RawPath:
         """One raw measurement."""
         self._server.ask("renew", _READY_SECONDS)
         loads = [self._load(shape, seconds, index) for index in range(shape.clients)]
-        return measure(loads, phase=phase, seconds=seconds, report=report)
-
-    def cpu_seconds(self) -> float:
-        """What the raw server has used so far."""
-        return float(self._server.ask("cpu", _READY_SECONDS)["cpu_seconds"])
+        found = measure(loads, phase=phase, seconds=seconds, report=report)
+        self.ran_out |= bool(self._server.ask("state", _READY_SECONDS)["ran_out"])
+        return found
 
     def _load(self, shape: RawShape, seconds: float, index: int) -> Load:
         path = os.path.join(self._directory, f"raw-client-{index}.npy")
@@ -182,12 +184,16 @@ def pull_header() -> bytes:
     return encode_request(request, 1 << 16, timeout_ms=_TIMEOUT_MS)
 
 
-def limit_document(runs: Sequence[Measured], *, of: str) -> dict[str, Any]:
-    """The `limit` of a result: the mean of what was measured before and after, each told too."""
+def limit_document(runs: Sequence[Measured], *, of: str, ran_out: bool = False) -> dict[str, Any]:
+    """The `limit` of a result: the mean of what was measured before and after, each told too.
+
+    `ran_out`: the raw path used up its fresh pages, so that the limit is too high.
+    """
     return {
         "of": of,
         "messages_per_second": round(sum(run.messages_per_second for run in runs) / len(runs), 1),
         "bytes_per_second": round(sum(run.bytes_per_second for run in runs) / len(runs), 1),
+        "fresh_pages_ran_out": ran_out,
         "runs_messages_per_second": [round(run.messages_per_second, 1) for run in runs],
     }
 

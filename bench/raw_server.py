@@ -13,7 +13,6 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from ..model.clock import process_cpu_ns
 from ..remoting.raw_socket import RawRouter
 from ..store.segment import MappedFile, create_allocated
 from .processes import Channel
@@ -49,7 +48,7 @@ class RawFiles:
         self._files: list[MappedFile] = []
         self._index = self._at = 0
         self._read_at = 0
-        self.full = False
+        self.ran_out = False
         self._create()
 
     def _create(self) -> None:
@@ -66,6 +65,7 @@ class RawFiles:
     def renew(self) -> None:
         """Begins again: warm files from their start, cold ones as fresh files."""
         self._index = self._at = 0
+        self.ran_out = False
         if not self._job.warm:
             self._remove()
             self._create()
@@ -77,7 +77,7 @@ class RawFiles:
             self._at = 0
             if self._index == len(self._files):
                 self._index = 0
-                self.full = not self._job.warm  # cold: from here on these are not fresh pages any more
+                self.ran_out = not self._job.warm  # cold: from here on these are not fresh pages any more
         os.pwritev(self._files[self._index].open_fd(), [data, _ZEROS], self._at)
         self._at += len(data)
 
@@ -105,7 +105,7 @@ class RawFiles:
 
 
 def serve(job: RawServerJob, channel: Channel) -> None:
-    """Runs until the parent closes the channel. Words: "go", "renew" and "cpu" (answered with a result)."""
+    """Runs until the parent closes the channel. Words: "go", then "renew" and "state", each answered with {ran_out}."""
     arena = memoryview(bytearray(job.drain_bytes + job.frame_bytes_max))
     words: deque[str] = deque()
     files = RawFiles(job)
@@ -137,9 +137,10 @@ def _loop(
             word = words.popleft()
             if not word:
                 return
+            ran_out = files.ran_out
             if word == "renew":
                 files.renew()
-            channel.result({"cpu_seconds": process_cpu_ns() / 1e9, "full": files.full})
+            channel.result({"ran_out": ran_out})
         if used:
             files.append(arena[:used])
             if job.sync:

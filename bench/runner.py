@@ -94,7 +94,7 @@ def _run_on(options: BenchOptions, target: Target, directory: str, report: Repor
             outcome.measured,
             directory,
             batch=_sent_batch(options),
-            limit=limit_document(known, of=_RAW_OF[options.work]) if known else None,
+            limit=limit_document(known, of=_RAW_OF[options.work], ran_out=raw.ran_out) if known else None,
             cpu_seconds=outcome.after.cpu_seconds - outcome.before.cpu_seconds,
             extra=extra,
         )
