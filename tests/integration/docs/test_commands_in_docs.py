@@ -16,6 +16,7 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 # Run from a directory of the session's own, where a clone has to be there by name.
 FROM_THE_CLONE = {"./quickstart.sh"}
+FOR_A_MOMENT = "--seconds 0.3 --limit-seconds 0.1"
 SHELLS = {"bash", "shell", "console", "zsh"}
 
 
@@ -76,6 +77,23 @@ def test_the_python_of_a_page_works_as_written(page: Path, tmp_path: Path) -> No
     run_session(up + "for file in *.py; do python -W error $file; done", tmp_path, cwd=work)
 
 
+def test_the_benchmarks_of_the_page_run(tmp_path: Path) -> None:
+    """Each for a moment; of those that first fill a log for minutes, only that their options are known."""
+    text = "".join(blocks(ROOT / "docs" / "benchmarks.md", ""))
+    commands = [line.partition(" #")[0].strip() for line in text.splitlines() if line.startswith("zenit bench")]
+    assert len(commands) > 4
+    script = [
+        f"{command} --help" if "--warm" in command or "--log-gib" in command else f"{command} {FOR_A_MOMENT}"
+        for command in commands
+    ]
+    run_session("\n".join(script), tmp_path, cwd=tmp_path)
+    assert (tmp_path / "e2e.svg").read_text().startswith("<svg")
+
+
 def test_commands_stand_in_sh_blocks() -> None:
-    """A block of another shell's name would slip past the tests above."""
+    """A block of another shell's name, or of none, would slip past the tests above."""
     assert not [(name_of(page), shell) for page in PAGES for shell in SHELLS if blocks(page, shell)]
+    unnamed = {
+        name_of(page): text for page in PAGES for text in blocks(page, "") if re.search("^zenit ", text, re.MULTILINE)
+    }
+    assert set(unnamed) <= {"docs/benchmarks.md"}
