@@ -1,0 +1,338 @@
+"""A store after a kill or a power cut: what was acknowledged is there, a torn tail is cut, damage is set aside, and the
+queues and the index are those that the log alone would give."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+from store_kit import ALL_TIME, StillClock, index_bytes, kill, make_store, message, put, read_queue, stage, tree
+
+from zenitmq.model.errors import CorruptRecordError, MessageNotFound, StoreLocked
+from zenitmq.store.message_store import MessageStore
+from zenitmq.store.offline import verify_store
+from zenitmq.store.record_kernel import decode_record
+
+QUEUES = 3
+
+
+def numbered(number: int, size: int = 20) -> bytes:
+    return message(
+        "t", b"%05d" % number * (size // 5), tags=f"tag{number % 3}", keys=f"k{number} all", unique=f"{number:032X}"
+    )
+
+
+def fill(store: MessageStore, begin: int, end: int, clock: StillClock | None = None) -> None:
+    for number in range(begin, end):
+        if clock is not None:
+            clock.time_ms += 700
+        put(store, "t", number % QUEUES, numbered(number))
+
+
+def numbers(store: MessageStore) -> list[int]:
+    """What is stored, in the order sent; each queue must be in order."""
+    found = [[int(m.body[:5]) for m in read_queue(store, "t", q)] for q in range(QUEUES)]
+    assert all(queue == sorted(queue) for queue in found)
+    return sorted(number for queue in found for number in queue)
+
+
+def assert_equals_rebuild(store: MessageStore, directory, scratch) -> None:
+    """Queues and index are what they become when they are made anew from a copy of the log."""
+    shutil.rmtree(scratch, ignore_errors=True)
+    kill(directory, scratch)
+    for folder in ("consumequeue", "index"):
+        shutil.rmtree(os.path.join(scratch, folder), ignore_errors=True)
+    with make_store(scratch, StillClock(1)) as rebuilt:
+        assert rebuilt.written == store.written
+        assert tree(scratch, "consumequeue") == tree(directory, "consumequeue")
+        assert index_bytes(scratch) == index_bytes(directory)
+
+
+def flush(store: MessageStore) -> None:
+    store._log.request_flush(store.written)
+    store._log.wait_flushed(store.written, 20_000)
+
+
+def checkpoint(store: MessageStore, clock: StillClock) -> None:
+    """Two ticks: the first one's mark is what the second one writes down."""
+    for _ in range(2):
+        clock.time_ms += 100
+        store.on_tick(clock.time_ms)
+        store._upkeep.run_in_worker(lambda: None).result(20)
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+@pytest.mark.parametrize("at", [0, 1, 15, 40, 77])
+def test_killed_at_any_time_nothing_written_is_lost(tmp_path, at: int, flushed: bool) -> None:
+    """The kernel keeps what a killed process wrote; with or without checkpoints and checksum entries of it."""
+    clock = StillClock()
+    with make_store(tmp_path / "s", clock) as store:
+        fill(store, 0, at, clock)
+        if flushed:
+            flush(store)
+            checkpoint(store, clock)
+        fill(store, at, at + 7, clock)
+        left = kill(tmp_path / "s", tmp_path / "killed")
+        written = store.written
+    for _ in range(2):
+        with make_store(left, clock) as store:
+            assert store.written == written
+            assert numbers(store) == list(range(at + 7))
+            assert_equals_rebuild(store, left, tmp_path / "scratch")
+            for number in range(at + 7):
+                (record,) = store.query("t", f"{number:032X}", max_messages=5, unique=True, **ALL_TIME)
+                assert decode_record(record).keys == (f"k{number}", "all")
+            assert len(store.query("t", "all", max_messages=1000, unique=False, **ALL_TIME)) == at + 7
+
+
+def test_what_is_staged_and_not_committed_was_never_there(tmp_path) -> None:
+    with make_store(tmp_path / "s") as store:
+        fill(store, 0, 5)
+        stage(store, "t", 0, numbered(5))
+        left = kill(tmp_path / "s", tmp_path / "killed")
+        store.commit()
+        assert numbers(store) == list(range(6))
+    with make_store(left) as store:
+        assert numbers(store) == list(range(5))
+        fill(store, 5, 8)
+        assert numbers(store) == list(range(8))
+
+
+@pytest.mark.parametrize("vouched", [False, True])
+@pytest.mark.parametrize("other_boot", [False, True])
+def test_torn_at_every_byte_of_the_last_append(tmp_path, vouched: bool, other_boot: bool) -> None:
+    """The log ends at a whole record of it at most; it goes on from there, and nothing torn ever returns."""
+    with make_store(tmp_path / "s") as store:
+        fill(store, 0, 9)
+        begin = store.written
+        put(store, "t", 0, numbered(9), numbered(10))
+        end = store.written
+        if vouched:
+            flush(store)
+        left = kill(tmp_path / "s", tmp_path / "killed")
+    if other_boot:
+        (left / "abort").write_text("7\nanother boot\n")
+    log = left / "commitlog" / f"{0:020d}"
+    whole = log.read_bytes()
+    seen = set()
+    for cut in range(begin, end, 1 if vouched else 3):
+        work = kill(left, tmp_path / "work")
+        (work / "commitlog" / log.name).write_bytes(whole[:cut] + bytes(len(whole) - cut))
+        with make_store(work) as store:
+            kept = numbers(store)
+            assert kept in (list(range(9)), list(range(10))), cut
+            seen.add(len(kept))
+            assert store.statistics().quarantined_ranges == 0, cut
+            if cut % 25 == 0:
+                fill(store, 20, 22)
+                assert numbers(store) == [*kept, 20, 21]
+                assert_equals_rebuild(store, work, tmp_path / "scratch")
+        assert verify_store(str(work))["damaged"] == []
+        shutil.rmtree(work)
+    assert seen == ({9} if vouched else {9, 10})  # what an entry does not vouch for is torn as a whole
+
+
+@pytest.mark.parametrize("vouched", [False, True])
+def test_damage_before_valid_records_is_quarantined(tmp_path, vouched: bool) -> None:
+    """Flipped bits cost the record they hit and no other; reads pass over it, and nothing is cut."""
+    with make_store(tmp_path / "s") as store:
+        places = [put(store, "t", n % QUEUES, numbered(n)) for n in range(40)]
+        if vouched:
+            flush(store)
+        left = kill(tmp_path / "s", tmp_path / "killed")
+        written = store.written
+    hit = places[20]
+    # without a checksum entry only structure, position and body are protected: size, magic, offset, lengths, body
+    places_hit = (
+        range(hit.physical_offset, hit.end, 5)
+        if vouched
+        else [hit.physical_offset + at for at in (1, 5, 9, 33, 87, 95)]
+    )
+    for position in places_hit:
+        work = kill(left, tmp_path / "work")
+        log = work / "commitlog" / f"{position // 4096 * 4096:020d}"
+        data = bytearray(log.read_bytes())
+        data[position % 4096] ^= 1 << position % 8
+        log.write_bytes(data)
+        with make_store(work) as store:
+            assert store.written == written, position
+            assert numbers(store) == [n for n in range(40) if n != 20], position
+            statistics = store.statistics()
+            assert (statistics.quarantined_ranges, statistics.quarantined_bytes) == (1, hit.end - hit.physical_offset)
+            with pytest.raises(CorruptRecordError):
+                store.record_at(hit.physical_offset)
+            assert store.query("t", f"{20:032X}", max_messages=5, unique=True, **ALL_TIME) == []
+            fill(store, 40, 43)
+        with make_store(work) as store:
+            assert numbers(store) == [n for n in range(43) if n != 20]
+            assert store.statistics().quarantined_ranges == 1
+        assert [(d["begin"], d["end"]) for d in verify_store(str(work))["damaged"]] == [(hit.physical_offset, hit.end)]
+        shutil.rmtree(work)
+
+
+def test_damage_in_the_last_append_that_was_flushed(tmp_path) -> None:
+    """The checkpoint says it was on the disk, so it is damage and not a torn tail."""
+    clock = StillClock()
+    with make_store(tmp_path / "s", clock) as store:
+        fill(store, 0, 5)
+        placed = put(store, "t", 0, numbered(5))
+        flush(store)
+        checkpoint(store, clock)
+        left = kill(tmp_path / "s", tmp_path / "killed")
+    for folder in ("consumequeue", "index"):
+        shutil.rmtree(left / folder)
+    with open(left / "commitlog" / f"{0:020d}", "r+b") as log:
+        log.seek(placed.physical_offset + 100)
+        log.write(b"?")
+    assert verify_store(str(left))["damaged"] == [
+        {"begin": placed.physical_offset, "end": placed.end, "reason": "no valid record"}
+    ]
+    with make_store(left, clock) as store:
+        assert store.written == placed.end
+        assert numbers(store) == list(range(5))
+        fill(store, 6, 9)
+        assert numbers(store) == [0, 1, 2, 3, 4, 6, 7, 8]
+
+
+def test_damage_at_a_segment_s_beginning_and_end(tmp_path) -> None:
+    """The blank record and a segment's first record are no end either where valid records follow."""
+    with make_store(tmp_path / "s") as store:
+        places = [put(store, "t", 0, numbered(n)) for n in range(40)]
+        left = kill(tmp_path / "s", tmp_path / "killed")
+        written = store.written
+    rolled = next(n for n, p in enumerate(places) if p.physical_offset == 4096)
+    for position, lost in ((places[rolled - 1].end + 4, []), (4096 + 4, [rolled]), (4096 - 1, [])):
+        work = kill(left, tmp_path / "work")
+        log = work / "commitlog" / f"{position // 4096 * 4096:020d}"
+        data = bytearray(log.read_bytes())
+        data[position % 4096] ^= 0x10
+        log.write_bytes(data)
+        with make_store(work) as store:
+            assert store.written == written
+            assert numbers(store) == [n for n in range(40) if n not in lost]
+        shutil.rmtree(work)
+
+
+def test_only_what_follows_the_checkpoint_is_read(tmp_path, caplog) -> None:
+    """A restart after a kill takes as long whatever the log's size."""
+    clock = StillClock()
+    with make_store(tmp_path / "s", clock) as store:
+        fill(store, 0, 300, clock)
+        flush(store)
+        checkpoint(store, clock)
+        mark = store.written
+        fill(store, 300, 305, clock)
+        left = kill(tmp_path / "s", tmp_path / "killed")
+        written = store.written
+    caplog.set_level("INFO")
+    with make_store(left, clock) as store:
+        assert f"scanned={written - mark} replayed=5 " in caplog.text
+        assert numbers(store) == list(range(305))
+        assert_equals_rebuild(store, left, tmp_path / "scratch")
+
+
+@pytest.mark.parametrize("lost", ["queues", "index slots", "index entries", "index header"])
+def test_pages_that_a_power_cut_kept_from_the_disk_are_made_again(tmp_path, lost: str) -> None:
+    """Behind the checkpoint the queues' and index's pages may be old or new, in any mix."""
+    clock = StillClock()
+    with make_store(tmp_path / "s", clock) as store:
+        fill(store, 0, 20, clock)
+        flush(store)
+        checkpoint(store, clock)
+        old = kill(tmp_path / "s", tmp_path / "old")
+        fill(store, 20, 30, clock)
+        left = kill(tmp_path / "s", tmp_path / "killed")
+    (left / "abort").write_text("7\nanother boot\n")
+    if lost == "queues":
+        for path in (left / "consumequeue").rglob(f"{0:010d}*"):
+            path.write_bytes((old / path.relative_to(left)).read_bytes())
+    else:
+        name = min(os.listdir(left / "index"))
+        data = bytearray((left / "index" / name).read_bytes())
+        begin, end = {"index slots": (40, 168), "index entries": (168, len(data)), "index header": (0, 40)}[lost]
+        data[begin:end] = (old / "index" / name).read_bytes()[begin:end]
+        (left / "index" / name).write_bytes(data)
+    with make_store(left, clock) as store:
+        assert numbers(store) == list(range(30))
+        assert_equals_rebuild(store, left, tmp_path / "scratch")
+
+
+def test_queue_units_of_what_was_cut_do_not_come_back(tmp_path) -> None:
+    """Units point behind the end; the log grows over that end later; then it is killed again."""
+    with make_store(tmp_path / "s") as store:
+        fill(store, 0, 12)
+        left = kill(tmp_path / "s", tmp_path / "killed")
+        cut = store._queues.get("t", 0).unit(2)[0]
+    log = left / "commitlog" / f"{0:020d}"
+    data = log.read_bytes()
+    log.write_bytes(data[:cut] + bytes(len(data) - cut))
+    with make_store(left) as store:
+        assert store.written == cut
+        for number in range(50, 60):  # all to one queue: the other two are not touched
+            put(store, "t", 1, numbered(number))
+        again = kill(left, tmp_path / "again")
+    with make_store(again) as store:
+        assert numbers(store) == [*range(6), *range(50, 60)]
+        assert_equals_rebuild(store, again, tmp_path / "scratch")
+
+
+def test_two_brokers_on_one_directory(tmp_path) -> None:
+    with make_store(tmp_path / "s") as store:
+        fill(store, 0, 3)
+        with pytest.raises(StoreLocked), make_store(tmp_path / "s"):
+            pass
+        assert numbers(store) == [0, 1, 2]
+
+
+def test_a_failed_start_leaves_the_directory_to_the_next(tmp_path) -> None:
+    with make_store(tmp_path / "s") as store:
+        fill(store, 0, 3)
+    strange = tmp_path / "s" / "consumequeue" / "t" / "strange"
+    strange.mkdir()
+    for _ in range(2):
+        with pytest.raises(Exception, match="strange"), make_store(tmp_path / "s"):
+            pass
+    strange.rmdir()
+    with make_store(tmp_path / "s") as store:
+        assert numbers(store) == [0, 1, 2]
+        with pytest.raises(MessageNotFound):
+            store.record_at(10_000)
+
+
+def put_forever(directory: str) -> None:
+    """A child: prints each message's number once it is on the disk."""
+    with make_store(directory, flush_mode="sync", segment_bytes=65536) as store:
+        number = 0
+        while True:
+            put(store, "t", number % QUEUES, numbered(number, 200))
+            store._log.wait_flushed(store.written, 20_000)
+            os.write(1, b"%d\n" % number)
+            number += 1
+            if number % 10 == 0:
+                store.on_tick(number)
+
+
+@pytest.mark.parametrize("after", [1, 30, 200])
+def test_a_real_process_killed_while_it_writes(tmp_path, after: int) -> None:
+    """Every message that a sync flush acknowledged is there after kill -9, and nothing that was not sent."""
+    script = (
+        "import importlib.util, sys\n"
+        f"sys.path.insert(0, {os.path.dirname(os.path.dirname(__file__))!r})\n"
+        f"spec = importlib.util.spec_from_file_location('sender', {__file__!r})\n"
+        "sender = importlib.util.module_from_spec(spec); spec.loader.exec_module(sender)\n"
+        f"sender.put_forever({str(tmp_path / 's')!r})\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as child:
+        acknowledged = -1
+        while acknowledged < after:
+            acknowledged = int(child.stdout.readline())
+        child.send_signal(signal.SIGKILL)
+        rest = child.stdout.read().split()
+        acknowledged = max([acknowledged, *map(int, rest)])
+    with make_store(tmp_path / "s", segment_bytes=65536) as store:
+        found = numbers(store)
+        assert found == list(range(len(found)))
+        assert acknowledged < len(found) <= acknowledged + 2
+        assert_equals_rebuild(store, tmp_path / "s", tmp_path / "scratch")
