@@ -1,6 +1,7 @@
 """Sends that nobody waits for at once: lanes that fill, are shipped when full or when their linger ends, and are flushed.
 
-`open` maps a topic to the accumulator that `post` may append to without any lock: of lanes that somebody will ship.
+`open` maps a topic to the accumulator that `post` may append to without any lock: of lanes that somebody will ship
+(empty where the kernel runs interpreted, and an append can be interrupted).
 The caller who finds a batch full ships it; the I/O thread ships what lingers. A poster that took an accumulator out of
 `open` in the very moment its idle lane was closed puts its message where nobody looks; a sweep every 100 ms does.
 """
@@ -15,7 +16,7 @@ from typing import Final
 from ..model.clock import monotonic_ms
 from ..model.errors import BufferFull, ClientClosed, NoRoute, RequestTimeout, ZenitError
 from ..model.queue import MessageQueue
-from ..store.record_kernel import Accumulator
+from ..store.record_kernel import COMPILED, Accumulator
 from .batch_sender import BatchSender
 from .batching import Lane, Sealed
 from .connection import Connection
@@ -98,7 +99,8 @@ class BackgroundSends:
             with lane.lock:
                 if not lane.is_open:
                     self._open_lane(lane)
-                    self.open[topic] = lane.accumulator
+                    if COMPILED:  # interpreted, an append is many steps: every post takes the lock
+                        self.open[topic] = lane.accumulator
                 if lane.accumulator.append(packed, tags, keys, b"", 0, flags):
                     return
                 serial = lane.serial
