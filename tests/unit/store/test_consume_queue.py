@@ -1,0 +1,123 @@
+"""One queue's files: units at their place, filler where it begins late, the end found again whatever lies behind it."""
+
+import os
+
+import pytest
+
+from zenitmq.model.errors import StoreFormatError
+from zenitmq.store.consume_queue import FILLER_SIZE, UNIT_BYTES, ConsumeQueue, OpenFiles
+from zenitmq.store.record import UNIT
+
+UNITS = 16
+
+
+@pytest.fixture
+def files():
+    opened = OpenFiles(2)
+    yield opened
+    opened.close()
+
+
+def open_queue(directory, files, log_end=1 << 40, **options) -> ConsumeQueue:
+    return ConsumeQueue(
+        "t", 3, directory=str(directory), files=files, file_bytes=UNITS * UNIT_BYTES, log_end=log_end, **options
+    )
+
+
+def units(begin: int, end: int) -> bytes:
+    """Message n is 100 bytes at 100 n, with tags code n."""
+    return b"".join(UNIT.pack(100 * n, 100, n) for n in range(begin, end))
+
+
+@pytest.mark.parametrize("step", [1, 5, 16, 50])
+def test_units_lie_where_their_offset_says(tmp_path, files, step: int) -> None:
+    queue = open_queue(tmp_path / "q", files)
+    for begin in range(0, 50, step):
+        queue.append(begin, units(begin, min(50, begin + step)))
+    again = open_queue(tmp_path / "q", files)
+    for reader in (queue, again):
+        assert reader.next_offset == 50
+        assert b"".join(reader.read(base, 99) for base in (0, 16, 32, 48)) == units(0, 50)
+        assert reader.read(10, 99) == units(10, 16)
+        assert reader.read(50, 1) == b""
+    assert len(files) <= 2
+    assert sorted(os.listdir(tmp_path / "q")) == [f"{base:020d}" for base in (0, 320, 640, 960)]
+
+
+@pytest.mark.parametrize("begin", [1, 15, 16, 17, 100])
+def test_a_queue_that_begins_late_is_filled_from_its_file_s_start(tmp_path, files, begin: int) -> None:
+    queue = open_queue(tmp_path / "q", files)
+    queue.append(begin, units(begin, begin + 3))
+    first = begin // UNITS * UNITS
+    (name, *_) = sorted(os.listdir(tmp_path / "q"))
+    assert name == f"{first * UNIT_BYTES:020d}"
+    data = (tmp_path / "q" / name).read_bytes()
+    assert data[: (begin - first) * UNIT_BYTES] == UNIT.pack(0, FILLER_SIZE, 0) * (begin - first)
+    again = open_queue(tmp_path / "q", files)
+    assert (again.min_offset(0), again.next_offset) == (begin, begin + 3)
+
+
+def test_a_gap_is_filled_and_a_replay_changes_nothing(tmp_path, files) -> None:
+    queue = open_queue(tmp_path / "q", files)
+    queue.append(0, units(0, 5))
+    queue.append(20, units(20, 22))
+    assert queue.read(16, 9) == UNIT.pack(2000, FILLER_SIZE, 0) * 4 + units(20, 22)
+    assert queue.min_offset(600) == 5
+    before = queue.read(0, 99)
+    queue.append(2, units(2, 4))
+    assert (queue.read(0, 99), queue.next_offset) == (before, 22)
+
+
+@pytest.mark.parametrize("end", [0, 1, 7, 16, 20, 32, 39, 40])
+def test_the_end_is_behind_the_last_unit_of_a_whole_record(tmp_path, files, end: int) -> None:
+    """Whatever the file holds behind: units of records that were cut, or zeros where a page was lost."""
+    open_queue(tmp_path / "q", files).append(0, units(0, 40))
+    reader = open_queue(tmp_path / "q", files, log_end=100 * end + 99, writable=False)
+    assert reader.next_offset == end
+    assert len(os.listdir(tmp_path / "q")) == 3
+    queue = open_queue(tmp_path / "q", files, log_end=100 * end + 99, scrub=True)
+    assert queue.next_offset == end
+    queue.append(end, units(end, end + 1))
+    assert open_queue(tmp_path / "q", files).next_offset == end + 1
+
+
+def test_the_first_message_kept(tmp_path, files) -> None:
+    queue = open_queue(tmp_path / "q", files)
+    queue.append(0, units(0, 40))
+    assert [queue.min_offset(begin) for begin in (0, 1, 100, 101, 3999, 4000)] == [0, 1, 1, 2, 40, 40]
+    assert queue.remove_before(3300) == 2
+    assert (queue.min_offset(3300), queue.next_offset, queue.read(31, 1)) == (33, 40, b"")
+    assert queue.next_file_offset(17) == 32
+    with pytest.raises(IndexError):
+        queue.unit(40)
+    queue.remove()
+    assert not (tmp_path / "q").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [("x", 320), ("0" * 20, 319), ("0" * 19 + "7", 320), (f"{640:020d}", 320)],
+    ids=["name", "size", "position", "hole"],
+)
+def test_strange_files_are_refused_by_name(tmp_path, files, name: str, size: int) -> None:
+    open_queue(tmp_path, files).append(0, units(0, 1))
+    (tmp_path / name).write_bytes(bytes(size))
+    with pytest.raises(StoreFormatError, match=name):
+        open_queue(tmp_path, files)
+
+
+def test_an_empty_last_file_is_a_start_cut_short(tmp_path, files) -> None:
+    open_queue(tmp_path, files).append(0, units(0, 16))
+    (tmp_path / f"{320:020d}").touch()
+    assert open_queue(tmp_path, files).next_offset == 16
+    assert len(os.listdir(tmp_path)) == 1
+
+
+def test_a_private_copy_reads_on_while_the_queue_grows(tmp_path, files) -> None:
+    queue = open_queue(tmp_path / "q", files)
+    queue.append(0, units(0, 10))
+    own = OpenFiles(1)
+    copy = queue.private(own)
+    queue.append(10, units(10, 40))
+    assert (copy.next_offset, copy.read(0, 99)) == (10, units(0, 10))
+    own.close()

@@ -1,0 +1,169 @@
+"""The series of index files: RocketMQ's quirks, rolling, replays, cuts."""
+
+from array import array
+
+import pytest
+from store_kit import StillClock
+
+from zenitmq.model.errors import StoreFormatError
+from zenitmq.store.index_file import IndexHeader, find_slot_count, index_file_bytes
+from zenitmq.store.key_index import KeyIndex, index_file_name, list_index_files
+
+CLOCK = StillClock(1_700_000_000_123)
+
+
+def open_index(directory, **options) -> KeyIndex:
+    return KeyIndex(str(directory), slots=8, entries=10, now_ms=CLOCK.now_ms, **options)
+
+
+def put(index: KeyIndex, rows: list[tuple[int, int]], time_ms: int) -> None:
+    """rows: (key hash, physical offset)."""
+    hashes, offsets = (array(code, column) for code, column in zip("Iq", zip(*rows, strict=True), strict=True))
+    index.put(memoryview(hashes), memoryview(offsets), 0, len(rows), time_ms)
+    index.advance(rows[-1][1] + 1)
+
+
+def found(index: KeyIndex, key_hash: int, begin_ms: int = 0, end_ms: int = 1 << 60) -> list[int]:
+    return index.search(key_hash, begin_ms=begin_ms, end_ms=end_ms, found_max=99)
+
+
+def test_names_are_times() -> None:
+    assert index_file_name(1_700_000_000_123) == "20231114221320123"
+
+
+def test_newest_first_over_chains_and_files(tmp_path) -> None:
+    index = open_index(tmp_path)
+    for number in range(30):
+        put(index, [(7, 100 * number), (15, 100 * number)], 1000 * number)  # the same slot
+    assert index.file_count == 7  # nine entries a file
+    assert found(index, 7) == found(index, 15) == [100 * number for number in reversed(range(30))]
+    assert [800, 700, 600, 500] == [offset for offset in found(index, 7, 5_000, 8_000) if 500 <= offset <= 800]
+    assert len(found(index, 7, 5_000, 8_000)) <= 6  # to the second: the caller looks closer
+    assert found(index, 23) == []
+    index.close()
+    again = open_index(tmp_path)
+    assert found(again, 7) == [100 * number for number in reversed(range(30))]
+    assert again.entry_count == 60
+    again.close()
+
+
+def test_a_new_file_begins_with_the_end_of_the_one_before(tmp_path) -> None:
+    """Its first entry's time difference is counted from there: an hour later it is found all the same."""
+    index = open_index(tmp_path)
+    put(index, [(1, n) for n in range(9)], 10_000)
+    put(index, [(2, 50)], 3_610_000)
+    assert found(index, 2, 3_610_000, 3_610_000) == [50]
+    newest = index._files[-1]
+    assert newest.header == IndexHeader(3_610_000, 3_610_000, 50, 50, 1, 2)
+    assert bytes(newest._file.map[40 + 32 + 20 + 12 : 40 + 32 + 20 + 16]) == (3600).to_bytes(4, "big")
+    index.close()
+
+
+def test_a_replay_puts_nothing_in_twice(tmp_path) -> None:
+    rows = [(n % 5, 10 * (n // 3)) for n in range(14)]
+    index = open_index(tmp_path)
+    put(index, rows[:8], 0)  # two of the three keys of the record at 20
+    index.close()
+    again = open_index(tmp_path)
+    again.trust(0)
+    put(again, rows, 0)
+    whole = [again.search(h, begin_ms=0, end_ms=1 << 60, found_max=99) for h in range(5)]
+    assert whole == [[o for h, o in reversed(rows) if h == k] for k in range(5)]
+    assert again.entry_count == 14
+    again.close()
+
+
+@pytest.mark.parametrize("kept", range(0, 31, 3))
+def test_a_cut_leaves_what_was_before(tmp_path, kept: int) -> None:
+    rows = [[(n % 4, n), (n % 7 + 50, n)] for n in range(30)]
+    index, model = open_index(tmp_path / "a"), open_index(tmp_path / "b")
+    for n, row in enumerate(rows):
+        put(index, row, 1000 * n)
+        if n < kept:
+            put(model, row, 1000 * n)
+    index.cut(kept, lambda offset: 1000 * offset)
+    assert index.reflected() == kept
+    for key_hash in {*range(4), *range(50, 57)}:
+        assert found(index, key_hash) == found(model, key_hash)
+    for n, row in enumerate(rows[kept:], kept):
+        put(index, row, 1000 * n)
+        put(model, row, 1000 * n)
+    assert [bytes(f._file.map) for f in index._files] == [bytes(f._file.map) for f in model._files]
+    index.close()
+    model.close()
+
+
+def test_the_next_file_is_made_ahead(tmp_path) -> None:
+    index = open_index(tmp_path)
+    asked = []
+    index.on_nearly_full = lambda: asked.append(1)
+    put(index, [(1, n) for n in range(7)], 5)
+    assert not asked
+    put(index, [(1, 7)], 5)
+    assert asked == [1]
+    index.prepare_next()
+    assert len(list_index_files(index.directory)) == 2
+    assert index.file_count == 1
+    put(index, [(1, n) for n in range(8, 20)], 6)
+    assert len(list_index_files(index.directory)) == 3
+    assert found(index, 1) == list(reversed(range(20)))
+    index.close()
+
+
+def test_a_full_disk_keeps_keys_waiting(tmp_path) -> None:
+    index = open_index(tmp_path)
+    put(index, [(1, n) for n in range(9)], 5)
+    taken = index._taken
+    index.directory = str(tmp_path / "no" / "\0")  # nothing can be made there
+    real, index._make = index._make, _refuse
+    put(index, [(1, 20), (2, 20)], 6)
+    put(index, [(1, 30)], 7)
+    assert index.is_blocked
+    assert index._taken == taken
+    index._make, index.directory = real, str(tmp_path / "index")
+    index.retry_waiting(31)
+    assert not index.is_blocked
+    assert found(index, 1) == [30, 20, *reversed(range(9))]
+    assert index.persist() == 31
+    index.close()
+
+
+def _refuse():
+    from zenitmq.model.errors import StoreNotWriteable
+
+    raise StoreNotWriteable("disk full")
+
+
+def test_files_whose_records_are_gone_go_too(tmp_path) -> None:
+    index = open_index(tmp_path)
+    for n in range(30):
+        put(index, [(1, n)], 5)
+    assert index.remove_before(9) == 1
+    assert found(index, 1) == list(reversed(range(9, 30)))
+    assert index.remove_before(1000) == 2  # never the newest
+    index.close()
+
+
+def test_strange_files_are_refused_by_name(tmp_path) -> None:
+    index = open_index(tmp_path)
+    put(index, [(1, n) for n in range(12)], 5)
+    names = [path.name for path in sorted((tmp_path / "index").iterdir())]
+    index.close()
+    with open(tmp_path / "index" / names[1], "ab") as file:
+        file.write(b"x")
+    with pytest.raises(StoreFormatError, match=names[1]):
+        open_index(tmp_path)
+    (tmp_path / "index" / "notes.txt").touch()
+    with pytest.raises(StoreFormatError, match=r"notes\.txt"):
+        open_index(tmp_path)
+
+
+@pytest.mark.parametrize(("slots", "entries"), [(10, 40), (25, 50), (7, 7), (60, 180)])
+def test_the_slot_count_is_that_of_the_chains(tmp_path, slots: int, entries: int) -> None:
+    index = KeyIndex(str(tmp_path), slots=slots, entries=entries, now_ms=CLOCK.now_ms)
+    put(index, [(n * 7919 % 1009, n) for n in range(entries - 1)], 5)
+    path = index._files[0].path
+    index.close()
+    size = index_file_bytes(slots, entries)
+    assert find_slot_count(path, size, slots=5_000_000, entries=20_000_000) == (slots, entries)
+    assert find_slot_count(path, size, slots=slots + 5, entries=entries - 1) == (slots, entries)
