@@ -67,7 +67,7 @@ def reset_offset(
     as_json: Json = False,
 ) -> None:
     """Move a group within a topic, for all queues; running members go on from there."""
-    kind, value = _target(to)
+    kind, value = reset_target(to)
     from ..client.admin import Admin
 
     with Admin(namesrv) as admin:
@@ -86,7 +86,7 @@ def delete(name: Name, namesrv: Namesrv = None, as_json: Json = False) -> None:
     show({"group": name, "deleted": True}, as_json, lambda: typer.echo(f"group {name} is deleted"))
 
 
-def _target(text: str) -> tuple[str, int]:
+def reset_target(text: str) -> tuple[str, int]:
     """What `--to` means: ("earliest" | "latest", 0), ("offset", n) or ("time", ms). Raises typer.BadParameter."""
     if text in ("earliest", "latest"):
         return text, 0

@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any, Final
 
 from ..model.clock import monotonic_ms, sleep_ms
-from ..model.errors import ClusterNotStarted, ConnectionLost, NoCluster, RequestTimeout
+from ..model.errors import ClusterNotStarted, ConnectionLost, InvalidParameter, NoCluster, RequestTimeout
 from ..remoting.client import RemotingClient
 from ..remoting.commands import GetBrokerStatistics, GetClusterInfo, Request
 from .cluster_record import BROKER, FILE_NAME, NAME_SERVER, ClusterRecord, ProcessRecord, decode_record, encode_record
@@ -34,6 +34,7 @@ STOP_TIMEOUT_MS: Final = 20_000
 PROBE_TIMEOUT_MS: Final = 1_000
 POLL_MS: Final = 30
 PORT_TRIES: Final = 5
+DECIDED_HERE: Final = ("cluster", "name", "host", "namesrv", "store_dir")
 HOST: Final = "127.0.0.1"
 LAST_CLUSTER_FILE: Final = "~/.zenit/last"  # client/cluster.py reads it
 
@@ -54,7 +55,9 @@ class LocalCluster:
         """Starts what is down and waits until it answers. `settings`: the broker's, as `--set` takes them; kept for later.
 
         Raises ClusterNotStarted with the last line of the log; what this call had started is then stopped again.
+        InvalidParameter for a setting that is decided here.
         """
+        check_settings(settings)
         os.makedirs(os.path.join(self.directory, "log"), exist_ok=True)
         with self._locked():
             record = self.read() or ClusterRecord(cluster="zenit", namesrv="")
@@ -166,7 +169,7 @@ class LocalCluster:
         """
         with _ports_locked():
             for tries_left in reversed(range(PORT_TRIES)):
-                port = choose_port(int(planned.address.rpartition(":")[2]), port_is_free)
+                port = asked_port(planned.settings) or choose_port(_port_of(planned), port_is_free)
                 process = replace(planned, address=f"{HOST}:{port}")
                 if process.role == NAME_SERVER:
                     record = replace(record, namesrv=process.address)
@@ -178,7 +181,8 @@ class LocalCluster:
                     self._wait(process, partial(_answers, process.address, question), "does not answer")
                 except ClusterNotStarted:
                     was_taken = not (port_is_free(port) and port_is_free(port + 1))
-                    if tries_left and was_taken and not is_running(process.pid, process.birth):
+                    ended = not is_running(process.pid, process.birth)
+                    if tries_left and was_taken and ended and asked_port(planned.settings) is None:
                         continue
                     raise
                 return record
@@ -245,6 +249,21 @@ def _ports_locked() -> Iterator[None]:
         yield
 
 
+def check_settings(settings: Sequence[str]) -> None:
+    """Raises InvalidParameter for a key that is not the user's to set, since `up` decides it."""
+    for setting in settings:
+        if setting.partition("=")[0].strip() in DECIDED_HERE:
+            raise InvalidParameter(
+                "--set", setting, f"a key that `up` does not decide itself ({', '.join(DECIDED_HERE)})"
+            )
+
+
+def asked_port(settings: Sequence[str]) -> int | None:
+    """The port that was asked for by `port=N`; such a one is never chosen around."""
+    texts = [setting.partition("=")[2].strip() for setting in settings if setting.partition("=")[0].strip() == "port"]
+    return int(texts[-1]) if texts and texts[-1].isdecimal() and int(texts[-1]) else None
+
+
 def arguments_of(record: ClusterRecord, process: ProcessRecord) -> list[str]:
     """The settings that a process is started with, as `--set` takes them; the user's own last."""
     host, _, port = process.address.rpartition(":")
@@ -264,6 +283,10 @@ def _ask(address: str, request: Request) -> dict[str, Any] | None:
             return None
     document: dict[str, Any] = json.loads(payload)
     return document
+
+
+def _port_of(process: ProcessRecord) -> int:
+    return int(process.address.rpartition(":")[2])
 
 
 def _answers(address: str, question: Request) -> bool:

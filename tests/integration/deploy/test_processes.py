@@ -69,7 +69,9 @@ def test_a_stranger_with_the_same_pid_is_left_alone(processes: Processes) -> Non
 
 
 def test_what_a_process_prints_last_is_found(processes: Processes) -> None:
-    pid, birth = processes.start("import sys; print('one', flush=True); sys.exit('the reason\\n\\n')", until="the reason")
+    pid, birth = processes.start(
+        "import sys; print('one', flush=True); sys.exit('the reason\\n\\n')", until="the reason"
+    )
     assert wait_ended(pid, birth, timeout_ms=5000)
     assert last_line(processes.log) == "the reason"
 
