@@ -37,7 +37,7 @@ def test_newest_first_over_chains_and_files(tmp_path) -> None:
         put(index, [(7, 100 * number), (15, 100 * number)], 1000 * number)  # the same slot
     assert index.file_count == 7  # nine entries a file
     assert found(index, 7) == found(index, 15) == [100 * number for number in reversed(range(30))]
-    assert [800, 700, 600, 500] == [offset for offset in found(index, 7, 5_000, 8_000) if 500 <= offset <= 800]
+    assert [offset for offset in found(index, 7, 5_000, 8_000) if 500 <= offset <= 800] == [800, 700, 600, 500]
     assert len(found(index, 7, 5_000, 8_000)) <= 6  # to the second: the caller looks closer
     assert found(index, 23) == []
     index.close()

@@ -1,0 +1,351 @@
+"""Staging, committing and reading one store."""
+
+import errno
+import os
+
+import pytest
+from store_kit import ALL_TIME, StillClock, make_store, message, put, read_queue, stage
+
+from zenitmq.model.errors import InvalidName, MessageIllegal, MessageNotFound, StoreNotWriteable
+from zenitmq.model.tag_hash import java_hash
+from zenitmq.remoting.commands import GetStatus as WireStatus
+from zenitmq.store.consume_queue import ConsumeQueue
+from zenitmq.store.get_status import GetStatus
+from zenitmq.store.record_kernel import decode_record
+
+BOUNDS = {"max_messages": 100, "max_bytes": 1 << 20}
+
+
+@pytest.fixture
+def clock() -> StillClock:
+    return StillClock()
+
+
+@pytest.fixture
+def store(tmp_path, clock):
+    with make_store(tmp_path / "s", clock) as opened:
+        yield opened
+
+
+def bodies(store, topic="t", queue_id=0) -> list[bytes]:
+    return [m.body for m in read_queue(store, topic, queue_id)]
+
+
+def test_statuses_are_those_on_the_wire() -> None:
+    assert {s.name: s.value for s in GetStatus} == {s.name: s.value for s in WireStatus}
+
+
+def test_a_turn_shares_one_write(store, monkeypatch) -> None:
+    """Batches of many queues that lie side by side in the arena are one append; each queue gets one write."""
+    appends, writes = [], []
+    append, queue_append = store._log.append, ConsumeQueue.append
+    monkeypatch.setattr(store._log, "append", lambda views: appends.append(len(views[0])) or append(views))
+    monkeypatch.setattr(ConsumeQueue, "append", lambda q, at, units: writes.append(q.key) or queue_append(q, at, units))
+    placed = [stage(store, "t", n % 3, message("t", b"%d" % n), message("t", b"%d'" % n)) for n in range(9)]
+    assert store.arena.used == placed[-1].end
+    assert (store.written, store.max_offset("t", 0)) == (0, 0)
+    store.commit()
+    assert (appends, sorted(writes)) == ([placed[-1].end], [("t", 0), ("t", 1), ("t", 2)])
+    assert (store.arena.used, store.written) == (0, placed[-1].end)
+    assert [p.queue_offset for p in placed] == [0, 0, 0, 2, 2, 2, 4, 4, 4]
+    assert bodies(store, queue_id=1) == [b"1", b"1'", b"4", b"4'", b"7", b"7'"]
+    assert sorted(store.take_arrivals()) == [("t", 0), ("t", 1), ("t", 2)]
+    assert store.take_arrivals() == []
+
+
+def test_records_of_the_broker_and_of_producers_mix(store, clock) -> None:
+    stage(store, "t", 0, message("t", b"a", keys="k"))
+    clock.time_ms += 5
+    store.stage_record(topic="t", queue_id=0, body=b"b", properties={"KEYS": "k"})
+    stage(store, "t", 0, message("t", b"c", keys="k"))
+    clock.time_ms += 5
+    store.stage_record(topic="state", queue_id=0, body=b"d")
+    store.commit()
+    assert (bodies(store), bodies(store, "state")) == ([b"a", b"b", b"c"], [b"d"])
+    found = [decode_record(r) for r in store.query("t", "k", max_messages=9, unique=False, **ALL_TIME)]
+    assert [(m.body, m.stored_at_ms - clock.time_ms) for m in found] == [(b"c", -5), (b"b", -5), (b"a", -10)]
+    assert store.queues() == {"state": (0,), "t": (0,)}
+
+
+@pytest.mark.parametrize("flags", [0x4, 0xC])
+def test_half_and_rolled_back_records_are_invisible(store, flags: int) -> None:
+    put(store, "t", 0, message("t", b"a"))
+    store.stage_record(topic="t", queue_id=0, body=b"half", properties={"KEYS": "h"}, sys_flag=flags)
+    store.stage_record(topic="t", queue_id=0, body=b"commit", sys_flag=0x8, prepared_transaction_offset=7)
+    store.commit()
+    assert bodies(store) == [b"a", b"commit"]
+    indexed = store.query("t", "h", max_messages=9, unique=False, **ALL_TIME)
+    assert len(indexed) == (flags == 0x4)
+
+
+def test_a_refused_batch_leaves_no_trace(store) -> None:
+    good = message("t", b"good")
+    stage(store, "t", 0, good)
+    used = store.arena.used
+    refused = {
+        "other topic": (message("u", b"x"), 1, MessageIllegal),
+        "count": (good, 2, MessageIllegal),
+        "cut": (good[:-1], 1, MessageIllegal),
+        "garbage": (os.urandom(200), 1, MessageIllegal),
+        "nothing": (b"", 0, MessageIllegal),
+    }
+    for name, (data, count, error) in refused.items():
+        store.arena.view[used : used + len(data)] = data
+        with pytest.raises(error):
+            store.stage(used, used + len(data), topic="t", queue_id=0, count=count)
+        assert store.arena.used == used, name
+    stage(store, "t", 0, message("t", b"behind"))
+    store.commit()
+    assert bodies(store) == [b"good", b"behind"]
+
+
+@pytest.mark.parametrize("topic", ["../x", "a/b", "", "a\0", "x" * 128, "ä"])
+def test_a_name_never_becomes_a_path(tmp_path, store, topic: str) -> None:
+    with pytest.raises(InvalidName):
+        stage(store, topic, 0, message("t", b"x"))
+    with pytest.raises(InvalidName):
+        store.stage_record(topic=topic, queue_id=0, body=b"x")
+    assert store.get_messages(topic, 0, 0, **BOUNDS).status == GetStatus.NO_MATCHED_LOGIC_QUEUE
+    assert not (tmp_path / "s" / "consumequeue").exists()
+
+
+def test_limits_are_told(tmp_path) -> None:
+    with make_store(tmp_path / "s", body_bytes_max=100, record_bytes_max=1024) as store:
+        with pytest.raises(MessageIllegal, match="limit 100 bytes"):
+            stage(store, "t", 0, message("t", bytes(101)))
+        with pytest.raises(MessageIllegal, match="limit 1024 bytes"):
+            stage(store, "t", 0, message("t", bytes(1000)))
+        with pytest.raises(MessageIllegal):
+            store.stage_record(topic="t", queue_id=0, body=bytes(1000))
+        assert store.written == 0
+
+
+def test_batches_roll_to_the_next_segment_whole(store) -> None:
+    for number in range(30):
+        placed = put(store, "t", 0, *(message("t", b"%02d-%d" % (number, part) * 30) for part in range(5)))
+        assert placed.physical_offset // 4096 == (placed.end - 1) // 4096
+    assert bodies(store) == [b"%02d-%d" % (number, part) * 30 for number in range(30) for part in range(5)]
+
+
+@pytest.mark.parametrize("staged_before", [False, True])
+def test_a_batch_larger_than_a_segment_is_split(store, staged_before: bool) -> None:
+    if staged_before:
+        stage(store, "t", 0, message("t", b"before"))
+    parts = [message("t", b"%03d" % part * 100) for part in range(40)]
+    placed = stage(store, "t", 0, *parts)
+    store.commit()
+    assert placed.count == 40
+    assert len(placed.pieces) >= 4
+    assert sum(count for count, _ in placed.pieces) == 40
+    assert placed.queue_offset == staged_before
+    offset = placed.queue_offset
+    for count, physical in placed.pieces:
+        first = decode_record(store.record_at(physical))
+        assert first.queue_offset == offset
+        offset += count
+    assert bodies(store)[staged_before:] == [b"%03d" % part * 100 for part in range(40)]
+    with pytest.raises(MessageIllegal):
+        stage(store, "t", 0, message("t", bytes(5000)))
+    with pytest.raises(MessageIllegal):
+        stage(store, "t", 0, *parts, message("u", b"x"))
+    assert len(bodies(store)) == 40 + staged_before
+
+
+def test_every_status_and_its_next_offset(tmp_path) -> None:
+    clock = StillClock()
+    settings = {"retention_ms": 1000, "flush_interval_ms": 1, "retention_bytes": 0}
+    with make_store(tmp_path / "s", clock, **settings) as store:
+        assert read(store, 5) == (GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0, 0)
+        stage(store, "t", 0, message("t", b"x", tags="a"))
+        assert read(store, 0) == (GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, 0)
+        store.commit()
+        put(store, "t", 0, *(message("t", b"x", tags="b") for _ in range(9)))
+        assert read(store, 0) == (GetStatus.FOUND, 10, 0, 10, 10)
+        assert read(store, 0, codes=(java_hash("a"),)) == (GetStatus.FOUND, 10, 0, 10, 1)
+        assert read(store, 1, codes=(java_hash("a"),)) == (GetStatus.NO_MATCHED_MESSAGE, 10, 0, 10, 0)
+        assert read(store, 10) == (GetStatus.OFFSET_OVERFLOW_ONE, 10, 0, 10, 0)
+        assert read(store, 11) == (GetStatus.OFFSET_OVERFLOW_BADLY, 0, 0, 10, 0)
+        for _ in range(60):
+            put(store, "t", 0, message("t", bytes(150)))
+        store._log.wait_flushed(store.written, 20_000)
+        for _ in range(6):
+            clock.time_ms += 200_000_000_000  # beyond the files' own times
+            store.on_tick(clock.time_ms)
+            store._upkeep.run_in_worker(lambda: None).result(20)
+        low = store.min_offset("t", 0)
+        assert low > 20
+        assert store.statistics().begin_offset > 0
+        assert read(store, low - 1) == (GetStatus.OFFSET_TOO_SMALL, low, low, 70, 0)
+        assert read(store, 71) == (GetStatus.OFFSET_OVERFLOW_BADLY, 70, low, 70, 0)
+        assert read(store, low)[0] == GetStatus.FOUND
+
+
+def read(store, offset: int, **bounds) -> tuple[int, int, int, int, int]:
+    found = store.get_messages("t", 0, offset, **{**BOUNDS, **bounds})
+    assert sum(map(len, found.slices)) > 0 or found.count == 0
+    return found.status, found.next_offset, found.min_offset, found.max_offset, found.count
+
+
+def test_reads_are_bounded(store) -> None:
+    size = put(store, "t", 0, *(message("t", bytes(20)) for _ in range(20))).end // 20
+    assert read(store, 0, max_messages=7)[1] == 7
+    assert read(store, 0, max_bytes=5 * size)[1] == 5
+    assert read(store, 0, max_bytes=5 * size - 1)[1] == 4
+    assert read(store, 0, max_bytes=1)[1] == 1  # one message always
+    one_slice = store.get_messages("t", 0, 0, **BOUNDS)
+    assert [len(view) for view in one_slice.slices] == [16 * size]  # one queue file's worth of neighbours in one slice
+
+
+def test_units_examined_are_bounded(tmp_path) -> None:
+    with make_store(tmp_path / "s", pull_units_max=16) as store:
+        put(store, "t", 0, *(message("t", b"x", tags="b") for _ in range(20)), message("t", b"x", tags="a"))
+        assert read(store, 0, codes=(java_hash("a"),)) == (GetStatus.NO_MATCHED_MESSAGE, 16, 0, 21, 0)
+        assert read(store, 16, codes=(java_hash("a"),)) == (GetStatus.FOUND, 21, 0, 21, 1)
+
+
+def test_offset_by_time(store, clock) -> None:
+    begin = clock.time_ms
+    for ms in (0, 10, 10, 10, 20, 40):
+        clock.time_ms = begin + ms
+        put(store, "t", 0, message("t", b"x"))
+    answers = {
+        ms: tuple(store.offset_by_time("t", 0, begin + ms, upper=upper) for upper in (False, True))
+        for ms in range(-1, 42)
+    }
+    assert answers[-1] == (0, 0)
+    assert answers[0] == (0, 0)
+    assert answers[5] == (1, 0)
+    assert answers[10] == (1, 3)
+    assert answers[11] == (4, 3)
+    assert answers[40] == (5, 5)
+    assert answers[41] == (6, 5)
+    assert store.offset_by_time("u", 0, begin, upper=False) == 0
+
+
+def test_positions_that_hold_no_record(store) -> None:
+    placed = put(store, "t", 0, message("t", b"x"))
+    assert decode_record(store.record_at(0)).body == b"x"
+    for offset in (1, placed.end, 1 << 40):
+        with pytest.raises(MessageNotFound):
+            store.record_at(offset)
+
+
+def test_a_deleted_topic_begins_anew(tmp_path, store) -> None:
+    put(store, "t", 0, message("t", b"old"))
+    put(store, "t", 1, message("t", b"old"))
+    store.delete_topic("t")
+    assert store.queues() == {}
+    assert not (tmp_path / "s" / "consumequeue" / "t").exists()
+    assert put(store, "t", 0, message("t", b"new")).queue_offset == 0
+    assert bodies(store) == [b"new"]
+
+
+def test_without_an_index(tmp_path) -> None:
+    with make_store(tmp_path / "s") as store:
+        put(store, "t", 0, message("t", b"x", keys="k"))
+    with make_store(tmp_path / "s", index_enabled=False) as store:
+        put(store, "t", 0, message("t", b"y", keys="k"))
+        assert store.query("t", "k", max_messages=9, unique=False, **ALL_TIME) == []
+        assert bodies(store) == [b"x", b"y"]
+    with make_store(tmp_path / "s") as store:  # made again from the log
+        assert len(store.query("t", "k", max_messages=9, unique=False, **ALL_TIME)) == 2
+
+
+def test_a_full_disk_at_the_queues(store, monkeypatch) -> None:
+    """The log took the message; its unit waits, sends are refused, reads go on, and all resumes with the space."""
+    put(store, "t", 0, message("t", b"a"))
+    real = ConsumeQueue.append
+    monkeypatch.setattr(ConsumeQueue, "append", _no_space)
+    put(store, "t", 0, message("t", b"b"))
+    with pytest.raises(StoreNotWriteable) as refusal:
+        put(store, "t", 0, message("t", b"c"))
+    assert refusal.value.retriable
+    assert bodies(store) == [b"a"]
+    store.on_tick(1)
+    with pytest.raises(StoreNotWriteable):
+        put(store, "t", 0, message("t", b"c"))
+    monkeypatch.setattr(ConsumeQueue, "append", real)
+    store.on_tick(2)
+    assert put(store, "t", 0, message("t", b"c")).queue_offset == 2
+    assert bodies(store) == [b"a", b"b", b"c"]
+
+
+def _no_space(queue, queue_offset, units):
+    raise OSError(errno.ENOSPC, "no space")
+
+
+def test_a_disk_over_its_watermark_refuses_sends_and_says_so(tmp_path) -> None:
+    settings = {"disk_clean_ratio": 0.0, "disk_force_ratio": 0.0, "disk_refuse_ratio": 0.000001}
+    with make_store(tmp_path / "s", **settings) as store:
+        put(store, "t", 0, message("t", b"a"))
+        assert [event.kind for event in store.on_tick(1)] == ["disk_full"]
+        assert store.on_tick(2) == []
+        with pytest.raises(StoreNotWriteable):
+            put(store, "t", 0, message("t", b"b"))
+        assert bodies(store) == [b"a"]
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_retention_and_what_groups_have_yet_to_consume(tmp_path, allowed: bool) -> None:
+    clock = StillClock()
+    settings = {"retention_ms": 1000, "flush_interval_ms": 1, "delete_unconsumed": allowed}
+    with make_store(tmp_path / "s", clock, **settings) as store:
+        for _ in range(80):
+            put(store, "t", 0, message("t", bytes(150)))
+        store.protect(lambda: {("t", 0): 3, ("gone", 7): 0})
+        store._log.wait_flushed(store.written, 20_000)
+        events = []
+        for _ in range(6):
+            clock.time_ms += 200_000_000_000  # beyond the files' own times
+            events += store.on_tick(clock.time_ms)
+            store._upkeep.run_in_worker(lambda: None).result(20)
+        kinds = {event.kind for event in events}
+        if allowed:
+            assert kinds == {"segment_deleted", "unconsumed_deleted"}
+            assert str(next(e for e in events if e.kind == "unconsumed_deleted")).startswith(
+                "unconsumed_deleted: t queue 0: offsets 3 to "
+            )
+            assert store.min_offset("t", 0) > 3
+        else:
+            assert [event.kind for event in events] == ["unconsumed_held"]
+            assert store.min_offset("t", 0) == 0
+            store.protect(lambda: {("t", 0): 80})
+            store.on_tick(clock.time_ms)
+            assert store.min_offset("t", 0) > 3
+
+
+class Notes:
+    """A dispatcher that wants one topic only."""
+
+    topics = frozenset({"state"})
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, int, bytes]] = []
+        self.position = 0
+
+    def on_run(self, run) -> None:
+        self.told.append((run.topic, run.queue_offset, decode_record(bytes(run.records)).body))
+
+    def advance(self, end: int) -> None:
+        self.position = end
+
+    def reflected(self) -> int:
+        return 0
+
+    def persist(self) -> int:
+        return 0
+
+
+def test_other_dispatchers_are_told_in_order_and_again_after_a_start(tmp_path) -> None:
+    notes = Notes()
+    with make_store(tmp_path / "s", dispatchers=(notes,)) as store:
+        for number in range(5):
+            put(store, "t", 0, message("t", b"x"))
+            store.stage_record(topic="state", queue_id=0, body=b"%d" % number)
+            store.commit()
+        assert notes.told == [("state", n, b"%d" % n) for n in range(5)]
+        assert notes.position == store.written
+    again = Notes()
+    with make_store(tmp_path / "s", dispatchers=(again,)) as store:
+        assert [told for told in again.told if told[0] == "state"] == notes.told
+        assert again.position == store.written
