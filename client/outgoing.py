@@ -101,9 +101,10 @@ def fill_bodies(
     for name, column in (("tags", tags), ("keys", keys)):
         if column is not None and not isinstance(column, str) and len(column) != len(listed):
             raise InvalidParameter(name, f"{len(column)} values", f"as many as bodies: {len(listed)}")
-    if max(map(len, listed)) <= compress_over and (tags is None or isinstance(tags, str)):
+    if max(map(len, listed)) <= compress_over:
+        tag_column = tags if tags is None or isinstance(tags, str) else list(tags)
         key_column = None if keys is None else cast("list[str]", list(keys))  # a text or several, each
-        return lambda accumulator: accumulator.append_many(listed, 0, tags, key_column) == len(listed)
+        return lambda accumulator: accumulator.append_many(listed, 0, tag_column, key_column) == len(listed)
 
     def fill(accumulator: Accumulator) -> bool:
         for index, body in enumerate(listed):
