@@ -38,6 +38,7 @@ from .segment import (
 
 logger = logging.getLogger(__name__)
 
+PREPARING: Final = "preparing"  # the file that is being made
 TAKE_WAIT_MS: Final = 1_000  # the longest that a roll waits for a segment that is merely late
 RETRY_FIRST_MS: Final = 100
 RETRY_LAST_MS: Final = 2_000
@@ -97,6 +98,9 @@ class Allocator:
         os.makedirs(self._spare_directory, exist_ok=True)
         for name in sorted(os.listdir(self._spare_directory)):
             path = os.path.join(self._spare_directory, name)
+            if name == PREPARING:  # a kill cut its making short; at once, since the next one takes its name
+                os.unlink(path)
+                continue
             whole = os.path.getsize(path) == self._segment_bytes and name.isdigit() and keep_spares
             (self._spares if whole and len(self._spares) < self._recycle else self._doomed).append(path)
             self._spare_number = max(self._spare_number, int(name) + 1 if name.isdigit() else 0)
@@ -207,7 +211,7 @@ class Allocator:
             path = self._spares[0]
             _zero_head(path, self._disk)
         else:
-            path = os.path.join(self._spare_directory, "preparing")
+            path = os.path.join(self._spare_directory, PREPARING)
             create_allocated(path, self._segment_bytes, self._disk)
         os.rename(path, os.path.join(self._directory, segment_name(base_offset)))
         if recycled:

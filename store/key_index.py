@@ -94,6 +94,7 @@ class KeyIndex:
         self._waiting: list[tuple[list[int], list[int], int]] = []
         self._prepared: IndexFile | None = None
         self._reflected = PhysicalOffset(0)
+        self.needs_from: int | None = None  # where a replay must begin, if the checkpoint does not say
         self._taken = PhysicalOffset(0)  # dispatched up to here
         self._held_offset = -1  # of this record `_held_keys` keys are held: a replay leaves them out
         self._held_keys = 0
@@ -145,14 +146,14 @@ class KeyIndex:
         self._note_held()
         self._reflected = self._taken = PhysicalOffset(reflected if known else 0)
 
-    def cut_newer(self, timestamp_ms: int) -> PhysicalOffset:
-        """As RocketMQ after its unclean stop: drops files that end later than its checkpoint; returns where to replay from."""
+    def cut_newer(self, timestamp_ms: int) -> None:
+        """As RocketMQ after its unclean stop: drops files that end later than its checkpoint."""
         self._drop_unused()
         while self._files and self._files[-1].header.end_timestamp_ms > timestamp_ms:
             self._drop_last()
         self._note_held()
-        self._reflected = self._taken = PhysicalOffset(self._files[-1].header.end_offset if self._files else 0)
-        return self._reflected
+        self._reflected = self._taken = PhysicalOffset(max(self.end_offset, 0))
+        self.needs_from = self._reflected
 
     def _drop_unused(self) -> None:
         while self._files and self._files[-1].is_unused:

@@ -71,7 +71,7 @@ def _open_offline(directory: str) -> Iterator[_Offline]:
         checkpoint = read_checkpoint(os.path.join(directory, CHECKPOINT_FILE))
         clean = read_abort(directory) is None
         begin = survey_begin(log, checkpoint, kernel, clean=clean)
-        end = _survey(log, kernel, config, begin).end
+        end = _survey(log, kernel, config, begin, checkpoint).end
         queues.begin(log_end=end, reflected=end, unclean=False)
         facts = read_snapshot(os.path.join(directory, FACTS_FILE))
         ranges = [] if facts is None else facts.document.get("quarantined", [])
@@ -79,8 +79,9 @@ def _open_offline(directory: str) -> Iterator[_Offline]:
         yield _Offline(log, queues, index, config, kernel, checkpoint, clean, end, quarantined)
 
 
-def _survey(log: CommitLog, kernel: RunKernel, config: StoreConfig, begin: int) -> Survey:
-    return LogSurvey(log, kernel, check_body_crc=True, resync_bytes=append_bytes_max(config)).run(begin)
+def _survey(log: CommitLog, kernel: RunKernel, config: StoreConfig, begin: int, checkpoint: Checkpoint) -> Survey:
+    survey = LogSurvey(log, kernel, check_body_crc=True, resync_bytes=append_bytes_max(config))
+    return survey.run(begin, checkpoint.flushed_offset or 0)
 
 
 def inspect_store(directory: str) -> dict[str, Any]:
@@ -127,7 +128,7 @@ def verify_store(directory: str) -> dict[str, Any]:
     {"records", "bytes", "end_offset", "damaged": [{"begin", "end", "reason"}]}. Raises StoreFormatError, OSError.
     """
     with _open_offline(directory) as store:
-        survey = _survey(store.log, store.kernel, store.config, store.log.begin)
+        survey = _survey(store.log, store.kernel, store.config, store.log.begin, store.checkpoint)
         ranges = tuple(sorted(set(survey.damaged) | set(store.quarantined)))
         damaged = [
             {

@@ -58,8 +58,9 @@ class LogSurvey:
         self._offsets: list[int] = []  # of the entries, ascending
         self._unvouched: int | None = None  # where the record before the current position begins, if no entry vouches
 
-    def run(self, begin: int) -> Survey:
-        """`begin` must be where a record, a blank or nothing begins."""
+    def run(self, begin: int, flushed: int = 0) -> Survey:
+        """`begin` must be where a record, a blank or nothing begins. What lies below `flushed` was on the disk, so it is
+        damaged, not torn, where it is not valid; a record begins or the log ended there."""
         segments = self._log.segments()
         self._entries = {entry.offset: entry for entry in self._log.checksums.entries(begin, self._log.written)}
         self._offsets = sorted(self._entries)
@@ -67,42 +68,58 @@ class LogSurvey:
         at = end = begin
         while at < self._log.written:
             segment = _segment_at(segments, at)
-            at, status = self._valid_until(segment, at)
-            if at == segment.end_offset:
-                end = at
+            at, status, mismatched = self._valid_until(segment, at)
+            following = segment.end_offset
+            if at == following or (status == RUN_BLANK and self._valid_from(segments, following) is not None):
+                end = at = following
                 continue
-            if status == RUN_BLANK:
-                following = segment.end_offset
-                if self._is_record(segments, following) or self._next_valid(segments, following) is not None:
-                    end = at = following
-                    continue
-            end = at
-            found = self._next_valid(segments, at)
+            found = self._after_damage(segments, at, status, mismatched, flushed)
+            if found is None and at < flushed <= self._log.written:
+                found = flushed
             if found is None:
-                end = self._without_torn(segment, at)
+                end = self._without_torn(segment, at) if mismatched is None else mismatched.offset
                 break
             damaged.append((at, found))
             end = at = found
         return Survey(PhysicalOffset(end), tuple(damaged))
 
-    def _valid_until(self, segment: Segment, at: int) -> tuple[int, int]:
-        """(where valid records end, why there: a RUN_ status of the kernel)."""
+    def _valid_until(self, segment: Segment, at: int) -> tuple[int, int, ChecksumEntry | None]:
+        """(where valid records end, why there: a RUN_ status of the kernel, the entry that did not match there)."""
         while at < segment.end_offset:
             entry = self._entries.get(at)
             if entry is not None and self._matches(entry):
                 if _is_blank(self._log, at):
-                    return at, RUN_BLANK
+                    return at, RUN_BLANK, None
                 at = entry.end
                 self._unvouched = None
                 continue
             limit = entry.end if entry is not None else self._next_entry(at, segment.end_offset)
             stop, status = self._scan(segment, at, limit)
+            if entry is not None and stop == limit:
+                return at, RUN_MORE, entry  # each record looks well, but together they are not what was written
             if stop < limit:
-                return stop, status
-            if entry is not None:
-                return at, RUN_END  # each record looks well, but together they are not what was written
+                return stop, status, entry
             at = stop
-        return at, RUN_END
+        return at, RUN_END, None
+
+    def _after_damage(
+        self, segments: Sequence[Segment], at: int, status: int, mismatched: ChecksumEntry | None, flushed: int
+    ) -> int | None:
+        """Where something valid begins behind `at`; None where nothing does, or where only a part of the last append
+        does: that is torn as a whole, since nothing says which of its pages reached the disk."""
+        if mismatched is None:
+            return self._next_valid(segments, at)
+        if mismatched.end > flushed and self._valid_from(segments, mismatched.end) is None:
+            return None
+        return mismatched.end if status == RUN_MORE else self._next_valid(segments, at)
+
+    def _valid_from(self, segments: Sequence[Segment], at: int) -> int | None:
+        """The first position at `at` or behind it where something valid begins."""
+        if at < self._log.written:
+            entry = self._entries.get(at)
+            if (entry is not None and self._matches(entry)) or self._is_valid_at(_segment_at(segments, at), at):
+                return at
+        return self._next_valid(segments, at)
 
     def _next_entry(self, after: int, limit: int) -> int:
         index = bisect_right(self._offsets, after)

@@ -104,12 +104,6 @@ def open_store(
     )
     with ExitStack() as unwinding:
         unwinding.callback(log.close)
-        kernel = scanning_kernel(config, log.segment_bytes)
-        begin = survey_begin(log, checkpoint, kernel, clean=abort is None)
-        survey = LogSurvey(
-            log, kernel, check_body_crc=config.verify_body_crc, resync_bytes=append_bytes_max(config)
-        ).run(begin)
-        log.truncate(survey.end, wipe_bytes=_wipe_bytes(config, abort))
         queues = QueueTable(
             directory,
             file_units=config.queue_file_units,
@@ -120,7 +114,16 @@ def open_store(
         index = _open_index(directory, config, clock)
         if index is not None:
             unwinding.callback(index.close)
-        _settle(log, queues, index, checkpoint, clean=abort is None, begin=begin)
+        kernel = scanning_kernel(config, log.segment_bytes)
+        whole = survey_begin(log, checkpoint, kernel, clean=abort is None)
+        if index is not None and abort is not None and checkpoint.dispatched_offset is None:
+            index.cut_newer(checkpoint.index_time_ms)
+        begin = _replay_begin(log, queues, index, dispatchers, whole)
+        survey = LogSurvey(
+            log, kernel, check_body_crc=config.verify_body_crc, resync_bytes=append_bytes_max(config)
+        ).run(begin, checkpoint.flushed_offset or 0)
+        log.truncate(survey.end, wipe_bytes=_wipe_bytes(config, abort))
+        _settle(log, queues, index, checkpoint, clean=abort is None, begin=whole)
         first_opened_ms, quarantined = _store_facts(directory, log, survey, clock.now_ms())
         write_abort(directory)
         log.start()
@@ -205,6 +208,21 @@ def _open_index(directory: str, config: StoreConfig, clock: Clock) -> KeyIndex |
     )
 
 
+def _replay_begin(
+    log: CommitLog, queues: QueueTable, index: KeyIndex | None, dispatchers: Sequence[Dispatcher], whole: int
+) -> int:
+    """From where the log must be read because somebody lacks what is there; `whole`: where it must be read anyway.
+
+    Queues or an index of which nothing is left are made again from the whole log.
+    """
+    lowest = min([whole, *(dispatcher.reflected() for dispatcher in dispatchers)])
+    if not queues.listed() or (index is not None and index.end_offset < 0):
+        lowest = 0
+    if index is not None and index.needs_from is not None:
+        lowest = min(lowest, index.needs_from)
+    return max(lowest, log.begin)
+
+
 def _settle(
     log: CommitLog, queues: QueueTable, index: KeyIndex | None, checkpoint: Checkpoint, *, clean: bool, begin: int
 ) -> None:
@@ -223,9 +241,7 @@ def _settle(
         index.cut(end, stored_ms)
     elif clean:
         index.trust(held)
-    elif dispatched is None:
-        index.cut_newer(checkpoint.index_time_ms)
-    else:
+    elif dispatched is not None:
         index.cut(held, stored_ms)
 
 

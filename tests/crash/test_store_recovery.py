@@ -278,6 +278,17 @@ def test_queue_units_of_what_was_cut_do_not_come_back(tmp_path) -> None:
         assert_equals_rebuild(store, again, tmp_path / "scratch")
 
 
+def test_killed_while_a_segment_was_being_made(tmp_path) -> None:
+    """What is left of it neither hinders the start nor the next roll."""
+    with make_store(tmp_path / "s", preallocate_segments=2) as store:
+        fill(store, 0, 10)
+        left = kill(tmp_path / "s", tmp_path / "killed")
+    (left / "spare" / "preparing").write_bytes(bytes(1000))
+    with make_store(left, preallocate_segments=2) as store:
+        fill(store, 10, 200)
+        assert numbers(store) == list(range(200))
+
+
 def test_two_brokers_on_one_directory(tmp_path) -> None:
     with make_store(tmp_path / "s") as store:
         fill(store, 0, 3)
