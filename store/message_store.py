@@ -5,9 +5,9 @@ queues, keys to the index, and the run to every other dispatcher, in that order.
 
     producer's batch -> arena -> stage: check, stamp -> commit: log | queues | index | state tables -> replies
 
-Wires the parts: the log (commit_log), queues (queue_table), keys (key_index), reading (queue_reader), the start
-(store_opening), what happens each second (upkeep). Loop thread; `query`, `record_at`, `offset_by_time` may be called by
-workers.
+Wires the parts: a turn (staging), the log (commit_log), queues (queue_table), keys (key_index), reading (queue_reader,
+key_reader), the start (store_opening), what happens each second (upkeep). Loop thread; `query`, `record_at` and
+`offset_by_time` may be called by workers.
 """
 
 from __future__ import annotations
@@ -15,55 +15,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import pairwise
 from types import TracebackType
 from typing import Self
 
 from ..model.arena import Arena
 from ..model.clock import Clock
-from ..model.errors import MessageIllegal, StoreNotWriteable, StorePoisoned
+from ..model.errors import StorePoisoned
 from ..model.ids import HostAddress
-from ..model.names import check_topic
-from ..model.properties import encode_properties
 from ..model.queue import PhysicalOffset, QueueOffset
 from .commit_log import CommitLog
 from .config import StoreConfig
-from .consume_queue import ConsumeQueue
-from .dispatch import Dispatcher, Run
+from .dispatch import Dispatcher
 from .get_status import GetResult
-from .key_index import KeyIndex, is_indexed
+from .key_index import KeyIndex
 from .key_reader import KeyReader
 from .queue_reader import QueueReader
-from .queue_table import QueueTable, goes_to_queue
-from .record_kernel import (
-    BAD_BODY_SIZE,
-    BAD_SIZE,
-    REASONS,
-    RECORD_OVERHEAD_BYTES,
-    TERMINATOR_BYTES,
-    RunKernel,
-    batch_sizes,
-    encode_record,
-    index_topic_hash,
-)
+from .queue_table import QueueTable
+from .staging import Placed as Placed  # what `stage` answers
+from .staging import Staging
 from .store_opening import Opened, open_store
 from .upkeep import StoreEvent, Upkeep
-
-
-@dataclass(slots=True)
-class Placed:
-    """Where a batch will be once it is committed: queue offsets from `queue_offset` on, bytes [physical_offset, end).
-
-    `pieces`: ((count, physical offset), ...) of a batch that had to be split over segments. A reply that promises the
-    disk waits until `flushed` >= `end`. Not frozen, because one is made for every request.
-    """
-
-    queue_offset: int
-    physical_offset: int
-    store_timestamp_ms: int
-    count: int
-    end: int
-    pieces: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,24 +55,6 @@ class StoreStatistics:
     checksum_entries_lost: int
 
 
-class _Tail:
-    """The end of a queue as staged: `next_offset` runs ahead of the queue's own until the commit."""
-
-    __slots__ = ("next_offset", "queue", "queue_id", "topic", "topic_bytes", "topic_hash")
-
-    def __init__(self, queue: ConsumeQueue) -> None:
-        self.queue = queue
-        self.topic = queue.topic
-        self.queue_id = queue.queue_id
-        self.topic_bytes = queue.topic.encode()
-        self.topic_hash = index_topic_hash(self.topic_bytes)
-        self.next_offset = queue.next_offset
-
-
-# tail, queue offset, count, begin, end, time, units begin, units end, keys begin, keys end, arena begin, sysFlag
-_Staged = tuple[_Tail, int, int, int, int, int, int, int, int, int, int, int]
-
-
 class MessageStore:
     """A store directory; a context manager. Opens RocketMQ's stores too."""
 
@@ -120,34 +73,19 @@ class MessageStore:
         queues and index, in this order; one with `topics` (a set) and `advance(end)` is told runs of those topics only.
         """
         self.arena = Arena(config.drain_bytes, config.frame_bytes_max)
-        self._memory = self.arena.memory
         self._config = config
         self._clock = clock
-        self._now_ms = clock.now_ms
+        self._is_sync = config.flush_mode == "sync"
         self._store_host = store_host.encode()
         self._on_poisoned = on_poisoned
         self._on_flushed = on_flushed
         self._directory = directory
         self._dispatchers = tuple(dispatchers)
-        self._kernel = RunKernel(
-            store_host=self._store_host,
-            record_max=config.record_bytes_max,
-            body_max=config.body_bytes_max,
-            index_keys=config.index_enabled,
-            index_tags=config.index_tags,
-        )
-        self._tails: dict[tuple[str, int], _Tail] = {}
-        self._staged: list[_Staged] = []
-        self._staged_end = 0  # physical; of what is staged, else of the log
-        self._staged_room = -1  # bytes that may be staged before the segment must roll
-        self._staged_ms = 0
-        self._is_uniform = True  # all that is staged has one store time and plain records
-        self._arrivals: dict[tuple[str, int], None] = {}
-        self._messages_staged = 0
         self._replaying_at: int | None = None
         self._log: CommitLog
         self._queues: QueueTable
         self._index: KeyIndex | None = None
+        self._staging: Staging
         self._reader: QueueReader
         self._keys: KeyReader
         self._upkeep: Upkeep
@@ -159,7 +97,7 @@ class MessageStore:
     def __enter__(self) -> Self:
         """Locks, opens, recovers and starts the store. Raises StoreLocked, StoreFormatError, StorePoisoned, OSError."""
         with ExitStack() as started:
-            opened = open_store(
+            open_store(
                 self._directory,
                 self._config,
                 clock=self._clock,
@@ -171,15 +109,18 @@ class MessageStore:
                 started=started,
             )
             self._replaying_at = None
-            self._upkeep = opened.upkeep
-            self._after_write()
+            self._staging.refresh()
             self._life = started.pop_all()
         return self
 
     def _adopt(self, opened: Opened) -> None:
         """Takes the opened parts before the replay, since dispatchers may call back (`delete_topic`)."""
         self._opened = opened
+        self._upkeep = opened.upkeep
         self._log, self._queues, self._index = opened.log, opened.queues, opened.index
+        self._staging = Staging(
+            self.arena, self._config, opened, store_host=self._store_host, now_ms=self._clock.now_ms
+        )
         self._reader = QueueReader(opened.log, opened.queues, self._config, quarantined=opened.quarantined)
         self._keys = KeyReader(opened.log, opened.index, quarantined=opened.quarantined)
 
@@ -214,45 +155,10 @@ class MessageStore:
     def stage(self, begin: int, end: int, *, topic: str, queue_id: int, count: int) -> Placed:
         """Takes a producer's batch that lies in arena.view[begin:end], begin == arena.used: checks and stamps it there.
 
-        Moves arena.used to `end`. Raises MessageIllegal, StoreNotWriteable, StorePoisoned; arena.used is unchanged then.
+        Moves arena.used to `end`. Raises InvalidName, MessageIllegal, StoreNotWriteable, StorePoisoned; arena.used is
+        unchanged then.
         """
-        tail = self._tails.get((topic, queue_id)) or self._tail(topic, queue_id)
-        size = end - begin
-        if size > self._staged_room:
-            if size + TERMINATOR_BYTES > self._log.segment_bytes:
-                return self._stage_split(tail, begin, end, count)
-            self._make_room(size)
-        now_ms = self._now_ms()
-        physical = self._staged_end
-        kernel = self._kernel
-        units_begin, keys_begin = kernel.units_end, kernel.keys_end
-        queue_offset = tail.next_offset
-        done = kernel.stamp(
-            self._memory,
-            begin,
-            end,
-            tail.topic_bytes,
-            tail.topic_hash,
-            count,
-            tail.queue_id,
-            queue_offset,
-            physical,
-            now_ms,
-        )
-        if done <= 0:
-            raise self._refusal(done)
-        if now_ms != self._staged_ms:
-            self._is_uniform = not self._staged
-            self._staged_ms = now_ms
-        tail.next_offset = queue_offset + done
-        self._staged.append(
-            (tail, queue_offset, done, physical, physical + size, now_ms, units_begin, kernel.units_end, keys_begin,
-             kernel.keys_end, begin, 0)
-        )  # fmt: skip
-        self._staged_end = physical + size
-        self._staged_room -= size
-        self.arena.used = end
-        return Placed(queue_offset, physical, now_ms, done, physical + size)
+        return self._staging.stage(begin, end, topic, queue_id, count)
 
     def stage_record(
         self,
@@ -270,213 +176,34 @@ class MessageStore:
     ) -> Placed:
         """Takes one record that the broker itself makes. `properties`: a mapping, or encoded.
 
-        Raises MessageIllegal, MessageTooLarge, StoreNotWriteable, StorePoisoned.
+        Raises InvalidName, MessageIllegal, MessageTooLarge, StoreNotWriteable, StorePoisoned.
         """
-        tail = self._tails.get((topic, queue_id)) or self._tail(topic, queue_id)
-        encoded = properties if isinstance(properties, bytes) else encode_properties(properties)
-        now_ms = self._now_ms()
-        is_visible = goes_to_queue(sys_flag)
-        record = bytearray(
-            encode_record(
-                topic=tail.topic_bytes,
-                body=body,
-                properties=encoded,
-                queue_id=queue_id,
-                flag=flag,
-                queue_offset=tail.next_offset if is_visible else 0,
-                sys_flag=sys_flag,
-                born_timestamp_ms=now_ms if born_timestamp_ms is None else born_timestamp_ms,
-                born_host=self._store_host if born_host is None else born_host,
-                store_timestamp_ms=now_ms,
-                store_host=self._store_host,
-                reconsume_times=reconsume_times,
-                prepared_transaction_offset=prepared_transaction_offset,
-            )
-        )
-        size = len(record)
-        if size > self._config.record_bytes_max or size + TERMINATOR_BYTES > self._log.segment_bytes:
-            raise self._refusal(BAD_SIZE)
-        if size > self._staged_room or self.arena.used + size > len(self._memory):
-            self._make_room(size)
-        physical, begin = self._staged_end, self.arena.used
-        record[28:36] = physical.to_bytes(8, "big")
-        self._memory[begin : begin + size] = record
-        kernel = self._kernel
-        units_begin, keys_begin = kernel.units_end, kernel.keys_end
-        if kernel.scan(self._memory, begin, begin + size, physical, False, 1) != 1:
-            raise self._refusal(kernel.status)
-        queue_offset = tail.next_offset
-        self._is_uniform = not self._staged or (self._is_uniform and now_ms == self._staged_ms)
-        self._is_uniform = self._is_uniform and kernel.sys_flag & 0xC == 0
-        self._staged_ms = now_ms
-        tail.next_offset += is_visible
-        self._staged.append(
-            (tail, queue_offset, 1, physical, physical + size, now_ms, units_begin, kernel.units_end, keys_begin,
-             kernel.keys_end, begin, kernel.sys_flag)
-        )  # fmt: skip
-        self._staged_end = physical + size
-        self._staged_room -= size
-        self.arena.used = begin + size
-        return Placed(queue_offset, physical, now_ms, 1, physical + size)
-
-    def _tail(self, topic: str, queue_id: int) -> _Tail:
-        check_topic(topic)
-        if queue_id < 0:
-            raise MessageIllegal(f"queue id {queue_id} is negative")
-        tail = self._tails[topic, queue_id] = _Tail(self._queues.get_or_create(topic, queue_id))
-        return tail
-
-    def _make_room(self, size: int) -> None:
-        """Commits what is staged and sees to it that `size` bytes fit behind. Raises StoreNotWriteable."""
-        self._write()
-        if not self.arena.used or self.arena.used + size > len(self._memory):
-            self.arena.used = 0
-        self._upkeep.check_writeable()
-        if self._is_blocked():
-            raise StoreNotWriteable("disk full: queue units or index keys wait")
-        self._staged_end = self._log.place(size)
-        self._staged_room = self._log.room_bytes
-
-    def _refusal(self, reason: int) -> MessageIllegal:
-        limits = {BAD_SIZE: self._config.record_bytes_max, BAD_BODY_SIZE: self._config.body_bytes_max}
-        limit = limits.get(reason)
-        text = REASONS.get(reason, REASONS[BAD_SIZE])
-        return MessageIllegal(text if limit is None else f"{text} (limit {min(limit, self._log.segment_bytes)} bytes)")
-
-    def _stage_split(self, tail: _Tail, begin: int, end: int, count: int) -> Placed:
-        """A batch larger than a segment: checked whole, then written piece by piece at once."""
-        self._make_room(RECORD_OVERHEAD_BYTES)
-        kernel = self._kernel
-        done = kernel.stamp(
-            self._memory, begin, end, tail.topic_bytes, tail.topic_hash, count, tail.queue_id, 0, 0, self._now_ms()
-        )
-        kernel.clear()
-        if done <= 0:
-            raise self._refusal(done)
-        room = self._log.segment_bytes - TERMINATOR_BYTES
-        cuts, at = [begin], begin
-        for size in batch_sizes(bytearray(self.arena.view[begin:end]), end - begin):
-            if size > room:
-                raise self._refusal(BAD_SIZE)
-            if at + size - cuts[-1] > room:
-                cuts.append(at)
-            at += size
-        cuts.append(end)
-        placed: list[Placed] = []
-        for piece_begin, piece_end in pairwise(cuts):
-            pieces = batch_sizes(bytearray(self.arena.view[piece_begin:piece_end]), piece_end - piece_begin)
-            self.arena.used = piece_begin
-            placed.append(
-                self.stage(piece_begin, piece_end, topic=tail.topic, queue_id=tail.queue_id, count=len(pieces))
-            )
-            self._write()
-        first = placed[0]
-        return Placed(
-            first.queue_offset,
-            first.physical_offset,
-            first.store_timestamp_ms,
-            done,
-            placed[-1].end,
-            tuple((piece.count, piece.physical_offset) for piece in placed),
+        return self._staging.stage_record(
+            topic=topic,
+            queue_id=queue_id,
+            body=body,
+            properties=properties,
+            flag=flag,
+            sys_flag=sys_flag,
+            born_timestamp_ms=born_timestamp_ms,
+            born_host=born_host,
+            reconsume_times=reconsume_times,
+            prepared_transaction_offset=prepared_transaction_offset,
         )
 
     # ---- committing
 
     def commit(self) -> None:
         """Writes all that is staged and dispatches it; the arena is free again. Raises StorePoisoned."""
-        if self._staged:
-            self._write()
-            if self._config.flush_mode == "sync":
+        if not self._staging.is_empty:
+            self._staging.write()
+            if self._is_sync:
                 self._log.request_flush(self._log.written)
         self.arena.used = 0
 
-    def _write(self) -> None:
-        staged = self._staged
-        if not staged:
-            return
-        first, last = staged[0], staged[-1]
-        begin = first[10]
-        self._log.append((self.arena.view[begin : begin + last[4] - first[3]],))
-        try:
-            self._dispatch(staged)
-        except OSError as error:
-            raise self._log.poison(f"queues or index: {error.strerror or error}") from error
-        finally:
-            staged.clear()
-            self._kernel.clear()
-            self._after_write()
-
-    def _is_blocked(self) -> bool:
-        return self._queues.is_blocked or (self._index is not None and self._index.is_blocked)
-
-    def _after_write(self) -> None:
-        """What is staged next begins where the log ends."""
-        self._staged_end = self._log.written
-        self._staged_room = -1 if self._upkeep.is_refusing or self._is_blocked() else self._log.room_bytes
-        self._is_uniform = True
-
-    def _dispatch(self, staged: list[_Staged]) -> None:
-        units = memoryview(self._kernel.units)
-        end = staged[-1][4]
-        if len(staged) == 1 or not self._is_uniform:
-            for tail, queue_offset, _, _, _, now_ms, units_begin, units_end, _, _, _, flags in staged:
-                if goes_to_queue(flags):
-                    self._queues.put(tail.queue, queue_offset, units[units_begin:units_end], now_ms)
-                    self._arrivals[tail.queue.key] = None
-        else:
-            self._put_grouped(staged, units)
-        self._queues.advance(end)
-        if self._index is not None:
-            self._index_staged(self._index, staged)
-            self._index.advance(end)
-        for run in staged:
-            self._messages_staged += run[2]
-        if self._opened.others:
-            self._tell_others(staged, units, end)
-
-    def _put_grouped(self, staged: list[_Staged], units: memoryview) -> None:
-        """One write for each queue: the runs of a queue follow one another in it, if not in the log."""
-        parts: dict[_Tail, list[memoryview]] = {}
-        firsts: dict[_Tail, int] = {}
-        for run in staged:
-            tail = run[0]
-            if tail in parts:
-                parts[tail].append(units[run[6] : run[7]])
-            else:
-                parts[tail] = [units[run[6] : run[7]]]
-                firsts[tail] = run[1]
-        now_ms = staged[0][5]
-        for tail, views in parts.items():
-            self._queues.put(tail.queue, firsts[tail], views[0] if len(views) == 1 else b"".join(views), now_ms)
-            self._arrivals[tail.queue.key] = None
-
-    def _index_staged(self, index: KeyIndex, staged: list[_Staged]) -> None:
-        hashes, offsets = self._kernel.hashes, self._kernel.key_offsets
-        if self._is_uniform:
-            if staged[0][8] < staged[-1][9]:
-                index.put(hashes, offsets, staged[0][8], staged[-1][9], staged[0][5])
-            return
-        for run in staged:
-            if run[8] < run[9] and is_indexed(run[11]):
-                index.put(hashes, offsets, run[8], run[9], run[5])
-
-    def _tell_others(self, staged: list[_Staged], units: memoryview, end: int) -> None:
-        for dispatcher, topics, advance in self._opened.others:
-            for tail, queue_offset, count, begin, run_end, now_ms, ub, ue, kb, ke, at, flags in staged:
-                if topics is None or tail.topic in topics:
-                    dispatcher.on_run(
-                        Run(tail.topic, tail.queue_id, QueueOffset(queue_offset), count, PhysicalOffset(begin),
-                            PhysicalOffset(run_end), now_ms, units[ub:ue], self._kernel.hashes, self._kernel.key_offsets,
-                            kb, ke, self.arena.view[at : at + run_end - begin], flags)
-                    )  # fmt: skip
-            if advance is not None:
-                advance(end)
-
     def take_arrivals(self) -> list[tuple[str, int]]:
         """The queues that got messages since the last call."""
-        arrivals = list(self._arrivals)
-        self._arrivals.clear()
-        return arrivals
+        return self._staging.take_arrivals()
 
     # ---- reading
 
@@ -541,10 +268,9 @@ class MessageStore:
         """
         if self._replaying_at is not None and self._replaying_at < self._opened.queues_reflected:
             return
-        self._write()
+        self._staging.write()
         self._queues.delete_topic(topic)
-        for key in [key for key in self._tails if key[0] == topic]:
-            del self._tails[key]
+        self._staging.forget_topic(topic)
 
     def protect(self, provider: Callable[[], Mapping[tuple[str, int], int]]) -> None:
         """`provider`: the first offset of each (topic, queue) that some group has yet to consume; retention keeps those."""
@@ -553,8 +279,8 @@ class MessageStore:
     def on_tick(self, now_ms: int) -> list[StoreEvent]:
         """About each second: retention and checkpoints, their slow parts in a worker. Returns what an operator should see."""
         events = self._upkeep.on_tick(now_ms)
-        if not self._staged:
-            self._after_write()
+        if self._staging.is_empty:
+            self._staging.refresh()
         return events
 
     def statistics(self) -> StoreStatistics:
@@ -569,7 +295,7 @@ class MessageStore:
             queues=len(self._queues.listed()),
             index_files=0 if self._index is None else self._index.file_count,
             index_entries=0 if self._index is None else self._index.entry_count,
-            messages_staged=self._messages_staged,
+            messages_staged=self._staging.messages,
             quarantined_ranges=len(quarantined),
             quarantined_bytes=sum(end - begin for begin, end in quarantined),
             checksum_entries_lost=self._log.checksums.entries_lost,

@@ -1,0 +1,368 @@
+"""One turn of the loop: batches are checked and stamped where they lie in the arena, written at once, then dispatched.
+
+    arena.view:  | staged, back to back as it will lie in the log | next payload | free |
+                 ^ first staged                                   ^ arena.used
+
+Order of a write: the log, units to the queues (one write a queue), keys to the index, the run to every other dispatcher.
+What does not fit behind what is staged first has that written, then rolls the segment. Loop thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ..model.arena import Arena
+from ..model.errors import MessageIllegal, StoreNotWriteable
+from ..model.names import check_topic
+from ..model.properties import encode_properties
+from ..model.queue import PhysicalOffset, QueueOffset
+from .config import StoreConfig
+from .consume_queue import ConsumeQueue
+from .dispatch import Run
+from .key_index import KeyIndex, is_indexed
+from .queue_table import goes_to_queue
+from .record_kernel import (
+    BAD_BODY_SIZE,
+    BAD_SIZE,
+    REASONS,
+    RECORD_OVERHEAD_BYTES,
+    TERMINATOR_BYTES,
+    RunKernel,
+    batch_sizes,
+    encode_record,
+    index_topic_hash,
+)
+from .store_opening import Opened
+
+
+@dataclass(slots=True)
+class Placed:
+    """Where a batch will be once it is committed: queue offsets from `queue_offset` on, bytes [physical_offset, end).
+
+    `pieces`: ((count, physical offset), ...) of a batch that had to be split over segments. A reply that promises the
+    disk waits until `flushed` >= `end`. Not frozen, because one is made for every request.
+    """
+
+    queue_offset: int
+    physical_offset: int
+    store_timestamp_ms: int
+    count: int
+    end: int
+    pieces: tuple[tuple[int, int], ...] = ()
+
+
+class _Tail:
+    """The end of a queue as staged: `next_offset` runs ahead of the queue's own until the commit."""
+
+    __slots__ = ("next_offset", "queue", "queue_id", "topic", "topic_bytes", "topic_hash")
+
+    def __init__(self, queue: ConsumeQueue) -> None:
+        self.queue = queue
+        self.topic = queue.topic
+        self.queue_id = queue.queue_id
+        self.topic_bytes = queue.topic.encode()
+        self.topic_hash = index_topic_hash(self.topic_bytes)
+        self.next_offset = queue.next_offset
+
+
+# tail, queue offset, count, begin, end, time, units begin, units end, keys begin, keys end, arena begin, sysFlag
+_Staged = tuple[_Tail, int, int, int, int, int, int, int, int, int, int, int]
+
+
+class Staging:
+    """What is staged into one open store. `messages`: how many were, so far."""
+
+    def __init__(
+        self, arena: Arena, config: StoreConfig, opened: Opened, *, store_host: bytes, now_ms: Callable[[], int]
+    ) -> None:
+        self._arena = arena
+        self._memory = arena.memory
+        self._config = config
+        self._now_ms = now_ms
+        self._store_host = store_host
+        self._log, self._queues, self._index = opened.log, opened.queues, opened.index
+        self._upkeep = opened.upkeep
+        self._others = opened.others
+        self._kernel = RunKernel(
+            store_host=store_host,
+            record_max=config.record_bytes_max,
+            body_max=config.body_bytes_max,
+            index_keys=config.index_enabled,
+            index_tags=config.index_tags,
+        )
+        self._tails: dict[tuple[str, int], _Tail] = {}
+        self._staged: list[_Staged] = []
+        self._staged_end = 0  # physical; of what is staged, else of the log
+        self._staged_room = -1  # bytes that may be staged before the segment must roll
+        self._staged_ms = 0
+        self._is_uniform = True  # all that is staged has one store time and plain records
+        self._arrivals: dict[tuple[str, int], None] = {}
+        self.messages = 0
+
+    def stage(self, begin: int, end: int, topic: str, queue_id: int, count: int) -> Placed:
+        """Takes a producer's batch that lies in arena.view[begin:end], begin == arena.used: checks and stamps it there.
+
+        Moves arena.used to `end`. Raises MessageIllegal, StoreNotWriteable, StorePoisoned; arena.used is unchanged then.
+        """
+        tail = self._tails.get((topic, queue_id)) or self._tail(topic, queue_id)
+        size = end - begin
+        if size > self._staged_room:
+            if size + TERMINATOR_BYTES > self._log.segment_bytes:
+                return self._stage_split(tail, begin, end, count)
+            self._make_room(size)
+        now_ms = self._now_ms()
+        physical = self._staged_end
+        kernel = self._kernel
+        units_begin, keys_begin = kernel.units_end, kernel.keys_end
+        queue_offset = tail.next_offset
+        done = kernel.stamp(
+            self._memory,
+            begin,
+            end,
+            tail.topic_bytes,
+            tail.topic_hash,
+            count,
+            tail.queue_id,
+            queue_offset,
+            physical,
+            now_ms,
+        )
+        if done <= 0:
+            raise self._refusal(done)
+        if now_ms != self._staged_ms:
+            self._is_uniform = not self._staged
+            self._staged_ms = now_ms
+        tail.next_offset = queue_offset + done
+        self._staged.append(
+            (tail, queue_offset, done, physical, physical + size, now_ms, units_begin, kernel.units_end, keys_begin,
+             kernel.keys_end, begin, 0)
+        )  # fmt: skip
+        self._staged_end = physical + size
+        self._staged_room -= size
+        self._arena.used = end
+        return Placed(queue_offset, physical, now_ms, done, physical + size)
+
+    def stage_record(
+        self,
+        *,
+        topic: str,
+        queue_id: int,
+        body: bytes,
+        properties: Mapping[str, str] | bytes = b"",
+        flag: int = 0,
+        sys_flag: int = 0,
+        born_timestamp_ms: int | None = None,
+        born_host: bytes | None = None,
+        reconsume_times: int = 0,
+        prepared_transaction_offset: int = 0,
+    ) -> Placed:
+        """Takes one record that the broker itself makes. `properties`: a mapping, or encoded.
+
+        Raises MessageIllegal, MessageTooLarge, StoreNotWriteable, StorePoisoned.
+        """
+        tail = self._tails.get((topic, queue_id)) or self._tail(topic, queue_id)
+        encoded = properties if isinstance(properties, bytes) else encode_properties(properties)
+        now_ms = self._now_ms()
+        is_visible = goes_to_queue(sys_flag)
+        record = bytearray(
+            encode_record(
+                topic=tail.topic_bytes,
+                body=body,
+                properties=encoded,
+                queue_id=queue_id,
+                flag=flag,
+                queue_offset=tail.next_offset if is_visible else 0,
+                sys_flag=sys_flag,
+                born_timestamp_ms=now_ms if born_timestamp_ms is None else born_timestamp_ms,
+                born_host=self._store_host if born_host is None else born_host,
+                store_timestamp_ms=now_ms,
+                store_host=self._store_host,
+                reconsume_times=reconsume_times,
+                prepared_transaction_offset=prepared_transaction_offset,
+            )
+        )
+        size = len(record)
+        if size > self._config.record_bytes_max or size + TERMINATOR_BYTES > self._log.segment_bytes:
+            raise self._refusal(BAD_SIZE)
+        if size > self._staged_room or self._arena.used + size > len(self._memory):
+            self._make_room(size)
+        physical, begin = self._staged_end, self._arena.used
+        record[28:36] = physical.to_bytes(8, "big")
+        self._memory[begin : begin + size] = record
+        kernel = self._kernel
+        units_begin, keys_begin = kernel.units_end, kernel.keys_end
+        if kernel.scan(self._memory, begin, begin + size, physical, False, 1) != 1:
+            raise self._refusal(kernel.status)
+        queue_offset = tail.next_offset
+        self._is_uniform = not self._staged or (self._is_uniform and now_ms == self._staged_ms)
+        self._is_uniform = self._is_uniform and kernel.sys_flag & 0xC == 0
+        self._staged_ms = now_ms
+        tail.next_offset += is_visible
+        self._staged.append(
+            (tail, queue_offset, 1, physical, physical + size, now_ms, units_begin, kernel.units_end, keys_begin,
+             kernel.keys_end, begin, kernel.sys_flag)
+        )  # fmt: skip
+        self._staged_end = physical + size
+        self._staged_room -= size
+        self._arena.used = begin + size
+        return Placed(queue_offset, physical, now_ms, 1, physical + size)
+
+    def _tail(self, topic: str, queue_id: int) -> _Tail:
+        check_topic(topic)
+        if queue_id < 0:
+            raise MessageIllegal(f"queue id {queue_id} is negative")
+        tail = self._tails[topic, queue_id] = _Tail(self._queues.get_or_create(topic, queue_id))
+        return tail
+
+    def _make_room(self, size: int) -> None:
+        """Commits what is staged and sees to it that `size` bytes fit behind. Raises StoreNotWriteable."""
+        self.write()
+        if not self._arena.used or self._arena.used + size > len(self._memory):
+            self._arena.used = 0
+        self._upkeep.check_writeable()
+        if self._is_blocked():
+            raise StoreNotWriteable("disk full: queue units or index keys wait")
+        self._staged_end = self._log.place(size)
+        self._staged_room = self._log.room_bytes
+
+    def _refusal(self, reason: int) -> MessageIllegal:
+        limits = {BAD_SIZE: self._config.record_bytes_max, BAD_BODY_SIZE: self._config.body_bytes_max}
+        limit = limits.get(reason)
+        text = REASONS.get(reason, REASONS[BAD_SIZE])
+        return MessageIllegal(text if limit is None else f"{text} (limit {min(limit, self._log.segment_bytes)} bytes)")
+
+    def _stage_split(self, tail: _Tail, begin: int, end: int, count: int) -> Placed:
+        """A batch larger than a segment: checked whole, then written piece by piece at once."""
+        self._make_room(RECORD_OVERHEAD_BYTES)
+        kernel = self._kernel
+        done = kernel.stamp(
+            self._memory, begin, end, tail.topic_bytes, tail.topic_hash, count, tail.queue_id, 0, 0, self._now_ms()
+        )
+        kernel.clear()
+        if done <= 0:
+            raise self._refusal(done)
+        room = self._log.segment_bytes - TERMINATOR_BYTES
+        cuts, at = [begin], begin
+        for size in batch_sizes(bytearray(self._arena.view[begin:end]), end - begin):
+            if size > room:
+                raise self._refusal(BAD_SIZE)
+            if at + size - cuts[-1] > room:
+                cuts.append(at)
+            at += size
+        cuts.append(end)
+        placed: list[Placed] = []
+        for piece_begin, piece_end in pairwise(cuts):
+            pieces = batch_sizes(bytearray(self._arena.view[piece_begin:piece_end]), piece_end - piece_begin)
+            self._arena.used = piece_begin
+            placed.append(self.stage(piece_begin, piece_end, tail.topic, tail.queue_id, len(pieces)))
+            self.write()
+        first = placed[0]
+        return Placed(
+            first.queue_offset,
+            first.physical_offset,
+            first.store_timestamp_ms,
+            done,
+            placed[-1].end,
+            tuple((piece.count, piece.physical_offset) for piece in placed),
+        )
+
+    def write(self) -> None:
+        """Writes all that is staged and dispatches it. Raises StorePoisoned."""
+        staged = self._staged
+        if not staged:
+            return
+        first, last = staged[0], staged[-1]
+        begin = first[10]
+        self._log.append((self._arena.view[begin : begin + last[4] - first[3]],))
+        try:
+            self._dispatch(staged)
+        except OSError as error:
+            raise self._log.poison(f"queues or index: {error.strerror or error}") from error
+        finally:
+            staged.clear()
+            self._kernel.clear()
+            self.refresh()
+
+    def _is_blocked(self) -> bool:
+        return self._queues.is_blocked or (self._index is not None and self._index.is_blocked)
+
+    def refresh(self) -> None:
+        """What is staged next begins where the log ends; nothing may be staged."""
+        self._staged_end = self._log.written
+        self._staged_room = -1 if self._upkeep.is_refusing or self._is_blocked() else self._log.room_bytes
+        self._is_uniform = True
+
+    def _dispatch(self, staged: list[_Staged]) -> None:
+        units = memoryview(self._kernel.units)
+        end = staged[-1][4]
+        if len(staged) == 1 or not self._is_uniform:
+            for tail, queue_offset, _, _, _, now_ms, units_begin, units_end, _, _, _, flags in staged:
+                if goes_to_queue(flags):
+                    self._queues.put(tail.queue, queue_offset, units[units_begin:units_end], now_ms)
+                    self._arrivals[tail.queue.key] = None
+        else:
+            self._put_grouped(staged, units)
+        self._queues.advance(end)
+        if self._index is not None:
+            self._index_staged(self._index, staged)
+            self._index.advance(end)
+        for run in staged:
+            self.messages += run[2]
+        if self._others:
+            self._tell_others(staged, units, end)
+
+    def _put_grouped(self, staged: list[_Staged], units: memoryview) -> None:
+        """One write for each queue: the runs of a queue follow one another in it, if not in the log."""
+        parts: dict[_Tail, list[memoryview]] = {}
+        firsts: dict[_Tail, int] = {}
+        for run in staged:
+            tail = run[0]
+            if tail in parts:
+                parts[tail].append(units[run[6] : run[7]])
+            else:
+                parts[tail] = [units[run[6] : run[7]]]
+                firsts[tail] = run[1]
+        now_ms = staged[0][5]
+        for tail, views in parts.items():
+            self._queues.put(tail.queue, firsts[tail], views[0] if len(views) == 1 else b"".join(views), now_ms)
+            self._arrivals[tail.queue.key] = None
+
+    def _index_staged(self, index: KeyIndex, staged: list[_Staged]) -> None:
+        hashes, offsets = self._kernel.hashes, self._kernel.key_offsets
+        if self._is_uniform:
+            if staged[0][8] < staged[-1][9]:
+                index.put(hashes, offsets, staged[0][8], staged[-1][9], staged[0][5])
+            return
+        for run in staged:
+            if run[8] < run[9] and is_indexed(run[11]):
+                index.put(hashes, offsets, run[8], run[9], run[5])
+
+    def _tell_others(self, staged: list[_Staged], units: memoryview, end: int) -> None:
+        for dispatcher, topics, advance in self._others:
+            for tail, queue_offset, count, begin, run_end, now_ms, ub, ue, kb, ke, at, flags in staged:
+                if topics is None or tail.topic in topics:
+                    dispatcher.on_run(
+                        Run(tail.topic, tail.queue_id, QueueOffset(queue_offset), count, PhysicalOffset(begin),
+                            PhysicalOffset(run_end), now_ms, units[ub:ue], self._kernel.hashes, self._kernel.key_offsets,
+                            kb, ke, self._arena.view[at : at + run_end - begin], flags)
+                    )  # fmt: skip
+            if advance is not None:
+                advance(end)
+
+    def take_arrivals(self) -> list[tuple[str, int]]:
+        """The queues that got messages since the last call."""
+        arrivals = list(self._arrivals)
+        self._arrivals.clear()
+        return arrivals
+
+    def forget_topic(self, topic: str) -> None:
+        """The queues of a topic are gone; their ends are looked up again."""
+        for key in [key for key in self._tails if key[0] == topic]:
+            del self._tails[key]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is staged."""
+        return not self._staged
