@@ -7,7 +7,7 @@ The same dispatchers serve live appends and recovery: after a start the log is r
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ..model.queue import PhysicalOffset, QueueOffset
 
@@ -46,4 +46,16 @@ class Dispatcher(Protocol):
         """Everything below this physical offset is held durably here; a restart replays from there."""
 
     def persist(self) -> PhysicalOffset:
-        """Makes what is held durable (worker thread, between turns) and returns the new `reflected`."""
+        """Makes what is held durable (worker thread, while the loop goes on) and returns the new `reflected`."""
+
+
+@runtime_checkable
+class TopicDispatcher(Dispatcher, Protocol):
+    """One that a few topics concern: live runs of others are not told, which keeps them off the hot path."""
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """The topics it is told."""
+
+    def advance(self, end: PhysicalOffset) -> None:
+        """Everything below `end` that concerns it has been told. Loop thread, after each write."""

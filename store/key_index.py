@@ -68,8 +68,6 @@ def list_index_files(directory: str, *, writable: bool = True) -> list[str]:
 class KeyIndex:
     """The series of index files, as a dispatcher."""
 
-    topics: frozenset[str] | None = None
-
     def __init__(
         self,
         store_directory: str,

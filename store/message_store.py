@@ -70,7 +70,7 @@ class MessageStore:
         dispatchers: Sequence[Dispatcher] = (),
     ) -> None:
         """`on_flushed` is called by the flush thread, `on_poisoned` wherever the disk failed. `dispatchers`: told after
-        queues and index, in this order; one with `topics` (a set) and `advance(end)` is told runs of those topics only.
+        queues and index, in this order; a TopicDispatcher only of its topics.
         """
         self.arena = Arena(config.drain_bytes, config.frame_bytes_max)
         self._config = config

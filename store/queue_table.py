@@ -75,8 +75,6 @@ def find_queue_file_bytes(store_directory: str) -> int | None:
 class QueueTable:
     """{(topic, queue id): consume queue}."""
 
-    topics: frozenset[str] | None = None
-
     def __init__(
         self, store_directory: str, *, file_units: int, open_max: int, delays_ms: tuple[int, ...], writable: bool = True
     ) -> None:

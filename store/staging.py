@@ -349,7 +349,7 @@ class Staging:
                             kb, ke, self._arena.view[at : at + run_end - begin], flags)
                     )  # fmt: skip
             if advance is not None:
-                advance(end)
+                advance(PhysicalOffset(end))
 
     def take_arrivals(self) -> list[tuple[str, int]]:
         """The queues that got messages since the last call."""

@@ -21,7 +21,7 @@ from ..model.queue import PhysicalOffset
 from .checkpoint import Checkpoint, read_checkpoint
 from .commit_log import COMMIT_LOG_FOLDER, CommitLog
 from .config import StoreConfig, parse_delay_levels
-from .dispatch import Dispatcher
+from .dispatch import Dispatcher, TopicDispatcher
 from .key_index import INDEX_FOLDER, KeyIndex
 from .queue_table import QueueTable
 from .record import store_timestamp_of
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 FACTS_FILE: Final = os.path.join("config", "zenitStore.json")
 
-Interest = tuple[Dispatcher, frozenset[str] | None, Callable[[int], None] | None]
+Interest = tuple[Dispatcher, frozenset[str] | None, Callable[[PhysicalOffset], None] | None]
 
 
 @dataclass(slots=True)
@@ -246,10 +246,10 @@ def _settle(
 
 
 def _interest(dispatcher: Dispatcher) -> Interest:
-    """What a dispatcher wants to be told: one with `topics` and `advance` is spared the runs of other topics."""
-    topics = getattr(dispatcher, "topics", None)
-    advance = getattr(dispatcher, "advance", None)
-    return (dispatcher, frozenset(topics), advance) if topics is not None and advance else (dispatcher, None, None)
+    """What a dispatcher wants to be told of what is written from now on."""
+    if isinstance(dispatcher, TopicDispatcher):
+        return dispatcher, dispatcher.topics, dispatcher.advance
+    return dispatcher, None, None
 
 
 def _store_facts(directory: str, log: CommitLog, survey: Survey, now_ms: int) -> tuple[int, tuple[Range, ...]]:
