@@ -23,6 +23,7 @@ from .dispatch import Dispatcher
 from .key_index import KeyIndex
 from .queue_table import QueueTable
 from .retention import SegmentAge, decide, disk_use
+from .segment import NO_SPACE
 from .store_files import clear_abort
 
 logger = logging.getLogger(__name__)
@@ -109,13 +110,11 @@ class Upkeep:
             self._log.poison(f"store worker: {error}")
 
     def _write_checkpoint(self, mark: tuple[PhysicalOffset, int]) -> None:
-        """Worker: makes all dispatchers durable, then says so."""
+        """Worker: makes all dispatchers durable, then says so. On a full disk it stays as it was: a restart replays more."""
         log_end, time_ms = mark
         flushed = self._log.flushed
         queues = self._queues.persist()
         index = queues if self._index is None else self._index.persist()
-        for dispatcher in self._others:
-            dispatcher.persist()
         before = self._checkpoint
         checkpoint = replace(
             before,
@@ -125,9 +124,16 @@ class Upkeep:
             dispatched_offset=min(queues, index),
             flushed_offset=flushed,
         )
-        if (checkpoint.dispatched_offset, flushed) != (before.dispatched_offset, before.flushed_offset):
-            write_checkpoint(os.path.join(self._directory, CHECKPOINT_FILE), checkpoint)
-            self._checkpoint = checkpoint
+        try:
+            for dispatcher in self._others:
+                dispatcher.persist()
+            if (checkpoint.dispatched_offset, flushed) != (before.dispatched_offset, before.flushed_offset):
+                write_checkpoint(os.path.join(self._directory, CHECKPOINT_FILE), checkpoint)
+                self._checkpoint = checkpoint
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            logger.warning("disk full: no checkpoint now error=%s", error)
 
     # ---- each second
 

@@ -6,7 +6,7 @@ import os
 import pytest
 from store_kit import ALL_TIME, StillClock, make_store, message, put, read_queue, stage
 
-from zenitmq.model.errors import InvalidName, MessageIllegal, MessageNotFound, StoreNotWriteable
+from zenitmq.model.errors import InvalidName, MessageIllegal, MessageNotFound, StoreNotWriteable, StorePoisoned
 from zenitmq.model.tag_hash import java_hash
 from zenitmq.remoting.commands import GetStatus as WireStatus
 from zenitmq.store.consume_queue import ConsumeQueue
@@ -270,7 +270,43 @@ def test_a_full_disk_at_the_queues(store, monkeypatch) -> None:
     assert bodies(store) == [b"a", b"b", b"c"]
 
 
-def _no_space(queue, queue_offset, units):
+def test_a_full_disk_costs_checkpoints_not_the_broker(tmp_path, monkeypatch) -> None:
+    """What cannot be written down now is replayed at the next start."""
+    clock = StillClock()
+    with make_store(tmp_path / "s", clock) as store:
+        put(store, "t", 0, message("t", b"a", keys="k"))
+        with monkeypatch.context() as full:
+            full.setattr("zenitmq.store.upkeep.write_checkpoint", _no_space)
+            clock.time_ms += 1000
+            store.on_tick(clock.time_ms)
+            store._upkeep.run_in_worker(lambda: None).result(20)
+            put(store, "t", 0, message("t", b"b", keys="k"))
+            assert store._log.poisoned is None
+            store.__exit__(None, None, None)
+    with make_store(tmp_path / "s", clock) as store:
+        assert bodies(store) == [b"a", b"b"]
+        assert len(store.query("t", "k", max_messages=9, unique=False, **ALL_TIME)) == 2
+
+
+def test_a_failed_sync_of_a_queue_is_final(tmp_path, monkeypatch) -> None:
+    """Its pages may be gone: the process must stop, and the next start goes back to the last checkpoint."""
+    errors = []
+    with make_store(tmp_path / "s") as store:
+        store._log._on_poisoned = errors.append
+        put(store, "t", 0, message("t", b"a"))
+        monkeypatch.setattr("zenitmq.store.queue_table._sync_file", _no_space)
+        store.on_tick(1_800_000_000_000)
+        store._upkeep.run_in_worker(lambda: None).result(20)
+        assert len(errors) == 1
+        with pytest.raises(StorePoisoned):
+            put(store, "t", 0, message("t", b"b"))
+        monkeypatch.undo()
+    assert (tmp_path / "s" / "abort").exists()
+    with make_store(tmp_path / "s") as store:
+        assert bodies(store) == [b"a"]
+
+
+def _no_space(*_args):
     raise OSError(errno.ENOSPC, "no space")
 
 
