@@ -36,6 +36,10 @@ class Samples:
         else:
             self.missed += 1
 
+    def clear(self) -> None:
+        """Forgets what was recorded."""
+        self.count = self.missed = 0
+
     def record_all(self, durations_ns: Nanoseconds) -> None:
         """Keeps a whole column of them."""
         taken = min(len(durations_ns), len(self._array) - self.count)

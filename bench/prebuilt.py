@@ -1,21 +1,24 @@
 """Ready batches straight to the broker: no producer, no encoding, so what is left is the broker's own ceiling.
 
-With batches of one and 64 in flight on one socket it measures single-message requests without auto-batching.
+One thread, one connection to each broker, a window of requests on it: header encoded and reply decoded for each. With
+batches of one and 64 in flight it measures single-message requests on one socket, without auto-batching.
 """
 
 from __future__ import annotations
 
 import random
+from collections import deque
+from contextlib import ExitStack
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
 from typing import Final
 
 import numpy as np
 
 from ..model.clock import monotonic_ns
 from ..model.errors import RequestTimeout, ZenitError
-from ..remoting.client import RemotingClient
-from ..remoting.commands import Reply, SendMessages
+from ..remoting.client_socket import ClientContext, Dealer
+from ..remoting.commands import SendMessages, SendReply
+from ..remoting.header import decode_reply, encode_request
 from .frames import ready_batches
 from .percentiles import Samples
 from .processes import Channel
@@ -43,95 +46,107 @@ class PrebuiltJob:
     prepared: int = 0  # how many different batches; 0 = as many as memory allows
 
 
-class Window:
-    """At most `size` requests unanswered. `enter` blocks; `leave` runs in whichever thread took the reply."""
+class Pump:
+    """A window of `in_flight` requests, the oldest answer awaited first. One thread."""
 
-    def __init__(self, size: int, samples: Samples) -> None:
-        self._room: SimpleQueue[None] = SimpleQueue()  # a place each; a semaphore costs as much as a send
-        self._size = size
-        for _ in range(size):
-            self._room.put(None)
-        self.samples = samples
-        self.failures: list[ZenitError] = []
+    def __init__(self, job: PrebuiltJob, dealers: dict[str, Dealer], batches: list[bytes], samples: Samples) -> None:
+        self._job = job
+        self._batches = batches
+        self._requests = [
+            (dealers[address], SendMessages(job.topic, queue_id, job.batch, "bench-producers"))
+            for address, queue_id in job.queues
+        ]
+        random.shuffle(self._requests)
+        self._samples = samples
+        self._waiting: deque[tuple[Dealer, int]] = deque()
+        self._sent_at: dict[int, int] = {}
+        self.sent = 0
+        self.send_ns = 0
 
-    def enter(self) -> None:
-        """Waits for room. Raises RequestTimeout, or the error that a request ended with."""
-        try:
-            self._room.get(timeout=_TIMEOUT_MS / 1000)
-        except Empty:
-            raise RequestTimeout("bench prebuilt send", _TIMEOUT_MS) from None
-        if self.failures:
-            raise self.failures[0]
+    def make_queues(self) -> None:
+        """One batch to each queue, so that all are there before the clock starts."""
+        for _ in range(len(self._requests) * BATCHES_IN_A_ROW):
+            self.send(monotonic_ns())
+        self.drain()
+        self.sent = self.send_ns = 0
+        self._samples.clear()
 
-    def leave(self, sent_ns: int, error: ZenitError | None) -> None:
-        """A request is over."""
-        if error is not None:
-            self.failures.append(error)
-        self.samples.record(monotonic_ns() - sent_ns)
-        self._room.put(None)
+    def send(self, now_ns: int) -> None:
+        """The next request. Raises RequestTimeout where the socket takes no more."""
+        sent = self.sent
+        dealer, request = self._requests[(sent // BATCHES_IN_A_ROW) % len(self._requests)]
+        self._sent_at[sent] = now_ns
+        header = encode_request(request, sent, timeout_ms=_TIMEOUT_MS)
+        if not dealer.send(header, self._batches[sent % len(self._batches)]):
+            raise RequestTimeout("bench prebuilt send", 0)
+        self._waiting.append((dealer, sent))
+        self.sent = sent + 1
+
+    def take_answers(self) -> None:
+        """Waits for the oldest request's answer, then takes what else has come. Raises what a request ended with."""
+        while self._waiting and self._waiting[0][1] not in self._sent_at:
+            self._waiting.popleft()
+        if not self._waiting:
+            return
+        dealer = self._waiting[0][0]
+        received = dealer.receive(_TIMEOUT_MS)
+        if received is None:
+            raise RequestTimeout("bench prebuilt send", _TIMEOUT_MS)
+        now_ns = monotonic_ns()
+        while received is not None:
+            opaque, reply = decode_reply(received[0], SendReply)
+            if isinstance(reply, ZenitError):
+                raise reply
+            self._samples.record(now_ns - self._sent_at.pop(opaque))
+            received = dealer.receive_nowait()
 
     def drain(self) -> None:
         """Waits until nothing is in flight."""
-        for _ in range(self._size):
-            self.enter()
+        while self._sent_at:
+            self.take_answers()
+
+    def run(self, channel: Channel) -> None:
+        """Sends until the time is over, or as many messages as wanted."""
+        job = self._job
+        now_ns = monotonic_ns()
+        end_ns = now_ns + int(job.seconds * 1e9)
+        requests_max = job.messages_max // job.batch if job.messages_max else 1 << 62
+        while now_ns < end_ns and self.sent < requests_max:
+            while len(self._sent_at) < job.in_flight and self.sent < requests_max:
+                begin_ns = monotonic_ns()
+                self.send(begin_ns)
+                now_ns = monotonic_ns()
+                self.send_ns += now_ns - begin_ns
+                if self.sent % _CLOCK_EVERY == 0:
+                    channel.progress(now_ns, self.sent * job.batch, self.sent * job.batch * job.size)
+            self.take_answers()
+        self.drain()
 
 
 def send_prebuilt(job: PrebuiltJob, channel: Channel) -> None:
     """One measurement: {messages, bytes, seconds, send_ns}; latencies of requests to `samples_path`."""
     batches = ready_batches(job.topic, size=job.size, batch=job.batch, keys=job.keys, tags=job.tags, count=job.prepared)
-    requests = [
-        (address, SendMessages(topic=job.topic, queue_id=queue_id, count=job.batch, producer_group="bench-producers"))
-        for address, queue_id in job.queues
-    ]
-    random.shuffle(requests)
-    window = Window(job.in_flight, Samples(_SAMPLES))
-    with RemotingClient() as client:
-        for address, request in requests:  # connects, and makes each queue
-            client.call(address, request, batches[0], timeout_ms=_TIMEOUT_MS)
+    samples = Samples(_SAMPLES)
+    with ExitStack() as opened:
+        context = ClientContext()
+        opened.callback(context.close)
+        dealers = {address: context.dealer(address) for address, _ in job.queues}
+        for dealer in dealers.values():
+            opened.callback(dealer.close)
+        pump = Pump(job, dealers, batches, samples)
+        pump.make_queues()
         if not channel.ready({}):
             return
         begin_ns = monotonic_ns()
-        sent, calling_ns = _pump(job, channel, client, requests, batches, window)
-        window.drain()
+        pump.run(channel)
         seconds = (monotonic_ns() - begin_ns) / 1e9
-    np.save(job.samples_path, window.samples.values)
-    messages = sent * job.batch
+    np.save(job.samples_path, samples.values)
+    messages = pump.sent * job.batch
     channel.result(
         {
             "messages": messages,
             "bytes": messages * job.size,
             "seconds": seconds,
-            "send_ns": calling_ns / max(messages, 1),
+            "send_ns": pump.send_ns / max(messages, 1),
         }
     )
-
-
-def _pump(
-    job: PrebuiltJob,
-    channel: Channel,
-    client: RemotingClient,
-    requests: list[tuple[str, SendMessages]],
-    batches: list[bytes],
-    window: Window,
-) -> tuple[int, int]:
-    """(requests sent, nanoseconds spent in the calls)."""
-    now_ns = monotonic_ns()
-    end_ns = now_ns + int(job.seconds * 1e9)
-    requests_max = job.messages_max // job.batch if job.messages_max else 1 << 62
-    sent = calling_ns = 0
-    leave = window.leave
-    while now_ns < end_ns and sent < requests_max:
-        window.enter()
-        address, request = requests[(sent // BATCHES_IN_A_ROW) % len(requests)]
-        begin_ns = monotonic_ns()
-
-        def on_reply(_: Reply | None, __: bytes, error: ZenitError | None, sent_ns: int = begin_ns) -> None:
-            leave(sent_ns, error)
-
-        client.send_nowait(address, request, batches[sent % len(batches)], timeout_ms=_TIMEOUT_MS, on_reply=on_reply)
-        now_ns = monotonic_ns()
-        calling_ns += now_ns - begin_ns
-        sent += 1
-        if sent % _CLOCK_EVERY == 0:
-            channel.progress(now_ns, sent * job.batch, sent * job.batch * job.size)
-    return sent, calling_ns
