@@ -130,7 +130,7 @@ def send_prebuilt(job: PrebuiltJob, channel: Channel) -> None:
     with ExitStack() as opened:
         context = ClientContext()
         opened.callback(context.close)
-        dealers = {address: context.dealer(address) for address, _ in job.queues}
+        dealers = {address: context.dealer(address) for address in {address for address, _ in job.queues}}
         for dealer in dealers.values():
             opened.callback(dealer.close)
         pump = Pump(job, dealers, batches, samples)

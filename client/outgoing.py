@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, cast
+from typing import Final
 
 from ..model.compression import compress_lz4
 from ..model.errors import InvalidParameter, MessageIllegal
@@ -103,7 +103,7 @@ def fill_bodies(
             raise InvalidParameter(name, f"{len(column)} values", f"as many as bodies: {len(listed)}")
     if max(map(len, listed)) <= compress_over:
         tag_column = tags if tags is None or isinstance(tags, str) else list(tags)
-        key_column = None if keys is None else cast("list[str]", list(keys))  # a text or several, each
+        key_column = None if keys is None else list(keys)
         return lambda accumulator: accumulator.append_many(listed, 0, tag_column, key_column) == len(listed)
 
     def fill(accumulator: Accumulator) -> bool:

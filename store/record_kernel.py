@@ -491,7 +491,7 @@ class Accumulator:
         return self._append(body, tag_bytes, key_bytes, properties, flag & _MASK, sys_flag)
 
     def append_many(
-        self, bodies: list[bytes], begin: int, tags: str | list[str] | None = None, keys: list[str] | None = None
+        self, bodies: list[bytes], begin: int, tags: str | list[str] | None = None, keys: list[Any] | None = None
     ) -> int:
         """Encodes bodies[begin:] while they fit; returns the index of the first that did not.
 
