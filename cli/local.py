@@ -95,11 +95,19 @@ def down(directory: Directory = DEFAULT_DIRECTORY, as_json: Json = False) -> Non
     show(document, as_json, lambda: typer.echo(f"ended: {names}" if ended else "nothing was running"))
 
 
-def status(directory: Directory = DEFAULT_DIRECTORY, as_json: Json = False) -> None:
+def status(
+    directory: Annotated[
+        str | None,
+        typer.Option(
+            "--dir", metavar="DIR", help="Where the cluster lives; else the one `zenit up` started last here."
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
     """Tell which processes run, where, and how far each broker's log reaches."""
-    from ..deploy.local_cluster import LocalCluster
+    from ..deploy.local_cluster import LocalCluster, last_directory
 
-    document = LocalCluster(directory).status()
+    document = LocalCluster(directory or last_directory() or DEFAULT_DIRECTORY).status()
     show(document, as_json, lambda: _print_status(document))
 
 

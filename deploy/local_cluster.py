@@ -41,6 +41,16 @@ LAST_CLUSTER_FILE: Final = "~/.zenit/last"  # client/cluster.py reads it
 Say = Callable[[str], None]
 
 
+def last_directory() -> str | None:
+    """Where the cluster lives that was started last on this machine; None where that is not known or no longer there."""
+    try:
+        with open(os.path.expanduser(LAST_CLUSTER_FILE), encoding="utf-8") as file:
+            directory = file.read().strip()
+    except OSError:
+        return None
+    return directory if os.path.exists(os.path.join(directory, FILE_NAME)) else None
+
+
 class LocalCluster:
     """The cluster of one directory. Any thread, one at a time; several processes take turns by the lock file."""
 

@@ -391,6 +391,7 @@ def _hex(nibble: cython.uint) -> cython.uchar:
     return nibble + (48 if nibble < 10 else 55)
 
 
+@cython.final
 @cython.cclass
 class Accumulator:
     """Encodes messages of one topic into one buffer, back to back: complete records, broker-assigned fields zero.
@@ -635,6 +636,7 @@ def batch_sizes(buffer: bytearray, used: int) -> list[int]:
 # ---------------------------------------------------------------------------- checking, stamping, scanning
 
 
+@cython.final
 @cython.cclass
 class RunKernel:
     """One pass over a run of records: of a batch that comes in (`stamp`) or of bytes on disk (`scan`).
@@ -795,7 +797,7 @@ class RunKernel:
             if reason:
                 break
             tail += topic_length
-            tags_code = self._scan_properties(view, tail + 2, at + size, topic_hash, physical_offset)
+            tags_code = _scan_properties(self, view, tail + 2, at + size, topic_hash, physical_offset)
             _put32(buffer, at + 12, queue_id)
             _put64(buffer, at + 20, queue_offset)
             _put64(buffer, at + 28, physical_offset)
@@ -908,7 +910,7 @@ class RunKernel:
                 topic_hash = _hash_on(_hash_on(0, buffer, tail, tail + topic_length), b"#", 0, 1)
             if out + 20 > self._units_capacity:
                 self._reserve_units(out + 20)
-            tags_code = self._scan_properties(buffer, tail + topic_length + 2, at + size, topic_hash, physical_offset)
+            tags_code = _scan_properties(self, buffer, tail + topic_length + 2, at + size, topic_hash, physical_offset)
             _put64(self._units, out, physical_offset)
             _put32(self._units, out + 8, size)
             _put64(self._units, out + 12, tags_code)
@@ -926,83 +928,85 @@ class RunKernel:
         self.end = at
         return done
 
-    @cython.cfunc
-    def _scan_properties(
-        self,
-        buf: cython.const[cython.uchar][::1],
-        begin: cython.Py_ssize_t,
-        end: cython.Py_ssize_t,
-        topic_hash: cython.uint,
-        physical_offset: cython.longlong,
-    ) -> cython.longlong:
-        """Hashes the keys of one record's properties into `hashes` (unique id first, tags last); returns its tags code."""
-        at: cython.Py_ssize_t = begin
-        value: cython.Py_ssize_t
-        stop: cython.Py_ssize_t
-        word: cython.Py_ssize_t
-        keys_begin: cython.Py_ssize_t = 0
-        keys_stop: cython.Py_ssize_t = 0
-        unique_begin: cython.Py_ssize_t = 0
-        unique_stop: cython.Py_ssize_t = 0
-        tags_begin: cython.Py_ssize_t = 0
-        tags_stop: cython.Py_ssize_t = 0
-        name: cython.uint
-        h: cython.uint = 0
-        tags: cython.bint = False
-        count: cython.Py_ssize_t
-        while end - at > 5:  # the shortest entry of interest: TAGS, 0x01, one byte, 0x02
-            name = _get32(buf, at)
-            if name == _UNIQ and end - at > 9 and _get32(buf, at + 4) == _KEY and buf[at + 8] == 1:
-                value = at + 9
-                stop = value + 32 if end - value > 32 and buf[value + 32] == 2 else _find(buf, value, end, 2)
-                unique_begin = value
-                unique_stop = stop
-            elif name == _TAGS and buf[at + 4] == 1:
-                stop = _find(buf, at + 5, end, 2)
-                tags = stop > at + 5
-                tags_begin = at + 5
-                tags_stop = stop
-                h = _hash_on(0, buf, at + 5, stop)
-            elif name == _KEYS and buf[at + 4] == 1:
-                stop = _find(buf, at + 5, end, 2)
-                keys_begin = at + 5
-                keys_stop = stop
-            else:
-                stop = _find(buf, at, end, 2)
-            at = stop + 1
-        if self._index_keys:
-            count = self.keys_end
-            if count + 3 + (keys_stop - keys_begin) // 2 > self._keys_capacity:
-                self._reserve_keys(count + 3 + (keys_stop - keys_begin) // 2)
-            if unique_stop > unique_begin:
-                self._hashes[count] = _index_hash(_hash_on(topic_hash, buf, unique_begin, unique_stop))
-                self._key_offsets[count] = physical_offset
+
+@cython.cfunc
+def _scan_properties(
+    run: RunKernel,
+    buf: cython.const[cython.uchar][::1],
+    begin: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    topic_hash: cython.uint,
+    physical_offset: cython.longlong,
+) -> cython.longlong:
+    """Hashes the keys of one record's properties into `hashes` (unique id first, tags last); returns its tags code."""
+    at: cython.Py_ssize_t = begin
+    value: cython.Py_ssize_t
+    stop: cython.Py_ssize_t
+    word: cython.Py_ssize_t
+    keys_begin: cython.Py_ssize_t = 0
+    keys_stop: cython.Py_ssize_t = 0
+    unique_begin: cython.Py_ssize_t = 0
+    unique_stop: cython.Py_ssize_t = 0
+    tags_begin: cython.Py_ssize_t = 0
+    tags_stop: cython.Py_ssize_t = 0
+    name: cython.uint
+    h: cython.uint = 0
+    tags: cython.bint = False
+    count: cython.Py_ssize_t
+    while end - at > 5:  # the shortest entry of interest: TAGS, 0x01, one byte, 0x02
+        name = _get32(buf, at)
+        if name == _UNIQ and end - at > 9 and _get32(buf, at + 4) == _KEY and buf[at + 8] == 1:
+            value = at + 9
+            stop = value + 32 if end - value > 32 and buf[value + 32] == 2 else _find(buf, value, end, 2)
+            unique_begin = value
+            unique_stop = stop
+        elif name == _TAGS and buf[at + 4] == 1:
+            stop = _find(buf, at + 5, end, 2)
+            tags = stop > at + 5
+            tags_begin = at + 5
+            tags_stop = stop
+            h = _hash_on(0, buf, at + 5, stop)
+        elif name == _KEYS and buf[at + 4] == 1:
+            stop = _find(buf, at + 5, end, 2)
+            keys_begin = at + 5
+            keys_stop = stop
+        else:
+            stop = _find(buf, at, end, 2)
+        at = stop + 1
+    if run._index_keys:
+        count = run.keys_end
+        if count + 3 + (keys_stop - keys_begin) // 2 > run._keys_capacity:
+            run._reserve_keys(count + 3 + (keys_stop - keys_begin) // 2)
+        if unique_stop > unique_begin:
+            run._hashes[count] = _index_hash(_hash_on(topic_hash, buf, unique_begin, unique_stop))
+            run._key_offsets[count] = physical_offset
+            count += 1
+        while keys_begin < keys_stop:
+            word = keys_begin
+            while word < keys_stop and buf[word] != 32:
+                word += 1
+            if word > keys_begin:
+                run._hashes[count] = _index_hash(_hash_on(topic_hash, buf, keys_begin, word))
+                run._key_offsets[count] = physical_offset
                 count += 1
-            while keys_begin < keys_stop:
-                word = keys_begin
-                while word < keys_stop and buf[word] != 32:
-                    word += 1
-                if word > keys_begin:
-                    self._hashes[count] = _index_hash(_hash_on(topic_hash, buf, keys_begin, word))
-                    self._key_offsets[count] = physical_offset
-                    count += 1
-                keys_begin = word + 1
-            if self._index_tags and tags:
-                topic_hash = ((topic_hash * 31 + 84) * 31 + 35) & _MASK  # goes on with "T#"
-                self._hashes[count] = _index_hash(_hash_on(topic_hash, buf, tags_begin, tags_stop))
-                self._key_offsets[count] = physical_offset
-                count += 1
-            self.keys_end = count
-        if not tags:
-            return 0
-        if cython.compiled:
-            return cython.cast(cython.longlong, cython.cast(cython.int, h))
-        return (h ^ 0x80000000) - 0x80000000
+            keys_begin = word + 1
+        if run._index_tags and tags:
+            topic_hash = ((topic_hash * 31 + 84) * 31 + 35) & _MASK  # goes on with "T#"
+            run._hashes[count] = _index_hash(_hash_on(topic_hash, buf, tags_begin, tags_stop))
+            run._key_offsets[count] = physical_offset
+            count += 1
+        run.keys_end = count
+    if not tags:
+        return 0
+    if cython.compiled:
+        return cython.cast(cython.longlong, cython.cast(cython.int, h))
+    return (h ^ 0x80000000) - 0x80000000
 
 
 # ------------------------------------------------------------------------------------------ selecting, indexing
 
 
+@cython.final
 @cython.cclass
 class UnitSelector:
     """Walks consume-queue units for one pull: tests tag codes, bounds the answer, joins neighbouring records.
@@ -1164,6 +1168,7 @@ def index_search(
 # -------------------------------------------------------------------------------------------------- decoding
 
 
+@cython.final
 @cython.cclass
 class MessageBatch:
     """A run of records as a sequence of StoredMessage; slices share the buffer.
@@ -1227,6 +1232,7 @@ class MessageBatch:
         return _get64(self._view, self._at[self._end - 1] + 20) + 1
 
 
+@cython.final
 @cython.cclass
 class StoredMessage:
     """A message as it is stored: a view of its record, decoded as its attributes are read.
