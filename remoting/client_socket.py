@@ -12,7 +12,7 @@ from typing import Final
 import zmq
 
 from ..model.errors import ClientClosed, RemoteProtocolError
-from .base_socket import connect_tcp, new_context, new_socket
+from .base_socket import connect_tcp, new_context, new_socket, plain_send
 from .options import FRAMES_MAX
 
 Payload = bytes | bytearray | memoryview
@@ -69,7 +69,7 @@ class Dealer:
         except BaseException:
             self.close()
             raise
-        self._recv, self._send, self._get = self._socket.recv, self._socket.send, self._socket.get
+        self._recv, self._send, self._get = self._socket.recv, plain_send(self._socket), self._socket.get
 
     def fileno(self) -> int:
         """Readable when something *may* have come, and only once: whoever used the socket must drain it until empty."""

@@ -38,18 +38,20 @@ class GetStatus(enum.IntEnum):
     NO_MESSAGE_IN_QUEUE = 8  # 0
 
 
-@dataclass(frozen=True, slots=True)
 class Request:
     """Root of requests. `code`, `lane` and `reply` (the class of the answer) are the table's columns."""
+
+    __slots__ = ()
 
     code: ClassVar[int]
     lane: ClassVar[Lane]
     reply: ClassVar[type[Reply]]
 
 
-@dataclass(frozen=True, slots=True)
 class Reply:
     """Root of replies; an empty one says "done"."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +80,10 @@ def request(code: int, lane: Lane, reply: type[Reply] = Done) -> Callable[[_R], 
 # ---- sending
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SendReply(Reply):
-    """Where a batch landed. Record i is at queue offset `queue_offset + i`.
+    """Where a batch landed. Record i is at queue offset `queue_offset + i`. Like SendMessages not frozen: each is made anew
+    for every send, and freezing doubles what that costs.
 
     `physical_offset`: of the first record; the records follow one another unless `pieces` ((count, physical offset),
     ...) says that the batch was larger than a segment and had to be split. `store_host`: 8 or 20 bytes.
@@ -95,7 +98,7 @@ class SendReply(Reply):
 
 
 @request(320, Lane.SEND, SendReply)
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SendMessages(Request):
     """SEND_BATCH_MESSAGE. Payload: `count` complete commit-log records of one topic, broker-assigned fields zero."""
 

@@ -11,7 +11,7 @@ from typing import Final, Self
 
 import zmq
 
-from .base_socket import bind_tcp, connect_tcp, new_context, new_socket
+from .base_socket import bind_tcp, connect_tcp, new_context, new_socket, plain_send
 
 Frame = bytes | memoryview
 
@@ -32,6 +32,7 @@ class RawRouter:
         """`bind`: "host:port", port 0 = a free one."""
         self._context = new_context()
         self._socket = new_socket(self._context, "ROUTER", MAXMSGSIZE=frame_bytes_max)
+        self._send = plain_send(self._socket)
         self.address = bind_tcp(self._socket, bind)
 
     def drain(
@@ -61,7 +62,7 @@ class RawRouter:
 
     def reply(self, identity: bytes, frames: Sequence[Frame]) -> None:
         """Sends one reply."""
-        send = self._socket.send
+        send = self._send
         send(identity, _MORE)
         for index in range(len(frames) - 1):
             send(frames[index], _MORE)
@@ -86,15 +87,16 @@ class RawDealer:
         """`address`: as RawRouter.address tells it."""
         self._context = new_context()
         self._socket = new_socket(self._context, "DEALER")
+        self._send = plain_send(self._socket)
         connect_tcp(self._socket, address)
 
     def send(self, header: bytes, payload: Frame | None = None) -> None:
         """Sends one request."""
         if payload is None:
-            self._socket.send(header)
+            self._send(header)
         else:
-            self._socket.send(header, _MORE)
-            self._socket.send(payload)
+            self._send(header, _MORE)
+            self._send(payload)
 
     def receive(self, wait_ms: int) -> list[bytes] | None:
         """The next reply; None where none came within `wait_ms`."""

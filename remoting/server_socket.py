@@ -11,7 +11,7 @@ from typing import Final
 
 import zmq
 
-from .base_socket import bind_tcp, new_context, new_socket
+from .base_socket import bind_tcp, new_context, new_socket, plain_send
 from .options import FRAMES_MAX
 
 _WAKE_ENDPOINT: Final = "inproc://wake"
@@ -42,7 +42,7 @@ class RouterSocket:
             self.close()
             raise
         self._recv, self._recv_into = self._socket.recv, self._socket.recv_into
-        self._get, self._send = self._socket.get, self._socket.send
+        self._get, self._send = self._socket.get, plain_send(self._socket)
 
     def receive(self, timeout_ms: int) -> tuple[bytes, bytes, bool] | None:
         """(identity, header, whether payload frames follow), or None when nothing came within `timeout_ms`."""

@@ -162,6 +162,12 @@ class IndexFile:
         """Touches the pages of header and slots, off the GIL, so that the first keys need not."""
         self._file.populate(0, INDEX_HEADER_BYTES + SLOT_BYTES * self.slots, writing=True)
 
+    def populate_entries(self, begin: int, end: int) -> None:
+        """The same for entries [begin, end), as far as there are so many."""
+        last = min(end, self.entries)
+        if begin < last and self._file.map:
+            self._file.populate(self._entry_at(begin), self._entry_at(last), writing=True)
+
     def _entries_array(self, begin: int, end: int) -> np.ndarray:
         return np.frombuffer(self._file.map, dtype=_ENTRY, count=end - begin, offset=self._entry_at(begin))
 

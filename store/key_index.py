@@ -14,6 +14,7 @@ import os
 import threading
 from array import array
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from ..model.clock import datetime_of_ms
@@ -28,6 +29,7 @@ logger = logging.getLogger(__name__)
 
 INDEX_FOLDER: Final = "index"
 _NAME_DIGITS: Final = 17
+AHEAD_ENTRIES: Final = 500_000  # 10 MB; at a million keys a second that is half a second
 _READY_SHARE: Final = 5  # the next file is made when less than 1/5 of the newest is left
 
 
@@ -42,8 +44,8 @@ def index_file_name(now_ms: int) -> str:
     return moment.strftime("%Y%m%d%H%M%S") + f"{now_ms % 1000:03d}"
 
 
-def _leave_it() -> None:
-    """Nobody makes the next file ready: it is made when it is needed."""
+def _leave_it(_: Callable[[], None]) -> None:
+    """Nobody works ahead: files are made and pages touched when they are needed."""
 
 
 def list_index_files(directory: str, *, writable: bool = True) -> list[str]:
@@ -77,7 +79,7 @@ class KeyIndex:
         now_ms: Callable[[], int],
         writable: bool = True,
     ) -> None:
-        """Maps the files that exist; their own slot count counts. `on_nearly_full` may have a worker call `prepare_next`.
+        """Maps the files that exist; their own slot count counts. `run_soon` may have a worker do the slow work.
 
         Raises StoreFormatError, OSError. Files that no slot count explains are deleted: `reflected` is 0 then.
         """
@@ -86,7 +88,8 @@ class KeyIndex:
         self.entries = entries
         self._now_ms = now_ms
         self._writable = writable
-        self.on_nearly_full: Callable[[], object] = _leave_it
+        self.run_soon: Callable[[Callable[[], None]], object] = _leave_it
+        self._touched = 0  # entries of the newest file whose pages a worker has touched, or is asked to
         self._asked = False
         self._making = threading.Lock()  # for making a file: the worker ahead, the loop where that came too late
         self._waiting: list[tuple[list[int], list[int], int]] = []
@@ -194,9 +197,17 @@ class KeyIndex:
             file.put(hashes, offsets, begin, begin + taken, store_timestamp_ms)
             self._dirty[file] = None
             begin += taken
+            if file.header.count > self._touched - AHEAD_ENTRIES:
+                self._touch_ahead(file)
             if not self._asked and file.room < file.entries // _READY_SHARE:
                 self._asked = True
-                self.on_nearly_full()
+                self.run_soon(self.prepare_next)
+
+    def _touch_ahead(self, file: IndexFile) -> None:
+        """Has a worker touch the pages that the next keys will lie in: the first touch of one costs more than its keys."""
+        begin = max(self._touched, file.header.count)
+        self._touched = file.header.count + 2 * AHEAD_ENTRIES
+        self.run_soon(partial(file.populate_entries, begin, self._touched))
 
     def _skip_held(self, offsets: memoryview, begin: int, end: int) -> int:
         while begin < end and offsets[begin] < self._held_offset:
@@ -219,6 +230,7 @@ class KeyIndex:
         if self._files:
             file.prime(self._files[-1].header)
         self._asked = False
+        self._touched = 0
         self._files = (*self._files, file)
         return file
 

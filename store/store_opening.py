@@ -12,7 +12,6 @@ import shutil
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final
 
 from ..model.clock import Clock
@@ -132,7 +131,7 @@ def open_store(
         )
         started.callback(upkeep.close)
         if index is not None:
-            index.on_nearly_full = partial(upkeep.run_in_worker, index.prepare_next)
+            index.run_soon = upkeep.run_in_worker
         unwinding.pop_all()
     own: list[Dispatcher] = [queues] if index is None else [queues, index]
     opened = Opened(

@@ -6,7 +6,7 @@ import pytest
 from store_kit import StillClock
 
 from zenitmq.model.errors import StoreFormatError
-from zenitmq.store.index_file import IndexHeader, find_slot_count, index_file_bytes
+from zenitmq.store.index_file import IndexFile, IndexHeader, find_slot_count, index_file_bytes
 from zenitmq.store.key_index import KeyIndex, index_file_name, list_index_files
 
 CLOCK = StillClock(1_700_000_000_123)
@@ -96,17 +96,31 @@ def test_a_cut_leaves_what_was_before(tmp_path, kept: int) -> None:
 def test_the_next_file_is_made_ahead(tmp_path) -> None:
     index = open_index(tmp_path)
     asked = []
-    index.on_nearly_full = lambda: asked.append(1)
+    index.run_soon = lambda work: work() if work != index.prepare_next else asked.append(work)
     put(index, [(1, n) for n in range(7)], 5)
     assert not asked
     put(index, [(1, 7)], 5)
-    assert asked == [1]
-    index.prepare_next()
+    assert len(asked) == 1
+    asked[0]()
     assert len(list_index_files(index.directory)) == 2
     assert index.file_count == 1
     put(index, [(1, n) for n in range(8, 20)], 6)
     assert len(list_index_files(index.directory)) == 3
     assert found(index, 1) == list(reversed(range(20)))
+    index.close()
+
+
+def test_pages_are_touched_ahead_of_the_keys(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("zenitmq.store.key_index.AHEAD_ENTRIES", 3)
+    index = open_index(tmp_path)
+    touched = []
+    monkeypatch.setattr(IndexFile, "populate_entries", lambda _, begin, end: touched.append((begin, end)))
+    index.run_soon = lambda work: work() if work != index.prepare_next else None
+    for n in range(8):
+        put(index, [(1, n)], 5)
+    assert touched[0][0] <= 2  # from the first entry on
+    assert [begin for begin, _ in touched[1:]] == [end for _, end in touched[:-1]]  # without a gap
+    assert touched[-1][1] >= 9
     index.close()
 
 
