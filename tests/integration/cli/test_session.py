@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +152,13 @@ def test_down_twice_ends_nothing_the_second_time(apart: Session) -> None:
 
 def test_in_the_foreground_it_ends_with_the_signal(apart: Session) -> None:
     command = [ZENIT, "up", "--dir", apart.directory, *SMALL_STORE]
-    with subprocess.Popen(command, env=apart.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as up:
+    with subprocess.Popen(
+        command,
+        env=apart.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # a suite in the background inherits "ignore"
+    ) as up:
         assert up.stdout is not None
         line = up.stdout.readline()
         assert line.startswith(b"role")
