@@ -26,3 +26,8 @@ ln -sfn "$PWD" .venv/typecheck/zenitmq
 
 say "pytest"
 "$python" -m pytest "$@"
+
+if [ $# -eq 0 ] && "$zenit" --version | grep -q compiled; then
+  say "pytest on the interpreted kernel"
+  "$python" -m pytest --kernel interpreted tests/unit tests/property tests/wire tests/crash
+fi

@@ -11,15 +11,18 @@ from pathlib import Path
 
 import pytest
 
+INTERPRETED = Path(__file__).parent.parent / "interpreted"
 ZENIT = str(Path(sys.executable).with_name("zenit"))
 
 
 class Shell:
     """Runs `zenit` as a user would, with a home directory of its own."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, kernel: str) -> None:
         self.environment = {**os.environ, "HOME": str(home)}
         self.environment.pop("ZENIT_NAMESRV", None)
+        if kernel == "interpreted":
+            self.environment["PYTHONPATH"] = str(INTERPRETED)
         self.cwd = home
 
     def zenit(self, *arguments: str, status: int = 0) -> str:
@@ -42,9 +45,11 @@ class Shell:
         return json.loads(self.zenit(*arguments, "--json"))
 
 
-@pytest.fixture
-def shell(tmp_path: Path):
-    made = Shell(tmp_path)
+@pytest.fixture(params=["installed", "interpreted"])
+def shell(tmp_path: Path, request: pytest.FixtureRequest):
+    made = Shell(tmp_path, request.param)
+    if request.param == "interpreted":
+        assert "interpreted" in made.zenit("--version")
     made.zenit("up", "--dir", str(tmp_path / "z"), "--detach")
     try:
         yield made
