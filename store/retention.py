@@ -34,9 +34,13 @@ class Decision:
     needs_persist: bool = False
 
 
-def disk_use(total_bytes: int, available_bytes: int) -> float:
-    """The share of a disk that is not available, 0 to 1."""
-    return 1 - available_bytes / total_bytes if total_bytes else 0.0
+def disk_use(used_bytes: int, available_bytes: int) -> float:
+    """The share of a disk that is used, 0 to 1, as `df` tells it: of what may be used at all.
+
+    What is neither used nor available (reserved, or beyond a quota) does not count: it is no reason to delete messages.
+    """
+    total_bytes = used_bytes + available_bytes
+    return used_bytes / total_bytes if total_bytes else 0.0
 
 
 def decide(

@@ -145,7 +145,7 @@ class Upkeep:
             self._job = self.run_in_worker(lambda: self._write_checkpoint(mark))
             self._checkpoint_due_ms = now_ms + self._config.checkpoint_interval_ms
         usage = os.statvfs(self._directory)
-        use = disk_use(usage.f_blocks * usage.f_frsize, usage.f_bavail * usage.f_frsize)
+        use = disk_use((usage.f_blocks - usage.f_bfree) * usage.f_frsize, usage.f_bavail * usage.f_frsize)
         return [*self._watch_disk(use), *self._retire(now_ms, use)]
 
     def _log_retry(self) -> None:

@@ -44,5 +44,6 @@ def test_decisions(segments, settings, situation, expected) -> None:
 
 
 def test_disk_use() -> None:
-    assert disk_use(200, 50) == 0.75
+    assert disk_use(150, 50) == 0.75
+    assert disk_use(13, 79) == pytest.approx(13 / 92)  # of a disk of 252 that lets us have 92
     assert disk_use(0, 0) == 0.0
