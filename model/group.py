@@ -1,0 +1,92 @@
+"""A replica group as ZooKeeper holds it: what controllers decide and brokers obey. Values only.
+
+One group = one broker name: its replicas, who is master in which epoch, who is in sync. `GroupNode` is the content of
+`/zenit/{cluster}/groups/{broker_name}`; its ZooKeeper version travels beside it in a `KnownGroup`, since every change
+names the version it was built on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+NO_VERSION: Final = -1
+"""The version of a node that does not exist."""
+
+
+class FlushMode(Enum):
+    """What a replica's acknowledged position counts: bytes on its disk, or bytes it has written."""
+
+    SYNC = "sync"
+    ASYNC = "async"
+
+
+class AckMode(Enum):
+    """Whom a send waits for: the whole in-sync set, or the master alone (which can lose what it acknowledged)."""
+
+    ALL = "all"
+    MASTER = "master"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Incarnation:
+    """One life of a replica's process: the store's identity and how often a process has been started on it."""
+
+    store_id: str
+    starts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """A member of a group: where clients and where other replicas reach it ("host:port"), and its present life."""
+
+    name: str
+    address: str
+    replication_address: str
+    incarnation: Incarnation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """What an operator chooses for a group; lives in the node and nowhere else, so that all replicas agree on it.
+
+    `min_in_sync`: fewer members in sync and writes are refused. `lag_ms_max`: a member that was not caught up for so
+    long leaves the in-sync set.
+    """
+
+    min_in_sync: int = 1
+    flush_mode: FlushMode = FlushMode.ASYNC
+    ack_mode: AckMode = AckMode.ALL
+    lag_ms_max: int = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupNode:
+    """The node's content. Names are replicas'; `in_sync` and `eligible` are sorted, and disjoint.
+
+    `master` is None where nobody was elected yet; `master_incarnation` is the life that was elected, which need not be
+    the replica's present one. `last`: where both sets became empty, the member that left last.
+    """
+
+    broker_name: str
+    epoch: int = 0
+    master: str | None = None
+    master_incarnation: Incarnation | None = None
+    in_sync: tuple[str, ...] = ()
+    eligible: tuple[str, ...] = ()
+    last: str | None = None
+    settings: GroupSettings = GroupSettings()
+    replicas: tuple[Replica, ...] = ()
+
+    def replica(self, name: str) -> Replica | None:
+        """The replica of that name; None where there is none."""
+        return next((replica for replica in self.replicas if replica.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownGroup:
+    """A node as it was read: its content and its version in ZooKeeper. A lower version than one adopted is old news."""
+
+    node: GroupNode
+    version: int
