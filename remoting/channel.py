@@ -64,13 +64,15 @@ class Channel:
                 len(in_flight) >= IN_FLIGHT_MAX or self._in_flight_bytes + size_bytes > IN_FLIGHT_BYTES_MAX
             ):
                 raise BufferFull(IN_FLIGHT_BYTES_MAX)
-            if not self.dealer.send(header, payload):
-                raise BufferFull(IN_FLIGHT_BYTES_MAX)
-            in_flight[opaque] = pending
-            self._in_flight_bytes += size_bytes
-            answers = self._drain()
+            sent = self.dealer.send(header, payload)
+            if sent:
+                in_flight[opaque] = pending
+                self._in_flight_bytes += size_bytes
+            answers = self._drain()  # a send that found no room may have taken the descriptor's signal all the same
         if answers:
             _tell(answers)
+        if not sent:
+            raise BufferFull(IN_FLIGHT_BYTES_MAX)
         return True
 
     def send_oneway(self, request: Request, payload: Payload | None) -> bool:
