@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from ..model.compression import compress_lz4
-from ..model.errors import InvalidParameter, MessageIllegal
-from ..model.message import Message
+from ..model.errors import InvalidParameter, MessageIllegal, MessageTooLarge
+from ..model.message import BODY_BYTES_MAX, Message
 from ..model.names import check_topic, is_system_topic
 from ..model.properties import RESERVED, SHARDING_KEY, encode_properties
 from ..model.sys_flag import COMPRESSED, COMPRESSION_LZ4
@@ -51,8 +51,13 @@ def encode_user_properties(properties: Mapping[str, str], sharding_key: str | No
 
 
 def compress_body(body: bytes, over_bytes: int) -> tuple[bytes, int]:
-    """(body, sysFlag bits): as an lz4 frame where the body is over `over_bytes` and gets smaller by it."""
+    """(body, sysFlag bits): as an lz4 frame where the body is over `over_bytes` and gets smaller by it.
+
+    Raises MessageTooLarge by the size before: what a consumer has to hold is bounded, not only what travels.
+    """
     if len(body) > over_bytes:
+        if len(body) > BODY_BYTES_MAX:
+            raise MessageTooLarge("message body", len(body), BODY_BYTES_MAX)
         packed = compress_lz4(body)
         if len(packed) < len(body):
             return packed, LZ4_FLAGS
@@ -60,7 +65,7 @@ def compress_body(body: bytes, over_bytes: int) -> tuple[bytes, int]:
 
 
 def message_parts(message: Message, compress_over: int, sharding_key: str | None = None) -> Parts:
-    """A message as an accumulator takes it. Raises InvalidParameter, MessageIllegal."""
+    """A message as an accumulator takes it. Raises InvalidParameter, MessageIllegal, MessageTooLarge."""
     if message.delay is not None or message.deliver_at is not None or message.delay_level:
         refuse_unsupported(message)
     body, flags = message.body, 0
