@@ -462,6 +462,249 @@ class NoCluster(ZenitError):
         return f"no cluster in {self.directory}; start one: zenit up --dir {self.directory} --detach"
 
 
+class StaleEpoch(ZenitError):
+    """A replica group has gone on to a later epoch than the request's. Args: group, epoch, current."""
+
+    code = 2000
+
+    def __init__(self, group: str, epoch: int, current: int) -> None:
+        super().__init__(group, epoch, current)
+        self.group = group
+        self.epoch = epoch
+        self.current = current
+
+    def __str__(self) -> str:
+        return f"replica group {self.group!r} is in epoch {self.current}, the request is of epoch {self.epoch}"
+
+
+class StaleGroupVersion(ZenitError):
+    """A change was built on another version of the group's node than the present one. Args: group, version, current."""
+
+    code = 2001
+
+    def __init__(self, group: str, version: int, current: int) -> None:
+        super().__init__(group, version, current)
+        self.group = group
+        self.version = version
+        self.current = current
+
+    def __str__(self) -> str:
+        return f"the node of replica group {self.group!r} is at version {self.current}, the change names {self.version}"
+
+
+class NotGroupMaster(ZenitError):
+    """Only the elected life of a group's master may ask this. Args: group, replica, master ("" where there is none)."""
+
+    code = 2002
+
+    def __init__(self, group: str, replica: str, master: str) -> None:
+        super().__init__(group, replica, master)
+        self.group = group
+        self.replica = replica
+        self.master = master
+
+    def __str__(self) -> str:
+        return (
+            f"{self.replica!r} is not the elected master of replica group {self.group!r} ({self.master or 'nobody'} is)"
+        )
+
+
+class UnknownReplica(ZenitError):
+    """A name that is no replica of the group. Args: group, replica."""
+
+    code = 2003
+
+    def __init__(self, group: str, replica: str) -> None:
+        super().__init__(group, replica)
+        self.group = group
+        self.replica = replica
+
+    def __str__(self) -> str:
+        return f"{self.replica!r} is not a replica of group {self.group!r}; it must register first"
+
+
+class ReplicaNotAlive(ZenitError):
+    """A replica was not heard of lately, so it cannot be chosen. Args: group, replica."""
+
+    code, retriable = 2006, True
+
+    def __init__(self, group: str, replica: str) -> None:
+        super().__init__(group, replica)
+        self.group = group
+        self.replica = replica
+
+    def __str__(self) -> str:
+        return f"replica {self.replica!r} of group {self.group!r} sends no heartbeats; start it, or choose another"
+
+
+class NotLeadingController(ZenitError):
+    """Another controller leads. Args: leader (its address; "" where none is known)."""
+
+    code, retriable = 2007, True
+
+    def __init__(self, leader: str) -> None:
+        super().__init__(leader)
+        self.leader = leader
+
+    def __str__(self) -> str:
+        return f"this controller does not lead; {self.leader or 'no other is known to, try again'}"
+
+
+class ReplicaGroupNotFound(ZenitError):
+    """No such replica group. Args: group."""
+
+    code = 2008
+
+    def __init__(self, group: str) -> None:
+        super().__init__(group)
+        self.group = group
+
+    def __str__(self) -> str:
+        return f"replica group {self.group!r} does not exist; it begins when its first broker registers"
+
+
+class IncarnationUnknown(ZenitError):
+    """The node has another life of that replica than the one that asks: register. Args: group, replica, starts, current."""
+
+    code = 2010
+
+    def __init__(self, group: str, replica: str, starts: int, current: int) -> None:
+        super().__init__(group, replica, starts, current)
+        self.group = group
+        self.replica = replica
+        self.starts = starts
+        self.current = current
+
+    def __str__(self) -> str:
+        return (
+            f"start {self.starts} of replica {self.replica!r} is not the one that group {self.group!r} knows"
+            f" (start {self.current}); it must register first"
+        )
+
+
+class MasterStillAlive(ZenitError):
+    """A forced election waits until the old master was silent for one dead time. Args: group, master, wait_ms."""
+
+    code, retriable = 2011, True
+
+    def __init__(self, group: str, master: str, wait_ms: int) -> None:
+        super().__init__(group, master, wait_ms)
+        self.group = group
+        self.master = master
+        self.wait_ms = wait_ms
+
+    def __str__(self) -> str:
+        return f"master {self.master!r} of group {self.group!r} may be alive; stop it, and force again after {self.wait_ms} ms"
+
+
+class NotElectable(ZenitError):
+    """A replica that may lack acknowledged messages cannot be elected. Args: group, replica, electable (names as text)."""
+
+    code = 2012
+
+    def __init__(self, group: str, replica: str, electable: str) -> None:
+        super().__init__(group, replica, electable)
+        self.group = group
+        self.replica = replica
+        self.electable = electable
+
+    def __str__(self) -> str:
+        return (
+            f"{self.replica!r} may lack acknowledged messages of group {self.group!r}; electable: {self.electable or 'nobody'}"
+            " (an operator may force it and lose them)"
+        )
+
+
+class GroupNodeLost(ZenitError):
+    """ZooKeeper's node of a group is missing or older than what a replica has persisted. Args: group, epoch, persisted."""
+
+    code = 9040
+
+    def __init__(self, group: str, epoch: int, persisted: int) -> None:
+        super().__init__(group, epoch, persisted)
+        self.group = group
+        self.epoch = epoch
+        self.persisted = persisted
+
+    def __str__(self) -> str:
+        return (
+            f"ZooKeeper knows epoch {self.epoch} of group {self.group!r}, a replica has seen {self.persisted}: data was lost"
+            f" or set back; nobody is elected until an operator restores the group at epoch {self.persisted + 1}"
+        )
+
+
+class GroupNodeDamaged(ZenitError):
+    """The content of a group's node makes no sense. Args: group, field, reason."""
+
+    code = 9041
+
+    def __init__(self, group: str, field: str, reason: str) -> None:
+        super().__init__(group, field, reason)
+        self.group = group
+        self.field = field
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"node of replica group {self.group!r}: {self.field}: {self.reason}; correct it in ZooKeeper"
+
+
+class ZooKeeperUnavailable(ZenitError):
+    """ZooKeeper did not answer in time, or refused. Args: what, reason."""
+
+    code, retriable = 9042, True
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(what, reason)
+        self.what = what
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"ZooKeeper: {self.what}: {self.reason}"
+
+
+class NotFlushed(ZenitError):
+    """A group goes over to synchronous flushing only after its members have flushed all. Args: group, replicas (as text)."""
+
+    code, retriable = 9043, True
+
+    def __init__(self, group: str, replicas: str) -> None:
+        super().__init__(group, replicas)
+        self.group = group
+        self.replicas = replicas
+
+    def __str__(self) -> str:
+        return f"group {self.group!r}: {self.replicas} did not flush the whole log yet"
+
+
+class ReplicaNeeded(ZenitError):
+    """A replica cannot be removed from its group now. Args: group, replica, reason."""
+
+    code = 9044
+
+    def __init__(self, group: str, replica: str, reason: str) -> None:
+        super().__init__(group, replica, reason)
+        self.group = group
+        self.replica = replica
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"replica {self.replica!r} stays in group {self.group!r}: {self.reason}"
+
+
+class RequirementMissing(ZenitError):
+    """Something that is not ours is not installed. Args: what, remedy."""
+
+    code = 9045
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(what, remedy)
+        self.what = what
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.what} not found; {self.remedy}"
+
+
 def error_classes() -> dict[int, type[ZenitError]]:
     """The table {code: class} of the whole tree, read off the classes themselves."""
     table: dict[int, type[ZenitError]] = {}
