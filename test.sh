@@ -24,10 +24,17 @@ mkdir -p .venv/typecheck
 ln -sfn "$PWD" .venv/typecheck/zenitmq
 (cd .venv/typecheck && "$python" -m mypy --strict --config-file ../../pyproject.toml -p zenitmq)
 
-say "pytest"
-"$python" -m pytest "$@"
+if [ $# -gt 0 ]; then
+  say "pytest"
+  exec "$python" -m pytest "$@"
+fi
 
-if [ $# -eq 0 ] && "$zenit" --version | grep -q compiled; then
+say "pytest: unit and property, with branch coverage of the pure files"
+"$python" -m pytest tests/unit tests/property --cov
+say "pytest: all others"
+"$python" -m pytest --ignore tests/unit --ignore tests/property
+
+if "$zenit" --version | grep -q compiled; then
   say "pytest on the interpreted kernel"
   "$python" -m pytest --kernel interpreted tests/unit tests/property tests/wire tests/crash
 fi
