@@ -615,6 +615,21 @@ class NotElectable(ZenitError):
         )
 
 
+class ReplicaNameTaken(ZenitError):
+    """Another store registers under the name of a replica that is alive. Args: group, replica, address (of the one alive)."""
+
+    code, retriable = 2014, True
+
+    def __init__(self, group: str, replica: str, address: str) -> None:
+        super().__init__(group, replica, address)
+        self.group = group
+        self.replica = replica
+        self.address = address
+
+    def __str__(self) -> str:
+        return f"replica {self.replica!r} of group {self.group!r} is alive at {self.address}; give this one another name"
+
+
 class GroupNodeLost(ZenitError):
     """ZooKeeper's node of a group is missing or older than what a replica has persisted. Args: group, epoch, persisted."""
 

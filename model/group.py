@@ -39,12 +39,17 @@ class Incarnation:
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """A member of a group: where clients and where other replicas reach it ("host:port"), and its present life."""
+    """A member of a group: where clients and where other replicas reach it ("host:port"), and its present life.
+
+    `life`: a token that the process drew at its start. A registration asked again by the process that is registered
+    already (its answer was lost) is told by it from one by a disk that was set back to the same start counter.
+    """
 
     name: str
     address: str
     replication_address: str
     incarnation: Incarnation
+    life: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

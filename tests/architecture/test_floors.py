@@ -17,6 +17,7 @@ BELOW: dict[str, frozenset[str]] = {
     "remoting": frozenset({"model"}),
     "store": frozenset({"model"}),
     "namesrv": frozenset({"model", "remoting", "store"}),
+    "controller": frozenset({"model", "remoting"}),
     "client": frozenset({"model", "remoting", "store"}),
     "broker": frozenset({"model", "remoting", "store", "client"}),
     "bench": frozenset({"model", "remoting", "store", "client", "broker", "namesrv"}),

@@ -1,0 +1,218 @@
+"""A group's node as JSON bytes, and back; the records of forced elections. Pure.
+
+    {"format": 1, "broker_name": "broker-a", "epoch": 3, "master": "broker-a-0",
+     "master_incarnation": {"store_id": "5f0c", "starts": 2}, "in_sync": ["broker-a-0"], "eligible": [], "last": null,
+     "settings": {"min_in_sync": 2, "flush_mode": "async", "ack_mode": "all", "lag_ms_max": 10000},
+     "replicas": [{"name": "broker-a-0", "address": "10.0.0.1:10911", "replication_address": "10.0.0.1:10912",
+                   "incarnation": {"store_id": "5f0c", "starts": 2}, "life": "9d1e"}]}
+
+People may edit a node by hand, and an election follows what it says: the decoder takes nothing on trust. Every key must
+be there, no other may, each value is of its type and within its range, and the whole must make sense (`_check_sense`).
+What does not is one GroupNodeDamaged that names the field.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from enum import Enum
+from typing import Any, Final, NoReturn, TypeVar
+
+from ..model.errors import GroupNodeDamaged, InvalidName, InvalidParameter
+from ..model.group import AckMode, FlushMode, GroupNode, GroupSettings, Incarnation, Replica
+from .group_settings import LAG_MS_MAX, LAG_MS_MIN
+from .group_state import ForcedElection
+from .registration import COUNT_MAX, REPLICAS_MAX, check_address, check_name, check_token
+
+FORMAT: Final = 1
+NODE_BYTES_MAX: Final = 64 * 1024
+VALUE_LENGTH_MAX: Final = 120  # characters of a wrong value that a refusal shows
+
+_NODE_KEYS: Final = "format broker_name epoch master master_incarnation in_sync eligible last settings replicas".split()
+_SETTINGS_KEYS: Final = "min_in_sync flush_mode ack_mode lag_ms_max".split()
+_REPLICA_KEYS: Final = "name address replication_address incarnation life".split()
+_INCARNATION_KEYS: Final = "store_id starts".split()
+
+_Choice = TypeVar("_Choice", bound=Enum)
+
+
+def encode_node(node: GroupNode) -> bytes:
+    """The node's bytes: one line of ASCII, keys in a fixed order."""
+    document = {"format": FORMAT} | asdict(node)
+    document["settings"] |= {
+        "flush_mode": node.settings.flush_mode.value,
+        "ack_mode": node.settings.ack_mode.value,
+    }
+    return _line(document)
+
+
+def encode_forced_election(record: ForcedElection) -> bytes:
+    """An audit record: {"event": "forced election", and the fields of ForcedElection}."""
+    return _line({"event": "forced election"} | asdict(record))
+
+
+def decode_node(data: bytes, broker_name: str) -> GroupNode:
+    """The node of that broker name; raises GroupNodeDamaged and nothing else, whatever the bytes."""
+    reader = _Reader(broker_name)
+    node = reader.node(reader.document(data))
+    _check_sense(reader, node)
+    return node
+
+
+def _line(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, separators=(", ", ": ")).encode("ascii")
+
+
+class _Reader:
+    """Takes a document apart; `group` and the path of a field are for the refusal."""
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+
+    def refuse(self, field: str, reason: str) -> NoReturn:
+        raise GroupNodeDamaged(self.group, field, reason)
+
+    def document(self, data: bytes) -> Any:
+        if len(data) > NODE_BYTES_MAX:
+            self.refuse("size", f"{len(data)} bytes, at most {NODE_BYTES_MAX}")
+        try:
+            return json.loads(data.decode("utf-8"), object_pairs_hook=self._pairs, parse_constant=self._constant)
+        except (ValueError, RecursionError) as error:
+            self.refuse("JSON", str(error)[:VALUE_LENGTH_MAX])
+
+    def node(self, raw: Any) -> GroupNode:
+        fields = self.keys(raw, "node", _NODE_KEYS)
+        self.integer(fields["format"], "format", FORMAT, FORMAT)
+        if fields["broker_name"] != self.group:
+            self.refuse(
+                "broker_name", f"{self.shown(fields['broker_name'])}, expected {self.group!r}, the node's own name"
+            )
+        master = fields["master_incarnation"]
+        return GroupNode(
+            broker_name=self.group,
+            epoch=self.integer(fields["epoch"], "epoch", 0, COUNT_MAX),
+            master=self.name_or_none(fields["master"], "master"),
+            master_incarnation=None if master is None else self.incarnation(master, "master_incarnation"),
+            in_sync=self.names(fields["in_sync"], "in_sync"),
+            eligible=self.names(fields["eligible"], "eligible"),
+            last=self.name_or_none(fields["last"], "last"),
+            settings=self.settings(fields["settings"]),
+            replicas=tuple(
+                self.replica(one, f"replicas[{index}]")
+                for index, one in enumerate(self.array(fields["replicas"], "replicas"))
+            ),
+        )
+
+    def settings(self, raw: Any) -> GroupSettings:
+        fields = self.keys(raw, "settings", _SETTINGS_KEYS)
+        return GroupSettings(
+            min_in_sync=self.integer(fields["min_in_sync"], "settings.min_in_sync", 1, REPLICAS_MAX),
+            flush_mode=self.choice(fields["flush_mode"], "settings.flush_mode", FlushMode),
+            ack_mode=self.choice(fields["ack_mode"], "settings.ack_mode", AckMode),
+            lag_ms_max=self.integer(fields["lag_ms_max"], "settings.lag_ms_max", LAG_MS_MIN, LAG_MS_MAX),
+        )
+
+    def replica(self, raw: Any, field: str) -> Replica:
+        fields = self.keys(raw, field, _REPLICA_KEYS)
+        texts = {key: self.text(fields[key], f"{field}.{key}") for key in _REPLICA_KEYS if key != "incarnation"}
+        try:
+            check_name(f"{field}.name", texts["name"])
+            check_address(f"{field}.address", texts["address"])
+            check_address(f"{field}.replication_address", texts["replication_address"])
+            if texts["life"]:
+                check_token(f"{field}.life", texts["life"])
+        except InvalidName as error:
+            self.refuse(error.kind, f"{error.name[:VALUE_LENGTH_MAX]!r}, expected {error.rule}")
+        except InvalidParameter as error:
+            self.refuse(error.name, f"{error.value[:VALUE_LENGTH_MAX]!r}, expected {error.expected}")
+        return Replica(incarnation=self.incarnation(fields["incarnation"], f"{field}.incarnation"), **texts)
+
+    def incarnation(self, raw: Any, field: str) -> Incarnation:
+        fields = self.keys(raw, field, _INCARNATION_KEYS)
+        store_id = self.text(fields["store_id"], f"{field}.store_id")
+        try:
+            check_token(f"{field}.store_id", store_id)
+        except InvalidParameter as error:
+            self.refuse(error.name, f"{error.value!r}, expected {error.expected}")
+        return Incarnation(store_id, self.integer(fields["starts"], f"{field}.starts", 1, COUNT_MAX))
+
+    # ---- values
+
+    def keys(self, raw: Any, field: str, expected: list[str]) -> dict[str, Any]:
+        if type(raw) is not dict:
+            self.refuse(field, f"{self.shown(raw)}, expected an object")
+        for key in expected:
+            if key not in raw:
+                self.refuse(key if field == "node" else f"{field}.{key}", "missing")
+        for key in raw:
+            if key not in expected:
+                self.refuse(self.shown(key) if field == "node" else f"{field}.{self.shown(key)}", "no such key")
+        return raw
+
+    def integer(self, raw: Any, field: str, minimum: int, maximum: int) -> int:
+        if type(raw) is not int or not minimum <= raw <= maximum:
+            self.refuse(field, f"{self.shown(raw)}, expected an integer from {minimum} to {maximum}")
+        return raw
+
+    def text(self, raw: Any, field: str) -> str:
+        if type(raw) is not str:
+            self.refuse(field, f"{self.shown(raw)}, expected a text")
+        return raw
+
+    def choice(self, raw: Any, field: str, kind: type[_Choice]) -> _Choice:
+        found = next((member for member in kind if member.value == raw), None)
+        if found is None:
+            self.refuse(field, f"{self.shown(raw)}, expected {' or '.join(str(member.value) for member in kind)}")
+        return found
+
+    def array(self, raw: Any, field: str) -> list[Any]:
+        if type(raw) is not list or len(raw) > REPLICAS_MAX:
+            self.refuse(field, f"{self.shown(raw)}, expected a list of at most {REPLICAS_MAX}")
+        return raw
+
+    def name_or_none(self, raw: Any, field: str) -> str | None:
+        return None if raw is None else self.text(raw, field)
+
+    def names(self, raw: Any, field: str) -> tuple[str, ...]:
+        found = tuple(self.text(name, field) for name in self.array(raw, field))
+        if list(found) != sorted(set(found)):
+            self.refuse(field, f"{self.shown(raw)}, expected each name once, in order")
+        return found
+
+    def shown(self, raw: Any) -> str:
+        return repr(raw)[:VALUE_LENGTH_MAX]
+
+    def _pairs(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        fields = dict(pairs)
+        if len(fields) != len(pairs):
+            names = [name for name, _ in pairs]
+            self.refuse(self.shown(next(name for name in names if names.count(name) > 1)), "given twice")
+        return fields
+
+    def _constant(self, name: str) -> NoReturn:
+        self.refuse("JSON", f"{name} is not a number")
+
+
+def _check_sense(reader: _Reader, node: GroupNode) -> None:
+    """What no field shows alone."""
+    names = [replica.name for replica in node.replicas]
+    if names != sorted(set(names)):
+        reader.refuse("replicas", "each name once, in the order of names")
+    for field, members in (("in_sync", node.in_sync), ("eligible", node.eligible)):
+        for name in members:
+            if name not in names:
+                reader.refuse(field, f"{reader.shown(name)} is none of the replicas")
+    for field, one in (("master", node.master), ("last", node.last)):
+        if one is not None and one not in names:
+            reader.refuse(field, f"{reader.shown(one)} is none of the replicas")
+    if both := set(node.in_sync) & set(node.eligible):
+        reader.refuse("eligible", f"{min(both)!r} is in sync as well")
+    if node.eligible and len(node.in_sync) >= node.settings.min_in_sync:
+        reader.refuse("eligible", f"must be empty where {node.settings.min_in_sync} (min_in_sync) or more are in sync")
+    if (node.master is None) != (node.master_incarnation is None):
+        reader.refuse("master_incarnation", "given with a master, and only then")
+    if node.master is not None and node.epoch == 0:
+        reader.refuse("epoch", "0, expected 1 or more where there is a master")
+    if node.last is not None and (node.in_sync or node.eligible):
+        reader.refuse("last", "must be null while anybody is in sync or eligible")

@@ -1,0 +1,217 @@
+"""What may become of a replica group: each change is a function from its node to the next one, or a refusal.
+
+Pure, and the only place where the sets of a node change. The caller writes the result to ZooKeeper on condition that
+the node still has the version it was made from; a write that fails is decided anew from what is read then. R numbers
+are the rules of replication that the code keeps:
+
+- R1  An epoch is given with the master's name and life, grows by one each time, and is never used again. An election
+      keeps the in-sync set, adds the elected, and takes the dead old master out in the same write.
+- R7  The master proposes the in-sync set; the proposal names the version it was built on, and is made for no other.
+- R9  Who leaves in-sync by a write that leaves fewer than the minimum becomes *eligible*: nothing was acknowledged
+      without it since. The write that brings in-sync to the minimum empties the eligible set.
+- R10 Nobody outside both sets is elected unless an operator forces it.
+
+Not here: registrations (registration), settings (group_settings), who is alive and when to elect (detection).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from ..model.errors import (
+    GroupNodeLost,
+    IncarnationUnknown,
+    InvalidParameter,
+    MasterStillAlive,
+    NotElectable,
+    NotGroupMaster,
+    ReplicaNeeded,
+    StaleEpoch,
+    StaleGroupVersion,
+    UnknownReplica,
+)
+from ..model.group import NO_VERSION, GroupNode, Incarnation, KnownGroup, Replica
+from ..remoting.commands import AlterInSync, RemoveReplica, RestoreGroup
+
+NOBODY: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForcedElection:
+    """The record of an election that may have lost messages: bytes [lost_begin, lost_end) of the commit log.
+
+    `lost_end` is the highest end of a log that the controller ever heard of; where it heard of none it equals
+    `lost_begin`, and what was lost is not known. `in_sync`, `eligible`, `last`: as they were before.
+    """
+
+    broker_name: str
+    epoch: int
+    elected: str
+    old_master: str
+    in_sync: tuple[str, ...]
+    eligible: tuple[str, ...]
+    last: str
+    lost_begin: int
+    lost_end: int
+    at_ms: int
+
+
+# ---- questions
+
+
+def electable(node: GroupNode) -> frozenset[str]:
+    """Whoever holds all that was acknowledged: the in-sync and the eligible set."""
+    return frozenset(node.in_sync) | frozenset(node.eligible)
+
+
+def known_replica(node: GroupNode, name: str) -> Replica:
+    """The replica of that name; raises UnknownReplica."""
+    replica = node.replica(name)
+    if replica is None:
+        raise UnknownReplica(node.broker_name, name)
+    return replica
+
+
+def check_life(node: GroupNode, name: str, incarnation: Incarnation) -> Replica:
+    """The replica, whose registered life is this one; raises UnknownReplica or IncarnationUnknown: it must register."""
+    replica = known_replica(node, name)
+    if replica.incarnation != incarnation:
+        raise IncarnationUnknown(node.broker_name, name, incarnation.starts, replica.incarnation.starts)
+    return replica
+
+
+def check_version(known: KnownGroup, version: int) -> GroupNode:
+    """The node, where a caller's change was built on it; raises StaleGroupVersion."""
+    if known.version != version:
+        raise StaleGroupVersion(known.node.broker_name, version, known.version)
+    return known.node
+
+
+def check_not_lost(node: GroupNode, epoch_seen: int) -> None:
+    """Raises GroupNodeLost where a replica has persisted a later epoch than the node's: ZooKeeper's data was set back."""
+    if node.epoch < epoch_seen:
+        raise GroupNodeLost(node.broker_name, node.epoch, epoch_seen)
+
+
+# ---- changes
+
+
+def with_in_sync(node: GroupNode, in_sync: Collection[str], *, forgetful: frozenset[str] = NOBODY) -> GroupNode:
+    """The node with another in-sync set, and the eligible set that follows from it (R9).
+
+    `forgetful`: those who may lack what they acknowledged; they leave both sets. Where that empties both, the name is
+    kept as `last`, for the operator who has to choose.
+    """
+    members = frozenset(in_sync) - forgetful
+    eligible = NOBODY
+    if len(members) < node.settings.min_in_sync:
+        eligible = electable(node) - members - forgetful
+    last = None if members or eligible else next(iter(sorted(electable(node) & forgetful)), node.last)
+    return replace(node, in_sync=tuple(sorted(members)), eligible=tuple(sorted(eligible)), last=last)
+
+
+def elect(node: GroupNode, name: str, *, old_master_is_dead: bool, epoch_seen: int) -> GroupNode:
+    """The node once `name` was elected, in its present life. `epoch_seen`: the highest that a replica tells of.
+
+    Raises UnknownReplica, NotElectable, GroupNodeLost.
+    """
+    check_not_lost(node, epoch_seen)
+    replica = known_replica(node, name)
+    if name not in electable(node):
+        raise NotElectable(node.broker_name, name, ", ".join(sorted(electable(node))))
+    members = {*node.in_sync, name}
+    if old_master_is_dead and node.master is not None and node.master != name:
+        members.discard(node.master)
+    return _crowned(with_in_sync(node, members), replica)
+
+
+def force_election(
+    node: GroupNode, name: str, *, wait_ms: int, epoch_seen: int, log_end: int, highest_end: int, now_ms: int
+) -> tuple[GroupNode, ForcedElection]:
+    """The node once an operator made master of somebody who may lack acknowledged messages, and the record of it.
+
+    The others' logs are no measure any more: both sets are emptied but for the elected. `wait_ms`: what is left of the
+    old master's dead time; `log_end` of the elected, `highest_end` of any replica that was heard.
+    Raises UnknownReplica, MasterStillAlive, GroupNodeLost; InvalidParameter where no force is needed.
+    """
+    check_not_lost(node, epoch_seen)
+    replica = known_replica(node, name)
+    if name in electable(node):
+        raise InvalidParameter("force", "true", f"false: {name} holds all that was acknowledged")
+    if wait_ms > 0:
+        raise MasterStillAlive(node.broker_name, node.master or "", wait_ms)
+    record = ForcedElection(
+        broker_name=node.broker_name,
+        epoch=node.epoch + 1,
+        elected=name,
+        old_master=node.master or "",
+        in_sync=node.in_sync,
+        eligible=node.eligible,
+        last=node.last or "",
+        lost_begin=log_end,
+        lost_end=max(log_end, highest_end),
+        at_ms=now_ms,
+    )
+    return _crowned(replace(node, in_sync=(name,), eligible=(), last=None), replica), record
+
+
+def alter_in_sync(known: KnownGroup, request: AlterInSync) -> GroupNode:
+    """The node with the in-sync set that its master proposes (R7). An unchanged set is written too: the new version
+    is how the master learns that an earlier proposal can no longer come true.
+
+    Raises StaleEpoch, StaleGroupVersion, NotGroupMaster, UnknownReplica, InvalidParameter.
+    """
+    node = known.node
+    if request.epoch != node.epoch:
+        raise StaleEpoch(node.broker_name, request.epoch, node.epoch)
+    check_version(known, request.version)
+    incarnation = Incarnation(request.store_id, request.starts)
+    if request.master != node.master or incarnation != node.master_incarnation:
+        raise NotGroupMaster(node.broker_name, request.master, node.master or "")
+    for name in request.in_sync:
+        known_replica(node, name)
+    if request.master not in request.in_sync or len(set(request.in_sync)) != len(request.in_sync):
+        raise InvalidParameter("in_sync", ",".join(request.in_sync), "each member once, the master among them")
+    return with_in_sync(node, request.in_sync)
+
+
+def remove_replica(known: KnownGroup, request: RemoveReplica) -> GroupNode:
+    """The node without a replica. It leaves the in-sync set as a member that lags does, but is not eligible later.
+
+    Raises StaleGroupVersion, UnknownReplica; ReplicaNeeded for the master, and for the last that could be elected.
+    """
+    node = check_version(known, request.version)
+    name = known_replica(node, request.name).name
+    if name == node.master:
+        raise ReplicaNeeded(node.broker_name, name, "it is the master; elect another first")
+    if name == node.last or electable(node) == {name}:
+        raise ReplicaNeeded(node.broker_name, name, "nobody else is known to hold all messages; elect another first")
+    if len(node.replicas) <= node.settings.min_in_sync:
+        raise ReplicaNeeded(node.broker_name, name, "fewer than min_in_sync would be left; lower it first")
+    smaller = with_in_sync(node, set(node.in_sync) - {name}, forgetful=frozenset({name}))
+    return replace(smaller, replicas=tuple(replica for replica in node.replicas if replica.name != name))
+
+
+def restore(known: KnownGroup | None, request: RestoreGroup) -> GroupNode:
+    """A group begun anew above the highest epoch that a replica has persisted, after ZooKeeper's data was lost.
+
+    Who was in sync is not known any more, so that nobody is electable: its replicas register, an operator forces one.
+    Raises StaleGroupVersion; InvalidParameter where the node's own epoch is not below: nothing was lost then.
+    """
+    if known is None:
+        if request.version != NO_VERSION:
+            raise StaleGroupVersion(request.broker_name, request.version, NO_VERSION)
+        node = GroupNode(broker_name=request.broker_name)
+    else:
+        node = check_version(known, request.version)
+    if request.epoch <= node.epoch:
+        raise InvalidParameter("epoch", request.epoch, f"above {node.epoch}, the epoch that ZooKeeper knows")
+    return replace(
+        node, epoch=request.epoch + 1, master=None, master_incarnation=None, in_sync=(), eligible=(), last=None
+    )
+
+
+def _crowned(node: GroupNode, replica: Replica) -> GroupNode:
+    """The one place that gives an epoch."""
+    return replace(node, epoch=node.epoch + 1, master=replica.name, master_incarnation=replica.incarnation)
