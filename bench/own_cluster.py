@@ -19,12 +19,23 @@ from ..remoting.commands import GetBrokerStatistics, GetClusterInfo
 from ..store.commit_log import SPARE_FOLDER
 from .processes import Worker
 
-SEGMENT_BYTES: Final = 128 << 20
-RETAINED_BYTES: Final = 1 << 30  # of a warm run's log; what is older is recycled
-POOL_SEGMENTS: Final = 32  # recycled segments that a warm run starts with: 4 GiB
 _READY_S: Final = 60.0
 _PROBE_MS: Final = 500
 _POLL_MS: Final = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFiles:
+    """The commit log of a measured broker. Figures are told of these sizes; tests take smaller ones."""
+
+    segment_bytes: int = 128 << 20
+    retained_bytes: int = 1 << 30  # of a warm run's log; what is older is recycled
+    pool_segments: int = 32  # recycled segments that a warm run starts with: 4 GiB
+
+    @property
+    def fill_bytes(self) -> int:
+        """How much is written so that so many segments expire."""
+        return self.retained_bytes + (self.pool_segments + 1) * self.segment_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +50,8 @@ class ServiceJob:
 class OwnCluster:
     """Context manager: entered, the name server runs; the broker by `start_broker`. One thread."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, files: LogFiles) -> None:
+        self.files = files
         self._directory = directory
         self._stack = ExitStack()
         self._broker: Worker | None = None
@@ -116,9 +128,9 @@ class OwnCluster:
         return sum(name.isdigit() for name in names)
 
 
-def store_settings(*, flush: str, index: bool, recycling: bool) -> dict[str, Any]:
-    """The [store] table of a measured broker. `recycling`: what passes RETAINED_BYTES is kept to be written over."""
-    settings: dict[str, Any] = {"segment_bytes": SEGMENT_BYTES, "flush_mode": flush, "index_enabled": index}
+def store_settings(files: LogFiles, *, flush: str, index: bool, recycling: bool) -> dict[str, Any]:
+    """The [store] table of a measured broker. `recycling`: what passes `retained_bytes` is kept to be written over."""
+    settings: dict[str, Any] = {"segment_bytes": files.segment_bytes, "flush_mode": flush, "index_enabled": index}
     if recycling:
-        settings |= {"retention_bytes": RETAINED_BYTES, "recycle_segments": POOL_SEGMENTS}
+        settings |= {"retention_bytes": files.retained_bytes, "recycle_segments": files.pool_segments}
     return settings

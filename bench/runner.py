@@ -14,6 +14,7 @@ from .environment import environment, kernel_kind
 from .limits import measure_limits
 from .measure import Load, Measured, measure
 from .options import BenchOptions, BenchResult, Progress, Report
+from .own_cluster import LogFiles
 from .percentiles import Nanoseconds, joined, latency_us
 from .processes import Worker
 from .raw_path import RawPath, default_in_flight, fdatasync_latencies, limit_document, raw_shape, slice_bytes
@@ -30,12 +31,15 @@ _RAW_OF: Final = {
     "latency": "bare round trips with the same frames and a pwritev, interleaved with the sends",
     "e2e": "bare round trips with the same frames and a pwritev, one at a time",
 }
+USUAL_FILES: Final = LogFiles()
 _SEND_PROBE_SECONDS: Final = 0.5
 _SETUP_SECONDS: Final = 60.0
 
 
-def run(options: BenchOptions, report: Report) -> BenchResult:
+def run(options: BenchOptions, report: Report, *, files: LogFiles = USUAL_FILES) -> BenchResult:
     """Measures what `options` ask for and says how it goes through `report` (called in this thread).
+
+    `files`: sizes of a log that is started for the run; a figure is comparable only where they are the usual ones.
 
     Raises ZenitError where the cluster cannot be reached or started, or where a message got lost; everything that it
     started is stopped on the way out.
@@ -46,7 +50,7 @@ def run(options: BenchOptions, report: Report) -> BenchResult:
             return _result(options, found, directory, batch=options.batch, limit=None, cpu_seconds=None, extra=extra)
         if options.work == "restart":
             options = replace(options, own_cluster=True, warm=False)
-        with opened_target(options, directory, report) as target:
+        with opened_target(options, directory, files, report) as target:
             return _run_on(options, target, directory, report)
 
 

@@ -24,7 +24,7 @@ from ..remoting.commands import (
     RouteReply,
 )
 from .options import BenchOptions, Progress, Report
-from .own_cluster import OwnCluster, store_settings
+from .own_cluster import LogFiles, OwnCluster, store_settings
 from .stages import Stages, added_stages
 
 _CALL_MS: Final = 5000
@@ -117,9 +117,10 @@ class Target:
 
 
 @contextmanager
-def opened_target(options: BenchOptions, directory: str, report: Report) -> Iterator[Target]:
+def opened_target(options: BenchOptions, directory: str, files: LogFiles, report: Report) -> Iterator[Target]:
     """The cluster that the options name, the one that runs here, or one started in `directory` and stopped afterwards.
 
+    `files`: of one that is started.
     Raises InvalidParameter where a named cluster cannot be what the options ask for.
     """
     own = options.own_cluster or options.warm or not options.index
@@ -135,8 +136,8 @@ def opened_target(options: BenchOptions, directory: str, report: Report) -> Iter
         if options.namesrv is not None:
             raise ConnectionLost(options.namesrv)
         report(Progress(phase="start cluster", elapsed_seconds=0.0, total_seconds=0.0))
-        with OwnCluster(directory) as cluster:
-            cluster.start_broker(store_settings(flush=options.flush, index=options.index, recycling=False))
+        with OwnCluster(directory, files) as cluster:
+            cluster.start_broker(store_settings(files, flush=options.flush, index=options.index, recycling=False))
             with _topic(client, options, cluster.namesrv, cluster) as target:
                 yield target
 

@@ -17,7 +17,7 @@ from .e2e import STAMP, ReceiveJob, ScheduleJob
 from .latency import LatencyJob
 from .measure import Load, Measured, measure
 from .options import BenchOptions, Report
-from .own_cluster import POOL_SEGMENTS, RETAINED_BYTES, SEGMENT_BYTES, OwnCluster, store_settings
+from .own_cluster import OwnCluster, store_settings
 from .percentiles import joined, latency_us
 from .prebuilt import PrebuiltJob
 from .produce import ProduceJob
@@ -231,8 +231,7 @@ def warm_up(bench: Bench, cluster: OwnCluster) -> dict[str, Any]:
     The log is filled first, then the broker restarted with a retention that expires most of it. Returns what was done,
     for the document. Raises RequestTimeout where the pool does not fill.
     """
-    options = bench.options
-    fill_bytes = RETAINED_BYTES + (POOL_SEGMENTS + 1) * SEGMENT_BYTES
+    options, files = bench.options, cluster.files
     path = bench.path("fill")
     job = replace(
         prebuilt_job(bench, path),
@@ -242,19 +241,19 @@ def warm_up(bench: Bench, cluster: OwnCluster) -> dict[str, Any]:
         keys=0,
         tags=False,
         seconds=_FILL_SECONDS,
-        messages_max=fill_bytes // _FILL_BODY_BYTES,
+        messages_max=files.fill_bytes // _FILL_BODY_BYTES,
         prepared=64,
     )
     measure([Load(role="prebuilt", job=job, samples_path=path)], phase="warm", seconds=0.0, report=bench.report)
     cluster.stop_broker()
-    cluster.start_broker(store_settings(flush=options.flush, index=options.index, recycling=True))
+    cluster.start_broker(store_settings(files, flush=options.flush, index=options.index, recycling=True))
     bench.target.wait_route()
     deadline = monotonic_ms() + _RECYCLE_MS
-    while (pool := cluster.spare_segments()) < POOL_SEGMENTS * 3 // 4:
+    while (pool := cluster.spare_segments()) < files.pool_segments * 3 // 4:
         if monotonic_ms() >= deadline:
-            raise RequestTimeout(f"recycled segments: {pool} of {POOL_SEGMENTS}", _RECYCLE_MS)
+            raise RequestTimeout(f"recycled segments: {pool} of {files.pool_segments}", _RECYCLE_MS)
         sleep_ms(100)
-    return {"filled_bytes": fill_bytes, "recycled_segments": pool, "segment_bytes": SEGMENT_BYTES}
+    return {"filled_bytes": files.fill_bytes, "recycled_segments": pool, "segment_bytes": files.segment_bytes}
 
 
 WORKS: Final[dict[str, Callable[[Bench], Outcome]]] = {

@@ -10,14 +10,19 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from zenitmq.bench.runner import BenchOptions, Progress, run
+from zenitmq.bench.own_cluster import LogFiles
+from zenitmq.bench.runner import USUAL_FILES, BenchOptions, Progress, run
 
 SHORT = {"seconds": 0.4, "limit_seconds": 0.1, "own_cluster": True, "queues": 2}
 
 
-def bench(tmp_path: Path, **options: Any) -> tuple[dict[str, Any], list[Progress]]:
+def bench(
+    tmp_path: Path,
+    files: LogFiles = USUAL_FILES,
+    **options: Any,
+) -> tuple[dict[str, Any], list[Progress]]:
     told: list[Progress] = []
-    result = run(BenchOptions(directory=str(tmp_path), **options), told.append)
+    result = run(BenchOptions(directory=str(tmp_path), **options), told.append, files=files)
     ET.fromstring(result.svg)
     assert os.listdir(tmp_path) == []
     return json.loads(json.dumps(result.document)), told
@@ -91,3 +96,14 @@ def test_restart_after_a_kill_keeps_everything(tmp_path: Path) -> None:
     document, _ = bench(tmp_path, work="restart", log_gib=0.02, **SHORT)
     assert document["kept"] >= document["messages"]
     assert document["ready_seconds"] > 0
+
+
+def test_a_warm_run_writes_over_recycled_segments(tmp_path: Path) -> None:
+    """The pool is made by filling a log and letting it expire; the document tells how large it became."""
+    files = LogFiles(segment_bytes=4 << 20, retained_bytes=8 << 20, pool_segments=4)
+    document, _ = bench(tmp_path, work="produce", warm=True, files=files, **SHORT)
+    assert document["messages"] > 0
+    assert document["pages"].startswith("warm")
+    assert document["warm_up"]["segment_bytes"] == 4 << 20
+    assert document["warm_up"]["filled_bytes"] == (8 << 20) + 5 * (4 << 20)
+    assert 3 <= document["warm_up"]["recycled_segments"] <= 4
