@@ -1,0 +1,307 @@
+"""Who is alive, when a group needs another master, and whom: what the leading controller makes of what it hears. Pure.
+
+Events in, effects out; the service carries effects out and comes back with what it read. A reign of leadership begins
+with a new `Detection`: a leader trusts the nodes and what it hears itself, and restores nothing from memory.
+
+    on_group       a node was read or written          -> TellReplicas, and perhaps WriteGroup (an election)
+    on_registered  a life was registered by a write    -> the same
+    on_heartbeat   a sign of life, each 0.5 s          -> perhaps WriteGroup
+    on_master_gone a slave's master closed its socket  -> Probe
+    on_tick        time has passed                     -> perhaps WriteGroup
+
+A group needs another master where it has none, where its master's process was started anew (a life never resumes an
+epoch), where the master was silent for the dead time, or where every other member of the in-sync set that is alive says
+that the master closed its socket while a probe stays unanswered. Suspicion may be wrong at no cost but a change of
+master: whoever is elected holds all that was acknowledged, so all this is a matter of speed.
+
+Chosen is the longest log among the living of the in-sync set; where none of those lives, among the eligible. Nobody is
+while a replica tells of a later epoch than the node has: then ZooKeeper's data was set back, and an operator restores it.
+
+Times are monotonic milliseconds. Owned by one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from ..model.errors import NotElectable, NotGroupMaster, ReplicaGroupNotFound, ReplicaNotAlive, StaleEpoch
+from ..model.group import NO_VERSION, GroupNode, Incarnation, KnownGroup
+from ..remoting.commands import ElectMaster, RegisterReplica, ReplicaHeartbeat, ReportMasterGone
+from .group_state import ForcedElection, check_life, check_version, elect, electable, force_election, known_replica
+
+DEAD_AFTER_MS: Final = 2000
+PROBE_TIMEOUT_MS: Final = 300
+REPORT_VALID_MS: Final = 1500
+"""A slave repeats its report each 0.5 s while its master stays away; what it does not repeat counts no longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteGroup:
+    """Write this node on condition of this version; then `on_group` with what the node is now, whatever came of it."""
+
+    node: GroupNode
+    version: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Ask this replica for a sign of life with this number."""
+
+    broker_name: str
+    name: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class TellReplicas:
+    """Push this node to every replica it names."""
+
+    known: KnownGroup
+
+
+Effect = WriteGroup | Probe | TellReplicas
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What an operator's election comes to. `record`: of what a forced one may lose; to be written before the node."""
+
+    node: GroupNode
+    record: ForcedElection | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Sign:
+    """The last that was heard of a replica."""
+
+    incarnation: Incarnation
+    heard_ms: int
+    log_end: int
+
+
+@dataclass(slots=True)
+class _Suspicion:
+    """Slaves say that the master of `epoch` closed their sockets; a probe was sent at `probed_ms`."""
+
+    epoch: int
+    probe: int
+    probed_ms: int
+    reported_ms: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Group:
+    known: KnownGroup
+    since_ms: int  # silence counts from here where nothing was heard
+    signs: dict[str, _Sign] = field(default_factory=dict)
+    epoch_seen: int = 0
+    suspicion: _Suspicion | None = None
+    writing: int = NO_VERSION  # the version that an election under way was built on
+
+
+class Detection:
+    """One reign of a leading controller over all its groups."""
+
+    def __init__(self, *, dead_after_ms: int = DEAD_AFTER_MS, probe_timeout_ms: int = PROBE_TIMEOUT_MS) -> None:
+        self._dead_after_ms = dead_after_ms
+        self._probe_timeout_ms = probe_timeout_ms
+        self._groups: dict[str, _Group] = {}
+        self._probes = 0
+        self._ticked_ms: int | None = None
+
+    # ---- events
+
+    def on_group(self, known: KnownGroup, now_ms: int) -> list[Effect]:
+        """A node as it was just read, or as it was just written. An older one than known is old news."""
+        told = self._adopt(known, now_ms)
+        return [*told, *self._decide(self._group(known.node.broker_name), now_ms)]
+
+    def on_group_missing(self, broker_name: str) -> None:
+        """There is no such node, or its content makes no sense: nobody is elected."""
+        self._groups.pop(broker_name, None)
+
+    def on_registered(self, known: KnownGroup, request: RegisterReplica, now_ms: int) -> list[Effect]:
+        """A life was registered by the write that made this node; instead of `on_group`, so that it may be chosen."""
+        told = self._adopt(known, now_ms)
+        group = self._group(request.broker_name)
+        incarnation = Incarnation(request.store_id, request.starts)
+        self._hear(group, request.name, _Sign(incarnation, now_ms, request.log_end), request.epoch)
+        return [*told, *self._decide(group, now_ms)]
+
+    def on_heartbeat(self, request: ReplicaHeartbeat, now_ms: int) -> list[Effect]:
+        """A sign of life. Raises ReplicaGroupNotFound, UnknownReplica, IncarnationUnknown: it must register."""
+        group = self._group(request.broker_name)
+        incarnation = Incarnation(request.store_id, request.starts)
+        check_life(group.known.node, request.name, incarnation)
+        self._hear(group, request.name, _Sign(incarnation, now_ms, request.log_end), request.epoch)
+        suspicion = group.suspicion
+        if suspicion is not None and request.name == group.known.node.master and request.probe == suspicion.probe:
+            group.suspicion = None
+        return list(self._decide(group, now_ms))
+
+    def on_master_gone(self, request: ReportMasterGone, now_ms: int) -> list[Effect]:
+        """A slave's session ended because its master closed it.
+
+        Raises StaleEpoch, NotGroupMaster for news of an earlier master, and what `on_heartbeat` raises.
+        """
+        group = self._group(request.broker_name)
+        node = group.known.node
+        check_life(node, request.name, Incarnation(request.store_id, request.starts))
+        if request.epoch != node.epoch:
+            raise StaleEpoch(node.broker_name, request.epoch, node.epoch)
+        if request.master != node.master or request.name == node.master:
+            raise NotGroupMaster(node.broker_name, request.master, node.master or "")
+        probes: list[Effect] = []
+        suspicion = self._standing(group, now_ms)
+        if suspicion is None:
+            self._probes += 1
+            suspicion = group.suspicion = _Suspicion(node.epoch, self._probes, now_ms)
+            probes.append(Probe(node.broker_name, request.master, self._probes))
+        suspicion.reported_ms[request.name] = now_ms
+        return [*probes, *self._decide(group, now_ms)]
+
+    def on_tick(self, now_ms: int) -> list[Effect]:
+        """Time has passed. Where this process itself was stopped meanwhile, the silence was its own."""
+        away_ms = 0 if self._ticked_ms is None else now_ms - self._ticked_ms
+        self._ticked_ms = now_ms
+        if away_ms >= self._dead_after_ms // 2:
+            for group in self._groups.values():
+                group.since_ms, group.suspicion = now_ms, None
+        return [effect for group in self._groups.values() for effect in self._decide(group, now_ms)]
+
+    def operator_election(self, request: ElectMaster, now_ms: int) -> Choice:
+        """What an operator asks for: a named replica, or the best but the present master; by force where that is said.
+
+        Raises ReplicaGroupNotFound, StaleGroupVersion, UnknownReplica, ReplicaNotAlive, NotElectable, MasterStillAlive,
+        GroupNodeLost.
+        """
+        group = self._group(request.broker_name)
+        node = check_version(group.known, request.version)
+        name = request.candidate or self._best(group, now_ms, but=node.master) or self._best(group, now_ms)
+        if name is None:
+            raise NotElectable(node.broker_name, "nobody alive", ", ".join(sorted(electable(node))))
+        known_replica(node, name)
+        if not self._alive(group, name, now_ms):
+            raise ReplicaNotAlive(node.broker_name, name)
+        dead = not self._alive(group, node.master, now_ms)
+        if name in electable(node) or not request.force:
+            return Choice(elect(node, name, old_master_is_dead=dead, epoch_seen=group.epoch_seen))
+        forced, record = force_election(
+            node,
+            name,
+            wait_ms=self._dead_time_left_ms(group, now_ms),
+            epoch_seen=group.epoch_seen,
+            log_end=group.signs[name].log_end,
+            highest_end=max(sign.log_end for sign in group.signs.values()),
+            now_ms=now_ms,
+        )
+        return Choice(forced, record)
+
+    # ---- questions
+
+    def known(self, broker_name: str) -> KnownGroup:
+        """The group as it is known; raises ReplicaGroupNotFound."""
+        return self._group(broker_name).known
+
+    def is_alive(self, broker_name: str, name: str, now_ms: int) -> bool:
+        """Whether the registered life of a replica was heard within the dead time. False for what is not known."""
+        group = self._groups.get(broker_name)
+        return group is not None and self._alive(group, name, now_ms)
+
+    # ---- deciding
+
+    def _adopt(self, known: KnownGroup, now_ms: int) -> list[Effect]:
+        group = self._groups.get(known.node.broker_name)
+        if group is not None and known.version < group.known.version:
+            return []
+        news = group is None or known.version > group.known.version
+        if group is None:
+            group = self._groups[known.node.broker_name] = _Group(known, now_ms)
+        group.known, group.writing = known, NO_VERSION
+        return [TellReplicas(known)] if news else []
+
+    def _decide(self, group: _Group, now_ms: int) -> Iterator[WriteGroup]:
+        """An election, where one is needed and can be."""
+        node, version = group.known.node, group.known.version
+        if group.writing == version or node.epoch < group.epoch_seen:
+            return
+        why = self._need(group, now_ms)
+        name = self._best(group, now_ms) if why is not None else None
+        if why is None or name is None:
+            return
+        dead = not self._alive(group, node.master, now_ms)
+        group.writing = version
+        yield WriteGroup(elect(node, name, old_master_is_dead=dead, epoch_seen=group.epoch_seen), version, why)
+
+    def _need(self, group: _Group, now_ms: int) -> str | None:
+        """Why the group needs another master; None where it does not."""
+        node = group.known.node
+        if node.master is None:
+            return "it has no master"
+        if known_replica(node, node.master).incarnation != node.master_incarnation:
+            return f"master {node.master} was started anew"
+        if self._dead_time_left_ms(group, now_ms) == 0:
+            return f"master {node.master} was silent for {self._dead_after_ms} ms"
+        if self._is_gone(group, now_ms):
+            return f"master {node.master} closed its sockets and answers no probe"
+        return None
+
+    def _best(self, group: _Group, now_ms: int, *, but: str | None = None) -> str | None:
+        """The living replica with the longest log: of the in-sync set, else of the eligible; ties go by name."""
+        for members in (group.known.node.in_sync, group.known.node.eligible):
+            living = [name for name in members if name != but and self._alive(group, name, now_ms)]
+            if living:
+                return min(living, key=lambda name: (-group.signs[name].log_end, name))
+        return None
+
+    def _alive(self, group: _Group, name: str | None, now_ms: int) -> bool:
+        node = group.known.node
+        sign = group.signs.get(name) if name is not None else None
+        replica = node.replica(name) if name is not None else None
+        if sign is None or replica is None or sign.incarnation != replica.incarnation:
+            return False
+        if now_ms - sign.heard_ms >= self._dead_after_ms:
+            return False
+        elected = name == node.master and replica.incarnation == node.master_incarnation
+        return not (elected and self._is_gone(group, now_ms))
+
+    def _is_gone(self, group: _Group, now_ms: int) -> bool:
+        """Whether the slaves' reports and the unanswered probe make the master dead."""
+        node, suspicion = group.known.node, self._standing(group, now_ms)
+        if suspicion is None or now_ms - suspicion.probed_ms < self._probe_timeout_ms:
+            return False
+        reporters = {name for name, at_ms in suspicion.reported_ms.items() if now_ms - at_ms < REPORT_VALID_MS}
+        others = {name for name in node.in_sync if name != node.master and self._alive(group, name, now_ms)}
+        return others <= reporters and bool(reporters & electable(node))
+
+    def _standing(self, group: _Group, now_ms: int) -> _Suspicion | None:
+        """The suspicion, while it is of this epoch and somebody's report still counts."""
+        suspicion = group.suspicion
+        if suspicion is None or suspicion.epoch != group.known.node.epoch:
+            return None
+        fresh = any(now_ms - at_ms < REPORT_VALID_MS for at_ms in suspicion.reported_ms.values())
+        return suspicion if fresh else None
+
+    def _dead_time_left_ms(self, group: _Group, now_ms: int) -> int:
+        """How long until the elected life of the master counts as dead by its silence; 0 where it does."""
+        node = group.known.node
+        replica = node.replica(node.master) if node.master is not None else None
+        if replica is None or replica.incarnation != node.master_incarnation:
+            return 0
+        sign = group.signs.get(replica.name)
+        heard = sign is not None and sign.incarnation == replica.incarnation
+        heard_ms = max(group.since_ms, sign.heard_ms) if sign is not None and heard else group.since_ms
+        return max(0, heard_ms + self._dead_after_ms - now_ms)
+
+    def _hear(self, group: _Group, name: str, sign: _Sign, epoch: int) -> None:
+        group.signs[name] = sign
+        group.epoch_seen = max(group.epoch_seen, epoch)
+
+    def _group(self, broker_name: str) -> _Group:
+        group = self._groups.get(broker_name)
+        if group is None:
+            raise ReplicaGroupNotFound(broker_name)
+        return group

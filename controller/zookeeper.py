@@ -1,0 +1,252 @@
+"""Groups, controllers and records in ZooKeeper; the one file that imports kazoo.
+
+    /zenit/{cluster}/groups/{broker_name}      a group's node: JSON (group_codec), changed by conditional writes only
+    /zenit/{cluster}/controllers/{token}-{n}   a controller that takes part, as long as its session lasts: its address
+    /zenit/{cluster}/audit/record-{n}          what operators forced
+
+n is the sequence number ZooKeeper gives; the controller with the lowest leads. A node of a group is never deleted and
+made again: its versions would start over. kazoo repeats no request of ours by itself; one that waits for a lost
+connection may be sent after our deadline, which conditional writes make harmless (`Unknown` says so).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import uuid
+from collections.abc import Callable
+from typing import Any, Final, Self
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    BadVersionError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    KazooException,
+    NodeExistsError,
+    NoNodeError,
+    OperationTimeoutError,
+    SessionExpiredError,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import EventType, KazooState, WatchedEvent
+
+from ..model.clock import monotonic_ms
+from ..model.errors import ZooKeeperUnavailable
+from ..model.group import GroupNode, KnownGroup
+from .group_codec import decode_node, encode_node
+from .group_store import (
+    Listener,
+    Member,
+    MembersTouched,
+    Outcome,
+    SessionChanged,
+    SessionState,
+    Stale,
+    Touched,
+    Unknown,
+    Written,
+)
+from .registration import check_name
+
+log = logging.getLogger(__name__)
+
+FIRST_VERSION: Final = 0
+RECORDS_MAX: Final = 10_000
+_SEQUENCE_DIGITS: Final = 10
+
+_NO_ANSWER: Final = (
+    KazooTimeoutError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    OperationTimeoutError,
+    SessionExpiredError,
+)
+_STATES: Final = {
+    KazooState.CONNECTED: SessionState.CONNECTED,
+    KazooState.SUSPENDED: SessionState.SUSPENDED,
+    KazooState.LOST: SessionState.LOST,
+}
+
+
+class ZooKeeperStore:
+    """A `GroupStore` over one ZooKeeper session. Enter it to connect; leaving it ends the session."""
+
+    def __init__(
+        self, hosts: str, *, cluster: str, listener: Listener, session_timeout_ms: int = 4000, timeout_ms: int = 3000
+    ) -> None:
+        """`hosts`: "a:2181,b:2181". `timeout_ms`: the deadline of every call."""
+        self._hosts = hosts
+        self._listener = listener
+        self._timeout_ms = timeout_ms
+        self._token = uuid.uuid4().hex  # finds our own member again after a lost connection
+        root = f"/zenit/{check_name('cluster', cluster)}"
+        self._groups = f"{root}/groups"
+        self._controllers = f"{root}/controllers"
+        self._audit = f"{root}/audit"
+        self._client = KazooClient(hosts=hosts, timeout=session_timeout_ms / 1000, logger=log)
+        self._client.add_listener(self._on_session)
+
+    def __enter__(self) -> Self:
+        """Raises ZooKeeperUnavailable where no session begins within the deadline."""
+        try:
+            self._client.start(timeout=self._timeout_ms / 1000)
+            for path in (self._groups, self._controllers, self._audit):
+                self._make_path(path)
+        except KazooTimeoutError:
+            self.__exit__()
+            raise ZooKeeperUnavailable(
+                f"connect to {self._hosts}", f"no session within {self._timeout_ms} ms; is it running?"
+            ) from None
+        except ZooKeeperUnavailable:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.stop()
+        self._client.close()
+
+    # ---- groups
+
+    def read(self, broker_name: str) -> KnownGroup | None:
+        path, what, end_ms = self._group_path(broker_name), f"read group {broker_name}", self._deadline_ms()
+        self._ask(what, end_ms, self._client.sync_async, path)
+        try:
+            data, status = self._ask(what, end_ms, self._client.get_async, path, watch=self._on_group)
+        except NoNodeError:
+            return None
+        return KnownGroup(decode_node(data, broker_name), status.version)
+
+    def broker_names(self) -> tuple[str, ...]:
+        return tuple(sorted(self._children(self._groups, self._on_groups, self._deadline_ms())))
+
+    def create(self, node: GroupNode) -> Outcome:
+        path, data, what = self._group_path(node.broker_name), encode_node(node), f"create group {node.broker_name}"
+        try:
+            self._ask(what, self._deadline_ms(), self._client.create_async, path, data)
+        except NodeExistsError:
+            return Stale()
+        except ZooKeeperUnavailable as error:
+            return Unknown(error.reason)
+        return Written(FIRST_VERSION)
+
+    def write(self, node: GroupNode, version: int) -> Outcome:
+        if version < FIRST_VERSION:
+            raise ValueError(f"a write names a version, not {version}, which ZooKeeper takes as any")
+        path, data, what = self._group_path(node.broker_name), encode_node(node), f"write group {node.broker_name}"
+        try:
+            status = self._ask(what, self._deadline_ms(), self._client.set_async, path, data, version=version)
+        except (BadVersionError, NoNodeError):
+            return Stale()
+        except ZooKeeperUnavailable as error:
+            return Unknown(error.reason)
+        return Written(status.version)
+
+    # ---- controllers
+
+    def join(self, address: str) -> None:
+        end_ms = self._deadline_ms()
+        for name in self._children(self._controllers, self._on_members, end_ms):
+            if self._is_own(name) and self._is_of_this_session(f"{self._controllers}/{name}", end_ms):
+                return
+        path, data = f"{self._controllers}/{self._token}-", address.encode("ascii")
+        self._ask("join", end_ms, self._client.create_async, path, data, ephemeral=True, sequence=True)
+
+    def members(self) -> tuple[Member, ...]:
+        end_ms = self._deadline_ms()
+        found = []
+        for name in sorted(self._children(self._controllers, self._on_members, end_ms), key=_sequence):
+            path = f"{self._controllers}/{name}"
+            try:
+                data, _ = self._ask("list controllers", end_ms, self._client.get_async, path)
+            except NoNodeError:
+                continue  # left meanwhile
+            found.append(Member(data.decode("ascii", "replace"), self._is_own(name)))
+        return tuple(found)
+
+    # ---- records
+
+    def append_record(self, record: bytes) -> str:
+        path, end_ms = f"{self._audit}/record-", self._deadline_ms()
+        made = self._ask("keep a record", end_ms, self._client.create_async, path, record, sequence=True)
+        return str(made).rpartition("/")[2]
+
+    def records(self) -> tuple[bytes, ...]:
+        end_ms = self._deadline_ms()
+        names = sorted(self._children(self._audit, None, end_ms), key=_sequence)[-RECORDS_MAX:]
+        read = self._client.get_async
+        return tuple(self._ask("read records", end_ms, read, f"{self._audit}/{name}")[0] for name in names)
+
+    # ---- what ZooKeeper tells, on kazoo's threads
+
+    def _on_session(self, state: str) -> None:
+        self._listener(SessionChanged(_STATES[state]))
+
+    def _on_group(self, event: WatchedEvent) -> None:
+        if event.type != EventType.NONE:  # else the session changed, which is told apart
+            self._listener(Touched(event.path.rpartition("/")[2]))
+
+    def _on_groups(self, event: WatchedEvent) -> None:
+        if event.type != EventType.NONE:
+            self._listener(Touched(None))
+
+    def _on_members(self, event: WatchedEvent) -> None:
+        if event.type != EventType.NONE:
+            self._listener(MembersTouched())
+
+    # ---- asking
+
+    def _deadline_ms(self) -> int:
+        return monotonic_ms() + self._timeout_ms
+
+    def _ask(self, what: str, end_ms: int, method: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """The answer to one request, waited for until `end_ms`.
+
+        Raises ZooKeeperUnavailable where none came or ZooKeeper refused, but NoNodeError, NodeExistsError and
+        BadVersionError as they are.
+        """
+        try:
+            return method(*args, **options).get(timeout=max(1, end_ms - monotonic_ms()) / 1000)
+        except (NoNodeError, NodeExistsError, BadVersionError):
+            raise
+        except _NO_ANSWER as error:
+            raise ZooKeeperUnavailable(what, f"no answer ({type(error).__name__})") from error
+        except KazooException as error:
+            raise ZooKeeperUnavailable(what, f"refused ({type(error).__name__})") from error
+
+    def _make_path(self, path: str) -> None:
+        """Every folder on the way; one that is there already stays."""
+        parts = path.split("/")[1:]
+        for count in range(1, len(parts) + 1):
+            folder = "/" + "/".join(parts[:count])
+            with contextlib.suppress(NodeExistsError):
+                self._ask(f"create {folder}", self._deadline_ms(), self._client.create_async, folder, b"")
+
+    def _children(self, path: str, watch: Callable[[WatchedEvent], None] | None, end_ms: int) -> list[str]:
+        self._ask(f"list {path}", end_ms, self._client.sync_async, path)
+        return list(self._ask(f"list {path}", end_ms, self._client.get_children_async, path, watch=watch))
+
+    def _is_of_this_session(self, path: str, end_ms: int) -> bool:
+        """Whether a member node of ours will last; one of a session that has ended is taken away."""
+        status = self._ask("join", end_ms, self._client.exists_async, path)
+        if status is None:
+            return False
+        session = self._client.client_id
+        if session is not None and status.ephemeralOwner == session[0]:
+            return True
+        with contextlib.suppress(NoNodeError):
+            self._ask("join", end_ms, self._client.delete_async, path)
+        return False
+
+    def _is_own(self, member: str) -> bool:
+        return member.startswith(f"{self._token}-")
+
+    def _group_path(self, broker_name: str) -> str:
+        return f"{self._groups}/{check_name('broker', broker_name)}"
+
+
+def _sequence(name: str) -> int:
+    """The number that ZooKeeper gave a node; names that it did not number come last."""
+    digits = name[-_SEQUENCE_DIGITS:]
+    return int(digits) if digits.isascii() and digits.isdigit() else 1 << 62
