@@ -8,23 +8,15 @@ from __future__ import annotations
 
 import os
 import zlib
-from dataclasses import dataclass
 from typing import Final
 
 from ..model.errors import StoreFormatError
 from ..model.queue import PhysicalOffset
 from ..store.segment import sync_directory
+from .replication.epochs import ROWS_MAX
+from .replication.epochs import Epoch as Epoch
 
 FILE_NAME: Final = "epochFileCheckpoint"
-_EPOCHS_MAX: Final = 1000  # the newest are kept
-
-
-@dataclass(frozen=True, slots=True)
-class Epoch:
-    """A term of one master, and where its first record lies."""
-
-    number: int
-    begin: PhysicalOffset
 
 
 def render_epochs(epochs: tuple[Epoch, ...]) -> str:
@@ -53,7 +45,7 @@ def next_epoch(epochs: tuple[Epoch, ...], begin: PhysicalOffset) -> tuple[Epoch,
     """The list once a new epoch begins at the end of the log; an epoch in which nothing was written drops out."""
     number = epochs[-1].number + 1 if epochs else 1
     kept = tuple(epoch for epoch in epochs if epoch.begin < begin)
-    return (*kept[1 - _EPOCHS_MAX :], Epoch(number, begin))
+    return (*kept[1 - ROWS_MAX :], Epoch(number, begin))
 
 
 def begin_epoch(directory: str, begin: PhysicalOffset) -> Epoch:

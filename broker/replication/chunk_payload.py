@@ -1,0 +1,54 @@
+"""The bytes of a chunk on their way: checked from end to end, compressed where the slave asked for it and it pays.
+
+lz4 is tried on every chunk of at least `LZ4_BYTES_MIN` and kept only where it saves an eighth. The CRC is that of the
+log's own bytes, so that it also vouches for what lz4 unpacked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import lz4.frame
+
+from ...model.errors import RemoteProtocolError
+from ...store.checksum_log import crc32
+from .frames import CHUNK_BYTES_MAX, Chunk
+
+LZ4_BYTES_MIN: Final = 4096
+
+
+def seal(chunk: Chunk, data: bytes | memoryview) -> tuple[Chunk, bytes | memoryview]:
+    """The chunk with CRC and flag set, and the second frame. `chunk.lz4`: compression was asked for."""
+    assert len(data) == chunk.end - chunk.begin
+    crc = crc32(data)
+    if chunk.lz4 and len(data) >= LZ4_BYTES_MIN:
+        packed: bytes = lz4.frame.compress(data, content_checksum=False, store_size=True)
+        if len(packed) <= len(data) - len(data) // 8:
+            return replace(chunk, crc=crc), packed
+    return replace(chunk, crc=crc, lz4=False), data
+
+
+def unseal(chunk: Chunk, payload: bytes | memoryview) -> bytes | memoryview:
+    """The log's bytes. Raises RemoteProtocolError where they are not as many as announced, or damaged."""
+    size_bytes = chunk.end - chunk.begin
+    data = _unpacked(payload, size_bytes) if chunk.lz4 else payload
+    if len(data) != size_bytes:
+        raise RemoteProtocolError(f"chunk at {chunk.begin}: {len(data)} bytes, {size_bytes} announced")
+    if crc32(data) != chunk.crc:
+        raise RemoteProtocolError(f"chunk at {chunk.begin}: checksum")
+    return data
+
+
+def _unpacked(payload: bytes | memoryview, size_bytes: int) -> bytes:
+    if size_bytes > CHUNK_BYTES_MAX or len(payload) > size_bytes:
+        raise RemoteProtocolError(f"an lz4 chunk of {len(payload)} bytes for {size_bytes}")
+    unpacker = lz4.frame.LZ4FrameDecompressor()
+    try:
+        data: bytes = unpacker.decompress(payload, size_bytes)
+        rest: bytes = b"" if unpacker.eof else unpacker.decompress(b"", 1)
+    except (RuntimeError, EOFError, ValueError) as error:
+        raise RemoteProtocolError(f"a chunk cannot be unpacked: {error}") from error
+    if rest:
+        raise RemoteProtocolError(f"an lz4 chunk unpacks past {size_bytes} bytes")
+    return data

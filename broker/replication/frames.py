@@ -1,0 +1,238 @@
+"""What goes over the replication port: the frames, and one table of how they lie in bytes (frame_codec goes by it).
+
+A slave opens a session; the master accepts it with a truncation point, or refuses it; the slave grants credit; the
+master sends chunks of the log, and idle frames where there is nothing to send; the slave acknowledges positions.
+
+    slave   Opening ............ Credit ........ Ack ....... Ack Credit
+    master          Accepted            Chunk Chunk   Chunk             Idle
+
+Every frame names the group, the epoch of the master's reign that it belongs to, and the session (R2, R14). A chunk's
+bytes travel as a second ZeroMQ frame (chunk_payload). All numbers are big-endian; docs/formats/replication.md shows
+the same table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import Final
+
+from ...model.group import Incarnation
+from .epochs import EpochList
+
+MAGIC: Final = b"ZR"
+VERSION: Final = 1
+CHUNK_BYTES: Final = 1024 * 1024
+"""What a chunk holds at most, unless one record alone is longer."""
+CHUNK_BYTES_MAX: Final = 8 * 1024 * 1024
+"""What is refused as a chunk: no record is so long."""
+FRAME_BYTES_MAX: Final = 32 * 1024
+
+
+class Side(Enum):
+    """Who receives a frame."""
+
+    MASTER = "master"
+    SLAVE = "slave"
+
+
+class RefusalReason(IntEnum):
+    """Why a master refuses a session."""
+
+    OTHER_EPOCH = 1
+    """The opening names another epoch than this master's, which the refusal carries."""
+    STALE_SESSION = 2
+    """The number is not above the highest seen from this slave; `offset` is that number."""
+    NOT_A_MEMBER = 3
+    """The group's node, as this master knows it, does not name the replica."""
+    BEHIND_RETENTION = 4
+    """The truncation point `offset` lies before `log_begin`: the slave must start anew there, in the row named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What all frames carry: the group's key, the epoch of the master's reign, the session."""
+
+    group: int
+    epoch: int
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
+class Opening(Frame):
+    """A slave asks for a session. `epoch`: the highest it promised. `end`, `flushed`: of its log; `epochs`: its rows."""
+
+    name: str
+    incarnation: Incarnation
+    end: int
+    flushed: int
+    epochs: EpochList
+    wants_lz4: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted(Frame):
+    """The session is open; the slave cuts its log to `truncate_at`, which counts in this session only (R4)."""
+
+    truncate_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused(Frame):
+    """No session. `epoch`: the master's own. Offsets and the row mean what the reason says, else 0."""
+
+    reason: RefusalReason
+    offset: int = 0
+    log_begin: int = 0
+    row_epoch: int = 0
+    row_begin: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Credit(Frame):
+    """The slave takes bytes of the log up to this offset. A total, not an increment: lost or doubled ones do no harm."""
+
+    up_to: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk(Frame):
+    """Bytes [begin, end) of the log, whole records of `data_epoch`; `crc` of the bytes before lz4 was applied (R5)."""
+
+    data_epoch: int
+    begin: int
+    end: int
+    confirm: int
+    crc: int
+    lz4: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Idle(Frame):
+    """Nothing to send: all below `sent` was, so that a lost last chunk shows. To be answered with an Ack."""
+
+    sent: int
+    confirm: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ack(Frame):
+    """What the slave's log holds, and what of it is on its disk."""
+
+    written: int
+    flushed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Goodbye(Frame):
+    """The sender stops and says so; the receiver need not wait for a time-out."""
+
+
+def group_key(cluster: str, broker_name: str) -> int:
+    """The number that stands for a group in every frame: a slave of another group or cluster is never taken for one."""
+    digest = hashlib.blake2b(f"{cluster}\0{broker_name}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1
+
+
+_SIZES: Final = {"q": 8, "I": 4, "H": 2, "B": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class FrameField:
+    """A number: its name, its `struct` code (q: 63 bits, never negative), what it means."""
+
+    name: str
+    code: str
+    meaning: str
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes it takes."""
+        return _SIZES[self.code]
+
+
+@dataclass(frozen=True, slots=True)
+class FrameLayout:
+    """One kind of frame. `tail` says what follows the numbers, where their count varies."""
+
+    kind: int
+    cls: type[Frame]
+    to: tuple[Side, ...]
+    fields: tuple[FrameField, ...] = ()
+    tail: str = ""
+
+
+HEADER: Final = (
+    FrameField("magic", "H", "`ZR`"),
+    FrameField("version", "B", "of this protocol: 1"),
+    FrameField("kind", "B", "which frame"),
+    FrameField("group", "q", "the first 63 bits of the BLAKE2b (8 bytes) of cluster, a zero byte, broker name"),
+    FrameField("epoch", "q", "of the reign the frame belongs to"),
+    FrameField("session", "q", "number the slave gave the session"),
+)
+
+FRAMES: Final = (
+    FrameLayout(
+        1,
+        Opening,
+        (Side.MASTER,),
+        (
+            FrameField("starts", "q", "incarnation: how often a process was started on the store"),
+            FrameField("end", "q", "end of the slave's log"),
+            FrameField("flushed", "q", "how far this process has synced it"),
+            FrameField("lz4", "B", "1: chunks may be compressed"),
+            FrameField("name_bytes", "B", "length of the replica's name"),
+            FrameField("store_id_bytes", "B", "length of the store's identity"),
+            FrameField("rows", "H", "number of epochs, at most 1000"),
+        ),
+        "name, store identity (UTF-8), then each row: epoch 8, begin 8",
+    ),
+    FrameLayout(2, Accepted, (Side.SLAVE,), (FrameField("truncate_at", "q", "where the slave's log must end"),)),
+    FrameLayout(
+        3,
+        Refused,
+        (Side.SLAVE,),
+        (
+            FrameField("reason", "B", "1 other epoch, 2 stale session, 3 not a member, 4 behind retention"),
+            FrameField("offset", "q", "for 2: the highest session seen; for 4: the truncation point; else 0"),
+            FrameField("log_begin", "q", "for 4: where the master's log begins; else 0"),
+            FrameField("row_epoch", "q", "for 4: the epoch of the byte there; else 0"),
+            FrameField("row_begin", "q", "for 4: where that epoch began; else 0"),
+        ),
+    ),
+    FrameLayout(4, Credit, (Side.MASTER,), (FrameField("up_to", "q", "the log may be sent up to here"),)),
+    FrameLayout(
+        5,
+        Chunk,
+        (Side.SLAVE,),
+        (
+            FrameField("data_epoch", "q", "in which the bytes were written"),
+            FrameField("begin", "q", "of the bytes in the log"),
+            FrameField("end", "q", "just past them"),
+            FrameField("confirm", "q", "the master's confirm offset"),
+            FrameField("crc", "I", "CRC-32 of the bytes as they are in the log"),
+            FrameField("lz4", "B", "1: the second frame is one lz4 frame"),
+        ),
+        "second ZeroMQ frame: the bytes",
+    ),
+    FrameLayout(
+        6,
+        Idle,
+        (Side.SLAVE,),
+        (
+            FrameField("sent", "q", "everything below was sent in this session"),
+            FrameField("confirm", "q", "the master's confirm offset"),
+        ),
+    ),
+    FrameLayout(
+        7,
+        Ack,
+        (Side.MASTER,),
+        (
+            FrameField("written", "q", "end of the slave's log"),
+            FrameField("flushed", "q", "how far it is on the slave's disk"),
+        ),
+    ),
+    FrameLayout(8, Goodbye, (Side.MASTER, Side.SLAVE)),
+)

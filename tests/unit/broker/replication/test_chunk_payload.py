@@ -1,0 +1,75 @@
+"""A chunk's bytes: checked end to end, compressed where it pays, never unpacked past what was announced."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from dataclasses import replace
+
+import lz4.frame
+import pytest
+
+from zenitmq.broker.replication.chunk_payload import LZ4_BYTES_MIN, seal, unseal
+from zenitmq.broker.replication.frames import Chunk
+from zenitmq.model.errors import RemoteProtocolError
+
+PLAIN = b"price=17;" * 4_000
+
+
+def chunk(data: bytes, *, lz4: bool) -> Chunk:
+    return Chunk(1, 2, 3, 2, 100, 100 + len(data), 0, 0, lz4)
+
+
+@pytest.mark.parametrize(
+    ("data", "asked", "packed"),
+    [
+        pytest.param(PLAIN, True, True, id="pays"),
+        pytest.param(PLAIN, False, False, id="not asked for"),
+        pytest.param(os.urandom(40_000), True, False, id="does not pay"),
+        pytest.param(PLAIN[: LZ4_BYTES_MIN - 1], True, False, id="too small"),
+    ],
+)
+def test_what_is_sealed_comes_out_the_same(data: bytes, asked: bool, packed: bool) -> None:
+    sealed, payload = seal(chunk(data, lz4=asked), memoryview(data))
+    assert sealed.lz4 is packed
+    assert (len(payload) < len(data)) is packed
+    assert sealed.crc == zlib.crc32(data)
+    assert bytes(unseal(sealed, payload)) == data
+
+
+def test_a_flipped_bit_is_seen() -> None:
+    for asked in (True, False):
+        sealed, payload = seal(chunk(PLAIN, lz4=asked), PLAIN)
+        for at in range(0, len(payload), max(1, len(payload) // 200)):
+            damaged = bytearray(payload)
+            damaged[at] ^= 1
+            try:
+                data = unseal(sealed, bytes(damaged))
+            except RemoteProtocolError:
+                continue
+            assert bytes(data) == PLAIN  # a bit of lz4's own header that means nothing here
+
+
+def test_a_payload_of_another_length_is_refused() -> None:
+    sealed, payload = seal(chunk(PLAIN, lz4=False), PLAIN)
+    for wrong in (payload[:-1], bytes(payload) + b"\0", b""):
+        with pytest.raises(RemoteProtocolError):
+            unseal(sealed, wrong)
+
+
+def test_a_bomb_is_not_unpacked() -> None:
+    bomb = lz4.frame.compress(bytes(64 << 20))
+    announced = replace(chunk(bytes(1_000_000), lz4=True), crc=zlib.crc32(bytes(1_000_000)))
+    with pytest.raises(RemoteProtocolError, match="past 1000000 bytes"):
+        unseal(announced, bomb)
+
+
+def test_an_lz4_frame_cut_anywhere_is_refused_or_complete() -> None:
+    sealed, payload = seal(chunk(PLAIN, lz4=True), PLAIN)
+    refused = 0
+    for count in range(len(payload)):
+        try:
+            assert bytes(unseal(sealed, payload[:count])) == PLAIN
+        except RemoteProtocolError:
+            refused += 1
+    assert refused >= len(payload) - 8  # all but the end mark
