@@ -1,0 +1,86 @@
+"""A ZooKeeper server of our own: serves once it is said to, keeps its data, says in one line what is missing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from zenitmq.controller.group_store import Written
+from zenitmq.controller.zookeeper import ZooKeeperStore
+from zenitmq.deploy import embedded_zookeeper
+from zenitmq.deploy.embedded_zookeeper import find_jars, find_java, is_serving, start_zookeeper, stop_zookeeper
+from zenitmq.deploy.processes import is_running, port_is_free
+from zenitmq.model.errors import ClusterNotStarted, RequirementMissing, ZooKeeperUnavailable
+from zenitmq.model.group import GroupNode, KnownGroup
+
+NODE = GroupNode(broker_name="broker-a")
+
+
+def free_port() -> int:
+    return next(port for port in range(28181 + os.getpid() % 5000, 65000) if port_is_free(port))
+
+
+def test_it_serves_stops_and_has_its_data_again(tmp_path: Path) -> None:
+    first = start_zookeeper(str(tmp_path), free_port())
+    try:
+        assert is_serving(first.address)
+        with ZooKeeperStore(first.address, cluster="c", listener=lambda _: None) as store:
+            assert store.create(NODE) == Written(0)
+            assert store.write(NODE, 0) == Written(1)
+        os.kill(first.pid, signal.SIGKILL)
+    finally:
+        stop_zookeeper(first)
+    assert not is_running(first.pid, first.birth)
+    assert not is_serving(first.address)
+    second = start_zookeeper(str(tmp_path), free_port())
+    try:
+        with ZooKeeperStore(second.address, cluster="c", listener=lambda _: None) as store:
+            assert store.read("broker-a") == KnownGroup(NODE, 1)
+    finally:
+        stop_zookeeper(second)
+    assert not is_running(second.pid, second.birth)
+
+
+def test_a_taken_port_is_said_and_nothing_is_started(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ClusterNotStarted, match=f"port {port}, which is taken"):
+            start_zookeeper(str(tmp_path), port)
+    assert not (tmp_path / "zookeeper.log").exists()
+
+
+def test_one_that_ends_is_not_waited_for(tmp_path: Path) -> None:
+    """Its data directory holds something that is no data of ZooKeeper's."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "version-2").write_text("not a folder")
+    with pytest.raises(ClusterNotStarted, match="zookeeper ended"):
+        start_zookeeper(str(tmp_path), free_port())
+
+
+def test_nobody_there_is_told_within_the_deadline() -> None:
+    store = ZooKeeperStore(f"127.0.0.1:{free_port()}", cluster="c", listener=lambda _: None, timeout_ms=300)
+    with pytest.raises(ZooKeeperUnavailable, match="no session within 300 ms"), store:
+        pass
+
+
+def test_java_is_that_of_the_environment_before_that_of_the_path(tmp_path: Path) -> None:
+    mine = tmp_path / "bin" / "java"
+    mine.parent.mkdir()
+    mine.write_text("")
+    assert find_java({"JAVA_HOME": str(tmp_path), "PATH": os.environ["PATH"]}) != str(mine), "it cannot be executed"
+    mine.chmod(0o755)
+    assert find_java({"JAVA_HOME": str(tmp_path), "PATH": os.environ["PATH"]}) == str(mine)
+
+
+def test_what_is_missing_is_said_with_the_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(embedded_zookeeper, "_package_folder", lambda name: None)
+    monkeypatch.setattr(embedded_zookeeper, "DEBIAN_JARS", str(tmp_path))
+    remedy = r"not found; install it with: pip install 'zenitmq\[spark\]'"
+    with pytest.raises(RequirementMissing, match="the jars of ZooKeeper " + remedy):
+        find_jars()
+    with pytest.raises(RequirementMissing, match="Java for ZooKeeper " + remedy):
+        find_java({"PATH": str(tmp_path)})
