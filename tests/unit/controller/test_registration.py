@@ -1,0 +1,158 @@
+"""Registrations: who founds a group, who may have forgotten, what is one registration asked twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sim.group_kit import GROUP, group, life, registration, replica
+
+from zenitmq.controller.registration import REPLICAS_MAX, Registration, register
+from zenitmq.model.errors import GroupNodeLost, InvalidName, InvalidParameter, ReplicaNameTaken
+from zenitmq.model.group import FlushMode, GroupNode, GroupSettings
+from zenitmq.remoting.commands import RegisterReplica
+
+SETTINGS = GroupSettings(min_in_sync=2)
+POWER_LOSS = {"clean_marker": False, "marker_end": -1, "same_boot": False}
+KILLED = {"clean_marker": False, "marker_end": -1, "same_boot": True}
+
+
+def registered(node: GroupNode | None, request: RegisterReplica, *, alive: bool = False) -> Registration:
+    return register(node, request, settings=SETTINGS, present_is_alive=alive)
+
+
+def test_the_first_founds_the_group_and_is_its_in_sync_set() -> None:
+    founded = registered(None, registration("a"))
+    assert founded.node == GroupNode(broker_name=GROUP, in_sync=("a",), settings=SETTINGS, replicas=(replica("a"),))
+    assert (founded.unclean, founded.repeated) == (None, False)
+
+
+def test_a_newcomer_is_in_no_set() -> None:
+    after = registered(group("ac", in_sync="a"), registration("b")).node
+    assert after.replicas == (replica("a"), replica("b"), replica("c"))
+    assert (after.in_sync, after.eligible) == (("a",), ())
+
+
+def test_a_later_life_keeps_its_place() -> None:
+    node = group(in_sync="ab", eligible="")
+    after = registered(node, registration("b", 2, address="elsewhere:1"))
+    assert after.unclean is None
+    assert (after.node.in_sync, after.node.replica("b").incarnation) == (("a", "b"), life("b", 2))
+    assert after.node.replica("b").address == "elsewhere:1"
+
+
+def test_the_masters_later_life_was_not_elected() -> None:
+    after = registered(group(), registration("a", 2)).node
+    assert (after.master, after.master_incarnation) == ("a", life("a", 1))
+    assert (after.replica("a").incarnation, after.epoch) == (life("a", 2), 1)
+
+
+@pytest.mark.parametrize(
+    ("facts", "flush_mode", "unclean"),
+    [
+        ({}, FlushMode.ASYNC, None),
+        (KILLED, FlushMode.ASYNC, None),  # the page cache outlives a process
+        (POWER_LOSS, FlushMode.ASYNC, "the machine stopped"),
+        (POWER_LOSS | {"ran_async": False}, FlushMode.ASYNC, "the machine stopped"),
+        (POWER_LOSS | {"ran_async": False}, FlushMode.SYNC, None),  # V16: all that it acknowledged was flushed
+        (POWER_LOSS, FlushMode.SYNC, "the machine stopped"),  # it was acknowledged before the group went over to sync
+        ({"same_boot": False}, FlushMode.ASYNC, None),
+        ({"store_id": "another"}, FlushMode.SYNC, "its store is another one"),  # V12
+        ({"store_id": "another"}, FlushMode.ASYNC, "its store is another one"),
+        ({"log_end": 999}, FlushMode.SYNC, "its log ends at 999"),
+        ({"log_end": 1001}, FlushMode.SYNC, None),
+        ({"starts": 5, "life": "other"}, FlushMode.SYNC, "its start counter went back"),  # a disk that was set back
+        ({"starts": 4}, FlushMode.SYNC, "its start counter went back"),
+    ],
+)
+def test_who_may_have_forgotten_leaves_both_sets(
+    facts: dict[str, Any], flush_mode: FlushMode, unclean: str | None
+) -> None:
+    request = registration("b", **({"starts": 6} | facts))
+    for in_sync, eligible in (("abc", ""), ("a", "bc"), ("ac", "")):
+        node = group(in_sync=in_sync, eligible=eligible, starts=5, flush_mode=flush_mode)
+        after = registered(node, request)
+        assert (after.unclean is None) == (unclean is None)
+        assert (after.unclean or "").startswith(unclean or "")
+        out = "b" if unclean else ""
+        assert after.node.in_sync == tuple(name for name in in_sync if name != out)
+        assert after.node.eligible == tuple(name for name in eligible if name != out)
+        present = after.node.replica("b")
+        assert present is not None
+        assert (present.incarnation.store_id, present.incarnation.starts) == (request.store_id, request.starts)
+
+
+def test_an_unclean_member_does_not_become_eligible() -> None:
+    """It leaves below the minimum, as one that lags does who becomes eligible; but it may lack what was acknowledged."""
+    after = registered(group(in_sync="ab"), registration("b", 2, **POWER_LOSS)).node
+    assert (after.in_sync, after.eligible, after.last) == (("a",), (), None)
+
+
+def test_where_nobody_is_left_the_name_is_kept() -> None:
+    after = registered(group(in_sync="a"), registration("a", 2, **POWER_LOSS)).node
+    assert (after.in_sync, after.eligible, after.last, after.master) == ((), (), "a", "a")
+
+
+def test_before_the_first_election_nothing_can_be_forgotten() -> None:
+    founded = registered(None, registration("a")).node
+    after = registered(founded, registration("a", 2, **POWER_LOSS))
+    assert (after.unclean, after.node.in_sync) == (None, ("a",))
+
+
+def test_the_same_registration_asked_twice_is_one() -> None:
+    """Its answer was lost. The start counter is not above the node's, which would else look like a disk set back."""
+    request = registration("b", 2, **POWER_LOSS)
+    first = registered(group(), request)
+    again = registered(first.node, request)
+    assert (first.repeated, again.repeated, again.node) == (False, True, first.node)
+    other_life = registered(first.node, registration("b", 2, life="another-process"))
+    assert (other_life.repeated, other_life.unclean is None) == (False, False)
+
+
+def test_a_name_of_one_that_is_alive_is_not_given_to_another_store() -> None:
+    with pytest.raises(ReplicaNameTaken) as refused:
+        registered(group(), registration("b", store_id="another"), alive=True)
+    assert refused.value.address == "host-b:10911"
+    assert registered(group(), registration("b", 2), alive=True).unclean is None, "killed and back within the dead time"
+
+
+def test_what_zookeeper_has_forgotten_is_not_founded_anew() -> None:
+    with pytest.raises(GroupNodeLost) as missing:
+        registered(None, registration("a", epoch=7))
+    assert (missing.value.epoch, missing.value.persisted) == (0, 7)
+    with pytest.raises(GroupNodeLost):
+        registered(group(epoch=6), registration("a", 2, epoch=7))
+    assert registered(group(epoch=7), registration("a", 2, epoch=7)).unclean is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "error"),
+    [
+        ({"broker_name": "a/b"}, InvalidName),
+        ({"broker_name": ".."}, InvalidName),
+        ({"name": ""}, InvalidName),
+        ({"name": "x" * 128}, InvalidName),
+        ({"address": "nowhere"}, InvalidParameter),
+        ({"address": "h:0"}, InvalidParameter),
+        ({"address": "h:99999"}, InvalidParameter),
+        ({"address": "h h:1"}, InvalidParameter),
+        ({"replication_address": ":1"}, InvalidParameter),
+        ({"store_id": ""}, InvalidParameter),
+        ({"life": ""}, InvalidParameter),
+        ({"life": "x" * 65}, InvalidParameter),
+        ({"starts": 0}, InvalidParameter),
+        ({"epoch": -1}, InvalidParameter),
+        ({"log_end": -1}, InvalidParameter),
+    ],
+)
+def test_a_registration_that_makes_no_sense_is_refused(changed: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        registered(None, replace(registration("a"), **changed))
+
+
+def test_a_group_has_room_for_so_many() -> None:
+    full = group("abcdefghijklmnop"[:REPLICAS_MAX])
+    with pytest.raises(InvalidParameter, match="at most 16"):
+        registered(full, registration("z"))
+    assert registered(full, registration("a", 2)).unclean is None
