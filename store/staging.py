@@ -56,7 +56,7 @@ class Placed:
 class _Tail:
     """The end of a queue as staged: `next_offset` runs ahead of the queue's own until the commit."""
 
-    __slots__ = ("next_offset", "queue", "queue_id", "topic", "topic_bytes", "topic_hash")
+    __slots__ = ("is_plain", "next_offset", "queue", "queue_id", "topic", "topic_bytes", "topic_hash")
 
     def __init__(self, queue: ConsumeQueue) -> None:
         self.queue = queue
@@ -65,6 +65,7 @@ class _Tail:
         self.topic_bytes = queue.topic.encode()
         self.topic_hash = index_topic_hash(self.topic_bytes)
         self.next_offset = queue.next_offset
+        self.is_plain = not queue.delays_ms
 
 
 # tail, queue offset, count, begin, end, time, units begin, units end, keys begin, keys end, arena begin, sysFlag
@@ -96,8 +97,7 @@ class Staging:
         self._staged: list[_Staged] = []
         self._staged_end = 0  # physical; of what is staged, else of the log
         self._staged_room = -1  # bytes that may be staged before the segment must roll
-        self._staged_ms = 0
-        self._is_uniform = True  # all that is staged has one store time and plain records
+        self._is_plain = True  # what is staged are visible records of queues whose units need no store time
         self._arrivals: dict[tuple[str, int], None] = {}
         self.messages = 0
 
@@ -131,9 +131,8 @@ class Staging:
         )
         if done <= 0:
             raise self._refusal(done)
-        if now_ms != self._staged_ms:
-            self._is_uniform = not self._staged
-            self._staged_ms = now_ms
+        if not tail.is_plain:
+            self._is_plain = False
         tail.next_offset = queue_offset + done
         self._staged.append(
             (tail, queue_offset, done, physical, physical + size, now_ms, units_begin, kernel.units_end, keys_begin,
@@ -196,9 +195,7 @@ class Staging:
         if kernel.scan(self._memory, begin, begin + size, physical, False, 1) != 1:
             raise self._refusal(kernel.status)
         queue_offset = tail.next_offset
-        self._is_uniform = not self._staged or (self._is_uniform and now_ms == self._staged_ms)
-        self._is_uniform = self._is_uniform and kernel.sys_flag & 0xC == 0
-        self._staged_ms = now_ms
+        self._is_plain = self._is_plain and tail.is_plain and kernel.sys_flag & 0xC == 0
         tail.next_offset += is_visible
         self._staged.append(
             (tail, queue_offset, 1, physical, physical + size, now_ms, units_begin, kernel.units_end, keys_begin,
@@ -292,12 +289,12 @@ class Staging:
         """What is staged next begins where the log ends; nothing may be staged."""
         self._staged_end = self._log.written
         self._staged_room = -1 if self._upkeep.is_refusing or self._is_blocked() else self._log.room_bytes
-        self._is_uniform = True
+        self._is_plain = True
 
     def _dispatch(self, staged: list[_Staged]) -> None:
         units = memoryview(self._kernel.units)
         end = staged[-1][4]
-        if len(staged) == 1 or not self._is_uniform:
+        if len(staged) == 1 or not self._is_plain:
             for tail, queue_offset, _, _, _, now_ms, units_begin, units_end, _, _, _, flags in staged:
                 if goes_to_queue(flags):
                     self._queues.put(tail.queue, queue_offset, units[units_begin:units_end], now_ms)
@@ -324,20 +321,23 @@ class Staging:
             else:
                 parts[tail] = [units[run[6] : run[7]]]
                 firsts[tail] = run[1]
-        now_ms = staged[0][5]
         for tail, views in parts.items():
-            self._queues.put(tail.queue, firsts[tail], views[0] if len(views) == 1 else b"".join(views), now_ms)
+            self._queues.put(tail.queue, firsts[tail], views[0] if len(views) == 1 else b"".join(views), 0)
             self._arrivals[tail.queue.key] = None
 
     def _index_staged(self, index: KeyIndex, staged: list[_Staged]) -> None:
         hashes, offsets = self._kernel.hashes, self._kernel.key_offsets
-        if self._is_uniform:
-            if staged[0][8] < staged[-1][9]:
-                index.put(hashes, offsets, staged[0][8], staged[-1][9], staged[0][5])
-            return
+        begin = end = now_ms = 0  # keys of neighbouring runs of one store time go in together
         for run in staged:
-            if run[8] < run[9] and is_indexed(run[11]):
-                index.put(hashes, offsets, run[8], run[9], run[5])
+            if run[8] == run[9] or (run[11] and not is_indexed(run[11])):
+                continue
+            if run[5] != now_ms or run[8] != end:
+                if begin < end:
+                    index.put(hashes, offsets, begin, end, now_ms)
+                begin, now_ms = run[8], run[5]
+            end = run[9]
+        if begin < end:
+            index.put(hashes, offsets, begin, end, now_ms)
 
     def _tell_others(self, staged: list[_Staged], units: memoryview, end: int) -> None:
         for dispatcher, topics, advance in self._others:
