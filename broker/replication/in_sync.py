@@ -1,0 +1,61 @@
+"""Which replicas a master waits for: the in-sync set, and what was proposed for it and is not settled (R6, R7).
+
+The *union* is the in-sync set last known at the controller, with every set proposed on that node version: any one of
+those may have been written, whatever became of the answer. Only a node of a higher version settles a proposal. A
+proposed member is waited for and does not count towards the minimum. Here is what is wanted, when it is proposed and
+proposed again; who is dead or caught up is the caller's judgement (master).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ...model.group import KnownGroup
+from .effects import ProposeInSync
+
+PROPOSE_AGAIN_MS: Final = 500
+
+
+class InSyncSet:
+    """`known`: names in sync at the controller; `union`: whose positions count; `has_minimum`: enough are in sync."""
+
+    def __init__(self, group: KnownGroup) -> None:
+        self.group = group
+        self.known: frozenset[str] = frozenset(group.node.in_sync)
+        self.union = self.known
+        self.has_minimum = self._has_minimum()
+        self._proposed: frozenset[str] | None = None
+        self._again_ms = 0
+
+    @property
+    def proposed(self) -> frozenset[str] | None:
+        """The set proposed last, until it is settled; None where nothing is open."""
+        return self._proposed
+
+    def on_group(self, group: KnownGroup) -> bool:
+        """Adopts a node; False where its version is not above the one known: that settles nothing."""
+        if group.version <= self.group.version:
+            return False
+        self.group = group
+        self.known = self.union = frozenset(group.node.in_sync)
+        self.has_minimum = self._has_minimum()
+        self._proposed = None
+        return True
+
+    def propose(self, *, joining: frozenset[str], leaving: frozenset[str], now_ms: int) -> ProposeInSync | None:
+        """What to propose now: a change that is wanted, or again the one that is open.
+
+        `joining`: caught up; they are in the union from here on. `leaving`: gone or too far behind; they stay in it
+        until the controller has written. A member that was proposed to join stays in the proposal until that is
+        settled, even if it has died since: only then can it be proposed to leave.
+        """
+        wanted = (self.union | joining) - (leaving & self.known)
+        if wanted == self.known or (wanted == self._proposed and now_ms < self._again_ms):
+            return None
+        self._proposed = wanted
+        self.union |= wanted
+        self._again_ms = now_ms + PROPOSE_AGAIN_MS
+        return ProposeInSync(self.group.version, tuple(sorted(wanted)))
+
+    def _has_minimum(self) -> bool:
+        return len(self.known) >= self.group.node.settings.min_in_sync

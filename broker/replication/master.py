@@ -1,0 +1,327 @@
+"""A master's side of replication, for one reign: sessions, what to send to whom, confirm offset, acknowledgements.
+
+    log position moved | Ack | Credit | Opening | news of the node | tick  -->  MasterState  -->  effects
+
+The confirm offset is the lowest position over the union (in_sync), and moves only while the minimum is in sync (R6);
+what it has passed is acknowledged (R8), or with ack = master what the master itself holds. A position is what a member
+has flushed under flush = sync, else what it has written: from the opening and the acks of its present session (R8,
+R14). Catching up and following the tail are one loop: each event sends each session at most one chunk, within its
+credit; `has_more` says that another turn is due at once.
+
+Made at `Lead`, dropped at `StopLeading`; news of another epoch are not for this object. All times are monotonic
+milliseconds. Loop thread; `on_turn` and `on_ack` cost a few microseconds and grow with the members only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from ...model.group import AckMode, FlushMode, KnownGroup
+from .effects import (
+    Acknowledge,
+    CloseSession,
+    ConfirmMoved,
+    Effect,
+    SendChunk,
+    SendFrame,
+    WritesAllowed,
+)
+from .epochs import truncation_point
+from .frames import CHUNK_BYTES, Accepted, Ack, Chunk, Credit, Frame, Goodbye, Idle, Opening, RefusalReason, Refused
+from .in_sync import InSyncSet
+from .member import Member
+from .replica_log import ReplicaLog
+
+SILENCE_MS: Final = 1500
+"""A member that has not acknowledged anything for so long leaves the in-sync set."""
+IDLE_MS: Final = 250
+CONFIRM_MS: Final = 20
+"""How long a slave that gets no chunks may not hear that the confirm offset has moved."""
+
+CutAt = Callable[[int, int], int]
+"""(begin, limit) -> the end of the last whole record in [begin, limit); where the first is longer alone, its end."""
+
+
+class MasterState:
+    """`confirm`, `acknowledged`: physical offsets; `takes_writes`; `serves_state`; `has_more`."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        group_key: int,
+        group: KnownGroup,
+        log: ReplicaLog,
+        segment_bytes: int,
+        cut_at: CutAt,
+        now_ms: int,
+    ) -> None:
+        """`group`: the news that led to `Lead`, or newer ones of the same epoch; `log.epochs` ends with its row."""
+        assert log.epochs.newest == group.node.epoch
+        self.epoch = group.node.epoch
+        self.start = log.epochs.rows[-1].begin
+        self.acknowledged = 0
+        self.has_more = False
+        self._name = name
+        self._group_key = group_key
+        self._log = log
+        self._segment_bytes = segment_bytes
+        self._cut_at = cut_at
+        self._in_sync = InSyncSet(group)
+        self._members: dict[str, Member] = {}
+        self._sessions: tuple[Member, ...] = ()  # members with an open session
+        self._others: tuple[Member, ...] = ()  # members of the union but this one
+        self._is_sync = self._is_ack_all = False
+        self._adopt(now_ms)
+
+    # ---- what the broker asks
+
+    @property
+    def takes_writes(self) -> bool:
+        """Enough replicas are in sync at the controller (R8)."""
+        return self._in_sync.has_minimum
+
+    @property
+    def serves_state(self) -> bool:
+        """What was inherited is on the whole union: requests that read state derived from the log may go on (R3)."""
+        return self._log.confirm >= self.start
+
+    @property
+    def needed_from(self) -> int:
+        """Retention must keep what lies at or above: what is not confirmed, and what open sessions still get."""
+        return min((self._log.confirm, *(member.sent for member in self._sessions)))
+
+    def members(self) -> tuple[Member, ...]:
+        """All replicas but this one, for statistics."""
+        return tuple(self._members.values())
+
+    # ---- events: the log
+
+    def on_turn(self, now_ms: int) -> list[Effect]:
+        """The log was written or flushed (`log.on_position` told so), or `has_more` was set."""
+        effects: list[Effect] = []
+        self.has_more = False
+        end = self._log.end
+        for member in self._sessions:
+            if member.sent < end and member.sent < member.credit:
+                self._send_chunk(member, end, now_ms, effects)
+        self._progress(effects)
+        return effects
+
+    def on_log_begin(self) -> list[Effect]:
+        """Retention has moved `log.begin`; a session that still needed what is gone ends."""
+        self._log.epochs = self._log.epochs.retained(self._log.begin)
+        behind = [member for member in self._sessions if member.sent < self._log.begin]
+        return [self._close(member) for member in behind]
+
+    # ---- events: the network
+
+    def on_frame(self, peer: str, frame: Frame, now_ms: int) -> list[Effect]:
+        """A frame from the replica that the port knows as `peer`: its identity was checked."""
+        if frame.group != self._group_key:
+            return []
+        if isinstance(frame, Opening):
+            return self._on_opening(peer, frame, now_ms)
+        member = self._members.get(peer)
+        if frame.epoch != self.epoch or member is None or not member.is_open or frame.session != member.session:
+            return []  # of a session that is closed, or of another reign
+        if isinstance(frame, Ack):
+            return self._on_ack(member, frame, now_ms)
+        if isinstance(frame, Credit):
+            member.credit = max(member.credit, frame.up_to)
+            return self.on_turn(now_ms)
+        if isinstance(frame, Goodbye):
+            return self.on_unreachable(peer, frame.session, now_ms)
+        return []
+
+    def on_unreachable(self, peer: str, session: int, now_ms: int) -> list[Effect]:
+        """The socket of this session is gone (EHOSTUNREACH): the member leaves the in-sync set, if it is in."""
+        member = self._members.get(peer)
+        if member is None or not member.is_open or member.session != session:
+            return []
+        closed = self._close(member)
+        member.is_gone = True
+        return [closed, *self._propose(now_ms)]
+
+    def on_bad_frame(self, peer: str, session: int) -> list[Effect]:
+        """What came from this session could not be decoded: it ends; the slave opens another."""
+        member = self._members.get(peer)
+        if member is None or not member.is_open or member.session != session:
+            return []
+        return [self._close(member)]
+
+    # ---- events: the controller and the clock
+
+    def on_group(self, group: KnownGroup, now_ms: int) -> list[Effect]:
+        """The node was read. Another epoch's is the role's business, a version not above the known one is nobody's."""
+        if group.node.epoch != self.epoch:
+            return []
+        allowed = self.takes_writes
+        if not self._in_sync.on_group(group):
+            return []
+        self._adopt(now_ms)
+        effects: list[Effect] = [WritesAllowed(self.takes_writes)] if self.takes_writes != allowed else []
+        self._progress(effects)
+        return effects + self._propose(now_ms)
+
+    def on_tick(self, now_ms: int) -> list[Effect]:
+        """Time has passed; every 20 to 50 ms is often enough."""
+        effects: list[Effect] = []
+        for member in self._members.values():
+            if member.is_open:
+                member.observe_lag(self._log.end, self._is_sync, now_ms)
+                since_ms = now_ms - member.sent_ms
+                if since_ms >= IDLE_MS or (since_ms >= CONFIRM_MS and member.told_confirm < self._log.confirm):
+                    effects.append(self._idle(member, now_ms))
+        effects += self.on_turn(now_ms)
+        return effects + self._propose(now_ms)
+
+    # ---- sessions
+
+    def _on_opening(self, peer: str, frame: Opening, now_ms: int) -> list[Effect]:
+        member = self._members.get(peer)
+        if member is None or peer != frame.name:
+            return [self._refuse(peer, frame, RefusalReason.NOT_A_MEMBER)]
+        if frame.epoch != self.epoch:
+            return [self._refuse(peer, frame, RefusalReason.OTHER_EPOCH)]
+        if frame.session <= member.session:
+            return [self._refuse(peer, frame, RefusalReason.STALE_SESSION, offset=member.session)]
+        effects: list[Effect] = [self._close(member)] if member.is_open else []
+        log = self._log
+        offset = truncation_point(log.epochs, log.end, frame.epochs, frame.end)
+        member.session = frame.session
+        if offset < log.begin:
+            return [*effects, self._refuse_behind_retention(peer, frame, offset)]
+        member.open(frame, offset, end=log.end, now_ms=now_ms)
+        self._list_sessions()
+        effects.append(SendFrame(peer, Accepted(self._group_key, self.epoch, frame.session, offset)))
+        self._progress(effects)
+        return effects
+
+    def _refuse(self, peer: str, opening: Opening, reason: RefusalReason, offset: int = 0) -> Effect:
+        return SendFrame(peer, Refused(self._group_key, self.epoch, opening.session, reason, offset))
+
+    def _refuse_behind_retention(self, peer: str, opening: Opening, offset: int) -> Effect:
+        begin = self._log.begin
+        row = self._log.epochs.covering(begin)
+        assert row is not None, "the row that covers the first kept byte outlives retention"
+        reason = RefusalReason.BEHIND_RETENTION
+        refused = Refused(self._group_key, self.epoch, opening.session, reason, offset, begin, row.number, row.begin)
+        return SendFrame(peer, refused)
+
+    def _close(self, member: Member) -> Effect:
+        """Forgets the session; its number and its last position stay."""
+        member.is_open = False
+        self._list_sessions()
+        return CloseSession(member.name, member.session)
+
+    def _list_sessions(self) -> None:
+        self._sessions = tuple(member for member in self._members.values() if member.is_open)
+
+    def _on_ack(self, member: Member, ack: Ack, now_ms: int) -> list[Effect]:
+        """An ack counts with last ack <= ack <= sent; anything else closes the session (R14)."""
+        if not (member.written <= ack.written <= member.sent and member.flushed <= ack.flushed):
+            return [self._close(member)]
+        member.written, member.flushed, member.heard_ms = ack.written, ack.flushed, now_ms
+        end = self._log.end
+        member.observe_lag(end, self._is_sync, now_ms)
+        effects: list[Effect] = []
+        if member.sent < end and member.sent < member.credit:
+            self._send_chunk(member, end, now_ms, effects)
+        self._progress(effects)
+        if not member.is_counted:
+            effects += self._propose(now_ms)
+        return effects
+
+    # ---- what to send
+
+    def _send_chunk(self, member: Member, end: int, now_ms: int, effects: list[Effect]) -> None:
+        """The next range of the log for a session: of one epoch, in one segment, at most CHUNK_BYTES, whole records."""
+        begin = member.sent
+        if begin >= member.epoch_end:
+            self._enter_epoch(member, begin)
+        segment_end = begin - begin % self._segment_bytes + self._segment_bytes
+        limit = min(end, member.epoch_end, segment_end)
+        allowed = min(begin + CHUNK_BYTES, member.credit)
+        if allowed < limit:
+            limit = self._cut_at(begin, allowed)
+        confirm = self._log.confirm
+        chunk = Chunk(
+            self._group_key, self.epoch, member.session, member.data_epoch, begin, limit, confirm, 0, member.wants_lz4
+        )
+        member.sent, member.sent_ms, member.told_confirm = limit, now_ms, confirm
+        effects.append(SendChunk(member.name, chunk))
+        if limit < end and limit < member.credit:
+            self.has_more = True
+
+    def _enter_epoch(self, member: Member, begin: int) -> None:
+        epochs = self._log.epochs
+        row = epochs.covering(begin)
+        assert row is not None, "every kept byte has its row"
+        after = epochs.begin_after(begin)
+        member.data_epoch = row.number
+        member.epoch_end = 1 << 63 if after is None else after
+
+    def _idle(self, member: Member, now_ms: int) -> Effect:
+        member.sent_ms, member.told_confirm = now_ms, self._log.confirm
+        return SendFrame(member.name, Idle(self._group_key, self.epoch, member.session, member.sent, self._log.confirm))
+
+    # ---- what counts
+
+    def _progress(self, effects: list[Effect]) -> None:
+        """Moves the confirm offset and what is acknowledged, as far as positions allow."""
+        if not self._in_sync.has_minimum:
+            return
+        log = self._log
+        is_sync = self._is_sync
+        own = lowest = log.flushed if is_sync else log.end
+        for member in self._others:
+            position = member.flushed if is_sync else member.written
+            if position < lowest:
+                lowest = position
+        if lowest > log.confirm:
+            log.confirm = lowest
+            effects.append(ConfirmMoved(lowest))
+        acknowledged = lowest if self._is_ack_all else own
+        if acknowledged > self.acknowledged:
+            self.acknowledged = acknowledged
+            effects.append(Acknowledge(acknowledged))
+
+    def _adopt(self, now_ms: int) -> None:
+        """Takes over what a newly known node says."""
+        node = self._in_sync.group.node
+        self._is_sync = node.settings.flush_mode is FlushMode.SYNC
+        self._is_ack_all = node.settings.ack_mode is AckMode.ALL
+        for replica in node.replicas:
+            if replica.name != self._name:
+                member = self._members.setdefault(replica.name, Member(replica.name, now_ms))
+                member.incarnation = replica.incarnation
+        self._list_union()
+
+    def _list_union(self) -> None:
+        union = self._in_sync.union
+        for member in self._members.values():
+            member.is_counted = member.name in union
+        self._others = tuple(member for member in self._members.values() if member.is_counted)
+
+    # ---- who should be in sync
+
+    def _propose(self, now_ms: int) -> list[Effect]:
+        """A change of the in-sync set that is due, or one that is not settled, again (R7)."""
+        lag_ms_max = self._in_sync.group.node.settings.lag_ms_max
+        known = self._in_sync.known
+        bar = max(self._log.confirm, self.start)
+        joining, leaving = set(), set()
+        for member in self._members.values():
+            is_late = now_ms - member.heard_ms >= SILENCE_MS or now_ms - member.caught_up_ms > lag_ms_max
+            if member.name in known:
+                if member.is_gone or is_late:
+                    leaving.add(member.name)
+            elif not is_late and member.may_join(bar, self._is_sync):
+                joining.add(member.name)
+        proposal = self._in_sync.propose(joining=frozenset(joining), leaving=frozenset(leaving), now_ms=now_ms)
+        if proposal is None:
+            return []
+        self._list_union()
+        return [proposal]

@@ -1,0 +1,42 @@
+"""What the cores know of this replica's own log: positions, confirm offset, epochs. No bytes.
+
+One object lives as long as the process and passes from role to role: slave core, role machine and master core read and
+move it, one of them at a time. Always flushed <= end (physical offsets). `confirm` grows only; it may be above `end`
+for a slave that lost its tail.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .epochs import EpochList
+
+
+@dataclass(slots=True)
+class ReplicaLog:
+    """`flushed`: synced by this process itself; after a start, nothing is (R8)."""
+
+    begin: int = 0
+    end: int = 0
+    flushed: int = 0
+    confirm: int = 0
+    epochs: EpochList = field(default_factory=EpochList)
+
+    def on_position(self, end: int, flushed: int) -> None:
+        """The log was written or flushed so far."""
+        assert flushed <= end
+        self.end, self.flushed = end, flushed
+
+    def on_flushed(self, flushed: int) -> None:
+        """The disk has all below `flushed`. A sync that began before a cut tells nothing and is not to be told."""
+        self.flushed = min(flushed, self.end)
+
+    def on_cut(self, offset: int) -> None:
+        """The log ends at `offset` now."""
+        self.end = min(self.end, offset)
+        self.flushed = min(self.flushed, offset)
+
+    @property
+    def guard(self) -> int:
+        """A slave never cuts below this (R4): what is below may be confirmed, here or elsewhere."""
+        return min(self.confirm, self.end)

@@ -1,0 +1,152 @@
+"""Which role this replica plays: candidate, slave or master, by what it hears of the group's node.
+
+    candidate --(another is master)--> slave --(elected)--> taking over --> master
+        ^  a newer epoch ends every role: stop it, persist the promise, then decide anew  |
+        +----------------------------------------------------------------------------------+
+
+Rules R1 to R3. News are adopted in the order of the node's versions; epochs below the persisted one are ignored. An
+election counts only where it names this very process (incarnation) and an epoch above all persisted before: a process
+never resumes an epoch, it waits for another. A new master takes over in this order, each step durable before the next:
+promise -> torn tail cut -> (flush = sync) log synced -> row (epoch, own end) -> appends.
+
+A cut that a crash interrupted (R4) is carried through first, before anything is said to anybody: `on_start`.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from ...model.group import NO_VERSION, FlushMode, Incarnation, KnownGroup
+from .effects import (
+    CutTail,
+    DiskEffect,
+    Effect,
+    Follow,
+    Lead,
+    PersistEpochs,
+    PersistIntent,
+    PersistPromise,
+    StopFollowing,
+    StopLeading,
+    SyncLog,
+)
+from .replica_log import ReplicaLog
+from .truncation import Truncation
+
+
+class Role(Enum):
+    """What the replica is in the newest epoch it knows."""
+
+    CANDIDATE = "candidate"
+    SLAVE = "slave"
+    MASTER = "master"
+
+
+class RoleState:
+    """`role`; `promised`: the highest epoch persisted; `known`: the newest news adopted."""
+
+    def __init__(self, name: str, incarnation: Incarnation, log: ReplicaLog, *, promised: int) -> None:
+        """`promised`: as it was persisted, 0 on a new store. `log.epochs`: as recovered (`EpochList.recovered`)."""
+        self.role = Role.CANDIDATE
+        self.promised = promised
+        self.known: KnownGroup | None = None
+        self._name = name
+        self._incarnation = incarnation
+        self._log = log
+        self._decided = 0  # newest epoch this process has taken a part in
+        self._elected = 0  # epoch whose election this process may accept: promised by itself
+        self._awaiting: DiskEffect | None = None
+        self._stopping = False
+        self._truncation: Truncation | None = None
+
+    def on_start(self, intent: PersistIntent | None) -> list[Effect]:
+        """The process has started; `intent` is the cut that was under way when it ended, if any."""
+        if intent is None:
+            return []
+        self._truncation = Truncation(intent, self._log)
+        return self._truncation.resume()
+
+    def on_group(self, known: KnownGroup) -> list[Effect]:
+        """The node was read. Older versions and epochs are old news."""
+        adopted = NO_VERSION if self.known is None else self.known.version
+        if known.version <= adopted or known.node.epoch < self.promised:
+            return []
+        self.known = known
+        return self._advance()
+
+    def on_stopped(self) -> list[Effect]:
+        """The slave core has stopped."""
+        self._stopping = False
+        return self._advance()
+
+    def on_done(self, effect: DiskEffect) -> list[Effect]:
+        """A disk effect of this core was carried out."""
+        if self._truncation is not None:
+            effects = self._truncation.on_done(effect)
+            if not self._truncation.is_done:
+                return effects
+            self._truncation = None
+            return effects + self._advance()
+        if effect != self._awaiting:
+            return []
+        self._awaiting = None
+        if isinstance(effect, PersistPromise):
+            self.promised = self._elected = effect.epoch
+        elif isinstance(effect, PersistEpochs):
+            return self._lead(effect)
+        elif self._is_overtaken():
+            pass  # deposed while taking over: what was cut or synced does no harm
+        elif isinstance(effect, CutTail) and self._is_sync():
+            return self._await(SyncLog())
+        elif isinstance(effect, CutTail | SyncLog):
+            return self._await(PersistEpochs(self._log.epochs.with_row(self.promised, self._log.end)))
+        return self._advance()
+
+    def _advance(self) -> list[Effect]:
+        """The next step towards what the newest news say, if nothing is under way."""
+        if self.known is None or self._awaiting is not None or self._stopping or self._truncation is not None:
+            return []
+        if self.known.node.epoch > self.promised:
+            return self._leave_role()
+        return self._decide() if self._decided < self.promised else []
+
+    def _leave_role(self) -> list[Effect]:
+        """A newer epoch: end the present role, then promise."""
+        was, self.role = self.role, Role.CANDIDATE
+        if was is Role.SLAVE:
+            self._stopping = True
+            return [StopFollowing()]
+        stop: list[Effect] = [StopLeading()] if was is Role.MASTER else []
+        assert self.known is not None
+        return stop + self._await(PersistPromise(self.known.node.epoch))
+
+    def _decide(self) -> list[Effect]:
+        """Takes part in the epoch that is promised."""
+        assert self.known is not None
+        node = self.known.node
+        if node.master is None:
+            return []
+        self._decided = node.epoch
+        if node.master != self._name:
+            self.role = Role.SLAVE
+            return [Follow(node.master, node.epoch)]
+        if node.master_incarnation != self._incarnation or self._elected != node.epoch:
+            return []
+        return self._await(CutTail())
+
+    def _lead(self, effect: PersistEpochs) -> list[Effect]:
+        self._log.epochs = effect.epochs
+        if self._is_overtaken():
+            return self._advance()
+        self.role = Role.MASTER
+        return [Lead(self.promised, self._log.epochs.rows[-1].begin)]
+
+    def _is_overtaken(self) -> bool:
+        return self.known is not None and self.known.node.epoch > self.promised
+
+    def _is_sync(self) -> bool:
+        return self.known is not None and self.known.node.settings.flush_mode is FlushMode.SYNC
+
+    def _await(self, effect: DiskEffect) -> list[Effect]:
+        self._awaiting = effect
+        return [effect]

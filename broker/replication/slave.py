@@ -1,0 +1,357 @@
+"""A slave's side of replication: opens a session, cuts its log to the master's, appends chunks, acknowledges.
+
+    idle --on_master--> opening --Accepted--> cutting (R4) --> streaming --lost frame, time-out, Goodbye--> pausing
+                            ^---------------- a fresh socket, a higher session number ------------------------'
+                            '--Refused: behind retention--> starting anew --------------------------------> pausing
+    any --asked to cut below the guard--> halted, until another epoch
+
+Every frame of a session that is not the present one, or of another epoch, is dropped (R2, R14). The promise of the
+epoch is durable before `on_master` is called (role). Chunks are appended at the log's own end only, in order; a chunk of
+a new epoch waits until the row of that epoch is durable (R5). Chunks that wait for the disk are kept here; the credit
+granted bounds them. Bytes come checked and unpacked (chunk_payload). All times are monotonic milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+from typing import Final
+
+from ...model.group import Incarnation
+from .effects import (
+    Append,
+    AskController,
+    CloseSession,
+    ConfirmMoved,
+    DiskEffect,
+    Effect,
+    Halt,
+    OpenSession,
+    PersistEpochs,
+    PersistIntent,
+    ReportMasterGone,
+    SendFrame,
+    StartAnew,
+    Stopped,
+)
+from .epochs import Epoch, EpochList
+from .frames import Accepted, Ack, Chunk, Credit, Frame, Goodbye, Idle, Opening, RefusalReason, Refused
+from .replica_log import ReplicaLog
+from .truncation import Truncation
+
+CREDIT_BYTES: Final = 4 * 1024 * 1024
+"""How far the master may send ahead of what is appended: covers a round trip at 2 GB/s, and bounds what waits here."""
+OPEN_TIMEOUT_MS: Final = 1000
+SILENCE_MS: Final = 1500
+"""A master that sends neither chunk nor idle frame for so long is tried on a fresh socket."""
+PAUSE_MS: Final = 50
+PAUSE_MS_MAX: Final = 1000
+"""Between two tries: doubled from the one to the other while they fail."""
+
+
+class Phase(Enum):
+    """Where the session stands."""
+
+    IDLE = "idle"
+    OPENING = "opening"
+    CUTTING = "cutting"
+    STARTING_ANEW = "starting anew"
+    STREAMING = "streaming"
+    PAUSING = "pausing"
+    HALTED = "halted"
+
+
+class SlaveState:
+    """`phase`, `session` (the number last used), `master` and `epoch`: whom it follows."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        group: int,
+        incarnation: Incarnation,
+        log: ReplicaLog,
+        session: int,
+        wants_lz4: bool = False,
+        credit_bytes: int = CREDIT_BYTES,
+    ) -> None:
+        """`session`: at or above every number an earlier process of this replica has used: starts << 32, for one."""
+        self.phase = Phase.IDLE
+        self.session = session
+        self.master: str | None = None
+        self.epoch = 0
+        self._name = name
+        self._group = group
+        self._incarnation = incarnation
+        self._log = log
+        self._wants_lz4 = wants_lz4
+        self._credit_bytes = credit_bytes
+        self._granted = 0
+        self._received = log.end  # chunks up to here are appended or wait for it
+        self._waiting: deque[tuple[Chunk, bytes | memoryview]] = deque()
+        self._awaiting: DiskEffect | None = None
+        self._truncation: Truncation | None = None
+        self._heard_confirm = 0
+        self._deadline_ms = 0
+        self._pause_ms = PAUSE_MS
+        self._stopping = False
+
+    @property
+    def is_quiet(self) -> bool:
+        """Nothing is under way on the disk."""
+        return self._awaiting is None and self._truncation is None
+
+    # ---- whom to follow
+
+    def on_master(self, master: str, epoch: int, now_ms: int) -> list[Effect]:
+        """Follow this master. `epoch` is promised already; the core was stopped before, or never followed anybody."""
+        assert self.phase is Phase.IDLE
+        assert self.is_quiet
+        self.master, self.epoch = master, epoch
+        self._pause_ms = PAUSE_MS
+        return self._open(now_ms)
+
+    def on_stop(self) -> list[Effect]:
+        """Follow nobody. `Stopped` comes once nothing is under way on the disk; a cut is carried to its end."""
+        effects = self._close()
+        self.phase = Phase.IDLE
+        self._stopping = True
+        return effects + self._settle()
+
+    def on_goodbye(self) -> list[Effect]:
+        """This process is about to stop: tells the master."""
+        return [self._send(Goodbye(*self._stamp))] if self._is_open else []
+
+    # ---- the network
+
+    def on_frame(self, frame: Frame, now_ms: int, data: bytes | memoryview = b"") -> list[Effect]:
+        """A frame of the master; `data`: a chunk's bytes, unsealed."""
+        if (frame.group, frame.session) != (self._group, self.session) or not self._is_open:
+            return []
+        if isinstance(frame, Refused):
+            return self._on_refused(frame, now_ms) if self.phase is Phase.OPENING else []
+        if frame.epoch != self.epoch:
+            return []
+        if isinstance(frame, Accepted):
+            return self._on_accepted(frame, now_ms) if self.phase is Phase.OPENING else []
+        if isinstance(frame, Goodbye):
+            return self.on_socket_closed(frame.session, now_ms)
+        if self.phase is not Phase.STREAMING:
+            return []
+        self._deadline_ms = now_ms + SILENCE_MS
+        if isinstance(frame, Chunk):
+            return self._on_chunk(frame, data, now_ms)
+        if isinstance(frame, Idle):
+            return self._on_idle(frame, now_ms)
+        return []
+
+    def on_bad_frame(self, session: int, now_ms: int) -> list[Effect]:
+        """What came on this session's socket could not be decoded or unsealed: the session ends."""
+        return self._reopen_later(now_ms) if session == self.session and self._is_open else []
+
+    def on_socket_closed(self, session: int, now_ms: int) -> list[Effect]:
+        """The master's end closed the socket, or says that it stops."""
+        if session != self.session or not self._is_open:
+            return []
+        assert self.master is not None
+        return [ReportMasterGone(self.master, self.epoch), *self._reopen_later(now_ms)]
+
+    def on_tick(self, now_ms: int) -> list[Effect]:
+        """Time has passed; every 50 ms is often enough."""
+        if now_ms < self._deadline_ms:
+            return []
+        if self.phase is Phase.PAUSING and self.is_quiet:
+            return self._open(now_ms)
+        if self.phase in (Phase.OPENING, Phase.STREAMING):
+            return self._reopen_later(now_ms)
+        return []
+
+    # ---- the disk
+
+    def on_flushed(self) -> list[Effect]:
+        """`log.flushed` has grown."""
+        return [self._ack()] if self.phase is Phase.STREAMING else []
+
+    def on_done(self, effect: DiskEffect, now_ms: int) -> list[Effect]:
+        """A disk effect of this core was carried out."""
+        if self._truncation is not None:
+            return self._on_cutting(effect, now_ms)
+        if self._awaiting is None or effect is not self._awaiting:
+            return []
+        self._awaiting = None
+        effects: list[Effect] = []
+        if isinstance(effect, PersistEpochs):
+            self._log.epochs = effect.epochs
+        elif isinstance(effect, Append):
+            effects = self._on_appended(effect)
+        elif isinstance(effect, StartAnew):
+            self._on_started_anew(effect)
+            if self.phase is Phase.STARTING_ANEW:
+                self.phase, self._deadline_ms = Phase.PAUSING, now_ms
+        return effects + self._settle()
+
+    # ---- sessions
+
+    @property
+    def _is_open(self) -> bool:
+        return self.phase in (Phase.OPENING, Phase.CUTTING, Phase.STREAMING)
+
+    @property
+    def _stamp(self) -> tuple[int, int, int]:
+        return self._group, self.epoch, self.session
+
+    def _send(self, frame: Frame) -> Effect:
+        assert self.master is not None
+        return SendFrame(self.master, frame)
+
+    def _open(self, now_ms: int) -> list[Effect]:
+        """A fresh socket and its first frame; the log does not move until the answer."""
+        assert self.master is not None
+        self.session += 1
+        self.phase, self._deadline_ms = Phase.OPENING, now_ms + OPEN_TIMEOUT_MS
+        self._heard_confirm = 0
+        log = self._log
+        opening = Opening(
+            *self._stamp, self._name, self._incarnation, log.end, log.flushed, log.epochs, self._wants_lz4
+        )
+        return [OpenSession(self.master, self.session), self._send(opening)]
+
+    def _close(self) -> list[Effect]:
+        """Ends the session; chunks not yet given to the disk are forgotten."""
+        self._waiting.clear()
+        if not self._is_open:
+            return []
+        assert self.master is not None
+        return [CloseSession(self.master, self.session)]
+
+    def _reopen_later(self, now_ms: int) -> list[Effect]:
+        effects = self._close()
+        self.phase, self._deadline_ms = Phase.PAUSING, now_ms + self._pause_ms
+        self._pause_ms = min(PAUSE_MS_MAX, 2 * self._pause_ms)
+        return effects
+
+    def _on_refused(self, frame: Refused, now_ms: int) -> list[Effect]:
+        if frame.reason is RefusalReason.STALE_SESSION:
+            self.session = max(self.session, frame.offset)
+        elif frame.reason is RefusalReason.BEHIND_RETENTION and frame.epoch == self.epoch:
+            return self._start_anew(frame)
+        else:
+            return [*self._reopen_later(now_ms), AskController()]
+        return self._reopen_later(now_ms)
+
+    def _start_anew(self, frame: Refused) -> list[Effect]:
+        if frame.offset < self._log.guard:
+            return self._halt(frame.offset)
+        effects = self._close()
+        self.phase = Phase.STARTING_ANEW
+        row = EpochList.of([(frame.row_epoch, frame.row_begin)]).rows[0]
+        return [*effects, *self._await(StartAnew(frame.log_begin, row))]
+
+    def _on_started_anew(self, effect: StartAnew) -> None:
+        log = self._log
+        log.begin = effect.begin
+        log.epochs = EpochList((Epoch(effect.row.number, effect.row.begin),))
+        log.on_position(effect.begin, effect.begin)
+
+    def _on_accepted(self, frame: Accepted, now_ms: int) -> list[Effect]:
+        log, offset = self._log, frame.truncate_at
+        if offset < log.guard:
+            return self._halt(offset)
+        if offset > log.end:
+            return self._reopen_later(now_ms)  # more than was offered: not an answer to this opening
+        if offset == log.end and log.epochs.below(offset) is log.epochs:
+            return self._stream(now_ms)
+        self.phase = Phase.CUTTING
+        self._truncation = Truncation(PersistIntent(self.epoch, offset), log)
+        return self._truncation.begin()
+
+    def _on_cutting(self, effect: DiskEffect, now_ms: int) -> list[Effect]:
+        assert self._truncation is not None
+        effects = self._truncation.on_done(effect)
+        if not self._truncation.is_done:
+            return effects
+        self._truncation = None
+        return self._stream(now_ms) if self.phase is Phase.CUTTING else self._settle()
+
+    def _halt(self, truncate_at: int) -> list[Effect]:
+        effects = self._close()
+        self.phase = Phase.HALTED
+        return [*effects, Halt(truncate_at, self._log.guard)]
+
+    # ---- the stream
+
+    def _stream(self, now_ms: int) -> list[Effect]:
+        """The log is where the master wants it: let it send."""
+        self.phase, self._deadline_ms = Phase.STREAMING, now_ms + SILENCE_MS
+        self._received = self._log.end
+        self._granted = 0
+        return [self._ack(), *self._grant()]
+
+    def _ack(self) -> Effect:
+        return self._send(Ack(*self._stamp, self._log.end, self._log.flushed))
+
+    def _grant(self) -> list[Effect]:
+        """More credit, once half of it is used."""
+        limit = self._log.end + self._credit_bytes
+        if limit - self._granted < self._credit_bytes // 2:
+            return []
+        self._granted = limit
+        return [self._send(Credit(*self._stamp, limit))]
+
+    def _on_chunk(self, chunk: Chunk, data: bytes | memoryview, now_ms: int) -> list[Effect]:
+        if chunk.begin < self._received:
+            return []  # a duplicate
+        newest = self._waiting[-1][0].data_epoch if self._waiting else self._log.epochs.newest
+        if chunk.begin > self._received or chunk.begin >= self._granted or chunk.data_epoch < newest:
+            return self._reopen_later(now_ms)  # a lost frame, or a master that keeps no rule
+        assert len(data) == chunk.end - chunk.begin
+        self._received = chunk.end
+        self._waiting.append((chunk, data))
+        return self._next_append()
+
+    def _next_append(self) -> list[Effect]:
+        """Gives the disk the next chunk, or first the row of its epoch."""
+        if self._awaiting is not None or not self._waiting:
+            return []
+        chunk, data = self._waiting[0]
+        if chunk.data_epoch != self._log.epochs.newest:
+            return self._await(PersistEpochs(self._log.epochs.with_row(chunk.data_epoch, chunk.begin)))
+        self._waiting.popleft()
+        return self._await(Append(chunk, data))
+
+    def _on_appended(self, effect: Append) -> list[Effect]:
+        """The bytes are in the log, whatever has become of the session."""
+        self._log.end = effect.chunk.end
+        if self.phase is not Phase.STREAMING:
+            return []
+        self._pause_ms = PAUSE_MS
+        return [self._ack(), *self._grant(), *self._hear_confirm(effect.chunk.confirm)]
+
+    def _on_idle(self, frame: Idle, now_ms: int) -> list[Effect]:
+        if frame.sent > self._received:
+            return self._reopen_later(now_ms)  # the last chunk was lost
+        self._pause_ms = PAUSE_MS
+        credit = [self._send(Credit(*self._stamp, self._granted))]
+        return [self._ack(), *credit, *self._hear_confirm(frame.confirm)]
+
+    def _hear_confirm(self, heard: int) -> list[Effect]:
+        """min(heard in this session, own end), never backwards (R6)."""
+        self._heard_confirm = max(self._heard_confirm, heard)
+        confirm = min(self._heard_confirm, self._log.end)
+        if confirm <= self._log.confirm:
+            return []
+        self._log.confirm = confirm
+        return [ConfirmMoved(confirm)]
+
+    def _settle(self) -> list[Effect]:
+        """After a step on the disk: the next one, or word that all has come to rest."""
+        if self._stopping:
+            if not self.is_quiet:
+                return []
+            self._stopping = False
+            return [Stopped()]
+        return self._next_append() if self.phase is Phase.STREAMING else []
+
+    def _await(self, effect: DiskEffect) -> list[Effect]:
+        self._awaiting = effect
+        return [effect]

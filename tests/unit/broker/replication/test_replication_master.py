@@ -1,0 +1,475 @@
+"""Stories of a master: A leads epoch 3 from offset 100; B and C follow. V and M name the model's counterexamples."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from zenitmq.broker.replication.effects import (
+    Acknowledge,
+    CloseSession,
+    ConfirmMoved,
+    Effect,
+    ProposeInSync,
+    SendChunk,
+    SendFrame,
+    WritesAllowed,
+)
+from zenitmq.broker.replication.epochs import EpochList
+from zenitmq.broker.replication.frames import (
+    CHUNK_BYTES,
+    Accepted,
+    Ack,
+    Credit,
+    Goodbye,
+    Idle,
+    Opening,
+    RefusalReason,
+    Refused,
+)
+from zenitmq.broker.replication.in_sync import PROPOSE_AGAIN_MS
+from zenitmq.broker.replication.master import CONFIRM_MS, IDLE_MS, SILENCE_MS, MasterState
+from zenitmq.broker.replication.replica_log import ReplicaLog
+from zenitmq.model.group import (
+    AckMode,
+    FlushMode,
+    GroupNode,
+    GroupSettings,
+    Incarnation,
+    KnownGroup,
+    Replica,
+)
+
+KEY, EPOCH, START = 77, 3, 100
+LIFE = {name: Incarnation(f"store-{name}", 1) for name in "ABC"}
+ROWS = EpochList.of([(1, 0), (3, START)])
+FAR = 1 << 40
+
+
+def news(version: int = 7, in_sync: str = "AB", epoch: int = EPOCH, **settings: object) -> KnownGroup:
+    """The node: by default minimum 2, flush = async."""
+    node = GroupNode(
+        broker_name="broker-a",
+        epoch=epoch,
+        master="A",
+        master_incarnation=LIFE["A"],
+        in_sync=tuple(in_sync),
+        settings=GroupSettings(**{"min_in_sync": 2, **settings}),  # type: ignore[arg-type]
+        replicas=tuple(Replica(name, "", "", LIFE[name]) for name in "ABC"),
+    )
+    return KnownGroup(node, version)
+
+
+def cut_at(begin: int, limit: int) -> int:
+    """Records are ten bytes long."""
+    return max(begin + 10, limit // 10 * 10)
+
+
+class Master:
+    """A MasterState and what a shell does around it, in few words."""
+
+    def __init__(self, group: KnownGroup | None = None, *, begin: int = 0, end: int = START, confirm: int = 0) -> None:
+        self.log = ReplicaLog(begin, end, end, confirm, ROWS)
+        self.core = MasterState(
+            "A",
+            group_key=KEY,
+            group=group or news(),
+            log=self.log,
+            segment_bytes=1 << 30,
+            cut_at=cut_at,
+            now_ms=0,
+        )
+
+    def open(
+        self, name: str, session: int = 1, end: int = START, flushed: int = 0, now_ms: int = 0, rows: EpochList = ROWS
+    ) -> list[Effect]:
+        opening = Opening(KEY, EPOCH, session, name, LIFE[name], end, flushed, rows.recovered(end), False)
+        return self.core.on_frame(name, opening, now_ms)
+
+    def follow(self, name: str, now_ms: int = 0) -> None:
+        """A member that has all there is, and takes all that comes."""
+        self.open(name, now_ms=now_ms)
+        self.core.on_frame(name, Credit(KEY, EPOCH, 1, FAR), now_ms)
+
+    def ack(self, name: str, written: int, flushed: int = 0, session: int = 1, now_ms: int = 0) -> list[Effect]:
+        return self.core.on_frame(name, Ack(KEY, EPOCH, session, written, flushed), now_ms)
+
+    def write(self, end: int, flushed: int = 0, now_ms: int = 0) -> list[Effect]:
+        self.log.on_position(end, max(self.log.flushed, flushed))
+        return self.core.on_turn(now_ms)
+
+
+def chunks(effects: list[Effect]) -> list[tuple[str, int, int, int]]:
+    """(peer, epoch of the data, begin, end) of each chunk to be sent."""
+    return [
+        (effect.peer, effect.chunk.data_epoch, effect.chunk.begin, effect.chunk.end)
+        for effect in effects
+        if isinstance(effect, SendChunk)
+    ]
+
+
+def proposals(effects: list[Effect]) -> list[tuple[int, str]]:
+    return [(effect.version, "".join(effect.names)) for effect in effects if isinstance(effect, ProposeInSync)]
+
+
+def frames(effects: list[Effect]) -> list[object]:
+    return [effect.frame for effect in effects if isinstance(effect, SendFrame)]
+
+
+# ---- acknowledging
+
+
+def test_a_send_is_acknowledged_once_every_member_has_it() -> None:
+    master = Master()
+    master.follow("B")
+    assert chunks(master.write(150)) == [("B", 3, 100, 150)]
+    assert master.log.confirm == 100  # what was inherited is on both
+    assert master.ack("B", 150) == [ConfirmMoved(150), Acknowledge(150)]
+    assert master.ack("B", 150) == []
+
+
+def test_under_sync_only_flushed_bytes_count_here_and_there() -> None:
+    master = Master(news(flush_mode=FlushMode.SYNC))
+    master.follow("B")
+    master.write(150)
+    master.ack("B", 150, flushed=100)
+    assert master.log.confirm == 100
+    master.ack("B", 150, flushed=150)
+    assert master.log.confirm == 100
+    assert master.write(150, flushed=150) == [ConfirmMoved(150), Acknowledge(150)]
+
+
+def test_v16a_an_opening_counts_what_was_flushed() -> None:
+    master = Master(news(flush_mode=FlushMode.SYNC))
+    master.open("B", end=100, flushed=60)
+    assert master.log.confirm == 60
+    asynchronous = Master()
+    asynchronous.open("B", end=100, flushed=60)
+    assert asynchronous.log.confirm == 100
+
+
+def test_m_r8_a_majority_is_not_enough() -> None:
+    master = Master(news(in_sync="ABC"))
+    master.follow("B")
+    master.follow("C")
+    master.write(150)
+    assert master.ack("B", 150) == []
+    assert master.ack("C", 140) == [ConfirmMoved(140), Acknowledge(140)]
+
+
+def test_ack_master_acknowledges_its_own_and_shows_no_more_than_all_hold() -> None:
+    master = Master(news(ack_mode=AckMode.MASTER))
+    master.follow("B")
+    assert Acknowledge(150) in master.write(150)
+    assert master.log.confirm == 100
+
+
+def test_v2_below_the_minimum_nothing_moves() -> None:
+    master = Master(news(in_sync="A"))
+    assert not master.core.takes_writes
+    assert master.write(150) == []
+    assert (master.log.confirm, master.core.acknowledged) == (0, 0)
+
+
+def test_v20_the_minimum_is_the_nodes() -> None:
+    """Its change takes effect when the master has read it."""
+    master = Master(news(in_sync="A"))
+    effects = master.core.on_group(news(version=8, in_sync="A", min_in_sync=1), 0)
+    assert effects == [WritesAllowed(True), ConfirmMoved(100), Acknowledge(100)]
+    assert master.core.on_group(news(version=9, in_sync="A"), 0) == [WritesAllowed(False)]
+
+
+def test_the_confirm_offset_known_as_a_slave_stays_and_state_waits_for_the_start() -> None:
+    """A new master knows nobody's position: what it inherited is brought to the union first (R3)."""
+    master = Master(confirm=60)
+    assert (master.log.confirm, master.core.serves_state) == (60, False)
+    master.write(150)
+    assert (master.log.confirm, master.core.acknowledged) == (60, 0)
+    master.follow("B")
+    assert (master.log.confirm, master.core.serves_state) == (100, True)
+
+
+# ---- the in-sync set
+
+
+def test_v1_a_proposed_member_is_waited_for_and_does_not_count() -> None:
+    master = Master(news(in_sync="A"))
+    assert proposals(master.open("C") + master.core.on_tick(1)) == [(7, "AC")]
+    assert not master.core.takes_writes
+    assert (master.log.confirm, master.core.acknowledged) == (0, 0)
+    assert WritesAllowed(True) in master.core.on_group(news(version=8, in_sync="AC"), 2)
+    assert (master.log.confirm, master.core.acknowledged) == (100, 100)
+
+
+def test_m_r6_a_proposed_member_holds_the_confirm_offset_until_a_newer_version_settles_it() -> None:
+    """V5: the same version again, or a lost answer, settles nothing; it is proposed again."""
+    master = Master()
+    master.follow("B")
+    master.open("C")
+    assert proposals(master.core.on_tick(1)) == [(7, "ABC")]
+    master.core.on_frame("C", Goodbye(KEY, EPOCH, 1), 2)
+    master.write(150)
+    assert master.core.on_group(news(version=7), 3) == []
+    assert master.ack("B", 150) == []
+    assert proposals(master.core.on_tick(PROPOSE_AGAIN_MS)) == []
+    assert proposals(master.core.on_tick(1 + PROPOSE_AGAIN_MS)) == [(7, "ABC")]
+    assert master.core.on_group(news(version=8), 600) == [ConfirmMoved(150), Acknowledge(150)]
+
+
+def test_v6_an_older_version_is_not_adopted() -> None:
+    master = Master(news(version=9, in_sync="ABC"))
+    master.follow("B")
+    master.write(150)
+    master.ack("B", 150)
+    assert master.core.on_group(news(version=8, in_sync="AB"), 1) == []
+    assert master.log.confirm == 0
+
+
+def test_v7_a_member_joins_at_the_start_of_the_epoch_not_before() -> None:
+    """The confirm offset may lag behind the start: what is below the start may be acknowledged."""
+    master = Master(news(in_sync="A"), confirm=50)
+    master.open("C", end=90)
+    master.core.on_frame("C", Credit(KEY, EPOCH, 1, FAR), 0)
+    assert proposals(master.core.on_tick(1)) == []
+    assert proposals(master.ack("C", 100)) == [(7, "AC")]
+
+
+def test_m_join_a_member_joins_at_the_confirm_offset() -> None:
+    master = Master()
+    master.follow("B")
+    master.write(150)
+    master.ack("B", 150)
+    master.open("C", end=100)
+    master.core.on_frame("C", Credit(KEY, EPOCH, 1, FAR), 0)
+    assert proposals(master.core.on_tick(1) + master.ack("C", 140)) == []
+    assert proposals(master.ack("C", 150)) == [(7, "ABC")]
+
+
+def test_v10_a_member_of_another_life_than_the_node_names_does_not_join() -> None:
+    master = Master()
+    opening = Opening(KEY, EPOCH, 1, "C", Incarnation("store-C", 2), START, 0, ROWS, False)
+    master.core.on_frame("C", opening, 0)
+    assert proposals(master.core.on_tick(1)) == []
+    known = news(version=8)
+    replicas = (*known.node.replicas[:2], replace(known.node.replicas[2], incarnation=Incarnation("store-C", 2)))
+    assert proposals(master.core.on_group(KnownGroup(replace(known.node, replicas=replicas), 8), 2)) == [(8, "ABC")]
+
+
+def test_m_r7b_a_member_leaves_the_union_after_the_controller_has_written() -> None:
+    master = Master(news(in_sync="ABC"))
+    master.follow("B")
+    master.open("C")
+    assert proposals(master.core.on_unreachable("C", 1, 5)) == [(7, "AB")]
+    master.write(150)
+    assert master.ack("B", 150) == []
+    assert master.core.on_group(news(version=8), 6) == [ConfirmMoved(150), Acknowledge(150)]
+
+
+def test_a_member_that_says_nothing_leaves() -> None:
+    master = Master()
+    master.follow("B")
+    assert proposals(master.core.on_tick(SILENCE_MS - 1)) == []
+    assert proposals(master.core.on_tick(SILENCE_MS)) == [(7, "A")]
+
+
+def test_a_member_that_never_came_leaves() -> None:
+    master = Master()
+    assert proposals(master.core.on_tick(SILENCE_MS)) == [(7, "A")]
+
+
+def test_a_member_that_lags_leaves_and_one_that_is_at_the_end_never_does() -> None:
+    """B acknowledges something every second, but ever less of what there is."""
+    master = Master(news(in_sync="ABC", lag_ms_max=5_000))
+    master.follow("B")
+    master.follow("C")
+    proposed: list[tuple[int, str]] = []
+    for second in range(1, 9):
+        now_ms = second * 1000
+        end = START + second * 1000
+        master.write(end, now_ms=now_ms)
+        master.ack("C", end, now_ms=now_ms)
+        master.ack("B", START + second * 10, now_ms=now_ms)
+        proposed += proposals(master.core.on_tick(now_ms))
+        if proposed:
+            break
+    assert (second, proposed) == (6, [(7, "AC")])
+
+
+def test_a_member_one_second_behind_for_ever_stays() -> None:
+    master = Master(news(lag_ms_max=5_000))
+    master.follow("B")
+    for second in range(1, 60):
+        master.write(START + second * 1000, now_ms=second * 1000)
+        master.ack("B", START + (second - 1) * 1000, now_ms=second * 1000)
+        assert proposals(master.core.on_tick(second * 1000)) == []
+
+
+def test_one_dies_while_another_joins() -> None:
+    """Both changes are proposed on the version known; the one that joins stays in until that is settled."""
+    master = Master()
+    master.follow("B")
+    master.open("C")
+    assert proposals(master.core.on_tick(1)) == [(7, "ABC")]
+    assert proposals(master.core.on_unreachable("B", 1, 2)) == [(7, "AC")]
+    assert proposals(master.core.on_unreachable("C", 1, 3)) == []
+    assert proposals(master.core.on_tick(2 + PROPOSE_AGAIN_MS)) == [(7, "AC")]
+    assert proposals(master.core.on_group(news(version=8, in_sync="AC"), 600)) == [(8, "A")]
+
+
+def test_the_last_one_out_is_never_the_master() -> None:
+    master = Master(news(in_sync="A", min_in_sync=1))
+    assert proposals(master.core.on_tick(100_000)) == []
+
+
+# ---- sessions
+
+
+def test_an_opening_is_answered_with_the_truncation_point_and_credit_lets_chunks_flow() -> None:
+    """Never two epochs in one chunk (M-R5b)."""
+    master = Master(end=150)
+    effects = master.open("B", end=80, rows=EpochList.of([(1, 0)]))
+    assert frames(effects) == [Accepted(KEY, EPOCH, 1, 80)]
+    assert chunks(effects) == []
+    first = master.core.on_frame("B", Credit(KEY, EPOCH, 1, FAR), 0)
+    assert chunks(first) == [("B", 1, 80, 100)]
+    assert master.core.has_more
+    assert chunks(master.core.on_turn(1)) == [("B", 3, 100, 150)]
+    assert not master.core.has_more
+    assert chunks(master.core.on_turn(2)) == []
+
+
+def test_chunks_keep_to_credit_segment_and_size() -> None:
+    master = Master(end=3 * CHUNK_BYTES)
+    master.core._segment_bytes = CHUNK_BYTES + 40  # a segment ends just behind the first chunk
+    master.open("B", end=100)
+    effects = master.core.on_frame("B", Credit(KEY, EPOCH, 1, 135), 0)
+    assert chunks(effects) == [("B", 3, 100, 130)]
+    assert chunks(master.core.on_frame("B", Credit(KEY, EPOCH, 1, 131), 0)) == [("B", 3, 130, 140)]
+    assert chunks(master.core.on_frame("B", Credit(KEY, EPOCH, 1, 120), 0)) == []
+    sent = chunks(master.core.on_frame("B", Credit(KEY, EPOCH, 1, FAR), 0))
+    assert sent == [("B", 3, 140, CHUNK_BYTES + 40)]
+    sent = chunks(master.core.on_turn(0))
+    assert sent == [("B", 3, CHUNK_BYTES + 40, (2 * CHUNK_BYTES + 40) // 10 * 10)]
+
+
+def test_each_turn_gives_each_session_one_chunk() -> None:
+    """One that catches up does not keep the others waiting."""
+    master = Master(news(in_sync="ABC"))
+    master.follow("B")
+    master.open("C", end=0, rows=EpochList())
+    master.core.on_frame("C", Credit(KEY, EPOCH, 1, FAR), 0)
+    assert chunks(master.write(150)) == [("B", 3, 100, 150), ("C", 3, 100, 150)]
+
+
+def test_v13_an_ack_of_an_earlier_session_counts_for_nothing() -> None:
+    master = Master()
+    master.follow("B")
+    master.write(150)
+    effects = master.open("B", session=2, end=100)
+    assert CloseSession("B", 1) in effects
+    assert master.ack("B", 150, session=1) == []
+    assert master.log.confirm == 100
+
+
+def test_v15_a_closed_session_does_not_forget_its_number() -> None:
+    master = Master()
+    master.open("B", session=5)
+    master.core.on_frame("B", Ack(KEY, EPOCH, 5, 1, 0), 0)  # goes back: closes it
+    for number in (4, 5):
+        (refused,) = frames(master.open("B", session=number))
+        assert refused == Refused(KEY, EPOCH, number, RefusalReason.STALE_SESSION, 5)
+    assert frames(master.open("B", session=6)) == [Accepted(KEY, EPOCH, 6, 100)]
+
+
+@pytest.mark.parametrize(
+    ("written", "flushed"),
+    [
+        pytest.param(151, 0, id="more than was sent"),
+        pytest.param(119, 0, id="less than before"),
+        pytest.param(130, 9, id="flushed less than before"),
+    ],
+)
+def test_m_r14_an_ack_out_of_bounds_closes_the_session(written: int, flushed: int) -> None:
+    master = Master(news(in_sync="ABC"))
+    master.follow("B")
+    master.write(150)
+    master.ack("B", 120, 10)
+    assert master.ack("B", written, flushed) == [CloseSession("B", 1)]
+    assert master.ack("B", 150, 150) == []
+    assert chunks(master.write(160)) == []
+
+
+@pytest.mark.parametrize(
+    ("peer", "opening", "reason"),
+    [
+        ("B", Opening(KEY, EPOCH - 1, 1, "B", LIFE["B"], 0, 0, EpochList(), False), RefusalReason.OTHER_EPOCH),
+        ("B", Opening(KEY, EPOCH + 1, 1, "B", LIFE["B"], 0, 0, EpochList(), False), RefusalReason.OTHER_EPOCH),
+        ("D", Opening(KEY, EPOCH, 1, "D", LIFE["B"], 0, 0, EpochList(), False), RefusalReason.NOT_A_MEMBER),
+        ("B", Opening(KEY, EPOCH, 1, "C", LIFE["C"], 0, 0, EpochList(), False), RefusalReason.NOT_A_MEMBER),
+        ("A", Opening(KEY, EPOCH, 1, "A", LIFE["A"], 0, 0, EpochList(), False), RefusalReason.NOT_A_MEMBER),
+    ],
+)
+def test_who_is_refused(peer: str, opening: Opening, reason: RefusalReason) -> None:
+    master = Master()
+    (refused,) = frames(master.core.on_frame(peer, opening, 0))
+    assert isinstance(refused, Refused)
+    assert (refused.reason, refused.epoch, refused.session) == (reason, EPOCH, 1)
+
+
+def test_another_groups_frames_are_dropped() -> None:
+    master = Master()
+    master.follow("B")
+    master.write(150)
+    assert master.core.on_frame("B", Ack(KEY + 1, EPOCH, 1, 150, 0), 0) == []
+    assert master.core.on_frame("B", Ack(KEY, EPOCH - 1, 1, 150, 0), 0) == []
+    assert master.log.confirm == 100
+
+
+def test_a_slave_behind_retention_is_told_where_to_start_anew() -> None:
+    master = Master(begin=50)
+    (refused,) = frames(master.open("C", end=40, rows=EpochList.of([(1, 0)])))
+    assert refused == Refused(KEY, EPOCH, 1, RefusalReason.BEHIND_RETENTION, 40, 50, 1, 0)
+    fresh = master.open("C", session=2, end=50, rows=EpochList.of([(1, 0)]))
+    assert frames(fresh) == [Accepted(KEY, EPOCH, 2, 50)]
+
+
+def test_retention_waits_for_sessions_and_ends_those_it_overtakes() -> None:
+    master = Master()
+    master.follow("B")
+    master.open("C", end=20)
+    assert master.core.needed_from == 20
+    master.log.begin = 50
+    assert master.core.on_log_begin() == [CloseSession("C", 1)]
+    assert master.core.needed_from == 100
+
+
+def test_an_idle_session_hears_where_the_master_is() -> None:
+    master = Master()
+    master.follow("B")
+    told = frames(master.core.on_tick(CONFIRM_MS))
+    assert told == [Idle(KEY, EPOCH, 1, 100, 100)]  # the confirm offset has moved
+    assert frames(master.core.on_tick(CONFIRM_MS + IDLE_MS - 1)) == []
+    assert frames(master.core.on_tick(CONFIRM_MS + IDLE_MS)) == told
+
+
+def test_a_chunk_carries_the_confirm_offset() -> None:
+    master = Master()
+    master.follow("B")
+    (effect,) = (effect for effect in master.write(150) if isinstance(effect, SendChunk))
+    assert (effect.chunk.confirm, effect.chunk.epoch, effect.chunk.session) == (100, EPOCH, 1)
+
+
+def test_a_late_word_of_an_old_socket_does_no_harm() -> None:
+    master = Master()
+    master.open("B", session=1)
+    master.open("B", session=2)
+    assert master.core.on_unreachable("B", 1, 5) == []
+    assert master.core.on_bad_frame("B", 1) == []
+    assert master.core.on_bad_frame("B", 2) == [CloseSession("B", 2)]
+
+
+def test_news_of_another_epoch_are_not_for_this_reign() -> None:
+    master = Master()
+    assert master.core.on_group(news(version=8, in_sync="A", epoch=EPOCH + 1), 0) == []
+    assert master.core.takes_writes
