@@ -32,6 +32,7 @@ class SendHandler:
     ) -> None:
         """`auto_create_queues`: queues of a topic that a send creates; 0 = sends create none."""
         self._store = store
+        self._stage_batch = store.stage
         self._state = state
         self._acknowledgements = acknowledgements
         self._stages = stages
@@ -58,7 +59,7 @@ class SendHandler:
         if begin >= end:
             raise MessageIllegal("a send without records")
         entered = self._stages.enter_send() if self._stages.is_sampling else 0
-        placed = self._store.stage(begin, end, topic=request.topic, queue_id=request.queue_id, count=request.count)
+        placed = self._stage_batch(begin, end, request.topic, request.queue_id, request.count)
         if entered:
             self._stages.leave_send(entered)
         self.batches += 1

@@ -19,7 +19,6 @@ Payload = bytes | bytearray | memoryview
 
 _NOBLOCK: Final = int(zmq.NOBLOCK)
 _MORE_NOBLOCK: Final = int(zmq.SNDMORE | zmq.NOBLOCK)
-_RCVMORE: Final = int(zmq.RCVMORE)
 _EVENT: Final = struct.Struct("=HI")  # event, value (here: unused)
 
 _LOST: Final = int(
@@ -69,7 +68,7 @@ class Dealer:
         except BaseException:
             self.close()
             raise
-        self._recv, self._send, self._get = self._socket.recv, plain_send(self._socket), self._socket.get
+        self._recv, self._send = self._socket.recv, plain_send(self._socket)
 
     def fileno(self) -> int:
         """Readable when something *may* have come, and only once: whoever used the socket must drain it until empty."""
@@ -111,12 +110,12 @@ class Dealer:
         return header.bytes, self._receive_payload() if header.more else b""
 
     def _receive_payload(self) -> bytes:
-        first = self._recv()
-        if not self._get(_RCVMORE):
-            return first
-        frames = [first]
-        while self._get(_RCVMORE):
-            frame = self._recv()
+        frame = self._recv(0, copy=False)
+        if not frame.more:
+            return frame.bytes
+        frames = [frame]
+        while frame.more:
+            frame = self._recv(0, copy=False)
             if len(frames) <= FRAMES_MAX:
                 frames.append(frame)
         if len(frames) > FRAMES_MAX:

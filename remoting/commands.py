@@ -540,7 +540,9 @@ class RegisterReplica(Request):
     `life`: a token the process drew at its start, so that the same registration asked twice is known as one.
     `epoch`: the highest it has persisted. `clean_marker`: the last life stopped cleanly, with its log ending at
     `marker_end` (-1: no marker). `same_boot`: the kernel is the one of the last life. `ran_async`: the last life
-    counted bytes as its own that it had not flushed. `log_end`: where the log ends now.
+    counted bytes as its own that it had not flushed. `log_end`: where the log ends now. `set_back`: StartCounterBehind
+    was the answer before, now or in a life whose registration was not seen.
+    No node is adopted before this was answered: one that was heard earlier may mean another life.
     """
 
     broker_name: str
@@ -556,6 +558,7 @@ class RegisterReplica(Request):
     marker_end: int
     same_boot: bool
     ran_async: bool
+    set_back: bool = False
 
 
 @request(9001, Lane.HEARTBEAT, GroupReply)

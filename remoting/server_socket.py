@@ -18,7 +18,6 @@ _WAKE_ENDPOINT: Final = "inproc://wake"
 _NOBLOCK: Final = int(zmq.NOBLOCK)
 _MORE: Final = int(zmq.SNDMORE)
 _MORE_NOBLOCK: Final = int(zmq.SNDMORE | zmq.NOBLOCK)
-_RCVMORE: Final = int(zmq.RCVMORE)
 _EVENTS: Final = int(zmq.EVENTS)
 _POLLIN: Final = int(zmq.POLLIN)
 
@@ -41,8 +40,7 @@ class RouterSocket:
         except BaseException:
             self.close()
             raise
-        self._recv, self._recv_into = self._socket.recv, self._socket.recv_into
-        self._get, self._send = self._socket.get, plain_send(self._socket)
+        self._recv, self._get, self._send = self._socket.recv, self._socket.get, plain_send(self._socket)
 
     def receive(self, timeout_ms: int) -> tuple[bytes, bytes, bool] | None:
         """(identity, header, whether payload frames follow), or None when nothing came within `timeout_ms`."""
@@ -74,20 +72,22 @@ class RouterSocket:
 
         The truth is False where they were too large or too many: then they are consumed, but not whole in `room`.
         """
-        size = self._recv_into(room)
-        if not self._get(_RCVMORE):
-            return size, size <= len(room)
-        frames = 1
-        while self._get(_RCVMORE):
-            fits = size < len(room) and frames < FRAMES_MAX
-            size += self._recv_into(room[size:] if fits else bytearray())
+        receive, room_bytes = self._recv, len(room)
+        size = frames = 0
+        more = True
+        while more:
+            frame = receive(0, copy=False)  # knows whether more follow, where asking the socket costs as much again
+            begin, size = size, size + len(frame)
+            if size <= room_bytes:
+                room[begin:size] = memoryview(frame)  # type: ignore[arg-type]  # it is a buffer, though not typed as one
+            more = frame.more
             frames += 1
-        return size, size <= len(room) and frames <= FRAMES_MAX
+        return size, size <= room_bytes and frames <= FRAMES_MAX
 
     def skip_payload(self) -> None:
         """Consumes the remaining frames of the message."""
-        while self._get(_RCVMORE):
-            self._recv_into(bytearray())
+        while self._recv(0, copy=False).more:
+            pass
 
     def send(self, identity: bytes, header: bytes, payload: Sequence[bytes | memoryview]) -> bool:
         """Sends without ever waiting; False (counted) where the peer is gone or reads nothing."""

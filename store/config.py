@@ -57,7 +57,9 @@ class StoreConfig:
         4 * _MIB + 64 * _KIB, "largest record: body, topic, properties", minimum=1024, maximum=65 * _MIB
     )
     drain_bytes: int = setting(
-        _MIB, "bytes of requests taken in one turn: more share one write, the first waits longer", minimum=4 * _KIB
+        256 * _KIB,
+        "bytes of requests taken in one turn: more share one write, but their senders wait longer and then all at once",
+        minimum=4 * _KIB,
     )
     frame_bytes_max: int = setting(8 * _MIB, "largest request", minimum=64 * _KIB, maximum=256 * _MIB)
     retention_ms: int = setting(72 * _HOUR_MS, "age at which a commit log file may go", minimum=1, online=True)

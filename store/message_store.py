@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from ..model.arena import Arena
 from ..model.clock import Clock
@@ -35,6 +35,12 @@ from .staging import Placed as Placed  # what `stage` answers
 from .staging import Staging
 from .store_opening import Opened, open_store
 from .upkeep import StoreEvent, Upkeep
+
+
+class Stage(Protocol):
+    """What stages a producer's batch; see `MessageStore.stage`."""
+
+    def __call__(self, begin: int, end: int, topic: str, queue_id: int, count: int) -> Placed: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +158,15 @@ class MessageStore:
 
     # ---- staging
 
-    def stage(self, begin: int, end: int, *, topic: str, queue_id: int, count: int) -> Placed:
-        """Takes a producer's batch that lies in arena.view[begin:end], begin == arena.used: checks and stamps it there.
+    @property
+    def stage(self) -> Stage:
+        """`stage(begin, end, topic, queue_id, count)` takes a producer's batch that lies in arena.view[begin:end], begin ==
+        arena.used: checks and stamps it there. Whoever stages often asks for it once, while the store is open.
 
         Moves arena.used to `end`. Raises InvalidName, MessageIllegal, StoreNotWriteable, StorePoisoned; arena.used is
         unchanged then.
         """
-        return self._staging.stage(begin, end, topic, queue_id, count)
+        return self._staging.stage
 
     def stage_record(
         self,
