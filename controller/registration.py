@@ -4,6 +4,9 @@
 back, or it lost power while it counted bytes that were not flushed. One write records the new life and the departure,
 so that no election can fall between them. A process killed under the same boot of the kernel keeps its page cache and
 is clean.
+
+Two lives never share a name: a start counter that is not above the one known of the same store is refused first, so
+that the replica raises it. Else what was elected, or acknowledged, in the life that the disk forgot would pass for its own.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ..model.errors import GroupNodeLost, InvalidName, InvalidParameter, ReplicaNameTaken
+from ..model.errors import GroupNodeLost, InvalidName, InvalidParameter, ReplicaNameTaken, StartCounterBehind
 from ..model.group import FlushMode, GroupNode, GroupSettings, Incarnation, Replica
 from ..remoting.commands import RegisterReplica
 from .group_state import check_not_lost, electable, with_in_sync
@@ -44,7 +47,7 @@ def register(
     """The group's node once the process is registered. `node` None: the group does not exist, the process founds it
     with `settings`. `present_is_alive`: the life that the node has of this name was heard lately.
 
-    Raises GroupNodeLost, ReplicaNameTaken, InvalidName, InvalidParameter.
+    Raises GroupNodeLost, ReplicaNameTaken, StartCounterBehind, InvalidName, InvalidParameter.
     """
     replica = _replica_of(request)
     if node is None:
@@ -62,6 +65,8 @@ def register(
         return Registration(node, repeated=True)
     if present_is_alive and present.incarnation.store_id != request.store_id:
         raise ReplicaNameTaken(node.broker_name, request.name, present.address)
+    if present.incarnation.store_id == request.store_id and request.starts <= present.incarnation.starts:
+        raise StartCounterBehind(node.broker_name, request.name, request.starts, present.incarnation.starts)
     if node.epoch == 0:  # there never was a master, so nothing was acknowledged that could have been forgotten
         return Registration(_with_replica(node, replica))
     why = _why_unclean(request, present.incarnation, node.settings.flush_mode)
@@ -122,8 +127,8 @@ def _why_unclean(request: RegisterReplica, present: Incarnation, flush_mode: Flu
     """
     if request.store_id != present.store_id:
         return f"its store is another one ({request.store_id}, was {present.store_id})"
-    if request.starts <= present.starts:
-        return f"its start counter went back ({request.starts}, was {present.starts})"
+    if request.set_back:
+        return "its disk was set back to an earlier state"
     if request.clean_marker and request.log_end < request.marker_end:
         return f"its log ends at {request.log_end}, below its clean end {request.marker_end}"
     unflushed = flush_mode is FlushMode.ASYNC or request.ran_async

@@ -627,7 +627,9 @@ class ReplicaNameTaken(ZenitError):
         self.address = address
 
     def __str__(self) -> str:
-        return f"replica {self.replica!r} of group {self.group!r} is alive at {self.address}; give this one another name"
+        return (
+            f"replica {self.replica!r} of group {self.group!r} is alive at {self.address}; give this one another name"
+        )
 
 
 class GroupNodeLost(ZenitError):
@@ -704,6 +706,27 @@ class ReplicaNeeded(ZenitError):
 
     def __str__(self) -> str:
         return f"replica {self.replica!r} stays in group {self.group!r}: {self.reason}"
+
+
+class StartCounterBehind(ZenitError):
+    """A disk was set back: its start counter is not above the one a group knows of the same store. The replica notes
+    that it may have forgotten, raises its counter above `current`, and registers again. Args: group, replica, starts, current.
+    """
+
+    code = 9046
+
+    def __init__(self, group: str, replica: str, starts: int, current: int) -> None:
+        super().__init__(group, replica, starts, current)
+        self.group = group
+        self.replica = replica
+        self.starts = starts
+        self.current = current
+
+    def __str__(self) -> str:
+        return (
+            f"replica {self.replica!r} of group {self.group!r} counts {self.starts} starts, the group {self.current}:"
+            " its disk was set back"
+        )
 
 
 class RequirementMissing(ZenitError):

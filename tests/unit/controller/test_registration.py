@@ -9,7 +9,7 @@ import pytest
 from sim.group_kit import GROUP, group, life, registration, replica
 
 from zenitmq.controller.registration import REPLICAS_MAX, Registration, register
-from zenitmq.model.errors import GroupNodeLost, InvalidName, InvalidParameter, ReplicaNameTaken
+from zenitmq.model.errors import GroupNodeLost, InvalidName, InvalidParameter, ReplicaNameTaken, StartCounterBehind
 from zenitmq.model.group import FlushMode, GroupNode, GroupSettings
 from zenitmq.remoting.commands import RegisterReplica
 
@@ -62,8 +62,7 @@ def test_the_masters_later_life_was_not_elected() -> None:
         ({"store_id": "another"}, FlushMode.ASYNC, "its store is another one"),
         ({"log_end": 999}, FlushMode.SYNC, "its log ends at 999"),
         ({"log_end": 1001}, FlushMode.SYNC, None),
-        ({"starts": 5, "life": "other"}, FlushMode.SYNC, "its start counter went back"),  # a disk that was set back
-        ({"starts": 4}, FlushMode.SYNC, "its start counter went back"),
+        ({"set_back": True}, FlushMode.SYNC, "its disk was set back"),
     ],
 )
 def test_who_may_have_forgotten_leaves_both_sets(
@@ -101,13 +100,21 @@ def test_before_the_first_election_nothing_can_be_forgotten() -> None:
 
 
 def test_the_same_registration_asked_twice_is_one() -> None:
-    """Its answer was lost. The start counter is not above the node's, which would else look like a disk set back."""
+    """Its answer was lost. The start counter is not above the node's, which would else be that of a disk set back."""
     request = registration("b", 2, **POWER_LOSS)
     first = registered(group(), request)
     again = registered(first.node, request)
     assert (first.repeated, again.repeated, again.node) == (False, True, first.node)
-    other_life = registered(first.node, registration("b", 2, life="another-process"))
-    assert (other_life.repeated, other_life.unclean is None) == (False, False)
+
+
+@pytest.mark.parametrize("starts", [5, 4, 1])
+def test_a_disk_that_was_set_back_counts_its_start_anew(starts: int) -> None:
+    """Else node and master would take its life for the one of that number that it has forgotten."""
+    with pytest.raises(StartCounterBehind) as refused:
+        registered(group(starts=5), registration("b", starts, life="another-process"))
+    assert (refused.value.starts, refused.value.current) == (starts, 5)
+    after = registered(group(starts=5), registration("b", 6, life="another-process", set_back=True))
+    assert (after.node.in_sync, after.node.replica("b").incarnation) == (("a", "c"), life("b", 6))
 
 
 def test_a_name_of_one_that_is_alive_is_not_given_to_another_store() -> None:
