@@ -181,8 +181,10 @@ class Detection:
         group = self._group(request.broker_name)
         node = check_version(group.known, request.version)
         name = request.candidate or self._best(group, now_ms, but=node.master) or self._best(group, now_ms)
+        if name is None and electable(node):
+            raise ReplicaNotAlive(node.broker_name, " or ".join(sorted(electable(node))))
         if name is None:
-            raise NotElectable(node.broker_name, "nobody alive", ", ".join(sorted(electable(node))))
+            raise NotElectable(node.broker_name, node.last or "any replica", "")
         known_replica(node, name)
         if not self._alive(group, name, now_ms):
             raise ReplicaNotAlive(node.broker_name, name)

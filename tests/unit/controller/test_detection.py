@@ -332,8 +332,11 @@ def test_what_an_operator_cannot_have() -> None:
         ask(ElectMaster(GROUP, 6, "c"), story.now_ms)
     story.silent = {"a", "b", "c"}
     story.pass_ms(2000)
-    with pytest.raises(NotElectable):
+    with pytest.raises(ReplicaNotAlive, match="'a or b'"):
         ask(ElectMaster(GROUP, 7), story.now_ms)
+    story.written(replace(story.known.node, in_sync=(), last="a"))
+    with pytest.raises(NotElectable, match="'a' may lack"):
+        ask(ElectMaster(GROUP, 8), story.now_ms)
 
 
 def test_force_waits_for_the_dead_time_and_names_the_lost_range() -> None:
@@ -349,6 +352,13 @@ def test_force_waits_for_the_dead_time_and_names_the_lost_range() -> None:
     assert (choice.node.master, choice.node.in_sync, choice.node.eligible) == ("c", ("c",), ())
     assert choice.record is not None
     assert (choice.record.lost_begin, choice.record.lost_end) == (900, 1500)
+
+
+def test_a_restored_group_waits_for_nobody_before_it_is_forced() -> None:
+    story = Group(group(in_sync="", master=None, epoch=6))
+    assert elections(story.pass_ms(5000)) == [], "nobody is electable"
+    choice = story.detection.operator_election(ElectMaster(GROUP, 7, "b", force=True), story.now_ms)
+    assert (choice.node.master, choice.node.epoch, choice.node.in_sync) == ("b", 7, ("b",))
 
 
 def test_force_on_one_that_holds_all_is_an_election_like_others() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from zenitmq.controller.group_state import force_election
 from zenitmq.model.errors import GroupNodeDamaged
 from zenitmq.model.group import AckMode, FlushMode, GroupNode, GroupSettings
 
+PAGE = Path(__file__).parents[3] / "docs" / "formats" / "group-node.md"
 GOLDEN = (
     b'{"format": 1, "broker_name": "broker-a", "epoch": 3, "master": "a", '
     b'"master_incarnation": {"store_id": "store-a", "starts": 1}, "in_sync": ["a"], "eligible": ["b"], "last": null, '
@@ -159,6 +162,17 @@ def test_no_damage_of_a_byte_passes_unnoticed_or_as_another_error() -> None:
             except GroupNodeDamaged:
                 continue
             assert decode_node(encode_node(node), GROUP) == node
+
+
+def test_the_page_shows_a_node_and_every_key() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    example = text.partition("```json\n")[2].partition("```")[0]
+    node = decode_node(example.encode(), GROUP)
+    assert (node.master, node.eligible) == ("broker-a-0", ("broker-a-1",))
+    rows = {
+        key for row in re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", text, re.MULTILINE) for key in re.findall(r"\w+", row)
+    }
+    assert rows == set(json.loads(GOLDEN))
 
 
 def test_a_forced_election_is_a_line_of_json() -> None:
