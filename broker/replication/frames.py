@@ -48,6 +48,8 @@ class RefusalReason(IntEnum):
     """The group's node, as this master knows it, does not name the replica."""
     BEHIND_RETENTION = 4
     """The truncation point `offset` lies before `log_begin`: the slave must start anew there, in the row named."""
+    CLOSED = 5
+    """The session was open, and the master has closed it: the slave should open another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +196,7 @@ FRAMES: Final = (
         Refused,
         (Side.SLAVE,),
         (
-            FrameField("reason", "B", "1 other epoch, 2 stale session, 3 not a member, 4 behind retention"),
+            FrameField("reason", "B", "1 other epoch, 2 stale session, 3 not a member, 4 behind retention, 5 closed"),
             FrameField("offset", "q", "for 2: the highest session seen; for 4: the truncation point; else 0"),
             FrameField("log_begin", "q", "for 4: where the master's log begins; else 0"),
             FrameField("row_epoch", "q", "for 4: the epoch of the byte there; else 0"),

@@ -45,11 +45,11 @@ class InSyncSet:
     def propose(self, *, joining: frozenset[str], leaving: frozenset[str], now_ms: int) -> ProposeInSync | None:
         """What to propose now: a change that is wanted, or again the one that is open.
 
-        `joining`: caught up; they are in the union from here on. `leaving`: gone or too far behind; they stay in it
-        until the controller has written. A member that was proposed to join stays in the proposal until that is
-        settled, even if it has died since: only then can it be proposed to leave.
+        `joining`: caught up; they are in the union from here on. `leaving`: members known in sync that are gone or too
+        far behind; they stay in it until the controller has written. A member that was proposed to join stays in the
+        proposal until that is settled, even if it has died since: only then can it be proposed to leave.
         """
-        wanted = (self.union | joining) - (leaving & self.known)
+        wanted = (self.union | joining) - leaving
         if wanted == self.known or (wanted == self._proposed and now_ms < self._again_ms):
             return None
         self._proposed = wanted

@@ -39,8 +39,16 @@ IDLE_MS: Final = 250
 CONFIRM_MS: Final = 20
 """How long a slave that gets no chunks may not hear that the confirm offset has moved."""
 
+OWN_PAUSE_MS: Final = 400
+"""Ticks further apart than this: the process was stopped, or its machine was."""
+
 CutAt = Callable[[int, int], int]
 """(begin, limit) -> the end of the last whole record in [begin, limit); where the first is longer alone, its end."""
+
+
+def refusal(opening: Opening, reason: RefusalReason, *, epoch: int, offset: int = 0) -> SendFrame:
+    """What a slave is told instead of a session. A replica that is no master (yet) says OTHER_EPOCH and what it promised."""
+    return SendFrame(opening.name, Refused(opening.group, epoch, opening.session, reason, offset))
 
 
 class MasterState:
@@ -73,6 +81,7 @@ class MasterState:
         self._sessions: tuple[Member, ...] = ()  # members with an open session
         self._others: tuple[Member, ...] = ()  # members of the union but this one
         self._is_sync = self._is_ack_all = False
+        self._ticked_ms = now_ms
         self._adopt(now_ms)
 
     # ---- what the broker asks
@@ -113,7 +122,7 @@ class MasterState:
         """Retention has moved `log.begin`; a session that still needed what is gone ends."""
         self._log.epochs = self._log.epochs.retained(self._log.begin)
         behind = [member for member in self._sessions if member.sent < self._log.begin]
-        return [self._close(member) for member in behind]
+        return [effect for member in behind for effect in self._end(member)]
 
     # ---- events: the network
 
@@ -149,7 +158,7 @@ class MasterState:
         member = self._members.get(peer)
         if member is None or not member.is_open or member.session != session:
             return []
-        return [self._close(member)]
+        return self._end(member)
 
     # ---- events: the controller and the clock
 
@@ -168,6 +177,7 @@ class MasterState:
     def on_tick(self, now_ms: int) -> list[Effect]:
         """Time has passed; every 20 to 50 ms is often enough."""
         effects: list[Effect] = []
+        self._forgive_own_pause(now_ms)
         for member in self._members.values():
             if member.is_open:
                 member.observe_lag(self._log.end, self._is_sync, now_ms)
@@ -177,16 +187,27 @@ class MasterState:
         effects += self.on_turn(now_ms)
         return effects + self._propose(now_ms)
 
+    def _forgive_own_pause(self, now_ms: int) -> None:
+        """A master that was stopped heard nobody meanwhile: that is no silence of theirs."""
+        pause_ms = now_ms - self._ticked_ms
+        self._ticked_ms = now_ms
+        if pause_ms >= OWN_PAUSE_MS:
+            for member in self._members.values():
+                member.heard_ms += pause_ms
+                member.caught_up_ms += pause_ms
+
     # ---- sessions
 
     def _on_opening(self, peer: str, frame: Opening, now_ms: int) -> list[Effect]:
         member = self._members.get(peer)
-        if member is None or peer != frame.name:
-            return [self._refuse(peer, frame, RefusalReason.NOT_A_MEMBER)]
+        if peer != frame.name:
+            return []  # not who the port knows it to be
+        if member is None or member.incarnation is None:
+            return [refusal(frame, RefusalReason.NOT_A_MEMBER, epoch=self.epoch)]
         if frame.epoch != self.epoch:
-            return [self._refuse(peer, frame, RefusalReason.OTHER_EPOCH)]
+            return [refusal(frame, RefusalReason.OTHER_EPOCH, epoch=self.epoch)]
         if frame.session <= member.session:
-            return [self._refuse(peer, frame, RefusalReason.STALE_SESSION, offset=member.session)]
+            return [refusal(frame, RefusalReason.STALE_SESSION, epoch=self.epoch, offset=member.session)]
         effects: list[Effect] = [self._close(member)] if member.is_open else []
         log = self._log
         offset = truncation_point(log.epochs, log.end, frame.epochs, frame.end)
@@ -199,9 +220,6 @@ class MasterState:
         self._progress(effects)
         return effects
 
-    def _refuse(self, peer: str, opening: Opening, reason: RefusalReason, offset: int = 0) -> Effect:
-        return SendFrame(peer, Refused(self._group_key, self.epoch, opening.session, reason, offset))
-
     def _refuse_behind_retention(self, peer: str, opening: Opening, offset: int) -> Effect:
         begin = self._log.begin
         row = self._log.epochs.covering(begin)
@@ -209,6 +227,11 @@ class MasterState:
         reason = RefusalReason.BEHIND_RETENTION
         refused = Refused(self._group_key, self.epoch, opening.session, reason, offset, begin, row.number, row.begin)
         return SendFrame(peer, refused)
+
+    def _end(self, member: Member) -> list[Effect]:
+        """Closes a session whose slave may not know: told, it opens another at once."""
+        stamp = (self._group_key, self.epoch, member.session)
+        return [SendFrame(member.name, Refused(*stamp, RefusalReason.CLOSED)), self._close(member)]
 
     def _close(self, member: Member) -> Effect:
         """Forgets the session; its number and its last position stay."""
@@ -222,7 +245,7 @@ class MasterState:
     def _on_ack(self, member: Member, ack: Ack, now_ms: int) -> list[Effect]:
         """An ack counts with last ack <= ack <= sent; anything else closes the session (R14)."""
         if not (member.written <= ack.written <= member.sent and member.flushed <= ack.flushed):
-            return [self._close(member)]
+            return self._end(member)
         member.written, member.flushed, member.heard_ms = ack.written, ack.flushed, now_ms
         end = self._log.end
         member.observe_lag(end, self._is_sync, now_ms)
@@ -293,10 +316,10 @@ class MasterState:
         node = self._in_sync.group.node
         self._is_sync = node.settings.flush_mode is FlushMode.SYNC
         self._is_ack_all = node.settings.ack_mode is AckMode.ALL
-        for replica in node.replicas:
-            if replica.name != self._name:
-                member = self._members.setdefault(replica.name, Member(replica.name, now_ms))
-                member.incarnation = replica.incarnation
+        lives = {replica.name: replica.incarnation for replica in node.replicas}
+        for name in {*self._members, *lives, *node.in_sync} - {self._name}:
+            member = self._members.setdefault(name, Member(name, now_ms))
+            member.incarnation = lives.get(name)
         self._list_union()
 
     def _list_union(self) -> None:

@@ -16,7 +16,8 @@ from .frames import Opening
 class Member:
     """Offsets are physical, times monotonic milliseconds. `session`: the highest number seen, open or not (R14).
 
-    `incarnation`: the one the node names; `session_incarnation`: the one that opened. `is_counted`: in the union.
+    `incarnation`: the one the node names, None where it names none; `session_incarnation`: the one that opened.
+    `is_counted`: in the union.
     `is_gone`: its socket is known to be gone. `caught_up_ms`: when it last held all that there was.
     """
 

@@ -129,7 +129,8 @@ class SlaveState:
         if (frame.group, frame.session) != (self._group, self.session) or not self._is_open:
             return []
         if isinstance(frame, Refused):
-            return self._on_refused(frame, now_ms) if self.phase is Phase.OPENING else []
+            is_answer = self.phase is Phase.OPENING or frame.reason is RefusalReason.CLOSED
+            return self._on_refused(frame, now_ms) if is_answer else []
         if frame.epoch != self.epoch:
             return []
         if isinstance(frame, Accepted):
@@ -235,7 +236,7 @@ class SlaveState:
             self.session = max(self.session, frame.offset)
         elif frame.reason is RefusalReason.BEHIND_RETENTION and frame.epoch == self.epoch:
             return self._start_anew(frame)
-        else:
+        elif frame.reason is not RefusalReason.CLOSED:
             return [*self._reopen_later(now_ms), AskController()]
         return self._reopen_later(now_ms)
 

@@ -377,6 +377,12 @@ def test_silence_is_answered_by_a_fresh_socket() -> None:
     assert kinds(slave.tick(1000 + SILENCE_MS)) == [CloseSession]
 
 
+def test_a_session_that_the_master_closed_is_opened_anew() -> None:
+    slave = streaming()
+    assert slave.hear(Refused(*slave.stamp, RefusalReason.CLOSED)) == [CloseSession("A", slave.core.session)]
+    assert kinds(slave.tick(PAUSE_MS))[0] is OpenSession
+
+
 def test_damaged_bytes_end_the_session() -> None:
     slave = streaming()
     assert kinds(slave.core.on_bad_frame(slave.core.session - 1, 0)) == []
