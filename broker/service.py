@@ -106,7 +106,9 @@ class Broker:
         config = self._config
         arena = Arena(config.store.drain_bytes, config.store.frame_bytes_max)
         bind = f"{config.listen_host or config.host}:{config.port}"
-        self._loop = RequestLoop(bind=bind, arena=arena, clock=self._clock, on_turn_end=self._on_turn_end)
+        self._loop = RequestLoop(
+            bind=bind, arena=arena, clock=self._clock, on_turn_end=self._on_turn_end, on_replied=self._on_replied
+        )
         started.enter_context(self._loop)
         self._store_host = HostAddress.parse(config.host, self._loop.port)
         self._state = StateLog(config.store_dir, clock=self._clock, persist_interval_ms=config.state_persist_ms)
@@ -209,29 +211,42 @@ class Broker:
     # ---- the loop's events
 
     def _on_turn_end(self) -> None:
-        """Writes what the turn staged, answers it, and looks at who waits for it."""
+        """Writes what the turn staged and answers it: what the log holds is never lost, whatever comes after."""
         if self._poisoned is not None:
             self._acknowledgements.on_poisoned()
             return
         stages = self._stages
         begun = monotonic_ns() if stages.is_sampling else 0
         try:
-            self._store.commit()
+            self._store.append()
         except StorePoisoned as error:
             self._on_poisoned(error)
-        committed = monotonic_ns() if stages.is_sampling else 0
-        if self._poisoned is not None:
             self._acknowledgements.on_poisoned()
             return
-        if self._deleted:
-            self._delete_topics()
+        written = monotonic_ns() if begun else 0
         if self._acknowledgements.staged:
             self._acknowledgements.on_committed(self._clock.monotonic_ms())
+        if begun:
+            stages.on_answered(begun, written, monotonic_ns())
+
+    def _on_replied(self) -> None:
+        """Makes queues, index and state follow what was written, and looks at who waits for it."""
+        if self._poisoned is not None:
+            return
+        stages = self._stages
+        begun = monotonic_ns() if stages.is_sampling else 0
+        try:
+            self._store.dispatch()
+        except StorePoisoned as error:
+            self._on_poisoned(error)
+            return
+        if begun:
+            stages.on_dispatched(begun, monotonic_ns())
+        if self._deleted:
+            self._delete_topics()
         arrivals = self._store.take_arrivals()
         if arrivals:
             self._pulls.on_arrivals(arrivals)
-        if begun:
-            stages.on_turn(begun, committed, monotonic_ns())
         stages.next_turn()
 
     def _on_fast_tick(self) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 from ..model.clock import monotonic_ns
 
 SAMPLE_EVERY: Final = 16
-STAGES: Final = ("receive", "stage", "commit", "reply")
+STAGES: Final = ("receive", "stage", "write", "reply", "dispatch")
 
 
 class StageClock:
@@ -37,10 +37,14 @@ class StageClock:
         self._left = monotonic_ns()
         self._add("stage", self._left - entered)
 
-    def on_turn(self, begun: int, committed: int, answered: int) -> None:
-        """The end of a sampled turn: when the commit began, when it was done, when all was answered."""
-        self._add("commit", committed - begun)
-        self._add("reply", answered - committed)
+    def on_answered(self, begun: int, written: int, answered: int) -> None:
+        """The end of a sampled turn: when the write began, when it was done, when all was answered."""
+        self._add("write", written - begun)
+        self._add("reply", answered - written)
+
+    def on_dispatched(self, begun: int, dispatched: int) -> None:
+        """What followed the replies: when it began, and when it was done."""
+        self._add("dispatch", dispatched - begun)
 
     def next_turn(self) -> None:
         """Decides whether the next turn is sampled."""

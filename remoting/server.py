@@ -2,7 +2,8 @@
 
 A turn: wait for a request (or a wake-up, or the next timer) -> drain what has come, up to a bound -> give the other
 lanes their share -> `on_turn_end` (the store writes all that was staged in one go and the broker answers it) -> send
-the replies -> run the timers and, where one was due, end the turn once more.
+the replies -> `on_replied` (what follows from the write: while we do it, the answered already send more) -> run the
+timers and, where one was due, end the turn once more.
 
 A request that must wait is *deferred*: its handler returns None and someone on this
 thread calls `reply` or `fail` later. Nothing here blocks but the first receive.
@@ -121,6 +122,7 @@ class RequestLoop:
         clock: Clock,
         lanes: Mapping[Lane, LaneLimits] = DEFAULT_LANES,
         on_turn_end: Callable[[], None] | None = None,
+        on_replied: Callable[[], None] | None = None,
         drain_requests: int = 256,
         in_flight_bytes_max: int = IN_FLIGHT_BYTES_MAX,
     ) -> None:
@@ -129,6 +131,7 @@ class RequestLoop:
         self.in_flight_bytes_max = in_flight_bytes_max
         self._clock = clock
         self._on_turn_end = on_turn_end
+        self._on_replied = on_replied
         self._drain_requests = drain_requests
         self._lanes = {lane: LaneState(lanes[lane]) for lane in Lane}
         self._waiting = [self._lanes[lane] for lane in lanes if lane is not Lane.SEND]
@@ -383,10 +386,17 @@ class RequestLoop:
     def _end_turn(self) -> None:
         if self._on_turn_end is not None:
             self._on_turn_end()
-        send = self._socket.send
-        for identity, header, payload in self._outbox:
-            send(identity, header, payload)
-        self._outbox.clear()
+        self._send_replies()
+        if self._on_replied is not None:
+            self._on_replied()
+            self._send_replies()
+
+    def _send_replies(self) -> None:
+        if self._outbox:
+            send = self._socket.send
+            for identity, header, payload in self._outbox:
+                send(identity, header, payload)
+            self._outbox.clear()
 
     def _run_timers(self) -> None:
         due = self._timers.due(self._clock.monotonic_ms())

@@ -1,9 +1,9 @@
 """The message store: one directory, opened whole, written by one loop thread.
 
-A turn of the loop stages batches where they lie in the arena, then commits: one write to the log, then units to the
-queues, keys to the index, and the run to every other dispatcher, in that order.
+A turn of the loop stages batches where they lie in the arena, then commits: one write to the log (from here on they may
+be acknowledged), then units to the queues, keys to the index, and the run to every other dispatcher, in that order.
 
-    producer's batch -> arena -> stage: check, stamp -> commit: log | queues | index | state tables -> replies
+    producer's batch -> arena -> stage: check, stamp -> append: log -> replies -> dispatch: queues | index | state tables
 
 Wires the parts: a turn (staging), the log (commit_log), queues (queue_table), keys (key_index), reading (queue_reader,
 key_reader), the start (store_opening), what happens each second (upkeep). Loop thread; `query`, `record_at` and
@@ -203,10 +203,23 @@ class MessageStore:
 
     def commit(self) -> None:
         """Writes all that is staged and dispatches it; the arena is free again. Raises StorePoisoned."""
+        self.append()
+        self.dispatch()
+
+    def append(self) -> None:
+        """The first half of a commit: all that is staged is in the log, and with it every promise that the log keeps.
+
+        What follows from it (queues, index, state) is done by `dispatch`, before anything else is staged or read. Raises
+        StorePoisoned.
+        """
         if not self._staging.is_empty:
-            self._staging.write()
+            self._staging.append()
             if self._is_sync:
                 self._log.request_flush(self._log.written)
+
+    def dispatch(self) -> None:
+        """The second half; the arena is free again. Raises StorePoisoned."""
+        self._staging.dispatch()
         self.arena.used = 0
 
     def take_arrivals(self) -> list[tuple[str, int]]:

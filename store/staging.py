@@ -98,6 +98,7 @@ class Staging:
         self._staged_end = 0  # physical; of what is staged, else of the log
         self._staged_room = -1  # bytes that may be staged before the segment must roll
         self._is_plain = True  # what is staged are visible records of queues whose units need no store time
+        self._is_appended = False  # what is staged is in the log and not dispatched yet
         self._arrivals: dict[tuple[str, int], None] = {}
         self.messages = 0
 
@@ -267,17 +268,29 @@ class Staging:
 
     def write(self) -> None:
         """Writes all that is staged and dispatches it. Raises StorePoisoned."""
+        self.append()
+        self.dispatch()
+
+    def append(self) -> None:
+        """The first half: all that is staged is in the log. Nothing may be staged until `dispatch`. Raises StorePoisoned."""
         staged = self._staged
-        if not staged:
+        if staged and not self._is_appended:
+            first, last = staged[0], staged[-1]
+            begin = first[10]
+            self._log.append((self._arena.view[begin : begin + last[4] - first[3]],))
+            self._is_appended = True
+
+    def dispatch(self) -> None:
+        """The second half: queues, index and the other dispatchers know of what was appended. Raises StorePoisoned."""
+        staged = self._staged
+        if not self._is_appended:
             return
-        first, last = staged[0], staged[-1]
-        begin = first[10]
-        self._log.append((self._arena.view[begin : begin + last[4] - first[3]],))
         try:
             self._dispatch(staged)
         except OSError as error:
             raise self._log.poison(f"queues or index: {error.strerror or error}") from error
         finally:
+            self._is_appended = False
             staged.clear()
             self._kernel.clear()
             self.refresh()

@@ -67,7 +67,7 @@ def test_produce_by_every_road(tmp_path: Path, options: dict[str, Any]) -> None:
     assert (document["latency_us"] is None) == (document["api"] == "post")
     if options.get("stages"):
         assert set(document["stages"]["client"]) == {"build", "encode", "send", "queue"}
-        assert {"receive", "stage", "commit", "reply"} <= set(document["stages"]["broker"])
+        assert {"receive", "stage", "write", "reply", "dispatch"} <= set(document["stages"]["broker"])
     if options.get("flush") == "sync":
         assert document["fdatasync_us"]["p50"] > 0
 

@@ -24,14 +24,16 @@ def test_receiving_is_the_time_between_two_sends_of_one_turn() -> None:
     stages = StageClock()
     stages.leave_send(stages.enter_send())
     stages.leave_send(stages.enter_send())
-    stages.on_turn(10, 30, 35)
+    stages.on_answered(10, 30, 35)
+    stages.on_dispatched(40, 47)
     stages.next_turn()
     stages.leave_send(stages.enter_send())
     document = stages.document()
     assert {stage: row["calls"] for stage, row in document.items()} == {
         "receive": 1,
         "stage": 3,
-        "commit": 1,
+        "write": 1,
         "reply": 1,
+        "dispatch": 1,
     }
-    assert (document["commit"]["ns"], document["reply"]["ns"]) == (20, 5)
+    assert (document["write"]["ns"], document["reply"]["ns"], document["dispatch"]["ns"]) == (20, 5, 7)
