@@ -31,7 +31,7 @@ from ..model.errors import (
     StaleGroupVersion,
     UnknownReplica,
 )
-from ..model.group import NO_VERSION, GroupNode, Incarnation, KnownGroup, Replica
+from ..model.group import NO_VERSION, GroupNode, GroupSettings, Incarnation, KnownGroup, Replica
 from ..remoting.commands import AlterInSync, RemoveReplica, RestoreGroup
 
 NOBODY: frozenset[str] = frozenset()
@@ -193,16 +193,17 @@ def remove_replica(known: KnownGroup, request: RemoveReplica) -> GroupNode:
     return replace(smaller, replicas=tuple(replica for replica in node.replicas if replica.name != name))
 
 
-def restore(known: KnownGroup | None, request: RestoreGroup) -> GroupNode:
+def restore(known: KnownGroup | None, request: RestoreGroup, *, settings: GroupSettings) -> GroupNode:
     """A group begun anew above the highest epoch that a replica has persisted, after ZooKeeper's data was lost.
 
     Who was in sync is not known any more, so that nobody is electable: its replicas register, an operator forces one.
+    `settings`: of a group whose node is gone; they were lost with it.
     Raises StaleGroupVersion; InvalidParameter where the node's own epoch is not below: nothing was lost then.
     """
     if known is None:
         if request.version != NO_VERSION:
             raise StaleGroupVersion(request.broker_name, request.version, NO_VERSION)
-        node = GroupNode(broker_name=request.broker_name)
+        node = GroupNode(broker_name=request.broker_name, settings=settings)
     else:
         node = check_version(known, request.version)
     if request.epoch <= node.epoch:

@@ -104,7 +104,7 @@ class GroupStore(Protocol):
         """The controllers that take part, oldest first: the first one leads."""
 
     def append_record(self, record: bytes) -> str:
-        """Keeps an audit record for ever; returns its name. Raises ZooKeeperUnavailable where it may not be kept."""
+        """Keeps an audit record for ever; returns its name. ZooKeeperUnavailable: whether it is kept is unknown."""
 
     def records(self) -> tuple[bytes, ...]:
         """All audit records, oldest first."""

@@ -161,6 +161,7 @@ def test_a_master_that_was_started_anew_is_replaced_at_once() -> None:
     assert elections(effects) == [("a", 8)]
     (write,) = [effect for effect in effects if isinstance(effect, WriteGroup)]
     assert (write.node.master_incarnation, write.node.in_sync) == (life("a", 2), ("a", "b", "c"))
+    assert write.why == "master a was started anew"
 
 
 def test_a_restarted_master_that_forgot_is_not_chosen() -> None:

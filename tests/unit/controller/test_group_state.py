@@ -29,8 +29,10 @@ from zenitmq.model.errors import (
     StaleGroupVersion,
     UnknownReplica,
 )
-from zenitmq.model.group import NO_VERSION, GroupNode, KnownGroup
+from zenitmq.model.group import NO_VERSION, GroupNode, GroupSettings, KnownGroup
 from zenitmq.remoting.commands import RemoveReplica, RestoreGroup
+
+SETTINGS = GroupSettings(min_in_sync=2, lag_ms_max=7000)
 
 
 def sets(node: GroupNode) -> tuple[str, str]:
@@ -238,14 +240,14 @@ def test_a_removal_names_its_version_and_a_replica() -> None:
 
 
 def test_a_lost_node_begins_anew_above_what_replicas_have_seen() -> None:
-    node = restore(None, RestoreGroup(GROUP, NO_VERSION, 7))
-    assert node == GroupNode(broker_name=GROUP, epoch=8)
+    node = restore(None, RestoreGroup(GROUP, NO_VERSION, 7), settings=SETTINGS)
+    assert node == GroupNode(broker_name=GROUP, epoch=8, settings=SETTINGS)
     assert electable(node) == frozenset(), "who was in sync is not known"
 
 
 def test_a_node_that_was_set_back_keeps_its_replicas_and_trusts_no_set() -> None:
     old = group(epoch=3)
-    node = restore(KnownGroup(old, 2), RestoreGroup(GROUP, 2, 7))
+    node = restore(KnownGroup(old, 2), RestoreGroup(GROUP, 2, 7), settings=SETTINGS)
     assert (node.epoch, node.master, node.master_incarnation, sets(node)) == (8, None, None, ("", ""))
     assert (node.replicas, node.settings) == (old.replicas, old.settings)
     assert replace(node, epoch=3, master="a", master_incarnation=life("a"), in_sync=tuple("abc")) == old
@@ -253,8 +255,8 @@ def test_a_node_that_was_set_back_keeps_its_replicas_and_trusts_no_set() -> None
 
 def test_what_was_not_lost_is_not_restored() -> None:
     with pytest.raises(InvalidParameter, match="above 3"):
-        restore(KnownGroup(group(epoch=3), 2), RestoreGroup(GROUP, 2, 3))
+        restore(KnownGroup(group(epoch=3), 2), RestoreGroup(GROUP, 2, 3), settings=SETTINGS)
     with pytest.raises(StaleGroupVersion):
-        restore(KnownGroup(group(epoch=3), 2), RestoreGroup(GROUP, 1, 7))
+        restore(KnownGroup(group(epoch=3), 2), RestoreGroup(GROUP, 1, 7), settings=SETTINGS)
     with pytest.raises(StaleGroupVersion):
-        restore(None, RestoreGroup(GROUP, 0, 7))
+        restore(None, RestoreGroup(GROUP, 0, 7), settings=SETTINGS)
