@@ -6,20 +6,19 @@
     any --asked to cut below the guard--> halted, until another epoch
 
 Every frame of a session that is not the present one, or of another epoch, is dropped (R2, R14). The promise of the
-epoch is durable before `on_master` is called (role). Chunks are appended at the log's own end only, in order; a chunk of
-a new epoch waits until the row of that epoch is durable (R5). Chunks that wait for the disk are kept here; the credit
-granted bounds them. Bytes come checked and unpacked (chunk_payload). All times are monotonic milliseconds.
+epoch is durable before `on_master` is called (role). Here is how sessions begin and end; what a streaming one does with
+chunks is intake's, how a log is cut is truncation's. Bytes come checked and unpacked (chunk_payload). All times are
+monotonic milliseconds.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from enum import Enum
 from typing import Final
 
 from ...model.group import Incarnation
+from ...model.queue import PhysicalOffset
 from .effects import (
-    Append,
     AskController,
     CloseSession,
     ConfirmMoved,
@@ -27,7 +26,6 @@ from .effects import (
     Effect,
     Halt,
     OpenSession,
-    PersistEpochs,
     PersistIntent,
     ReportMasterGone,
     SendFrame,
@@ -36,6 +34,7 @@ from .effects import (
 )
 from .epochs import Epoch, EpochList
 from .frames import Accepted, Ack, Chunk, Credit, Frame, Goodbye, Idle, Opening, RefusalReason, Refused
+from .intake import Intake
 from .replica_log import ReplicaLog
 from .truncation import Truncation
 
@@ -85,13 +84,9 @@ class SlaveState:
         self._incarnation = incarnation
         self._log = log
         self._wants_lz4 = wants_lz4
-        self._credit_bytes = credit_bytes
-        self._granted = 0
-        self._received = log.end  # chunks up to here are appended or wait for it
-        self._waiting: deque[tuple[Chunk, bytes | memoryview]] = deque()
-        self._awaiting: DiskEffect | None = None
+        self._intake = Intake(log, credit_bytes)
         self._truncation: Truncation | None = None
-        self._heard_confirm = 0
+        self._starting_anew: StartAnew | None = None
         self._deadline_ms = 0
         self._pause_ms = PAUSE_MS
         self._stopping = False
@@ -99,7 +94,7 @@ class SlaveState:
     @property
     def is_quiet(self) -> bool:
         """Nothing is under way on the disk."""
-        return self._awaiting is None and self._truncation is None
+        return self._intake.is_quiet and self._truncation is None and self._starting_anew is None
 
     # ---- whom to follow
 
@@ -177,18 +172,10 @@ class SlaveState:
         """A disk effect of this core was carried out."""
         if self._truncation is not None:
             return self._on_cutting(effect, now_ms)
-        if self._awaiting is None or effect is not self._awaiting:
-            return []
-        self._awaiting = None
-        effects: list[Effect] = []
-        if isinstance(effect, PersistEpochs):
-            self._log.epochs = effect.epochs
-        elif isinstance(effect, Append):
-            effects = self._on_appended(effect)
-        elif isinstance(effect, StartAnew):
-            self._on_started_anew(effect)
-            if self.phase is Phase.STARTING_ANEW:
-                self.phase, self._deadline_ms = Phase.PAUSING, now_ms
+        if effect is self._starting_anew:
+            return self._on_started_anew(now_ms)
+        appended = self._intake.on_done(effect)
+        effects = self._on_appended(appended) if appended is not None else []
         return effects + self._settle()
 
     # ---- sessions
@@ -210,7 +197,6 @@ class SlaveState:
         assert self.master is not None
         self.session += 1
         self.phase, self._deadline_ms = Phase.OPENING, now_ms + OPEN_TIMEOUT_MS
-        self._heard_confirm = 0
         log = self._log
         opening = Opening(
             *self._stamp, self._name, self._incarnation, log.end, log.flushed, log.epochs, self._wants_lz4
@@ -219,7 +205,7 @@ class SlaveState:
 
     def _close(self) -> list[Effect]:
         """Ends the session; chunks not yet given to the disk are forgotten."""
-        self._waiting.clear()
+        self._intake.forget()
         if not self._is_open:
             return []
         assert self.master is not None
@@ -232,27 +218,34 @@ class SlaveState:
         return effects
 
     def _on_refused(self, frame: Refused, now_ms: int) -> list[Effect]:
+        if frame.reason is RefusalReason.BEHIND_RETENTION and frame.epoch == self.epoch:
+            return self._start_anew(frame)
+        effects = self._reopen_later(now_ms)
         if frame.reason is RefusalReason.STALE_SESSION:
             self.session = max(self.session, frame.offset)
-        elif frame.reason is RefusalReason.BEHIND_RETENTION and frame.epoch == self.epoch:
-            return self._start_anew(frame)
         elif frame.reason is not RefusalReason.CLOSED:
-            return [*self._reopen_later(now_ms), AskController()]
-        return self._reopen_later(now_ms)
+            effects.append(AskController())
+        return effects
 
     def _start_anew(self, frame: Refused) -> list[Effect]:
         if frame.offset < self._log.guard:
             return self._halt(frame.offset)
         effects = self._close()
         self.phase = Phase.STARTING_ANEW
-        row = EpochList.of([(frame.row_epoch, frame.row_begin)]).rows[0]
-        return [*effects, *self._await(StartAnew(frame.log_begin, row))]
+        row = Epoch(frame.row_epoch, PhysicalOffset(frame.row_begin))
+        self._starting_anew = StartAnew(frame.log_begin, row)
+        return [*effects, self._starting_anew]
 
-    def _on_started_anew(self, effect: StartAnew) -> None:
-        log = self._log
-        log.begin = effect.begin
-        log.epochs = EpochList((Epoch(effect.row.number, effect.row.begin),))
-        log.on_position(effect.begin, effect.begin)
+    def _on_started_anew(self, now_ms: int) -> list[Effect]:
+        """The log is empty and begins where the master's does."""
+        assert self._starting_anew is not None
+        begin, row = self._starting_anew.begin, self._starting_anew.row
+        self._starting_anew = None
+        self._log.begin, self._log.epochs = begin, EpochList((row,))
+        self._log.on_position(begin, begin)
+        if self.phase is Phase.STARTING_ANEW:
+            self.phase, self._deadline_ms = Phase.PAUSING, now_ms
+        return self._settle()
 
     def _on_accepted(self, frame: Accepted, now_ms: int) -> list[Effect]:
         log, offset = self._log, frame.truncate_at
@@ -284,65 +277,39 @@ class SlaveState:
     def _stream(self, now_ms: int) -> list[Effect]:
         """The log is where the master wants it: let it send."""
         self.phase, self._deadline_ms = Phase.STREAMING, now_ms + SILENCE_MS
-        self._received = self._log.end
-        self._granted = 0
-        return [self._ack(), *self._grant()]
+        self._intake.begin()
+        self._intake.grant()
+        return [self._ack(), self._credit()]
 
     def _ack(self) -> Effect:
         return self._send(Ack(*self._stamp, self._log.end, self._log.flushed))
 
-    def _grant(self) -> list[Effect]:
-        """More credit, once half of it is used."""
-        limit = self._log.end + self._credit_bytes
-        if limit - self._granted < self._credit_bytes // 2:
-            return []
-        self._granted = limit
-        return [self._send(Credit(*self._stamp, limit))]
+    def _credit(self) -> Effect:
+        return self._send(Credit(*self._stamp, self._intake.granted))
 
     def _on_chunk(self, chunk: Chunk, data: bytes | memoryview, now_ms: int) -> list[Effect]:
-        if chunk.begin < self._received:
+        if chunk.begin < self._intake.received:
             return []  # a duplicate
-        newest = self._waiting[-1][0].data_epoch if self._waiting else self._log.epochs.newest
-        if chunk.begin > self._received or chunk.begin >= self._granted or chunk.data_epoch < newest:
-            return self._reopen_later(now_ms)  # a lost frame, or a master that keeps no rule
-        assert len(data) == chunk.end - chunk.begin
-        self._received = chunk.end
-        self._waiting.append((chunk, data))
-        return self._next_append()
+        if not self._intake.is_next(chunk):
+            return self._reopen_later(now_ms)
+        return [*self._intake.take(chunk, data)]
 
-    def _next_append(self) -> list[Effect]:
-        """Gives the disk the next chunk, or first the row of its epoch."""
-        if self._awaiting is not None or not self._waiting:
-            return []
-        chunk, data = self._waiting[0]
-        if chunk.data_epoch != self._log.epochs.newest:
-            return self._await(PersistEpochs(self._log.epochs.with_row(chunk.data_epoch, chunk.begin)))
-        self._waiting.popleft()
-        return self._await(Append(chunk, data))
-
-    def _on_appended(self, effect: Append) -> list[Effect]:
-        """The bytes are in the log, whatever has become of the session."""
-        self._log.end = effect.chunk.end
+    def _on_appended(self, chunk: Chunk) -> list[Effect]:
+        """The bytes are in the log, whatever has become of their session."""
         if self.phase is not Phase.STREAMING:
             return []
         self._pause_ms = PAUSE_MS
-        return [self._ack(), *self._grant(), *self._hear_confirm(effect.chunk.confirm)]
+        credit = [self._credit()] if self._intake.grant() else []
+        return [self._ack(), *credit, *self._hear_confirm(chunk.confirm)]
 
     def _on_idle(self, frame: Idle, now_ms: int) -> list[Effect]:
-        if frame.sent > self._received:
+        if frame.sent > self._intake.received:
             return self._reopen_later(now_ms)  # the last chunk was lost
         self._pause_ms = PAUSE_MS
-        credit = [self._send(Credit(*self._stamp, self._granted))]
-        return [self._ack(), *credit, *self._hear_confirm(frame.confirm)]
+        return [self._ack(), self._credit(), *self._hear_confirm(frame.confirm)]
 
     def _hear_confirm(self, heard: int) -> list[Effect]:
-        """min(heard in this session, own end), never backwards (R6)."""
-        self._heard_confirm = max(self._heard_confirm, heard)
-        confirm = min(self._heard_confirm, self._log.end)
-        if confirm <= self._log.confirm:
-            return []
-        self._log.confirm = confirm
-        return [ConfirmMoved(confirm)]
+        return [ConfirmMoved(self._log.confirm)] if self._intake.hear_confirm(heard) else []
 
     def _settle(self) -> list[Effect]:
         """After a step on the disk: the next one, or word that all has come to rest."""
@@ -351,8 +318,4 @@ class SlaveState:
                 return []
             self._stopping = False
             return [Stopped()]
-        return self._next_append() if self.phase is Phase.STREAMING else []
-
-    def _await(self, effect: DiskEffect) -> list[Effect]:
-        self._awaiting = effect
-        return [effect]
+        return [*self._intake.next_step()] if self.phase is Phase.STREAMING else []

@@ -173,7 +173,8 @@ def test_another_epoch_is_a_question_to_the_controller() -> None:
 def test_a_stale_number_is_gone_beyond() -> None:
     """A slave whose disk was wiped counts its starts from one again."""
     slave = Slave()
-    slave.hear(Refused(*slave.stamp, RefusalReason.STALE_SESSION, 9 << 32))
+    stale = slave.core.session
+    assert slave.hear(Refused(*slave.stamp, RefusalReason.STALE_SESSION, 9 << 32)) == [CloseSession("A", stale)]
     assert OpenSession("A", (9 << 32) + 1) in slave.tick(PAUSE_MS)
 
 

@@ -1,0 +1,95 @@
+"""The stream of one session at the slave: chunks between network and disk, credit, and the confirm offset heard (R5, R6).
+
+    chunk -> waits here, in order -> row of its epoch durable, if it is the first of it -> appended at the log's end
+
+One step is on the disk at a time; the credit granted bounds what waits. A new session forgets what waits, and what the
+one before was told of the confirm offset; the step that is on the disk is completed all the same.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from .effects import Append, DiskEffect, PersistEpochs
+from .frames import Chunk
+from .replica_log import ReplicaLog
+
+
+class Intake:
+    """Moves `log` as steps complete. `received`: everything below is appended, or waits here. `granted`: the credit."""
+
+    def __init__(self, log: ReplicaLog, credit_bytes: int) -> None:
+        self.received = log.end
+        self.granted = 0
+        self._log = log
+        self._credit_bytes = credit_bytes
+        self._waiting: deque[tuple[Chunk, bytes | memoryview]] = deque()
+        self._awaiting: DiskEffect | None = None
+        self._heard_confirm = 0
+
+    @property
+    def is_quiet(self) -> bool:
+        """Nothing is under way on the disk."""
+        return self._awaiting is None
+
+    def begin(self) -> None:
+        """A session streams: from the log's own end on."""
+        self.received = self._log.end
+        self.granted = self._heard_confirm = 0
+
+    def forget(self) -> None:
+        """The session has ended."""
+        self._waiting.clear()
+
+    def grant(self) -> bool:
+        """Raises the credit once half of it is used; True where it was."""
+        limit = self._log.end + self._credit_bytes
+        if limit - self.granted < self._credit_bytes // 2:
+            return False
+        self.granted = limit
+        return True
+
+    def is_next(self, chunk: Chunk) -> bool:
+        """False after a lost frame, and where a master keeps no rule: then the session must end."""
+        newest = self._waiting[-1][0].data_epoch if self._waiting else self._log.epochs.newest
+        return chunk.begin == self.received and chunk.begin < self.granted and chunk.data_epoch >= newest
+
+    def take(self, chunk: Chunk, data: bytes | memoryview) -> list[DiskEffect]:
+        """The next chunk; what the disk is to do now."""
+        assert len(data) == chunk.end - chunk.begin
+        self.received = chunk.end
+        self._waiting.append((chunk, data))
+        return self.next_step()
+
+    def next_step(self) -> list[DiskEffect]:
+        """Gives the disk the next chunk, or first the row of its epoch; nothing while it is at work."""
+        if self._awaiting is not None or not self._waiting:
+            return []
+        chunk, data = self._waiting[0]
+        if chunk.data_epoch != self._log.epochs.newest:
+            self._awaiting = PersistEpochs(self._log.epochs.with_row(chunk.data_epoch, chunk.begin))
+        else:
+            self._waiting.popleft()
+            self._awaiting = Append(chunk, data)
+        return [self._awaiting]
+
+    def on_done(self, effect: DiskEffect) -> Chunk | None:
+        """The disk has carried out a step; the chunk that is in the log now, if it was an append."""
+        if effect is not self._awaiting:
+            return None
+        self._awaiting = None
+        if isinstance(effect, PersistEpochs):
+            self._log.epochs = effect.epochs
+        elif isinstance(effect, Append):
+            self._log.end = effect.chunk.end
+            return effect.chunk
+        return None
+
+    def hear_confirm(self, heard: int) -> bool:
+        """The lower of what was heard in this session and the own end, never backwards (R6); True where it moved."""
+        self._heard_confirm = max(self._heard_confirm, heard)
+        confirm = min(self._heard_confirm, self._log.end)
+        if confirm <= self._log.confirm:
+            return False
+        self._log.confirm = confirm
+        return True
