@@ -29,7 +29,8 @@ from typing import Final
 from ..model.errors import NotElectable, NotGroupMaster, ReplicaGroupNotFound, ReplicaNotAlive, StaleEpoch
 from ..model.group import NO_VERSION, GroupNode, Incarnation, KnownGroup
 from ..remoting.commands import ElectMaster, RegisterReplica, ReplicaHeartbeat, ReportMasterGone
-from .group_state import ForcedElection, check_life, check_version, elect, electable, force_election, known_replica
+from .audit_record import ForcedElection
+from .group_state import check_life, check_version, elect, electable, force_election, known_replica
 
 DEAD_AFTER_MS: Final = 2000
 PROBE_TIMEOUT_MS: Final = 300

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from enum import Enum
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from ..model.errors import InvalidParameter, NotFlushed
 from ..model.group import AckMode, FlushMode, GroupNode, GroupSettings, KnownGroup
+from ..model.group_limits import LAG_MS_MAX, LAG_MS_MIN, REPLICAS_MAX
 from ..remoting.commands import ChangeGroup
 from .group_state import check_version, electable, with_in_sync
-
-LAG_MS_MIN: Final = 500
-LAG_MS_MAX: Final = 3_600_000
 
 _Choice = TypeVar("_Choice", bound=Enum)
 
@@ -45,7 +43,7 @@ def changed_settings(settings: GroupSettings, changes: tuple[tuple[str, str], ..
     for name, text in changes:
         match name:
             case "min_in_sync":
-                settings = replace(settings, min_in_sync=_integer(name, text, 1, 16))
+                settings = replace(settings, min_in_sync=_integer(name, text, 1, REPLICAS_MAX))
             case "lag_ms_max":
                 settings = replace(settings, lag_ms_max=_integer(name, text, LAG_MS_MIN, LAG_MS_MAX))
             case "flush_mode":

@@ -17,7 +17,7 @@ Not here: registrations (registration), settings (group_settings), who is alive 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..model.errors import (
     GroupNodeLost,
@@ -33,28 +33,9 @@ from ..model.errors import (
 )
 from ..model.group import NO_VERSION, GroupNode, GroupSettings, Incarnation, KnownGroup, Replica
 from ..remoting.commands import AlterInSync, RemoveReplica, RestoreGroup
+from .audit_record import ForcedElection
 
 NOBODY: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForcedElection:
-    """The record of an election that may have lost messages: bytes [lost_begin, lost_end) of the commit log.
-
-    `lost_end` is the highest end of a log that the controller ever heard of; where it heard of none it equals
-    `lost_begin`, and what was lost is not known. `in_sync`, `eligible`, `last`: as they were before.
-    """
-
-    broker_name: str
-    epoch: int
-    elected: str
-    old_master: str
-    in_sync: tuple[str, ...]
-    eligible: tuple[str, ...]
-    last: str
-    lost_begin: int
-    lost_end: int
-    at_ms: int
 
 
 # ---- questions

@@ -11,22 +11,13 @@ that the replica raises it. Else what was elected, or acknowledged, in the life 
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
-from typing import Final
 
-from ..model.errors import GroupNodeLost, InvalidName, InvalidParameter, ReplicaNameTaken, StartCounterBehind
+from ..model.errors import GroupNodeLost, InvalidParameter, ReplicaNameTaken, StartCounterBehind
 from ..model.group import FlushMode, GroupNode, GroupSettings, Incarnation, Replica
+from ..model.group_limits import REPLICAS_MAX, check_address, check_count, check_name, check_token
 from ..remoting.commands import RegisterReplica
 from .group_state import check_not_lost, electable, with_in_sync
-
-REPLICAS_MAX: Final = 16
-TOKEN_LENGTH_MAX: Final = 64
-ADDRESS_LENGTH_MAX: Final = 255
-COUNT_MAX: Final = (1 << 62) - 1
-
-_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,126}", re.ASCII)
-_TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,37 +64,6 @@ def register(
     if why is not None and request.name in electable(node):
         node = with_in_sync(node, node.in_sync, forgetful=frozenset({request.name}))
     return Registration(_with_replica(node, replica), unclean=why)
-
-
-def check_name(kind: str, name: str) -> str:
-    """The name of a group or replica; raises InvalidName. It becomes part of a path in ZooKeeper."""
-    if _NAME.fullmatch(name) is None:
-        raise InvalidName(kind, name, "letters, digits, '_', '-' and inside also '.', 1 to 127 characters")
-    return name
-
-
-def check_address(key: str, address: str) -> str:
-    """The address; raises InvalidParameter where it is not host:port."""
-    host, _, port = address.rpartition(":")
-    digits = port.isascii() and port.isdigit() and len(port) <= 5
-    plain = address.isascii() and address.isprintable() and " " not in address
-    if not (host and plain and digits and 1 <= int(port) <= 65535 and len(address) <= ADDRESS_LENGTH_MAX):
-        raise InvalidParameter(key, address[:ADDRESS_LENGTH_MAX], "host:port")
-    return address
-
-
-def check_token(key: str, token: str) -> str:
-    """A store's identity or a life's token; raises InvalidParameter."""
-    if _TOKEN.fullmatch(token) is None:
-        raise InvalidParameter(key, token[:TOKEN_LENGTH_MAX], f"letters, digits, '_', '-', 1 to {TOKEN_LENGTH_MAX}")
-    return token
-
-
-def check_count(key: str, value: int, minimum: int = 0) -> int:
-    """A number that only grows; raises InvalidParameter."""
-    if not minimum <= value <= COUNT_MAX:
-        raise InvalidParameter(key, value, f"an integer from {minimum} to {COUNT_MAX}")
-    return value
 
 
 def _replica_of(request: RegisterReplica) -> Replica:

@@ -1,6 +1,6 @@
 """Groups, controllers and records in ZooKeeper; the one file that imports kazoo.
 
-    /zenit/{cluster}/groups/{broker_name}      a group's node: JSON (group_codec), changed by conditional writes only
+    /zenit/{cluster}/groups/{broker_name}      a group's node: JSON (model/group_codec.py), changed by conditional writes only
     /zenit/{cluster}/controllers/{token}-{n}   a controller that takes part, as long as its session lasts: its address
     /zenit/{cluster}/audit/record-{n}          what operators forced
 
@@ -34,7 +34,8 @@ from kazoo.protocol.states import EventType, KazooState, WatchedEvent
 from ..model.clock import monotonic_ms
 from ..model.errors import ZooKeeperUnavailable
 from ..model.group import GroupNode, KnownGroup
-from .group_codec import decode_node, encode_node
+from ..model.group_codec import decode_node, encode_node
+from ..model.group_limits import check_name
 from .group_store import (
     Listener,
     Member,
@@ -47,7 +48,6 @@ from .group_store import (
     Unknown,
     Written,
 )
-from .registration import check_name
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from zenitmq.controller.group_codec import decode_node, encode_node
 from zenitmq.controller.group_store import (
     Listener,
     Member,
@@ -33,9 +32,10 @@ from zenitmq.controller.group_store import (
     Unknown,
     Written,
 )
-from zenitmq.controller.registration import check_name
 from zenitmq.model.errors import ZooKeeperUnavailable
 from zenitmq.model.group import GroupNode, KnownGroup
+from zenitmq.model.group_codec import decode_node, encode_node
+from zenitmq.model.group_limits import check_name
 
 
 class Loss(Enum):

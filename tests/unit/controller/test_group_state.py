@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 from sim.group_kit import GROUP, group, life, proposal
 
+from zenitmq.controller.audit_record import encode_forced_election
 from zenitmq.controller.group_state import (
     alter_in_sync,
     check_life,
@@ -132,6 +134,25 @@ def test_a_forced_election_names_what_may_be_lost() -> None:
     assert (record.lost_begin, record.lost_end, record.at_ms) == (700, 1000, 123)
     assert (record.epoch, record.elected, record.old_master) == (4, "c", "a")
     assert (record.in_sync, record.eligible) == (("a",), ("b",))
+
+
+def test_a_forced_election_is_a_line_of_json() -> None:
+    _, record = force_election(
+        group(in_sync="a", epoch=3), "c", wait_ms=0, epoch_seen=3, log_end=7, highest_end=9, now_ms=123
+    )
+    assert json.loads(encode_forced_election(record)) == {
+        "event": "forced election",
+        "broker_name": GROUP,
+        "epoch": 4,
+        "elected": "c",
+        "old_master": "a",
+        "in_sync": ["a"],
+        "eligible": [],
+        "last": "",
+        "lost_begin": 7,
+        "lost_end": 9,
+        "at_ms": 123,
+    }
 
 
 def test_after_both_sets_became_empty_the_forced_one_begins_them() -> None:

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from sim.group_kit import GROUP, group, life, registration, replica
 
-from zenitmq.controller.registration import REPLICAS_MAX, Registration, register
+from zenitmq.controller.registration import Registration, register
 from zenitmq.model.errors import GroupNodeLost, InvalidName, InvalidParameter, ReplicaNameTaken, StartCounterBehind
 from zenitmq.model.group import FlushMode, GroupNode, GroupSettings
+from zenitmq.model.group_limits import REPLICAS_MAX
 from zenitmq.remoting.commands import RegisterReplica
 
 SETTINGS = GroupSettings(min_in_sync=2)

@@ -1,4 +1,4 @@
-"""A group's node as JSON bytes, and back; the records of forced elections. Pure.
+"""A replica group's node as JSON bytes, and back: as ZooKeeper holds it and as controllers send it. Pure.
 
     {"format": 1, "broker_name": "broker-a", "epoch": 3, "master": "broker-a-0",
      "master_incarnation": {"store_id": "5f0c", "starts": 2}, "in_sync": ["broker-a-0"], "eligible": [], "last": null,
@@ -14,16 +14,21 @@ What does not is one GroupNodeDamaged that names the field.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict
 from enum import Enum
 from typing import Any, Final, NoReturn, TypeVar
 
-from ..model.errors import GroupNodeDamaged, InvalidName, InvalidParameter
-from ..model.group import AckMode, FlushMode, GroupNode, GroupSettings, Incarnation, Replica
-from .group_settings import LAG_MS_MAX, LAG_MS_MIN
-from .group_state import ForcedElection
-from .registration import COUNT_MAX, REPLICAS_MAX, check_address, check_name, check_token
+from .errors import GroupNodeDamaged, InvalidName, InvalidParameter
+from .group import AckMode, FlushMode, GroupNode, GroupSettings, Incarnation, Replica
+from .group_limits import (
+    COUNT_MAX,
+    LAG_MS_MAX,
+    LAG_MS_MIN,
+    REPLICAS_MAX,
+    check_address,
+    check_name,
+    check_token,
+)
 
 FORMAT: Final = 1
 NODE_BYTES_MAX: Final = 64 * 1024
@@ -44,12 +49,7 @@ def encode_node(node: GroupNode) -> bytes:
         "flush_mode": node.settings.flush_mode.value,
         "ack_mode": node.settings.ack_mode.value,
     }
-    return _line(document)
-
-
-def encode_forced_election(record: ForcedElection) -> bytes:
-    """An audit record: {"event": "forced election", and the fields of ForcedElection}."""
-    return _line({"event": "forced election"} | asdict(record))
+    return json.dumps(document, separators=(", ", ": ")).encode("ascii")
 
 
 def decode_node(data: bytes, broker_name: str) -> GroupNode:
@@ -58,10 +58,6 @@ def decode_node(data: bytes, broker_name: str) -> GroupNode:
     node = reader.node(reader.document(data))
     _check_sense(reader, node)
     return node
-
-
-def _line(document: Mapping[str, Any]) -> bytes:
-    return json.dumps(document, separators=(", ", ": ")).encode("ascii")
 
 
 class _Reader:

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 from sim.group_kit import GROUP, group, replica
 
-from zenitmq.controller.group_codec import NODE_BYTES_MAX, decode_node, encode_forced_election, encode_node
-from zenitmq.controller.group_state import force_election
 from zenitmq.model.errors import GroupNodeDamaged
 from zenitmq.model.group import AckMode, FlushMode, GroupNode, GroupSettings
+from zenitmq.model.group_codec import NODE_BYTES_MAX, decode_node, encode_node
 
 PAGE = Path(__file__).parents[3] / "docs" / "formats" / "group-node.md"
 GOLDEN = (
@@ -173,22 +172,3 @@ def test_the_page_shows_a_node_and_every_key() -> None:
         key for row in re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", text, re.MULTILINE) for key in re.findall(r"\w+", row)
     }
     assert rows == set(json.loads(GOLDEN))
-
-
-def test_a_forced_election_is_a_line_of_json() -> None:
-    _, record = force_election(
-        group(in_sync="a", epoch=3), "c", wait_ms=0, epoch_seen=3, log_end=7, highest_end=9, now_ms=123
-    )
-    assert json.loads(encode_forced_election(record)) == {
-        "event": "forced election",
-        "broker_name": GROUP,
-        "epoch": 4,
-        "elected": "c",
-        "old_master": "a",
-        "in_sync": ["a"],
-        "eligible": [],
-        "last": "",
-        "lost_begin": 7,
-        "lost_end": 9,
-        "at_ms": 123,
-    }

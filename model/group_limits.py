@@ -1,0 +1,49 @@
+"""What the values of a replica group may be: checked where a stranger sends them, and where a human may have edited them."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from .errors import InvalidName, InvalidParameter
+
+REPLICAS_MAX: Final = 16
+LAG_MS_MIN: Final = 500
+LAG_MS_MAX: Final = 3_600_000
+TOKEN_LENGTH_MAX: Final = 64
+ADDRESS_LENGTH_MAX: Final = 255
+COUNT_MAX: Final = (1 << 62) - 1
+
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,126}", re.ASCII)
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+
+
+def check_name(kind: str, name: str) -> str:
+    """The name of a group or replica; raises InvalidName. It becomes part of a path in ZooKeeper."""
+    if _NAME.fullmatch(name) is None:
+        raise InvalidName(kind, name, "letters, digits, '_', '-' and inside also '.', 1 to 127 characters")
+    return name
+
+
+def check_address(key: str, address: str) -> str:
+    """The address; raises InvalidParameter where it is not host:port."""
+    host, _, port = address.rpartition(":")
+    digits = port.isascii() and port.isdigit() and len(port) <= 5
+    plain = address.isascii() and address.isprintable() and " " not in address
+    if not (host and plain and digits and 1 <= int(port) <= 65535 and len(address) <= ADDRESS_LENGTH_MAX):
+        raise InvalidParameter(key, address[:ADDRESS_LENGTH_MAX], "host:port")
+    return address
+
+
+def check_token(key: str, token: str) -> str:
+    """A store's identity or a life's token; raises InvalidParameter."""
+    if _TOKEN.fullmatch(token) is None:
+        raise InvalidParameter(key, token[:TOKEN_LENGTH_MAX], f"letters, digits, '_', '-', 1 to {TOKEN_LENGTH_MAX}")
+    return token
+
+
+def check_count(key: str, value: int, minimum: int = 0) -> int:
+    """A number that only grows; raises InvalidParameter."""
+    if not minimum <= value <= COUNT_MAX:
+        raise InvalidParameter(key, value, f"an integer from {minimum} to {COUNT_MAX}")
+    return value
