@@ -76,6 +76,16 @@ def test_java_is_that_of_the_environment_before_that_of_the_path(tmp_path: Path)
     assert find_java({"JAVA_HOME": str(tmp_path), "PATH": os.environ["PATH"]}) == str(mine)
 
 
+def test_debians_jars_go_before_those_of_pyspark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(embedded_zookeeper, "DEBIAN_JARS", str(tmp_path))
+    (tmp_path / "zookeeper.jar").touch()
+    (tmp_path / "unrelated.jar").touch()
+    assert not any(jar.startswith(str(tmp_path)) for jar in find_jars()), "a part of them is of no use"
+    (tmp_path / "zookeeper-jute.jar").touch()
+    (tmp_path / "slf4j-api.jar").touch()
+    assert find_jars() == [str(tmp_path / name) for name in ("zookeeper.jar", "zookeeper-jute.jar", "slf4j-api.jar")]
+
+
 def test_what_is_missing_is_said_with_the_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(embedded_zookeeper, "_package_folder", lambda name: None)
     monkeypatch.setattr(embedded_zookeeper, "DEBIAN_JARS", str(tmp_path))
