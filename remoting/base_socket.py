@@ -15,6 +15,9 @@ from .options import SOCKET_TABLES
 MAX_SOCKETS: Final = 8192
 """Sockets a context may open: two for each thread and address of a client, beside the file limit of the process."""
 
+Pollable = zmq.Socket[bytes]
+"""A socket that a `Waiter` may wait for; nothing else is done with it by who gets one."""
+
 _TYPES: Final = {"ROUTER": zmq.ROUTER, "DEALER": zmq.DEALER, "PUB": zmq.PUB, "SUB": zmq.SUB, "WAKE": zmq.DEALER}
 
 
@@ -85,3 +88,22 @@ def connect_tcp(socket: zmq.Socket[bytes], address: str) -> None:
         socket.connect(endpoint)
     except zmq.ZMQError as error:
         raise InvalidParameter("address", address, f"HOST:PORT ({error.strerror})") from error
+
+
+class Waiter:
+    """Waits for any of several sockets. One thread, that of the sockets."""
+
+    def __init__(self) -> None:
+        self._poller = zmq.Poller()
+
+    def add(self, socket: Pollable) -> None:
+        """Waits for this one too."""
+        self._poller.register(socket, zmq.POLLIN)
+
+    def remove(self, socket: Pollable) -> None:
+        """Before it is closed."""
+        self._poller.unregister(socket)
+
+    def wait(self, timeout_ms: int) -> list[Pollable]:
+        """The sockets on which something has come; none where nothing did within `timeout_ms`."""
+        return [socket for socket, _ in self._poller.poll(timeout_ms)]

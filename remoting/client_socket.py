@@ -70,6 +70,11 @@ class Dealer:
             raise
         self._recv, self._send = self._socket.recv, plain_send(self._socket)
 
+    @property
+    def pollables(self) -> tuple[zmq.Socket[bytes], zmq.Socket[bytes]]:
+        """For a `Waiter`: the socket, and the monitor that `is_lost` looks at."""
+        return self._socket, self._monitor
+
     def fileno(self) -> int:
         """Readable when something *may* have come, and only once: whoever used the socket must drain it until empty."""
         return int(self._socket.get(zmq.FD))

@@ -31,6 +31,7 @@ from ..model.errors import (
     UnknownRequest,
     ZenitError,
 )
+from .base_socket import Pollable, Waiter
 from .commands import Lane, Reply, Request
 from .header import decode_request, encode_error, encode_reply, encode_request, peek_opaque
 from .lanes import DEFAULT_LANES, RETRY_AFTER_MS, LaneLimits, LaneState, LaneStatistics
@@ -138,6 +139,8 @@ class RequestLoop:
         self._handlers: dict[type[Request], tuple[Handler, LaneState, bool]] = {}
         self._outbox: list[tuple[bytes, bytes, Sequence[bytes | memoryview]]] = []
         self._timers = Timers()
+        self._waiter: Waiter | None = None  # where other sockets are served too
+        self._watched: dict[Pollable, Callable[[], None]] = {}
         self._posted: deque[Callable[[], None]] = deque()
         self._post_lock = threading.RLock()  # re-entrant: a signal handler may call stop() inside post()
         self._ringing = False
@@ -230,6 +233,19 @@ class RequestLoop:
         self._timers.add(self._clock.monotonic_ms() + interval_ms, timer)
         return timer
 
+    def watch(self, socket: Pollable, on_readable: Callable[[], None]) -> None:
+        """Calls `on_readable` in each turn that finds something on this socket, before requests are taken."""
+        if self._waiter is None:
+            self._waiter = Waiter()
+            self._waiter.add(self._socket.pollable)
+        self._waiter.add(socket)
+        self._watched[socket] = on_readable
+
+    def unwatch(self, socket: Pollable) -> None:
+        """Before the socket is closed; one that is not watched is left alone."""
+        if self._waiter is not None and self._watched.pop(socket, None) is not None:
+            self._waiter.remove(socket)
+
     # ---- the loop
 
     def run(self) -> None:
@@ -240,7 +256,7 @@ class RequestLoop:
     def turn(self, wait_ms: int = NEVER_MS) -> None:
         """One turn; waits at most `wait_ms` for something to do."""
         idle_ms = 0 if self._queued else min(wait_ms, self._timers.wait_ms(self._clock.monotonic_ms()))
-        message = self._socket.receive(idle_ms)
+        message = self._socket.receive(idle_ms) if self._waiter is None else self._receive_any(self._waiter, idle_ms)
         self._now_ms = self._clock.monotonic_ms()
         self._turns += 1
         if message is not None:
@@ -251,6 +267,14 @@ class RequestLoop:
             self._serve_waiting()
         self._end_turn()
         self._run_timers()
+
+    def _receive_any(self, waiter: Waiter, idle_ms: int) -> tuple[bytes, bytes, bool] | None:
+        """Waits for other sockets beside our own, and has those served on which something has come."""
+        for socket in waiter.wait(idle_ms):
+            on_readable = self._watched.get(socket)
+            if on_readable is not None:
+                on_readable()
+        return self._socket.receive_nowait()
 
     def _drain(self) -> None:
         """Takes what has come, up to the bounds of a turn."""

@@ -42,6 +42,11 @@ class RouterSocket:
             raise
         self._recv, self._get, self._send = self._socket.recv, self._socket.get, plain_send(self._socket)
 
+    @property
+    def pollable(self) -> zmq.Socket[bytes]:
+        """For a `Waiter`."""
+        return self._socket
+
     def receive(self, timeout_ms: int) -> tuple[bytes, bytes, bool] | None:
         """(identity, header, whether payload frames follow), or None when nothing came within `timeout_ms`."""
         if timeout_ms != self._timeout_ms:

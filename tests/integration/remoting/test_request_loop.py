@@ -24,6 +24,7 @@ from zenitmq.remoting.commands import (
 )
 from zenitmq.remoting.header import decode_reply, encode_request
 from zenitmq.remoting.server import Call, RequestLoop
+from zenitmq.remoting.server_socket import RouterSocket
 
 
 def test_payloads_of_a_turn_lie_side_by_side_and_are_answered_at_its_end(serve: Any, raw: Any) -> None:
@@ -203,3 +204,31 @@ def test_a_stopped_loop_closes_with_calls_parked(serve: Any, client: Any) -> Non
     with pytest.raises(RequestTimeout):
         client.call(served.address, GetMaxOffset("t", 0), timeout_ms=30)
     served.stop()
+
+
+def test_other_sockets_are_served_beside_the_loop_s_own(serve: Any, raw: Any) -> None:
+    """A second socket that the loop watches is served in its thread, until it is watched no more."""
+    other = RouterSocket("127.0.0.1:0", 1 << 20)
+    heard: list[tuple[bytes, bool]] = []
+    woken = threading.Semaphore(0)
+
+    def on_readable() -> None:
+        while (received := other.receive_nowait()) is not None:
+            heard.append((received[1], threading.current_thread() is served.thread))
+            woken.release()
+
+    served = serve({GetMaxOffset: lambda _: OffsetReply(7)})
+    served.loop.post(lambda: served.loop.watch(other.pollable, on_readable))
+    stranger, peer = raw(other.address), raw(served.address)
+    stranger.send(b"one")
+    assert woken.acquire(timeout=5)
+    peer.send(encode_request(GetMaxOffset("t", 0), 1, timeout_ms=1000))
+    assert decode_reply(peer.receive()[0], OffsetReply)[1] == OffsetReply(7)
+    stranger.send(b"two")
+    assert woken.acquire(timeout=5)
+    assert heard == [(b"one", True), (b"two", True)]
+    done = threading.Event()
+    served.loop.post(lambda: (served.loop.unwatch(other.pollable), other.close(), done.set()))
+    assert done.wait(5)
+    peer.send(encode_request(GetMaxOffset("t", 0), 2, timeout_ms=1000))
+    assert decode_reply(peer.receive()[0], OffsetReply)[0] == 2
