@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .epochs import Epoch, EpochList
+from .epochs import EpochList
 from .frames import Chunk, Frame
 
 
@@ -202,10 +202,10 @@ class SyncLog(DiskEffect):
 
 @dataclass(frozen=True, slots=True)
 class StartAnew(DiskEffect):
-    """Delete the log and all that was derived from it; begin an empty one at `begin`, its epoch list `row` alone (R12).
+    """Delete the log and all that was derived from it; begin an empty one at `begin`, under these epochs (R12).
 
     The master's snapshots of state are fetched first; done means that the log may be appended to.
     """
 
     begin: int
-    row: Epoch
+    epochs: EpochList

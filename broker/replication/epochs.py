@@ -4,6 +4,9 @@ A row (epoch, begin) says: from physical offset `begin` on, up to the next row's
 Epochs rise from row to row, begins never fall; rows with the same begin are epochs in which nothing was written. Two
 logs that hold the same row hold the same bytes below it, since an epoch has one master and a row is on the disk before
 the first byte of its epoch. That is what the truncation point rests on (design rules R4 and R5).
+
+Retention takes no rows: a slave that is behind it, or parted from its master before it, is told so by rows whose bytes
+are gone. Without them nothing in common would be found, and the slave asked to forget what is confirmed.
 """
 
 from __future__ import annotations
@@ -78,17 +81,15 @@ class EpochList:
         """After a start whose recovery found the log's end: rows that begin above it never got a byte (R4)."""
         return self._kept(tuple(row for row in self.rows if row.begin <= end))
 
-    def retained(self, begin: int) -> EpochList:
-        """Once the log begins at `begin`: the row that covers its first byte stays, older ones go (R4)."""
-        index = bisect_right(self.rows, begin, key=_begin_of)
-        return self._kept(self.rows[max(0, index - 1) :])
-
     def _kept(self, rows: tuple[Epoch, ...]) -> EpochList:
         return self if len(rows) == len(self.rows) else EpochList(rows)
 
     def end_of(self, index: int, log_end: int) -> int:
         """Where the epoch of row `index` ends in a log that ends at `log_end`."""
         return min(self.rows[index + 1].begin, log_end) if index + 1 < len(self.rows) else log_end
+
+
+NO_EPOCHS: Final = EpochList()
 
 
 def truncation_point(master: EpochList, master_end: int, slave: EpochList, slave_end: int) -> int:

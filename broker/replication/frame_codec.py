@@ -41,6 +41,7 @@ _ROW: Final = struct.Struct(">qq")
 _STRUCTS: Final = {layout.kind: _compiled(layout.fields) for layout in FRAMES}
 _LAYOUTS: Final = {layout.kind: layout for layout in FRAMES}
 _OPENING: Final = _STRUCTS[1]
+_REFUSED: Final = _STRUCTS[3]
 
 
 def _values_of(layout: FrameLayout) -> Callable[[Frame], tuple[int, ...]]:
@@ -50,7 +51,7 @@ def _values_of(layout: FrameLayout) -> Callable[[Frame], tuple[int, ...]]:
 _ENCODERS: Final = {
     layout.cls: (_STRUCTS[layout.kind].pack, layout.kind, _values_of(layout))
     for layout in FRAMES
-    if layout.cls is not Opening
+    if layout.cls not in (Opening, Refused)
 }
 
 
@@ -58,6 +59,8 @@ def encode(frame: Frame) -> bytes:
     """The frame's bytes."""
     if isinstance(frame, Opening):
         return _encode_opening(frame)
+    if isinstance(frame, Refused):
+        return _encode_refused(frame)
     pack, kind, values = _ENCODERS[type(frame)]
     return pack(MAGIC, VERSION, kind, *values(frame))
 
@@ -73,13 +76,14 @@ def decode(data: bytes | memoryview, at: Side) -> Frame:
     if layout is None or at not in layout.to:
         raise RemoteProtocolError(f"a replication frame of kind {kind} at the {at.value}")
     form = _STRUCTS[kind]
-    if len(data) != form.size and (layout.cls is not Opening or len(data) < form.size):
+    varies = layout.cls in (Opening, Refused)
+    if len(data) != form.size and (not varies or len(data) < form.size):
         raise RemoteProtocolError(f"{layout.cls.__name__} of {len(data)} bytes, expected {form.size}")
     values = form.unpack_from(data)[3:]
     if min(values) < 0:
         raise RemoteProtocolError(f"{layout.cls.__name__} with a negative number")
-    if layout.cls is Opening:
-        return _decode_opening(data, values)
+    if varies:
+        return _decode_opening(data, values) if layout.cls is Opening else _decode_refused(data, values)
     return _DECODERS[layout.cls](*values)
 
 
@@ -100,7 +104,28 @@ def _encode_opening(frame: Opening) -> bytes:
         len(store_id),
         len(frame.epochs.rows),
     )
-    return b"".join((head, name, store_id, *(_ROW.pack(row.number, row.begin) for row in frame.epochs.rows)))
+    return b"".join((head, name, store_id, _encode_rows(frame.epochs)))
+
+
+def _encode_refused(frame: Refused) -> bytes:
+    stamp = (frame.group, frame.epoch, frame.session)
+    numbers = (frame.reason, frame.offset, frame.log_begin, len(frame.epochs.rows))
+    return _REFUSED.pack(MAGIC, VERSION, 3, *stamp, *numbers) + _encode_rows(frame.epochs)
+
+
+def _encode_rows(epochs: EpochList) -> bytes:
+    return b"".join(_ROW.pack(row.number, row.begin) for row in epochs.rows)
+
+
+def _decode_rows(data: bytes | memoryview, *, epoch: int, end: int) -> EpochList:
+    """Rows to the end of the frame, of epochs up to `epoch`, none beginning behind `end`."""
+    try:
+        epochs = EpochList.of(_ROW.iter_unpack(data))
+    except ValueError as error:
+        raise RemoteProtocolError(f"a list of epochs: {error}") from error
+    if epochs.rows and (epochs.rows[0].begin < 0 or epochs.rows[-1].begin > end or epochs.newest > epoch):
+        raise RemoteProtocolError(f"epochs that begin behind {end} or are above {epoch}")
+    return epochs
 
 
 def _decode_opening(data: bytes | memoryview, values: tuple[int, ...]) -> Opening:
@@ -114,11 +139,9 @@ def _decode_opening(data: bytes | memoryview, values: tuple[int, ...]) -> Openin
     try:
         name = str(data[names_at : names_at + name_bytes], "utf-8")
         store_id = str(data[names_at + name_bytes : rows_at], "utf-8")
-        epochs = EpochList.of(_ROW.iter_unpack(data[rows_at:]))
-    except ValueError as error:
+    except UnicodeDecodeError as error:
         raise RemoteProtocolError(f"Opening: {error}") from error
-    if epochs.rows and (epochs.rows[0].begin < 0 or epochs.rows[-1].begin > end or epochs.newest > epoch):
-        raise RemoteProtocolError(f"Opening of epoch {epoch}, end {end}: epochs outside of that")
+    epochs = _decode_rows(data[rows_at:], epoch=epoch, end=end)
     return Opening(group, epoch, session, name, Incarnation(store_id, starts), end, flushed, epochs, _flag(lz4))
 
 
@@ -130,12 +153,16 @@ def _decode_chunk(
     return Chunk(group, epoch, session, data_epoch, begin, end, confirm, crc, _flag(lz4))
 
 
-def _decode_refused(group: int, epoch: int, session: int, reason: int, *offsets: int) -> Refused:
+def _decode_refused(data: bytes | memoryview, values: tuple[int, ...]) -> Refused:
+    group, epoch, session, reason, offset, log_begin, count = values
+    if count > ROWS_MAX or len(data) != _REFUSED.size + count * _ROW.size:
+        raise RemoteProtocolError(f"Refused of {len(data)} bytes, {count} epochs")
     try:
         known = RefusalReason(reason)
     except ValueError as error:
         raise RemoteProtocolError(f"Refused for reason {reason}") from error
-    return Refused(group, epoch, session, known, *offsets)
+    epochs = _decode_rows(data[_REFUSED.size :], epoch=epoch, end=log_begin)
+    return Refused(group, epoch, session, known, offset, log_begin, epochs)
 
 
 def _decode_ack(group: int, epoch: int, session: int, written: int, flushed: int) -> Ack:
@@ -151,5 +178,5 @@ def _flag(value: int) -> bool:
 
 
 _DECODERS: Final[dict[type[Frame], Callable[..., Frame]]] = {
-    layout.cls: layout.cls for layout in FRAMES if layout.cls is not Opening
-} | {Chunk: _decode_chunk, Refused: _decode_refused, Ack: _decode_ack}
+    layout.cls: layout.cls for layout in FRAMES if layout.cls not in (Opening, Refused)
+} | {Chunk: _decode_chunk, Ack: _decode_ack}

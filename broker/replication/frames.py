@@ -19,7 +19,7 @@ from enum import Enum, IntEnum
 from typing import Final
 
 from ...model.group import Incarnation
-from .epochs import EpochList
+from .epochs import NO_EPOCHS, EpochList
 
 MAGIC: Final = b"ZR"
 VERSION: Final = 1
@@ -47,7 +47,7 @@ class RefusalReason(IntEnum):
     NOT_A_MEMBER = 3
     """The group's node, as this master knows it, does not name the replica."""
     BEHIND_RETENTION = 4
-    """The truncation point `offset` lies before `log_begin`: the slave must start anew there, in the row named."""
+    """The truncation point `offset` lies before `log_begin`: the slave must start anew there, under `epochs`."""
     CLOSED = 5
     """The session was open, and the master has closed it: the slave should open another."""
 
@@ -82,13 +82,16 @@ class Accepted(Frame):
 
 @dataclass(frozen=True, slots=True)
 class Refused(Frame):
-    """No session. `epoch`: the master's own. Offsets and the row mean what the reason says, else 0."""
+    """No session. `epoch`: the master's own. The rest means what the reason says, else nothing.
+
+    `epochs`: the rows that begin before `log_begin`. A log that starts anew keeps them, though it has not their bytes:
+    how far two logs agree is found in complete lists only.
+    """
 
     reason: RefusalReason
     offset: int = 0
     log_begin: int = 0
-    row_epoch: int = 0
-    row_begin: int = 0
+    epochs: EpochList = NO_EPOCHS
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +202,9 @@ FRAMES: Final = (
             FrameField("reason", "B", "1 other epoch, 2 stale session, 3 not a member, 4 behind retention, 5 closed"),
             FrameField("offset", "q", "for 2: the highest session seen; for 4: the truncation point; else 0"),
             FrameField("log_begin", "q", "for 4: where the master's log begins; else 0"),
-            FrameField("row_epoch", "q", "for 4: the epoch of the byte there; else 0"),
-            FrameField("row_begin", "q", "for 4: where that epoch began; else 0"),
+            FrameField("rows", "H", "for 4: number of epochs that begin before it; else 0"),
         ),
+        "each row: epoch 8, begin 8",
     ),
     FrameLayout(4, Credit, (Side.MASTER,), (FrameField("up_to", "q", "the log may be sent up to here"),)),
     FrameLayout(

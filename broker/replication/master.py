@@ -120,7 +120,6 @@ class MasterState:
 
     def on_log_begin(self) -> list[Effect]:
         """Retention has moved `log.begin`; a session that still needed what is gone ends."""
-        self._log.epochs = self._log.epochs.retained(self._log.begin)
         behind = [member for member in self._sessions if member.sent < self._log.begin]
         return [effect for member in behind for effect in self._end(member)]
 
@@ -213,20 +212,19 @@ class MasterState:
         offset = truncation_point(log.epochs, log.end, frame.epochs, frame.end)
         member.session = frame.session
         if offset < log.begin:
-            return [*effects, self._refuse_behind_retention(peer, frame, offset)]
+            return [*effects, self._refuse_behind_retention(frame, offset)]
         member.open(frame, offset, end=log.end, now_ms=now_ms)
         self._list_sessions()
         effects.append(SendFrame(peer, Accepted(self._group_key, self.epoch, frame.session, offset)))
         self._progress(effects)
         return effects
 
-    def _refuse_behind_retention(self, peer: str, opening: Opening, offset: int) -> Effect:
+    def _refuse_behind_retention(self, opening: Opening, offset: int) -> Effect:
+        """The slave starts anew where this log begins."""
+        stamp = (self._group_key, self.epoch, opening.session)
         begin = self._log.begin
-        row = self._log.epochs.covering(begin)
-        assert row is not None, "the row that covers the first kept byte outlives retention"
-        reason = RefusalReason.BEHIND_RETENTION
-        refused = Refused(self._group_key, self.epoch, opening.session, reason, offset, begin, row.number, row.begin)
-        return SendFrame(peer, refused)
+        epochs = self._log.epochs.below(begin)
+        return SendFrame(opening.name, Refused(*stamp, RefusalReason.BEHIND_RETENTION, offset, begin, epochs))
 
     def _end(self, member: Member) -> list[Effect]:
         """Closes a session whose slave may not know: told, it opens another at once."""
@@ -317,7 +315,7 @@ class MasterState:
         self._is_sync = node.settings.flush_mode is FlushMode.SYNC
         self._is_ack_all = node.settings.ack_mode is AckMode.ALL
         lives = {replica.name: replica.incarnation for replica in node.replicas}
-        for name in {*self._members, *lives, *node.in_sync} - {self._name}:
+        for name in sorted({*self._members, *lives, *node.in_sync} - {self._name}):
             member = self._members.setdefault(name, Member(name, now_ms))
             member.incarnation = lives.get(name)
         self._list_union()

@@ -17,7 +17,6 @@ from enum import Enum
 from typing import Final
 
 from ...model.group import Incarnation
-from ...model.queue import PhysicalOffset
 from .effects import (
     AskController,
     CloseSession,
@@ -32,7 +31,6 @@ from .effects import (
     StartAnew,
     Stopped,
 )
-from .epochs import Epoch, EpochList
 from .frames import Accepted, Ack, Chunk, Credit, Frame, Goodbye, Idle, Opening, RefusalReason, Refused
 from .intake import Intake
 from .replica_log import ReplicaLog
@@ -232,17 +230,16 @@ class SlaveState:
             return self._halt(frame.offset)
         effects = self._close()
         self.phase = Phase.STARTING_ANEW
-        row = Epoch(frame.row_epoch, PhysicalOffset(frame.row_begin))
-        self._starting_anew = StartAnew(frame.log_begin, row)
+        self._starting_anew = StartAnew(frame.log_begin, frame.epochs)
         return [*effects, self._starting_anew]
 
     def _on_started_anew(self, now_ms: int) -> list[Effect]:
         """The log is empty and begins where the master's does."""
         assert self._starting_anew is not None
-        begin, row = self._starting_anew.begin, self._starting_anew.row
+        log, begin = self._log, self._starting_anew.begin
+        log.begin, log.epochs = begin, self._starting_anew.epochs
+        log.on_position(begin, begin)
         self._starting_anew = None
-        self._log.begin, self._log.epochs = begin, EpochList((row,))
-        self._log.on_position(begin, begin)
         if self.phase is Phase.STARTING_ANEW:
             self.phase, self._deadline_ms = Phase.PAUSING, now_ms
         return self._settle()

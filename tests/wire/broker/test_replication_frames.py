@@ -60,11 +60,17 @@ GOLDEN: list[tuple[Frame, Side, str]] = [
         HEAD.format(1) + "0000000000000001" + "00" * 16 + "00" + "01" + "01" + "0000" + "62" + "73",
     ),
     (Accepted(*STAMP, 300), S, HEAD.format(2) + "000000000000012c"),
-    (Refused(*STAMP, RefusalReason.OTHER_EPOCH), S, HEAD.format(3) + "01" + "00" * 32),
+    (Refused(*STAMP, RefusalReason.OTHER_EPOCH), S, HEAD.format(3) + "01" + "00" * 16 + "0000"),
     (
-        Refused(*STAMP, RefusalReason.BEHIND_RETENTION, 300, 1024, 5, 900),
+        Refused(*STAMP, RefusalReason.BEHIND_RETENTION, 300, 1024, EpochList.of([(5, 900)])),
         S,
-        HEAD.format(3) + "04" + "000000000000012c" + "0000000000000400" + "0000000000000005" + "0000000000000384",
+        HEAD.format(3)
+        + "04"
+        + "000000000000012c"
+        + "0000000000000400"
+        + "0001"
+        + "0000000000000005"
+        + "0000000000000384",
     ),
     (Credit(*STAMP, 1 << 40), M, HEAD.format(4) + "0000010000000000"),
     (
@@ -147,6 +153,7 @@ def test_whatever_bits_are_flipped_only_a_protocol_error_comes_out() -> None:
         (Chunk(*STAMP, 6, 300, 300, 0, 0, False), "nothing in it"),
         (Chunk(*STAMP, 6, 300, 301 + (8 << 20), 0, 0, False), "too long"),
         (Chunk(*STAMP, 8, 0, 1, 0, 0, False), "data of an epoch to come"),
+        (Refused(*STAMP, RefusalReason.BEHIND_RETENTION, 0, 9, EpochList.of([(1, 10)])), "an epoch behind the begin"),
         (Ack(*STAMP, 1, 2), "more flushed than written"),
         (Opening(*STAMP, "b", Incarnation("s", 1), 5, 6, EpochList(), False), "more flushed than written"),
         (Opening(*STAMP, "b", Incarnation("s", 1), 5, 5, EpochList.of([(8, 0)]), False), "an epoch not promised"),

@@ -465,7 +465,7 @@ def test_another_groups_frames_are_dropped() -> None:
 def test_a_slave_behind_retention_is_told_where_to_start_anew() -> None:
     master = Master(begin=50)
     (refused,) = frames(master.open("C", end=40, rows=EpochList.of([(1, 0)])))
-    assert refused == Refused(KEY, EPOCH, 1, RefusalReason.BEHIND_RETENTION, 40, 50, 1, 0)
+    assert refused == Refused(KEY, EPOCH, 1, RefusalReason.BEHIND_RETENTION, 40, 50, EpochList.of([(1, 0)]))
     fresh = master.open("C", session=2, end=50, rows=EpochList.of([(1, 0)]))
     assert frames(fresh) == [Accepted(KEY, EPOCH, 2, 50)]
 

@@ -22,7 +22,7 @@ from zenitmq.broker.replication.effects import (
     StartAnew,
     Stopped,
 )
-from zenitmq.broker.replication.epochs import Epoch, EpochList
+from zenitmq.broker.replication.epochs import EpochList
 from zenitmq.broker.replication.frames import (
     Accepted,
     Ack,
@@ -42,6 +42,7 @@ from zenitmq.model.group import Incarnation
 KEY, EPOCH, CREDIT = 77, 3, 100
 LIFE = Incarnation("store-B", 1)
 ROWS = EpochList.of([(1, 0), (2, 60)])
+MASTERS = EpochList.of([(1, 0), (3, 60)])
 
 
 class Slave:
@@ -186,20 +187,20 @@ def test_a_refusal_that_comes_late_is_dropped() -> None:
 def test_behind_retention_it_starts_anew() -> None:
     slave = Slave(end=100, confirm=50)
     slave.holds = True
-    refused = Refused(*slave.stamp, RefusalReason.BEHIND_RETENTION, 60, 1000, 2, 500)
-    assert slave.hear(refused)[-1] == StartAnew(1000, Epoch(2, 500))
+    refused = Refused(*slave.stamp, RefusalReason.BEHIND_RETENTION, 60, 1000, MASTERS)
+    assert slave.hear(refused)[-1] == StartAnew(1000, MASTERS)
     assert slave.tick(10_000) == []  # not before the disk is ready
     slave.done(10_000)
     log = slave.log
-    assert (log.begin, log.end, log.flushed, log.epochs) == (1000, 1000, 1000, EpochList.of([(2, 500)]))
+    assert (log.begin, log.end, log.flushed, log.epochs) == (1000, 1000, 1000, MASTERS)
     (opening,) = frames(slave.tick(10_000))
     assert isinstance(opening, Opening)
-    assert (opening.end, opening.epochs) == (1000, EpochList.of([(2, 500)]))
+    assert (opening.end, opening.epochs) == (1000, MASTERS)
 
 
 def test_behind_retention_it_forgets_nothing_confirmed() -> None:
     slave = Slave(end=100, confirm=70)
-    effects = slave.hear(Refused(*slave.stamp, RefusalReason.BEHIND_RETENTION, 60, 1000, 2, 500))
+    effects = slave.hear(Refused(*slave.stamp, RefusalReason.BEHIND_RETENTION, 60, 1000, MASTERS))
     assert effects[-1] == Halt(60, 70)
     assert slave.log.end == 100
 

@@ -1,0 +1,177 @@
+"""The replication port's sockets: a ROUTER for our slaves while we lead, a DEALER a session while we follow.
+
+Moves frames between sockets and the replica, which decides; decodes them, and lets nothing else through. A slave's
+session is one connection: its identity is learned from the opening, and forgotten with the session. All of it belongs
+to the loop's thread, whose loop watches these sockets beside its own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from typing import Final, Protocol
+
+from ...model.errors import RemoteProtocolError, ZenitError
+from ...remoting.client_socket import ClientContext, Dealer
+from ...remoting.server import RequestLoop
+from ...remoting.server_socket import RouterSocket
+from .chunk_payload import unseal
+from .frame_codec import decode, encode
+from .frames import CHUNK_BYTES_MAX, Chunk, Frame, Opening, Refused, Side
+
+log = logging.getLogger(__name__)
+
+FRAMES_PER_TURN: Final = 64  # then requests have their turn
+SESSIONS_MAX: Final = 256  # of which we remember the connection; strangers may open as many as they like
+Peer = tuple[str, int]
+"""A replica's name and the number of its session."""
+
+
+class PortListener(Protocol):
+    """Who decides: the replica."""
+
+    def on_slave_frame(self, peer: str, frame: Frame) -> None:
+        """A frame from a slave; `peer`: the name that opened this connection."""
+
+    def on_bad_slave_frame(self, peer: str, session: int) -> None:
+        """What came on a slave's connection is no frame."""
+
+    def on_master_frame(self, frame: Frame, data: bytes | memoryview) -> None:
+        """A frame from our master; `data`: of a chunk."""
+
+    def on_bad_master_frame(self, session: int) -> None:
+        """What came from our master is no frame, or damaged."""
+
+    def on_master_lost(self, session: int) -> None:
+        """The connection of this session has ended."""
+
+
+class ReplicationPort:
+    """A context manager; bound at construction."""
+
+    def __init__(self, bind: str, loop: RequestLoop, listener: PortListener) -> None:
+        """`bind`: "host:port". Raises ConfigError where the address cannot be bound."""
+        self._loop = loop
+        self._listener = listener
+        self._router = RouterSocket(bind, CHUNK_BYTES_MAX)
+        self.address = self._router.address
+        self._context = ClientContext()
+        self._dealer: Dealer | None = None
+        self._session = 0
+        self._connections: OrderedDict[Peer, bytes] = OrderedDict()
+        self._peers: dict[bytes, Peer] = {}
+        loop.watch(self._router.pollable, self._on_slaves)
+
+    def close(self) -> None:
+        """Before the loop's own sockets are closed."""
+        self.close_dealer()
+        self._loop.unwatch(self._router.pollable)
+        self._router.close()
+        self._context.close()
+
+    # ---- as a master
+
+    def send_to_slave(self, peer: str, frame: Frame, payload: tuple[bytes | memoryview, ...] = ()) -> bool:
+        """False where the slave's connection is gone, or it reads nothing."""
+        key = (peer, frame.session)
+        identity = self._connections.get(key)
+        if identity is None:
+            return False
+        if isinstance(frame, Refused):
+            self.forget(peer, frame.session)
+        return self._router.send(identity, encode(frame), payload)
+
+    def forget(self, peer: str, session: int) -> None:
+        """The session is closed: what still comes from it is dropped."""
+        identity = self._connections.pop((peer, session), None)
+        if identity is not None:
+            self._peers.pop(identity, None)
+
+    def _on_slaves(self) -> None:
+        for _ in range(FRAMES_PER_TURN):
+            received = self._router.receive_nowait()
+            if received is None:
+                return
+            identity, data, more = received
+            if more:
+                self._router.skip_payload()
+            self._on_slave_data(identity, data, more=more)
+
+    def _on_slave_data(self, identity: bytes, data: bytes, *, more: bool) -> None:
+        peer = self._peers.get(identity)
+        try:
+            if more:
+                raise RemoteProtocolError("a frame with a payload, from a slave")
+            frame = decode(data, Side.MASTER)
+        except RemoteProtocolError as error:
+            if peer is not None:
+                log.warning("a malformed frame replica=%s error=%s", peer[0], error)
+                self._listener.on_bad_slave_frame(*peer)
+            return
+        if isinstance(frame, Opening):
+            self._learn(identity, (frame.name, frame.session))
+            self._listener.on_slave_frame(frame.name, frame)
+        elif peer is not None and peer[1] == frame.session:
+            self._listener.on_slave_frame(peer[0], frame)
+
+    def _learn(self, identity: bytes, peer: Peer) -> None:
+        """One connection is one session; a number that another connection had is that one's no more."""
+        self.forget(*peer)
+        before = self._peers.pop(identity, None)
+        if before is not None:
+            self._connections.pop(before, None)
+        while len(self._connections) >= SESSIONS_MAX:
+            _, oldest = self._connections.popitem(last=False)
+            self._peers.pop(oldest, None)
+        self._connections[peer] = identity
+        self._peers[identity] = peer
+
+    # ---- as a slave
+
+    def open_dealer(self, address: str, session: int) -> None:
+        """A fresh connection to the master at `address`; one that cannot even be begun is lost at once."""
+        self.close_dealer()
+        try:
+            dealer = self._context.dealer(address)
+        except ZenitError as error:
+            log.warning("cannot connect to the master address=%s error=%s", address, error)
+            return
+        self._dealer, self._session = dealer, session
+        socket, monitor = dealer.pollables
+        self._loop.watch(socket, self._on_master)
+        self._loop.watch(monitor, self._on_monitor)
+
+    def send_to_master(self, frame: Frame) -> None:
+        """What cannot be sent shows as silence."""
+        if self._dealer is not None:
+            self._dealer.send(encode(frame), None)
+
+    def close_dealer(self) -> None:
+        """Ends the connection to the master, if there is one."""
+        dealer, self._dealer = self._dealer, None
+        if dealer is not None:
+            for socket in dealer.pollables:
+                self._loop.unwatch(socket)
+            dealer.close()
+
+    def _on_master(self) -> None:
+        for _ in range(FRAMES_PER_TURN):
+            dealer, session = self._dealer, self._session
+            if dealer is None:
+                return
+            try:
+                received = dealer.receive_nowait()
+                if received is None:
+                    return
+                frame = decode(received[0], Side.SLAVE)
+                data = unseal(frame, received[1]) if isinstance(frame, Chunk) else b""
+            except RemoteProtocolError as error:
+                log.warning("a malformed frame of the master address=%s error=%s", dealer.address, error)
+                self._listener.on_bad_master_frame(session)
+            else:
+                self._listener.on_master_frame(frame, data)
+
+    def _on_monitor(self) -> None:
+        dealer, session = self._dealer, self._session
+        if dealer is not None and dealer.is_lost():
+            self._listener.on_master_lost(session)
