@@ -14,13 +14,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from operator import attrgetter
 from typing import Final, Self
 
 from ...model.queue import PhysicalOffset
 
 ROWS_MAX: Final = 1000
-"""Rows a list holds; the newest are kept."""
+"""Rows a list holds."""
 
 _begin_of = attrgetter("begin")
 
@@ -42,7 +43,7 @@ class EpochList:
     def __post_init__(self) -> None:
         if len(self.rows) > ROWS_MAX:
             raise ValueError(f"{len(self.rows)} epochs, at most {ROWS_MAX}")
-        for row, after in zip(self.rows, self.rows[1:], strict=False):
+        for row, after in pairwise(self.rows):
             if row.number >= after.number or row.begin > after.begin:
                 raise ValueError(f"epoch {after.number} at {after.begin} behind epoch {row.number} at {row.begin}")
 
@@ -67,11 +68,16 @@ class EpochList:
         return self.rows[index].begin if index < len(self.rows) else None
 
     def with_row(self, number: int, begin: int) -> EpochList:
-        """With the row of an epoch that begins now; beyond ROWS_MAX the oldest goes.
+        """With the row of an epoch that begins now.
 
+        Beyond ROWS_MAX one goes that holds nothing, which changes no truncation point; where none is such, the oldest.
         Raises ValueError where the epoch is not above all others, or begins before the last one does.
         """
-        return EpochList((*self.rows[1 - ROWS_MAX :], Epoch(number, PhysicalOffset(begin))))
+        rows = (*self.rows, Epoch(number, PhysicalOffset(begin)))
+        if len(rows) > ROWS_MAX:
+            spare = next((index for index, (row, after) in enumerate(pairwise(rows)) if row.begin == after.begin), 0)
+            rows = (*rows[:spare], *rows[spare + 1 :])
+        return EpochList(rows)
 
     def below(self, offset: int) -> EpochList:
         """Once the log was cut to end at `offset`: rows that begin there or behind are dropped (R4)."""

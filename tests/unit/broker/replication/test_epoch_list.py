@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from itertools import pairwise
+
 import pytest
 
 from zenitmq.broker.replication.epochs import ROWS_MAX, Epoch, EpochList, truncation_point
@@ -37,9 +40,35 @@ def test_a_new_row_is_above_all_others() -> None:
             epochs.with_row(number, begin)
 
 
-def test_the_newest_rows_are_kept() -> None:
+def test_of_too_many_rows_the_oldest_goes() -> None:
     epochs = EpochList.of((number, number) for number in range(1, ROWS_MAX + 1)).with_row(ROWS_MAX + 1, ROWS_MAX + 1)
     assert (len(epochs.rows), epochs.rows[0].number, epochs.newest) == (ROWS_MAX, 2, ROWS_MAX + 1)
+
+
+def test_a_storm_of_elections_costs_rows_that_hold_nothing_first() -> None:
+    """A thousand masters that wrote nothing do not push out the rows of what is in the log."""
+    epochs = rows((1, 0), (2, 50))
+    for number in range(3, 2 * ROWS_MAX):
+        epochs = epochs.with_row(number, 90)
+    assert (len(epochs.rows), epochs.newest) == (ROWS_MAX, 2 * ROWS_MAX - 1)
+    assert epochs.rows[:2] == rows((1, 0), (2, 50)).rows
+
+
+def test_a_row_that_holds_nothing_changes_no_truncation_point() -> None:
+    """Over every pair of small histories that share a beginning: the masters' with and without its empty rows."""
+    seed = random.randrange(1 << 32)
+    rng = random.Random(seed)
+    for _ in range(3_000):
+        begins = [0, *sorted(rng.choices(range(6), k=rng.randint(1, 5)))]
+        shared = list(enumerate(begins, 1))
+        begun, end = len(shared) + 1, begins[-1] + rng.randint(0, 2)
+        master = shared + [(begun + 2 * i, end + i) for i in range(rng.randint(0, 2))]
+        slave = shared[: rng.randint(1, len(shared))] + [(begun + 1, end + 1)] * rng.randint(0, 1)
+        last = master[-1]
+        full = [row for row, after in pairwise(master) if row[1] != after[1]] + [last]
+        ends = master[-1][1] + rng.randint(0, 3), slave[-1][1] + rng.randint(0, 3)
+        both = [truncation_point(rows(*some), ends[0], rows(*slave), ends[1]) for some in (master, full)]
+        assert both[0] == both[1], f"seed {seed}: {master} {slave} {ends}: {both}"
 
 
 def test_a_cut_drops_rows_at_the_offset_and_a_recovery_keeps_them() -> None:
