@@ -1,4 +1,4 @@
-"""Replies that wait for the log: until the commit, and with synchronous flush until the disk has what they tell of.
+"""Replies that wait for the log: until the commit, and where more is promised until the disk or the replicas have it.
 
 Owned by the loop thread. Handlers add to `staged` during a turn; the service commits, then calls `on_committed`.
 Once the store is poisoned nothing is acknowledged any more.
@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ..model.errors import FlushTimeout
+from ..model.errors import FlushTimeout, ZenitError
 from ..remoting.commands import Reply
 from ..remoting.server import Call, RequestLoop
 
@@ -21,7 +21,7 @@ Staged = tuple[
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """Replies of one turn that wait for the disk, in the order of their ends."""
+    """Replies of one turn that wait, in the order of their ends."""
 
     deadline_ms: int
     waiting: deque[Staged]
@@ -30,44 +30,43 @@ class _Turn:
 class Acknowledgements:
     """What was done and is not yet answered."""
 
-    def __init__(
-        self, loop: RequestLoop, *, flushed: Callable[[], int], wait_for_flush: bool, flush_timeout_ms: int
-    ) -> None:
-        """`flushed`: everything below this physical offset is on the disk."""
+    def __init__(self, loop: RequestLoop, *, promised: Callable[[], int] | None, timeout_ms: int) -> None:
+        """`promised`: what ends at or below this physical offset may be answered: the disk has it, or the replicas that
+        count; None where it may be as soon as it is in the log. `timeout_ms`: how long a reply waits for that.
+        """
         self.staged: list[Staged] = []
         self.waiting_count = 0
         self._loop = loop
-        self._flushed = flushed
-        self._wait_for_flush = wait_for_flush
-        self._flush_timeout_ms = flush_timeout_ms
+        self._promised = promised
+        self._timeout_ms = timeout_ms
         self._turns: deque[_Turn] = deque()
         self._is_poisoned = False
 
     def on_committed(self, now_ms: int) -> None:
-        """All that is staged is in the log: answer it, or park it until it is flushed. `now_ms`: monotonic."""
+        """All that is staged is in the log: answer it, or park it until the promise holds. `now_ms`: monotonic."""
         staged = self.staged
         if not staged:
             return
         self.staged = []
         if self._is_poisoned:
             return
-        if self._wait_for_flush:
-            self._turns.append(_Turn(now_ms + self._flush_timeout_ms, deque(staged)))
+        if self._promised is not None:
+            self._turns.append(_Turn(now_ms + self._timeout_ms, deque(staged)))
             self.waiting_count += len(staged)
             return
         reply = self._loop.reply
         for call, answer, _, payload in staged:
             reply(call, answer, payload)
 
-    def on_flushed(self) -> None:
-        """The disk has more than before: answer whom it concerns."""
-        if self._is_poisoned:
+    def on_promised(self) -> None:
+        """The disk, or the replicas, have more than before: answer whom it concerns."""
+        if self._is_poisoned or self._promised is None:
             return
-        flushed = self._flushed()
+        promised = self._promised()
         reply = self._loop.reply
         while self._turns:
             waiting = self._turns[0].waiting
-            while waiting and waiting[0][2] <= flushed:
+            while waiting and waiting[0][2] <= promised:
                 call, answer, _, payload = waiting.popleft()
                 self.waiting_count -= 1
                 reply(call, answer, payload)
@@ -75,13 +74,21 @@ class Acknowledgements:
                 return
             self._turns.popleft()
 
+    def fail_all(self, error: ZenitError) -> None:
+        """What waits will not be promised by us any more."""
+        for turn in self._turns:
+            for call, _, _, _ in turn.waiting:
+                self._loop.fail(call, error)
+        self._turns.clear()
+        self.waiting_count = 0
+
     def on_tick(self, now_ms: int) -> None:
-        """Tells those whose time is up that the disk has not answered."""
-        self.on_flushed()
+        """Tells those whose time is up that the disk, or the replicas, have not answered."""
+        self.on_promised()
         while self._turns and self._turns[0].deadline_ms <= now_ms:
             for call, _, _, _ in self._turns.popleft().waiting:
                 self.waiting_count -= 1
-                self._loop.fail(call, FlushTimeout(self._flush_timeout_ms))
+                self._loop.fail(call, FlushTimeout(self._timeout_ms))
 
     def on_poisoned(self) -> None:
         """The disk failed: nothing that waits may be acknowledged."""

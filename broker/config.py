@@ -20,6 +20,16 @@ class BrokerConfig:
     listen_host: str = setting("", "IP address to listen on where it is not `host`, such as 0.0.0.0 in a container")
     port: int = setting(10911, "TCP port that clients connect to; 0 takes a free one", minimum=0, maximum=65_535)
     namesrv: tuple[str, ...] = setting(("127.0.0.1:9876",), "name servers to register with, host:port each")
+    controllers: tuple[str, ...] = setting(
+        (), "controllers that elect the group's master, host:port each; none = this broker is its group's only one"
+    )
+    replica: str = setting("", "this broker's name within its group, where it has controllers; empty = `name`")
+    replication_port: int = setting(
+        10912, "TCP port that the group's other replicas connect to; 0 takes a free one", minimum=0, maximum=65_535
+    )
+    replication_lz4: bool = setting(
+        False, "compress what this broker fetches as a slave: less network, more work for the master"
+    )
     store_dir: str = setting("store", "directory of the commit log, its indexes and the broker's state")
     auto_create_topics: bool = setting(
         False, "a send to an unknown topic creates it: convenient, but a misspelt name becomes a topic"
@@ -52,14 +62,20 @@ class BrokerConfig:
     def __post_init__(self) -> None:
         """Raises ConfigError for what does not go together."""
         check_settings(self)
-        for key, value in (("cluster", self.cluster), ("name", self.name)):
+        for key, value in (("cluster", self.cluster), ("name", self.name), ("replica", self.replica_name)):
             try:
                 check_topic(value)
             except InvalidName as error:
                 raise ConfigError(key, value, error.rule) from error
         if not self.store_dir:
             raise ConfigError("store_dir", self.store_dir, "a directory")
-        for address in self.namesrv:
-            host, _, port = address.rpartition(":")
-            if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
-                raise ConfigError("namesrv", address, "host:port, several separated by commas")
+        for key, addresses in (("namesrv", self.namesrv), ("controllers", self.controllers)):
+            for address in addresses:
+                host, _, port = address.rpartition(":")
+                if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
+                    raise ConfigError(key, address, "host:port, several separated by commas")
+
+    @property
+    def replica_name(self) -> str:
+        """This broker's name within its group."""
+        return self.replica or self.name

@@ -48,18 +48,27 @@ def next_epoch(epochs: tuple[Epoch, ...], begin: PhysicalOffset) -> tuple[Epoch,
     return (*kept[1 - ROWS_MAX :], Epoch(number, begin))
 
 
-def begin_epoch(directory: str, begin: PhysicalOffset) -> Epoch:
-    """Elects this broker: reads the file of a store directory, writes it durably with one epoch more, returns that."""
+def read_epochs(directory: str) -> tuple[Epoch, ...]:
+    """The rows of a store directory's file; none where it has none. Raises StoreFormatError."""
     path = os.path.join(directory, FILE_NAME)
     try:
         with open(path, encoding="ascii") as file:
-            epochs = parse_epochs(file.read())
+            return parse_epochs(file.read())
     except FileNotFoundError:
-        epochs = ()
+        return ()
     except UnicodeDecodeError as error:
         raise StoreFormatError(path, "not an epoch file") from error
-    epochs = next_epoch(epochs, begin)
-    _replace(path, render_epochs(epochs))
+
+
+def write_epochs(directory: str, epochs: tuple[Epoch, ...]) -> None:
+    """Replaces the file, durably. Raises OSError."""
+    _replace(os.path.join(directory, FILE_NAME), render_epochs(epochs))
+
+
+def begin_epoch(directory: str, begin: PhysicalOffset) -> Epoch:
+    """Elects this broker: reads the file of a store directory, writes it durably with one epoch more, returns that."""
+    epochs = next_epoch(read_epochs(directory), begin)
+    write_epochs(directory, epochs)
     return epochs[-1]
 
 

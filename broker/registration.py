@@ -30,12 +30,14 @@ GIVE_UP_MS: Final = 2 * TIMEOUT_MS  # an answer that has not even failed by then
 
 @dataclass(frozen=True, slots=True)
 class BrokerIdentity:
-    """Who registers. `address`: "host:port" for clients."""
+    """Who registers. `address`: "host:port" for clients. `broker_id`: 0 = master; None = not to be registered (yet)."""
 
     cluster: str
     broker_name: str
     address: str
     epoch: int
+    broker_id: int | None = MASTER_ID
+    replication_address: str = ""
 
 
 @dataclass(slots=True)
@@ -105,6 +107,11 @@ class Registration:
         self.on_tick()
         self._loop.every(self._heartbeat_ms, self.on_tick)
 
+    def on_role(self, identity: BrokerIdentity) -> None:
+        """We are somebody else from now on: all name servers are told at once."""
+        self._identity = identity
+        self.on_topics_changed()
+
     def on_topics_changed(self) -> None:
         """Registers with all of them soon; changes of one turn go out together."""
         self._version += 1
@@ -115,6 +122,8 @@ class Registration:
     def on_tick(self) -> None:
         """Tells each name server what it is time to tell it."""
         self._is_due = False
+        if self._identity.broker_id is None:
+            return
         now_ms = self._clock.monotonic_ms()
         for link in self._links:
             step = link.next_request(now_ms, version=self._version, register_interval_ms=self._register_interval_ms)
@@ -126,7 +135,9 @@ class Registration:
     def stop(self) -> None:
         """Tells all of them that we leave, and waits a moment for their answers. After the loop has ended."""
         who = self._identity
-        request = UnregisterBroker(who.cluster, who.broker_name, MASTER_ID, who.address)
+        if who.broker_id is None:
+            return
+        request = UnregisterBroker(who.cluster, who.broker_name, who.broker_id, who.address)
         answers: SimpleQueue[ZenitError | None] = SimpleQueue()
         for link in self._links:
             try:
@@ -149,7 +160,10 @@ class Registration:
 
     def _register(self, link: NameServerLink) -> None:
         who = self._identity
-        request = RegisterBroker(who.cluster, who.broker_name, MASTER_ID, who.address, who.epoch, self._topics())
+        assert who.broker_id is not None
+        request = RegisterBroker(
+            who.cluster, who.broker_name, who.broker_id, who.address, who.epoch, self._topics(), who.replication_address
+        )
         on_reply = partial(self._post, partial(self._on_registered, link, self._version))
         try:
             self._client.send_nowait(link.address, request, None, timeout_ms=TIMEOUT_MS, on_reply=on_reply)
@@ -158,7 +172,8 @@ class Registration:
 
     def _heartbeat(self, link: NameServerLink) -> None:
         who = self._identity
-        request = BrokerHeartbeat(who.cluster, who.broker_name, MASTER_ID, who.address, who.epoch)
+        assert who.broker_id is not None
+        request = BrokerHeartbeat(who.cluster, who.broker_name, who.broker_id, who.address, who.epoch)
         on_reply = partial(self._post, partial(self._on_heard, link))
         try:
             self._client.send_nowait(link.address, request, None, timeout_ms=TIMEOUT_MS, on_reply=on_reply)
@@ -196,7 +211,7 @@ class Registration:
             self._on_failed(link, error)
             return
         link.on_heard(known=reply.known)
-        if not reply.known:
+        if link.known_version != self._version:
             self.on_tick()
 
     def _on_failed(self, link: NameServerLink, error: ZenitError | None) -> None:

@@ -137,9 +137,8 @@ class Broker:
         self._desk = WorkerDesk(workers, loop, clock, waiting_max=config.worker_queue_max)
         self._acknowledgements = acknowledgements = Acknowledgements(
             loop,
-            flushed=lambda: store.flushed,
-            wait_for_flush=config.store.flush_mode == "sync",
-            flush_timeout_ms=config.store.sync_flush_timeout_ms,
+            promised=(lambda: store.flushed) if config.store.flush_mode == "sync" else None,
+            timeout_ms=config.store.sync_flush_timeout_ms,
         )
         registry = ClientRegistry(heartbeat_ms=config.heartbeat_ms, clients_max=config.clients_max)
         self._sends = SendHandler(
@@ -269,7 +268,7 @@ class Broker:
     def _on_flushed(self) -> None:
         """The flush thread's."""
         if self._config.store.flush_mode == "sync":
-            self._loop.post(self._acknowledgements.on_flushed)
+            self._loop.post(self._acknowledgements.on_promised)
 
     def _on_poisoned(self, error: StorePoisoned) -> None:
         """Whoever met the failure: nothing is acknowledged from here on, and the process ends."""

@@ -196,6 +196,20 @@ class InvalidParameter(ZenitError):
         return f"{self.name} = {self.value!r}: expected {self.expected}"
 
 
+class NotEnoughReplicas(ZenitError):
+    """Too few replicas of the group are in sync to take writes; reads go on. Args: in_sync, min_in_sync."""
+
+    code, retriable = 11, True
+
+    def __init__(self, in_sync: int, min_in_sync: int) -> None:
+        super().__init__(in_sync, min_in_sync)
+        self.in_sync = in_sync
+        self.min_in_sync = min_in_sync
+
+    def __str__(self) -> str:
+        return f"{self.in_sync} replicas are in sync, {self.min_in_sync} are wanted: writes wait until more are"
+
+
 class NotMaster(ZenitError):
     """The broker that answered is not master of its group. Args: broker, epoch."""
 

@@ -1,14 +1,14 @@
 """The replication port's sockets: a ROUTER for our slaves while we lead, a DEALER a session while we follow.
 
 Moves frames between sockets and the replica, which decides; decodes them, and lets nothing else through. A slave's
-session is one connection: its identity is learned from the opening, and forgotten with the session. All of it belongs
+session is one connection, known from its acceptance on and forgotten when it is closed: who opens under another's name
+gets nothing of what is sent to that one. All of it belongs
 to the loop's thread, whose loop watches these sockets beside its own.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from typing import Final, Protocol
 
 from ...model.errors import RemoteProtocolError, ZenitError
@@ -17,12 +17,11 @@ from ...remoting.server import RequestLoop
 from ...remoting.server_socket import RouterSocket
 from .chunk_payload import unseal
 from .frame_codec import decode, encode
-from .frames import CHUNK_BYTES_MAX, Chunk, Frame, Opening, Refused, Side
+from .frames import CHUNK_BYTES_MAX, Accepted, Chunk, Frame, Opening, Side
 
 log = logging.getLogger(__name__)
 
 FRAMES_PER_TURN: Final = 64  # then requests have their turn
-SESSIONS_MAX: Final = 256  # of which we remember the connection; strangers may open as many as they like
 Peer = tuple[str, int]
 """A replica's name and the number of its session."""
 
@@ -58,8 +57,9 @@ class ReplicationPort:
         self._context = ClientContext()
         self._dealer: Dealer | None = None
         self._session = 0
-        self._connections: OrderedDict[Peer, bytes] = OrderedDict()
+        self._connections: dict[Peer, bytes] = {}  # of the sessions that were accepted and not closed
         self._peers: dict[bytes, Peer] = {}
+        self._asking: tuple[Peer, bytes] | None = None  # whose opening is looked at just now
         loop.watch(self._router.pollable, self._on_slaves)
 
     def close(self) -> None:
@@ -74,11 +74,15 @@ class ReplicationPort:
     def send_to_slave(self, peer: str, frame: Frame, payload: tuple[bytes | memoryview, ...] = ()) -> bool:
         """False where the slave's connection is gone, or it reads nothing."""
         key = (peer, frame.session)
-        identity = self._connections.get(key)
-        if identity is None:
-            return False
-        if isinstance(frame, Refused):
-            self.forget(peer, frame.session)
+        if self._asking is not None and self._asking[0] == key:
+            identity = self._asking[1]
+            if isinstance(frame, Accepted):
+                self._learn(identity, key)
+        else:
+            known = self._connections.get(key)
+            if known is None:
+                return False
+            identity = known
         return self._router.send(identity, encode(frame), payload)
 
     def forget(self, peer: str, session: int) -> None:
@@ -86,6 +90,11 @@ class ReplicationPort:
         identity = self._connections.pop((peer, session), None)
         if identity is not None:
             self._peers.pop(identity, None)
+
+    def forget_all(self) -> None:
+        """We lead no more."""
+        self._connections.clear()
+        self._peers.clear()
 
     def _on_slaves(self) -> None:
         for _ in range(FRAMES_PER_TURN):
@@ -109,20 +118,17 @@ class ReplicationPort:
                 self._listener.on_bad_slave_frame(*peer)
             return
         if isinstance(frame, Opening):
-            self._learn(identity, (frame.name, frame.session))
+            self._asking = ((frame.name, frame.session), identity)
             self._listener.on_slave_frame(frame.name, frame)
+            self._asking = None
         elif peer is not None and peer[1] == frame.session:
             self._listener.on_slave_frame(peer[0], frame)
 
     def _learn(self, identity: bytes, peer: Peer) -> None:
-        """One connection is one session; a number that another connection had is that one's no more."""
-        self.forget(*peer)
+        """The session was accepted. One connection is one session: what it was before is forgotten."""
         before = self._peers.pop(identity, None)
         if before is not None:
             self._connections.pop(before, None)
-        while len(self._connections) >= SESSIONS_MAX:
-            _, oldest = self._connections.popitem(last=False)
-            self._peers.pop(oldest, None)
         self._connections[peer] = identity
         self._peers[identity] = peer
 

@@ -41,7 +41,7 @@ def disk() -> Disk:
 
 def make(answers: Answers, disk: Disk, *, sync: bool) -> Acknowledgements:
     loop: Any = answers
-    return Acknowledgements(loop, flushed=lambda: disk.flushed, wait_for_flush=sync, flush_timeout_ms=50)
+    return Acknowledgements(loop, promised=(lambda: disk.flushed) if sync else None, timeout_ms=50)
 
 
 def stage(acknowledgements: Acknowledgements, **ends: int) -> None:
@@ -68,10 +68,10 @@ def test_with_flush_each_waits_for_its_own_end(answers: Answers, disk: Disk) -> 
     acknowledgements.on_committed(1)
     assert (answers.replied, acknowledgements.waiting_count) == ([], 3)
     disk.flushed = 19
-    acknowledgements.on_flushed()
+    acknowledgements.on_promised()
     assert (answers.replied, acknowledgements.waiting_count) == (["a"], 2)
     disk.flushed = 30
-    acknowledgements.on_flushed()
+    acknowledgements.on_promised()
     assert (answers.replied, acknowledgements.waiting_count) == (["a", "b", "c"], 0)
 
 
@@ -101,6 +101,6 @@ def test_nothing_is_acknowledged_after_the_disk_failed(answers: Answers, disk: D
     stage(acknowledgements, b=20)
     disk.flushed = 100
     acknowledgements.on_committed(1)
-    acknowledgements.on_flushed()
+    acknowledgements.on_promised()
     acknowledgements.on_tick(1000)
     assert (answers.replied, answers.failed, acknowledgements.waiting_count) == ([], [], 0)

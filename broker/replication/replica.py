@@ -1,0 +1,380 @@
+"""A broker's part in its replica group: carries out what the cores decide, and tells them what happened.
+
+    controller --node--> RoleState --Lead/Follow--> MasterState | SlaveState --effects--> port, disk, broker
+
+All on the loop's thread. Effects are carried out in the order in which they were returned; an effect on the disk is
+handed back to the core that asked for it once it is durable, before the next one begins. What the cores ask of the
+broker goes to its `ReplicaHost`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from ...model.clock import Clock
+from ...model.errors import OffsetOutOfRange
+from ...model.group import Incarnation, KnownGroup
+from . import effects as fx
+from .chunk_payload import seal
+from .effects import DiskEffect, Effect
+from .frames import Frame, Opening, RefusalReason, group_key
+from .master import CutAt, MasterState, refusal
+from .port import ReplicationPort
+from .replica_log import ReplicaLog
+from .role import Role, RoleState
+from .slave import SlaveState
+
+log = logging.getLogger(__name__)
+
+TICK_MS: Final = 25
+SESSION_SHIFT: Final = 32
+"""A process begins its session numbers at its start counter, shifted: above all of its earlier lives (R14)."""
+
+
+class ReplicaDisk(Protocol):
+    """What carries out effects on the disk: the store, and the files that tell who we are."""
+
+    def perform(self, effect: DiskEffect, on_done: Callable[[], None]) -> None:
+        """Carries it out and calls `on_done` on the loop's thread: before it returns, or later."""
+
+    def position(self) -> tuple[int, int]:
+        """(end, flushed) of the log."""
+
+    def read(self, begin: int, end: int) -> memoryview:
+        """Bytes of the log. Raises OffsetOutOfRange where retention was faster."""
+
+    def cut_at(self, begin: int, limit: int) -> int:
+        """The end of the last whole record in [begin, limit); where the first is longer alone, its end."""
+
+
+class ControllerCalls(Protocol):
+    """What the replica says to the leading controller; nothing of it waits."""
+
+    def propose_in_sync(self, version: int, names: tuple[str, ...]) -> None:
+        """Asks for another in-sync set, on condition of the node's version."""
+
+    def report_master_gone(self, master: str, epoch: int) -> None:
+        """Says that the master's end closed our session."""
+
+    def ask(self) -> None:
+        """Fetches the node."""
+
+
+class ReplicaHost(Protocol):
+    """The broker."""
+
+    def on_role(self, role: Role, epoch: int) -> None:
+        """What we are from now on."""
+
+    def on_confirmed(self, offset: int) -> None:
+        """Everything below may be read."""
+
+    def on_acknowledged(self) -> None:
+        """`Replica.acknowledged` has grown."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaIdentity:
+    """Who we are: our name in the group, our present life, the group's key on the wire."""
+
+    name: str
+    incarnation: Incarnation
+    group: int
+
+    @classmethod
+    def of(cls, cluster: str, broker_name: str, name: str, incarnation: Incarnation) -> ReplicaIdentity:
+        """For a replica of a group of a cluster."""
+        return cls(name, incarnation, group_key(cluster, broker_name))
+
+
+class Replica:
+    """Give it its port, its controller and its host before `start`. Loop thread."""
+
+    port: ReplicationPort
+    controller: ControllerCalls
+    host: ReplicaHost
+
+    def __init__(
+        self,
+        identity: ReplicaIdentity,
+        disk: ReplicaDisk,
+        clock: Clock,
+        *,
+        replica_log: ReplicaLog,
+        promised: int,
+        segment_bytes: int,
+        wants_lz4: bool,
+    ) -> None:
+        """`replica_log`: with the epochs as recovered, and begin, end and flushed of the store."""
+        self.log = replica_log
+        self.master: MasterState | None = None
+        self._identity = identity
+        self._disk = disk
+        self._clock = clock
+        self._segment_bytes = segment_bytes
+        self._role = RoleState(identity.name, identity.incarnation, replica_log, promised=promised)
+        self._slave = SlaveState(
+            identity.name,
+            group=identity.group,
+            incarnation=identity.incarnation,
+            log=replica_log,
+            session=identity.incarnation.starts << SESSION_SHIFT,
+            wants_lz4=wants_lz4,
+        )
+        self._waiting: deque[tuple[Effect, object]] = deque()  # effects, each with the core that asked for it
+        self._on_disk: tuple[DiskEffect, object] | None = None
+        self._is_performing = False
+        self._carriers: dict[type[Effect], Callable[[Any, object], None]] = {
+            fx.SendFrame: self._send_frame,
+            fx.SendChunk: self._send_chunk,
+            fx.OpenSession: self._open_session,
+            fx.CloseSession: self._close_session,
+            fx.ProposeInSync: self._propose,
+            fx.ReportMasterGone: self._report,
+            fx.AskController: self._ask,
+            fx.ConfirmMoved: self._confirm,
+            fx.Acknowledge: self._acknowledge,
+            fx.WritesAllowed: self._allow_writes,
+            fx.Halt: self._halt,
+            fx.Lead: self._lead,
+            fx.StopLeading: self._stop_leading,
+            fx.Follow: self._follow,
+            fx.StopFollowing: self._stop_following,
+            fx.Stopped: self._stopped,
+        }
+
+    # ---- what the broker asks
+
+    @property
+    def role(self) -> Role:
+        """Candidate, slave or master."""
+        return self._role.role
+
+    @property
+    def epoch(self) -> int:
+        """The newest epoch that was promised."""
+        return self._role.promised
+
+    @property
+    def takes_writes(self) -> bool:
+        """We lead, and as many are in sync as the group demands."""
+        return self.master is not None and self.master.takes_writes
+
+    @property
+    def acknowledged(self) -> int:
+        """Sends that end at or below may be answered."""
+        return -1 if self.master is None else self.master.acknowledged
+
+    @property
+    def needed_from(self) -> int:
+        """Retention keeps what lies at or above."""
+        return self.log.confirm if self.master is None else self.master.needed_from
+
+    @property
+    def known(self) -> KnownGroup | None:
+        """The newest news of the group that were adopted."""
+        return self._role.known
+
+    # ---- events
+
+    def start(self, intent: fx.PersistIntent | None) -> None:
+        """The process has started; `intent`: a cut that was under way when it ended before."""
+        self._perform(self._role.on_start(intent), self._role)
+
+    def on_group(self, known: KnownGroup) -> None:
+        """The node was read."""
+        self._perform(self._role.on_group(known), self._role)
+        if self.master is not None:
+            self._perform(self.master.on_group(known, self._now()), self.master)
+
+    def on_written(self) -> None:
+        """The master's log has grown: slaves get it, and perhaps positions move."""
+        self.log.on_position(*self._disk.position())
+        if self.master is not None:
+            self._perform(self.master.on_turn(self._now()), self.master)
+
+    def on_flushed(self) -> None:
+        """The disk has more than before."""
+        _, flushed = self._disk.position()
+        self.log.on_flushed(flushed)
+        if self.master is not None:
+            self._perform(self.master.on_turn(self._now()), self.master)
+        else:
+            self._perform(self._slave.on_flushed(), self._slave)
+
+    def on_tick(self) -> None:
+        """About each TICK_MS."""
+        if self.master is not None:
+            self._perform(self.master.on_tick(self._now()), self.master)
+        self._perform(self._slave.on_tick(self._now()), self._slave)
+
+    def on_log_begin(self, begin: int) -> None:
+        """Retention has moved the log's begin."""
+        self.log.begin = begin
+        if self.master is not None:
+            self._perform(self.master.on_log_begin(), self.master)
+
+    def stop(self) -> None:
+        """The process is about to end: those who follow us, or whom we follow, need not wait to find out."""
+        self._perform(self._slave.on_goodbye(), self._slave)
+
+    # ---- from the port
+
+    def on_slave_frame(self, peer: str, frame: Frame) -> None:
+        """A frame from a slave."""
+        if self.master is not None:
+            self._perform(self.master.on_frame(peer, frame, self._now()), self.master)
+        elif isinstance(frame, Opening) and frame.group == self._identity.group:
+            refused = refusal(frame, RefusalReason.OTHER_EPOCH, epoch=self._role.promised)
+            self.port.send_to_slave(refused.peer, refused.frame)
+
+    def on_bad_slave_frame(self, peer: str, session: int) -> None:
+        """No frame."""
+        if self.master is not None:
+            self._perform(self.master.on_bad_frame(peer, session), self.master)
+
+    def on_master_frame(self, frame: Frame, data: bytes | memoryview) -> None:
+        """A frame from our master."""
+        self._perform(self._slave.on_frame(frame, self._now(), data), self._slave)
+
+    def on_bad_master_frame(self, session: int) -> None:
+        """No frame."""
+        self._perform(self._slave.on_bad_frame(session, self._now()), self._slave)
+
+    def on_master_lost(self, session: int) -> None:
+        """The connection has ended."""
+        self._perform(self._slave.on_socket_closed(session, self._now()), self._slave)
+
+    # ---- effects
+
+    def _now(self) -> int:
+        return self._clock.monotonic_ms()
+
+    def _perform(self, asked: list[Effect], core: object) -> None:
+        """Has effects carried out, behind those that wait already."""
+        if asked:
+            self._waiting.extend((effect, core) for effect in asked)
+            if not self._is_performing:
+                self._perform_waiting()
+
+    def _perform_waiting(self) -> None:
+        self._is_performing = True
+        try:
+            while self._waiting and self._on_disk is None:
+                effect, core = self._waiting.popleft()
+                if isinstance(effect, DiskEffect):
+                    self._on_disk = (effect, core)
+                    self._disk.perform(effect, self._on_disk_done)
+                else:
+                    self._carriers[type(effect)](effect, core)
+        finally:
+            self._is_performing = False
+
+    def _on_disk_done(self) -> None:
+        assert self._on_disk is not None
+        (effect, core), self._on_disk = self._on_disk, None
+        self.log.on_position(*self._disk.position())
+        found = self._slave.on_done(effect, self._now()) if core is self._slave else self._role.on_done(effect)
+        self._waiting.extend((follows, core) for follows in found)
+        if not self._is_performing:
+            self._perform_waiting()
+
+    def _send_frame(self, effect: fx.SendFrame, core: object) -> None:
+        if core is self._slave:
+            self.port.send_to_master(effect.frame)
+        elif not self.port.send_to_slave(effect.peer, effect.frame):
+            self._on_unreachable(effect.peer, effect.frame.session)
+
+    def _close_session(self, effect: fx.CloseSession, core: object) -> None:
+        if core is self._slave:
+            self.port.close_dealer()
+        else:
+            self.port.forget(effect.peer, effect.session)
+
+    def _send_chunk(self, effect: fx.SendChunk, _core: object) -> None:
+        peer, chunk = effect.peer, effect.chunk
+        try:
+            sealed, payload = seal(chunk, self._disk.read(chunk.begin, chunk.end))
+        except OffsetOutOfRange:
+            log.warning("a slave is behind retention replica=%s begin=%s", peer, chunk.begin)
+            self._on_unreachable(peer, chunk.session)
+            return
+        if not self.port.send_to_slave(peer, sealed, (payload,)):
+            self._on_unreachable(peer, chunk.session)
+
+    def _on_unreachable(self, peer: str, session: int) -> None:
+        if self.master is not None:
+            self._perform(self.master.on_unreachable(peer, session, self._now()), self.master)
+
+    def _open_session(self, effect: fx.OpenSession, _core: object) -> None:
+        known = self._role.known
+        replica = None if known is None else known.node.replica(effect.peer)
+        if replica is None:
+            log.warning("the master is not among the replicas master=%s", effect.peer)
+            return
+        self.port.open_dealer(replica.replication_address, effect.session)
+
+    def _propose(self, effect: fx.ProposeInSync, _core: object) -> None:
+        log.info("in-sync set proposed version=%s names=%s", effect.version, effect.names)
+        self.controller.propose_in_sync(effect.version, effect.names)
+
+    def _report(self, effect: fx.ReportMasterGone, _core: object) -> None:
+        log.warning("the master's end closed our session master=%s epoch=%s", effect.peer, effect.epoch)
+        self.controller.report_master_gone(effect.peer, effect.epoch)
+
+    def _ask(self, _effect: fx.AskController, _core: object) -> None:
+        self.controller.ask()
+
+    def _confirm(self, effect: fx.ConfirmMoved, _core: object) -> None:
+        self.host.on_confirmed(effect.offset)
+
+    def _acknowledge(self, _effect: fx.Acknowledge, _core: object) -> None:
+        self.host.on_acknowledged()
+
+    def _allow_writes(self, effect: fx.WritesAllowed, _core: object) -> None:
+        log.warning("writes are %s: it depends on how many are in sync", "taken" if effect.allowed else "refused")
+
+    def _halt(self, effect: fx.Halt, _core: object) -> None:
+        log.critical(
+            "replication stopped, the master asks to cut what may be confirmed truncate_at=%s guard=%s",
+            effect.truncate_at,
+            effect.guard,
+        )
+
+    def _lead(self, effect: fx.Lead, _core: object) -> None:
+        known = self._role.known
+        assert known is not None
+        cut_at: CutAt = self._disk.cut_at
+        self.master = MasterState(
+            self._identity.name,
+            group_key=self._identity.group,
+            group=known,
+            log=self.log,
+            segment_bytes=self._segment_bytes,
+            cut_at=cut_at,
+            now_ms=self._now(),
+        )
+        log.warning("leading epoch=%s start=%s in_sync=%s", effect.epoch, effect.start, known.node.in_sync)
+        self.host.on_role(Role.MASTER, effect.epoch)
+        self._perform(self.master.on_turn(self._now()), self.master)
+
+    def _stop_leading(self, _effect: fx.StopLeading, _core: object) -> None:
+        log.warning("leading no more epoch=%s", self.epoch)
+        self.master = None
+        self.port.forget_all()
+        self.host.on_role(Role.CANDIDATE, self.epoch)
+
+    def _follow(self, effect: fx.Follow, _core: object) -> None:
+        log.info("following master=%s epoch=%s", effect.master, effect.epoch)
+        self.host.on_role(Role.SLAVE, effect.epoch)
+        self._perform(self._slave.on_master(effect.master, effect.epoch, self._now()), self._slave)
+
+    def _stop_following(self, _effect: fx.StopFollowing, _core: object) -> None:
+        self._perform(self._slave.on_stop(), self._slave)
+
+    def _stopped(self, _effect: fx.Stopped, _core: object) -> None:
+        self._perform(self._role.on_stopped(), self._role)
