@@ -138,7 +138,7 @@ class CommitLog:
         try:
             done = self._pwritev(self._fd, (*views, _TERMINATOR), begin - self._base)
             if done != size + TERMINATOR_BYTES:
-                self._write_rest(views, done, begin - self._base)
+                self._write_rest((*views, _TERMINATOR), done, begin - self._base)
             self.checksums.append(begin, size, crc)
         except OSError as error:
             raise self.poison(f"append at {begin}: {error.strerror or error}") from error
@@ -146,9 +146,31 @@ class CommitLog:
         self.written = PhysicalOffset(begin + size)  # published last: whoever sees it sees the bytes
         return begin
 
+    def append_copy(self, records: bytes | memoryview, blank: bytes | memoryview) -> None:
+        """Writes at `written` what another log holds there: whole records, and its blank where the segment ends with one.
+
+        They must fit as they fitted there (`place(0)` tells the room). Raises StorePoisoned.
+        """
+        begin, size = self.written, len(records)
+        if size > self.room_bytes or self.poisoned is not None:
+            raise self.poisoned or ValueError(f"{size} bytes were not placed")
+        views = (records, blank or _TERMINATOR)
+        try:
+            done = self._pwritev(self._fd, views, begin - self._base)
+            if done != size + TERMINATOR_BYTES:
+                self._write_rest(views, done, begin - self._base)
+            if size:
+                self.checksums.append(begin, size, crc32(records))
+            if blank:
+                self.checksums.append(begin + size, len(blank), crc32(blank))
+        except OSError as error:
+            raise self.poison(f"append at {begin}: {error.strerror or error}") from error
+        self.room_bytes = -1 if blank else self.room_bytes - size  # behind a blank nothing fits
+        self.written = PhysicalOffset(self._base + self.segment_bytes if blank else begin + size)
+
     def _write_rest(self, views: Sequence[bytes | memoryview], done: int, at: int) -> None:
         """Goes on where a write came back short. Raises OSError."""
-        rest = memoryview(b"".join((*views, _TERMINATOR)))
+        rest = memoryview(b"".join(views))
         while done < len(rest):
             count = self._pwritev(self._fd, (rest[done:],), at + done)
             if count <= 0:
@@ -170,7 +192,7 @@ class CommitLog:
             segment = self._allocator.take(base)
         except StorePoisoned as error:
             raise self.poison(error.what) from error
-        if self._fd >= 0:
+        if self._fd >= 0 and self.written < base:
             self._write_blank()
         self._enter(segment, base)
         self._segments = (*self._segments, segment)
@@ -326,6 +348,7 @@ class CommitLog:
                 self._disk.fdatasync(segment.open_fd())
                 if segment.end_offset <= target:
                     segment.close_fd()  # the loop has rolled past it
+                    self.checksums.sync()  # its blank counts with its checksum entry only (recovery)
         self.flushed = PhysicalOffset(target)
 
     def sync_checksums(self) -> None:

@@ -24,7 +24,7 @@ from typing import Final
 from ..model.errors import StoreFormatError
 from ..model.queue import PhysicalOffset, QueueOffset
 from .record import UNIT
-from .segment import NAME_DIGITS, create_sparse, segment_name, write_fully
+from .segment import NAME_DIGITS, create_sparse, segment_name, wipe_range, write_fully
 
 UNIT_BYTES: Final = 20
 FILLER_SIZE: Final = 0x7FFFFFFF
@@ -172,9 +172,8 @@ class ConsumeQueue:
         return any(os.pread(self._files.fd(self._tail_path), UNIT_BYTES, at)) if at < self._file_bytes else False
 
     def _clear_behind_end(self) -> None:
-        fd = self._files.fd(self._tail_path)
-        os.ftruncate(fd, self._end - self._tail_base)
-        os.ftruncate(fd, self._file_bytes)
+        """Writes zeros, and leaves the file its size: one cut short by a kill could not be opened again."""
+        wipe_range(self._files.fd(self._tail_path), self._end - self._tail_base, self._file_bytes)
 
     def cut(self, next_offset: int) -> None:
         """Removes all units from `next_offset` on."""
@@ -186,6 +185,25 @@ class ConsumeQueue:
             self._clear_behind_end()
         self.next_offset = self._end // UNIT_BYTES
         self._min_for = -1
+
+    def begin_at(self, next_offset: int) -> str | None:
+        """Lets a queue that has no files go on at `next_offset`, with filler before it; the path of its file, if any."""
+        assert not self._bases
+        position = next_offset * UNIT_BYTES
+        if not position:
+            return None
+        self._add_file(position // self._file_bytes * self._file_bytes)
+        self._end = self._tail_base
+        while self._end < position:
+            count = min((position - self._end) // UNIT_BYTES, _FILL_STEP_UNITS)
+            self._write_across(self._end, UNIT.pack(0, FILLER_SIZE, 0) * count)
+        self.next_offset = next_offset
+        return self._tail_path
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether it holds nothing and never did: no unit, and no file that went before."""
+        return self._end == 0
 
     # ---- writing
 
@@ -262,10 +280,20 @@ class ConsumeQueue:
         physical, size, code = UNIT.unpack(found)
         return physical, size, code
 
+    @property
+    def first_offset(self) -> int:
+        """The queue offset at which the first file begins."""
+        return self._bases[0] // UNIT_BYTES if self._bases else 0
+
+    def end_of(self, queue_offset: int) -> int:
+        """The physical offset behind a message; of filler, where it points to. Raises IndexError."""
+        physical, size, _ = self.unit(queue_offset)
+        return physical if size == FILLER_SIZE else physical + size
+
     def min_offset(self, log_begin: PhysicalOffset) -> QueueOffset:
         """The first message whose record lies at or behind `log_begin`; `next_offset` where there is none."""
         if log_begin != self._min_for:
-            first = self._bases[0] // UNIT_BYTES if self._bases else 0
+            first = self.first_offset
             offsets = range(first, self.next_offset)
             self._min_offset = QueueOffset(
                 first + bisect_left(offsets, x=True, key=lambda n: self._is_kept(n, log_begin))

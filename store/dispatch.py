@@ -50,6 +50,20 @@ class Dispatcher(Protocol):
 
 
 @runtime_checkable
+class ConfirmedDispatcher(Dispatcher, Protocol):
+    """One whose durable state is no part of the log and cannot be cut with it: in a replicated store it must reflect
+    confirmed records only. Any other is not asked to persist there, but at a stop that finds everything confirmed.
+    """
+
+    def persist_confirmed(self, confirmed: PhysicalOffset) -> PhysicalOffset:
+        """Makes a state durable that reflects nothing at or behind `confirmed`, if there is one; returns `reflected`.
+
+        Called instead of `persist`, each checkpoint, by the same thread: a copy taken at one call, not yet confirmed as
+        a whole, is written at a later one.
+        """
+
+
+@runtime_checkable
 class TopicDispatcher(Dispatcher, Protocol):
     """One that a few topics concern: live runs of others are not told, which keeps them off the hot path."""
 

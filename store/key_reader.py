@@ -9,6 +9,7 @@ from ..model.errors import CorruptRecordError, MessageNotFound, OffsetOutOfRange
 from ..model.properties import KEYS, UNIQUE_KEY
 from ..model.queue import PhysicalOffset
 from .commit_log import CommitLog
+from .confirmation import Confirmation
 from .key_index import KeyIndex
 from .queue_reader import Range, overlaps
 from .record_kernel import RECORD_OVERHEAD_BYTES, decode_record, index_key_hash
@@ -19,7 +20,15 @@ _SEARCH_STEP: Final = 64
 class KeyReader:
     """Reads one store; `index` None: nothing is found by key. `quarantined`: physical ranges that hold damage."""
 
-    def __init__(self, log: CommitLog, index: KeyIndex | None, *, quarantined: Sequence[Range] = ()) -> None:
+    def __init__(
+        self,
+        log: CommitLog,
+        index: KeyIndex | None,
+        *,
+        confirmation: Confirmation | None = None,
+        quarantined: Sequence[Range] = (),
+    ) -> None:
+        self._confirmation = confirmation or Confirmation()
         self._log = log
         self._index = index
         self._quarantined = quarantined
@@ -67,6 +76,8 @@ class KeyReader:
             if overlaps(self._quarantined, physical_offset, physical_offset + 1):
                 raise CorruptRecordError(physical_offset, size, "quarantined")
             if int.from_bytes(head[28:36], "big") != physical_offset:
+                raise MessageNotFound(what)
+            if physical_offset + size > self._confirmation.end(self._log.written):
                 raise MessageNotFound(what)
             record = bytes(self._log.view(physical_offset, physical_offset + size))
         except OffsetOutOfRange as error:

@@ -4,10 +4,11 @@ A turn of the loop stages batches where they lie in the arena, then commits: one
 be acknowledged), then units to the queues, keys to the index, and the run to every other dispatcher, in that order.
 
     producer's batch -> arena -> stage: check, stamp -> append: log -> replies -> dispatch: queues | index | state tables
+    master's chunk ------------------> append_chunk: log, byte for byte -----------'
 
-Wires the parts: a turn (staging), the log (commit_log), queues (queue_table), keys (key_index), reading (queue_reader,
-key_reader), the start (store_opening), what happens each second (upkeep). Loop thread; `query`, `record_at` and
-`offset_by_time` may be called by workers.
+Wires the parts: a turn (staging), a chunk (chunk_reader, chunk_append), the log (commit_log), who is told (run_dispatch),
+what may be read (confirmation), reading (queue_reader, key_reader), the start (store_opening), what happens each second
+(upkeep). Loop thread; `query`, `record_at`, `offset_by_time`, `chunk` and `flush_all` may be called by others.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from ..model.clock import Clock
 from ..model.errors import StorePoisoned
 from ..model.ids import HostAddress
 from ..model.queue import PhysicalOffset, QueueOffset
+from .chunk_append import ChunkAppender
+from .chunk_reader import LogChunk, read_chunk
 from .commit_log import CommitLog
 from .config import StoreConfig
 from .dispatch import Dispatcher
@@ -31,6 +34,7 @@ from .key_index import KeyIndex
 from .key_reader import KeyReader
 from .queue_reader import QueueReader
 from .queue_table import QueueTable
+from .run_dispatch import RunDispatch
 from .staging import Placed as Placed  # what `stage` answers
 from .staging import Staging
 from .store_opening import Opened, open_store
@@ -81,7 +85,7 @@ class MessageStore:
         self.arena = Arena(config.drain_bytes, config.frame_bytes_max)
         self._config = config
         self._clock = clock
-        self._is_sync = config.flush_mode == "sync"
+        self.is_sync = config.flush_mode == "sync"  # whether each commit asks for the disk; a group may change its mind
         self._store_host = store_host.encode()
         self._on_poisoned = on_poisoned
         self._on_flushed = on_flushed
@@ -91,7 +95,9 @@ class MessageStore:
         self._log: CommitLog
         self._queues: QueueTable
         self._index: KeyIndex | None = None
+        self._dispatch: RunDispatch
         self._staging: Staging
+        self._appender: ChunkAppender
         self._reader: QueueReader
         self._keys: KeyReader
         self._upkeep: Upkeep
@@ -124,11 +130,16 @@ class MessageStore:
         self._opened = opened
         self._upkeep = opened.upkeep
         self._log, self._queues, self._index = opened.log, opened.queues, opened.index
+        self._confirmation = confirmation = opened.confirmation
+        self._dispatch = RunDispatch(opened, confirmation)
         self._staging = Staging(
-            self.arena, self._config, opened, store_host=self._store_host, now_ms=self._clock.now_ms
+            self.arena, self._config, opened, self._dispatch, store_host=self._store_host, now_ms=self._clock.now_ms
         )
-        self._reader = QueueReader(opened.log, opened.queues, self._config, quarantined=opened.quarantined)
-        self._keys = KeyReader(opened.log, opened.index, quarantined=opened.quarantined)
+        self._appender = ChunkAppender(self._config, opened, self._dispatch)
+        self._reader = QueueReader(
+            opened.log, opened.queues, self._config, confirmation=confirmation, quarantined=opened.quarantined
+        )
+        self._keys = KeyReader(opened.log, opened.index, confirmation=confirmation, quarantined=opened.quarantined)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -147,14 +158,49 @@ class MessageStore:
         return self._log.written
 
     @property
+    def begin(self) -> PhysicalOffset:
+        """The first byte that retention has left."""
+        return self._log.begin
+
+    @property
     def flushed(self) -> PhysicalOffset:
-        """Everything below is on disk."""
+        """Everything below was made durable by this process; after a start that is nothing yet (`begin`)."""
         return self._log.flushed
+
+    def request_flush(self) -> None:
+        """Asks for a sync of all that is written by now; `on_flushed` tells when `flushed` has moved."""
+        self._log.request_flush(self._log.written)
+
+    def flush_all(self, timeout_ms: int) -> PhysicalOffset:
+        """Makes the whole log durable, whatever the flush mode; returns where it ended. Blocks: any thread but the loop.
+
+        Raises FlushTimeout, StorePoisoned.
+        """
+        written = self._log.written
+        self._log.wait_flushed(written, timeout_ms)
+        return written
 
     @property
     def confirm_offset(self) -> PhysicalOffset:
-        """Where reads stop."""
-        return self._log.written
+        """Where reads stop: at the end of the log, unless `confirm` was ever called."""
+        return self._confirmation.end(self._log.written)
+
+    def confirm(self, offset: int) -> None:
+        """Everything below may be read; a lower offset than before changes nothing, one above the end waits for it.
+
+        The first call makes the store a replicated one: from then on nothing is read, told as arrived, given as a
+        queue's end or put into a state snapshot that is not confirmed. So it is due right after opening.
+        """
+        self._confirmation.confirm(offset, written=self._log.written, queues=self._queues.listed())
+
+    @property
+    def waits_above_end(self) -> bool:
+        """Whether a pull behind a queue's end waits, as a slave's does: its master may have more. Else it is illegal."""
+        return self._reader.waits_above_end
+
+    @waits_above_end.setter
+    def waits_above_end(self, waits: bool) -> None:
+        self._reader.waits_above_end = waits
 
     # ---- staging
 
@@ -214,7 +260,7 @@ class MessageStore:
         """
         if not self._staging.is_empty:
             self._staging.append()
-            if self._is_sync:
+            if self.is_sync:
                 self._log.request_flush(self._log.written)
 
     def dispatch(self) -> None:
@@ -223,8 +269,37 @@ class MessageStore:
         self.arena.used = 0
 
     def take_arrivals(self) -> list[tuple[str, int]]:
-        """The queues that got messages since the last call."""
-        return self._staging.take_arrivals()
+        """The queues in which more may be read than at the last call."""
+        return self._dispatch.take_arrivals()
+
+    # ---- replicas
+
+    def chunk(self, begin: int, bytes_max: int, *, limit: int | None = None) -> LogChunk:
+        """What the log holds from `begin` on, for a slave (chunk_reader); nothing at or behind `limit`. Any thread.
+
+        Raises OffsetOutOfRange (retention was faster, or above the end), CorruptRecordError.
+        """
+        up_to = self._log.written if limit is None else limit
+        return read_chunk(self._log, begin, bytes_max=bytes_max, limit=up_to, quarantined=self._reader.quarantined)
+
+    def append_chunk(self, data: bytes | memoryview, begin: int, end: int) -> None:
+        """A slave's commit: the bytes of its master's chunk [begin, end) go where they lie there, and everybody is told
+        of them in the order of the log. Nothing may be staged. A dispatcher may call `delete_topic` meanwhile.
+
+        Raises OffsetOutOfRange (`begin` is not the end of this log), CorruptRecordError (damage), StoreNotWriteable:
+        nothing was appended then. Raises StorePoisoned.
+        """
+        assert self._staging.is_empty
+        self._appender.append(memoryview(data), begin, end, before_dispatch=self._staging.forget_tails)
+        self._staging.refresh()
+        if self.is_sync:
+            self._log.request_flush(self._log.written)
+
+    def queue_minimums(self, begin: int) -> dict[tuple[str, int], int]:
+        """The first offset of each queue whose record lies at or behind `begin`: what a slave that begins there needs."""
+        keys = self._queues.listed()
+        found = {key: self._queues.get(*key) for key in keys}
+        return {key: queue.min_offset(PhysicalOffset(begin)) for key, queue in found.items() if queue is not None}
 
     # ---- reading
 
@@ -255,9 +330,11 @@ class MessageStore:
         return QueueOffset(0) if queue is None else queue.min_offset(self._log.begin)
 
     def max_offset(self, topic: str, queue_id: int) -> QueueOffset:
-        """The offset of the queue's next message; 0 where there is no queue."""
+        """The offset behind the queue's last message that may be read; 0 where there is no queue."""
         queue = self._queues.get(topic, queue_id)
-        return QueueOffset(0 if queue is None else queue.next_offset)
+        if queue is None:
+            return QueueOffset(0)
+        return QueueOffset(max(queue.min_offset(self._log.begin), self._confirmation.next_offset(queue)))
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool) -> QueueOffset:
         """The first message stored at or after a time, or the last at or before it (`upper`). Any thread."""
@@ -292,6 +369,7 @@ class MessageStore:
         self._staging.write()
         self._queues.delete_topic(topic)
         self._staging.forget_topic(topic)
+        self._confirmation.forget(topic)
 
     def protect(self, provider: Callable[[], Mapping[tuple[str, int], int]]) -> None:
         """`provider`: the first offset of each (topic, queue) that some group has yet to consume; retention keeps those."""
@@ -316,7 +394,7 @@ class MessageStore:
             queues=len(self._queues.listed()),
             index_files=0 if self._index is None else self._index.file_count,
             index_entries=0 if self._index is None else self._index.entry_count,
-            messages_staged=self._staging.messages,
+            messages_staged=self._dispatch.messages,
             quarantined_ranges=len(quarantined),
             quarantined_bytes=sum(end - begin for begin, end in quarantined),
             checksum_entries_lost=self._log.checksums.entries_lost,

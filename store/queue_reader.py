@@ -14,6 +14,7 @@ from ..model.errors import OffsetOutOfRange
 from ..model.queue import PhysicalOffset, QueueOffset
 from .commit_log import CommitLog
 from .config import StoreConfig
+from .confirmation import Confirmation
 from .consume_queue import FILLER_SIZE, UNIT_BYTES, ConsumeQueue, OpenFiles
 from .get_status import GetResult, GetStatus
 from .queue_table import QueueTable
@@ -24,6 +25,7 @@ _PROBE_FILES: Final = 4  # open at a time while a queue is searched by time
 HOT_MEMORY_SHARE: Final = 0.4  # as much of the newest log is taken to be in memory
 
 Range = tuple[int, int]
+_NO_END: Final = 1 << 62
 
 
 def physical_memory_bytes() -> int:
@@ -40,8 +42,16 @@ class QueueReader:
     """Reads one store's queues. `quarantined`: physical ranges that hold damage."""
 
     def __init__(
-        self, log: CommitLog, queues: QueueTable, config: StoreConfig, *, quarantined: tuple[Range, ...] = ()
+        self,
+        log: CommitLog,
+        queues: QueueTable,
+        config: StoreConfig,
+        *,
+        confirmation: Confirmation | None = None,
+        quarantined: tuple[Range, ...] = (),
     ) -> None:
+        self._confirmation = confirmation or Confirmation()
+        self.waits_above_end = False  # what lies behind a queue's end may exist elsewhere: a slave's reader
         self._log = log
         self._queues = queues
         self._config = config
@@ -62,14 +72,16 @@ class QueueReader:
     ) -> GetResult:
         """What lies at `queue_offset` and behind it, at most that many messages and bytes (one message at least)."""
         queue = self._queues.get(topic, queue_id)
-        if queue is None:
-            return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
-        low, high = queue.min_offset(self._log.begin), queue.next_offset
-        if high == 0:
-            return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, low, high)
+        if queue is None or queue.next_offset == 0:
+            if self.waits_above_end and queue_offset > 0:
+                return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, queue_offset, 0, 0)
+            is_missing = queue is None
+            return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE if is_missing else GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
+        low = queue.min_offset(self._log.begin)
+        high = max(low, self._confirmation.next_offset(queue))
         if queue_offset < low:
             return GetResult(GetStatus.OFFSET_TOO_SMALL, low, low, high)
-        if queue_offset == high:
+        if queue_offset == high or high < queue_offset <= (_NO_END if self.waits_above_end else queue.next_offset):
             return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, queue_offset, low, high)
         if queue_offset > high:
             return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, low if low == 0 else high, low, high)
@@ -95,6 +107,7 @@ class QueueReader:
     ) -> int:
         """One step through one file's units; moves `result` on and returns how many were examined, 0 to end."""
         wanted = units_max if codes or max_messages > units_max else max_messages
+        wanted = min(wanted, result.max_offset - result.next_offset)  # no unit behind the confirm offset
         units = queue.read(result.next_offset, wanted)
         if not units:
             result.status = GetStatus.OFFSET_FOUND_NULL
@@ -136,7 +149,8 @@ class QueueReader:
             files.close()
 
     def _by_time(self, queue: ConsumeQueue, timestamp_ms: int, *, upper: bool) -> QueueOffset:
-        low, high = queue.min_offset(self._log.begin), queue.next_offset
+        low = queue.min_offset(self._log.begin)
+        high = max(low, self._confirmation.next_offset(queue))
         limit = timestamp_ms + 1 if upper else timestamp_ms
         begin, end = int(low), int(high)
         while begin < end:

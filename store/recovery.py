@@ -5,6 +5,7 @@ from its beginning, so a restart takes as long whatever its size):
 
 - an append whose checksum entry matches is valid whatever it holds; without an entry, or where it does not match, each
   record is judged by its structure, its position and its body's checksum;
+- a blank ends its segment where its entry says so, where only the process was killed, or where something valid follows;
 - bytes that are no record, with nothing valid behind them, are a *torn tail*: the log ends before them. So is the last
   record where no entry vouches for it and the bytes behind it are not those of an append that came to its end;
 - the same with something valid behind them is *damage*: the range is quarantined, never cut.
@@ -49,8 +50,18 @@ class Survey:
 class LogSurvey:
     """Reads the log from one position to its end. Used once, before the log is started."""
 
-    def __init__(self, log: CommitLog, kernel: RunKernel, *, check_body_crc: bool, resync_bytes: int) -> None:
+    def __init__(
+        self,
+        log: CommitLog,
+        kernel: RunKernel,
+        *,
+        check_body_crc: bool,
+        resync_bytes: int,
+        written_in_order: bool = False,
+    ) -> None:
+        """`written_in_order`: only the process was killed, so that the kernel has all it wrote, up to some byte."""
         self._log = log
+        self._written_in_order = written_in_order
         self._kernel = kernel
         self._check_body_crc = check_body_crc
         self._resync_bytes = resync_bytes
@@ -70,7 +81,10 @@ class LogSurvey:
             segment = _segment_at(segments, at)
             at, status, mismatched = self._valid_until(segment, at)
             following = segment.end_offset
-            if at == following or (status == RUN_BLANK and self._valid_from(segments, following) is not None):
+            if at == following or (
+                status == RUN_BLANK
+                and (self._blank_counts(segment, at) or self._valid_from(segments, following) is not None)
+            ):
                 end = at = following
                 continue
             found = self._after_damage(segments, at, status, mismatched, flushed)
@@ -82,6 +96,15 @@ class LogSurvey:
             damaged.append((at, found))
             end = at = found
         return Survey(PhysicalOffset(end), tuple(damaged))
+
+    def _blank_counts(self, segment: Segment, at: int) -> bool:
+        """Whether the segment ends with this blank though nothing is behind it: a slave may have said that it has it."""
+        if int.from_bytes(segment.map[at - segment.base_offset : at - segment.base_offset + 4], "big") != (
+            segment.end_offset - at
+        ):
+            return False
+        entry = self._entries.get(at)
+        return self._written_in_order or (entry is not None and self._matches(entry))
 
     def _valid_until(self, segment: Segment, at: int) -> tuple[int, int, ChecksumEntry | None]:
         """(where valid records end, why there: a RUN_ status of the kernel, the entry that did not match there)."""

@@ -223,14 +223,7 @@ class Segment(MappedFile):
 
     def wipe(self, begin: int, end: int) -> None:
         """Writes zeros over positions [begin, end) wherever they are not zero already. Raises OSError."""
-        fd = self.open_fd()
-        zeros = bytes(STEP_BYTES)
-        for data_begin, data_end in _data_ranges(fd, begin, end):
-            for at in range(data_begin, data_end, STEP_BYTES):
-                size = min(STEP_BYTES, data_end - at)
-                blank = zeros if size == STEP_BYTES else zeros[:size]
-                if os.pread(fd, size, at) != blank:
-                    write_fully(fd, blank, at)
+        wipe_range(self.open_fd(), begin, end)
 
     def drop_cached_pages(self, begin: int) -> None:
         """Forgets the clean cached pages from position `begin` on, so that the next read asks the disk. Raises OSError."""
@@ -246,6 +239,17 @@ def write_fully(fd: int, data: bytes | memoryview, at: int) -> None:
         done = os.pwrite(fd, rest, at)
         at += done
         rest = rest[done:]
+
+
+def wipe_range(fd: int, begin: int, end: int) -> None:
+    """Writes zeros over positions [begin, end) of a file wherever they are not zero already. Raises OSError."""
+    zeros = bytes(min(STEP_BYTES, end - begin))
+    for data_begin, data_end in _data_ranges(fd, begin, end):
+        for at in range(data_begin, data_end, STEP_BYTES):
+            size = min(STEP_BYTES, data_end - at)
+            blank = zeros if size == len(zeros) else zeros[:size]
+            if os.pread(fd, size, at) != blank:
+                write_fully(fd, blank, at)
 
 
 def _data_ranges(fd: int, begin: int, end: int) -> Iterator[tuple[int, int]]:

@@ -3,7 +3,7 @@
     arena.view:  | staged, back to back as it will lie in the log | next payload | free |
                  ^ first staged                                   ^ arena.used
 
-Order of a write: the log, units to the queues (one write a queue), keys to the index, the run to every other dispatcher.
+Order of a write: the log, then whoever derives something from it (`run_dispatch`).
 What does not fit behind what is staged first has that written, then rolls the segment. Loop thread.
 """
 
@@ -17,11 +17,8 @@ from ..model.arena import Arena
 from ..model.errors import MessageIllegal, StoreNotWriteable
 from ..model.names import check_topic
 from ..model.properties import encode_properties
-from ..model.queue import PhysicalOffset, QueueOffset
 from .config import StoreConfig
 from .consume_queue import ConsumeQueue
-from .dispatch import Run
-from .key_index import KeyIndex, is_indexed
 from .queue_table import goes_to_queue
 from .record_kernel import (
     BAD_BODY_SIZE,
@@ -34,6 +31,7 @@ from .record_kernel import (
     encode_record,
     index_topic_hash,
 )
+from .run_dispatch import RunDispatch, RunTarget, WrittenRun
 from .store_opening import Opened
 
 
@@ -53,39 +51,40 @@ class Placed:
     pieces: tuple[tuple[int, int], ...] = ()
 
 
-class _Tail:
+class _Tail(RunTarget):
     """The end of a queue as staged: `next_offset` runs ahead of the queue's own until the commit."""
 
-    __slots__ = ("is_plain", "next_offset", "queue", "queue_id", "topic", "topic_bytes", "topic_hash")
+    __slots__ = ("is_plain", "next_offset", "topic_bytes", "topic_hash")
 
     def __init__(self, queue: ConsumeQueue) -> None:
-        self.queue = queue
-        self.topic = queue.topic
-        self.queue_id = queue.queue_id
+        super().__init__(queue)
         self.topic_bytes = queue.topic.encode()
         self.topic_hash = index_topic_hash(self.topic_bytes)
         self.next_offset = queue.next_offset
         self.is_plain = not queue.delays_ms
 
 
-# tail, queue offset, count, begin, end, time, units begin, units end, keys begin, keys end, arena begin, sysFlag
-_Staged = tuple[_Tail, int, int, int, int, int, int, int, int, int, int, int]
-
-
 class Staging:
-    """What is staged into one open store. `messages`: how many were, so far."""
+    """What is staged into one open store."""
 
     def __init__(
-        self, arena: Arena, config: StoreConfig, opened: Opened, *, store_host: bytes, now_ms: Callable[[], int]
+        self,
+        arena: Arena,
+        config: StoreConfig,
+        opened: Opened,
+        dispatch: RunDispatch,
+        *,
+        store_host: bytes,
+        now_ms: Callable[[], int],
     ) -> None:
         self._arena = arena
         self._memory = arena.memory
         self._config = config
         self._now_ms = now_ms
         self._store_host = store_host
-        self._log, self._queues, self._index = opened.log, opened.queues, opened.index
+        self._log, self._queues = opened.log, opened.queues
         self._upkeep = opened.upkeep
-        self._others = opened.others
+        self._dispatch = dispatch
         self._kernel = RunKernel(
             store_host=store_host,
             record_max=config.record_bytes_max,
@@ -94,13 +93,11 @@ class Staging:
             index_tags=config.index_tags,
         )
         self._tails: dict[tuple[str, int], _Tail] = {}
-        self._staged: list[_Staged] = []
+        self._staged: list[WrittenRun] = []
         self._staged_end = 0  # physical; of what is staged, else of the log
         self._staged_room = -1  # bytes that may be staged before the segment must roll
         self._is_plain = True  # what is staged are visible records of queues whose units need no store time
         self._is_appended = False  # what is staged is in the log and not dispatched yet
-        self._arrivals: dict[tuple[str, int], None] = {}
-        self.messages = 0
 
     def stage(self, begin: int, end: int, topic: str, queue_id: int, count: int) -> Placed:
         """Takes a producer's batch that lies in arena.view[begin:end], begin == arena.used: checks and stamps it there.
@@ -220,7 +217,7 @@ class Staging:
         if not self._arena.used or self._arena.used + size > len(self._memory):
             self._arena.used = 0
         self._upkeep.check_writeable()
-        if self._is_blocked():
+        if self._dispatch.is_blocked:
             raise StoreNotWriteable("disk full: queue units or index keys wait")
         self._staged_end = self._log.place(size)
         self._staged_room = self._log.room_bytes
@@ -286,7 +283,7 @@ class Staging:
         if not self._is_appended:
             return
         try:
-            self._dispatch(staged)
+            self._dispatch.dispatch(staged, self._kernel, self._arena.view, grouped=self._is_plain)
         except OSError as error:
             raise self._log.poison(f"queues or index: {error.strerror or error}") from error
         finally:
@@ -295,80 +292,15 @@ class Staging:
             self._kernel.clear()
             self.refresh()
 
-    def _is_blocked(self) -> bool:
-        return self._queues.is_blocked or (self._index is not None and self._index.is_blocked)
-
     def refresh(self) -> None:
         """What is staged next begins where the log ends; nothing may be staged."""
         self._staged_end = self._log.written
-        self._staged_room = -1 if self._upkeep.is_refusing or self._is_blocked() else self._log.room_bytes
+        self._staged_room = -1 if self._upkeep.is_refusing or self._dispatch.is_blocked else self._log.room_bytes
         self._is_plain = True
 
-    def _dispatch(self, staged: list[_Staged]) -> None:
-        units = memoryview(self._kernel.units)
-        end = staged[-1][4]
-        if len(staged) == 1 or not self._is_plain:
-            for tail, queue_offset, _, _, _, now_ms, units_begin, units_end, _, _, _, flags in staged:
-                if goes_to_queue(flags):
-                    self._queues.put(tail.queue, queue_offset, units[units_begin:units_end], now_ms)
-                    self._arrivals[tail.queue.key] = None
-        else:
-            self._put_grouped(staged, units)
-        self._queues.advance(end)
-        if self._index is not None:
-            self._index_staged(self._index, staged)
-            self._index.advance(end)
-        for run in staged:
-            self.messages += run[2]
-        if self._others:
-            self._tell_others(staged, units, end)
-
-    def _put_grouped(self, staged: list[_Staged], units: memoryview) -> None:
-        """One write for each queue: the runs of a queue follow one another in it, if not in the log."""
-        parts: dict[_Tail, list[memoryview]] = {}
-        firsts: dict[_Tail, int] = {}
-        for run in staged:
-            tail = run[0]
-            if tail in parts:
-                parts[tail].append(units[run[6] : run[7]])
-            else:
-                parts[tail] = [units[run[6] : run[7]]]
-                firsts[tail] = run[1]
-        for tail, views in parts.items():
-            self._queues.put(tail.queue, firsts[tail], views[0] if len(views) == 1 else b"".join(views), 0)
-            self._arrivals[tail.queue.key] = None
-
-    def _index_staged(self, index: KeyIndex, staged: list[_Staged]) -> None:
-        hashes, offsets = self._kernel.hashes, self._kernel.key_offsets
-        begin = end = now_ms = 0  # keys of neighbouring runs of one store time go in together
-        for run in staged:
-            if run[8] == run[9] or (run[11] and not is_indexed(run[11])):
-                continue
-            if run[5] != now_ms or run[8] != end:
-                if begin < end:
-                    index.put(hashes, offsets, begin, end, now_ms)
-                begin, now_ms = run[8], run[5]
-            end = run[9]
-        if begin < end:
-            index.put(hashes, offsets, begin, end, now_ms)
-
-    def _tell_others(self, staged: list[_Staged], units: memoryview, end: int) -> None:
-        for dispatcher, topics, advance in self._others:
-            for tail, queue_offset, count, begin, run_end, now_ms, ub, ue, kb, ke, at, flags in staged:
-                if topics is None or tail.topic in topics:
-                    dispatcher.on_run(
-                        Run(tail.topic, tail.queue_id, QueueOffset(queue_offset), count, PhysicalOffset(begin),
-                            PhysicalOffset(run_end), now_ms, units[ub:ue], self._kernel.hashes, self._kernel.key_offsets,
-                            kb, ke, self._arena.view[at : at + run_end - begin], flags)
-                    )  # fmt: skip
-            if advance is not None:
-                advance(PhysicalOffset(end))
-
-    def take_arrivals(self) -> list[tuple[str, int]]:
-        """The queues that got messages since the last call."""
-        arrivals = list(self._arrivals)
-        self._arrivals.clear()
-        return arrivals
+    def forget_tails(self) -> None:
+        """Queues have moved on by themselves: their ends are looked up again."""
+        self._tails.clear()
 
     def forget_topic(self, topic: str) -> None:
         """The queues of a topic are gone; their ends are looked up again."""

@@ -20,6 +20,7 @@ from ..model.queue import PhysicalOffset
 from .checkpoint import Checkpoint, read_checkpoint
 from .commit_log import COMMIT_LOG_FOLDER, CommitLog
 from .config import StoreConfig, parse_delay_levels
+from .confirmation import Confirmation
 from .dispatch import Dispatcher, TopicDispatcher
 from .key_index import INDEX_FOLDER, KeyIndex
 from .queue_table import QueueTable
@@ -49,6 +50,7 @@ class Opened:
     others: tuple[Interest, ...]
     queues_reflected: PhysicalOffset
     upkeep: Upkeep
+    confirmation: Confirmation
     replayed: int = field(default=0)
 
 
@@ -118,25 +120,38 @@ def open_store(
         if index is not None and abort is not None and checkpoint.dispatched_offset is None:
             index.cut_newer(checkpoint.index_time_ms)
         begin = _replay_begin(log, queues, index, dispatchers, whole)
+        if abort is not None:
+            log.drop_cached_pages(whole)
         survey = LogSurvey(
-            log, kernel, check_body_crc=config.verify_body_crc, resync_bytes=append_bytes_max(config)
+            log,
+            kernel,
+            check_body_crc=config.verify_body_crc,
+            resync_bytes=append_bytes_max(config),
+            written_in_order=abort is not None and abort.same_boot,
         ).run(begin, checkpoint.flushed_offset or 0)
         log.truncate(survey.end, wipe_bytes=_wipe_bytes(config, abort))
         _settle(log, queues, index, checkpoint, clean=abort is None, begin=whole)
         first_opened_ms, quarantined = _store_facts(directory, log, survey, clock.now_ms())
         write_abort(directory)
         log.start()
+        confirmation = Confirmation()
         upkeep = Upkeep(
-            directory, config, log=log, queues=queues, index=index, others=dispatchers, first_opened_ms=first_opened_ms
+            directory,
+            config,
+            log=log,
+            queues=queues,
+            index=index,
+            others=dispatchers,
+            first_opened_ms=first_opened_ms,
+            confirmation=confirmation,
         )
         started.callback(upkeep.close)
         if index is not None:
             index.run_soon = upkeep.run_in_worker
         unwinding.pop_all()
     own: list[Dispatcher] = [queues] if index is None else [queues, index]
-    opened = Opened(
-        log, queues, index, quarantined, tuple(_interest(d) for d in dispatchers), queues.reflected(), upkeep
-    )
+    others = tuple(_interest(dispatcher) for dispatcher in dispatchers)
+    opened = Opened(log, queues, index, quarantined, others, queues.reflected(), upkeep, confirmation)
     adopt(opened)
     opened.replayed = replay(log, kernel, [*own, *dispatchers], quarantined, on_replay)
     queues.advance(log.written)
@@ -262,7 +277,6 @@ def _store_facts(directory: str, log: CommitLog, survey: Survey, now_ms: int) ->
     for low, high in set(quarantined) - before:
         logger.error("damage in the log is quarantined begin=%s end=%s", low, high)
     if known is None or set(quarantined) != before:
-        write_snapshot(
-            path, {"firstOpenedMs": first_opened_ms, "quarantined": [list(r) for r in quarantined]}, log.written
-        )
+        facts = {"firstOpenedMs": first_opened_ms, "quarantined": [list(r) for r in quarantined]}
+        write_snapshot(path, {**document, **facts}, log.written)
     return first_opened_ms, quarantined

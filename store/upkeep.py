@@ -19,7 +19,8 @@ from ..model.queue import PhysicalOffset
 from .checkpoint import Checkpoint, write_checkpoint
 from .commit_log import CommitLog
 from .config import StoreConfig
-from .dispatch import Dispatcher
+from .confirmation import Confirmation
+from .dispatch import ConfirmedDispatcher, Dispatcher
 from .key_index import KeyIndex
 from .queue_table import QueueTable
 from .retention import SegmentAge, decide, disk_use
@@ -60,6 +61,7 @@ class Upkeep:
         index: KeyIndex | None,
         others: Sequence[Dispatcher],
         first_opened_ms: int,
+        confirmation: Confirmation,
     ) -> None:
         self._directory = directory
         self._config = config
@@ -68,6 +70,8 @@ class Upkeep:
         self._index = index
         self._others = tuple(others)
         self._first_opened_ms = first_opened_ms
+        self._confirmation = confirmation
+        self._is_closing = False
         self._unconsumed = _nothing_protected
         self._checkpoint = Checkpoint()
         self._checkpoint_due_ms = 0
@@ -125,8 +129,7 @@ class Upkeep:
             flushed_offset=flushed,
         )
         try:
-            for dispatcher in self._others:
-                dispatcher.persist()
+            self._persist_others()
             if (checkpoint.dispatched_offset, flushed) != (before.dispatched_offset, before.flushed_offset):
                 write_checkpoint(os.path.join(self._directory, CHECKPOINT_FILE), checkpoint)
                 self._checkpoint = checkpoint
@@ -134,6 +137,15 @@ class Upkeep:
             if error.errno not in NO_SPACE:
                 raise
             logger.warning("disk full: no checkpoint now error=%s", error)
+
+    def _persist_others(self) -> None:
+        """Worker: their snapshots. What the log may yet lose must not be in one."""
+        confirmed = self._confirmation.offset
+        for dispatcher in self._others:
+            if confirmed is None or (self._is_closing and self._log.written <= confirmed):
+                dispatcher.persist()
+            elif isinstance(dispatcher, ConfirmedDispatcher):
+                dispatcher.persist_confirmed(PhysicalOffset(confirmed))
 
     # ---- each second
 
@@ -184,7 +196,7 @@ class Upkeep:
             self._config,
             **facts,
             use=use,
-            reflected=min(self._reflected(), self._log.flushed),
+            reflected=min(self._reflected(), self._log.flushed, self._confirmation.end(self._log.written)),
             unconsumed_from=lowest,
         )
         events: list[StoreEvent] = []
@@ -232,6 +244,7 @@ class Upkeep:
     def close(self) -> None:
         """Stops the worker, flushes, makes everything durable and marks the store as closed; no mark where it failed."""
         self._worker.shutdown(wait=True)
+        self._is_closing = True
         end = self._log.written
         try:
             self._log.close()

@@ -1,0 +1,369 @@
+"""A log in pieces: what a slave is sent, what it takes, and that its store becomes its master's, byte for byte."""
+
+import os
+import random
+from itertools import pairwise
+
+import pytest
+from store_kit import ALL_TIME, StillClock, index_bytes, make_store, message, put, read_queue, stage, tree
+
+from zenitmq.model.errors import CorruptRecordError, OffsetOutOfRange, StoreNotWriteable, StorePoisoned
+from zenitmq.model.names import STATE_TOPICS
+from zenitmq.store.consume_queue import ConsumeQueue
+from zenitmq.store.message_store import MessageStore
+from zenitmq.store.record_kernel import RECORD_OVERHEAD_BYTES, decode_batch
+
+SEGMENT = 4096
+
+
+def fill(store: MessageStore, clock: StillClock, *, seed: int, turns: int) -> None:
+    """Turns of batches, of records of the broker, and of invisible ones, over many queues."""
+    chosen = random.Random(seed)
+    for turn in range(turns):
+        for _ in range(chosen.randrange(1, 4)):
+            topic, queue_id = chosen.choice("tu"), chosen.randrange(3)
+            if chosen.random() < 0.2:
+                flags = chosen.choice([0, 0x4, 0x8, 0xC])
+                store.stage_record(
+                    topic=topic, queue_id=queue_id, body=b"own", properties={"KEYS": "o"}, sys_flag=flags
+                )
+            else:
+                body = b"%d" % turn * chosen.randrange(1, 60)
+                records = [
+                    message(topic, body, keys=f"k{turn}", unique=f"{chosen.getrandbits(64):032X}")
+                    for _ in range(chosen.randrange(1, 5))
+                ]
+                stage(store, topic, queue_id, *records)
+        store.commit()
+        clock.time_ms += chosen.randrange(3)
+
+
+def copy(master: MessageStore, slave: MessageStore, bytes_max: int = 1 << 20) -> None:
+    while slave.written < master.written:
+        chunk = master.chunk(slave.written, bytes_max=bytes_max)
+        assert chunk.begin == slave.written < chunk.end
+        slave.append_chunk(bytes(chunk.data), chunk.begin, chunk.end)
+
+
+def log_bytes(store: MessageStore) -> bytes:
+    return b"".join(bytes(segment.map) for segment in store._log.segments())
+
+
+def entries(store: MessageStore) -> list[tuple[int, int]]:
+    store._log.checksums.write_out()
+    return [(entry.offset, entry.end) for entry in store._log.checksums.entries(0, store.written)]
+
+
+@pytest.fixture
+def pair(tmp_path):
+    clock = StillClock()
+    with make_store(tmp_path / "m", clock) as master, make_store(tmp_path / "s", clock) as slave:
+        yield master, slave, clock
+
+
+@pytest.mark.parametrize("bytes_max", [1, 700, 1 << 20])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_slave_s_store_is_its_master_s(tmp_path, pair, seed: int, bytes_max: int) -> None:
+    master, slave, clock = pair
+    for _ in range(4):
+        fill(master, clock, seed=seed, turns=8)
+        copy(master, slave, bytes_max)
+    assert len(master._log.segments()) > 2, f"seed={seed}"
+    assert (slave.written, log_bytes(slave)) == (master.written, log_bytes(master)), f"seed={seed}"
+    assert tree(tmp_path / "s", "consumequeue") == tree(tmp_path / "m", "consumequeue"), f"seed={seed}"
+    assert index_bytes(tmp_path / "s") == index_bytes(tmp_path / "m"), f"seed={seed}"
+    assert slave.queues() == master.queues()
+    assert sorted(slave.take_arrivals()) == sorted(master.take_arrivals())
+    assert slave.statistics().messages_staged == master.statistics().messages_staged
+    covered = entries(slave)
+    assert covered[0][0] == 0
+    assert all(
+        end == begin or end < begin <= -(-end // SEGMENT) * SEGMENT for (_, end), (begin, _) in pairwise(covered)
+    )
+
+
+def test_a_chunk_is_whole_records_of_one_segment(pair) -> None:
+    """It ends before a record that would not fit, at the limit, at the end; a long record goes alone."""
+    master, _, _ = pair
+    sizes = [put(master, "t", 0, message("t", bytes(size))).end for size in (100, 300, 50)]
+    assert master.chunk(0, bytes_max=1 << 20).end == sizes[2]
+    assert master.chunk(0, bytes_max=sizes[2]).end == sizes[2]
+    assert master.chunk(0, bytes_max=sizes[2] - 1).end == sizes[1]
+    assert master.chunk(0, bytes_max=1).end == sizes[0]
+    assert master.chunk(0, bytes_max=1 << 20, limit=sizes[1]).end == sizes[1]
+    assert master.chunk(sizes[0], bytes_max=1 << 20).data == log_bytes(master)[sizes[0] : sizes[2]]
+    for begin, limit in ((sizes[2], None), (sizes[0], sizes[0])):
+        empty = master.chunk(begin, bytes_max=100, limit=limit)
+        assert (empty.begin, empty.end, len(empty.data)) == (begin, begin, 0)
+    for outside in (-1, sizes[2] + 1):
+        with pytest.raises(OffsetOutOfRange):
+            master.chunk(outside, bytes_max=100)
+
+
+def test_of_a_blank_eight_bytes_are_sent(pair) -> None:
+    master, slave, _ = pair
+    first = put(master, "t", 0, message("t", bytes(3000))).end
+    put(master, "t", 0, message("t", bytes(2000)))
+    chunk = master.chunk(0, bytes_max=1 << 20)
+    assert (len(chunk.data), chunk.end) == (first + 8, SEGMENT)
+    assert bytes(chunk.data[first:]) == (SEGMENT - first).to_bytes(4, "big") + bytes.fromhex("CBD43194")
+    cut = master.chunk(0, bytes_max=first)
+    assert (cut.end, len(cut.data)) == (SEGMENT, first + 8)
+    alone = master.chunk(first, bytes_max=1)
+    assert (len(alone.data), alone.end) == (8, SEGMENT)
+    assert master.chunk(SEGMENT, bytes_max=1 << 20).end == master.written
+    slave.append_chunk(bytes(chunk.data[:first]), 0, first)
+    slave.append_chunk(bytes(alone.data), first, SEGMENT)
+    assert slave.written == SEGMENT
+    copy(master, slave)
+    assert log_bytes(slave) == log_bytes(master)
+
+
+def test_a_slave_that_ends_with_a_blank_goes_on_as_master(tmp_path, pair) -> None:
+    """It neither writes a second blank nor gives a queue offset twice, whichever role its tails were looked up in."""
+    master, slave, _ = pair
+    put(slave, "t", 0, message("t", b"own"))
+    put(master, "t", 0, message("t", b"own"))
+    for size in (3000, 2000):
+        put(master, "t", 0, message("t", bytes(size)))
+    chunk = master.chunk(slave.written, bytes_max=1 << 20)
+    slave.append_chunk(bytes(chunk.data), chunk.begin, chunk.end)
+    assert slave.written == SEGMENT
+    placed = put(slave, "t", 0, message("t", b"after"))
+    assert (placed.physical_offset, placed.queue_offset) == (SEGMENT, 2)
+    assert [m.body[:5] for m in read_queue(slave, "t", 0)] == [b"own", bytes(5), b"after"]
+    slave.flush_all(20_000)
+    assert slave.flushed == slave.written
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_the_end_behind_a_blank_outlives_a_restart(tmp_path, clean: bool) -> None:
+    """A slave may have acknowledged it, so it must not end lower afterwards."""
+    with make_store(tmp_path / "m") as master, make_store(tmp_path / "s") as slave:
+        for size in (3000, 2000):
+            put(master, "t", 0, message("t", bytes(size)))
+        chunk = master.chunk(0, bytes_max=1 << 20)
+        slave.append_chunk(bytes(chunk.data), 0, chunk.end)
+        if not clean:
+            slave._upkeep._write_checkpoint = lambda _: None
+            slave._log.checksums.write_out()
+            abort = (tmp_path / "s" / "abort").read_bytes()
+    if not clean:
+        (tmp_path / "s" / "abort").write_bytes(abort)
+    with make_store(tmp_path / "s") as slave:
+        assert slave.written == SEGMENT
+        assert put(slave, "t", 0, message("t", b"x")).physical_offset == SEGMENT
+
+
+def damage(data: bytes, what: str) -> bytes:
+    first = int.from_bytes(data[:4], "big")
+    changed = bytearray(data)
+    match what:
+        case "size":
+            changed[first + 3] ^= 1
+        case "magic":
+            changed[first + 7] ^= 1
+        case "offset":
+            changed[first + 35] ^= 1
+        case "inner length":
+            changed[first + 84 + 3] ^= 1
+        case "topic":
+            at = bytes(changed).index(b"topic", first)
+            changed[at : at + 5] = b"../.."
+        case "queue id":
+            changed[first + 12] |= 0x80
+        case "zeros":
+            changed[first : first + 8] = bytes(8)
+        case "rest":
+            return data + bytes(5)
+        case "short":
+            return data[:-1]
+        case "nothing":
+            return b""
+    return bytes(changed)
+
+
+@pytest.mark.parametrize(
+    "what",
+    ["size", "magic", "offset", "inner length", "topic", "queue id", "zeros", "rest", "short", "nothing"],
+)
+def test_a_damaged_chunk_leaves_no_trace(tmp_path, pair, what: str) -> None:
+    master, slave, _ = pair
+    for number in range(3):
+        put(master, "topic", 0, message("topic", b"%d" % number * 40, keys="k"))
+    good = master.chunk(0, bytes_max=1 << 20)
+    bad = damage(bytes(good.data), what)
+    with pytest.raises(CorruptRecordError):
+        slave.append_chunk(bad, 0, len(bad) if what == "rest" else good.end)
+    assert (slave.written, slave.queues(), slave.take_arrivals()) == (0, {}, [])
+    assert tree(tmp_path / "s", "commitlog", "consumequeue") == {}
+    slave.append_chunk(bytes(good.data), 0, good.end)
+    assert [m.queue_offset for m in read_queue(slave, "topic", 0)] == [0, 1, 2]
+    assert len(slave.query("topic", "k", max_messages=9, unique=False, **ALL_TIME)) == 3
+
+
+@pytest.mark.parametrize("at", [0, 3, 4, 7])
+def test_a_damaged_blank_leaves_no_trace(pair, at: int) -> None:
+    master, slave, _ = pair
+    for size in (3000, 2000):
+        put(master, "t", 0, message("t", bytes(size)))
+    chunk = master.chunk(0, bytes_max=1 << 20)
+    bad = bytearray(chunk.data)
+    bad[at - 8] ^= 1
+    with pytest.raises(CorruptRecordError):
+        slave.append_chunk(bad, 0, chunk.end)
+    with pytest.raises(CorruptRecordError):
+        slave.append_chunk(bytes(chunk.data), 0, chunk.end + SEGMENT)
+    with pytest.raises(CorruptRecordError):
+        slave.append_chunk(b"1234", 0, SEGMENT)
+    assert slave.written == 0
+
+
+def test_chunks_go_to_the_end_only(pair) -> None:
+    master, slave, _ = pair
+    ends = [put(master, "t", 0, message("t", b"%d" % n)).end for n in range(3)]
+    second = bytes(master.chunk(ends[0], bytes_max=1).data)
+    with pytest.raises(OffsetOutOfRange):
+        slave.append_chunk(second, ends[0], ends[1])
+    copy(master, slave)
+    with pytest.raises(OffsetOutOfRange):
+        slave.append_chunk(second, ends[0], ends[1])
+    assert slave.written == ends[2]
+
+
+class Told:
+    """A dispatcher of the topics' events and of one other topic."""
+
+    topics = frozenset({STATE_TOPICS[0], "t"})
+
+    def __init__(self) -> None:
+        self.runs: list[tuple[str, int, int, list[bytes]]] = []
+        self.ends: list[int] = []
+        self.on_event = lambda body: None
+
+    def on_run(self, run) -> None:
+        bodies = [m.body for m in decode_batch(bytes(run.records))]
+        self.runs.append((run.topic, run.begin, run.end, bodies))
+        if run.topic == STATE_TOPICS[0]:
+            self.on_event(bodies[0])
+
+    def advance(self, end: int) -> None:
+        self.ends.append(end)
+
+    def reflected(self) -> int:
+        return 0
+
+    def persist(self) -> int:
+        return 0
+
+
+def test_dispatchers_are_told_as_the_master_s_are(tmp_path) -> None:
+    """The same runs, though chunks and turns are not the same; and a deletion counts at its place in the log."""
+    told = {"m": Told(), "s": Told()}
+    with (
+        make_store(tmp_path / "m", dispatchers=[told["m"]]) as master,
+        make_store(tmp_path / "s", dispatchers=[told["s"]]) as slave,
+    ):
+        told["s"].on_event = lambda _: slave.delete_topic("u")
+        for _ in range(2):
+            put(master, "u", 0, message("u", b"before"))
+        put(master, "t", 0, message("t", b"x"), message("t", b"y"))
+        master.stage_record(topic=STATE_TOPICS[0], queue_id=0, body=b"delete u")
+        master.commit()
+        master.delete_topic("u")
+        put(master, "u", 0, message("u", b"anew"))
+        put(master, "t", 0, message("t", b"z"))
+        chunk = master.chunk(0, bytes_max=1 << 20)
+        slave.append_chunk(bytes(chunk.data), 0, chunk.end)
+        assert told["s"].runs == told["m"].runs
+        assert told["s"].ends[-1] == told["m"].ends[-1] == slave.written
+        for store in (master, slave):
+            assert [(m.body, m.queue_offset) for m in read_queue(store, "u", 0)] == [(b"anew", 0)]
+        assert tree(tmp_path / "s", "consumequeue") == tree(tmp_path / "m", "consumequeue")
+
+
+def test_a_slave_with_a_full_disk_takes_nothing_until_there_is_room(pair, monkeypatch) -> None:
+    master, slave, clock = pair
+    ends = [put(master, "t", 0, message("t", b"%d" % n)).end for n in range(2)]
+    chunks = [bytes(master.chunk(begin, bytes_max=1).data) for begin in (0, ends[0])]
+
+    def no_space(*_args):
+        raise OSError(28, "no space")
+
+    with monkeypatch.context() as full:
+        full.setattr(ConsumeQueue, "append", no_space)
+        slave.append_chunk(chunks[0], 0, ends[0])
+        with pytest.raises(StoreNotWriteable):
+            slave.append_chunk(chunks[1], ends[0], ends[1])
+    assert slave.written == ends[0]
+    slave.on_tick(clock.time_ms)
+    slave.append_chunk(chunks[1], ends[0], ends[1])
+    assert [m.body for m in read_queue(slave, "t", 0)] == [b"0", b"1"]
+
+
+@pytest.mark.parametrize("where", ["log", "queue"])
+def test_a_disk_that_fails_a_slave_is_final(pair, monkeypatch, where: str) -> None:
+    master, slave, _ = pair
+    end = put(master, "t", 0, message("t", b"x")).end
+
+    def fails(*_args):
+        raise OSError(5, "io")
+
+    if where == "log":
+        monkeypatch.setattr(slave._log, "_pwritev", fails)
+    else:
+        monkeypatch.setattr(ConsumeQueue, "append", fails)
+    with pytest.raises(StorePoisoned):
+        slave.append_chunk(bytes(master.chunk(0, bytes_max=1).data), 0, end)
+    with pytest.raises((StorePoisoned, OffsetOutOfRange)):
+        slave.append_chunk(bytes(master.chunk(0, bytes_max=1).data), 0, end)
+
+
+def test_a_write_that_comes_back_short_is_gone_on_with(pair, monkeypatch) -> None:
+    master, slave, clock = pair
+    fill(master, clock, seed=1, turns=10)
+    real = os.pwritev
+    monkeypatch.setattr(slave._log, "_pwritev", lambda fd, views, at: real(fd, (b"".join(views)[:50],), at))
+    copy(master, slave)
+    assert log_bytes(slave) == log_bytes(master)
+
+
+def test_a_segment_that_went_meanwhile_is_out_of_range(tmp_path) -> None:
+    clock = StillClock()
+    with make_store(tmp_path / "s", clock, retention_ms=1) as store:
+        for _ in range(3):
+            put(store, "t", 0, message("t", bytes(3000)))
+        held = store.chunk(0, bytes_max=1 << 20)
+        before = bytes(held.data)
+        segment = store._log.segments()[0]
+        store.flush_all(20_000)
+        assert store._log.remove_before(SEGMENT) == [segment]
+        assert bytes(held.data) == before  # the view pins it
+        with pytest.raises(OffsetOutOfRange):
+            store.chunk(0, bytes_max=100)
+        assert store.chunk(SEGMENT, bytes_max=100).begin == store.begin
+        del held
+
+
+def test_damage_in_the_master_s_log_is_not_sent(pair) -> None:
+    master, _, _ = pair
+    ends = [put(master, "t", 0, message("t", bytes(200))).end for _ in range(4)]
+    segment = master._log.segments()[0]
+    os.pwrite(segment.open_fd(), (RECORD_OVERHEAD_BYTES - 1).to_bytes(4, "big"), ends[1])
+    assert master.chunk(0, bytes_max=ends[2] - 1).end == ends[1]
+    with pytest.raises(CorruptRecordError):
+        master.chunk(ends[1], bytes_max=300)
+    master._reader.quarantined = ((ends[0], ends[1]),)
+    with pytest.raises(CorruptRecordError):
+        master.chunk(0, bytes_max=ends[1])
+    assert master.chunk(0, bytes_max=ends[0]).end == ends[0]
+
+
+def test_a_limit_at_a_blank_leaves_the_blank_to_the_next_chunk(pair) -> None:
+    master, _, _ = pair
+    first = put(master, "t", 0, message("t", bytes(3000))).end
+    put(master, "t", 0, message("t", bytes(2000)))
+    chunk = master.chunk(0, 1 << 20, limit=first)
+    assert (chunk.end, len(chunk.data)) == (first, first)
+    chunk = master.chunk(first, 1 << 20, limit=SEGMENT)
+    assert (chunk.end, len(chunk.data)) == (SEGMENT, 8)
