@@ -199,7 +199,7 @@ class InvalidParameter(ZenitError):
 class NotEnoughReplicas(ZenitError):
     """Too few replicas of the group are in sync to take writes; reads go on. Args: in_sync, min_in_sync."""
 
-    code, retriable = 11, True
+    code, retriable = 9047, True
 
     def __init__(self, in_sync: int, min_in_sync: int) -> None:
         super().__init__(in_sync, min_in_sync)

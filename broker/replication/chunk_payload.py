@@ -1,5 +1,8 @@
 """The bytes of a chunk on their way: checked from end to end, compressed where the slave asked for it and it pays.
 
+They are those of the range that the chunk names; where that ends a segment, all but the filler behind the head of its
+blank record, which nobody reads.
+
 lz4 is tried on every chunk of at least `LZ4_BYTES_MIN` and kept only where it saves an eighth. The CRC is that of the
 log's own bytes, so that it also vouches for what lz4 unpacked.
 """
@@ -20,7 +23,7 @@ LZ4_BYTES_MIN: Final = 4096
 
 def seal(chunk: Chunk, data: bytes | memoryview) -> tuple[Chunk, bytes | memoryview]:
     """The chunk with CRC and flag set, and the second frame. `chunk.lz4`: compression was asked for."""
-    assert len(data) == chunk.end - chunk.begin
+    assert len(data) <= chunk.end - chunk.begin
     crc = crc32(data)
     if chunk.lz4 and len(data) >= LZ4_BYTES_MIN:
         packed: bytes = lz4.frame.compress(data, content_checksum=False, store_size=True)
@@ -30,10 +33,10 @@ def seal(chunk: Chunk, data: bytes | memoryview) -> tuple[Chunk, bytes | memoryv
 
 
 def unseal(chunk: Chunk, payload: bytes | memoryview) -> bytes | memoryview:
-    """The log's bytes. Raises RemoteProtocolError where they are not as many as announced, or damaged."""
+    """The log's bytes. Raises RemoteProtocolError where they are more than announced, or damaged."""
     size_bytes = chunk.end - chunk.begin
     data = _unpacked(payload, size_bytes) if chunk.lz4 else payload
-    if len(data) != size_bytes:
+    if len(data) > size_bytes:
         raise RemoteProtocolError(f"chunk at {chunk.begin}: {len(data)} bytes, {size_bytes} announced")
     if crc32(data) != chunk.crc:
         raise RemoteProtocolError(f"chunk at {chunk.begin}: checksum")

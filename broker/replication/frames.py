@@ -219,7 +219,7 @@ FRAMES: Final = (
             FrameField("crc", "I", "CRC-32 of the bytes as they are in the log"),
             FrameField("lz4", "B", "1: the second frame is one lz4 frame"),
         ),
-        "second ZeroMQ frame: the bytes",
+        "second ZeroMQ frame: the bytes; of a blank record that ends a segment only its first 8",
     ),
     FrameLayout(
         6,
