@@ -22,7 +22,7 @@ BELOW: dict[str, frozenset[str]] = {
     "broker": frozenset({"model", "remoting", "store", "client"}),
     "bench": frozenset({"model", "remoting", "store", "client", "broker", "namesrv"}),
     "deploy": frozenset({"model", "remoting", "store", "client", "broker", "namesrv"}),
-    "cli": frozenset({"model", "remoting", "store", "client", "broker", "namesrv", "bench", "deploy"}),
+    "cli": frozenset({"model", "remoting", "store", "client", "broker", "namesrv", "controller", "bench", "deploy"}),
 }
 
 # Which files may import an outside thing; a pattern as PurePosixPath.match takes it.

@@ -1,0 +1,104 @@
+"""Reads groups for a reign: all of them first, then each that ZooKeeper says has changed; again where it did not answer.
+
+`is_ready` once all that there were have been read. Watches tell only that it is time to read; what is touched while it
+is being read is read once more. Loop thread, but for the functions at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from ..model.clock import Clock
+from ..model.errors import BrokerBusy, GroupNodeDamaged, InvalidName, ZenitError
+from ..model.group import KnownGroup
+from .group_store import GroupStore
+from .store_desk import StoreDesk
+
+READ_AGAIN_MS: Final = 500
+
+Found = KnownGroup | GroupNodeDamaged | None
+"""A node as it was read; None: there is none."""
+
+
+class NodeReader:
+    """`on_found(broker_name, found)` for every node that was read, in no order."""
+
+    def __init__(
+        self, store: GroupStore, desk: StoreDesk, clock: Clock, *, on_found: Callable[[str, Found], None]
+    ) -> None:
+        self.is_ready = False
+        self._store = store
+        self._desk = desk
+        self._clock = clock
+        self._on_found = on_found
+        self._unread: set[str] = set()
+        self._must_list = True
+        self._again_ms = 0
+        self._closed = False
+
+    def begin(self) -> None:
+        """Reads everything."""
+        self._read()
+
+    def close(self) -> None:
+        """What is answered from now on is told to nobody."""
+        self._closed = True
+
+    def on_touched(self, broker_name: str | None) -> None:
+        """A node has changed, or (None) the list of them."""
+        if broker_name is None:
+            self._must_list = True
+        else:
+            self._unread.add(broker_name)
+        self._read()
+
+    def read_soon(self, broker_name: str) -> None:
+        """With the next of those that are due."""
+        self._unread.add(broker_name)
+
+    def on_tick(self) -> None:
+        """Asks again for what was not answered."""
+        if (self._unread or self._must_list) and self._clock.monotonic_ms() >= self._again_ms:
+            self._read()
+
+    def _read(self) -> None:
+        self._again_ms = self._clock.monotonic_ms() + READ_AGAIN_MS
+        names = frozenset(self._unread)
+        work = read_all if self._must_list else read_each
+        try:
+            self._desk.ask(partial(work, self._store, names), partial(self._on_read, names, self._must_list))
+        except BrokerBusy:
+            return
+        self._unread.clear()
+        self._must_list = False
+
+    def _on_read(self, names: frozenset[str], listed: bool, result: dict[str, Found] | ZenitError) -> None:
+        if self._closed:
+            return
+        if isinstance(result, ZenitError):
+            self._unread |= names
+            self._must_list = self._must_list or listed
+            return
+        for name, found in result.items():
+            self._on_found(name, found)
+        self.is_ready = self.is_ready or listed
+
+
+def read_all(store: GroupStore, also: frozenset[str]) -> dict[str, Found]:
+    """Worker thread: every group there is. Raises ZooKeeperUnavailable."""
+    return read_each(store, also | frozenset(store.broker_names()))
+
+
+def read_each(store: GroupStore, names: frozenset[str]) -> dict[str, Found]:
+    """Worker thread: these groups. A name that cannot be a group's is left out. Raises ZooKeeperUnavailable."""
+    found: dict[str, Found] = {}
+    for name in sorted(names):
+        try:
+            found[name] = store.read(name)
+        except GroupNodeDamaged as error:
+            found[name] = error
+        except InvalidName:
+            continue
+    return found

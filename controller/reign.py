@@ -1,0 +1,368 @@
+"""One reign of the leading controller: it answers brokers and operators, writes groups, tells replicas. Loop thread.
+
+    begin: read every node -> is_ready -> requests, ticks, watches -> Detection and the rules -> writes, probes, pushes
+    -> end: another leads, or ZooKeeper is away; all that waits is refused
+
+A reign begins with nothing but what ZooKeeper holds and ends with everything it knew. What was written is adopted, then
+told: pushed to each replica on the connection that its registration or last heartbeat came from, so that brokers hear of
+an election at once. Nodes that could not be read are tried again until they can be.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final, Protocol, cast
+
+from ..model.clock import Clock
+from ..model.errors import (
+    BrokerBusy,
+    GroupNodeDamaged,
+    NotLeadingController,
+    ReplicaGroupNotFound,
+    ZenitError,
+    ZooKeeperUnavailable,
+)
+from ..model.group import NO_VERSION, GroupSettings, KnownGroup
+from ..model.group_codec import encode_node
+from ..remoting.commands import (
+    AlterInSync,
+    ChangeGroup,
+    ElectMaster,
+    GetGroup,
+    GroupChanged,
+    GroupReply,
+    ProbeReplica,
+    RegisterReplica,
+    RemoveReplica,
+    ReplicaHeartbeat,
+    Reply,
+    ReportMasterGone,
+    Request,
+    RestoreGroup,
+)
+from ..remoting.server import Call
+from ..remoting.timers import Timer
+from .audit_record import encode_forced_election
+from .detection import Detection, Effect, Probe, TellReplicas, WriteGroup
+from .group_changes import Attempt, Change, GroupChanges, Write
+from .group_settings import change_settings
+from .group_state import alter_in_sync, remove_replica, restore
+from .group_store import GroupStore, Stale, Unknown, Written
+from .node_reader import Found, NodeReader
+from .registration import register
+from .store_desk import StoreDesk
+
+log = logging.getLogger(__name__)
+
+TICK_MS: Final = 50
+TRIES: Final = 3
+"""How often a change is decided anew because somebody else wrote the node meanwhile."""
+
+
+class ReignLoop(Protocol):
+    """The request loop, as far as a reign uses it."""
+
+    def reply(self, call: Call, reply: Reply, payload: Sequence[bytes | memoryview] = ()) -> None:
+        """Answers a call."""
+
+    def fail(self, call: Call, error: ZenitError) -> None:
+        """Answers a call with an error."""
+
+    def send_to(self, identity: bytes, request: Request, payload: Sequence[bytes | memoryview] = ()) -> bool:
+        """Pushes to a connection; False where it is gone."""
+
+    def every(self, interval_ms: int, callback: Callable[[], None]) -> Timer:
+        """Calls back each interval."""
+
+
+class Reign:
+    """Made when this controller finds itself first; `end` it, then drop it."""
+
+    def __init__(
+        self,
+        store: GroupStore,
+        desk: StoreDesk,
+        loop: ReignLoop,
+        clock: Clock,
+        *,
+        detection: Detection,
+        new_group: GroupSettings,
+    ) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._detection = detection
+        self._new_group = new_group
+        self._changes = GroupChanges(store, desk)
+        self._reader = NodeReader(store, desk, clock, on_found=self._on_found)
+        self._names: set[str] = set()
+        self._damaged: dict[str, GroupNodeDamaged] = {}
+        self._connections: dict[tuple[str, str], bytes] = {}  # (group, replica) -> where it was heard last
+        self._ticking: Timer | None = None
+
+    # ---- beginning and end
+
+    def begin(self) -> None:
+        """Reads everything; `is_ready` once that was answered."""
+        self._ticking = self._loop.every(TICK_MS, self._on_tick)
+        self._reader.begin()
+
+    def end(self) -> None:
+        """Another leads, or nobody knows: whoever waits is told to look for the leader."""
+        self._reader.close()
+        if self._ticking is not None:
+            self._ticking.cancel()
+        self._changes.close(NotLeadingController(""))
+
+    @property
+    def is_ready(self) -> bool:
+        """All nodes were read: it may answer."""
+        return self._reader.is_ready
+
+    @property
+    def broker_names(self) -> tuple[str, ...]:
+        """The groups there are, sorted."""
+        return tuple(sorted(self._names | self._damaged.keys()))
+
+    # ---- what is known
+
+    def on_touched(self, broker_name: str | None) -> None:
+        """ZooKeeper says that a node has changed, or (None) the list of them."""
+        self._reader.on_touched(broker_name)
+
+    def _on_found(self, name: str, found: Found) -> None:
+        """A node as it is now: adopt it, and act."""
+        if isinstance(found, KnownGroup):
+            self._names.add(name)
+            self._damaged.pop(name, None)
+            self._carry_out(self._detection.on_group(found, self._clock.monotonic_ms()))
+            return
+        self._names.discard(name)
+        self._detection.on_group_missing(name)
+        if found is not None and name not in self._damaged:
+            log.error("nobody is elected: %s", found)
+            self._damaged[name] = found
+
+    def _known(self, name: str) -> KnownGroup | None:
+        """The group; None where there is none. Raises GroupNodeDamaged."""
+        if name in self._damaged:
+            raise self._damaged[name]
+        return self._detection.known(name) if name in self._names else None
+
+    def _on_tick(self) -> None:
+        self._reader.on_tick()
+        if self._reader.is_ready:
+            self._carry_out(self._detection.on_tick(self._clock.monotonic_ms()))
+
+    # ---- requests of brokers
+
+    def on_register(self, call: Call) -> None:
+        """RegisterReplica."""
+        request = cast(RegisterReplica, call.request)
+        name = request.broker_name
+
+        def decide() -> Write | None:
+            known = self._known(name)
+            alive = self._detection.is_alive(name, request.name, self._clock.monotonic_ms())
+            node = known.node if known is not None else None
+            made = register(node, request, settings=self._new_group, present_is_alive=alive)
+            if made.repeated and known is not None:
+                self._on_registered(call, known)
+                return None
+            if made.unclean is not None:
+                log.warning("replica left both sets group=%s replica=%s why=%s", name, request.name, made.unclean)
+            return Write(made.node, known.version if known is not None else NO_VERSION)
+
+        self._submit(call, name, decide, partial(self._on_registered, call))
+
+    def on_heartbeat(self, call: Call) -> GroupReply:
+        """ReplicaHeartbeat."""
+        request = cast(ReplicaHeartbeat, call.request)
+        effects = self._detection.on_heartbeat(request, self._clock.monotonic_ms())
+        self._connections[request.broker_name, request.name] = call.identity
+        known = self._detection.known(request.broker_name)
+        self._carry_out(effects)
+        if request.version > known.version:  # another controller wrote it: we may not lead any more
+            self._reader.read_soon(request.broker_name)
+        return _reply(known, asked=request.version)
+
+    def on_master_gone(self, call: Call) -> GroupReply:
+        """ReportMasterGone."""
+        request = cast(ReportMasterGone, call.request)
+        self._carry_out(self._detection.on_master_gone(request, self._clock.monotonic_ms()))
+        return _reply(self._detection.known(request.broker_name))
+
+    def on_alter_in_sync(self, call: Call) -> None:
+        """AlterInSync."""
+        request = cast(AlterInSync, call.request)
+
+        def decide() -> Write:
+            known = self._detection.known(request.broker_name)
+            node = alter_in_sync(known, request)
+            if node.in_sync != known.node.in_sync:
+                log.info("in-sync set group=%s members=%s", node.broker_name, ",".join(node.in_sync))
+            return Write(node, request.version)
+
+        self._submit(call, request.broker_name, decide, partial(self._on_changed, call))
+
+    # ---- requests of operators
+
+    def on_get_group(self, call: Call) -> GroupReply:
+        """GetGroup."""
+        name = cast(GetGroup, call.request).broker_name
+        known = self._known(name)
+        if known is None:
+            raise ReplicaGroupNotFound(name)
+        return _reply(known)
+
+    def on_elect(self, call: Call) -> None:
+        """ElectMaster. The record of a forced one is kept before the election is written."""
+        request = cast(ElectMaster, call.request)
+
+        def decide() -> Write:
+            choice = self._detection.operator_election(request, self._clock.monotonic_ms())
+            log.warning(
+                *("an operator elects group=%s master=%s epoch=%s forced=%s", request.broker_name, choice.node.master),
+                *(choice.node.epoch, choice.record is not None),
+            )
+            if choice.record is None:
+                return Write(choice.node, request.version)
+            record = encode_forced_election(replace(choice.record, at_ms=self._clock.now_ms()))
+            return Write(choice.node, request.version, record)
+
+        self._submit(call, request.broker_name, decide, partial(self._on_changed, call))
+
+    def on_change_group(self, call: Call) -> None:
+        """ChangeGroup. Nobody tells yet who has flushed its log: a group goes over to sync before its first master only."""
+        request = cast(ChangeGroup, call.request)
+
+        def decide() -> Write:
+            known = self._detection.known(request.broker_name)
+            flushed = frozenset(known.node.in_sync) if known.node.epoch == 0 else frozenset()
+            return Write(change_settings(known, request, flushed=flushed), request.version)
+
+        self._submit(call, request.broker_name, decide, partial(self._on_changed, call))
+
+    def on_remove_replica(self, call: Call) -> None:
+        """RemoveReplica."""
+        request = cast(RemoveReplica, call.request)
+
+        def decide() -> Write:
+            return Write(remove_replica(self._detection.known(request.broker_name), request), request.version)
+
+        self._submit(call, request.broker_name, decide, partial(self._on_changed, call))
+
+    def on_restore(self, call: Call) -> None:
+        """RestoreGroup."""
+        request = cast(RestoreGroup, call.request)
+        name = request.broker_name
+
+        def decide() -> Write:
+            known = self._known(name)
+            log.warning("an operator restores group=%s above epoch=%s", name, request.epoch)
+            return Write(restore(known, request, settings=self._new_group), request.version)
+
+        self._submit(call, name, decide, partial(self._on_changed, call))
+
+    # ---- changes
+
+    def _submit(
+        self,
+        call: Call,
+        name: str,
+        decide: Callable[[], Write | None],
+        on_written: Callable[[KnownGroup], None],
+        tries: int = TRIES,
+    ) -> None:
+        """A change that somebody waits for. Decided anew where the node was written meanwhile: the rules refuse it then,
+        if it named the earlier version."""
+
+        def settle(attempt: Attempt) -> None:
+            if isinstance(attempt.outcome, Written):
+                on_written(cast(KnownGroup, attempt.known))
+                return
+            self._on_attempt(name, attempt)
+            if isinstance(attempt.outcome, Stale) and tries > 1 and not isinstance(attempt.known, ZenitError):
+                self._submit(call, name, decide, on_written, tries - 1)
+            else:
+                self._loop.fail(call, _unwritten(name, attempt))
+
+        self._changes.submit(name, Change(decide, settle, partial(self._loop.fail, call)))
+
+    def _on_attempt(self, name: str, attempt: Attempt) -> None:
+        """What the node is after a write, whatever came of it; read again where that is not known."""
+        if isinstance(attempt.known, ZenitError) and not isinstance(attempt.known, GroupNodeDamaged):
+            self._reader.read_soon(name)
+        else:
+            self._on_found(name, attempt.known)
+
+    def _on_registered(self, call: Call, known: KnownGroup) -> None:
+        request = cast(RegisterReplica, call.request)
+        log.info(
+            *("replica registered group=%s replica=%s", request.broker_name, request.name),
+            *("starts=%s address=%s version=%s", request.starts, request.address, known.version),
+        )
+        self._names.add(request.broker_name)
+        self._connections[request.broker_name, request.name] = call.identity
+        effects = self._detection.on_registered(known, request, self._clock.monotonic_ms())
+        self._loop.reply(call, _reply(known))
+        self._carry_out(effects)
+
+    def _on_changed(self, call: Call, known: KnownGroup) -> None:
+        self._on_found(known.node.broker_name, known)
+        self._loop.reply(call, _reply(known))
+
+    # ---- effects
+
+    def _carry_out(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, WriteGroup):
+                self._elect(effect)
+            elif isinstance(effect, Probe):
+                self._push(effect.broker_name, effect.name, ProbeReplica(effect.broker_name, effect.number))
+            else:
+                self._tell(effect)
+
+    def _elect(self, effect: WriteGroup) -> None:
+        """Detection wants another master; it is told what the node is then, whatever came of it."""
+        node, name = effect.node, effect.node.broker_name
+
+        def decide() -> Write | None:
+            if name not in self._names or self._detection.known(name).version != effect.version:
+                return None  # written meanwhile, and decided anew
+            log.info("electing group=%s master=%s epoch=%s why=%s", name, node.master, node.epoch, effect.why)
+            return Write(node, effect.version)
+
+        def refuse(_: ZenitError) -> None:
+            self._reader.read_soon(name)
+
+        self._changes.submit(name, Change(decide, partial(self._on_attempt, name), refuse), first=True)
+
+    def _tell(self, effect: TellReplicas) -> None:
+        known = effect.known
+        news = GroupChanged(known.node.broker_name, known.version, encode_node(known.node))
+        for replica in known.node.replicas:
+            self._push(known.node.broker_name, replica.name, news)
+
+    def _push(self, broker_name: str, name: str, request: Request) -> None:
+        connection = self._connections.get((broker_name, name))
+        if connection is not None and not self._loop.send_to(connection, request):
+            del self._connections[broker_name, name]
+
+
+def _reply(known: KnownGroup, *, asked: int = NO_VERSION) -> GroupReply:
+    """The node, unless whoever asks has it."""
+    return GroupReply(known.version, b"" if known.version == asked else encode_node(known.node))
+
+
+def _unwritten(name: str, attempt: Attempt) -> ZenitError:
+    """Why a change did not come about, as far as is known."""
+    if isinstance(attempt.known, ZenitError):
+        return attempt.known
+    if isinstance(attempt.outcome, Unknown):
+        return ZooKeeperUnavailable(
+            f"write group {name}", f"{attempt.outcome.reason}; whether it was written is unknown"
+        )
+    return ReplicaGroupNotFound(name) if attempt.known is None else BrokerBusy(100, f"others write group {name}")
