@@ -1,0 +1,186 @@
+"""Holds what producers saw acknowledged against what each replica has in the end. Pure.
+
+- *lost*: an acknowledged message that some replica does not hold, anywhere.
+- *changed*: a place (queue, queue offset) with two values: an acknowledgement named it for another message, body or
+  position in the log than is there, two acknowledgements named it, or two replicas differ in it.
+- *uneven*: a place that one replica has and another has not. *holes*: places left out inside a queue.
+- *damaged*: bodies that do not prove themselves.
+- *duplicated*: stored again after the first time, as a retry may do. Not a fault.
+- *reordered*: an acknowledged message that stands, for the first time, before one that its producer sent earlier to
+  the same queue.
+
+A message that was never acknowledged may be there or not. Counts are those of the worst replica, except that *lost* and
+*changed* name what any of them shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from .ledger import NOBODY, Numbers, Table, messages_of, places_of, split
+
+EXAMPLES_MAX: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The account of a run; see above. `examples`: the first few of what is wrong, in words."""
+
+    acknowledged: int
+    lost: int = 0
+    changed: int = 0
+    uneven: int = 0
+    holes: int = 0
+    damaged: int = 0
+    duplicated: int = 0
+    reordered: int = 0
+    examples: tuple[str, ...] = ()
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether all that was promised held."""
+        return not (self.lost or self.changed or self.uneven or self.holes or self.damaged or self.reordered)
+
+
+def check(acknowledged: Table, replicas: Mapping[str, Table]) -> Verdict:
+    """The verdict on `acknowledged` (rows of ACKNOWLEDGED) and each replica's rows (of STORED); at least one replica."""
+    examples: list[str] = []
+    whole = {name: rows[rows["producer"] != NOBODY] for name, rows in replicas.items()}
+    lost = _union(_lost(acknowledged, rows, name, examples) for name, rows in whole.items())
+    changed = _union(_changed(acknowledged, replicas, examples))
+    uneven = _uneven(replicas, examples)
+    return Verdict(
+        acknowledged=len(np.unique(messages_of(acknowledged))),
+        lost=len(lost),
+        changed=len(changed),
+        uneven=len(uneven),
+        holes=max(_holes(rows) for rows in replicas.values()),
+        damaged=max(len(replicas[name]) - len(rows) for name, rows in whole.items()),
+        duplicated=max(len(rows) - len(np.unique(messages_of(rows))) for rows in whole.values()),
+        reordered=max(_reordered(acknowledged, rows) for rows in whole.values()),
+        examples=tuple(examples),
+    )
+
+
+def _lost(acknowledged: Table, rows: Table, name: str, examples: list[str]) -> Numbers:
+    wanted = np.unique(messages_of(acknowledged))
+    missing = wanted[~np.isin(wanted, messages_of(rows))]
+    _tell(examples, missing, f"message (producer, sequence) {{}} was acknowledged and is not at {name}")
+    return missing
+
+
+def _changed(acknowledged: Table, replicas: Mapping[str, Table], examples: list[str]) -> list[Numbers]:
+    """Places with two values, source by source."""
+    found = [_two_values(acknowledged, acknowledged)]
+    _tell(examples, found[0], "place (queue, offset) {} was acknowledged for two messages")
+    first: tuple[str, Table] | None = None
+    for name, rows in replicas.items():
+        differs = _two_values(acknowledged, rows)
+        _tell(examples, differs, f"place (queue, offset) {{}} is not at {name} what was acknowledged")
+        moved = _moved(acknowledged, rows)
+        _tell(examples, moved, f"nothing is at {name} in place (queue, offset) {{}}, which was acknowledged")
+        found += [differs, moved]
+        if first is not None:
+            unlike = _two_values(first[1], rows)
+            _tell(examples, unlike, f"place (queue, offset) {{}} differs between {first[0]} and {name}")
+            found.append(unlike)
+        first = first or (name, rows)
+    return found
+
+
+def _two_values(one: Table, other: Table) -> Numbers:
+    """Places that both have, and that hold different values in them. A table may be compared with itself."""
+    places = np.concatenate((places_of(one), places_of(other)))
+    order = np.argsort(places, kind="stable")
+    places = places[order]
+    same_place = places[1:] == places[:-1]
+    differs = np.zeros(len(same_place), dtype=np.bool_)
+    for field in ("producer", "sequence", "checksum", "physical_offset"):
+        column = np.concatenate((one[field], other[field]))[order]
+        differs |= column[1:] != column[:-1]
+    return np.unique(places[1:][same_place & differs])
+
+
+def _moved(acknowledged: Table, rows: Table) -> Numbers:
+    """Places that were acknowledged for messages which the replica has, but elsewhere only, with nothing in that place."""
+    places = places_of(acknowledged)
+    is_empty = ~np.isin(places, places_of(rows))
+    is_held = np.isin(messages_of(acknowledged), messages_of(rows))
+    return np.unique(places[is_empty & is_held])
+
+
+def _uneven(replicas: Mapping[str, Table], examples: list[str]) -> Numbers:
+    held = {name: np.unique(places_of(rows)) for name, rows in replicas.items()}
+    everywhere = _union(held.values())
+    found = []
+    for name, places in held.items():
+        missing = everywhere[~np.isin(everywhere, places)]
+        _tell(examples, missing, f"place (queue, offset) {{}} is empty at {name} alone")
+        found.append(missing)
+    return _union(found)
+
+
+def _holes(rows: Table) -> int:
+    """Places left out between the first and the last of each queue."""
+    places = np.unique(places_of(rows))
+    steps = np.diff(places)
+    same_queue = (places[1:] >> np.uint64(48)) == (places[:-1] >> np.uint64(48))
+    return int((steps[same_queue] - np.uint64(1)).sum())
+
+
+def _reordered(acknowledged: Table, rows: Table) -> int:
+    """How many acknowledged messages stand right after one with a higher number of their producer, in their queue."""
+    rows = rows[np.isin(messages_of(rows), messages_of(acknowledged))]
+    rows = rows[np.argsort(places_of(rows), kind="stable")]
+    _, first_at = np.unique(messages_of(rows), return_index=True)
+    rows = rows[np.sort(first_at)]
+    stream = (rows["producer"].astype(np.uint32) << np.uint32(16)) | rows["queue"]
+    order = np.argsort(stream, kind="stable")
+    stream, sequence = stream[order], rows["sequence"][order]
+    return int(((stream[1:] == stream[:-1]) & (sequence[1:] < sequence[:-1])).sum())
+
+
+def _union(parts: Iterable[Numbers]) -> Numbers:
+    listed = list(parts)
+    return np.unique(np.concatenate(listed)) if listed else np.zeros(0, dtype=np.uint64)
+
+
+def _tell(examples: list[str], numbers: Numbers, text: str) -> None:
+    examples += [text.format(split(int(number))) for number in numbers[: EXAMPLES_MAX - len(examples)]]
+
+
+# ---- time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """One fault: `begin_ns` when it was begun, `done_ns` when it was complete (the process gone, the rule in place).
+
+    `end_ns`: when it was mended. All monotonic.
+    """
+
+    name: str
+    begin_ns: int
+    done_ns: int
+    end_ns: int
+
+
+def first_write_ms(times_ns: Numbers, mark: Mark) -> float | None:
+    """From the begin of a fault to the first acknowledgement after it was complete; None where none came.
+
+    `times_ns`: of the acknowledgements, sorted.
+    """
+    at = int(np.searchsorted(times_ns, np.uint64(mark.done_ns), side="right"))
+    return None if at == len(times_ns) else round((int(times_ns[at]) - mark.begin_ns) / 1e6, 1)
+
+
+def longest_gap_ms(times_ns: Numbers, begin_ns: int, end_ns: int) -> float:
+    """The longest time within [begin, end] in which nothing was acknowledged. `times_ns`: sorted."""
+    begin, end = np.uint64(begin_ns), np.uint64(end_ns)
+    inside = times_ns[(times_ns > begin) & (times_ns < end)]
+    edges = np.concatenate((np.array([begin]), inside, np.array([end])))
+    return round(float(np.diff(edges).max()) / 1e6, 1)

@@ -1,0 +1,103 @@
+"""What a drill writes down: messages that prove themselves, what was acknowledged, what is stored in the end. Pure.
+
+    body    producer u16 | sequence u64 | run u32 | filler | CRC-32 of all that        little-endian
+
+A *message* is (producer, sequence), a *place* is (queue, queue offset). Both fit one 64-bit number, so that millions of
+them are compared as columns. One drill uses one topic of one replica group: a queue id is enough to name a queue.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+Table = npt.NDArray[Any]
+Numbers = npt.NDArray[np.uint64]
+
+HEAD: Final = struct.Struct("<HQI")
+TAIL: Final = struct.Struct("<I")
+BODY_BYTES_MIN: Final = HEAD.size + TAIL.size
+FILLER_TURN: Final = 251  # bytes of one message's filler lie elsewhere than those of the next ones
+
+ACKNOWLEDGED: Final = np.dtype(
+    [
+        ("sequence", "<u8"),
+        ("queue_offset", "<u8"),
+        ("physical_offset", "<u8"),
+        ("time_ns", "<u8"),  # monotonic: when the reply was there
+        ("checksum", "<u4"),  # CRC-32 of the body that was sent
+        ("producer", "<u2"),
+        ("queue", "<u2"),
+    ]
+)
+"""A row for each message whose send returned; the file of a load process is these rows, one after another."""
+
+ACKNOWLEDGED_ROW: Final = struct.Struct("<QQQQIHH")
+
+STORED: Final = np.dtype(
+    [
+        ("sequence", "<u8"),
+        ("queue_offset", "<u8"),
+        ("physical_offset", "<u8"),
+        ("checksum", "<u4"),  # CRC-32 of the body as it was read
+        ("producer", "<u2"),
+        ("queue", "<u2"),
+    ]
+)
+"""A row for each message that a replica gave out when it was asked for everything."""
+
+STORED_ROW: Final = struct.Struct("<QQQIHH")
+
+NOBODY: Final = 0xFFFF
+"""The producer of a body that does not prove itself."""
+
+
+class Bodies:
+    """Makes the bodies of one producer. One thread."""
+
+    def __init__(self, run: int, producer: int, body_bytes: int) -> None:
+        """`run`: 32 bits that bodies of other runs do not carry. `body_bytes`: at least BODY_BYTES_MIN."""
+        self._run, self._producer = run, producer
+        self._filler_bytes = body_bytes - BODY_BYTES_MIN
+        self._pool = bytes((producer * 7 + k * k) & 0xFF for k in range(self._filler_bytes + FILLER_TURN))
+
+    def make(self, sequence: int) -> bytes:
+        """The body of one message; always the same for the same number."""
+        begin = sequence % FILLER_TURN
+        content = HEAD.pack(self._producer, sequence, self._run) + self._pool[begin : begin + self._filler_bytes]
+        return content + TAIL.pack(zlib.crc32(content))
+
+
+def read_body(body: bytes, run: int) -> tuple[int, int]:
+    """(producer, sequence) of a body; (NOBODY, 0) where it is not one of this run, or damaged."""
+    if len(body) < BODY_BYTES_MIN:
+        return NOBODY, 0
+    producer, sequence, its_run = HEAD.unpack_from(body)
+    (checksum,) = TAIL.unpack_from(body, len(body) - TAIL.size)
+    if its_run != run or zlib.crc32(memoryview(body)[: -TAIL.size]) != checksum:
+        return NOBODY, 0
+    return producer, sequence
+
+
+def messages_of(rows: Table) -> Numbers:
+    """Each row's message as one number."""
+    return _joined(rows["producer"], rows["sequence"])
+
+
+def places_of(rows: Table) -> Numbers:
+    """Each row's place as one number; ascending within a queue."""
+    return _joined(rows["queue"], rows["queue_offset"])
+
+
+def split(number: int) -> tuple[int, int]:
+    """The reverse, of one number: (producer, sequence) or (queue, queue offset)."""
+    return number >> 48, number & 0xFFFF_FFFF_FFFF
+
+
+def _joined(high: Table, low: Table) -> Numbers:
+    joined: Numbers = (high.astype(np.uint64) << np.uint64(48)) | low
+    return joined
