@@ -1,0 +1,196 @@
+"""What a replica knows of itself, durably: `replica.zenit` in its store directory. Small, and written whole each time.
+
+    identity, starts   which life this is: the identity is made once, the counter grows at each `open` (R1)
+    promised           the highest epoch seen; no cut of the log lowers it (R2)
+    intent             a cut of the log that is under way: (epoch, offset), until it is complete (R4)
+    boot, clean end    of the last life that the controller had registered: the kernel it ran under, and where its log
+                       ended if it stopped cleanly (R9)
+
+A life that was never registered takes no part in anything and writes nothing to the log, so it leaves the last two as
+they are: what an earlier life may have forgotten is told until somebody has heard it.
+
+Each change is a temporary file, fsync, rename, fsync of the directory, and returns once it is durable. One thread.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+import zlib
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+from ...model.errors import StoreFormatError
+from ...model.group import Incarnation
+from ...store.segment import sync_directory
+from ...store.store_files import current_boot_id
+
+FILE_NAME: Final = "replica.zenit"
+NO_END: Final = -1
+VERSION: Final = 1
+_BYTES_MAX: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class StartFacts:
+    """What this life says of the last registered one when it registers. `marker_end`: NO_END without a marker.
+
+    `ran_async`: it counted bytes as its own that it had not flushed. `set_back`: the controller knew a higher counter.
+    """
+
+    has_clean_marker: bool
+    same_boot: bool
+    log_end: int
+    marker_end: int
+    ran_async: bool
+    set_back: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Facts:
+    """The file's content; `intent_epoch` 0: none."""
+
+    version: int = VERSION
+    store_id: str
+    starts: int = 0
+    promised: int = 0
+    intent_epoch: int = 0
+    intent_offset: int = 0
+    boot_id: str = ""
+    clean_end: int = NO_END
+    ran_async: bool = False
+    set_back: bool = False
+
+
+class ReplicaFiles:
+    """Made by `open`, once for each start of the process."""
+
+    def __init__(self, path: str, facts: _Facts) -> None:
+        self._path = path
+        self._facts = facts
+        self._is_registered = False
+
+    @classmethod
+    def open(cls, directory: str) -> ReplicaFiles:
+        """Reads the file of a store directory, or makes it, and counts this start.
+
+        Raises StoreFormatError where it is damaged, OSError.
+        """
+        os.makedirs(directory, exist_ok=True)
+        path = os.path.join(directory, FILE_NAME)
+        facts = _read(path)
+        if facts is None:
+            facts = _Facts(store_id=uuid.uuid4().hex, boot_id=current_boot_id())
+        files = cls(path, facts)
+        files._write(replace(facts, starts=facts.starts + 1))
+        return files
+
+    # ---- what it says
+
+    @property
+    def incarnation(self) -> Incarnation:
+        """This life."""
+        return Incarnation(self._facts.store_id, self._facts.starts)
+
+    @property
+    def promised(self) -> int:
+        """The highest epoch promised; 0 where none was."""
+        return self._facts.promised
+
+    @property
+    def intent(self) -> tuple[int, int] | None:
+        """(epoch, offset) of the cut that is under way."""
+        facts = self._facts
+        return (facts.intent_epoch, facts.intent_offset) if facts.intent_epoch else None
+
+    def start_facts(self, log_end: int) -> StartFacts:
+        """For the registration; `log_end`: where recovery found the log's end."""
+        facts = self._facts
+        return StartFacts(
+            has_clean_marker=facts.clean_end != NO_END,
+            same_boot=bool(facts.boot_id) and facts.boot_id == current_boot_id(),
+            log_end=log_end,
+            marker_end=facts.clean_end,
+            ran_async=facts.ran_async,
+            set_back=facts.set_back,
+        )
+
+    # ---- what is written down; all raise OSError
+
+    def start_above(self, starts: int) -> None:
+        """The controller knows a start counter of this store that is not below ours: its disk was set back."""
+        self._write(replace(self._facts, starts=max(self._facts.starts, starts) + 1, set_back=True))
+
+    def note_registered(self) -> None:
+        """The controller has heard of this life and of the last one: from now on this one counts.
+
+        Must be durable before the log gets a byte of this life: a clean marker would vouch for it otherwise.
+        """
+        if not self._is_registered:
+            boot_id = current_boot_id()
+            self._write(replace(self._facts, boot_id=boot_id, clean_end=NO_END, ran_async=False, set_back=False))
+            self._is_registered = True
+
+    def note_async(self) -> None:
+        """Positions count what is written from now on, not what is flushed. Due before the first one is told."""
+        if not self._facts.ran_async:
+            self._write(replace(self._facts, ran_async=True))
+
+    def promise(self, epoch: int) -> None:
+        """No lower epoch is obeyed from now on."""
+        if epoch > self._facts.promised:
+            self._write(replace(self._facts, promised=epoch))
+
+    def intend(self, epoch: int, offset: int) -> None:
+        """The log is about to be cut to end at `offset`."""
+        assert epoch > 0
+        self._write(replace(self._facts, intent_epoch=epoch, intent_offset=offset))
+
+    def clear_intent(self) -> None:
+        """The cut is complete."""
+        if self._facts.intent_epoch:
+            self._write(replace(self._facts, intent_epoch=0, intent_offset=0))
+
+    def mark_clean(self, log_end: int) -> None:
+        """The last word of a life: the store is closed and all of it, up to `log_end`, is on the disk.
+
+        A life that was not registered, or whose log is half cut, says nothing.
+        """
+        if self._is_registered and self.intent is None:
+            self._write(replace(self._facts, clean_end=log_end))
+
+    def _write(self, facts: _Facts) -> None:
+        temporary = self._path + ".new"
+        with open(temporary, "w", encoding="ascii") as file:
+            file.write(_encode(facts))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, self._path)
+        sync_directory(os.path.dirname(self._path))
+        self._facts = facts
+
+
+def _encode(facts: _Facts) -> str:
+    """One line of JSON, and the CRC-32 of it in a second one."""
+    text = json.dumps(asdict(facts))
+    return f"{text}\n{zlib.crc32(text.encode()):08x}\n"
+
+
+def _read(path: str) -> _Facts | None:
+    """None where there is no such file. Raises StoreFormatError, OSError."""
+    try:
+        with open(path, "rb") as file:
+            text, _, checksum = file.read(_BYTES_MAX).decode("ascii", "replace").partition("\n")
+    except FileNotFoundError:
+        return None
+    if checksum != f"{zlib.crc32(text.encode()):08x}\n":
+        raise StoreFormatError(
+            path, "checksum: it is damaged; it says what this replica has promised and must not be guessed"
+        )
+    document: dict[str, Any] = json.loads(text)
+    if document.get("version") != VERSION:
+        raise StoreFormatError(
+            path, f"it is of version {document.get('version')}, and this release knows {VERSION}; upgrade"
+        )
+    return _Facts(**document)

@@ -1,0 +1,190 @@
+"""What a replica knows of itself outlives every kill, and a damaged file is never guessed at."""
+
+import os
+
+import pytest
+
+from zenitmq.broker.replication import replica_files
+from zenitmq.broker.replication.replica_files import FILE_NAME, NO_END, ReplicaFiles
+from zenitmq.model.errors import StoreFormatError
+
+
+@pytest.fixture
+def directory(tmp_path) -> str:
+    return str(tmp_path / "store")
+
+
+@pytest.fixture
+def boot(monkeypatch):
+    """The machine: `boot()` restarts it."""
+    current = ["boot 1"]
+    monkeypatch.setattr(replica_files, "current_boot_id", lambda: current[0])
+
+    def restart() -> None:
+        current[0] += "1"
+
+    return restart
+
+
+def facts(directory: str, log_end: int = 100) -> tuple[bool, bool, int, bool, bool]:
+    """Of a new start."""
+    start = ReplicaFiles.open(directory).start_facts(log_end)
+    assert start.log_end == log_end
+    return start.has_clean_marker, start.same_boot, start.marker_end, start.ran_async, start.set_back
+
+
+def registered(directory: str) -> ReplicaFiles:
+    files = ReplicaFiles.open(directory)
+    files.note_registered()
+    return files
+
+
+def test_the_identity_is_made_once_and_the_counter_grows_at_each_start(directory) -> None:
+    lives = [ReplicaFiles.open(directory).incarnation for _ in range(3)]
+    assert [life.starts for life in lives] == [1, 2, 3]
+    assert len({life.store_id for life in lives}) == 1
+    assert len(lives[0].store_id) == 32
+    assert set(lives[0].store_id) <= set("0123456789abcdef")
+    assert ReplicaFiles.open(directory + "2").incarnation.store_id != lives[0].store_id
+
+
+def test_a_promise_only_grows(directory) -> None:
+    files = ReplicaFiles.open(directory)
+    assert files.promised == 0
+    files.promise(7)
+    files.promise(5)
+    files.intend(7, 0)
+    files.clear_intent()
+    assert files.promised == ReplicaFiles.open(directory).promised == 7
+
+
+def test_an_intent_stays_until_it_is_cleared(directory) -> None:
+    files = ReplicaFiles.open(directory)
+    assert files.intent is None
+    files.intend(3, 0)
+    files = ReplicaFiles.open(directory)
+    assert files.intent == (3, 0)
+    files.clear_intent()
+    assert files.intent is None
+    assert ReplicaFiles.open(directory).intent is None
+
+
+def test_a_new_store_has_forgotten_nothing(directory, boot) -> None:
+    assert facts(directory) == (False, True, NO_END, False, False)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_clean_stop(directory, boot, restarted: bool) -> None:
+    registered(directory).mark_clean(100)
+    if restarted:
+        boot()
+    assert facts(directory) == (True, not restarted, 100, False, False)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_kill(directory, boot, restarted: bool) -> None:
+    """The marker of the life before vouches for nothing that came after."""
+    registered(directory).mark_clean(100)
+    registered(directory).note_async()
+    if restarted:
+        boot()
+    assert facts(directory) == (False, not restarted, NO_END, True, False)
+
+
+def test_lives_that_nobody_heard_of_hide_nothing(directory, boot) -> None:
+    """A power loss, then starts that were killed before they had registered: it is told until it was heard."""
+    registered(directory).note_async()
+    boot()
+    for _ in range(3):
+        assert facts(directory) == (False, False, NO_END, True, False)
+    files = registered(directory)
+    files.mark_clean(120)
+    assert facts(directory) == (True, True, 120, False, False)
+    boot()
+    assert facts(directory) == (True, False, 120, False, False)
+
+
+def test_a_life_that_was_not_registered_marks_nothing_as_clean(directory, boot) -> None:
+    registered(directory)
+    boot()
+    ReplicaFiles.open(directory).mark_clean(100)
+    assert facts(directory) == (False, False, NO_END, False, False)
+
+
+def test_a_log_that_is_half_cut_is_not_clean(directory, boot) -> None:
+    files = registered(directory)
+    files.intend(2, 50)
+    files.mark_clean(100)
+    assert facts(directory)[0] is False
+
+
+def test_a_disk_that_was_set_back(directory, boot) -> None:
+    files = ReplicaFiles.open(directory)
+    files.start_above(41)
+    assert files.incarnation.starts == 42
+    assert facts(directory)[4] is True
+    files = registered(directory)
+    assert files.incarnation.starts == 44
+    assert facts(directory)[4] is False
+
+
+def test_registering_is_noted_once(directory, boot) -> None:
+    files = registered(directory)
+    files.note_async()
+    files.note_registered()
+    assert facts(directory)[3] is True
+
+
+@pytest.mark.parametrize("step", ["write", "fsync", "replace", "directory"])
+def test_killed_at_each_step_it_is_the_old_or_the_new(directory, monkeypatch, step: str) -> None:
+    files = ReplicaFiles.open(directory)
+    files.promise(3)
+
+    def dies(*_args):
+        raise OSError(5, "killed here")
+
+    with monkeypatch.context() as patched:
+        if step == "write":
+            patched.setattr(replica_files, "_encode", lambda facts: "{half")
+            patched.setattr(os, "fsync", dies)
+        elif step == "fsync":
+            patched.setattr(os, "fsync", dies)
+        elif step == "replace":
+            patched.setattr(os, "replace", dies)
+        else:
+            patched.setattr(replica_files, "sync_directory", dies)
+        with pytest.raises(OSError, match="killed here"):
+            files.promise(9)
+        assert files.promised == 3  # what is not known to be durable was not promised
+    assert ReplicaFiles.open(directory).promised == (9 if step == "directory" else 3)
+    assert ReplicaFiles.open(directory).incarnation.starts == 3
+
+
+def test_every_flipped_bit_is_told(directory) -> None:
+    ReplicaFiles.open(directory).intend(5, 1234)
+    path = os.path.join(directory, FILE_NAME)
+    with open(path, "rb") as file:
+        whole = file.read()
+    for at in range(len(whole)):
+        for bit in (1, 0x20, 0x80):
+            changed = bytearray(whole)
+            changed[at] ^= bit
+            with open(path, "wb") as file:
+                file.write(changed)
+            with pytest.raises(StoreFormatError) as refused:
+                ReplicaFiles.open(directory)
+            assert refused.value.path == path
+    for cut in range(len(whole)):
+        with open(path, "wb") as file:
+            file.write(whole[:cut])
+        with pytest.raises(StoreFormatError):
+            ReplicaFiles.open(directory)
+
+
+def test_a_later_version_is_refused(directory, monkeypatch) -> None:
+    monkeypatch.setattr(replica_files, "VERSION", 2)
+    files = ReplicaFiles.open(directory)
+    files._write(files._facts.__class__(version=2, store_id="x"))
+    monkeypatch.setattr(replica_files, "VERSION", 1)
+    with pytest.raises(StoreFormatError, match="version 2"):
+        ReplicaFiles.open(directory)
