@@ -1,0 +1,59 @@
+"""What a store says is on the disk: nothing that this process has not synced itself; all of it, once asked."""
+
+import pytest
+from store_kit import make_store, message, put
+
+from zenitmq.model.errors import FlushTimeout
+
+
+def test_nothing_counts_as_flushed_before_a_sync_of_this_process(tmp_path) -> None:
+    with make_store(tmp_path / "s") as store:
+        for _ in range(3):
+            put(store, "t", 0, message("t", bytes(3000)))
+        store.flush_all(20_000)
+        assert store.flushed == store.written > 0
+        written = store.written
+    with make_store(tmp_path / "s") as store:
+        assert (store.flushed, store.written) == (0, written)
+        synced: list[int] = []
+        fdatasync = store._log._disk.fdatasync
+        store._log._disk = store._log._disk.__class__(fdatasync=lambda fd: synced.append(fd) or fdatasync(fd))
+        assert store.flush_all(20_000) == written
+        assert store.flushed == written
+        assert len(synced) == len(store._log.segments()) == 3
+
+
+def test_a_flush_of_all_has_a_deadline(tmp_path, monkeypatch) -> None:
+    with make_store(tmp_path / "s") as store:
+        put(store, "t", 0, message("t", b"x"))
+        monkeypatch.setattr(store._log._flusher, "request", lambda: None)
+        with pytest.raises(FlushTimeout):
+            store.flush_all(1)
+        assert store.flushed == 0
+
+
+def test_the_flush_mode_may_change_while_the_store_is_open(tmp_path, monkeypatch) -> None:
+    """A group's settings tell, not the file: from then on each commit, and each chunk, asks for the disk."""
+    with make_store(tmp_path / "m") as master, make_store(tmp_path / "s") as slave:
+        asked: list[int] = []
+        for store in (master, slave):
+            monkeypatch.setattr(store._log, "request_flush", asked.append)
+        for is_sync in (False, True, False):
+            master.is_sync = slave.is_sync = is_sync
+            begin, end = master.written, put(master, "t", 0, message("t", b"x")).end
+            slave.append_chunk(bytes(master.chunk(begin, 1 << 20).data), begin, end)
+            assert asked == ([end, end] if is_sync else [])
+            asked.clear()
+
+
+def test_the_end_of_a_segment_is_flushed_with_its_checksum_entry(tmp_path) -> None:
+    """After a power cut only that entry tells a blank from old bytes: a slave may have said that it has it."""
+    with make_store(tmp_path / "s") as store:
+        for _ in range(2):
+            put(store, "t", 0, message("t", bytes(3000)))
+        synced: list[str] = []
+        sync, fdatasync = store._log.checksums.sync, store._log._disk.fdatasync
+        store._log.checksums.sync = lambda: synced.append("checksums") or sync()
+        store._log._disk = store._log._disk.__class__(fdatasync=lambda fd: synced.append("log") or fdatasync(fd))
+        store._log.sync_to(store.written)
+        assert synced == ["log", "checksums", "log"]
