@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import zlib
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from ..model.clock import Clock
 from ..model.errors import InvalidParameter, TopicNotFound, ZenitError
 from ..model.names import check_group
+from ..model.route import MASTER_ID
 from ..remoting.commands import PullMessages, PullReply
 from ..remoting.server import Call, RequestLoop
 from ..store.get_status import GetResult, GetStatus
@@ -50,10 +52,15 @@ class PullHandler:
         self._bytes_max = config.store.pull_bytes_max
         self._woken: deque[Parked[Call]] = deque()
         self._is_resuming = False
+        self._read_from: Callable[[bool, int], int] = _from_here
         self.hold: PullHold[Call] = PullHold(count_max=config.parked_pulls_max, bytes_max=config.parked_bytes_max)
         self.pulls = 0
         self.messages = 0
         self.size_bytes = 0
+
+    def suggest(self, read_from: Callable[[bool, int], int]) -> None:
+        """`read_from(is_cold, queue_id)`: the broker id of the replica to read from next."""
+        self._read_from = read_from
 
     def on_pull(self, call: Call) -> None:
         """Answers with what is there, or parks the pull. Raises what is wrong with it, or BrokerBusy."""
@@ -146,8 +153,22 @@ class PullHandler:
         slices = result.slices
         for part in slices:
             self.size_bytes += len(part)
-        reply = PullReply(int(result.status), result.next_offset, result.min_offset, result.max_offset, result.count)
+        request = call.request
+        assert isinstance(request, PullMessages)
+        reply = PullReply(
+            int(result.status),
+            result.next_offset,
+            result.min_offset,
+            result.max_offset,
+            result.count,
+            self._read_from(result.is_cold, request.queue_id),
+        )
         self._loop.reply(call, reply, slices if len(slices) <= FRAMES_MAX else (b"".join(slices),))
+
+
+def _from_here(_is_cold: bool, _queue_id: int) -> int:
+    """Without replicas there is only the master."""
+    return MASTER_ID
 
 
 def _page_in(slices: list[memoryview]) -> None:

@@ -19,6 +19,7 @@ from ..model.clock import monotonic_ms
 from ..model.errors import ClientClosed, InvalidParameter, LocalProtocolError, ZenitError
 from ..model.names import check_group, check_topic
 from ..model.queue import MessageQueue, QueueOffset
+from ..model.route import MASTER_ID
 from ..model.subscription import MessageModel, Subscription
 from ..remoting.commands import PullMessages, PullReply, Reply
 from ..store.record_kernel import MessageBatch, StoredMessage, decode_batch
@@ -90,6 +91,7 @@ class PullConsumer:
         self._iterated: tuple[MessageQueue, MessageBatch] | None = None
         self._current: StoredMessage | None = None
         self._failure: ZenitError | None = None
+        self._read_from: dict[MessageQueue, int] = {}  # broker ids of the slaves that queues are read from
         self._is_closed = False
         allocate = allocation_named(allocation)
         self._connection = connect(namesrv)
@@ -232,7 +234,9 @@ class PullConsumer:
 
         try:
             self._remoting.send_nowait(
-                self._connection.routes.address_of(pull.queue.topic, pull.queue.broker_name),
+                self._connection.routes.address_of(
+                    pull.queue.topic, pull.queue.broker_name, self._read_from.get(pull.queue, MASTER_ID)
+                ),
                 PullMessages(
                     self.group,
                     pull.queue.topic,
@@ -257,6 +261,7 @@ class PullConsumer:
         with self._lock:
             if isinstance(reply, PullReply):
                 moved = self._prefetch.on_reply(pull, reply, payload, now)
+                self._note_where_to_read(pull.queue, reply.suggested_broker_id)
             elif self._prefetch.on_error(pull, now) and error is not None and not error.retriable:
                 self._failure = error
             pulls = self._prefetch.due(now)
@@ -270,12 +275,21 @@ class PullConsumer:
                 moved.from_offset,
                 moved.to_offset,
             )
-        if error is not None and error.route_stale:
-            self._connection.routes.refresh_soon(pull.queue.topic)
+        if error is not None:
+            self._read_from.pop(pull.queue, None)
+            if error.route_stale:
+                self._connection.routes.refresh_soon(pull.queue.topic)
         for due in pulls:
             self._send_pull(due)
         if next_due_ms is not None and not self._is_closed:
             self._remoting.call_later(max(1, next_due_ms - now), self._pull_more)
+
+    def _note_where_to_read(self, queue: MessageQueue, broker_id: int) -> None:
+        """Under the lock: a reader far behind is sent to a slave, and back when it has caught up."""
+        if broker_id != MASTER_ID:
+            self._read_from[queue] = broker_id
+        elif self._read_from:
+            self._read_from.pop(queue, None)
 
     def _pull_more(self) -> None:
         """In the I/O thread: a queue's pause may be over."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ..model.errors import BufferFull, NoRoute, RemoteProtocolError, TopicNotFound, ZenitError
-from ..model.route import BrokerData, QueueData, TopicRoute
+from ..model.route import MASTER_ID, BrokerData, QueueData, TopicRoute
 from ..remoting.client import RemotingClient
 from ..remoting.commands import GetRoute, Reply, RouteReply
 from .name_servers import NameServers
@@ -106,10 +106,10 @@ class RouteCache:
         except ZenitError as error:
             on_reply(None, b"", error)
 
-    def address_of(self, topic: str, broker_name: str) -> str:
-        """The master of a broker that serves the topic. Raises NoRoute where none is known."""
+    def address_of(self, topic: str, broker_name: str, broker_id: int = MASTER_ID) -> str:
+        """That member of a group that serves the topic, its master where the member is not there. Raises NoRoute."""
         route = self._routes.get(topic)
-        address = route.address_of(broker_name) if route is not None else None
+        address = route.address_of(broker_name, broker_id) if route is not None else None
         if address is None:
             raise NoRoute(topic, f"{broker_name} has no master now")
         return address

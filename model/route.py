@@ -80,6 +80,9 @@ class TopicRoute:
             for queue_id in range(data.read_queues)
         )
 
-    def address_of(self, broker_name: str) -> str | None:
-        """The master of a group, or None."""
-        return next((b.master_address for b in self.brokers if b.broker_name == broker_name), None)
+    def address_of(self, broker_name: str, broker_id: int = MASTER_ID) -> str | None:
+        """That member of a group, or its master where the member is not there; None where neither is."""
+        for broker in self.brokers:
+            if broker.broker_name == broker_name:
+                return broker.addresses.get(broker_id) or broker.master_address
+        return None
