@@ -1,0 +1,268 @@
+"""This broker as one replica of a group under controllers: what it serves in which role, and what follows a change.
+
+Wires the replica (replication/replica) to its port, its disk, its controllers and the rest of the broker. A slave and a
+candidate serve reads below the confirm offset; a master takes writes while enough are in sync, and answers questions
+about state once what it inherited is confirmed (R3). Loop thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from ..model.clock import Clock
+from ..model.errors import BrokerBusy, NotEnoughReplicas, NotMaster
+from ..model.group import FlushMode, KnownGroup
+from ..model.route import MASTER_ID
+from ..remoting import commands
+from ..remoting.commands import Request
+from ..remoting.server import RequestLoop
+from ..store.message_store import MessageStore
+from .config import BrokerConfig
+from .epoch_file import read_epochs
+from .replication.disk import StoreDisk
+from .replication.effects import PersistIntent
+from .replication.epochs import EpochList
+from .replication.port import ReplicationPort
+from .replication.replica import TICK_MS, ControllerCalls, Replica, ReplicaIdentity
+from .replication.replica_files import ReplicaFiles
+from .replication.replica_log import ReplicaLog
+from .replication.role import Role
+
+log = logging.getLogger(__name__)
+
+TAKEOVER_RETRY_MS: Final = 50
+
+SERVED_BY_ALL: Final = frozenset(
+    {
+        commands.PullMessages,
+        commands.GetMaxOffset,
+        commands.GetMinOffset,
+        commands.SearchOffset,
+        commands.QueryMessages,
+        commands.ViewMessage,
+        commands.GetBrokerStatistics,
+        commands.GetBrokerConfig,
+    }
+)
+"""What any replica answers; all else is the master's."""
+
+READS_STATE: Final = frozenset(
+    {
+        commands.QueryConsumerOffset,
+        commands.UpdateConsumerOffsets,
+        commands.ResetOffsets,
+        commands.GetConsumeStatistics,
+        commands.GetTopics,
+        commands.GetTopicStatistics,
+        commands.GetGroups,
+        commands.CreateTopic,
+        commands.DeleteTopic,
+        commands.CreateGroup,
+        commands.DeleteGroup,
+    }
+)
+"""What a new master answers only once what it inherited is confirmed."""
+
+
+class MemberHost(Protocol):
+    """The broker."""
+
+    def on_role(self, broker_id: int | None, epoch: int) -> None:
+        """What we are to clients: 0 = master, more = a slave, None = nothing yet."""
+
+    def on_acknowledged(self) -> None:
+        """`GroupMember.acknowledged` has grown."""
+
+    def on_deposed(self) -> None:
+        """We lead no more: what waits to be acknowledged never will be, by us."""
+
+    def on_cut_needed(self) -> None:
+        """The log must be cut with the store closed: open the broker anew."""
+
+
+class GroupMember:
+    """Made once the store is open. `controller`: given before `start`."""
+
+    controller: ControllerCalls
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        loop: RequestLoop,
+        clock: Clock,
+        store: MessageStore,
+        files: ReplicaFiles,
+        host: MemberHost,
+    ) -> None:
+        """Raises ConfigError where the replication port is taken."""
+        self.files = files
+        self.name = config.replica_name
+        self._broker_name = config.name
+        self._loop = loop
+        self._store = store
+        self._host = host
+        self._disk = StoreDisk(store, files, config.store_dir, loop, on_cut_needed=host.on_cut_needed)
+        replica_log = ReplicaLog(begin=store.begin, epochs=self._recovered_epochs(config.store_dir))
+        replica_log.on_position(*self._disk.position())
+        self._replica = Replica(
+            ReplicaIdentity.of(config.cluster, config.name, self.name, files.incarnation),
+            self._disk,
+            clock,
+            replica_log=replica_log,
+            promised=files.promised,
+            segment_bytes=config.store.segment_bytes,
+            wants_lz4=config.replication_lz4,
+        )
+        store.confirm(0)
+        store.waits_above_end = True
+        self._replica.host = self
+        self._port = ReplicationPort(
+            f"{config.listen_host or config.host}:{config.replication_port}", loop, self._replica
+        )
+        self._replica.port = self._port
+        self.replication_address = f"{config.host}:{self._port.address.rpartition(':')[2]}"
+
+    def _recovered_epochs(self, directory: str) -> EpochList:
+        """The file's rows, without those of epochs that never got a byte here."""
+        return EpochList(read_epochs(directory)).recovered(self._store.written)
+
+    def start(self) -> None:
+        """Carries through a cut that was under way. The controller is told of us by its own link."""
+        self._replica.controller = self.controller
+        intent = self.files.intent
+        self._replica.start(None if intent is None else PersistIntent(*intent))
+        self._loop.every(TICK_MS, self._on_tick)
+
+    def close(self) -> None:
+        """Says goodbye and closes the port."""
+        self._replica.stop()
+        self._port.close()
+
+    # ---- what the broker asks
+
+    @property
+    def acknowledged(self) -> int:
+        """Sends that end at or below may be answered."""
+        return self._replica.acknowledged
+
+    def gate(self, request_class: type[Request], handler: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """The handler, behind the question whether this replica may answer such a request now."""
+        replica = self._replica
+        if request_class in SERVED_BY_ALL:
+            return handler
+        if request_class is commands.SendMessages:
+
+            def on_send(call: Any) -> Any:
+                master = replica.master
+                if master is None or not master.takes_writes:
+                    raise self._refusal()
+                return handler(call)
+
+            return on_send
+
+        def on_request(call: Any) -> Any:
+            master = replica.master
+            if master is None:
+                raise self._refusal()
+            if request_class in READS_STATE and not master.serves_state:
+                raise BrokerBusy(TAKEOVER_RETRY_MS, "a new master takes over")
+            return handler(call)
+
+        return on_request
+
+    def _refusal(self) -> NotMaster | NotEnoughReplicas:
+        known = self._replica.known
+        if self._replica.master is None or known is None:
+            return NotMaster(self._broker_name, self._replica.epoch)
+        return NotEnoughReplicas(len(known.node.in_sync), known.node.settings.min_in_sync)
+
+    def read_from(self, is_cold: bool, queue_id: int) -> int:
+        """The broker id to read a queue from next: a slave's for who is so far behind that the disk must be read."""
+        known = self._replica.known
+        if not is_cold or known is None:
+            return MASTER_ID
+        if self._replica.master is None:
+            return self._broker_id(Role.SLAVE) or MASTER_ID
+        names = sorted(replica.name for replica in known.node.replicas)
+        slaves = [names.index(name) + 1 for name in known.node.in_sync if name != self.name and name in names]
+        return slaves[queue_id % len(slaves)] if slaves else MASTER_ID
+
+    def document(self) -> dict[str, Any]:
+        """For statistics: role, epoch and positions, in bytes."""
+        written, flushed = self._disk.position()
+        return {
+            "replica": self.name,
+            "role": self._replica.role.value,
+            "epoch": self._replica.epoch,
+            "written": written,
+            "flushed": flushed,
+            "confirm": self._replica.log.confirm,
+            "replication_address": self.replication_address,
+        }
+
+    def heartbeat_facts(self) -> tuple[int, int, int]:
+        """(highest epoch persisted, end of the log, confirm offset)."""
+        return self._replica.epoch, self._store.written, self._replica.log.confirm
+
+    # ---- events
+
+    def on_group(self, known: KnownGroup) -> None:
+        """The node was read."""
+        is_sync = known.node.settings.flush_mode is FlushMode.SYNC
+        if not is_sync:
+            self.files.note_async()
+        self._store.is_sync = is_sync
+        self._replica.on_group(known)
+
+    def on_turn(self) -> None:
+        """The end of a turn of the loop, once what was staged is in the log."""
+        replica = self._replica
+        if replica.log.end != self._store.written or (replica.master is not None and replica.master.has_more):
+            replica.on_written()
+        if replica.master is not None and replica.master.has_more:
+            self._loop.call_later(0, _come_back)
+
+    def on_flushed(self) -> None:
+        """The disk has more than before."""
+        self._disk.on_flushed()
+        self._replica.on_flushed()
+
+    def _on_tick(self) -> None:
+        if self._replica.log.begin != self._store.begin:
+            self._replica.on_log_begin(self._store.begin)
+        self._replica.on_tick()
+
+    # ---- from the replica
+
+    def on_role(self, role: Role, epoch: int) -> None:
+        """What we are from now on."""
+        log.info("role=%s epoch=%s", role.value, epoch)
+        self._store.waits_above_end = role is not Role.MASTER
+        if role is Role.CANDIDATE:
+            self._host.on_deposed()
+        self._host.on_role(self._broker_id(role), epoch)
+
+    def _broker_id(self, role: Role) -> int | None:
+        """0 = master; a slave's is its place among the names, so that it stays the same."""
+        known = self._replica.known
+        if role is Role.MASTER:
+            return MASTER_ID
+        if role is Role.CANDIDATE or known is None:
+            return None
+        names = sorted(replica.name for replica in known.node.replicas)
+        return names.index(self.name) + 1 if self.name in names else None
+
+    def on_confirmed(self, offset: int) -> None:
+        """Everything below may be read."""
+        self._store.confirm(offset)
+
+    def on_acknowledged(self) -> None:
+        """Sends may be answered."""
+        self._host.on_acknowledged()
+
+
+def _come_back() -> None:
+    """A timer that is due at once: there is more to send, and the turn must end once more."""

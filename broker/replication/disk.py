@@ -1,0 +1,125 @@
+"""Carries out the cores' effects on the disk: on the store, the epoch file and the files that tell who we are.
+
+All but a sync are done when `perform` returns. A log that must be cut is cut with the store closed: the intent is on
+the disk already, so the broker opens its store anew, as after a crash, and the cut is carried through first (R4).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from ...model.errors import StoreNotWriteable
+from ...remoting.server import RequestLoop
+from ...store.message_store import MessageStore
+from ..epoch_file import write_epochs
+from . import effects as fx
+from .effects import DiskEffect
+from .replica_files import ReplicaFiles
+
+log = logging.getLogger(__name__)
+
+FULL_RETRY_MS: Final = 200
+
+
+class StoreDisk:
+    """Loop thread."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        files: ReplicaFiles,
+        directory: str,
+        loop: RequestLoop,
+        *,
+        on_cut_needed: Callable[[], None],
+    ) -> None:
+        """`on_cut_needed`: the intent is written; close the store and open it anew."""
+        self._store = store
+        self._files = files
+        self._directory = directory
+        self._loop = loop
+        self._on_cut_needed = on_cut_needed
+        self._syncing: tuple[int, Callable[[], None]] | None = None
+        self._performers: dict[type[DiskEffect], Callable[[Any, Callable[[], None]], None]] = {
+            fx.PersistPromise: self._persist_promise,
+            fx.PersistIntent: self._persist_intent,
+            fx.ClearIntent: self._clear_intent,
+            fx.CutLog: self._cut_log,
+            fx.PersistEpochs: self._persist_epochs,
+            fx.Append: self._append,
+            fx.CutTail: self._cut_tail,
+            fx.SyncLog: self._sync_log,
+            fx.StartAnew: self._start_anew,
+        }
+
+    def perform(self, effect: DiskEffect, on_done: Callable[[], None]) -> None:
+        """See `ReplicaDisk`."""
+        self._performers[type(effect)](effect, on_done)
+
+    def position(self) -> tuple[int, int]:
+        """(end, flushed) of the log."""
+        written = self._store.written
+        return written, min(self._store.flushed, written)
+
+    def read(self, begin: int, end: int) -> memoryview:
+        """A chunk's bytes: all of [begin, end), but of a blank only its head. Raises OffsetOutOfRange, CorruptRecordError."""
+        return self._store.chunk(begin, end - begin, limit=end).data
+
+    def cut_at(self, begin: int, limit: int) -> int:
+        """The end of the last whole record in [begin, limit); where the first is longer alone, its end."""
+        return self._store.chunk(begin, limit - begin).end
+
+    def on_flushed(self) -> None:
+        """The disk has more than before."""
+        if self._syncing is not None and self._store.flushed >= self._syncing[0]:
+            (_, on_done), self._syncing = self._syncing, None
+            on_done()
+
+    def _persist_promise(self, effect: fx.PersistPromise, on_done: Callable[[], None]) -> None:
+        self._files.promise(effect.epoch)
+        on_done()
+
+    def _persist_intent(self, effect: fx.PersistIntent, on_done: Callable[[], None]) -> None:
+        self._files.intend(effect.epoch, effect.offset)
+        on_done()
+
+    def _clear_intent(self, _effect: fx.ClearIntent, on_done: Callable[[], None]) -> None:
+        self._files.clear_intent()
+        on_done()
+
+    def _cut_log(self, effect: fx.CutLog, on_done: Callable[[], None]) -> None:
+        if self._store.written > effect.offset:
+            log.warning("cutting the log offset=%s end=%s", effect.offset, self._store.written)
+            self._on_cut_needed()
+        else:
+            on_done()
+
+    def _persist_epochs(self, effect: fx.PersistEpochs, on_done: Callable[[], None]) -> None:
+        write_epochs(self._directory, effect.epochs.rows)
+        on_done()
+
+    def _append(self, effect: fx.Append, on_done: Callable[[], None]) -> None:
+        try:
+            self._store.append_chunk(memoryview(effect.data), effect.chunk.begin, effect.chunk.end)
+        except StoreNotWriteable as error:
+            log.warning("a chunk waits for the disk begin=%s error=%s", effect.chunk.begin, error)
+            self._loop.call_later(FULL_RETRY_MS, lambda: self._append(effect, on_done))
+            return
+        on_done()
+
+    def _cut_tail(self, _effect: fx.CutTail, on_done: Callable[[], None]) -> None:
+        """The start has cut what was torn, and chunks are whole records: there is nothing to cut."""
+        on_done()
+
+    def _sync_log(self, _effect: fx.SyncLog, on_done: Callable[[], None]) -> None:
+        written = self._store.written
+        if self._store.flushed >= written:
+            on_done()
+            return
+        self._syncing = (written, on_done)
+        self._store.request_flush()
+
+    def _start_anew(self, effect: fx.StartAnew, on_done: Callable[[], None]) -> None:
+        raise NotImplementedError

@@ -1,0 +1,77 @@
+"""Real stores over real sockets: a slave's log is its master's, and nothing counts before those in sync have it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from zenitmq.bench.frames import ready_batches
+
+from .group_of_nodes import SEGMENT_BYTES, Node, eventually, group
+
+BATCHES = ready_batches("t", size=500, batch=50, keys=1, tags=True, count=8)
+
+
+def log_bytes(node: Node) -> bytes:
+    files = sorted((Path(node.config.store_dir) / "commitlog").iterdir())
+    return b"".join(file.read_bytes() for file in files)[: node.store.written]
+
+
+def test_a_slave_s_log_is_its_master_s_byte_for_byte(tmp_path: Path) -> None:
+    """Over several segments, to a slave that was there from the start and to one that has to catch up."""
+    with group(tmp_path, min_in_sync=2) as running:
+        a, b, c = running.nodes.values()
+        running.elect("a", in_sync="ab", tell="ab")
+        assert eventually(lambda: a.roles == [0] and b.roles == [2])
+        for number in range(120):
+            a.put(BATCHES[number % 8], 50, queue_id=number % 2)
+        end = a.written()
+        assert end > 3 * SEGMENT_BYTES
+        assert eventually(lambda: a.acknowledged() == end and b.bodies(0) == b.bodies(1) == 3000)
+        running.elect("a", in_sync="ab")  # a new reign of the same master; the third hears of it too
+        assert eventually(lambda: c.bodies(1) == 3000 and running.known.node.in_sync == ("a", "b", "c"))
+        running.stop()
+        assert log_bytes(b) == log_bytes(c) == log_bytes(a)
+        running.nodes = {}
+
+
+def test_nothing_is_acknowledged_or_shown_that_one_in_sync_does_not_have(tmp_path: Path) -> None:
+    with group(tmp_path, "ab", min_in_sync=2) as running:
+        a, b = running.nodes.values()
+        running.elect("a", in_sync="ab", tell="a")
+        assert eventually(lambda: a.roles == [0])
+        a.put(BATCHES[0], 50)
+        assert not eventually(lambda: a.acknowledged() > 0 or a.bodies() > 0, within_s=0.5)
+        running.nodes["b"].loop.post(lambda: b.member.on_group(running.known))
+        assert eventually(lambda: a.acknowledged() == a.written() and a.bodies() == 50 and b.bodies() == 50)
+
+
+def test_what_only_the_old_master_has_is_cut_off(tmp_path: Path) -> None:
+    """The old master goes on alone; the new one's log counts, and the old one asks to be opened anew for the cut."""
+    with group(tmp_path, min_in_sync=2) as running:
+        a, b, c = running.nodes.values()
+        running.elect("a", in_sync="abc")
+        assert eventually(lambda: a.roles == [0])
+        a.put(BATCHES[0], 50)
+        assert eventually(lambda: b.bodies() == c.bodies() == 50)
+        shared = a.written()
+        running.elect("b", in_sync="bc", tell="bc")
+        assert eventually(lambda: b.roles[-1] == 0)
+        a.put(BATCHES[1], 50)
+        b.put(BATCHES[2], 50)
+        assert eventually(lambda: b.acknowledged() == b.written())
+        assert a.acknowledged() <= shared
+        running.nodes["a"].loop.post(lambda: a.member.on_group(running.known))
+        assert eventually(lambda: a.cuts == 1)
+        assert a.member.files.intent == (2, shared)
+        assert a.roles[-2:] == [None, 1]
+
+
+def test_a_slave_says_when_its_master_is_gone(tmp_path: Path) -> None:
+    with group(tmp_path, "ab") as running:
+        a, b = running.nodes.values()
+        running.elect("a", in_sync="ab")
+        assert eventually(lambda: a.roles == [0])
+        a.put(BATCHES[0], 50)
+        assert eventually(lambda: b.bodies() == 50)
+        running.nodes.pop("a").stop()
+        assert eventually(lambda: b.gone[:1] == [("a", 1)])
