@@ -1,0 +1,167 @@
+"""The cluster of a drill: started by `zenit up` as users start one, looked at, and asked for everything it stores.
+
+Faults are not here (faults.py): this is what a drill needs to know and to bring back. `zenit up` runs as a process of its
+own with a home inside the directory, so that the cluster which a user started last stays the last one, and so that what
+the drill's process has at that moment (environment, group id) goes over to the processes that are started.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from ...model.clock import monotonic_ms, sleep_ms
+from ...model.errors import ClusterNotStarted, InvalidParameter, RequestTimeout, StoreFormatError
+from ..cluster_record import BROKER, ProcessRecord
+from ..local_cluster import LocalCluster
+from ..processes import is_running
+
+CONTROLLER: Final = "controller"
+ZOOKEEPER: Final = "zookeeper"
+
+UP_TIMEOUT_S: Final = 180
+HEALTHY_MS: Final = 60_000
+LOOK_MS: Final = 50
+
+Group = Mapping[str, Any]
+
+
+class DrilledCluster:
+    """One cluster of one replica group. One thread."""
+
+    def __init__(
+        self,
+        directory: str,
+        *,
+        replicas: int,
+        controllers: int = 1,
+        settings: Sequence[str] = (),
+        is_given: bool = False,
+    ) -> None:
+        """`settings`: of the brokers, as `--set` takes them. `is_given`: it runs already, and is left running."""
+        self.directory = os.path.abspath(directory)
+        self.replicas = replicas
+        self.is_given = is_given
+        self._controllers = controllers
+        self._settings = tuple(settings)
+        self._local = LocalCluster(self.directory)
+
+    # ---- up and down
+
+    def up(self, environ: Mapping[str, str] | None = None) -> None:
+        """Starts what is down and waits until it answers. `environ`: added to what is started. Raises ClusterNotStarted."""
+        command = [sys.executable, "-P", "-m", "zenitmq", "up", "--dir", self.directory, "--detach"]
+        if self.replicas > 1:
+            command += ["--replicas", str(self.replicas), "--controllers", str(self._controllers)]
+        for setting in self._settings:
+            command += ["--set", setting]
+        environment = {**os.environ, **(environ or {})}
+        if not self.is_given:
+            environment["HOME"] = self.directory
+        done = subprocess.run(  # noqa: S603 (our own interpreter and module)
+            command, env=environment, capture_output=True, text=True, timeout=UP_TIMEOUT_S, check=False
+        )
+        if done.returncode:
+            said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+            raise ClusterNotStarted("zenit up", said[-1].removeprefix("zenit: "), os.path.join(self.directory, "log"))
+
+    def down(self) -> None:
+        """Ends what runs, unless the cluster was given."""
+        if not self.is_given and self._local.read() is not None:
+            self._local.down()
+
+    # ---- looking
+
+    @property
+    def namesrv(self) -> str:
+        """The name server's address."""
+        return self._local.existing().namesrv
+
+    def processes(self, role: str) -> list[ProcessRecord]:
+        """Those of a role, in the order in which they were started."""
+        return [process for process in self._local.existing().processes if process.role == role]
+
+    def brokers(self) -> list[ProcessRecord]:
+        """The replicas."""
+        return self.processes(BROKER)
+
+    def process(self, name: str) -> ProcessRecord:
+        """The process of that name, as it is recorded now. Raises InvalidParameter."""
+        found = next((process for process in self._local.existing().processes if process.name == name), None)
+        if found is None:
+            raise InvalidParameter("process", name, f"one of the cluster in {self.directory}")
+        return found
+
+    def log_path(self, name: str) -> str:
+        """Where a process prints to."""
+        return self._local.log_path(name)
+
+    def group(self) -> Group:
+        """The one replica group as `zenit status` shows it. Raises InvalidParameter where there are several."""
+        groups = self._local.status()["groups"]
+        if len(groups) != 1:
+            raise InvalidParameter("groups", len(groups), "1: a drill is of one replica group")
+        group: Group = groups[0]
+        return group
+
+    def leading_controller(self) -> ProcessRecord | None:
+        """The controller that leads, where status tells it; else the first that runs; None where none does."""
+        running = [process for process in self.processes(CONTROLLER) if is_running(process.pid, process.birth)]
+        leader = self._local.status().get("controller")
+        return next(
+            (process for process in running if leader in (process.name, process.address)), (running or [None])[0]
+        )
+
+    def master(self) -> ProcessRecord:
+        """The group's master. Raises RequestTimeout where there is none for too long."""
+        self._wait(lambda: self.group()["master"] is not None, "the group has a master")
+        return self.process(self.group()["master"])
+
+    def slaves(self) -> list[ProcessRecord]:
+        """The replicas that are not the master, and run."""
+        master = self.master().name
+        return [p for p in self.brokers() if p.name != master and is_running(p.pid, p.birth)]
+
+    # ---- waiting
+
+    def wait_healthy(self, timeout_ms: int = HEALTHY_MS) -> None:
+        """Until there is a master and every replica is in sync. Raises RequestTimeout, which says how it stands."""
+        self._wait(lambda: _is_healthy(self.group(), self.replicas), "every replica is in sync", timeout_ms)
+
+    def wait_level(self, timeout_ms: int = HEALTHY_MS) -> None:
+        """Until every replica holds the same and knows it confirmed, while nothing is sent. Raises RequestTimeout."""
+        self._wait(lambda: _is_level(self.group()), "all replicas hold the same", timeout_ms)
+
+    def _wait(self, condition: Callable[[], bool], what: str, timeout_ms: int = HEALTHY_MS) -> None:
+        deadline_ms = monotonic_ms() + timeout_ms
+        while True:
+            try:
+                if condition():
+                    return
+                stands = _standing(self.group())
+            except (StoreFormatError, StopIteration) as error:  # read while `zenit up` writes it anew
+                stands = str(error)
+            if monotonic_ms() >= deadline_ms:
+                raise RequestTimeout(f"{what}; it stands: {stands}", timeout_ms)
+            sleep_ms(LOOK_MS)
+
+
+def _is_healthy(group: Group, replicas: int) -> bool:
+    roles = [replica["role"] for replica in group["replicas"]]
+    return len(group["in_sync"]) == replicas == len(roles) and sorted(roles) == ["master"] + ["slave"] * (replicas - 1)
+
+
+def _is_level(group: Group) -> bool:
+    ends = {(replica["written_offset"], replica["confirm_offset"]) for replica in group["replicas"]}
+    return len(ends) == 1 and all(None not in end and end[0] == end[1] for end in ends)
+
+
+def _standing(group: Group) -> str:
+    replicas = ", ".join(
+        f"{replica['name']} {replica['role']} {replica['written_offset']}/{replica['confirm_offset']}"
+        for replica in group["replicas"]
+    )
+    return f"master {group['master']}, in sync {','.join(group['in_sync']) or 'none'}; {replicas}"

@@ -1,0 +1,200 @@
+"""A load process: producers that number their messages, send at a rate, and write down every acknowledgement.
+
+    python -m zenitmq.deploy.drills.load        one JSON job (LoadJob) on standard input, then "stop" or its end
+
+Each producer is a thread and has a sharding key of its own, hence one queue, and has one send in flight. A send that
+failed is repeated with the same messages until it is acknowledged or the run ends: a try whose reply was lost may store
+them twice, but no message overtakes one that was numbered before it. What is written down goes to a file
+(ledger.ACKNOWLEDGED) a few hundred rows at a time, so memory does not grow with the run. Prints {"ready": true} once each
+producer's first send was acknowledged, {"count": n, "failure": text} now and then, {"sent": n, "tries_failed": n} at last.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Final
+
+from ...client.producer import Producer
+from ...model.clock import monotonic_ns, sleep_ms
+from ...model.errors import MessageIllegal, MessageTooLarge, ZenitError
+from ...model.message import Message, SendReceipt
+from .ledger import ACKNOWLEDGED_ROW, Bodies
+
+SEND_TIMEOUT_S: Final = 3.0  # the client's own default: what a drill tells of is what users see
+PAUSE_MS: Final = 2.0
+"""After a send that used up its time; the client's own pauses come before it."""
+
+BEHIND_NS: Final = 100_000_000
+"""A producer that fell further behind its schedule, as in a fault, goes on from now and does not catch up."""
+
+FLUSH_ROWS: Final = 400
+REPORT_MS: Final = 250
+HOPELESS: Final = (MessageTooLarge, MessageIllegal)
+SWITCH_INTERVAL_S: Final = 0.0005
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadJob:
+    """What one process does. Producers are numbered from `first_producer`; `rate`: messages a second of them together.
+
+    `batch`: messages a send.
+    """
+
+    namesrv: str
+    topic: str
+    run: int
+    path: str
+    first_producer: int = 0
+    producers: int = 4
+    rate: float = 1000.0
+    batch: int = 1
+    body_bytes: int = 200
+
+
+class Journal:
+    """The file of acknowledgements. Any thread; a row is written whole."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._lock = threading.Lock()
+        self._rows: list[bytes] = []
+        self.count = 0
+
+    def add(self, rows: list[bytes]) -> None:
+        """Takes rows; writes a few hundred of them at once."""
+        with self._lock:
+            self._rows += rows
+            self.count += len(rows)
+            if len(self._rows) >= FLUSH_ROWS:
+                self._write()
+
+    def close(self) -> None:
+        """Writes the rest."""
+        with self._lock:
+            self._write()
+
+    def _write(self) -> None:
+        self._file.write(b"".join(self._rows))
+        self._file.flush()
+        self._rows.clear()
+
+
+class NumberedProducer:
+    """One producer: a thread of its own runs `run`."""
+
+    def __init__(self, job: LoadJob, number: int, producer: Producer, journal: Journal, stop: threading.Event) -> None:
+        self._job, self._number, self._producer = job, number, producer
+        self._journal, self._stop = journal, stop
+        self._bodies = Bodies(job.run, number, job.body_bytes)
+        self.is_ready = threading.Event()
+        self.sent = 0
+        self.tries_failed = 0
+        self.failure = ""  # why it does not go on, while it does not
+
+    def run(self) -> None:
+        """Sends on schedule until it is stopped."""
+        interval_ns = int(1e9 * self._job.batch * self._job.producers / self._job.rate)
+        due_ns = monotonic_ns() + interval_ns * (self._number % self._job.producers) // self._job.producers
+        while not self._stop.is_set():
+            wait_ns = due_ns - monotonic_ns()
+            if wait_ns > 0:
+                sleep_ms(wait_ns / 1e6)
+            elif wait_ns < -BEHIND_NS:
+                due_ns = monotonic_ns()
+            due_ns += interval_ns
+            if not self._send():
+                return
+            self.is_ready.set()
+
+    def _send(self) -> bool:
+        """Sends the next messages until they are acknowledged; False where the run ended before."""
+        numbers = range(self.sent, self.sent + self._job.batch)
+        messages = [Message(self._job.topic, self._bodies.make(number)) for number in numbers]
+        while True:
+            try:
+                receipts = self._producer.send_batch(
+                    messages, sharding_key=f"producer-{self._number}", timeout=SEND_TIMEOUT_S
+                )
+            except HOPELESS as error:
+                self.failure = str(error)
+                return False
+            except ZenitError as error:
+                self.tries_failed += 1
+                self.failure = str(error)
+                if self._stop.is_set():
+                    return False
+                sleep_ms(PAUSE_MS)
+                continue
+            time_ns = monotonic_ns()
+            self.failure = ""
+            self._journal.add(
+                [self._row(*pair, time_ns) for pair in zip(receipts, zip(numbers, messages, strict=True), strict=True)]
+            )
+            self.sent = numbers.stop
+            return True
+
+    def _row(self, receipt: SendReceipt, sent: tuple[int, Message], time_ns: int) -> bytes:
+        number, message = sent
+        return ACKNOWLEDGED_ROW.pack(
+            number,
+            receipt.queue_offset,
+            receipt.physical_offset,
+            time_ns,
+            zlib.crc32(message.body),
+            self._number,
+            receipt.queue.queue_id,
+        )
+
+
+def work(job: LoadJob, tell: Callable[[dict[str, Any]], None], stop: threading.Event) -> None:
+    """Runs the producers until `stop`; tells how it goes."""
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    with open(job.path, "wb") as file, Producer("DRILL", namesrv=job.namesrv, compression=None) as producer:
+        journal = Journal(file)
+        numbers = range(job.first_producer, job.first_producer + job.producers)
+        runners = [NumberedProducer(job, number, producer, journal, stop) for number in numbers]
+        threads = [threading.Thread(target=runner.run) for runner in runners]
+        for thread in threads:
+            thread.start()
+        is_told = False
+        while not stop.wait(REPORT_MS / 1000):
+            if not is_told and all(runner.is_ready.is_set() for runner in runners):
+                is_told = True
+                tell({"ready": True})
+            failure = next((runner.failure for runner in runners if runner.failure), "")
+            tell({"count": journal.count, "failure": failure})
+        for thread in threads:
+            thread.join()
+        journal.close()
+        tell({"sent": journal.count, "tries_failed": sum(runner.tries_failed for runner in runners)})
+
+
+def main() -> int:
+    """Reads the job; ends when standard input says "stop" or closes, as it does when the parent is gone."""
+    job = LoadJob(**json.loads(sys.stdin.readline()))
+    stop = threading.Event()
+
+    def listen() -> None:
+        sys.stdin.readline()
+        stop.set()
+
+    def tell(line: dict[str, Any]) -> None:
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()
+
+    threading.Thread(target=listen, daemon=True).start()
+    try:
+        work(job, tell, stop)
+    except (ZenitError, OSError) as error:
+        tell({"failure": f"{type(error).__name__}: {error}"})
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,157 @@
+"""Cuts the power of processes on this machine: what they wrote and did not sync is gone from their files.
+
+`power_cut.c` says how it is remembered. A cut: the processes are killed; of each store's unsynced creations, renames and
+unlinks a first part is kept and the rest undone; of each file's unsynced writes likewise, and the first one that is not
+kept may be torn at a multiple of 512 bytes. How much is kept is drawn from a seed; half of the time it is nothing.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import random
+import shutil
+import struct
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from ...model.errors import RequirementMissing, SystemFault
+
+SOURCE: Final = os.path.join(os.path.dirname(__file__), "power_cut.c")
+COMPILERS: Final = ("cc", "gcc", "clang")
+REMEDY: Final = "install a C compiler: sudo apt-get install -y gcc libc6-dev"
+COMPILE_TIMEOUT_S: Final = 60
+RECORD: Final = struct.Struct("<QQQQ")
+SECTOR_BYTES: Final = 512
+
+
+@dataclass(frozen=True, slots=True)
+class CutReport:
+    """What a cut took: writes and names undone, of how many that were not synced."""
+
+    writes_undone: int
+    writes_unsynced: int
+    names_undone: int
+    names_unsynced: int
+
+
+@dataclass(frozen=True, slots=True)
+class PowerCut:
+    """The remembering library and its log, for all stores below one directory. Made by `prepare`."""
+
+    root: str
+    log: str
+    library: str
+
+    def environment(self) -> dict[str, str]:
+        """What a process needs in its environment so that its writes are remembered."""
+        return {"LD_PRELOAD": self.library, "ZENIT_CUT_ROOT": self.root, "ZENIT_CUT_LOG": self.log}
+
+    def cut(self, seed: int | None) -> CutReport:
+        """Undoes what is not synced; `seed` None: all of it. The processes that write there have ended. Raises OSError."""
+        chance = None if seed is None else random.Random(seed)
+        names_undone, names = self._cut_names(chance)
+        writes_undone = writes = 0
+        paths = self._paths_by_number()
+        for number in sorted({os.path.basename(path).partition(".")[0] for path in self._logs("undo", "old")}):
+            records = list(self._records(number))
+            kept = _part_kept(chance, len(records))
+            torn_bytes = SECTOR_BYTES * chance.randrange(64) if chance else 0
+            if number in paths:
+                _undo_writes(paths[number], records[kept:], torn_bytes)
+                writes += len(records)
+                writes_undone += len(records) - kept
+        for path in self._logs("undo", "old", "names", "names.old", "kept"):
+            os.unlink(path)
+        return CutReport(writes_undone, writes, names_undone, names)
+
+    def _cut_names(self, chance: random.Random | None) -> tuple[int, int]:
+        lines = []
+        for path in self._logs("names", "names.old"):
+            with open(path, encoding="utf-8", errors="surrogateescape") as file:
+                lines += [line.rstrip("\n").split("\t") for line in file]
+        lines.sort(key=lambda line: tuple(map(int, line[0].split("."))))
+        kept = _part_kept(chance, len(lines))
+        for _, kind, before, path, grave in reversed(lines[kept:]):
+            _undo_name(kind, before, path, grave)
+        return len(lines) - kept, len(lines)
+
+    def _logs(self, *kinds: str) -> list[str]:
+        return [path for kind in kinds for path in glob.glob(os.path.join(glob.escape(self.log), f"*.{kind}"))]
+
+    def _paths_by_number(self) -> dict[str, str]:
+        """{"device-inode": path} of every file below the root."""
+        paths = {}
+        for folder, _, names in os.walk(self.root):
+            for name in names:
+                path = os.path.join(folder, name)
+                facts = os.lstat(path)
+                paths[f"{facts.st_dev}-{facts.st_ino}"] = path
+        return paths
+
+    def _records(self, number: str) -> Iterator[tuple[int, int, int, bytes]]:
+        """(offset, length, size before, old bytes) of a file's unsynced writes, oldest first."""
+        for kind in ("old", "undo"):
+            try:
+                with open(os.path.join(self.log, f"{number}.{kind}"), "rb") as file:
+                    data = file.read()
+            except FileNotFoundError:
+                continue
+            at = 0
+            while at + RECORD.size <= len(data):
+                offset, length, size_bytes, held = RECORD.unpack_from(data, at)
+                at += RECORD.size
+                yield offset, length, size_bytes, data[at : at + held]
+                at += held
+
+
+def prepare(root: str, log: str) -> PowerCut:
+    """Compiles the library into `log`, a directory on the file system of `root` and not below it.
+
+    Raises RequirementMissing without a compiler, SystemFault where it fails.
+    """
+    os.makedirs(root, exist_ok=True)
+    os.makedirs(log, exist_ok=True)
+    compiler = next((found for name in COMPILERS if (found := shutil.which(name))), None)
+    if compiler is None:
+        raise RequirementMissing("a C compiler for the power cut", REMEDY)
+    library = os.path.join(os.path.realpath(log), "power_cut.so")
+    command = [compiler, "-O2", "-shared", "-fPIC", "-pthread", "-o", library, SOURCE, "-ldl"]
+    done = subprocess.run(  # noqa: S603 (a compiler found on the path, and our own source)
+        command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S, check=False
+    )
+    if done.returncode:
+        raise SystemFault(f"power_cut.c does not compile: {done.stderr.strip()[:500]}")
+    return PowerCut(os.path.realpath(root), os.path.realpath(log), library)
+
+
+def _part_kept(chance: random.Random | None, count: int) -> int:
+    """How many of the oldest `count` things outlive the cut."""
+    return 0 if chance is None or chance.random() < 0.5 else chance.randint(0, count)
+
+
+def _undo_name(kind: str, before: str, path: str, grave: str) -> None:
+    """One change of a name taken back. What another directory's sync has settled meanwhile stays as it is."""
+    if not os.path.lexists(path) and kind != "unlinked":
+        return
+    if kind == "created":
+        os.unlink(path)
+    if kind == "renamed":
+        os.rename(path, before)
+    if grave != "-":
+        os.rename(grave, path)
+
+
+def _undo_writes(path: str, records: list[tuple[int, int, int, bytes]], torn_bytes: int) -> None:
+    """Takes back writes, newest first; the oldest of them leaves its first `torn_bytes`, where it is longer."""
+    with open(path, "r+b", buffering=0) as file:
+        for number, (offset, length, size_bytes, old) in reversed(list(enumerate(records))):
+            held = min(length, max(0, size_bytes - offset))
+            left = torn_bytes if number == 0 and torn_bytes < length else 0
+            end = os.fstat(file.fileno()).st_size
+            os.ftruncate(file.fileno(), max(size_bytes, min(offset + left, end)) if left else size_bytes)
+            if held > left:
+                whole = old or bytes(held)
+                os.pwrite(file.fileno(), whole[left:held], offset + left)

@@ -1,0 +1,159 @@
+"""What was synced outlives a power cut, what was not is gone: a real process writes, is killed, and the power goes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from zenitmq.deploy.drills.power_cut import CutReport, PowerCut, prepare
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> PowerCut:
+    folder = tmp_path_factory.mktemp("library")
+    return prepare(str(folder / "store"), str(folder / "log"))
+
+
+class Machine:
+    """Runs programs that write below a store directory, and cuts the power."""
+
+    def __init__(self, folder: Path, library: PowerCut) -> None:
+        self.store = folder / "store"
+        (folder / "log").mkdir()
+        self.store.mkdir()
+        self._cut = PowerCut(str(self.store), str(folder / "log"), library.library)
+
+    def run(self, program: str) -> None:
+        """Runs it in the store directory; it ends by kill -9, so that nothing is tidied up at its exit."""
+        text = "import os, signal\n" + textwrap.dedent(program) + "\nos.kill(os.getpid(), signal.SIGKILL)\n"
+        environment = {**os.environ, **self._cut.environment()}
+        done = subprocess.run(
+            [sys.executable, "-c", text], cwd=self.store, env=environment, capture_output=True, timeout=30, check=False
+        )
+        assert done.returncode == -9, done.stderr.decode()
+
+    def cut(self, seed: int | None = None) -> CutReport:
+        return self._cut.cut(seed)
+
+    def files(self) -> dict[str, bytes]:
+        return {p.relative_to(self.store).as_posix(): p.read_bytes() for p in self.store.rglob("*") if p.is_file()}
+
+    def log_files(self) -> list[str]:
+        return sorted(p.name for p in Path(self._cut.log).iterdir())
+
+
+@pytest.fixture
+def machine(tmp_path: Path, library: PowerCut) -> Machine:
+    return Machine(tmp_path, library)
+
+
+SYNC_FOLDER = "d = os.open('.', os.O_RDONLY); os.fsync(d); os.close(d)"
+
+
+def test_synced_bytes_stay_and_later_ones_go(machine: Machine) -> None:
+    machine.run(f"""
+        fd = os.open('log', os.O_RDWR | os.O_CREAT)
+        os.posix_fallocate(fd, 0, 4096)
+        os.pwritev(fd, [b'synced', b'!'], 0)
+        os.fdatasync(fd)
+        {SYNC_FOLDER}
+        os.pwritev(fd, [b'lost'], 7)
+        os.pwrite(fd, b'SYNC', 0)
+    """)
+    assert machine.files()["log"].startswith(b"SYNCed!lost")
+    assert machine.cut() == CutReport(2, 2, 0, 0)
+    assert machine.files() == {"log": b"synced!" + bytes(4089)}
+    assert machine.log_files() == []
+
+
+def test_what_a_sync_had_not_begun_to_write_is_not_settled_by_it_later(machine: Machine) -> None:
+    """A second process goes on where the first was killed: what that one did not sync is still not synced."""
+    machine.run(f"""
+        fd = os.open('log', os.O_RDWR | os.O_CREAT); os.pwrite(fd, b'aaaa', 0); os.fdatasync(fd)
+        {SYNC_FOLDER}
+        os.pwrite(fd, b'bbbb', 4)
+    """)
+    machine.run("fd = os.open('log', os.O_RDWR); os.pwrite(fd, b'cccc', 8)")
+    assert machine.files()["log"] == b"aaaabbbbcccc"
+    machine.cut()
+    assert machine.files()["log"] == b"aaaa"
+
+
+def test_a_second_process_syncs_what_the_first_wrote(machine: Machine) -> None:
+    machine.run(f"fd = os.open('log', os.O_RDWR | os.O_CREAT); os.pwrite(fd, b'aaaa', 0); {SYNC_FOLDER}")
+    machine.run("fd = os.open('log', os.O_RDWR); os.fdatasync(fd)")
+    machine.cut()
+    assert machine.files()["log"] == b"aaaa"
+
+
+def test_truncated_and_rewritten_files_come_back(machine: Machine) -> None:
+    machine.run(f"""
+        with open('state', 'wb') as f: f.write(b'first version'); f.flush(); os.fsync(f.fileno())
+        with open('short', 'wb') as f: f.write(b'0123456789'); f.flush(); os.fsync(f.fileno())
+        {SYNC_FOLDER}
+        with open('state', 'wb') as f: f.write(b'second')
+        os.truncate('short', 3)
+    """)
+    assert machine.files() == {"state": b"second", "short": b"012"}
+    machine.cut()
+    assert machine.files() == {"state": b"first version", "short": b"0123456789"}
+
+
+REPLACE = """
+    with open('state', 'wb') as f: f.write(b'old'); f.flush(); os.fsync(f.fileno())
+    {sync}
+    with open('state.tmp', 'wb') as f: f.write(b'new'); f.flush(); os.fsync(f.fileno())
+    os.replace('state.tmp', 'state')
+"""
+
+
+def test_a_replaced_file_is_the_old_one_until_its_directory_is_synced(machine: Machine) -> None:
+    machine.run(textwrap.dedent(REPLACE.format(sync=SYNC_FOLDER)))
+    assert machine.cut().names_undone == 2
+    assert machine.files() == {"state": b"old"}
+
+
+def test_a_replaced_file_stays_once_its_directory_is_synced(machine: Machine) -> None:
+    machine.run(textwrap.dedent(REPLACE.format(sync=SYNC_FOLDER)) + SYNC_FOLDER)
+    assert machine.cut() == CutReport(0, 0, 0, 0)
+    assert machine.files() == {"state": b"new"}
+
+
+def test_new_files_vanish_and_unlinked_ones_come_back(machine: Machine) -> None:
+    machine.run(f"""
+        with open('kept', 'wb') as f: f.write(b'kept'); f.flush(); os.fsync(f.fileno())
+        {SYNC_FOLDER}
+        os.unlink('kept')
+        with open('new', 'wb') as f: f.write(b'new'); f.flush(); os.fsync(f.fileno())
+    """)
+    machine.cut()
+    assert machine.files() == {"kept": b"kept"}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_cut_leaves_a_first_part_of_the_writes(machine: Machine, seed: int) -> None:
+    """Whatever is kept, it is a prefix, torn at most in its last write, and all that was synced."""
+    machine.run(f"""
+        fd = os.open('log', os.O_RDWR | os.O_CREAT); os.posix_fallocate(fd, 0, 8192)
+        os.pwrite(fd, b'S' * 1000, 0); os.fdatasync(fd)
+        {SYNC_FOLDER}
+        for k in range(6): os.pwrite(fd, bytes([97 + k]) * 1000, 1000 + 1000 * k)
+    """)
+    written = machine.files()["log"]
+    report = machine.cut(seed)
+    left = machine.files()["log"]
+    length = len(left.rstrip(b"\0"))
+    assert left == written[:length] + bytes(8192 - length)
+    kept = report.writes_unsynced - report.writes_undone
+    assert length in (1000 * (kept + 1), 1000 * (kept + 1) + 512)
+
+
+def test_files_elsewhere_are_left_alone(machine: Machine, tmp_path: Path) -> None:
+    machine.run("with open('../elsewhere', 'wb') as f: f.write(b'text')")
+    assert machine.cut() == CutReport(0, 0, 0, 0)
+    assert (tmp_path / "elsewhere").read_bytes() == b"text"
