@@ -19,7 +19,9 @@ from ..remoting import commands
 from ..remoting.commands import Request
 from ..remoting.server import RequestLoop
 from ..store.message_store import MessageStore
+from ..store.store_cut import truncate_store
 from .config import BrokerConfig
+from .controller_link import Life
 from .epoch_file import read_epochs
 from .replication.disk import StoreDisk
 from .replication.effects import PersistIntent
@@ -66,6 +68,14 @@ READS_STATE: Final = frozenset(
 """What a new master answers only once what it inherited is confirmed."""
 
 
+def carry_through_cut(files: ReplicaFiles, config: BrokerConfig) -> None:
+    """A cut of the log that was under way when the last life ended; before the store is opened. Raises OSError."""
+    if files.intent is not None:
+        epoch, offset = files.intent
+        log.warning("the log is cut epoch=%s offset=%s", epoch, offset)
+        truncate_store(config.store_dir, config.store, offset)
+
+
 class MemberHost(Protocol):
     """The broker."""
 
@@ -104,6 +114,7 @@ class GroupMember:
         self._loop = loop
         self._store = store
         self._host = host
+        self._start_facts = files.start_facts(store.written)
         self._disk = StoreDisk(store, files, config.store_dir, loop, on_cut_needed=host.on_cut_needed)
         replica_log = ReplicaLog(begin=store.begin, epochs=self._recovered_epochs(config.store_dir))
         replica_log.on_position(*self._disk.position())
@@ -179,6 +190,20 @@ class GroupMember:
             return NotMaster(self._broker_name, self._replica.epoch)
         return NotEnoughReplicas(len(known.node.in_sync), known.node.settings.min_in_sync)
 
+    def life(self, address: str) -> Life:
+        """Who registers, and what the last life left."""
+        facts = self._start_facts
+        return Life(
+            address=address,
+            replication_address=self.replication_address,
+            incarnation=self.files.incarnation,
+            clean_marker=facts.has_clean_marker,
+            marker_end=facts.marker_end,
+            same_boot=facts.same_boot,
+            ran_async=facts.ran_async,
+            set_back=facts.set_back,
+        )
+
     def read_from(self, is_cold: bool, queue_id: int) -> int:
         """The broker id to read a queue from next: a slave's for who is so far behind that the disk must be read."""
         known = self._replica.known
@@ -211,6 +236,7 @@ class GroupMember:
 
     def on_group(self, known: KnownGroup) -> None:
         """The node was read."""
+        self.files.note_registered()
         is_sync = known.node.settings.flush_mode is FlushMode.SYNC
         if not is_sync:
             self.files.note_async()

@@ -13,14 +13,16 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
 
 from ..model.arena import Arena
 from ..model.clock import Clock, SystemClock, monotonic_ns
 from ..model.config import describe_config
-from ..model.errors import StorePoisoned
+from ..model.errors import NotMaster, StorePoisoned
 from ..model.ids import HostAddress
+from ..model.route import MASTER_ID
 from ..remoting import commands
 from ..remoting.client import RemotingClient
 from ..remoting.server import Call, RequestLoop
@@ -28,14 +30,17 @@ from ..store.message_store import MessageStore
 from .acknowledgements import Acknowledgements
 from .client_registry import ClientRegistry
 from .config import BrokerConfig
+from .controller_link import ControllerLink
 from .epoch_file import begin_epoch
 from .group_handler import GroupHandler
+from .group_member import GroupMember, carry_through_cut
 from .heartbeat_handler import HeartbeatHandler
 from .json_reply import reply_json
 from .offset_handler import OffsetHandler
 from .pull_handler import PullHandler
 from .query_handler import QueryHandler
 from .registration import BrokerIdentity, Registration
+from .replication.replica_files import ReplicaFiles
 from .send_handler import SendHandler
 from .stage_clock import StageClock
 from .state_log import StateLog
@@ -62,6 +67,8 @@ class Broker:
         self._poisoned: StorePoisoned | None = None
         self._stages = StageClock()
         self._deleted: list[str] = []  # topics whose deletion was applied in this turn
+        self._member: GroupMember | None = None  # where the group has controllers
+        self.is_reopening = False  # the store must be closed and opened anew
 
     @property
     def address(self) -> str:
@@ -85,7 +92,12 @@ class Broker:
     def run(self) -> int:
         """Serves until `stop`; returns the exit status: 0, or 86 where the disk failed."""
         self._registration.start()
+        if self._member is not None:
+            self._member.start()
+            self._link.start(self._member.life(self._identity.address))
         self._loop.run()
+        if self._member is not None:
+            self._link.stop()
         self._registration.stop()
         deadline_ms = self._clock.monotonic_ms() + FINISH_MS
         while self._acknowledgements.waiting_count and self._clock.monotonic_ms() < deadline_ms:
@@ -104,6 +116,10 @@ class Broker:
     def _open(self, started: ExitStack) -> None:
         """Binds, then opens the store: records tell the port, which may be a free one that the system chose."""
         config = self._config
+        files = ReplicaFiles.open(config.store_dir) if config.controllers else None
+        if files is not None:
+            carry_through_cut(files, config)
+            started.callback(self._mark_clean, files)
         arena = Arena(config.store.drain_bytes, config.store.frame_bytes_max)
         bind = f"{config.listen_host or config.host}:{config.port}"
         self._loop = RequestLoop(
@@ -126,8 +142,17 @@ class Broker:
         started.enter_context(self._store)
         self._state.on_opened(self._store.written)
         self._store.protect(lambda: self._state.offset_table.unconsumed_from(self._state.topic_table.configs))
-        epoch = begin_epoch(config.store_dir, self._store.written)
-        self._identity = BrokerIdentity(config.cluster, config.name, str(self._store_host), epoch.number)
+        self._identity = BrokerIdentity(config.cluster, config.name, str(self._store_host), 0, None)
+        if not config.controllers:
+            epoch = begin_epoch(config.store_dir, self._store.written)
+            self._identity = replace(self._identity, epoch=epoch.number, broker_id=MASTER_ID)
+            return
+        assert files is not None
+        member = self._member = GroupMember(
+            config, loop=self._loop, clock=self._clock, store=self._store, files=files, host=self
+        )
+        started.callback(member.close)
+        self._identity = replace(self._identity, replication_address=member.replication_address)
 
     def _wire(self, started: ExitStack) -> None:
         config, loop, clock, store, state = self._config, self._loop, self._clock, self._store, self._state
@@ -135,10 +160,9 @@ class Broker:
         started.callback(workers.shutdown, cancel_futures=True)
         client = started.enter_context(RemotingClient())
         self._desk = WorkerDesk(workers, loop, clock, waiting_max=config.worker_queue_max)
+        member = self._member
         self._acknowledgements = acknowledgements = Acknowledgements(
-            loop,
-            promised=(lambda: store.flushed) if config.store.flush_mode == "sync" else None,
-            timeout_ms=config.store.sync_flush_timeout_ms,
+            loop, promised=self._promise(), timeout_ms=config.store.sync_flush_timeout_ms
         )
         registry = ClientRegistry(heartbeat_ms=config.heartbeat_ms, clients_max=config.clients_max)
         self._sends = SendHandler(
@@ -169,6 +193,31 @@ class Broker:
         self._handle(registry)
         loop.every(FAST_TICK_MS, self._on_fast_tick)
         loop.every(SLOW_TICK_MS, self._on_slow_tick)
+        if member is not None:
+            self._link = member.controller = ControllerLink(
+                client,
+                loop,
+                clock,
+                addresses=config.controllers,
+                broker_name=config.name,
+                replica_name=member.name,
+                on_group=member.on_group,
+                heartbeat_facts=member.heartbeat_facts,
+                on_start_counter_behind=self._on_start_counter_behind,
+            )
+            self._pulls.suggest(member.read_from)
+
+    def _mark_clean(self, files: ReplicaFiles) -> None:
+        """Last of all, once the store is closed."""
+        if self._poisoned is None:
+            files.mark_clean(self._store.written)
+
+    def _promise(self) -> Callable[[], int] | None:
+        """What an acknowledgement waits for."""
+        member, store = self._member, self._store
+        if member is not None:
+            return lambda: member.acknowledged
+        return (lambda: store.flushed) if self._config.store.flush_mode == "sync" else None
 
     def _handle(self, registry: ClientRegistry) -> None:
         """The table of requests."""
@@ -205,7 +254,9 @@ class Broker:
             commands.GetBrokerConfig: self._on_config,
         }
         for request_class, handler in table.items():
-            self._loop.handle(request_class, handler)
+            self._loop.handle(
+                request_class, handler if self._member is None else self._member.gate(request_class, handler)
+            )
 
     # ---- the loop's events
 
@@ -225,6 +276,8 @@ class Broker:
         written = monotonic_ns() if begun else 0
         if self._acknowledgements.staged:
             self._acknowledgements.on_committed(self._clock.monotonic_ms())
+        if self._member is not None:
+            self._member.on_turn()
         if begun:
             stages.on_answered(begun, written, monotonic_ns())
 
@@ -267,7 +320,9 @@ class Broker:
 
     def _on_flushed(self) -> None:
         """The flush thread's."""
-        if self._config.store.flush_mode == "sync":
+        if self._member is not None:
+            self._loop.post(self._member.on_flushed)
+        elif self._config.store.flush_mode == "sync":
             self._loop.post(self._acknowledgements.on_promised)
 
     def _on_poisoned(self, error: StorePoisoned) -> None:
@@ -277,11 +332,40 @@ class Broker:
             _log.critical("the disk failed, stopping: nothing is acknowledged any more; reason=%s", error.what)
             self._loop.stop()
 
+    # ---- from the group member
+
+    def on_role(self, broker_id: int | None, epoch: int) -> None:
+        """What we are to clients from now on; name servers are told at once."""
+        self._identity = replace(self._identity, broker_id=broker_id, epoch=epoch)
+        self._registration.on_role(self._identity)
+
+    def on_acknowledged(self) -> None:
+        """More may be answered."""
+        self._acknowledgements.on_promised()
+
+    def on_deposed(self) -> None:
+        """We lead no more: nobody will acknowledge what waits; its senders ask the new master."""
+        self._acknowledgements.fail_all(NotMaster(self._config.name, self._identity.epoch))
+
+    def on_cut_needed(self) -> None:
+        """The log must be cut with the store closed."""
+        self.is_reopening = True
+        self._loop.stop()
+
+    def _on_start_counter_behind(self, current: int) -> None:
+        """Our disk was set back: we need a life that nobody knows."""
+        assert self._member is not None
+        self._member.files.start_above(current)
+        self.on_cut_needed()
+
     # ---- requests about the broker itself
 
     def _on_statistics(self, call: Call) -> None:
         waits = {"flush": self._acknowledgements.waiting_count, "workers": self._desk.waiting}
-        reply_json(self._loop, call, self._statistics.document(self._identity, waits))
+        document = self._statistics.document(self._identity, waits)
+        if self._member is not None:
+            document["replication"] = self._member.document()
+        reply_json(self._loop, call, document)
 
     def _on_config(self, call: Call) -> None:
         reply_json(self._loop, call, describe_config(self._config))
@@ -290,16 +374,20 @@ class Broker:
 def run(config: BrokerConfig) -> int:
     """The broker as a process: serves until SIGTERM or SIGINT; returns the exit status. Main thread only."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    with Broker(config) as broker:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda _number, _frame: broker.stop())
-        _log.info(
-            "broker started name=%s address=%s kernel=%s config=%s",
-            config.name,
-            broker.address,
-            kernel_kind(),
-            describe_config(config),
-        )
-        gc.collect()
-        gc.freeze()
-        return broker.run()
+    while True:
+        with Broker(config) as broker:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, lambda _number, _frame: broker.stop())
+            _log.info(
+                "broker started name=%s address=%s kernel=%s config=%s",
+                config.name,
+                broker.address,
+                kernel_kind(),
+                describe_config(config),
+            )
+            gc.collect()
+            gc.freeze()
+            status = broker.run()
+        if not broker.is_reopening:
+            return status
+        gc.unfreeze()
