@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..model.queue import PhysicalOffset
-from .segment import NO_SPACE, SYSTEM_DISK, Disk, segment_name
+from .segment import NO_SPACE, SYSTEM_DISK, Disk, segment_name, sync_directory
 
 try:
     from isal.isal_zlib import crc32 as crc32
@@ -170,6 +170,18 @@ class ChecksumLog:
             kept = sum(1 for entry in self._read(last) if entry.end <= end)
             if os.path.exists(self._path(last)):
                 os.truncate(self._path(last), kept * ENTRY.size)
+
+    def sync_cut(self, end: int) -> None:
+        """Makes a `truncate` durable. Raises OSError."""
+        path = self._path(self._base_of(end))
+        if os.path.exists(path):
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)  # its size changed
+            finally:
+                os.close(fd)
+        if os.path.isdir(self._directory):
+            sync_directory(self._directory)
 
     def bases(self) -> list[int]:
         """The base offsets of the segments that have a file here, ascending; other names are left alone."""

@@ -24,7 +24,7 @@ from .allocator import Allocator
 from .checksum_log import ChecksumLog, crc32
 from .flusher import Flusher
 from .record_kernel import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, TERMINATOR_BYTES, encode_blank
-from .segment import SYSTEM_DISK, Disk, Segment, disk_error, list_segments
+from .segment import SYSTEM_DISK, Disk, Segment, disk_error, list_segments, sync_directory
 
 logger = logging.getLogger(__name__)
 
@@ -270,6 +270,14 @@ class CommitLog:
         self._segments, self._prepared = kept, later
         self.written = PhysicalOffset(end)
         self.checksums.truncate(end)
+
+    def cut(self, end: int) -> None:
+        """The same for good, and durably: nothing behind `end` ever comes back. Raises OSError, OffsetOutOfRange."""
+        self.truncate(end, wipe_bytes=None)
+        if self._segments:
+            self._disk.fdatasync(self._segments[-1].open_fd())
+            sync_directory(self.directory)
+        self.checksums.sync_cut(end)
 
     def drop_cached_pages(self, begin: int) -> None:
         """Forgets what is cached from offset `begin` on, before recovery reads it after an unclean stop. Raises OSError.

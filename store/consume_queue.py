@@ -24,7 +24,7 @@ from typing import Final
 from ..model.errors import StoreFormatError
 from ..model.queue import PhysicalOffset, QueueOffset
 from .record import UNIT
-from .segment import NAME_DIGITS, create_sparse, segment_name, wipe_range, write_fully
+from .segment import NAME_DIGITS, clear_range, create_sparse, segment_name, write_fully
 
 UNIT_BYTES: Final = 20
 FILLER_SIZE: Final = 0x7FFFFFFF
@@ -91,11 +91,11 @@ def list_queue_files(directory: str, file_bytes: int, *, writable: bool = True) 
 
 
 class ConsumeQueue:
-    """One queue, loaded. `next_offset`: the queue offset of the next message."""
+    """One queue, loaded. `next_offset`: the queue offset of the next message. `tail_path`: its last file; "" without one."""
 
     __slots__ = (
-        "_bases", "_end", "_file_bytes", "_files", "_min_for", "_min_offset", "_tail_base", "_tail_path", "delays_ms",
-        "directory", "key", "next_offset", "queue_id", "topic",
+        "_bases", "_end", "_file_bytes", "_files", "_min_for", "_min_offset", "_tail_base", "delays_ms", "directory",
+        "key", "next_offset", "queue_id", "tail_path", "topic",
     )  # fmt: skip
 
     def __init__(
@@ -165,15 +165,15 @@ class ConsumeQueue:
 
     def _set_tail(self) -> None:
         self._tail_base = self._bases[-1] if self._bases else -self._file_bytes
-        self._tail_path = self._path(self._tail_base) if self._bases else ""
+        self.tail_path = self._path(self._tail_base) if self._bases else ""
 
     def _end_unit_is_dirty(self) -> bool:
         at = self._end - self._tail_base
-        return any(os.pread(self._files.fd(self._tail_path), UNIT_BYTES, at)) if at < self._file_bytes else False
+        return any(os.pread(self._files.fd(self.tail_path), UNIT_BYTES, at)) if at < self._file_bytes else False
 
     def _clear_behind_end(self) -> None:
-        """Writes zeros, and leaves the file its size: one cut short by a kill could not be opened again."""
-        wipe_range(self._files.fd(self._tail_path), self._end - self._tail_base, self._file_bytes)
+        """The file keeps its size all the time: one of another size could not be opened again after a kill."""
+        clear_range(self._files.fd(self.tail_path), self._end - self._tail_base, self._file_bytes)
 
     def cut(self, next_offset: int) -> None:
         """Removes all units from `next_offset` on."""
@@ -198,7 +198,7 @@ class ConsumeQueue:
             count = min((position - self._end) // UNIT_BYTES, _FILL_STEP_UNITS)
             self._write_across(self._end, UNIT.pack(0, FILLER_SIZE, 0) * count)
         self.next_offset = next_offset
-        return self._tail_path
+        return self.tail_path
 
     @property
     def is_blank(self) -> bool:
@@ -216,12 +216,12 @@ class ConsumeQueue:
         size = len(units)
         at = position - self._tail_base
         if position == self._end and 0 <= at <= self._file_bytes - size:
-            done = os.pwrite(self._files.fd(self._tail_path), units, at)
+            done = os.pwrite(self._files.fd(self.tail_path), units, at)
             if done != size:
-                write_fully(self._files.fd(self._tail_path), units[done:], at + done)
+                write_fully(self._files.fd(self.tail_path), units[done:], at + done)
             self._end = position + size
             self.next_offset = queue_offset + size // UNIT_BYTES
-            return [self._tail_path]
+            return [self.tail_path]
         if position > self._end or not self._bases:
             self._fill_to(position, units)
         return self._write_across(position, units)

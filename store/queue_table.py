@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from ..model.errors import StoreFormatError
@@ -103,6 +103,31 @@ class QueueTable:
         if unclean:
             for key in list(self._unloaded):
                 self._load(key, scrub=True)
+
+    def cut(self, log_end: PhysicalOffset) -> None:
+        """Instead of `begin`: leaves nothing of records that end above `log_end`, durably. Raises StoreFormatError, OSError."""
+        self._log_end = log_end
+        for key in self.listed():
+            queue = self._load(key, scrub=True)
+            if queue.is_blank:
+                queue.remove()
+                self._remove_topic_folder(key[0])
+            else:
+                _sync_file(queue.tail_path)
+                sync_directory(queue.directory)
+        if os.path.isdir(self.directory):
+            sync_directory(self.directory)
+
+    def begin_at(self, minimums: Mapping[QueueKey, int]) -> None:
+        """Makes queues that go on at these offsets, durably. Raises OSError."""
+        for key, next_offset in minimums.items():
+            path = self._load(key, scrub=False).begin_at(next_offset)
+            if path is not None:
+                _sync_file(path)
+                sync_directory(os.path.dirname(path))
+                sync_directory(os.path.dirname(os.path.dirname(path)))
+        if os.path.isdir(self.directory):
+            sync_directory(self.directory)
 
     # ---- finding
 
@@ -236,8 +261,12 @@ class QueueTable:
             if queue is not None:
                 queue.remove()
             self._queues.pop(key, None)
+        self._remove_topic_folder(topic)
+
+    def _remove_topic_folder(self, topic: str) -> None:
+        """Where no queue is left in it."""
         folder = os.path.join(self.directory, topic)
-        if os.path.isdir(folder):
+        if os.path.isdir(folder) and not os.listdir(folder):
             os.rmdir(folder)
             sync_directory(self.directory)
 

@@ -34,6 +34,7 @@ from .upkeep import CHECKPOINT_FILE, Upkeep
 logger = logging.getLogger(__name__)
 
 FACTS_FILE: Final = os.path.join("config", "zenitStore.json")
+BEGUN_WITH: Final = "begunWith"  # in it: what the newest snapshot reflects with which the store began (store_beginning)
 
 Interest = tuple[Dispatcher, frozenset[str] | None, Callable[[PhysicalOffset], None] | None]
 

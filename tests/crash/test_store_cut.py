@@ -1,0 +1,298 @@
+"""A store that was cut is one that never held more, wherever the cut was interrupted, and whatever state it was found in."""
+
+import os
+import random
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from store_kit import ALL_TIME, SMALL, StillClock, index_bytes, kill, make_store, message, put, read_queue, stage, tree
+
+from zenitmq.model.errors import OffsetOutOfRange, StoreLocked
+from zenitmq.store.checkpoint import read_checkpoint
+from zenitmq.store.config import StoreConfig
+from zenitmq.store.index_file import SLOT_BYTES
+from zenitmq.store.message_store import MessageStore
+from zenitmq.store.offline import verify_store
+from zenitmq.store.record_kernel import ENTRY_BYTES, INDEX_HEADER_BYTES
+from zenitmq.store.snapshot import read_snapshot, write_snapshot
+from zenitmq.store.store_cut import truncate_store
+
+CONFIG = StoreConfig(**SMALL)
+
+
+class Killed(Exception):
+    """The process, at a call of the file system."""
+
+
+def fill(store: MessageStore, clock: StillClock, *, seed: int, turns: int, topics: str) -> None:
+    chosen = random.Random(seed)
+    for _ in range(turns):
+        for _ in range(chosen.randrange(1, 3)):
+            topic, count = chosen.choice(topics), chosen.randrange(1, 4)
+            records = [
+                message(
+                    topic,
+                    b"%04d" % chosen.randrange(10_000) * chosen.randrange(1, 40),
+                    keys="k all",
+                    unique=f"{chosen.getrandbits(64):032X}",
+                )
+                for _ in range(count)
+            ]
+            stage(store, topic, chosen.randrange(2), *records)
+        store.commit()
+        clock.time_ms += chosen.randrange(800)
+
+
+def checkpoint(store: MessageStore, clock: StillClock) -> None:
+    for _ in range(2):
+        clock.time_ms += 100
+        store.on_tick(clock.time_ms)
+        store._upkeep.run_in_worker(lambda: None).result(20)
+
+
+def entries_of(index_file: bytes) -> bytes:
+    """An index file as far as its header counts entries; what lies behind is never looked at."""
+    count = int.from_bytes(index_file[36:40], "big")
+    return index_file[: INDEX_HEADER_BYTES + SLOT_BYTES * SMALL["index_slots"] + ENTRY_BYTES * count]
+
+
+def contents(directory: Path, clock: StillClock) -> dict[str, object]:
+    """Opens a store and tells all that can be told of it."""
+    with make_store(directory, clock) as store:
+        queues = {
+            (topic, queue_id): [(m.body, m.physical_offset) for m in read_queue(store, topic, queue_id)]
+            for topic, queue_ids in store.queues().items()
+            for queue_id in queue_ids
+        }
+        log = b"".join(bytes(segment.map) for segment in store._log.segments())
+        return {
+            "positions": (store.begin, store.written, store.flushed),
+            "log": log[: store.written],
+            "behind": any(log[store.written :]),
+            "queues": queues,
+            "keys": [store.query(topic, "all", max_messages=999, unique=False, **ALL_TIME) for topic in "tuv"],
+            "files": tree(directory, "consumequeue"),
+            "index": [entries_of(data) for data in index_bytes(directory)],
+            "quarantined": store.statistics().quarantined_ranges,
+        }
+
+
+@contextmanager
+def long_store(
+    tmp_path: Path, *, seed: int, before: int, after: int
+) -> Iterator[tuple[MessageStore, Path, int, StillClock]]:
+    """A store that went on after `offset`; beside it what a store is that did not."""
+    clock = StillClock()
+    with make_store(tmp_path / "s", clock) as store:
+        fill(store, clock, seed=seed, turns=before, topics="tu")
+        store.flush_all(20_000)
+        checkpoint(store, clock)
+        offset = store.written
+        short = kill(tmp_path / "s", tmp_path / "short")
+        fill(store, clock, seed=seed + 1000, turns=after, topics="tuv")
+        yield store, short, offset, clock
+
+
+@pytest.mark.parametrize("closed", ["clean", "killed", "killed after a checkpoint", "other boot"])
+@pytest.mark.parametrize(("before", "after"), [(0, 9), (1, 1), (12, 2), (12, 30), (40, 7)])
+@pytest.mark.parametrize("seed", range(2))
+def test_a_cut_store_is_one_that_never_held_more(tmp_path, closed: str, before: int, after: int, seed: int) -> None:
+    with long_store(tmp_path, seed=seed, before=before, after=after) as (store, short, offset, clock):
+        if closed == "killed after a checkpoint":
+            store.flush_all(20_000)
+            checkpoint(store, clock)
+        left = kill(tmp_path / "s", tmp_path / "left")
+    if closed == "clean":
+        left = tmp_path / "s"
+    if closed == "other boot":
+        (left / "abort").write_text("7\nanother boot\n")
+    for _ in range(2):
+        truncate_store(str(left), CONFIG, offset)
+    found, expected = contents(left, clock), contents(short, clock)
+    assert found == expected, f"seed={seed}"
+    assert found["positions"] == (0, offset, 0)
+    assert found["behind"] is False
+    assert verify_store(str(left))["damaged"] == []
+    for directory in (left, short):
+        with make_store(directory, clock) as store:
+            fill(store, StillClock(), seed=5, turns=9, topics="tuv")
+    assert contents(left, clock) == contents(short, clock), f"seed={seed}"
+
+
+def test_a_cut_at_the_end_or_above_it_changes_nothing(tmp_path) -> None:
+    with long_store(tmp_path, seed=3, before=20, after=0) as (_, short, offset, clock):
+        pass
+    expected = contents(short, clock)
+    for end in (offset, offset + 100, 1 << 40):
+        truncate_store(str(tmp_path / "s"), CONFIG, end)
+        assert contents(tmp_path / "s", clock) == expected
+
+
+def test_a_cut_before_a_blank_takes_the_blank(tmp_path) -> None:
+    with make_store(tmp_path / "s") as store:
+        end = put(store, "t", 0, message("t", bytes(3000))).end
+        put(store, "t", 0, message("t", bytes(2000)))
+    truncate_store(str(tmp_path / "s"), CONFIG, end)
+    with make_store(tmp_path / "s") as store:
+        assert store.written == end
+        assert put(store, "t", 0, message("t", b"small")).physical_offset == end
+
+
+def test_a_cut_behind_a_blank_keeps_it(tmp_path) -> None:
+    for closed in ("clean", "killed"):
+        directory = tmp_path / closed
+        with make_store(directory) as store:
+            for size in (3000, 2000):
+                put(store, "t", 0, message("t", bytes(size)))
+            left = kill(directory, tmp_path / f"{closed} left")
+        left = directory if closed == "clean" else left
+        truncate_store(str(left), CONFIG, 4096)
+        with make_store(left) as store:
+            assert store.written == 4096, closed
+            assert [len(m.body) for m in read_queue(store, "t", 0)] == [3000]
+
+
+def test_what_is_open_or_begins_higher_is_left_alone(tmp_path) -> None:
+    with make_store(tmp_path / "s") as store:
+        for _ in range(3):
+            put(store, "t", 0, message("t", bytes(3000)))
+        with pytest.raises(StoreLocked):
+            truncate_store(str(tmp_path / "s"), CONFIG, 0)
+        store.flush_all(20_000)
+        assert len(store._log.remove_before(4096)) == 1
+    before = tree(tmp_path / "s", "commitlog", "consumequeue", "index")
+    with pytest.raises(OffsetOutOfRange):
+        truncate_store(str(tmp_path / "s"), CONFIG, 0)
+    assert tree(tmp_path / "s", "commitlog", "consumequeue", "index") == before
+
+
+def test_a_queue_whose_messages_expired_keeps_its_offsets(tmp_path) -> None:
+    """Only units that point behind the cut go; queue offsets are never given twice."""
+    with make_store(tmp_path / "s") as store:
+        for number in range(40):
+            put(store, "t", 0, message("t", b"%d" % number * 100))
+        store.flush_all(20_000)
+        store._log.remove_before(store.written)
+        store._queues.remove_before(store.begin)
+        kept, begin = store.max_offset("t", 0), store.begin
+        offset = store.written
+        put(store, "t", 0, message("t", b"cut"))
+    truncate_store(str(tmp_path / "s"), CONFIG, offset)
+    with make_store(tmp_path / "s") as store:
+        assert (store.begin, store.max_offset("t", 0)) == (begin, kept)
+        assert put(store, "t", 0, message("t", b"again")).queue_offset == kept
+
+
+def test_snapshots_of_what_was_cut_are_dropped(tmp_path) -> None:
+    with make_store(tmp_path / "s") as store:
+        offset = put(store, "t", 0, message("t", b"x")).end
+        put(store, "t", 0, message("t", b"y"))
+    config = tmp_path / "s" / "config"
+    write_snapshot(str(config / "below.json"), {"a": 1}, offset)
+    write_snapshot(str(config / "above.json"), {"a": 1}, offset + 1)
+    (config / "rocketmq.json").write_text('{"a": 1}')
+    truncate_store(str(tmp_path / "s"), CONFIG, offset)
+    assert sorted(os.listdir(config)) == ["below.json", "rocketmq.json", "zenitStore.json"]
+
+
+def test_no_start_trusts_a_checkpoint_of_what_was_cut(tmp_path) -> None:
+    with long_store(tmp_path, seed=1, before=9, after=9) as (_, _, offset, _):
+        pass
+    path = str(tmp_path / "s" / "checkpoint")
+    assert read_checkpoint(path).flushed_offset > offset
+    truncate_store(str(tmp_path / "s"), CONFIG, offset)
+    found = read_checkpoint(path)
+    assert (found.dispatched_offset, found.flushed_offset) == (offset, offset)
+
+
+CALLS = ("unlink", "rename", "pwrite", "fdatasync", "fsync", "truncate", "rmdir")
+
+
+@contextmanager
+def killed_at(call: int) -> Iterator[list[str]]:
+    """The `call`-th change of a file (and each after it) does not happen; a write before it may be half done."""
+    done: list[str] = []
+    real = {name: getattr(os, name) for name in CALLS}
+
+    def guarded(name: str):
+        def run(*args):
+            if len(done) >= call:
+                if name == "pwrite" and len(done) == call:
+                    done.append(name)
+                    real[name](args[0], bytes(args[1])[: len(args[1]) // 2], args[2])
+                raise Killed
+            done.append(name)
+            return real[name](*args)
+
+        return run
+
+    try:
+        for name in CALLS:
+            setattr(os, name, guarded(name))
+        yield done
+    finally:
+        for name in CALLS:
+            setattr(os, name, real[name])
+
+
+@pytest.mark.parametrize("closed", ["clean", "killed"])
+def test_killed_at_each_step_the_cut_is_done_again(tmp_path, closed: str) -> None:
+    with long_store(tmp_path, seed=8, before=14, after=16) as (_, short, offset, clock):
+        left = kill(tmp_path / "s", tmp_path / "left")
+    left = tmp_path / "s" if closed == "clean" else left
+    expected = contents(short, clock)
+    steps = 0
+    while True:
+        work = kill(left, tmp_path / "work")
+        try:
+            with killed_at(steps) as done:
+                truncate_store(str(work), CONFIG, offset)
+        except Killed:
+            truncate_store(str(work), CONFIG, offset)
+            assert contents(work, clock) == expected, f"killed at {steps}: {done[-3:]}"
+            shutil.rmtree(work)
+            steps += 1
+            continue
+        assert contents(work, clock) == expected
+        break
+    assert steps > 20
+    assert {"unlink", "pwrite", "fdatasync", "fsync"} <= set(done)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_power_cut_between_steps_brings_nothing_back(tmp_path, seed: int) -> None:
+    """Any files may come back as they were before the cut: done again, all is cut."""
+    chosen = random.Random(seed)
+    with long_store(tmp_path, seed=seed, before=14, after=16) as (_, short, offset, clock):
+        pass
+    expected = contents(short, clock)
+    cut = kill(tmp_path / "s", tmp_path / "cut")
+    truncate_store(str(cut), CONFIG, offset)
+    for round_ in range(12):
+        work = kill(cut, tmp_path / f"work{round_}")
+        for path in sorted((tmp_path / "s").rglob("*")):
+            if path.is_file() and path.name != "lock" and chosen.random() < 0.5:
+                target = work / path.relative_to(tmp_path / "s")
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, target)
+        if sorted(os.listdir(work / "commitlog")) != _run_of(os.listdir(work / "commitlog")):
+            continue  # newest first: no gap is ever left
+        truncate_store(str(work), CONFIG, offset)
+        assert contents(work, clock) == expected, f"seed={seed} round={round_}"
+
+
+def _run_of(names: list[str]) -> list[str]:
+    """The names that a log without gaps would have."""
+    return [f"{4096 * number:020d}" for number in range(len(names))]
+
+
+def test_facts_of_the_store_outlive_a_cut(tmp_path) -> None:
+    with long_store(tmp_path, seed=2, before=5, after=5) as (_, _, offset, _):
+        pass
+    path = str(tmp_path / "s" / "config" / "zenitStore.json")
+    before = read_snapshot(path)
+    truncate_store(str(tmp_path / "s"), CONFIG, offset)
+    assert read_snapshot(path) == before is not None
