@@ -111,9 +111,8 @@ class DrilledCluster:
         """The controller that leads, where status tells it; else the first that runs; None where none does."""
         running = [process for process in self.processes(CONTROLLER) if is_running(process.pid, process.birth)]
         leader = self._local.status().get("controller")
-        return next(
-            (process for process in running if leader in (process.name, process.address)), (running or [None])[0]
-        )
+        leading = [process for process in running if leader in (process.name, process.address)]
+        return next(iter(leading or running), None)
 
     def master(self) -> ProcessRecord:
         """The group's master. Raises RequestTimeout where there is none for too long."""

@@ -1,0 +1,171 @@
+"""The drills by name, as data: what is done to whom, for how long. Pure.
+
+A drill is a row of faults; between two of them the group is mended and in sync again. `hold_ms`: from the fault to its
+mending, while the load goes on. `run.py` carries them out, `faults.py` knows how.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from types import MappingProxyType
+from typing import Final
+
+from ...model.errors import InvalidParameter
+
+DEAD_MS: Final = 2_000
+"""After so long without a heartbeat a controller takes a broker for dead (replication.md, Detection)."""
+
+
+class Deed(Enum):
+    """What is done, and how it is mended when `hold_ms` are over."""
+
+    KILL = "kill"  # SIGKILL; started again
+    STOP = "stop"  # SIGTERM; started again at once
+    PAUSE = "pause"  # SIGSTOP; SIGCONT
+    SLOW = "slow"  # stopped four fifths of the time, in short turns; let run
+    WIPE = "wipe"  # killed and its store emptied; started again
+    CUT_IN = "cut off, in"  # nothing reaches it, what it sends arrives; the rule is taken away
+    CUT_OUT = "cut off, out"  # nothing that it sends arrives
+    CUT_BOTH = "cut off"  # neither
+    POWER_CUT = "power cut"  # killed, and what was not synced is gone; started again
+
+
+class Whom(Enum):
+    """To which process, or to which all at once (ALL_...), or to which one after another (EACH_BROKER, the master last)."""
+
+    MASTER = "master"
+    SLAVE = "slave"
+    EACH_BROKER = "each broker"
+    ALL_BROKERS = "all brokers"
+    CONTROLLER = "controller"
+    ALL_CONTROLLERS = "all controllers"
+    ZOOKEEPER = "ZooKeeper"
+
+
+CUTS_NETWORK: Final = frozenset({Deed.CUT_IN, Deed.CUT_OUT, Deed.CUT_BOTH})
+NEEDS_CONTROLLER: Final = frozenset({Whom.CONTROLLER, Whom.ALL_CONTROLLERS, Whom.ZOOKEEPER})
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault of a drill."""
+
+    deed: Deed
+    whom: Whom
+    hold_ms: int
+
+    def __str__(self) -> str:
+        held = f" for {self.hold_ms / 1000:g} s" if self.deed not in (Deed.KILL, Deed.STOP, Deed.WIPE) else ""
+        return f"{self.deed.value}: {self.whom.value}{held}"
+
+
+@dataclass(frozen=True, slots=True)
+class Drill:
+    """A drill by its name. `faults`: empty where they are drawn from a seed. `replicas_min`: fewer make no sense."""
+
+    name: str
+    meaning: str
+    faults: tuple[Fault, ...]
+    replicas_min: int = 1
+
+    @property
+    def cuts_network(self) -> bool:
+        """Whether it needs root and iptables."""
+        return any(fault.deed in CUTS_NETWORK for fault in self.faults)
+
+    @property
+    def cuts_power(self) -> bool:
+        """Whether its brokers run over the library that remembers what is not synced."""
+        return any(fault.deed is Deed.POWER_CUT for fault in self.faults)
+
+    @property
+    def is_random(self) -> bool:
+        """Whether its faults are drawn."""
+        return not self.faults
+
+    def held(self, hold_ms: int) -> Drill:
+        """The same with every fault held for so long."""
+        return replace(self, faults=tuple(replace(fault, hold_ms=hold_ms) for fault in self.faults))
+
+
+def _pause(factor: float) -> Fault:
+    return Fault(Deed.PAUSE, Whom.MASTER, round(DEAD_MS * factor))
+
+
+_ALL: Final = (
+    Drill("kill-master", "kill -9 of the master; it comes back as a slave", (Fault(Deed.KILL, Whom.MASTER, 4_000),)),
+    Drill("kill-slave", "kill -9 of a slave; it catches up", (Fault(Deed.KILL, Whom.SLAVE, 4_000),), 2),
+    Drill(
+        "pause-master",
+        "the master stands still for 0.5, 1.1 and 3 times the dead time, and goes on as if nothing had been",
+        (_pause(0.5), _pause(1.1), _pause(3)),
+    ),
+    Drill(
+        "partition-master",
+        "the master hears nobody, then is heard by nobody, then both",
+        tuple(Fault(deed, Whom.MASTER, 8_000) for deed in (Deed.CUT_IN, Deed.CUT_OUT, Deed.CUT_BOTH)),
+        2,
+    ),
+    Drill("kill-controller", "kill -9 of the leading controller", (Fault(Deed.KILL, Whom.CONTROLLER, 8_000),), 2),
+    Drill(
+        "kill-all-controllers",
+        "kill -9 of every controller; writes go on",
+        (Fault(Deed.KILL, Whom.ALL_CONTROLLERS, 60_000),),
+        2,
+    ),
+    Drill("lose-zookeeper", "kill -9 of ZooKeeper; writes go on", (Fault(Deed.KILL, Whom.ZOOKEEPER, 60_000),), 2),
+    Drill("slow-slave", "a slave runs a fifth of the time", (Fault(Deed.SLOW, Whom.SLAVE, 8_000),), 2),
+    Drill("wipe-slave", "a slave loses its disk and is filled again", (Fault(Deed.WIPE, Whom.SLAVE, 3_000),), 2),
+    Drill(
+        "rolling-restart",
+        "every broker is restarted in turn, the master last",
+        (Fault(Deed.STOP, Whom.EACH_BROKER, 0),),
+    ),
+    Drill(
+        "power-cut-all",
+        "the power of all brokers fails at once; what was not synced is gone (flush mode sync)",
+        (Fault(Deed.POWER_CUT, Whom.ALL_BROKERS, 500),),
+    ),
+    Drill("random", "any of these, one after another, drawn from a seed, for some minutes", (), 2),
+)
+
+DRILLS: Final[Mapping[str, Drill]] = MappingProxyType({drill.name: drill for drill in _ALL})
+
+
+def drill_named(name: str) -> Drill:
+    """The drill of that name. Raises InvalidParameter."""
+    if name not in DRILLS:
+        raise InvalidParameter("drill", name, f"one of {', '.join(DRILLS)}")
+    return DRILLS[name]
+
+
+def random_faults(seed: int, *, can_cut_network: bool) -> Iterator[Fault]:
+    """Faults for ever, always the same for a seed. Power cuts are not among them: they ask for another flush mode."""
+    chance = random.Random(seed)
+    menu = [
+        (Deed.KILL, Whom.MASTER, (500, 6_000)),
+        (Deed.KILL, Whom.SLAVE, (500, 6_000)),
+        (Deed.PAUSE, Whom.MASTER, (DEAD_MS // 4, DEAD_MS * 3)),
+        (Deed.PAUSE, Whom.SLAVE, (DEAD_MS // 4, DEAD_MS * 3)),
+        (Deed.SLOW, Whom.SLAVE, (2_000, 8_000)),
+        (Deed.WIPE, Whom.SLAVE, (500, 3_000)),
+        (Deed.STOP, Whom.MASTER, (0, 0)),
+        (Deed.STOP, Whom.EACH_BROKER, (0, 0)),
+        (Deed.KILL, Whom.ALL_BROKERS, (500, 2_000)),
+        (Deed.KILL, Whom.CONTROLLER, (500, 8_000)),
+        (Deed.KILL, Whom.ALL_CONTROLLERS, (2_000, 15_000)),
+        (Deed.PAUSE, Whom.CONTROLLER, (500, 6_000)),
+        (Deed.KILL, Whom.ZOOKEEPER, (2_000, 15_000)),
+        (Deed.PAUSE, Whom.ZOOKEEPER, (500, 10_000)),
+    ]
+    if can_cut_network:
+        menu += [(deed, whom, (1_000, 8_000)) for deed in CUTS_NETWORK_IN_ORDER for whom in (Whom.MASTER, Whom.SLAVE)]
+    while True:
+        deed, whom, (shortest, longest) = chance.choice(menu)
+        yield Fault(deed, whom, chance.randint(shortest, longest))
+
+
+CUTS_NETWORK_IN_ORDER: Final = (Deed.CUT_IN, Deed.CUT_OUT, Deed.CUT_BOTH)

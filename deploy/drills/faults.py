@@ -1,0 +1,158 @@
+"""Does a fault to the processes of a cluster, and mends it. Every process is named by pid and birth: no other is touched.
+
+`begun` is a context manager: entered, the fault is complete; left, it is mended, whatever happened in between. Mending
+starts what is down by `zenit up`; that all is in sync again is for the caller to wait for.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from ...model.clock import monotonic_ms, sleep_ms
+from ...model.errors import InvalidParameter, RequestTimeout
+from ..cluster_record import ProcessRecord
+from ..processes import is_running, terminate, wait_ended
+from . import partition
+from .catalogue import CUTS_NETWORK, Deed, Fault, Whom
+from .drilled_cluster import CONTROLLER, ZOOKEEPER, DrilledCluster
+from .power_cut import CutReport, PowerCut
+
+ENDED_MS = 10_000
+STOP_MS = 20_000
+SLOW_STOPPED_MS, SLOW_RUNNING_MS = 40, 10
+
+
+@dataclass(slots=True)
+class Tools:
+    """What some faults need; None or False where this run has none of them. `seed`: of the next power cut."""
+
+    power_cut: PowerCut | None = None
+    is_apart: bool = False  # brokers were started by partition.start_apart
+    seed: int = 0
+    last_cut: CutReport | None = None
+
+
+def whom(cluster: DrilledCluster, fault: Fault) -> list[ProcessRecord]:
+    """The processes that a fault is for, now. Raises InvalidParameter where the cluster has none of them."""
+    found: dict[Whom, Callable[[], Sequence[ProcessRecord | None]]] = {
+        Whom.MASTER: lambda: [cluster.master()],
+        Whom.SLAVE: lambda: cluster.slaves()[:1],
+        Whom.EACH_BROKER: lambda: [*cluster.slaves(), cluster.master()],
+        Whom.ALL_BROKERS: cluster.brokers,
+        Whom.CONTROLLER: lambda: [cluster.leading_controller()],
+        Whom.ALL_CONTROLLERS: lambda: cluster.processes(CONTROLLER),
+        Whom.ZOOKEEPER: lambda: cluster.processes(ZOOKEEPER),
+    }
+    processes = [process for process in found[fault.whom]() if process is not None]
+    if not processes:
+        raise InvalidParameter("cluster", cluster.directory, f"a cluster with a process to {fault}")
+    return processes
+
+
+@contextmanager
+def begun(cluster: DrilledCluster, fault: Fault, processes: Sequence[ProcessRecord], tools: Tools) -> Iterator[None]:
+    """Does the fault; on the way out it is mended. Raises InvalidParameter where this run cannot do it."""
+    if fault.deed in CUTS_NETWORK:
+        with _cut_off(cluster, fault, processes, tools):
+            yield
+    elif fault.deed in (Deed.PAUSE, Deed.SLOW):
+        with _stopped(processes):
+            yield
+    else:
+        _end(fault, processes, tools)
+        try:
+            yield
+        finally:
+            if tools.is_apart:
+                _start_apart(cluster)
+            cluster.up(tools.power_cut.environment() if tools.power_cut else None)
+
+
+def hold(fault: Fault, processes: Sequence[ProcessRecord], on_tick: Callable[[], None]) -> None:
+    """Lets the time of a fault that was begun pass. `on_tick`: called now and then."""
+    deadline_ms = monotonic_ms() + fault.hold_ms
+    while (left_ms := deadline_ms - monotonic_ms()) > 0:
+        if fault.deed is Deed.SLOW:
+            _send(processes, signal.SIGCONT)
+            sleep_ms(min(SLOW_RUNNING_MS, left_ms))
+            _send(processes, signal.SIGSTOP)
+            sleep_ms(min(SLOW_STOPPED_MS, left_ms))
+        else:
+            sleep_ms(min(100, left_ms))
+        on_tick()
+
+
+def kill(process: ProcessRecord) -> None:
+    """kill -9 of that very process; returns once it is gone. Raises RequestTimeout."""
+    _send([process], signal.SIGKILL)
+    if not wait_ended(process.pid, process.birth, timeout_ms=ENDED_MS):
+        raise RequestTimeout(f"the end of {process.name}", ENDED_MS)
+
+
+def wipe(process: ProcessRecord) -> None:
+    """Empties the store of a broker that has ended."""
+    if process.store_dir is None:
+        raise InvalidParameter("process", process.name, "one that has a store")
+    shutil.rmtree(process.store_dir)
+
+
+def _end(fault: Fault, processes: Sequence[ProcessRecord], tools: Tools) -> None:
+    if fault.deed is Deed.POWER_CUT and tools.power_cut is None:
+        raise InvalidParameter("fault", fault, "a cluster that the drill itself started for power cuts")
+    if fault.deed is Deed.STOP:
+        for process in processes:
+            terminate(process.pid, process.birth, timeout_ms=STOP_MS)
+        return
+    _send(processes, signal.SIGKILL)  # all of them first: nobody outlives another by more than a moment
+    for process in processes:
+        kill(process)
+    if fault.deed is Deed.WIPE:
+        for process in processes:
+            wipe(process)
+    if fault.deed is Deed.POWER_CUT and tools.power_cut is not None:
+        tools.last_cut = tools.power_cut.cut(tools.seed)
+
+
+@contextmanager
+def _stopped(processes: Sequence[ProcessRecord]) -> Iterator[None]:
+    _send(processes, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        _send(processes, signal.SIGCONT)
+
+
+@contextmanager
+def _cut_off(cluster: DrilledCluster, fault: Fault, processes: Sequence[ProcessRecord], tools: Tools) -> Iterator[None]:
+    if not tools.is_apart:
+        raise InvalidParameter("fault", fault, "a cluster that the drill itself started for partitions")
+    try:
+        for process in processes:
+            partition.cut_off(cluster, process, fault.deed)
+        yield
+    finally:
+        partition.mend()
+
+
+def _start_apart(cluster: DrilledCluster) -> None:
+    """Starts brokers that are down, each with its own group id again.
+
+    `zenit up` starts all that is down at once: where several were, all but the first then start once more.
+    """
+    down = [broker.name for broker in cluster.brokers() if not is_running(broker.pid, broker.birth)]
+    for name in down:
+        broker = cluster.process(name)
+        terminate(broker.pid, broker.birth, timeout_ms=STOP_MS)
+        with partition.started_as(cluster, name):
+            cluster.up()
+
+
+def _send(processes: Sequence[ProcessRecord], number: signal.Signals) -> None:
+    for process in processes:
+        if is_running(process.pid, process.birth):
+            os.kill(process.pid, number)

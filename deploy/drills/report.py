@@ -1,0 +1,97 @@
+"""What a drill tells in the end: of each run, and of all of them. Pure.
+
+The document has the shape that design says for `zenit drill run --json`: drill, passed, lost, runs with acknowledged,
+lost, duplicated, reordered, first_write_ms, longest_gap_ms; the rest is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from .check import Mark, Verdict, first_write_ms, longest_gap_ms
+from .ledger import Numbers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """One run. `times_ns`: of the acknowledgements, sorted. [begin_ns, end_ns]: the time under load."""
+
+    verdict: Verdict
+    times_ns: Numbers
+    begin_ns: int
+    end_ns: int
+    marks: tuple[Mark, ...]
+    tries_failed: int = 0
+
+    @property
+    def passed(self) -> bool:
+        """Whether all that was promised held, and writes went on after each fault."""
+        return self.verdict.is_clean and all(first is not None for first in self._first_writes())
+
+    def _first_writes(self) -> list[float | None]:
+        return [first_write_ms(self.times_ns, mark) for mark in self.marks]
+
+    def _untils(self) -> list[int]:
+        """For each fault, when the next one began, or the load ended."""
+        return [*(mark.begin_ns for mark in self.marks[1:]), self.end_ns][: len(self.marks)]
+
+    def document(self) -> dict[str, Any]:
+        """The run as JSON has it. `first_write_ms`: of the fault where it took longest; None where none came.
+
+        `pause_ms` of a fault: the longest time without a write from its begin to the begin of the next one.
+        """
+        firsts = self._first_writes()
+        known = [first for first in firsts if first is not None]
+        verdict = self.verdict
+        first_fault_ns = self.marks[0].begin_ns if self.marks else self.end_ns
+        return {
+            "acknowledged": verdict.acknowledged,
+            "lost": verdict.lost,
+            "duplicated": verdict.duplicated,
+            "reordered": verdict.reordered,
+            "first_write_ms": max(known) if len(known) == len(firsts) and known else None,
+            "longest_gap_ms": longest_gap_ms(self.times_ns, self.begin_ns, self.end_ns),
+            "gap_before_fault_ms": longest_gap_ms(self.times_ns, self.begin_ns, first_fault_ns),
+            "changed": verdict.changed,
+            "uneven": verdict.uneven,
+            "holes": verdict.holes,
+            "damaged": verdict.damaged,
+            "tries_failed": self.tries_failed,
+            "seconds": round((self.end_ns - self.begin_ns) / 1e9, 1),
+            "faults": [
+                {
+                    "fault": mark.name,
+                    "at_ms": _since(self.begin_ns, mark.begin_ns),
+                    "mended_at_ms": _since(self.begin_ns, mark.end_ns),
+                    "first_write_ms": first,
+                    "pause_ms": longest_gap_ms(self.times_ns, mark.begin_ns, until_ns),
+                }
+                for mark, until_ns, first in zip(self.marks, self._untils(), firsts, strict=True)
+            ],
+            "examples": list(verdict.examples),
+        }
+
+
+def document(drill: str, runs: Sequence[RunReport], *, seed: int, replicas: int, rate: float) -> dict[str, Any]:
+    """The whole drill. `passed`: every run did."""
+    documents = [run.document() for run in runs]
+    firsts = [each["first_write_ms"] for each in documents if each["first_write_ms"] is not None]
+    return {
+        "drill": drill,
+        "passed": bool(runs) and all(run.passed for run in runs),
+        "lost": sum(each["lost"] for each in documents),
+        "changed": sum(each["changed"] for each in documents),
+        "acknowledged": sum(each["acknowledged"] for each in documents),
+        "replicas": replicas,
+        "rate": rate,
+        "seed": seed,
+        "first_write_ms": {"median": round(median(firsts), 1), "worst": max(firsts)} if firsts else None,
+        "runs": documents,
+    }
+
+
+def _since(begin_ns: int, moment_ns: int) -> float:
+    return round((moment_ns - begin_ns) / 1e6, 1)

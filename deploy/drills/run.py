@@ -1,0 +1,264 @@
+"""Runs a drill: a cluster, load, faults one after another, and in the end every acknowledgement held against every replica.
+
+    cluster up -> (new topic -> load -> settle -> [fault -> hold -> mend -> in sync again -> settle] ... -> load stops ->
+    replicas level -> read back through each -> verdict) as often as there are runs -> cluster down
+
+One cluster serves all runs of a drill; each run has a topic and a number of its own. Every wait is bounded, what was
+started is ended on every way out, and a directory that the drill made is removed with everything in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from ...client.admin import Admin
+from ...model.clock import monotonic_ms, monotonic_ns, sleep_ms
+from ...model.errors import InvalidParameter
+from ...remoting.client import RemotingClient
+from ..cluster_record import ProcessRecord
+from . import faults, partition, report, timeline
+from .catalogue import Deed, Drill, Fault, Whom, drill_named, random_faults
+from .check import Mark, check
+from .drilled_cluster import DrilledCluster
+from .faults import Tools
+from .load import LoadJob
+from .load_processes import Load
+from .power_cut import prepare
+from .read_back import read_replica
+from .report import RunReport
+
+SETTLE_MS: Final = 1_500
+READ_MS: Final = 600_000
+QUEUES: Final = 8
+PROCESSES: Final = 2
+PRODUCERS: Final = 4  # of each process
+SENDS_A_SECOND: Final = 125  # of each producer; more messages a second are more in one send
+CLUSTER_SETTINGS: Final = ("store.segment_bytes=67108864",)
+SYNC_SETTINGS: Final = ("store.flush_mode=sync",)
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrillOptions:
+    """What a user may choose. `seconds`: how long each fault is held, None = as the drill says; `minutes`: of `random`.
+
+    `directory`: of a cluster that runs already; None = one is started. `report_directory`: for the document and pictures.
+    """
+
+    drill: str
+    runs: int = 1
+    replicas: int = 3
+    controllers: int = 2
+    seconds: float | None = None
+    rate: float = 5_000.0
+    body_bytes: int = 200
+    seed: int = 1
+    minutes: float = 30.0
+    directory: str | None = None
+    report_directory: str | None = None
+
+    def __post_init__(self) -> None:
+        _check("runs", self.runs, 1, 1_000)
+        _check("replicas", self.replicas, drill_named(self.drill).replicas_min, 9)
+        _check("seconds", 1 if self.seconds is None else self.seconds, 0, 3_600)
+        _check("rate", self.rate, 1, 1_000_000)
+        _check("body_bytes", self.body_bytes, 32, 1 << 20)
+        _check("minutes", self.minutes, 0.05, 24 * 60)
+
+    def chosen(self) -> Drill:
+        """The drill, each fault held as long as was asked."""
+        drill = drill_named(self.drill)
+        return drill if self.seconds is None else drill.held(round(self.seconds * 1000))
+
+    @property
+    def batch(self) -> int:
+        """Messages a send, so that the rate can be reached and the gaps still be seen."""
+        return max(1, round(self.rate / (PROCESSES * PRODUCERS * SENDS_A_SECOND)))
+
+
+def run(options: DrillOptions, say: Say = lambda _: None) -> dict[str, Any]:
+    """Runs the drill and returns its document (report.document). Raises ZenitError where it could not be run."""
+    drill = options.chosen()
+    if drill.cuts_network:
+        if options.directory is not None:
+            raise InvalidParameter("--dir", options.directory, "none: brokers are started apart for a partition")
+        partition.enter_own_network()
+    if drill.cuts_power and options.directory is not None:
+        raise InvalidParameter("--dir", options.directory, "none: brokers are started over a library for a power cut")
+    if options.report_directory is not None:
+        os.makedirs(options.report_directory, exist_ok=True)
+    with _cluster(options, drill, say) as (cluster, tools, work):
+        reports = []
+        for number in range(options.runs):
+            say(f"{drill.name}: run {number + 1} of {options.runs}")
+            found = _Run(options, drill, cluster, tools, work, number, say).carry_out()
+            reports.append(found)
+            if options.report_directory is not None:
+                _draw(options.report_directory, drill, number, found)
+    document = report.document(drill.name, reports, seed=options.seed, replicas=options.replicas, rate=options.rate)
+    if options.report_directory is not None:
+        with open(os.path.join(options.report_directory, f"{drill.name}.json"), "w", encoding="utf-8") as file:
+            json.dump(document, file, indent=2)
+            file.write("\n")
+    return document
+
+
+@contextmanager
+def _cluster(options: DrillOptions, drill: Drill, say: Say) -> Iterator[tuple[DrilledCluster, Tools, str]]:
+    """The cluster, up and in sync; a working directory. Both are gone afterwards, but for a cluster that was given."""
+    with ExitStack() as unwind:
+        work = tempfile.mkdtemp(prefix="zenit-drill-")
+        unwind.callback(shutil.rmtree, work, ignore_errors=True)
+        settings = CLUSTER_SETTINGS + (SYNC_SETTINGS if drill.cuts_power else ())
+        cluster = DrilledCluster(
+            options.directory or os.path.join(work, "cluster"),
+            replicas=options.replicas,
+            controllers=options.controllers,
+            settings=settings if options.directory is None else (),
+            is_given=options.directory is not None,
+        )
+        tools = Tools(seed=options.seed)
+        if drill.cuts_power:
+            tools.power_cut = prepare(cluster.directory, os.path.join(work, "unsynced"))
+        if options.directory is None:
+            say("starting a cluster")
+            unwind.callback(cluster.down)
+            cluster.up(tools.power_cut.environment() if tools.power_cut else None)
+        cluster.wait_healthy()
+        if drill.cuts_network:
+            partition.start_apart(cluster)
+            tools.is_apart = True
+        yield cluster, tools, work
+
+
+class _Run:
+    """One run of a drill. One thread."""
+
+    def __init__(
+        self,
+        options: DrillOptions,
+        drill: Drill,
+        cluster: DrilledCluster,
+        tools: Tools,
+        work: str,
+        number: int,
+        say: Say,
+    ) -> None:
+        self._options, self._drill = options, drill
+        self._cluster, self._tools = cluster, tools
+        self._work, self._say = work, say
+        self._number = (options.seed * 1_000 + number) & 0xFFFF_FFFF
+        self._seed = options.seed + number
+        self._topic = f"drill-{os.getpid()}-{number}"
+        self._marks: list[Mark] = []
+
+    def carry_out(self) -> RunReport:
+        """The whole run."""
+        cluster = self._cluster
+        cluster.wait_healthy()
+        with Admin(cluster.namesrv) as admin:
+            admin.create_topic(self._topic, queues=QUEUES)
+        job = LoadJob(
+            namesrv=cluster.namesrv,
+            topic=self._topic,
+            run=self._number,
+            path="",
+            producers=PRODUCERS,
+            rate=self._options.rate,
+            batch=self._options.batch,
+            body_bytes=self._options.body_bytes,
+        )
+        with Load(job, processes=PROCESSES, directory=self._work) as load:
+            begin_ns = monotonic_ns()
+            self._settle(load)
+            for fault in self._faults():
+                self._strike(fault, load)
+            end_ns = monotonic_ns()
+            result = load.stop()
+        self._say(f"{len(result.acknowledged)} acknowledged; reading them back through each replica")
+        cluster.wait_level()
+        with RemotingClient() as client:
+            replicas = {
+                broker.name: read_replica(
+                    client, broker.address, self._topic, queues=QUEUES, run=self._number, timeout_ms=READ_MS
+                )
+                for broker in cluster.brokers()
+            }
+        return RunReport(
+            verdict=check(result.acknowledged, replicas),
+            times_ns=result.acknowledged["time_ns"],
+            begin_ns=begin_ns,
+            end_ns=end_ns,
+            marks=tuple(self._marks),
+            tries_failed=result.tries_failed,
+        )
+
+    def _faults(self) -> Iterator[Fault]:
+        if not self._drill.is_random:
+            yield from self._drill.faults
+            return
+        deadline_ms = monotonic_ms() + round(self._options.minutes * 60_000)
+        for fault in random_faults(self._seed, can_cut_network=self._tools.is_apart):
+            if monotonic_ms() >= deadline_ms:
+                return
+            yield fault
+
+    def _strike(self, fault: Fault, load: Load) -> None:
+        """One fault, from its begin until all is in sync again; several processes one after another where it says so."""
+        processes = faults.whom(self._cluster, fault)
+        if fault.whom is not Whom.EACH_BROKER:
+            self._strike_at(fault, processes, load)
+            return
+        for process in processes:
+            self._strike_at(fault, [self._cluster.process(process.name)], load)
+
+    def _strike_at(self, fault: Fault, processes: Sequence[ProcessRecord], load: Load) -> None:
+        names = ", ".join(process.name for process in processes)
+        self._say(f"{fault.deed.value}: {names}")
+        self._tools.seed += 1
+        begin_ns = monotonic_ns()
+        with faults.begun(self._cluster, fault, processes, self._tools):
+            done_ns = monotonic_ns()
+            faults.hold(fault, processes, lambda: self._tell(load))
+        mark = Mark(name=f"{fault.deed.value} {names}", begin_ns=begin_ns, done_ns=done_ns, end_ns=monotonic_ns())
+        # While a process is stopped but not ended it may have acknowledged up to the last moment: what counts begins then.
+        self._marks.append(mark if fault.deed is not Deed.STOP else replace(mark, done_ns=begin_ns))
+        if fault.deed is Deed.POWER_CUT and self._tools.last_cut is not None:
+            cut = self._tools.last_cut
+            self._say(
+                f"the cut took {cut.writes_undone} of {cut.writes_unsynced} writes and {cut.names_undone} of "
+                f"{cut.names_unsynced} names that were not synced"
+            )
+        self._cluster.wait_healthy()
+        self._settle(load)
+
+    def _settle(self, load: Load) -> None:
+        deadline_ms = monotonic_ms() + SETTLE_MS
+        while monotonic_ms() < deadline_ms:
+            sleep_ms(100)
+            self._tell(load)
+
+    def _tell(self, load: Load) -> None:
+        count = load.count()
+        self._say(f"{count:,} acknowledged")
+
+
+def _draw(directory: str, drill: Drill, number: int, found: RunReport) -> None:
+    """Writes the picture of a run, NAME-N.svg."""
+    title = f"{drill.name}, run {number + 1}: {found.verdict.acknowledged} acknowledged, {found.verdict.lost} lost"
+    picture = timeline.render(title, found.times_ns, found.begin_ns, found.end_ns, found.marks)
+    with open(os.path.join(directory, f"{drill.name}-{number + 1}.svg"), "w", encoding="utf-8") as file:
+        file.write(picture)
+
+
+def _check(name: str, value: float, minimum: float, maximum: float) -> None:
+    if not minimum <= value <= maximum:
+        raise InvalidParameter(name, value, f"{minimum:g} to {maximum:g}")
