@@ -114,6 +114,8 @@ class GroupMember:
         self._loop = loop
         self._store = store
         self._host = host
+        self._role, self._epoch = Role.CANDIDATE, 0
+        self._told: tuple[int | None, int] = (None, 0)
         self._start_facts = files.start_facts(store.written)
         self._disk = StoreDisk(store, files, config.store_dir, loop, on_cut_needed=host.on_cut_needed)
         replica_log = ReplicaLog(begin=store.begin, epochs=self._recovered_epochs(config.store_dir))
@@ -242,6 +244,7 @@ class GroupMember:
             self.files.note_async()
         self._store.is_sync = is_sync
         self._replica.on_group(known)
+        self._tell_role()
 
     def on_turn(self) -> None:
         """The end of a turn of the loop, once what was staged is in the log."""
@@ -269,10 +272,18 @@ class GroupMember:
         self._store.waits_above_end = role is not Role.MASTER
         if role is Role.CANDIDATE:
             self._host.on_deposed()
-        self._host.on_role(self._broker_id(role), epoch)
+        self._role, self._epoch = role, epoch
+        self._tell_role()
+
+    def _tell_role(self) -> None:
+        """What we are to clients, where that has changed: a slave's broker id does with the names of the group."""
+        now = (self._broker_id(self._role), self._epoch)
+        if now != self._told:
+            self._told = now
+            self._host.on_role(*now)
 
     def _broker_id(self, role: Role) -> int | None:
-        """0 = master; a slave's is its place among the names, so that it stays the same."""
+        """0 = master; a slave's is its place among the names of the group."""
         known = self._replica.known
         if role is Role.MASTER:
             return MASTER_ID
