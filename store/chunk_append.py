@@ -11,14 +11,13 @@ from collections.abc import Callable
 from typing import Final
 
 from ..model.errors import CorruptRecordError, InvalidName, OffsetOutOfRange, StoreNotWriteable
-from ..model.names import STATE_TOPICS, check_topic
+from ..model.names import check_topic
 from .chunk_reader import BLANK_BYTES
 from .config import StoreConfig
 from .record_kernel import MAGIC_BLANK, REASONS, RUN_BLANK, RUN_END, RUN_MORE
-from .run_dispatch import RunDispatch, RunTarget, WrittenRun
+from .run_dispatch import TOPIC_EVENTS, RunDispatch, RunTarget, WrittenRun
 from .store_opening import Opened, scanning_kernel
 
-_TOPIC_EVENTS: Final = STATE_TOPICS[0]
 _INVISIBLE: Final = 0xC  # sysFlag: half, committed or rolled back
 _NAMES_MAX: Final = 10_000
 
@@ -102,7 +101,7 @@ class ChunkAppender:
         group: list[_Found] = []
         for run in found:
             group.append(run)
-            if run[0] == _TOPIC_EVENTS:
+            if run[0] == TOPIC_EVENTS:
                 self._tell_group(group, data, begin)
                 group = []
         if group:

@@ -334,6 +334,11 @@ class ConsumeQueue:
         self._end = self.next_offset = 0
         self._set_tail()
 
+    def forget_files(self) -> None:
+        """Closes them: they are about to be elsewhere."""
+        for base in self._bases:
+            self._files.forget(self._path(base))
+
     def _remove_file(self, base: int) -> None:
         self._bases.remove(base)
         self._files.forget(self._path(base))

@@ -91,7 +91,7 @@ class MessageStore:
         self._on_flushed = on_flushed
         self._directory = directory
         self._dispatchers = tuple(dispatchers)
-        self._replaying_at: int | None = None
+        self._replaying: tuple[int, int] | None = None  # where the run that is replayed begins and ends
         self._log: CommitLog
         self._queues: QueueTable
         self._index: KeyIndex | None = None
@@ -120,7 +120,7 @@ class MessageStore:
                 adopt=self._adopt,
                 started=started,
             )
-            self._replaying_at = None
+            self._replaying = None
             self._staging.refresh()
             self._life = started.pop_all()
         return self
@@ -147,8 +147,8 @@ class MessageStore:
         """Flushes, persists and closes; the store counts as cleanly closed where nothing failed."""
         self._life.close()
 
-    def _on_replay(self, begin: int) -> None:
-        self._replaying_at = begin
+    def _on_replay(self, begin: int, end: int) -> None:
+        self._replaying = begin, end
 
     # ---- positions
 
@@ -360,14 +360,19 @@ class MessageStore:
     # ---- upkeep
 
     def delete_topic(self, topic: str) -> None:
-        """Deletes the queues of a topic; its records stay in the log until they expire.
+        """Deletes the queues of a topic, as the event told last says; its records stay in the log until they expire.
 
-        During a replay: only where the queues do not already reflect it. Raises OSError.
+        While that event may yet be cut from the log, they are set aside (deleted_queues). During a replay: only where
+        the queues do not already reflect it. Raises OSError.
         """
-        if self._replaying_at is not None and self._replaying_at < self._opened.queues_reflected:
+        if self._replaying is not None and self._replaying[0] < self._opened.queues_reflected:
             return
         self._staging.write()
-        self._queues.delete_topic(topic)
+        at = self._replaying[1] if self._replaying is not None else self._dispatch.topic_event_end or self._log.written
+        if self._replaying is not None or at > self.confirm_offset:
+            self._queues.set_topic_aside(topic, at)
+        else:
+            self._queues.delete_topic(topic)
         self._staging.forget_topic(topic)
         self._confirmation.forget(topic)
 

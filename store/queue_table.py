@@ -19,6 +19,7 @@ from ..model.names import SCHEDULE_TOPIC
 from ..model.queue import PhysicalOffset
 from ..model.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK
 from .consume_queue import UNIT_BYTES, ConsumeQueue, OpenFiles, list_queue_files
+from .deleted_queues import set_aside
 from .dispatch import Run
 from .segment import NO_SPACE, sync_directory
 
@@ -262,6 +263,20 @@ class QueueTable:
                 queue.remove()
             self._queues.pop(key, None)
         self._remove_topic_folder(topic)
+
+    def set_topic_aside(self, topic: str, at: int) -> None:
+        """The same by a deletion that ends at byte `at` of the log and may yet be cut from it. Raises OSError."""
+        folder = os.path.join(self.directory, topic)
+        for key in [key for key in self.listed() if key[0] == topic]:
+            queue = self._queues.pop(key, None)
+            if queue is not None:
+                queue.forget_files()
+            self._unloaded.pop(key, None)
+        if os.path.isdir(folder):
+            target = set_aside(os.path.dirname(self.directory), folder, at)
+            for path in [path for path in self._dirty if path.startswith(folder + "/")]:
+                del self._dirty[path]
+                self._dirty[target + path[len(folder) :]] = None
 
     def _remove_topic_folder(self, topic: str) -> None:
         """Where no queue is left in it."""

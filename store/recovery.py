@@ -298,17 +298,17 @@ def replay(
     kernel: RunKernel,
     dispatchers: Sequence[Dispatcher],
     quarantined: Sequence[Range],
-    on_position: Callable[[int], None],
+    on_position: Callable[[int, int], None],
 ) -> int:
     """Tells each dispatcher the records from its `reflected` on, all in the order of the log; returns how many were read.
 
-    `on_position` is told where each run begins, before it is dispatched.
+    `on_position` is told where each run begins and ends, before it is dispatched.
     """
     reflected = [int(dispatcher.reflected()) for dispatcher in dispatchers]
     begin = max(min([*reflected, log.written]), log.begin)
     count, reported = 0, begin
     for run in walk(log, kernel, begin, log.written, quarantined):
-        on_position(run.begin)
+        on_position(run.begin, run.end)
         for dispatcher, held in zip(dispatchers, reflected, strict=True):
             if run.end > held:
                 dispatcher.on_run(run)

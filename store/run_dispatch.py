@@ -6,6 +6,9 @@ A master's turn and a slave's chunk come this way alike, so that a slave needs n
 
 from __future__ import annotations
 
+from typing import Final
+
+from ..model.names import STATE_TOPICS
 from ..model.queue import PhysicalOffset, QueueOffset
 from .confirmation import Confirmation
 from .consume_queue import ConsumeQueue
@@ -14,6 +17,8 @@ from .key_index import KeyIndex, is_indexed
 from .queue_table import goes_to_queue
 from .record_kernel import RunKernel
 from .store_opening import Opened
+
+TOPIC_EVENTS: Final = STATE_TOPICS[0]
 
 
 class RunTarget:
@@ -40,6 +45,7 @@ class RunDispatch:
         self._confirmation = confirmation
         self._arrivals: dict[tuple[str, int], None] = {}
         self.messages = 0
+        self.topic_event_end = 0  # behind the last run of events about topics
 
     @property
     def is_blocked(self) -> bool:
@@ -111,6 +117,8 @@ class RunDispatch:
         for dispatcher, topics, advance in self._others:
             for target, queue_offset, count, begin, run_end, now_ms, ub, ue, kb, ke, at, flags in runs:
                 if topics is None or target.topic in topics:
+                    if target.topic == TOPIC_EVENTS:
+                        self.topic_event_end = run_end
                     dispatcher.on_run(
                         Run(target.topic, target.queue_id, QueueOffset(queue_offset), count, PhysicalOffset(begin),
                             PhysicalOffset(run_end), now_ms, units[ub:ue], kernel.hashes, kernel.key_offsets,

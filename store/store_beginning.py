@@ -29,6 +29,7 @@ from ..model.errors import StoreFormatError
 from ..model.names import check_topic
 from .commit_log import CHECKSUM_FOLDER, COMMIT_LOG_FOLDER, SPARE_FOLDER
 from .config import StoreConfig, parse_delay_levels
+from .deleted_queues import DELETED_FOLDER
 from .key_index import INDEX_FOLDER
 from .queue_table import QUEUE_FOLDER, QueueTable
 from .segment import create_allocated, segment_name, sync_directory, write_fully
@@ -48,7 +49,7 @@ def erase_store(directory: str) -> None:
         if os.path.exists(checkpoint):
             os.unlink(checkpoint)  # first: nothing that is left may be trusted
             sync_directory(directory)
-        for folder in (QUEUE_FOLDER, INDEX_FOLDER, CONFIG_FOLDER, SPARE_FOLDER, CHECKSUM_FOLDER):
+        for folder in (QUEUE_FOLDER, DELETED_FOLDER, INDEX_FOLDER, CONFIG_FOLDER, SPARE_FOLDER, CHECKSUM_FOLDER):
             shutil.rmtree(os.path.join(directory, folder), ignore_errors=True)
         log = os.path.join(directory, COMMIT_LOG_FOLDER)
         for name in sorted(os.listdir(log) if os.path.isdir(log) else (), reverse=True):

@@ -4,7 +4,8 @@ The steps, each durable before the next, and each such that all of them may be d
 
     checkpoint   says no more than the offset, so that no start takes what comes next for whole
     log          later segments deleted, newest first; the rest of the last one zeroed; checksum entries dropped
-    queues       units of records behind the offset zeroed; queues that held nothing else deleted
+    queues       those of topics whose deletion is cut come back; units of records behind the offset zeroed; queues that
+                 held nothing else deleted
     index        keys of such records dropped
     snapshots    those of a state that reflects more deleted, but for those that the store began with
 
@@ -24,8 +25,9 @@ from ..model.queue import PhysicalOffset
 from .checkpoint import read_checkpoint, write_checkpoint
 from .commit_log import CommitLog
 from .config import StoreConfig, parse_delay_levels
+from .deleted_queues import restore
 from .key_index import KeyIndex
-from .queue_table import QueueTable
+from .queue_table import QUEUE_FOLDER, QueueTable
 from .record import store_timestamp_of
 from .record_kernel import RECORD_OVERHEAD_BYTES
 from .segment import sync_directory
@@ -51,6 +53,7 @@ def truncate_store(directory: str, config: StoreConfig, offset: int) -> None:
                 raise OffsetOutOfRange("commit log", offset, log.begin, log.written)
             _lower_checkpoint(directory, offset)
             log.cut(min(offset, log.written))
+            restore(directory, os.path.join(directory, QUEUE_FOLDER), offset)
             _cut_queues(directory, config, log.written)
             if config.index_enabled:
                 _cut_index(directory, config, log)

@@ -84,7 +84,7 @@ def open_store(
     dispatchers: Sequence[Dispatcher],
     on_flushed: Callable[[], None],
     on_poisoned: Callable[[StorePoisoned], None],
-    on_replay: Callable[[int], None],
+    on_replay: Callable[[int, int], None],
     adopt: Callable[[Opened], None],
     started: ExitStack,
 ) -> Opened:

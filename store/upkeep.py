@@ -20,6 +20,7 @@ from .checkpoint import Checkpoint, write_checkpoint
 from .commit_log import CommitLog
 from .config import StoreConfig
 from .confirmation import Confirmation
+from .deleted_queues import purge
 from .dispatch import ConfirmedDispatcher, Dispatcher
 from .key_index import KeyIndex
 from .queue_table import QueueTable
@@ -129,6 +130,7 @@ class Upkeep:
             flushed_offset=flushed,
         )
         try:
+            purge(self._directory, self._confirmation.end(self._log.written))
             self._persist_others()
             if (checkpoint.dispatched_offset, flushed) != (before.dispatched_offset, before.flushed_offset):
                 write_checkpoint(os.path.join(self._directory, CHECKPOINT_FILE), checkpoint)

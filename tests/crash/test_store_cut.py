@@ -11,12 +11,13 @@ import pytest
 from store_kit import ALL_TIME, SMALL, StillClock, index_bytes, kill, make_store, message, put, read_queue, stage, tree
 
 from zenitmq.model.errors import OffsetOutOfRange, StoreLocked
+from zenitmq.model.names import STATE_TOPICS
 from zenitmq.store.checkpoint import read_checkpoint
 from zenitmq.store.config import StoreConfig
 from zenitmq.store.index_file import SLOT_BYTES
 from zenitmq.store.message_store import MessageStore
 from zenitmq.store.offline import verify_store
-from zenitmq.store.record_kernel import ENTRY_BYTES, INDEX_HEADER_BYTES
+from zenitmq.store.record_kernel import ENTRY_BYTES, INDEX_HEADER_BYTES, StoredMessage, decode_batch, decode_record
 from zenitmq.store.snapshot import read_snapshot, write_snapshot
 from zenitmq.store.store_cut import truncate_store
 
@@ -296,3 +297,125 @@ def test_facts_of_the_store_outlive_a_cut(tmp_path) -> None:
     before = read_snapshot(path)
     truncate_store(str(tmp_path / "s"), CONFIG, offset)
     assert read_snapshot(path) == before is not None
+
+
+class Deletes:
+    """A dispatcher for which each event deletes the topic it names."""
+
+    topics = frozenset({STATE_TOPICS[0]})
+
+    def __init__(self) -> None:
+        self.store: MessageStore | None = None
+
+    def on_run(self, run) -> None:
+        for event in decode_batch(bytes(run.records)):
+            assert self.store is not None
+            self.store.delete_topic(event.body.decode())
+
+    def advance(self, end: int) -> None:
+        pass
+
+    def reflected(self) -> int:
+        return 0
+
+    def persist(self) -> int:
+        return 0
+
+
+@contextmanager
+def deleting_store(directory: Path, confirm: int | None) -> Iterator[MessageStore]:
+    """A slave's."""
+    deletes = Deletes()
+    deletes.store = make_store(directory, dispatchers=[deletes])
+    with deletes.store as store:
+        if confirm is not None:
+            store.confirm(confirm)
+        yield store
+
+
+def events_of(directory: Path) -> tuple[list[bytes], list[int]]:
+    """A master's log in which topic t is made, deleted, made anew and deleted again: its chunks, and where each ends."""
+    with make_store(directory) as master:
+        ends = []
+        for step in ("old", "delete", "new", "delete", "newer"):
+            if step == "delete":
+                master.stage_record(topic=STATE_TOPICS[0], queue_id=0, body=b"t")
+                master.commit()
+                ends.append(master.written)
+                master.delete_topic("t")
+            else:
+                for number in range(3):
+                    put(master, "t", 0, message("t", b"%s %d" % (step.encode(), number)))
+                ends.append(master.written)
+        begins = [0, *ends[:-1]]
+        return [
+            bytes(master.chunk(begin, 1 << 20, limit=end).data) for begin, end in zip(begins, ends, strict=True)
+        ], ends
+
+
+def bodies_after(steps: int) -> list[bytes]:
+    topic = {0: [], 1: [b"old"], 2: [], 3: [b"new"], 4: [], 5: [b"newer"]}[steps]
+    return [b"%s %d" % (step, number) for step in topic for number in range(3)]
+
+
+@pytest.mark.parametrize("closed", ["clean", "killed"])
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("kept", range(6))
+def test_a_deletion_that_is_cut_never_happened(tmp_path, kept: int, together: bool, closed: str) -> None:
+    chunks, ends = events_of(tmp_path / "m")
+    directory = tmp_path / "s"
+    with deleting_store(directory, 0) as store:
+        if together:
+            store.append_chunk(b"".join(chunks), 0, ends[-1])
+        else:
+            for chunk, end in zip(chunks, ends, strict=True):
+                store.append_chunk(chunk, store.written, end)
+        assert [m.body for m in _all_of(store)] == bodies_after(5)
+        left = kill(directory, tmp_path / "left")
+    left = directory if closed == "clean" else left
+    if closed == "killed":  # what a replay does again counts alike
+        with deleting_store(left, 0) as store:
+            assert [m.body for m in _all_of(store)] == bodies_after(5)
+    offset = [0, *ends][kept]
+    truncate_store(str(left), CONFIG, offset)
+    with deleting_store(left, 0) as store:
+        assert store.written == offset
+        assert [m.body for m in _all_of(store)] == bodies_after(kept)
+        for chunk, end in zip(chunks[kept:], ends[kept:], strict=True):
+            store.append_chunk(chunk, store.written, end)
+        assert [m.body for m in _all_of(store)] == bodies_after(5)
+
+
+def _all_of(store: MessageStore) -> list[StoredMessage]:
+    """Of the queue t/0, confirmed or not."""
+    queue = store._queues.get("t", 0)
+    if queue is None:
+        return []
+    found = [queue.unit(offset)[0] for offset in range(queue.first_offset, queue.next_offset)]
+    return [
+        decode_record(bytes(store._log.view(at, at + int.from_bytes(store._log.view(at, at + 4), "big"))))
+        for at in found
+    ]
+
+
+@pytest.mark.parametrize("replicated", [False, True])
+def test_a_deletion_that_is_confirmed_is_for_good(tmp_path, replicated: bool) -> None:
+    chunks, ends = events_of(tmp_path / "m")
+    clock, deletes = StillClock(), Deletes()
+    deletes.store = make_store(tmp_path / "s", clock, dispatchers=[deletes])
+    with deletes.store as store:
+        if replicated:
+            store.confirm(0)
+        for chunk, end in zip(chunks, ends, strict=True):
+            store.append_chunk(chunk, store.written, end)
+        aside = tmp_path / "s" / "deletedqueue"
+        assert (sorted(os.listdir(aside)) if aside.exists() else []) == (
+            [f"{end:020d}.t" for end in (ends[1], ends[3])] if replicated else []
+        )
+        store.confirm(ends[2])
+        checkpoint(store, clock)
+        assert (sorted(os.listdir(aside)) if aside.exists() else []) == ([f"{ends[3]:020d}.t"] if replicated else [])
+        store.confirm(ends[4])
+        checkpoint(store, clock)
+        assert not aside.exists() or os.listdir(aside) == []
+        assert [m.body for m in read_queue(store, "t", 0)] == bodies_after(5)
