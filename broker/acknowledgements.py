@@ -30,15 +30,24 @@ class _Turn:
 class Acknowledgements:
     """What was done and is not yet answered."""
 
-    def __init__(self, loop: RequestLoop, *, promised: Callable[[], int] | None, timeout_ms: int) -> None:
+    def __init__(
+        self,
+        loop: RequestLoop,
+        *,
+        promised: Callable[[], int] | None,
+        timeout_ms: int,
+        late: Callable[[int], ZenitError] = FlushTimeout,
+    ) -> None:
         """`promised`: what ends at or below this physical offset may be answered: the disk has it, or the replicas that
-        count; None where it may be as soon as it is in the log. `timeout_ms`: how long a reply waits for that.
+        count; None where it may be as soon as it is in the log. `timeout_ms`: how long a reply waits for that, and
+        `late` what it becomes then.
         """
         self.staged: list[Staged] = []
         self.waiting_count = 0
         self._loop = loop
         self._promised = promised
         self._timeout_ms = timeout_ms
+        self._late = late
         self._turns: deque[_Turn] = deque()
         self._is_poisoned = False
 
@@ -88,7 +97,7 @@ class Acknowledgements:
         while self._turns and self._turns[0].deadline_ms <= now_ms:
             for call, _, _, _ in self._turns.popleft().waiting:
                 self.waiting_count -= 1
-                self._loop.fail(call, FlushTimeout(self._timeout_ms))
+                self._loop.fail(call, self._late(self._timeout_ms))
 
     def on_poisoned(self) -> None:
         """The disk failed: nothing that waits may be acknowledged."""

@@ -91,6 +91,9 @@ class MemberHost(Protocol):
     def on_cut_needed(self) -> None:
         """The log must be cut with the store closed: open the broker anew."""
 
+    def on_fatal(self) -> None:
+        """Going on would do harm: end the process with a status that says so."""
+
 
 class GroupMember:
     """Made once the store is open. `controller`: given before `start`."""
@@ -117,7 +120,9 @@ class GroupMember:
         self._role, self._epoch = Role.CANDIDATE, 0
         self._told: tuple[int | None, int] = (None, 0)
         self._start_facts = files.start_facts(store.written)
-        self._disk = StoreDisk(store, files, config.store_dir, loop, on_cut_needed=host.on_cut_needed)
+        self._disk = StoreDisk(
+            store, files, config.store_dir, loop, on_cut_needed=host.on_cut_needed, on_fatal=host.on_fatal
+        )
         replica_log = ReplicaLog(begin=store.begin, epochs=self._recovered_epochs(config.store_dir))
         replica_log.on_position(*self._disk.position())
         self._replica = Replica(

@@ -20,7 +20,7 @@ from typing import Final, Self
 from ..model.arena import Arena
 from ..model.clock import Clock, SystemClock, monotonic_ns
 from ..model.config import describe_config
-from ..model.errors import NotMaster, StorePoisoned
+from ..model.errors import FlushTimeout, NotMaster, ReplicaTimeout, StorePoisoned
 from ..model.ids import HostAddress
 from ..model.route import MASTER_ID
 from ..remoting import commands
@@ -51,6 +51,7 @@ from .worker_desk import WorkerDesk
 _log = logging.getLogger(__name__)
 
 EXIT_POISONED: Final = 86
+EXIT_FATAL: Final = 87
 SWITCH_INTERVAL_S: Final = 0.0005
 FAST_TICK_MS: Final = 100
 SLOW_TICK_MS: Final = 1000
@@ -68,6 +69,7 @@ class Broker:
         self._stages = StageClock()
         self._deleted: list[str] = []  # topics whose deletion was applied in this turn
         self._member: GroupMember | None = None  # where the group has controllers
+        self._is_failing = False
         self.is_reopening = False  # the store must be closed and opened anew
 
     @property
@@ -104,6 +106,8 @@ class Broker:
             self._loop.turn(FAST_TICK_MS)
         if self._poisoned is not None:
             return EXIT_POISONED
+        if self._is_failing:
+            return EXIT_FATAL
         _log.info("broker stopped name=%s written=%s", self._config.name, self._store.written)
         return 0
 
@@ -162,7 +166,10 @@ class Broker:
         self._desk = WorkerDesk(workers, loop, clock, waiting_max=config.worker_queue_max)
         member = self._member
         self._acknowledgements = acknowledgements = Acknowledgements(
-            loop, promised=self._promise(), timeout_ms=config.store.sync_flush_timeout_ms
+            loop,
+            promised=self._promise(),
+            timeout_ms=config.store.sync_flush_timeout_ms,
+            late=FlushTimeout if member is None else ReplicaTimeout,
         )
         registry = ClientRegistry(heartbeat_ms=config.heartbeat_ms, clients_max=config.clients_max)
         self._sends = SendHandler(
@@ -350,6 +357,11 @@ class Broker:
     def on_cut_needed(self) -> None:
         """The log must be cut with the store closed."""
         self.is_reopening = True
+        self._loop.stop()
+
+    def on_fatal(self) -> None:
+        """What we were sent cannot be ours: somebody must look."""
+        self._is_failing = True
         self._loop.stop()
 
     def _on_start_counter_behind(self, current: int) -> None:

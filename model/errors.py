@@ -75,6 +75,21 @@ class FlushTimeout(ZenitError):
         return f"not flushed within {self.timeout_ms} ms; whether the message survives a power cut is unknown"
 
 
+class ReplicaTimeout(ZenitError):
+    """Stored, but the replicas in sync did not have it in time: it may or may not survive. Args: timeout_ms."""
+
+    code, retriable = 12, True
+
+    def __init__(self, timeout_ms: int) -> None:
+        super().__init__(timeout_ms)
+        self.timeout_ms = timeout_ms
+
+    def __str__(self) -> str:
+        return (
+            f"the replicas in sync did not acknowledge within {self.timeout_ms} ms; the messages may be stored or not"
+        )
+
+
 class MessageIllegal(ZenitError):
     """A message breaks a rule; nothing of its batch was written. Args: reason (with limit and value)."""
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-from ...model.errors import StoreNotWriteable
+from ...model.errors import CorruptRecordError, OffsetOutOfRange, StoreNotWriteable, StorePoisoned
 from ...remoting.server import RequestLoop
 from ...store.message_store import MessageStore
 from ..epoch_file import write_epochs
@@ -34,13 +34,15 @@ class StoreDisk:
         loop: RequestLoop,
         *,
         on_cut_needed: Callable[[], None],
+        on_fatal: Callable[[], None],
     ) -> None:
-        """`on_cut_needed`: the intent is written; close the store and open it anew."""
+        """`on_cut_needed`: the intent is written; close the store and open it anew. `on_fatal`: end the process."""
         self._store = store
         self._files = files
         self._directory = directory
         self._loop = loop
         self._on_cut_needed = on_cut_needed
+        self._on_fatal = on_fatal
         self._syncing: tuple[int, Callable[[], None]] | None = None
         self._performers: dict[type[DiskEffect], Callable[[Any, Callable[[], None]], None]] = {
             fx.PersistPromise: self._persist_promise,
@@ -106,8 +108,13 @@ class StoreDisk:
         except StoreNotWriteable as error:
             log.warning("a chunk waits for the disk begin=%s error=%s", effect.chunk.begin, error)
             self._loop.call_later(FULL_RETRY_MS, lambda: self._append(effect, on_done))
-            return
-        on_done()
+        except StorePoisoned:
+            log.critical("the disk failed below a chunk begin=%s", effect.chunk.begin)  # the store has told the broker
+        except (CorruptRecordError, OffsetOutOfRange) as error:
+            log.critical("a chunk of the master is no part of a log, stopping: %s", error)
+            self._on_fatal()
+        else:
+            on_done()
 
     def _cut_tail(self, _effect: fx.CutTail, on_done: Callable[[], None]) -> None:
         """The start has cut what was torn, and chunks are whole records: there is nothing to cut."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from ...model.clock import Clock
-from ...model.errors import OffsetOutOfRange
+from ...model.errors import CorruptRecordError, OffsetOutOfRange
 from ...model.group import Incarnation, KnownGroup
 from . import effects as fx
 from .chunk_payload import seal
@@ -45,7 +45,7 @@ class ReplicaDisk(Protocol):
         """(end, flushed) of the log."""
 
     def read(self, begin: int, end: int) -> memoryview:
-        """Bytes of the log. Raises OffsetOutOfRange where retention was faster."""
+        """Bytes of the log. Raises OffsetOutOfRange where retention was faster, CorruptRecordError where it is damaged."""
 
     def cut_at(self, begin: int, limit: int) -> int:
         """The end of the last whole record in [begin, limit); where the first is longer alone, its end."""
@@ -299,8 +299,8 @@ class Replica:
         peer, chunk = effect.peer, effect.chunk
         try:
             sealed, payload = seal(chunk, self._disk.read(chunk.begin, chunk.end))
-        except OffsetOutOfRange:
-            log.warning("a slave is behind retention replica=%s begin=%s", peer, chunk.begin)
+        except (OffsetOutOfRange, CorruptRecordError) as error:
+            log.warning("cannot send to a slave replica=%s begin=%s error=%s", peer, chunk.begin, error)
             self._on_unreachable(peer, chunk.session)
             return
         if not self.port.send_to_slave(peer, sealed, (payload,)):

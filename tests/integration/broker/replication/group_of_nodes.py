@@ -114,6 +114,9 @@ class Node:
     def on_cut_needed(self) -> None:
         self.cuts += 1
 
+    def on_fatal(self) -> None:
+        raise AssertionError("fatal")
+
     def report_master_gone(self, master: str, epoch: int) -> None:
         self.gone.append((master, epoch))
 
