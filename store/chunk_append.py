@@ -8,6 +8,7 @@ whole or not at all, and a slave's log is its master's, byte for byte. Loop thre
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 from ..model.errors import CorruptRecordError, InvalidName, OffsetOutOfRange, StoreNotWriteable
@@ -21,8 +22,25 @@ from .store_opening import Opened, scanning_kernel
 _INVISIBLE: Final = 0xC  # sysFlag: half, committed or rolled back
 _NAMES_MAX: Final = 10_000
 
-# topic, queue id, queue offset, count, begin, end, time, units begin, units end, keys begin, keys end, sysFlag
-_Found = tuple[str, int, int, int, int, int, int, int, int, int, int, int]
+
+class _Target(RunTarget):
+    """`next_offset`: behind the run seen last. `queue` is looked up when the group is told: it may be deleted before."""
+
+    __slots__ = ("next_offset",)
+
+    def __init__(self, topic: str, queue_id: int, next_offset: int) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.next_offset = next_offset
+
+
+@dataclass(slots=True)
+class _Group:
+    """Runs that are told together. `is_plain`: all are visible, and those of one queue follow one another in it."""
+
+    runs: list[WrittenRun] = field(default_factory=list)
+    targets: dict[tuple[bytes, int], _Target] = field(default_factory=dict)
+    is_plain: bool = True
 
 
 class ChunkAppender:
@@ -51,36 +69,59 @@ class ChunkAppender:
         elif size <= 0 or begin + size != end or segment_end - end < BLANK_BYTES:
             raise CorruptRecordError(begin, len(data), f"a chunk up to {end}")
         self._kernel.clear()
-        found = self._scan(data, begin, size)
+        groups = self._scan(data, begin, size)
         if self._dispatch.is_blocked:
             raise StoreNotWriteable("disk full: queue units or index keys wait")
         log.place(0)
         log.append_copy(data[:size], data[size:])
         before_dispatch()
         try:
-            self._tell(found, data, begin)
+            for group in groups:
+                self._tell(group, data)
         except OSError as error:
             raise log.poison(f"queues or index: {error.strerror or error}") from error
 
-    def _scan(self, data: memoryview, begin: int, size: int) -> list[_Found]:
-        """The runs of records in data[:size], which lie at `begin` in the log. Raises CorruptRecordError."""
+    def _scan(self, data: memoryview, begin: int, size: int) -> list[_Group]:
+        """The runs of records in data[:size], which lie at `begin` in the log. Raises CorruptRecordError.
+
+        An event about topics ends a group: it may delete queues that the records behind it make anew.
+        """
         kernel, at = self._kernel, 0
-        found: list[_Found] = []
+        group = _Group()
+        groups = [group]
         units_begin = keys_begin = 0
         while at < size:
             count = kernel.scan(data, at, size, begin + at, False)
             if not count:
                 raise CorruptRecordError(begin + at, size - at, _reason(kernel.status))
-            topic = self._names.get(kernel.topic) or self._checked_name(kernel.topic, begin + at, kernel.end - at)
-            if kernel.queue_id < 0:
-                raise CorruptRecordError(begin + at, kernel.end - at, f"queue id {kernel.queue_id}")
-            units_end, keys_end, run_end = kernel.units_end, kernel.keys_end, kernel.end
-            found.append(
-                (topic, kernel.queue_id, kernel.queue_offset, count, begin + at, begin + run_end,
-                 kernel.store_timestamp_ms, units_begin, units_end, keys_begin, keys_end, kernel.sys_flag)
+            key, offset = (kernel.topic, kernel.queue_id), kernel.queue_offset
+            target = group.targets.get(key)
+            if target is None:
+                target = group.targets[key] = self._target(begin + at, kernel.end - at)
+            elif target.next_offset != offset:
+                group.is_plain = False
+            target.next_offset = offset + count
+            flags = kernel.sys_flag
+            if flags & _INVISIBLE:
+                group.is_plain = False
+            run_end, units_end, keys_end = kernel.end, kernel.units_end, kernel.keys_end
+            group.runs.append(
+                (target, offset, count, begin + at, begin + run_end, kernel.store_timestamp_ms, units_begin, units_end,
+                 keys_begin, keys_end, at, flags)
             )  # fmt: skip
             at, units_begin, keys_begin = run_end, units_end, keys_end
-        return found
+            if target.topic == TOPIC_EVENTS and at < size:
+                group = _Group()
+                groups.append(group)
+        return groups
+
+    def _target(self, offset: int, size: int) -> _Target:
+        """Of the run scanned last, which lies at `offset`. Raises CorruptRecordError."""
+        kernel = self._kernel
+        topic = self._names.get(kernel.topic) or self._checked_name(kernel.topic, offset, size)
+        if kernel.queue_id < 0:
+            raise CorruptRecordError(offset, size, f"queue id {kernel.queue_id}")
+        return _Target(topic, kernel.queue_id, kernel.queue_offset)
 
     def _checked_name(self, raw: bytes, offset: int, size: int) -> str:
         """A topic becomes a path, so it is none that a path could hide in."""
@@ -94,34 +135,14 @@ class ChunkAppender:
         self._names[raw] = topic
         return topic
 
-    def _tell(self, found: list[_Found], data: memoryview, begin: int) -> None:
-        """Everybody who is told of a master's turns. An event about topics ends a group: it may delete queues that the
-        records behind it make anew.
-        """
-        group: list[_Found] = []
-        for run in found:
-            group.append(run)
-            if run[0] == TOPIC_EVENTS:
-                self._tell_group(group, data, begin)
-                group = []
-        if group:
-            self._tell_group(group, data, begin)
-
-    def _tell_group(self, group: list[_Found], data: memoryview, begin: int) -> None:
-        targets: dict[tuple[str, int], RunTarget] = {}
-        ends: dict[RunTarget, int] = {}
-        runs: list[WrittenRun] = []
-        grouped = True
-        for topic, queue_id, offset, count, low, high, now_ms, ub, ue, kb, ke, flags in group:
-            target = targets.get((topic, queue_id))
-            if target is None:
-                queue = self._queues.get_or_create(topic, queue_id)
-                target = targets[topic, queue_id] = RunTarget(queue)
-                grouped = grouped and not queue.delays_ms
-            grouped = grouped and not flags & _INVISIBLE and ends.get(target, offset) == offset
-            ends[target] = offset + count
-            runs.append((target, offset, count, low, high, now_ms, ub, ue, kb, ke, low - begin, flags))
-        self._dispatch.dispatch(runs, self._kernel, data, grouped=grouped)
+    def _tell(self, group: _Group, data: memoryview) -> None:
+        """Everybody who is told of a master's turns."""
+        for target in group.targets.values():
+            target.queue = self._queues.get_or_create(target.topic, target.queue_id)
+            if target.queue.delays_ms:
+                group.is_plain = False
+        if group.runs:
+            self._dispatch.dispatch(group.runs, self._kernel, data, grouped=group.is_plain)
 
 
 def _check_blank(data: memoryview, begin: int, size: int, segment_end: int) -> None:

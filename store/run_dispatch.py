@@ -25,11 +25,9 @@ class RunTarget:
     """The queue that runs go to."""
 
     __slots__ = ("queue", "queue_id", "topic")
-
-    def __init__(self, queue: ConsumeQueue) -> None:
-        self.queue = queue
-        self.topic = queue.topic
-        self.queue_id = queue.queue_id
+    queue: ConsumeQueue
+    queue_id: int
+    topic: str
 
 
 # target, queue offset, count, begin, end, time, units begin, units end, keys begin, keys end, at (in the bytes), sysFlag

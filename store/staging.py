@@ -57,7 +57,9 @@ class _Tail(RunTarget):
     __slots__ = ("is_plain", "next_offset", "topic_bytes", "topic_hash")
 
     def __init__(self, queue: ConsumeQueue) -> None:
-        super().__init__(queue)
+        self.queue = queue
+        self.topic = queue.topic
+        self.queue_id = queue.queue_id
         self.topic_bytes = queue.topic.encode()
         self.topic_hash = index_topic_hash(self.topic_bytes)
         self.next_offset = queue.next_offset
