@@ -10,7 +10,7 @@ from ..model.config import SettingInfo, config_schema
 from .options import Json
 from .output import print_table, show
 
-ROLES: Final = ("namesrv", "broker")
+ROLES: Final = ("namesrv", "broker", "controller")
 
 
 def register(app: typer.Typer) -> None:
@@ -46,6 +46,10 @@ def settings_of(role: str) -> list[SettingInfo]:
         from ..broker.config import BrokerConfig
 
         return config_schema(BrokerConfig)
+    if role == "controller":
+        from ..controller.config import ControllerConfig
+
+        return config_schema(ControllerConfig)
     raise typer.BadParameter(f"{role!r} is not one of {', '.join(ROLES)}", param_hint="ROLE")
 
 

@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 
 from ..model.errors import ZenitError
-from . import bench, broker, cluster, config, consume, group, local, message, namesrv, produce, store, topic
+from . import bench, broker, cluster, config, consume, controller, group, local, message, namesrv, produce, store, topic
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 STDOUT = 1
@@ -32,7 +32,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for subject in (local, cluster, topic, produce, consume, group, message, namesrv, broker, config, store, bench):
+for subject in (
+    local,
+    cluster,
+    topic,
+    produce,
+    consume,
+    group,
+    message,
+    namesrv,
+    broker,
+    controller,
+    config,
+    store,
+    bench,
+):
     subject.register(app)
 
 

@@ -39,7 +39,7 @@ from ..remoting.options import HEADER_BYTES_MAX
 from ..remoting.server import Call, RequestLoop
 from .config import ControllerConfig
 from .detection import Detection
-from .group_store import GroupStore, Listener, Member, MembersTouched, SessionChanged, StoreEvent, Touched
+from .group_store import GroupStore, Listener, Member, MembersTouched, SessionChanged, SessionState, StoreEvent, Touched
 from .leadership import Leadership
 from .reign import Reign
 from .store_desk import StoreDesk
@@ -48,6 +48,12 @@ from .zookeeper import ZooKeeperStore
 log = logging.getLogger(__name__)
 
 TRY_AGAIN_MS: Final = 500
+
+_SAID: Final = {
+    SessionState.CONNECTED: (logging.INFO, "connected with ZooKeeper again"),
+    SessionState.SUSPENDED: (logging.WARNING, "the connection with ZooKeeper is lost, waiting for it"),
+    SessionState.LOST: (logging.WARNING, "the session with ZooKeeper has ended, another begins"),
+}
 
 
 class OpenStore(Protocol):
@@ -159,6 +165,8 @@ class Controller:
         if attempt != self._attempts:
             return  # of a session that never began
         if isinstance(event, SessionChanged):
+            if self._store is not None:
+                log.log(*_SAID[event.state])
             self._session_changes += 1
             self._leadership = self._leadership.on_session(event.state)
             self._change_reign()

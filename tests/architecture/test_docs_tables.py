@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from zenitmq.broker.config import BrokerConfig
+from zenitmq.controller.config import ControllerConfig
 from zenitmq.model.config import SettingInfo, config_schema
 from zenitmq.namesrv.config import NameServerConfig
 from zenitmq.store.record import LAYOUTS, Layout
@@ -19,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 FORMATS = ROOT / "docs" / "formats"
 REWRITE = "ZENIT_REWRITE_DOCS" in os.environ
 MARKED = re.compile(r"(<!-- table: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
-ROLES = {"namesrv": NameServerConfig, "broker": BrokerConfig}
+ROLES = {"namesrv": NameServerConfig, "broker": BrokerConfig, "controller": ControllerConfig}
 
 
 def hold(path: Path, expected: str) -> None:

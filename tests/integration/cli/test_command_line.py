@@ -23,6 +23,8 @@ COMMANDS = [
     "broker",
     "broker config",
     "broker stats",
+    "controller",
+    "controller elect",
     "topic create",
     "topic list",
     "topic describe",
@@ -98,7 +100,7 @@ def test_every_command_is_listed_above(tmp_path: Path) -> None:
     for name in _commands_in(zenit("--help", home=tmp_path).stdout):
         below = _commands_in(zenit(name, "--help", home=tmp_path).stdout)
         listed |= {f"{name} {sub}" for sub in below} or {name}
-    assert listed | {"broker"} == set(COMMANDS)
+    assert listed | {"broker", "controller"} == set(COMMANDS)
 
 
 def _commands_in(help_text: str) -> list[str]:
@@ -133,7 +135,7 @@ def test_the_version_tells_which_kernel_runs(tmp_path: Path) -> None:
         (["group", "reset-offset", "g", "--topic", "t", "--to", "soon"], "soon"),
         (["up", "--replicas", "3"], "not built yet"),
         (["up", "--zookeeper", "a:1"], "not built yet"),
-        (["config", "schema", "queen"], "namesrv, broker"),
+        (["config", "schema", "queen"], "namesrv, broker, controller"),
         (["message", "query", "--topic", "t"], "--key"),
     ],
 )
@@ -159,6 +161,11 @@ def test_wrong_usage_is_one_line_and_status_2(arguments: list[str], says: str, t
         (["broker", "--set", "store.segment_bites=1"], "segment_bytes"),
         (["broker", "--set", "port=-1"], "port"),
         (["namesrv", "--config", "/nonexistent.toml"], "/nonexistent.toml"),
+        (["controller", "--set", "zookeeper="], "zookeeper"),
+        (["controller", "--set", "zookeeper=nowhere"], "host:port"),
+        (["controller", "--set", "probe_timeout_ms=5000"], "dead_after_ms"),
+        (["controller", "--set", "cluster=a/b"], "cluster"),
+        (["controller", "elect", "broker-a", "--controllers", NOBODY], NOBODY),
         (["bench", "nonsense"], "nonsense"),
     ],
 )
@@ -170,7 +177,7 @@ def test_what_fails_is_one_line_and_status_1(arguments: list[str], says: str, tm
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("role", ["namesrv", "broker"])
+@pytest.mark.parametrize("role", ["namesrv", "broker", "controller"])
 def test_the_schema_lists_every_setting(role: str, tmp_path: Path) -> None:
     rows = json.loads(zenit("config", "schema", role, "--json", home=tmp_path).stdout)
     assert {"port", "host"} <= {row["key"] for row in rows}

@@ -12,11 +12,16 @@ from pathlib import Path
 import pytest
 
 from zenitmq.broker.config import BrokerConfig
+from zenitmq.controller.config import ControllerConfig
 from zenitmq.model.config import SettingInfo, config_schema, describe_config, load_config
 from zenitmq.namesrv.config import NameServerConfig
 
 CONFIG = Path(__file__).parents[3] / "deploy" / "config"
-ROLES = {"namesrv": ("name server", NameServerConfig), "broker": ("broker", BrokerConfig)}
+ROLES = {
+    "namesrv": ("name server", NameServerConfig),
+    "broker": ("broker", BrokerConfig),
+    "controller": ("controller", ControllerConfig),
+}
 
 HEAD = """\
 # Configuration of a {title}: every key, commented out at its default. Start it with: deploy/{role}.sh

@@ -1,0 +1,116 @@
+"""Asking controllers from a tool: find the one that leads, ask it, or say in one line why not.
+
+Whoever does not lead names the one that does. A question is asked of every controller in turn until the deadline; a
+change is not repeated once it may have arrived: it names the version it was built on, and its second try would only be
+told that the version is old.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final, TypeVar
+
+from ..model.clock import monotonic_ms, sleep_ms
+from ..model.errors import ConnectionLost, InvalidParameter, NotLeadingController, RequestTimeout, ZenitError
+from ..model.group import KnownGroup
+from ..model.group_codec import decode_node
+from ..remoting.client import RemotingClient
+from ..remoting.commands import (
+    ControllerReply,
+    ElectMaster,
+    GetBrokerConfig,
+    GetClusterInfo,
+    GetController,
+    GetGroup,
+    GroupReply,
+    Reply,
+    Request,
+)
+from .name_servers import NameServers
+
+TRY_MS: Final = 4000
+PAUSE_MS: Final = 100
+
+_R = TypeVar("_R", bound=Reply)
+
+
+class ControllerCalls:
+    """The controllers at some addresses. Any thread; every call blocks until its deadline at most."""
+
+    def __init__(self, remoting: RemotingClient, addresses: tuple[str, ...]) -> None:
+        self._remoting = remoting
+        self._addresses = addresses
+
+    def metadata(self, *, timeout_ms: int) -> ControllerReply:
+        """Who leads, and which groups there are, by the one that leads. Raises NotLeadingController, ConnectionLost,
+        RequestTimeout."""
+        deadline_ms = monotonic_ms() + timeout_ms
+        while True:
+            found = self._first_answer(GetController(), ControllerReply, self._addresses, deadline_ms)
+            if found.leader:
+                return self._first_answer(
+                    GetController(), ControllerReply, (found.leader, *self._addresses), deadline_ms
+                )
+            if monotonic_ms() + PAUSE_MS >= deadline_ms:
+                raise NotLeadingController("")
+            sleep_ms(PAUSE_MS)
+
+    def group(self, broker_name: str, *, timeout_ms: int) -> KnownGroup:
+        """The group as it is now. Raises ReplicaGroupNotFound, NotLeadingController, ConnectionLost, RequestTimeout."""
+        return self.change(GetGroup(broker_name), broker_name, timeout_ms=timeout_ms)
+
+    def elect(self, broker_name: str, candidate: str, *, force: bool, timeout_ms: int) -> KnownGroup:
+        """Makes `candidate` ("" = the best) master; returns the group as it is then. Raises what the controller answers."""
+        deadline_ms = monotonic_ms() + timeout_ms
+        before = self.group(broker_name, timeout_ms=timeout_ms)
+        request = ElectMaster(broker_name, before.version, candidate, force)
+        return self.change(request, broker_name, timeout_ms=max(1, deadline_ms - monotonic_ms()))
+
+    def change(self, request: Request, broker_name: str, *, timeout_ms: int) -> KnownGroup:
+        """Any request that is answered with the group."""
+        deadline_ms = monotonic_ms() + timeout_ms
+        addresses = self._addresses
+        while True:
+            try:
+                reply = self._first_answer(request, GroupReply, addresses, deadline_ms)
+            except NotLeadingController as error:
+                if monotonic_ms() + PAUSE_MS >= deadline_ms:
+                    raise
+                if not error.leader or error.leader == addresses[0]:
+                    sleep_ms(PAUSE_MS)
+                addresses = tuple(dict.fromkeys((error.leader, *self._addresses))) if error.leader else self._addresses
+            else:
+                return KnownGroup(decode_node(reply.node, broker_name), reply.version)
+
+    def _first_answer(self, request: Request, kind: type[_R], addresses: tuple[str, ...], deadline_ms: int) -> _R:
+        """Of the first that can be reached. A question goes on to the next where one is silent; a change does not."""
+        failure: ZenitError | None = None
+        for address in addresses:
+            left_ms = deadline_ms - monotonic_ms()
+            if left_ms <= 0:
+                break
+            try:
+                reply, _ = self._remoting.call(address, request, timeout_ms=min(left_ms, TRY_MS))
+            except ConnectionLost as error:
+                failure = failure or error
+            except RequestTimeout as error:
+                if not isinstance(request, GetController | GetGroup):
+                    raise
+                failure = error
+            else:
+                assert isinstance(reply, kind)
+                return reply
+        raise failure or RequestTimeout(f"{type(request).__name__} to {addresses[0]}", TRY_MS)
+
+
+def controllers_of(remoting: RemotingClient, name_servers: tuple[str, ...], *, timeout_ms: int) -> tuple[str, ...]:
+    """The controllers that the cluster's brokers run with. Raises InvalidParameter where no broker that answers has any."""
+    _, payload, _ = NameServers(remoting, name_servers).ask(GetClusterInfo(), timeout_ms=timeout_ms)
+    for broker in json.loads(payload)["brokers"]:
+        try:
+            _, payload = remoting.call(broker["address"], GetBrokerConfig(), timeout_ms=timeout_ms)
+        except (ConnectionLost, RequestTimeout):
+            continue
+        if controllers := json.loads(payload).get("controllers"):
+            return tuple(controllers)
+    raise InvalidParameter("controllers", "", "host:port of one, since no broker that answers has controllers")
