@@ -12,17 +12,26 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from ..model.clock import Clock
-from ..model.errors import BrokerBusy, NotEnoughReplicas, NotMaster
+from ..model.errors import BrokerBusy, NotEnoughReplicas, NotMaster, ZenitError
 from ..model.group import FlushMode, KnownGroup
 from ..model.route import MASTER_ID
 from ..remoting import commands
+from ..remoting.client import RemotingClient
 from ..remoting.commands import Request
-from ..remoting.server import RequestLoop
+from ..remoting.server import Call, RequestLoop
 from ..store.message_store import MessageStore
 from ..store.store_cut import truncate_store
 from .config import BrokerConfig
 from .controller_link import Life
 from .epoch_file import read_epochs
+from .json_reply import reply_json
+from .replication.beginning import (
+    Beginning,
+    beginning_document,
+    carry_out_beginning,
+    note_beginning,
+    parse_beginning,
+)
 from .replication.disk import StoreDisk
 from .replication.effects import PersistIntent
 from .replication.epochs import EpochList
@@ -31,10 +40,13 @@ from .replication.replica import TICK_MS, ControllerCalls, Replica, ReplicaIdent
 from .replication.replica_files import ReplicaFiles
 from .replication.replica_log import ReplicaLog
 from .replication.role import Role
+from .state_log import state_files
 
 log = logging.getLogger(__name__)
 
 TAKEOVER_RETRY_MS: Final = 50
+BEGINNING_RETRY_MS: Final = 500
+BEGINNING_TIMEOUT_MS: Final = 10_000
 
 SERVED_BY_ALL: Final = frozenset(
     {
@@ -69,8 +81,13 @@ READS_STATE: Final = frozenset(
 
 
 def carry_through_cut(files: ReplicaFiles, config: BrokerConfig) -> None:
-    """A cut of the log that was under way when the last life ended; before the store is opened. Raises OSError."""
-    if files.intent is not None:
+    """A cut of the log, or its new beginning, that was under way when the last life ended; before the store is opened.
+
+    Raises StoreFormatError, StoreLocked, OSError.
+    """
+    if carry_out_beginning(config.store_dir, config.store):
+        log.warning("the store begins anew")
+    elif files.intent is not None:
         epoch, offset = files.intent
         log.warning("the log is cut epoch=%s offset=%s", epoch, offset)
         truncate_store(config.store_dir, config.store, offset)
@@ -108,12 +125,15 @@ class GroupMember:
         clock: Clock,
         store: MessageStore,
         files: ReplicaFiles,
+        client: RemotingClient,
         host: MemberHost,
     ) -> None:
         """Raises ConfigError where the replication port is taken."""
         self.files = files
         self.name = config.replica_name
         self._broker_name = config.name
+        self._directory = config.store_dir
+        self._client = client
         self._loop = loop
         self._store = store
         self._host = host
@@ -121,7 +141,13 @@ class GroupMember:
         self._told: tuple[int | None, int] = (None, 0)
         self._start_facts = files.start_facts(store.written)
         self._disk = StoreDisk(
-            store, files, config.store_dir, loop, on_cut_needed=host.on_cut_needed, on_fatal=host.on_fatal
+            store,
+            files,
+            config.store_dir,
+            loop,
+            on_cut_needed=host.on_cut_needed,
+            on_beginning_needed=self._ask_beginning,
+            on_fatal=host.on_fatal,
         )
         replica_log = ReplicaLog(begin=store.begin, epochs=self._recovered_epochs(config.store_dir))
         replica_log.on_position(*self._disk.position())
@@ -268,6 +294,44 @@ class GroupMember:
         if self._replica.log.begin != self._store.begin:
             self._replica.on_log_begin(self._store.begin)
         self._replica.on_tick()
+
+    # ---- beginning anew
+
+    def on_get_beginning(self, call: Call) -> None:
+        """The master's: what a slave's log that begins where ours does must know, all as of now."""
+        begin = self._store.begin
+        epochs = EpochList(tuple(row for row in self._replica.log.epochs.rows if row.begin <= begin))
+        beginning = Beginning(begin, epochs, state_files(self._directory), self._store.queue_minimums(begin))
+        reply_json(self._loop, call, beginning_document(beginning))
+
+    def _ask_beginning(self) -> None:
+        """Of whoever is master now, again and again until one answers."""
+        known = self._replica.known
+        master = None if known is None or known.node.master is None else known.node.replica(known.node.master)
+        if master is None or master.name == self.name:
+            self._loop.call_later(BEGINNING_RETRY_MS, self._ask_beginning)
+            return
+        try:
+            self._client.send_nowait(
+                master.address,
+                commands.GetBeginning(),
+                None,
+                timeout_ms=BEGINNING_TIMEOUT_MS,
+                on_reply=lambda _reply, data, error: self._loop.post(lambda: self._on_beginning(data, error)),
+            )
+        except ZenitError as error:
+            self._on_beginning(b"", error)
+
+    def _on_beginning(self, data: bytes, error: ZenitError | None) -> None:
+        try:
+            if error is not None:
+                raise error
+            note_beginning(self._directory, parse_beginning(data))
+        except ZenitError as problem:
+            log.warning("no beginning from the master yet error=%s", problem)
+            self._loop.call_later(BEGINNING_RETRY_MS, self._ask_beginning)
+            return
+        self._host.on_cut_needed()
 
     # ---- from the replica
 

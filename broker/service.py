@@ -147,13 +147,20 @@ class Broker:
         self._state.on_opened(self._store.written)
         self._store.protect(lambda: self._state.offset_table.unconsumed_from(self._state.topic_table.configs))
         self._identity = BrokerIdentity(config.cluster, config.name, str(self._store_host), 0, None)
+        self._client = started.enter_context(RemotingClient())
         if not config.controllers:
             epoch = begin_epoch(config.store_dir, self._store.written)
             self._identity = replace(self._identity, epoch=epoch.number, broker_id=MASTER_ID)
             return
         assert files is not None
         member = self._member = GroupMember(
-            config, loop=self._loop, clock=self._clock, store=self._store, files=files, host=self
+            config,
+            loop=self._loop,
+            clock=self._clock,
+            store=self._store,
+            files=files,
+            client=self._client,
+            host=self,
         )
         started.callback(member.close)
         self._identity = replace(self._identity, replication_address=member.replication_address)
@@ -162,7 +169,7 @@ class Broker:
         config, loop, clock, store, state = self._config, self._loop, self._clock, self._store, self._state
         workers = ThreadPoolExecutor(config.worker_threads, thread_name_prefix="zenit-worker")
         started.callback(workers.shutdown, cancel_futures=True)
-        client = started.enter_context(RemotingClient())
+        client = self._client
         self._desk = WorkerDesk(workers, loop, clock, waiting_max=config.worker_queue_max)
         member = self._member
         self._acknowledgements = acknowledgements = Acknowledgements(
@@ -260,6 +267,8 @@ class Broker:
             commands.GetBrokerStatistics: self._on_statistics,
             commands.GetBrokerConfig: self._on_config,
         }
+        if self._member is not None:
+            table[commands.GetBeginning] = self._member.on_get_beginning
         for request_class, handler in table.items():
             self._loop.handle(
                 request_class, handler if self._member is None else self._member.gate(request_class, handler)

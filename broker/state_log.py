@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 TOPICS, GROUPS, OFFSETS = STATE_TOPICS
 
+FILE_NAMES: Final = {TOPICS: "topics.json", GROUPS: "subscriptionGroup.json", OFFSETS: "consumerOffset.json"}
 EVERYTHING: Final = PhysicalOffset(1 << 62)  # a snapshot by RocketMQ reflects the whole log that is found with it
 _LAG_BYTES_MAX: Final = 256 << 20  # a snapshot is renewed before a replay takes longer than about a second
 
@@ -57,9 +58,9 @@ class StateLog:
         self.on_topic_deleted: Callable[[str], None] = _nothing_of
         config = os.path.join(directory, "config")
         self._files: tuple[tuple[str, str, TopicTable | GroupTable | OffsetTable], ...] = (
-            (TOPICS, os.path.join(config, "topics.json"), self.topic_table),
-            (GROUPS, os.path.join(config, "subscriptionGroup.json"), self.group_table),
-            (OFFSETS, os.path.join(config, "consumerOffset.json"), self.offset_table),
+            (TOPICS, os.path.join(config, FILE_NAMES[TOPICS]), self.topic_table),
+            (GROUPS, os.path.join(config, FILE_NAMES[GROUPS]), self.group_table),
+            (OFFSETS, os.path.join(config, FILE_NAMES[OFFSETS]), self.offset_table),
         )
         self._clock = clock
         self._persist_interval_ms = persist_interval_ms
@@ -138,6 +139,17 @@ class StateLog:
             self.group_table.on_event(event, version)
         if event.get("event") == DELETED and end > self._loaded[OFFSETS]:
             self.offset_table.on_group_deleted(event["group"])
+
+
+def state_files(directory: str) -> dict[str, bytes]:
+    """{name: content} of the snapshots that lie below `directory`/config, for a slave to begin with. Raises OSError."""
+    found = {}
+    for name in FILE_NAMES.values():
+        path = os.path.join(directory, "config", name)
+        if os.path.exists(path):
+            with open(path, "rb") as file:
+                found[name] = file.read()
+    return found
 
 
 def _load(path: str, table: TopicTable | GroupTable | OffsetTable) -> PhysicalOffset:

@@ -688,3 +688,10 @@ class ProbeReplica(Request):
 
     broker_name: str
     probe: int
+
+
+@request(9006, Lane.ADMIN, JsonReply)
+@dataclass(frozen=True, slots=True)
+class GetBeginning(Request):
+    """Slave to master: what a log that begins at the master's own begin must know (broker/replication/beginning):
+    {"begin", "epochs", "snapshots", "queue_minimums"}."""

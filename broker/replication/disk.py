@@ -34,14 +34,18 @@ class StoreDisk:
         loop: RequestLoop,
         *,
         on_cut_needed: Callable[[], None],
+        on_beginning_needed: Callable[[], None],
         on_fatal: Callable[[], None],
     ) -> None:
-        """`on_cut_needed`: the intent is written; close the store and open it anew. `on_fatal`: end the process."""
+        """`on_cut_needed`: the intent is written; close the store and open it anew. `on_beginning_needed`: ask the master
+        for what a store that begins where its log does must know. `on_fatal`: end the process.
+        """
         self._store = store
         self._files = files
         self._directory = directory
         self._loop = loop
         self._on_cut_needed = on_cut_needed
+        self._on_beginning_needed = on_beginning_needed
         self._on_fatal = on_fatal
         self._syncing: tuple[int, Callable[[], None]] | None = None
         self._performers: dict[type[DiskEffect], Callable[[Any, Callable[[], None]], None]] = {
@@ -128,5 +132,7 @@ class StoreDisk:
         self._syncing = (written, on_done)
         self._store.request_flush()
 
-    def _start_anew(self, effect: fx.StartAnew, on_done: Callable[[], None]) -> None:
-        raise NotImplementedError
+    def _start_anew(self, effect: fx.StartAnew, _on_done: Callable[[], None]) -> None:
+        """The master's state is asked for and written down; then the broker is opened anew, so this is never done."""
+        log.warning("behind the master's retention, beginning anew begin=%s", effect.begin)
+        self._on_beginning_needed()

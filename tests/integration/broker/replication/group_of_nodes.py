@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from zenitmq.broker.config import BrokerConfig
-from zenitmq.broker.group_member import GroupMember
+from zenitmq.broker.group_member import GroupMember, carry_through_cut
 from zenitmq.broker.replication.replica_files import ReplicaFiles
 from zenitmq.model.arena import Arena
 from zenitmq.model.clock import SystemClock
 from zenitmq.model.group import GroupNode, GroupSettings, KnownGroup, Replica
 from zenitmq.model.ids import HostAddress
+from zenitmq.remoting.client import RemotingClient
+from zenitmq.remoting.commands import GetBeginning
 from zenitmq.remoting.server import RequestLoop
 from zenitmq.store.config import StoreConfig
 from zenitmq.store.message_store import MessageStore
@@ -28,7 +30,14 @@ INDEX = {"index_slots": 1000, "index_entries": 20_000}
 class Node:
     """One replica: a loop in a thread of its own. It is the host of its member, and its way to the controller."""
 
-    def __init__(self, name: str, directory: Path, on_proposal: Callable[[int, tuple[str, ...]], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        directory: Path,
+        on_proposal: Callable[[int, tuple[str, ...]], None],
+        *,
+        retention_bytes: int = 0,
+    ) -> None:
         self.name = name
         self.config = BrokerConfig(
             name="g",
@@ -37,7 +46,7 @@ class Node:
             port=0,
             replication_port=0,
             store_dir=str(directory / name),
-            store=StoreConfig(segment_bytes=SEGMENT_BYTES, **INDEX),
+            store=StoreConfig(segment_bytes=SEGMENT_BYTES, retention_bytes=retention_bytes, **INDEX),
         )
         self.propose_in_sync = on_proposal
         self.roles: list[int | None] = []
@@ -64,12 +73,14 @@ class Node:
         )
         self.loop.arena = self.store.arena
         files = ReplicaFiles.open(self.config.store_dir)
-        with self.loop, self.store:
+        carry_through_cut(files, self.config)
+        with self.loop, self.store, RemotingClient() as client:
             host: Any = self
             self.member = GroupMember(
-                self.config, loop=self.loop, clock=clock, store=self.store, files=files, host=host
+                self.config, loop=self.loop, clock=clock, store=self.store, files=files, client=client, host=host
             )
             self.member.controller = host
+            self.loop.handle(GetBeginning, self.member.gate(GetBeginning, self.member.on_get_beginning))
             self.member.start()
             self._ready.set()
             self.loop.run()
@@ -139,6 +150,11 @@ class Node:
     def acknowledged(self) -> int:
         return int(self.on_loop(lambda: self.member.acknowledged))
 
+    def expire(self) -> int:
+        """Has retention look; returns where the log begins."""
+        self.on_loop(lambda: self.store.on_tick(SystemClock().now_ms()))
+        return int(self.on_loop(lambda: self.store.begin))
+
     def written(self) -> int:
         """The end of the log, once what was put before is in it."""
         return int(self.on_loop(lambda: self.store.written))
@@ -151,15 +167,30 @@ class Node:
 class Group:
     """The nodes and the group's node in ZooKeeper, which the test writes."""
 
-    def __init__(self, directory: Path, names: str = "abc", **settings: Any) -> None:
+    def __init__(self, directory: Path, names: str = "abc", *, retention_bytes: int = 0, **settings: Any) -> None:
         self._lock = threading.Lock()
-        self.nodes = {name: Node(name, directory, self._on_proposal) for name in names}
-        members = tuple(
-            Replica(name, "127.0.0.1:1", node.member.replication_address, node.member.files.incarnation)
+        self._directory = directory
+        self._retention_bytes = retention_bytes
+        self.nodes = {name: self._start(name) for name in names}
+        node = GroupNode(broker_name="g", in_sync=("a",), settings=GroupSettings(**settings), replicas=self._members())
+        self.known = KnownGroup(node, 1)
+
+    def _start(self, name: str) -> Node:
+        return Node(name, self._directory, self._on_proposal, retention_bytes=self._retention_bytes)
+
+    def _members(self) -> tuple[Replica, ...]:
+        return tuple(
+            Replica(name, node.loop.address, node.member.replication_address, node.member.files.incarnation)
             for name, node in self.nodes.items()
         )
-        node = GroupNode(broker_name="g", in_sync=("a",), settings=GroupSettings(**settings), replicas=members)
-        self.known = KnownGroup(node, 1)
+
+    def restart(self, name: str) -> Node:
+        """Stops a node and opens its directory anew; everybody hears of its new life."""
+        self.nodes[name].stop()
+        node = self.nodes[name] = self._start(name)
+        with self._lock:
+            self._write(replace(self.known.node, replicas=self._members()), "".join(self.nodes))
+        return node
 
     def elect(self, name: str, *, in_sync: str, tell: str = "") -> None:
         """Makes `name` master of the next epoch; tells everybody, or only those named."""

@@ -12,8 +12,9 @@ BATCHES = ready_batches("t", size=500, batch=50, keys=1, tags=True, count=8)
 
 
 def log_bytes(node: Node) -> bytes:
+    """What the log holds, from where it begins."""
     files = sorted((Path(node.config.store_dir) / "commitlog").iterdir())
-    return b"".join(file.read_bytes() for file in files)[: node.store.written]
+    return b"".join(file.read_bytes() for file in files)[: node.store.written - int(files[0].name)]
 
 
 def test_a_slave_s_log_is_its_master_s_byte_for_byte(tmp_path: Path) -> None:
@@ -75,3 +76,27 @@ def test_a_slave_says_when_its_master_is_gone(tmp_path: Path) -> None:
         assert eventually(lambda: b.bodies() == 50)
         running.nodes.pop("a").stop()
         assert eventually(lambda: b.gone[:1] == [("a", 1)])
+
+
+def test_a_slave_behind_retention_begins_anew(tmp_path: Path) -> None:
+    """What it needs has expired: it takes the master's state, begins where the master's log does, and goes on."""
+    with group(tmp_path, "ab", min_in_sync=1, retention_bytes=SEGMENT_BYTES) as running:
+        a, b = running.nodes.values()
+        running.elect("a", in_sync="a", tell="a")
+        assert eventually(lambda: a.roles == [0])
+        for number in range(120):
+            a.put(BATCHES[number % 8], 50)
+        assert eventually(lambda: a.acknowledged() == a.written())
+        assert eventually(lambda: a.expire() >= SEGMENT_BYTES)
+        b.loop.post(lambda: b.member.on_group(running.known))
+        assert eventually(lambda: b.cuts == 1)
+        b = running.restart("b")
+        begin = int(b.store.begin)
+        assert begin > 0
+        assert begin % SEGMENT_BYTES == 0
+        assert eventually(lambda: b.bodies() == 6000)
+        assert b.on_loop(lambda: b.store.min_offset("t", 0)) == a.on_loop(lambda: a.store.min_offset("t", 0)) > 0
+        assert eventually(lambda: running.known.node.in_sync == ("a", "b"))
+        running.stop()
+        assert log_bytes(b) == log_bytes(a)[-len(log_bytes(b)) :]
+        running.nodes = {}

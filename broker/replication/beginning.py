@@ -1,0 +1,107 @@
+"""How a slave whose log cannot begin where it ended takes its master's state first (rule R12).
+
+    behind retention -> ask the master for a beginning -> written down, durable -> the broker is opened anew:
+                                                          store erased, begun, epochs written, the note deleted
+
+The note (`beginning.zenit`) is the intent: as long as it lies there, every start carries it out from its first step on.
+A beginning is one JSON document: {"begin", "epochs": [[epoch, begin]], "snapshots": {file name: base64},
+"queue_minimums": [[topic, queue id, queue offset]]}, all as of one moment of the master's.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ...model.errors import RemoteProtocolError, StoreFormatError
+from ...store.config import StoreConfig
+from ...store.segment import sync_directory
+from ...store.store_beginning import begin_store, erase_store
+from ..epoch_file import write_epochs
+from .epochs import EpochList
+
+FILE_NAME: Final = "beginning.zenit"
+BYTES_MAX: Final = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """`begin`: where the log begins; `epochs`: rows that begin there or before; `snapshots`: state files by name."""
+
+    begin: int
+    epochs: EpochList
+    snapshots: Mapping[str, bytes]
+    queue_minimums: Mapping[tuple[str, int], int]
+
+
+def beginning_document(beginning: Beginning) -> dict[str, Any]:
+    """As it travels, and lies on the disk."""
+    return {
+        "begin": beginning.begin,
+        "epochs": [[row.number, row.begin] for row in beginning.epochs.rows],
+        "snapshots": {name: base64.b64encode(data).decode() for name, data in beginning.snapshots.items()},
+        "queue_minimums": [[topic, queue_id, offset] for (topic, queue_id), offset in beginning.queue_minimums.items()],
+    }
+
+
+def parse_beginning(data: bytes) -> Beginning:
+    """The reverse. Raises RemoteProtocolError for whatever is none."""
+    if len(data) > BYTES_MAX:
+        raise RemoteProtocolError(f"a beginning of {len(data)} bytes")
+    try:
+        document = json.loads(data)
+        minimums = {(str(topic), int(queue_id)): int(offset) for topic, queue_id, offset in document["queue_minimums"]}
+        return Beginning(
+            int(document["begin"]),
+            EpochList.of((int(number), int(begin)) for number, begin in document["epochs"]),
+            {str(name): base64.b64decode(text, validate=True) for name, text in document["snapshots"].items()},
+            minimums,
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, binascii.Error) as error:
+        raise RemoteProtocolError(f"no beginning of a store: {error}") from error
+
+
+def note_beginning(directory: str, beginning: Beginning) -> None:
+    """Writes down, durably, that the store of this directory is to begin so. Raises OSError."""
+    text = json.dumps(beginning_document(beginning))
+    path = os.path.join(directory, FILE_NAME)
+    with open(path + ".new", "w", encoding="ascii") as file:
+        file.write(f"{zlib.crc32(text.encode()):08x}\n{text}")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(path + ".new", path)
+    sync_directory(directory)
+
+
+def carry_out_beginning(directory: str, config: StoreConfig) -> bool:
+    """Begins the store anew where a note says so; before it is opened. True where there was one.
+
+    Raises StoreFormatError (the note is damaged, or what it says is no beginning), StoreLocked, OSError.
+    """
+    path = os.path.join(directory, FILE_NAME)
+    try:
+        with open(path, encoding="ascii") as file:
+            checksum, _, text = file.read().partition("\n")
+    except FileNotFoundError:
+        return False
+    if checksum != f"{zlib.crc32(text.encode()):08x}":
+        raise StoreFormatError(path, "checksum")
+    beginning = parse_beginning(text.encode())
+    erase_store(directory)
+    begin_store(
+        directory,
+        config,
+        beginning.begin,
+        snapshots=beginning.snapshots,
+        queue_minimums=beginning.queue_minimums,
+    )
+    write_epochs(directory, beginning.epochs.rows)
+    os.unlink(path)
+    sync_directory(directory)
+    return True
