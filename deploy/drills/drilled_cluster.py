@@ -17,12 +17,13 @@ from ...model.clock import monotonic_ms, sleep_ms
 from ...model.errors import ClusterNotStarted, InvalidParameter, RequestTimeout, StoreFormatError
 from ..cluster_record import BROKER, ProcessRecord
 from ..local_cluster import LocalCluster
-from ..processes import is_running
+from ..processes import is_running, terminate
 
 CONTROLLER: Final = "controller"
 ZOOKEEPER: Final = "zookeeper"
 
 UP_TIMEOUT_S: Final = 180
+STOP_MS: Final = 20_000
 HEALTHY_MS: Final = 60_000
 LOOK_MS: Final = 50
 
@@ -48,6 +49,7 @@ class DrilledCluster:
         self._controllers = controllers
         self._settings = tuple(settings)
         self._local = LocalCluster(self.directory)
+        self._started: tuple[ProcessRecord, ...] = ()
 
     # ---- up and down
 
@@ -67,11 +69,18 @@ class DrilledCluster:
         if done.returncode:
             said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
             raise ClusterNotStarted("zenit up", said[-1].removeprefix("zenit: "), os.path.join(self.directory, "log"))
+        self._started = self._local.existing().processes
 
     def down(self) -> None:
-        """Ends what runs, unless the cluster was given."""
-        if not self.is_given and self._local.read() is not None:
-            self._local.down()
+        """Ends what runs, unless the cluster was given; by our own list of it where its record cannot be read."""
+        if self.is_given:
+            return
+        try:
+            if self._local.read() is not None:
+                self._local.down()
+        finally:
+            for process in reversed(self._started):
+                terminate(process.pid, process.birth, timeout_ms=STOP_MS)
 
     # ---- looking
 

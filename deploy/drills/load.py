@@ -26,7 +26,7 @@ from ...model.message import Message, SendReceipt
 from .ledger import ACKNOWLEDGED_ROW, Bodies
 
 SEND_TIMEOUT_S: Final = 3.0  # the client's own default: what a drill tells of is what users see
-PAUSE_MS: Final = 2.0
+PAUSE_MS: Final = 5.0
 """After a send that used up its time; the client's own pauses come before it."""
 
 BEHIND_NS: Final = 100_000_000

@@ -1,15 +1,15 @@
 /* What a power cut would take: remembers how to undo what a process wrote to files and did not sync.
 
    cc -O2 -shared -fPIC -pthread -o power_cut.so power_cut.c -ldl
-   LD_PRELOAD=power_cut.so ZENIT_CUT_ROOT=/store ZENIT_CUT_LOG=/log zenit broker ...
+   LD_PRELOAD=power_cut.so ZENIT_CUT_PREFIX=/cluster/broker- ZENIT_CUT_LOG=/log zenit broker ...
 
-   Every write, truncation or allocation of a regular file below ZENIT_CUT_ROOT first appends a record to
+   Every write to and truncation of a regular file whose path begins with ZENIT_CUT_PREFIX first appends a record to
    LOG/DEV-INODE.undo: where, and the bytes and the file size that were there before. Before fsync or fdatasync of the file
    that log is set aside as DEV-INODE.old, and removed once the sync has succeeded: what is left is exactly what was written
    since the last sync began. Creations, renames and unlinks are lines of LOG/DEV-INODE.names of their directory, until that
    directory is synced; a file that lost its name keeps a second one in LOG until then. LOG must be on the same file system
-   and outside ROOT. The logs are files and survive the death of the process, as the page cache does; the next process goes
-   on with them. power_cut.py undoes them.
+   and must not begin so itself. The logs are files and survive the death of the process, as the page cache does; the next
+   process goes on with them. power_cut.py undoes them.
 
    Not seen: writes through a shared map (only the key index does that; it is rebuilt from the log), and dup'ed descriptors.
    A record:  u64 offset | u64 length written | u64 file size before | u64 old bytes that follow (0 where all were zero) */
@@ -34,16 +34,17 @@
 #define FDS 65536
 #define NAME_BYTES 4400 /* LOG, a slash and a file name; PATH_MAX for LOG */
 
-static char root[PATH_MAX], log_dir[PATH_MAX];
-static size_t root_bytes;
+static char prefix[PATH_MAX], log_dir[PATH_MAX];
+static size_t prefix_bytes;
 static char tracked[FDS];
 static pthread_mutex_t writing = PTHREAD_MUTEX_INITIALIZER; /* held while a record and its write are made */
 static pthread_mutex_t syncing = PTHREAD_MUTEX_INITIALIZER; /* held by the one sync that is under way */
 static unsigned long graves;
 
 __attribute__((constructor)) static void begin(void) {
-    const char *where = getenv("ZENIT_CUT_ROOT"), *log = getenv("ZENIT_CUT_LOG");
-    if (where && log && realpath(where, root) && realpath(log, log_dir)) root_bytes = strlen(root);
+    const char *where = getenv("ZENIT_CUT_PREFIX"), *log = getenv("ZENIT_CUT_LOG");
+    if (!where || !log || where[0] != '/' || !realpath(log, log_dir)) return;
+    prefix_bytes = (size_t)snprintf(prefix, sizeof prefix, "%s", where);
 }
 
 /* A promise that cannot be kept must not pass for one that was. */
@@ -70,11 +71,11 @@ static void raw_append(const char *path, const void *data, size_t bytes) {
     raw_close(fd);
 }
 
-/* The absolute path of `path` without following its last part; 0 where it is not below the root. */
+/* The absolute path of `path` without following its last part; 0 where it does not begin with the prefix. */
 static int inside(int dir_fd, const char *path, char *out) {
     char joined[PATH_MAX], folder[PATH_MAX], link[64], *slash;
     ssize_t bytes;
-    if (!root_bytes) return 0;
+    if (!prefix_bytes) return 0;
     if (path[0] == '/') {
         snprintf(joined, sizeof joined, "%s", path);
     } else {
@@ -91,7 +92,7 @@ static int inside(int dir_fd, const char *path, char *out) {
     *slash = 0;
     if (!realpath(joined[0] ? joined : "/", folder)) return 0;
     if (snprintf(out, PATH_MAX, "%s/%s", folder, slash + 1) >= PATH_MAX) return 0;
-    return !strncmp(out, root, root_bytes) && out[root_bytes] == '/';
+    return !strncmp(out, prefix, prefix_bytes);
 }
 
 static void log_name(char *out, const struct stat *of, const char *kind) {
@@ -189,12 +190,14 @@ ssize_t write(int fd, const void *data, size_t bytes) {
     return done;
 }
 
-/* A shorter file: what is cut off is remembered. A longer one: its size alone. */
-static void remember_size(int fd, uint64_t size) {
+/* A shorter file: what is cut off is remembered. A longer one is not: file systems with a journal (ext4, XFS) write growth
+   without data there, before any later sync of the directory; only bytes can be lost from it. posix_fallocate is left alone
+   for the same reason. */
+static void remember_end(int fd, uint64_t size) {
     struct stat facts;
     fstat(fd, &facts);
     uint64_t old = (uint64_t)facts.st_size;
-    remember(fd, &facts, size < old ? size : old, size < old ? old - size : 0);
+    if (size < old) remember(fd, &facts, size, old - size);
 }
 
 #define FTRUNCATE(NAME)                                                             \
@@ -204,7 +207,7 @@ static void remember_size(int fd, uint64_t size) {
         int done;                                                                   \
         if (!is_tracked(fd, &facts)) return real(fd, size);                         \
         pthread_mutex_lock(&writing);                                               \
-        remember_size(fd, (uint64_t)size);                                          \
+        remember_end(fd, (uint64_t)size);                                          \
         done = real(fd, size);                                                      \
         pthread_mutex_unlock(&writing);                                             \
         return done;                                                                \
@@ -222,22 +225,6 @@ FTRUNCATE(ftruncate64)
     }
 TRUNCATE(truncate)
 TRUNCATE(truncate64)
-
-#define ALLOCATE(NAME)                                                              \
-    int NAME(int fd, off_t offset, off_t bytes) {                                   \
-        REAL(int, #NAME, int, off_t, off_t);                                        \
-        struct stat facts;                                                          \
-        int done;                                                                   \
-        if (!is_tracked(fd, &facts)) return real(fd, offset, bytes);                \
-        pthread_mutex_lock(&writing);                                               \
-        fstat(fd, &facts);                                                          \
-        remember(fd, &facts, (uint64_t)facts.st_size, 0);                           \
-        done = real(fd, offset, bytes);                                             \
-        pthread_mutex_unlock(&writing);                                             \
-        return done;                                                                \
-    }
-ALLOCATE(posix_fallocate)
-ALLOCATE(posix_fallocate64)
 
 /* ---- names */
 
@@ -394,9 +381,9 @@ static int sync_with(int (*real)(int), int fd) {
     struct stat facts;
     char undo[NAME_BYTES], old[NAME_BYTES];
     int done, folder;
-    if (!root_bytes || fstat(fd, &facts)) return real(fd);
+    if (!prefix_bytes || fstat(fd, &facts)) return real(fd);
     folder = S_ISDIR(facts.st_mode);
-    if (!folder && !is_tracked(fd, &facts)) return real(fd);
+    if (!folder && !S_ISREG(facts.st_mode)) return real(fd);
     log_name(undo, &facts, folder ? "names" : "undo");
     log_name(old, &facts, folder ? "names.old" : "old");
     pthread_mutex_lock(&syncing);

@@ -39,15 +39,18 @@ class CutReport:
 
 @dataclass(frozen=True, slots=True)
 class PowerCut:
-    """The remembering library and its log, for all stores below one directory. Made by `prepare`."""
+    """The remembering library and its log. Made by `prepare`.
 
-    root: str
+    `prefix`: the beginning of the paths of all stores, free of links; other files are left alone.
+    """
+
+    prefix: str
     log: str
     library: str
 
     def environment(self) -> dict[str, str]:
         """What a process needs in its environment so that its writes are remembered."""
-        return {"LD_PRELOAD": self.library, "ZENIT_CUT_ROOT": self.root, "ZENIT_CUT_LOG": self.log}
+        return {"LD_PRELOAD": self.library, "ZENIT_CUT_PREFIX": self.prefix, "ZENIT_CUT_LOG": self.log}
 
     def cut(self, seed: int | None) -> CutReport:
         """Undoes what is not synced; `seed` None: all of it. The processes that write there have ended. Raises OSError."""
@@ -82,13 +85,14 @@ class PowerCut:
         return [path for kind in kinds for path in glob.glob(os.path.join(glob.escape(self.log), f"*.{kind}"))]
 
     def _paths_by_number(self) -> dict[str, str]:
-        """{"device-inode": path} of every file below the root."""
+        """{"device-inode": path} of every file in directories whose path begins with the prefix."""
         paths = {}
-        for folder, _, names in os.walk(self.root):
-            for name in names:
-                path = os.path.join(folder, name)
-                facts = os.lstat(path)
-                paths[f"{facts.st_dev}-{facts.st_ino}"] = path
+        for directory in glob.glob(f"{glob.escape(self.prefix)}*"):
+            for folder, _, names in os.walk(directory):
+                for name in names:
+                    path = os.path.join(folder, name)
+                    facts = os.lstat(path)
+                    paths[f"{facts.st_dev}-{facts.st_ino}"] = path
         return paths
 
     def _records(self, number: str) -> Iterator[tuple[int, int, int, bytes]]:
@@ -107,12 +111,13 @@ class PowerCut:
                 at += held
 
 
-def prepare(root: str, log: str) -> PowerCut:
-    """Compiles the library into `log`, a directory on the file system of `root` and not below it.
+def prepare(prefix: str, log: str) -> PowerCut:
+    """Compiles the library into `log`, a directory on the file system of the stores, not beginning with `prefix`.
 
     Raises RequirementMissing without a compiler, SystemFault where it fails.
     """
-    os.makedirs(root, exist_ok=True)
+    folder, name = os.path.split(os.path.abspath(prefix))
+    os.makedirs(folder, exist_ok=True)
     os.makedirs(log, exist_ok=True)
     compiler = next((found for name in COMPILERS if (found := shutil.which(name))), None)
     if compiler is None:
@@ -124,7 +129,7 @@ def prepare(root: str, log: str) -> PowerCut:
     )
     if done.returncode:
         raise SystemFault(f"power_cut.c does not compile: {done.stderr.strip()[:500]}")
-    return PowerCut(os.path.realpath(root), os.path.realpath(log), library)
+    return PowerCut(os.path.join(os.path.realpath(folder), name), os.path.realpath(log), library)
 
 
 def _part_kept(chance: random.Random | None, count: int) -> int:

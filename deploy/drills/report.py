@@ -29,10 +29,17 @@ class RunReport:
     @property
     def passed(self) -> bool:
         """Whether all that was promised held, and writes went on after each fault."""
-        return self.verdict.is_clean and all(first is not None for first in self._first_writes())
+        goes_on = all(len(self.times_ns) and int(self.times_ns[-1]) > mark.end_ns for mark in self.marks)
+        return self.verdict.is_clean and goes_on
 
     def _first_writes(self) -> list[float | None]:
-        return [first_write_ms(self.times_ns, mark) for mark in self.marks]
+        """For each fault. Where a process was asked to stop, writes may never have ceased: the longest pause instead."""
+        return [
+            first_write_ms(self.times_ns, mark)
+            if mark.done_ns > mark.begin_ns
+            else longest_gap_ms(self.times_ns, mark.begin_ns, until_ns)
+            for mark, until_ns in zip(self.marks, self._untils(), strict=True)
+        ]
 
     def _untils(self) -> list[int]:
         """For each fault, when the next one began, or the load ended."""

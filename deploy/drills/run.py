@@ -41,6 +41,7 @@ PROCESSES: Final = 2
 PRODUCERS: Final = 4  # of each process
 SENDS_A_SECOND: Final = 125  # of each producer; more messages a second are more in one send
 CLUSTER_SETTINGS: Final = ("store.segment_bytes=67108864",)
+STORE_PREFIX: Final = "broker-"  # of the names of all brokers, and so of their stores in the cluster's directory
 SYNC_SETTINGS: Final = ("store.flush_mode=sync",)
 
 Say = Callable[[str], None]
@@ -127,7 +128,7 @@ def _cluster(options: DrillOptions, drill: Drill, say: Say) -> Iterator[tuple[Dr
         )
         tools = Tools(seed=options.seed)
         if drill.cuts_power:
-            tools.power_cut = prepare(cluster.directory, os.path.join(work, "unsynced"))
+            tools.power_cut = prepare(os.path.join(cluster.directory, STORE_PREFIX), os.path.join(work, "unsynced"))
         if options.directory is None:
             say("starting a cluster")
             unwind.callback(cluster.down)
@@ -229,8 +230,8 @@ class _Run:
             done_ns = monotonic_ns()
             faults.hold(fault, processes, lambda: self._tell(load))
         mark = Mark(name=f"{fault.deed.value} {names}", begin_ns=begin_ns, done_ns=done_ns, end_ns=monotonic_ns())
-        # While a process is stopped but not ended it may have acknowledged up to the last moment: what counts begins then.
-        self._marks.append(mark if fault.deed is not Deed.STOP else replace(mark, done_ns=begin_ns))
+        # A broker that is asked to stop acknowledges up to its last moment: no moment divides its writes from later ones.
+        self._marks.append(replace(mark, done_ns=begin_ns) if fault.deed is Deed.STOP else mark)
         if fault.deed is Deed.POWER_CUT and self._tools.last_cut is not None:
             cut = self._tools.last_cut
             self._say(

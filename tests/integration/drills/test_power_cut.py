@@ -26,7 +26,7 @@ class Machine:
         self.store = folder / "store"
         (folder / "log").mkdir()
         self.store.mkdir()
-        self._cut = PowerCut(str(self.store), str(folder / "log"), library.library)
+        self._cut = PowerCut(str(self.store.resolve()), str(folder / "log"), library.library)
 
     def run(self, program: str) -> None:
         """Runs it in the store directory; it ends by kill -9, so that nothing is tidied up at its exit."""

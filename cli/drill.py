@@ -1,0 +1,127 @@
+"""`zenit drill list`, `drill run NAME`: failover drills. Carrying them out is deploy/drills'; this prints."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, Final
+
+import typer
+
+from ..deploy.drills.catalogue import DRILLS
+from .options import Json
+from .output import note, print_facts, print_table, show
+
+COLUMNS: Final = (
+    "run",
+    "acknowledged",
+    "lost",
+    "changed",
+    "duplicated",
+    "reordered",
+    "first_write_ms",
+    "longest_gap_ms",
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Adds this subject's commands."""
+    drill = typer.Typer(
+        no_args_is_help=True, help="Failover drills: faults under load, and every message accounted for."
+    )
+    drill.command("list")(list_drills)
+    drill.command("run")(run_drill)
+    app.add_typer(drill, name="drill")
+
+
+def list_drills(as_json: Json = False) -> None:
+    """List the drills."""
+    rows = [
+        {
+            "name": drill.name,
+            "meaning": drill.meaning,
+            "replicas_min": drill.replicas_min,
+            "needs": "root and iptables" if drill.cuts_network else "a C compiler" if drill.cuts_power else "",
+            "faults": [str(fault) for fault in drill.faults],
+        }
+        for drill in DRILLS.values()
+    ]
+    columns = ("name", "replicas_min", "needs", "meaning")
+    show(rows, as_json, lambda: print_table(columns, [[row[column] or None for column in columns] for row in rows]))
+
+
+def run_drill(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A drill of `zenit drill list`.")],
+    runs: Annotated[int, typer.Option(help="How often.")] = 1,
+    replicas: Annotated[int, typer.Option(help="Brokers of the group.")] = 3,
+    controllers: Annotated[int, typer.Option(help="Controllers, from two replicas on.")] = 2,
+    seconds: Annotated[float | None, typer.Option(help="How long each fault is held; else as the drill says.")] = None,
+    rate: Annotated[float, typer.Option(help="Messages a second, of all producers together.")] = 5_000,
+    size: Annotated[int, typer.Option(help="Body bytes of a message.")] = 200,
+    seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 1,
+    minutes: Annotated[float, typer.Option(help="random: how long.")] = 30,
+    directory: Annotated[
+        str | None, typer.Option("--dir", metavar="DIR", help="Of a cluster that runs; else one is started and ended.")
+    ] = None,
+    report: Annotated[str | None, typer.Option(metavar="DIR", help="Write the report and pictures there.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Do a fault to a cluster under load, and hold every acknowledged message against every replica.
+
+    Exit code 1 where anything acknowledged is lost or changed, out of order, or writes did not go on.
+    """
+    from ..deploy.drills.run import DrillOptions, run
+
+    options = DrillOptions(
+        drill=name,
+        runs=runs,
+        replicas=replicas,
+        controllers=controllers,
+        seconds=seconds,
+        rate=rate,
+        body_bytes=size,
+        seed=seed,
+        minutes=minutes,
+        directory=directory,
+        report_directory=report,
+    )
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends what was started, as Ctrl-C does
+    with _progress() as say:
+        document = run(options, say)
+    show(document, as_json, lambda: _print_document(document))
+    if not document["passed"]:
+        raise typer.Exit(1)
+
+
+def _print_document(document: dict[str, Any]) -> None:
+    runs = document["runs"]
+    print_table(COLUMNS, [[number, *(run[name] for name in COLUMNS[1:])] for number, run in enumerate(runs, 1)])
+    print_facts({"drill": document["drill"], "passed": document["passed"], "seed": document["seed"]})
+    for run in runs:
+        for example in run["examples"]:
+            note(example)
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """A function to be told how it goes: one line that is drawn anew where a person watches, else a line a change of step."""
+    if not sys.stderr.isatty():
+        yield lambda text: None if text.endswith(" acknowledged") else note(text)
+        return
+    step = ""
+
+    def draw(text: str) -> None:
+        nonlocal step
+        if text.endswith(" acknowledged"):
+            text = f"{step}: {text}"
+        else:
+            step = text
+        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.flush()
+
+    try:
+        yield draw
+    finally:
+        sys.stderr.write("\r\x1b[K")
