@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ..model.queue import PhysicalOffset
 from .consume_queue import ConsumeQueue
@@ -59,14 +59,14 @@ class Confirmation:
         self._waiting[key] = self._waiting.get(key, 0) + 1
         self._pending.append((end, key, queue_offset + count))
 
-    def confirm(self, offset: int, *, written: int, queues: Iterable[QueueKey]) -> None:
-        """Everything below `offset` may be read; a lower one than before is old news. `queues`: all that exist."""
+    def confirm(self, offset: int, *, written: int, queues: Callable[[], Iterable[QueueKey]]) -> None:
+        """Everything below `offset` may be read; a lower one than before is old news. `queues` lists all."""
         if self.offset is None:
             self._inherited_end = written
         elif offset <= self.offset:
             return
         if (self.offset or 0) < self._inherited_end:
-            self._arrivals.update(dict.fromkeys(queues))
+            self._arrivals.update(dict.fromkeys(queues()))
         self.offset = offset
         pending = self._pending
         while pending and pending[0][0] <= offset:

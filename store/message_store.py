@@ -191,7 +191,7 @@ class MessageStore:
         The first call makes the store a replicated one: from then on nothing is read, told as arrived, given as a
         queue's end or put into a state snapshot that is not confirmed. So it is due right after opening.
         """
-        self._confirmation.confirm(offset, written=self._log.written, queues=self._queues.listed())
+        self._confirmation.confirm(offset, written=self._log.written, queues=self._queues.listed)
 
     @property
     def waits_above_end(self) -> bool:

@@ -5,10 +5,11 @@ import random
 from itertools import pairwise
 
 import pytest
-from store_kit import ALL_TIME, StillClock, index_bytes, make_store, message, put, read_queue, stage, tree
+from store_kit import ALL_TIME, StillClock, index_bytes, kill, make_store, message, put, read_queue, stage, tree
 
 from zenitmq.model.errors import CorruptRecordError, OffsetOutOfRange, StoreNotWriteable, StorePoisoned
 from zenitmq.model.names import STATE_TOPICS
+from zenitmq.store.commit_log import CommitLog
 from zenitmq.store.consume_queue import ConsumeQueue
 from zenitmq.store.message_store import MessageStore
 from zenitmq.store.record_kernel import RECORD_OVERHEAD_BYTES, decode_batch
@@ -136,23 +137,38 @@ def test_a_slave_that_ends_with_a_blank_goes_on_as_master(tmp_path, pair) -> Non
     assert slave.flushed == slave.written
 
 
-@pytest.mark.parametrize("clean", [True, False])
-def test_the_end_behind_a_blank_outlives_a_restart(tmp_path, clean: bool) -> None:
-    """A slave may have acknowledged it, so it must not end lower afterwards."""
+@pytest.mark.parametrize("ended", ["clean", "killed", "power cut, flushed", "power cut"])
+def test_the_end_behind_a_blank_outlives_a_restart(tmp_path, ended: str) -> None:
+    """A slave may have acknowledged it, so it must not end lower afterwards; but for a power cut, where the bytes of a
+    blank may be old ones, and only its checksum entry, which is flushed with it, says that they are not."""
     with make_store(tmp_path / "m") as master, make_store(tmp_path / "s") as slave:
         for size in (3000, 2000):
             put(master, "t", 0, message("t", bytes(size)))
         chunk = master.chunk(0, bytes_max=1 << 20)
         slave.append_chunk(bytes(chunk.data), 0, chunk.end)
-        if not clean:
-            slave._upkeep._write_checkpoint = lambda _: None
-            slave._log.checksums.write_out()
-            abort = (tmp_path / "s" / "abort").read_bytes()
-    if not clean:
-        (tmp_path / "s" / "abort").write_bytes(abort)
-    with make_store(tmp_path / "s") as slave:
-        assert slave.written == SEGMENT
-        assert put(slave, "t", 0, message("t", b"x")).physical_offset == SEGMENT
+        if ended == "power cut, flushed":
+            slave.flush_all(20_000)
+        killed = kill(tmp_path / "s", tmp_path / "killed")
+    left = tmp_path / "s" if ended == "clean" else killed
+    if ended.startswith("power cut"):
+        (left / "abort").write_text("7\nanother boot\n")
+    with make_store(left) as slave:
+        assert slave.written == (len(chunk.data) - 8 if ended == "power cut" else SEGMENT)
+        placed = put(slave, "t", 0, message("t", bytes(1500)))
+        assert (placed.physical_offset, placed.queue_offset) == (SEGMENT, 1)
+
+
+@pytest.mark.parametrize("ended", ["clean", "killed"])
+def test_what_a_failed_sync_left_in_memory_is_read_from_the_disk(tmp_path, monkeypatch, ended: str) -> None:
+    """After an end that was not clean, cached pages behind the checkpoint are dropped before the log's end is looked for."""
+    with make_store(tmp_path / "s") as store:
+        put(store, "t", 0, message("t", b"x"))
+        killed = kill(tmp_path / "s", tmp_path / "killed")
+    dropped: list[int] = []
+    monkeypatch.setattr(CommitLog, "drop_cached_pages", lambda _, begin: dropped.append(begin))
+    with make_store(killed if ended == "killed" else tmp_path / "s") as store:
+        assert store.max_offset("t", 0) == 1
+    assert dropped == ([0] if ended == "killed" else [])
 
 
 def damage(data: bytes, what: str) -> bytes:
