@@ -1,0 +1,212 @@
+"""One life of a broker: the shipped replica and its cores on a simulated disk and port, and the little of the broker
+around them that replication rests on: appends, replies that wait, what is said to the controller.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from zenitmq.broker.replication.replica import SESSION_SHIFT, TICK_MS, ControllerCalls, Replica, ReplicaIdentity
+from zenitmq.broker.replication.replica_log import ReplicaLog
+from zenitmq.broker.replication.role import Role
+from zenitmq.model.errors import NotEnoughReplicas, NotMaster, ZenitError
+from zenitmq.model.group import AckMode, FlushMode, Incarnation, KnownGroup
+
+from .disk import Disk, DiskShell
+from .ledger import Ledger, Violation
+from .network import Network
+from .port import SimulatedPort
+from .records import RECORD, SEGMENT, SimulatedRecord, decode
+from .schedule import Host, Schedule
+
+CLUSTER: Final = "sim"
+GROUP: Final = "broker-a"
+assert SESSION_SHIFT == 32
+
+Answer = Callable[[int | ZenitError], None]
+"""Told the physical offset of a message that was acknowledged, or why it was not."""
+
+
+class World(Protocol):
+    """What a broker finds around it."""
+
+    schedule: Schedule
+    network: Network
+    ledger: Ledger
+    damage_rate: float
+    disk_latency_ms: float
+
+    def living(self, name: str) -> Broker | None:
+        """The life of that machine's broker; None where there is none, or it cannot be reached."""
+
+    def is_reachable(self, src: str, dst: str) -> bool:
+        """Whether a machine answers at all."""
+
+    def next_number(self) -> int:
+        """Of a record: unlike all before."""
+
+    def on_master(self, broker: Broker, epoch: int) -> None:
+        """It begins to lead."""
+
+    def on_exit(self, broker: Broker) -> None:
+        """The process ends by itself: an fsync has failed."""
+
+
+class Broker(Host):
+    """`replica`: the shipped shell. `waiting`: (end in the log, answer) of sends that are not acknowledged."""
+
+    def __init__(self, world: World, name: str, disk: Disk, *, rate: float = 1.0, flush_ms: int = 40) -> None:
+        super().__init__(world.schedule, name, rate=rate)
+        self.world = world
+        self.disk = disk
+        self.confirm_seen = self.checked = self.acknowledged = 0
+        self.waiting: deque[tuple[int, Answer]] = deque()
+        self.is_sync = False
+        self._queues: tuple[int, dict[int, int]] = (0, {})
+        disk.start()
+        self.incarnation = Incarnation(disk.store_id, disk.starts)
+        self.shell = DiskShell(disk, self, latency_ms=world.disk_latency_ms, on_fsync_failed=self._on_fsync_failed)
+        self.shell.on_flush_done = self._on_flush_done
+        replica_log = ReplicaLog(begin=disk.begin, epochs=disk.epochs)
+        replica_log.on_position(*self.shell.position())
+        identity = ReplicaIdentity.of(CLUSTER, GROUP, name, self.incarnation)
+        self.group_key = identity.group
+        self.replica = Replica(
+            identity,
+            self.shell,
+            self,
+            replica_log=replica_log,
+            promised=disk.promised,
+            segment_bytes=SEGMENT,
+            wants_lz4=False,
+        )
+        self.port = SimulatedPort(world, self)
+        self.replica.port = self.port  # type: ignore[assignment]
+        self.replica.host = self
+        self._flush_ms = flush_ms
+
+    def begin(self, controller: ControllerCalls) -> None:
+        """Carries an open cut through, and starts the timers."""
+        self.replica.controller = controller
+        self.replica.start(self.disk.intent)
+        self.every(TICK_MS, self.tick)
+        self.every(self._flush_ms, self.shell.flush)
+
+    def end(self, *, quietly: bool = False) -> None:
+        """The process is killed; `quietly`: with its machine, so that nobody's socket is closed."""
+        if not quietly:
+            self.port.on_killed()
+        self.alive = False
+        self.world.ledger.on_deposed(self)
+
+    # ---- events
+
+    def on_group(self, known: KnownGroup) -> None:
+        """The node was read."""
+        self.is_sync = known.node.settings.flush_mode is FlushMode.SYNC
+        if not self.is_sync:
+            self.disk.ran_async = True
+        self.replica.on_group(known)
+        self.turn()
+
+    def tick(self) -> None:
+        """A tick of the replica's."""
+        if self.replica.log.begin != self.disk.begin:
+            self.replica.on_log_begin(self.disk.begin)
+        self.replica.on_tick()
+        self.turn()
+
+    def turn(self) -> None:
+        """The end of a turn of the loop: what there is more to send is sent."""
+        replica = self.replica
+        while replica.master is not None and replica.master.has_more:
+            replica.on_written()
+
+    def _on_flush_done(self) -> None:
+        self.replica.on_flushed()
+        if self.is_sync and self.shell.position()[1] < len(self.disk.log):
+            self.shell.flush()
+
+    def _on_fsync_failed(self) -> None:
+        self.world.on_exit(self)
+
+    # ---- producers
+
+    def on_send(self, producer: int, queue: int, sequence: int, answer: Answer) -> None:
+        """A message; `answer` is called once, now or later, if this life lasts."""
+        master = self.replica.master
+        if master is None:
+            answer(NotMaster(GROUP, self.replica.epoch))
+            return
+        if not master.takes_writes:
+            answer(NotEnoughReplicas(1, 2))
+            return
+        self.append(producer, queue, sequence)
+        self.waiting.append((len(self.disk.log), answer))
+        self.replica.on_written()
+        self.turn()
+        if self.is_sync:
+            self.shell.flush()
+
+    def append(self, producer: int, queue: int, sequence: int) -> None:
+        """One record, at the end of the log; its queue offset follows from the log alone (R13)."""
+        ends = self._queue_ends()
+        offset = ends.get(queue, 0)
+        record = SimulatedRecord(self.world.next_number(), self.replica.epoch, producer, queue, sequence, offset)
+        self.disk.append(record.encode())
+        ends[queue] = offset + 1
+        self._queues = (len(self.disk.log), ends)
+
+    def _queue_ends(self) -> dict[int, int]:
+        """The end of each queue: kept while only this replica's appends have changed the log."""
+        at, ends = self._queues
+        log = self.disk.log
+        if at != len(log):
+            ends = self.world.ledger.queue_ends_at(self.disk.begin)
+            for begin in range(self.disk.begin, len(log), RECORD):
+                record = decode(log, begin)
+                ends[record.queue] = record.queue_offset + 1
+        return ends
+
+    # ---- from the replica
+
+    def on_role(self, role: Role, epoch: int) -> None:
+        """What it is from now on. Who waits for a deposed master is told to look for another."""
+        self._queues = (-1, {})
+        if role is Role.MASTER:
+            self.acknowledged = 0
+            self.world.ledger.on_master(self, epoch)
+            self.world.on_master(self, epoch)
+            return
+        self.world.ledger.on_deposed(self)
+        waiting, self.waiting = self.waiting, deque()
+        for _, answer in waiting:
+            answer(NotMaster(GROUP, epoch))
+
+    def on_confirmed(self, offset: int) -> None:
+        """Everything below may be read."""
+        self.world.ledger.on_confirm(self, offset, self.replica.log.end)
+
+    def on_acknowledged(self) -> None:
+        """Sends may be answered."""
+        replica = self.replica
+        master, end = replica.master, replica.acknowledged
+        if master is None:
+            return
+        known = replica.known
+        begin = max(master.start, self.acknowledged)
+        if end > begin and known is not None and known.node.settings.ack_mode is AckMode.ALL:
+            self.world.ledger.on_acknowledged(self, begin, end)
+        self.acknowledged = end
+        while self.waiting and self.waiting[0][0] <= end:
+            at, answer = self.waiting.popleft()
+            answer(at - RECORD)
+
+    def check(self) -> None:
+        """Everything readable here is what was seen; told by who looks at a replica between its events."""
+        log = self.replica.log
+        if log.end != len(self.disk.log) and self.replica._on_disk is None:
+            raise Violation(f"{self.name} believes its log ends at {log.end}, it ends at {len(self.disk.log)}")
+        self.world.ledger.on_confirm(self, log.confirm, min(log.end, len(self.disk.log)))

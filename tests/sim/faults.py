@@ -1,0 +1,299 @@
+"""Faults by weight, each with its repair. None takes away the last copy of what was acknowledged: that is a documented
+window (docs/replication.md), not a failure of the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from zenitmq.broker.replication.frames import Ack
+from zenitmq.controller.group_state import electable
+from zenitmq.model.group import FlushMode
+from zenitmq.model.group_codec import decode_node
+from zenitmq.remoting.commands import ElectMaster
+
+from .broker import GROUP
+from .controller import Call, Controller
+from .ledger import Violation
+from .records import RECORD, SEGMENT
+from .schedule import MS
+
+if TYPE_CHECKING:
+    from .simulation import Simulation
+
+
+class Faults:
+    """`dark`: machines without power."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self.dark: set[str] = set()
+        self.stopped = False
+        self._simulation = simulation
+        self._schedule = simulation.schedule
+        self._rng = simulation.rng
+        self._names = [name for name, _ in simulation.swarm.faults]
+        self._weights = [weight for _, weight in simulation.swarm.faults]
+        self.forced = 0
+        self._wipes = 0
+        self._schedule.after_us(500 * MS, self._next)
+        self._schedule.after_us(500 * MS, self._watch_over)
+
+    def heal(self) -> None:
+        """No more faults; everything that is down comes back."""
+        simulation = self._simulation
+        self.stopped = True
+        self.dark.clear()
+        for broker in simulation.brokers.values():
+            broker.shell.fsync_fails = None
+        for number, controller in enumerate(simulation.controllers):
+            controller.desk.loss_rate = 0.0
+            simulation.start_controller(number)
+            if not controller.store.connected and controller.alive:
+                simulation.zookeeper.resume(controller.store)
+        for name in simulation.swarm.names:
+            simulation.start_broker(name)
+
+    def _watch_over(self) -> None:
+        """An operator sees that nobody can be elected, and forces one who has everything (R10)."""
+        simulation = self._simulation
+        self._schedule.after_us(500 * MS, self._watch_over)
+        content = simulation.zookeeper.groups.get(GROUP)
+        if content is None or electable(node := decode_node(content.data, GROUP)):
+            return
+        ledger, disks = simulation.ledger, simulation.disks
+        holders = [name for name in simulation.swarm.names if ledger.is_held(disks[name].log, disks[name].begin)]
+        if not holders:
+            raise Violation("I1: nobody holds what was acknowledged")
+        self.forced += 1
+        simulation.say("an operator forces the election of %s, %s", holders[0], node)
+        self._ask(ElectMaster(GROUP, content.version, holders[0], True))
+
+    def repair_us(self) -> int:
+        """How long until what was broken is back."""
+        return int(self._simulation.swarm.repair_ms * MS * (0.2 + 2 * self._rng.random() ** 2))
+
+    def _next(self) -> None:
+        if self.stopped:
+            return
+        gap_us = int(self._rng.expovariate(1.0) * self._simulation.swarm.fault_gap_ms * MS)
+        self._schedule.after_us(gap_us, self._next)
+        fault = self._rng.choices(self._names, self._weights)[0]
+        getattr(self, f"_{fault}")()
+
+    def _later(self, repair: Callable[[], object]) -> None:
+        self._schedule.after_us(self.repair_us(), repair)
+
+    def _any_broker(self) -> str | None:
+        """Masters more often than others."""
+        simulation = self._simulation
+        names = [name for name in simulation.swarm.names if name in simulation.brokers]
+        if not names:
+            return None
+        masters = [name for name in names if simulation.brokers[name].replica.master is not None]
+        return self._rng.choice(masters if masters and self._rng.random() < 0.4 else names)
+
+    # ---- what a machine may lose
+
+    def is_survivable(self, name: str) -> bool:
+        """Somebody else of the recorded sets holds all that was acknowledged or seen."""
+        simulation = self._simulation
+        content = simulation.zookeeper.groups.get(GROUP)
+        if content is None:
+            return True
+        node = decode_node(content.data, GROUP)
+        for other in {*node.in_sync, *node.eligible} - {name}:
+            disk = simulation.disks[other]
+            if not disk.unheard and simulation.ledger.is_held(disk.log, disk.begin):
+                return True
+        return False
+
+    # ---- faults of brokers
+
+    def _kill(self) -> None:
+        name = self._any_broker()
+        if name is not None:
+            self._simulation.say("kill -9 of %s", name)
+            self._simulation.end_broker(name)
+            self._later(partial(self._simulation.start_broker, name))
+
+    def _lose_power(self, name: str, *, may_empty_sets: bool = False) -> bool:
+        simulation = self._simulation
+        is_async = simulation.swarm.settings.flush_mode is FlushMode.ASYNC
+        disk = simulation.disks[name]
+        if is_async and not (may_empty_sets and len(disk.log) == disk.durable) and not self.is_survivable(name):
+            return False
+        simulation.end_broker(name, quietly=True)
+        was = len(disk.log)
+        disk.lose_power(self._rng)
+        disk.unheard |= is_async
+        self.dark.add(name)
+        simulation.say("%s loses power, its log ended at %s, now %s", name, was, len(disk.log))
+        return True
+
+    def _power_back(self, name: str) -> None:
+        self.dark.discard(name)
+        self._simulation.start_broker(name)
+
+    def _power(self) -> None:
+        name = self._any_broker()
+        if name is not None and self._lose_power(name):
+            self._later(partial(self._power_back, name))
+
+    def _all_power(self) -> None:
+        """All at once; under async as many as may."""
+        if self._rng.random() < 0.7:
+            return
+        for name in self._simulation.swarm.names:
+            if name in self._simulation.brokers and self._lose_power(name, may_empty_sets=True):
+                self._later(partial(self._power_back, name))
+
+    def _wipe(self) -> None:
+        name = self._any_broker()
+        if name is None or not self.is_survivable(name):
+            return
+        self._wipes += 1
+        self._simulation.end_broker(name)
+        self._simulation.disks[name].wipe(f"store-{name}-{self._wipes}")
+        self._simulation.disks[name].unheard = True
+        self._simulation.say("%s is wiped", name)
+        self._later(partial(self._simulation.start_broker, name))
+
+    def _fsync(self) -> None:
+        name = self._any_broker()
+        if name is None:
+            return
+        simulation = self._simulation
+        is_async = simulation.swarm.settings.flush_mode is FlushMode.ASYNC
+
+        def fails() -> bool:
+            return not is_async or self.is_survivable(name)
+
+        simulation.brokers[name].shell.fsync_fails = fails
+
+    def _stop(self) -> None:
+        """A clean stop."""
+        name = self._any_broker()
+        if name is None:
+            return
+        simulation = self._simulation
+        broker = simulation.brokers[name]
+        simulation.say("%s is stopped", name)
+        broker.replica.stop()
+        broker.disk.mark_clean()
+        simulation.end_broker(name)
+        self._later(partial(simulation.start_broker, name))
+
+    def _pause(self) -> None:
+        name = self._any_broker()
+        if name is not None:
+            pause_us = self.repair_us() * 2
+            self._simulation.say("%s is paused for %s ms", name, pause_us // MS)
+            self._simulation.brokers[name].pause(pause_us)
+
+    def _expire(self) -> None:
+        """A replica's retention: whole segments of what is confirmed and on its disk."""
+        name = self._any_broker()
+        if name is None:
+            return
+        broker = self._simulation.brokers[name]
+        limit = min(broker.replica.log.confirm, broker.disk.durable, broker.replica.needed_from)
+        begin = self._rng.randint(0, max(0, limit) // SEGMENT) * SEGMENT
+        if begin > broker.disk.begin and broker.replica._on_disk is None:
+            self._simulation.say("%s expires below %s", name, begin)
+            broker.disk.expire(begin)
+            broker.replica.on_log_begin(begin)
+
+    def _garbage(self) -> None:
+        """A slave says that it holds what it was never sent."""
+        simulation = self._simulation
+        for broker in list(simulation.brokers.values()):
+            if broker.replica.master is None:
+                continue
+            for member in broker.replica.master.members():
+                if member.is_open and self._rng.random() < 0.5:
+                    end = member.sent + RECORD
+                    ack = Ack(broker.group_key, broker.replica.epoch, member.session, end, end)
+                    broker.replica.on_slave_frame(member.name, ack)
+
+    # ---- faults of the network
+
+    def _cut(self) -> None:
+        self._separate(both=True)
+
+    def _one_way(self) -> None:
+        self._separate(both=False)
+
+    def _separate(self, *, both: bool) -> None:
+        """One machine from another, or from all."""
+        simulation = self._simulation
+        name = self._any_broker() or simulation.swarm.names[0]
+        everybody = [*simulation.swarm.names, *(controller.name for controller in simulation.controllers)]
+        others = [other for other in everybody if other != name]
+        if self._rng.random() < 0.5:
+            others = [self._rng.choice(others)]
+        pairs = {(name, other) for other in others}
+        if both:
+            pairs |= {(other, name) for other in others}
+        elif self._rng.random() < 0.5:
+            pairs = {(other, name) for other in others}
+        simulation.say("cut %s", sorted(pairs))
+        simulation.network.cuts |= pairs
+        self._later(partial(simulation.network.cuts.difference_update, pairs))
+
+    # ---- faults of controllers
+
+    def _controller_kill(self) -> None:
+        """Its session ends at ZooKeeper a little later."""
+        simulation = self._simulation
+        number = self._rng.randrange(len(simulation.controllers))
+        controller = simulation.controllers[number]
+        if not controller.alive:
+            return
+        simulation.say("%s is killed", controller.name)
+        controller.end()
+        store = controller.store
+        store.connected = False
+        self._later(partial(simulation.zookeeper.expire, store))
+        self._later(partial(simulation.start_controller, number))
+
+    def _controller_pause(self) -> None:
+        """Longer than its session lasts, perhaps: it may believe that it leads while another does."""
+        controller = self._rng.choice(self._simulation.controllers)
+        pause_us = self.repair_us() * 2
+        controller.pause(pause_us)
+        if self._rng.random() < 0.5:
+            self._schedule.after_us(pause_us // 2, partial(self._end_session, controller))
+
+    def _end_session(self, controller: Controller) -> None:
+        zookeeper = self._simulation.zookeeper
+        if controller.alive and not self.stopped and controller.store.connected:
+            zookeeper.suspend(controller.store)
+            zookeeper.expire(controller.store)
+            self._later(partial(self._resume, controller))
+
+    def _session_end(self) -> None:
+        self._end_session(self._rng.choice(self._simulation.controllers))
+
+    def _zookeeper_away(self) -> None:
+        """Unreachable for all controllers; sessions last."""
+        for controller in self._simulation.controllers:
+            if controller.alive and controller.store.connected:
+                self._simulation.zookeeper.suspend(controller.store)
+                self._later(partial(self._resume, controller))
+
+    def _resume(self, controller: Controller) -> None:
+        if controller.alive and not controller.store.connected:
+            self._simulation.zookeeper.resume(controller.store)
+
+    def _operator(self) -> None:
+        """Asks for another master; nobody listens to the answer."""
+        content = self._simulation.zookeeper.groups.get(GROUP)
+        if content is not None:
+            self._ask(ElectMaster(GROUP, content.version))
+
+    def _ask(self, request: ElectMaster) -> None:
+        for controller in self._simulation.controllers:
+            if controller.alive and not controller.paused_until_us > self._schedule.now_us:
+                controller.on_request(Call(b"operator", request, lambda _: None))

@@ -1,0 +1,272 @@
+"""One seed: brokers, controllers, ZooKeeper, producers and a consumer under one schedule; faults, then healing.
+
+Faults come for a while of virtual time, then stop; within HEAL_MS of it the group must be whole: every log the same,
+all of it readable everywhere, all replicas in sync, and a new message acknowledged (I5). All along, the ledger checks
+what the events change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from typing import Final
+from unittest.mock import patch
+
+from zenitmq.broker.replication import master as master_core
+from zenitmq.model.errors import NotMaster, ZenitError
+from zenitmq.model.group import GroupNode
+from zenitmq.model.group_codec import decode_node
+from zenitmq.remoting.commands import GroupReply, Request
+
+from .broker import CLUSTER, GROUP, Broker, World
+from .clients import Consumer, Producer
+from .controller import Call, Controller, SlowZooKeeper
+from .disk import Disk
+from .faults import Faults
+from .ledger import Ledger, Violation
+from .link import ControllerLink
+from .network import SimulatedNetwork
+from .records import RECORD, decode
+from .schedule import MS, Schedule
+from .swarm import Swarm
+
+HEAL_MS: Final = 40_000
+QUIET_MS: Final = 300
+
+
+class Simulation(World):
+    """`Simulation(seed).run()`; raises Violation. `trace`: told what happens, in words."""
+
+    def __init__(self, seed: int, *, trace: Callable[[str], None] | None = None) -> None:
+        self.seed = seed
+        self.schedule = Schedule(seed)
+        self.rng = self.schedule.rng
+        self.swarm = swarm = Swarm.of(self.rng)
+        self.trace = trace
+        self.network = SimulatedNetwork(self.schedule, swarm.weather)
+        self.ledger = Ledger()
+        self.zookeeper = SlowZooKeeper(self.schedule, swarm.zookeeper_ms)
+        self.damage_rate = swarm.damage_rate
+        self.disk_latency_ms = swarm.disk_latency_ms
+        self.disks = {name: Disk(f"store-{name}-0") for name in swarm.names}
+        self.brokers: dict[str, Broker] = {}
+        self.links: dict[bytes, ControllerLink] = {}
+        self.route = ""
+        self.told: list[tuple[int, int, int]] = []  # (producer, sequence, offset) of what was acknowledged
+        self.producers: list[Producer] = []
+        self.healing = False
+        self._number = 0
+        self.controllers = [self._new_controller(number) for number in range(swarm.controllers)]
+        for name in swarm.names:
+            self.schedule.after_us(swarm.late_start[name] * MS, partial(self.start_broker, name))
+        self.producers = [Producer(self, number, pause_ms=swarm.pause_ms) for number in range(swarm.producers)]
+        self.consumer = Consumer(self, pause_ms=swarm.consumer_ms)
+        self.faults = Faults(self)
+
+    # ---- the run
+
+    def run(self) -> None:
+        """Faults, healing, checks. Raises Violation, whose note says how to see it again."""
+        try:
+            with ExitStack() as patched:
+                chunk_bytes = self.swarm.chunk_records * RECORD
+                patched.enter_context(patch.object(master_core, "CHUNK_BYTES", chunk_bytes))
+                self.schedule.run(self.swarm.chaos_ms * MS)
+                self._heal()
+                self._check_end()
+        except (AssertionError, ValueError) as error:
+            error.add_note(f"seed {self.seed}; see it again: python -m tests.sim --seed {self.seed} --trace")
+            raise
+
+    def _heal(self) -> None:
+        self.say("healing begins")
+        self.healing = True
+        self.faults.heal()
+        self.network.heal()
+        self.zookeeper.delay_ms = 2.0
+        self.damage_rate = 0.0
+        for producer in self.producers:
+            producer.stopping = True
+        deadline_us = self.schedule.now_us + HEAL_MS * MS
+        self.schedule.run(deadline_us, stop=self.is_whole)
+        if not self.is_whole():
+            raise Violation(f"I5: no convergence\n{self.picture()}")
+        self._send_a_last_one(deadline_us)
+
+    def _send_a_last_one(self, deadline_us: int) -> None:
+        """A group that is whole takes a message."""
+        count = len(self.told)
+        last = Producer(self, len(self.producers), pause_ms=5)
+        last.stopping = True
+
+        self.schedule.run(deadline_us, stop=lambda: len(self.told) > count and self.is_whole(), stop_every=50)
+        if len(self.told) == count:
+            raise Violation(f"I5: a group that is whole takes no message\n{self.picture()}")
+        if not self.is_whole():
+            raise Violation(f"I5: no convergence after a message\n{self.picture()}")
+
+    def is_whole(self) -> bool:
+        """All logs are one, all of it is readable everywhere, all are in sync."""
+        node = self.node()
+        if node is None or node.in_sync != self.swarm.names or len(self.brokers) < len(self.swarm.names):
+            return False
+        logs = [broker.replica.log for broker in self.brokers.values()]
+        end = logs[0].end
+        if any(log.end != end or log.confirm != end for log in logs):
+            return False
+        if not any(broker.replica.master is not None for broker in self.brokers.values()):
+            return False
+        begin = max(disk.begin for disk in self.disks.values())
+        first = self.disks[self.swarm.names[0]].log[begin:]
+        return all(disk.log[begin:] == first for disk in self.disks.values())
+
+    def _check_end(self) -> None:
+        for broker in self.brokers.values():
+            broker.check()
+        log = self.disks[self.swarm.names[0]].log
+        if log != self.ledger.seen.data and not self.disks[self.swarm.names[0]].begin:
+            raise Violation("I3: the log is not what was seen")
+        if not self.ledger.counts_acks:
+            return
+        for producer, sequence, offset in self.told:
+            record = decode(self.ledger.seen.data, offset)
+            if (record.producer, record.sequence) != (producer, sequence):
+                raise Violation(f"I1: message {sequence} of producer {producer} is not at {offset}")
+
+    # ---- processes
+
+    def start_broker(self, name: str) -> None:
+        """The next life of a broker, where none lives."""
+        if name in self.brokers:
+            return
+        disk = self.disks[name]
+        rate = self.swarm.clock_rates[name]
+        broker = Broker(self, name, disk, rate=rate, flush_ms=self.swarm.flush_ms)
+        self.brokers[name] = broker
+        link = ControllerLink(self, broker)
+        self.links[self.identity(broker)] = link
+        broker.begin(link)
+        self.say("%s starts, life %s, log to %s", name, disk.starts, len(disk.log))
+
+    def end_broker(self, name: str, *, quietly: bool = False) -> None:
+        """Killed, alone or with its machine."""
+        broker = self.brokers.pop(name, None)
+        if broker is not None:
+            broker.end(quietly=quietly)
+
+    def start_above(self, broker: Broker, starts: int) -> None:
+        """The group knows a later life of this store: the process begins anew above it."""
+        disk = broker.disk
+        disk.starts, disk.set_back = max(disk.starts, starts), True
+        self.end_broker(broker.name)
+        self.schedule.after_us(10 * MS, partial(self.start_broker, broker.name))
+
+    def on_exit(self, broker: Broker) -> None:
+        """An fsync has failed."""
+        self.say("%s: fsync failed, durable %s of %s", broker.name, broker.disk.durable, len(broker.disk.log))
+        broker.disk.unheard = True
+        self.end_broker(broker.name)
+        self.schedule.after_us(self.faults.repair_us(), partial(self.start_broker, broker.name))
+
+    def _new_controller(self, number: int) -> Controller:
+        settings = self.swarm.settings
+        self.ledger.counts_acks = settings.ack_mode.value == "all"
+        controller = Controller(self, number, settings, rate=self.swarm.clock_rates[f"controller-{number}"])
+        controller.desk.loss_rate = 0.0 if self.healing else self.swarm.zookeeper_loss
+        return controller
+
+    def start_controller(self, number: int) -> None:
+        """The next life of a controller."""
+        if not self.controllers[number].alive:
+            self.controllers[number] = self._new_controller(number)
+
+    def living(self, address: str) -> Broker | None:
+        """The broker at an address."""
+        return self.brokers.get(address.partition(":")[0])
+
+    def is_reachable(self, src: str, dst: str) -> bool:
+        """A machine that has no power, or is cut off, refuses nothing."""
+        name = dst.partition(":")[0]
+        return name not in self.faults.dark and not self.network.is_cut(src, name)
+
+    def next_number(self) -> int:
+        """Of a record."""
+        self._number += 1
+        return self._number
+
+    # ---- who talks to whom
+
+    @staticmethod
+    def identity(broker: Broker) -> bytes:
+        """Of a life's connection to a controller."""
+        return f"{broker.name}/{broker.disk.store_id}/{broker.disk.starts}".encode()
+
+    def call_controller(self, broker: Broker, link: ControllerLink, number: int, request: Request) -> None:
+        """A request, whose answer comes to the link if both ways let it."""
+        controller = self.controllers[number]
+
+        def answer(reply: GroupReply | ZenitError) -> None:
+            self.network.send(controller.name, broker.name, broker, partial(link.on_reply, request, reply), reply)
+
+        call = Call(self.identity(broker), request, answer)
+        self.network.send(broker.name, controller.name, controller, partial(controller.on_request, call), request)
+
+    def push_to_broker(self, controller: Controller, identity: bytes, request: Request) -> bool:
+        """False where that life is over."""
+        link = self.links.get(identity)
+        if link is None or not link.broker.alive:
+            return False
+        self.network.send(controller.name, link.broker.name, link.broker, partial(link.on_push, request), request)
+        return True
+
+    def on_master(self, broker: Broker, epoch: int) -> None:
+        """Name servers learn of it."""
+        self.say("%s leads epoch %s from %s", broker.name, epoch, broker.replica.log.end)
+        self.schedule.after_us(20 * MS, partial(setattr, self, "route", broker.name))
+
+    def send_message(
+        self, producer: Producer, queue: int, sequence: int, on_answer: Callable[[int | ZenitError], None]
+    ) -> None:
+        """A send; where the route is stale, somebody who is not master answers so."""
+        name = self.route if self.route and self.rng.random() < 0.9 else self.rng.choice(self.swarm.names)
+        broker = self.brokers.get(name)
+        if broker is None:
+            refused = partial(on_answer, NotMaster(GROUP, 0))
+            self.schedule.after_us(MS, refused, producer)
+            return
+
+        def answer(what: int | ZenitError) -> None:
+            self.network.send(name, producer.name, producer, partial(on_answer, what), what)
+
+        arrive = partial(broker.on_send, producer.number, queue, sequence, answer)
+        self.network.send(producer.name, name, broker, arrive, "send")
+
+    # ---- for people
+
+    def node(self) -> GroupNode | None:
+        """What ZooKeeper holds."""
+        content = self.zookeeper.groups.get(GROUP)
+        return None if content is None else decode_node(content.data, GROUP)
+
+    def say(self, text: str, *facts: object) -> None:
+        """A line of the trace."""
+        if self.trace is not None:
+            self.trace(f"{self.schedule.now_us / 1000:10.3f} {text % facts}")
+
+    def picture(self) -> str:
+        """Where everybody stands."""
+        lines = [
+            str(self.swarm),
+            str(self.node()),
+            f"dark {self.faults.dark} reigns {[c.reign for c in self.controllers]}",
+        ]
+        for name, broker in sorted(self.brokers.items()):
+            replica, slave = broker.replica, broker.replica._slave
+            lines.append(
+                f"{name} {replica.role} of {replica.epoch}, {slave.phase} {slave.session:x} {replica.log} {replica._on_disk}"
+            )
+        return "\n".join(lines)
+
+
+assert CLUSTER

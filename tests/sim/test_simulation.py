@@ -1,0 +1,50 @@
+"""A thousand seeds of the whole group: nothing acknowledged or shown is lost, and all becomes whole again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+from sim.simulation import Simulation
+
+SEEDS = 1000
+BLOCK = 50
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """The shells tell of each fault; nobody reads it here."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
+def test_nothing_is_lost_and_all_becomes_whole(first: int) -> None:
+    for seed in range(first, first + BLOCK):
+        Simulation(seed).run()
+
+
+def test_the_runs_are_not_idle() -> None:
+    """Over a few seeds there are acknowledgements, elections and cuts of logs: else the checks hold of nothing."""
+    acknowledged = epochs = lives = 0
+    for seed in range(20):
+        simulation = Simulation(seed)
+        simulation.run()
+        acknowledged += len(simulation.told)
+        epochs += len(simulation.ledger.masters)
+        lives += sum(disk.starts for disk in simulation.disks.values())
+    assert acknowledged > 1000, f"seeds 0 to 19: {acknowledged}"
+    assert epochs > 60, f"seeds 0 to 19: {epochs}"
+    assert lives > 100, f"seeds 0 to 19: {lives}"
+
+
+def test_a_seed_tells_the_same_story_twice() -> None:
+    stories = []
+    for _ in range(2):
+        lines: list[str] = []
+        Simulation(17, trace=lines.append).run()
+        stories.append(lines)
+    assert stories[0] == stories[1]
+    assert len(stories[0]) > 10
