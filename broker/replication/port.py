@@ -38,6 +38,9 @@ class PortListener(Protocol):
     def on_master_frame(self, frame: Frame, data: bytes | memoryview) -> None:
         """A frame from our master; `data`: of a chunk."""
 
+    def on_master_drained(self) -> None:
+        """All that had come was told."""
+
     def on_bad_master_frame(self, session: int) -> None:
         """What came from our master is no frame, or damaged."""
 
@@ -162,20 +165,27 @@ class ReplicationPort:
 
     def _on_master(self) -> None:
         for _ in range(FRAMES_PER_TURN):
-            dealer, session = self._dealer, self._session
-            if dealer is None:
-                return
-            try:
-                received = dealer.receive_nowait()
-                if received is None:
-                    return
-                frame = decode(received[0], Side.SLAVE)
-                data = unseal(frame, received[1]) if isinstance(frame, Chunk) else b""
-            except RemoteProtocolError as error:
-                log.warning("a malformed frame of the master address=%s error=%s", dealer.address, error)
-                self._listener.on_bad_master_frame(session)
-            else:
-                self._listener.on_master_frame(frame, data)
+            if not self._take_from_master():
+                break
+        self._listener.on_master_drained()
+
+    def _take_from_master(self) -> bool:
+        """One frame; False where none has come."""
+        dealer, session = self._dealer, self._session
+        if dealer is None:
+            return False
+        try:
+            received = dealer.receive_nowait()
+            if received is None:
+                return False
+            frame = decode(received[0], Side.SLAVE)
+            data = unseal(frame, received[1]) if isinstance(frame, Chunk) else b""
+        except RemoteProtocolError as error:
+            log.warning("a malformed frame of the master address=%s error=%s", dealer.address, error)
+            self._listener.on_bad_master_frame(session)
+        else:
+            self._listener.on_master_frame(frame, data)
+        return True
 
     def _on_monitor(self) -> None:
         dealer, session = self._dealer, self._session

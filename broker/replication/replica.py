@@ -21,7 +21,7 @@ from ...model.group import Incarnation, KnownGroup
 from . import effects as fx
 from .chunk_payload import seal
 from .effects import DiskEffect, Effect
-from .frames import Frame, Opening, RefusalReason, group_key
+from .frames import Ack, Frame, Opening, RefusalReason, group_key
 from .master import CutAt, MasterState, refusal
 from .port import ReplicationPort
 from .replica_log import ReplicaLog
@@ -128,6 +128,7 @@ class Replica:
         self._waiting: deque[tuple[Effect, object]] = deque()  # effects, each with the core that asked for it
         self._on_disk: tuple[DiskEffect, object] | None = None
         self._is_performing = False
+        self._ack: Ack | None = None  # to be sent once all that came together is done with
         self._carriers: dict[type[Effect], Callable[[Any, object], None]] = {
             fx.SendFrame: self._send_frame,
             fx.SendChunk: self._send_chunk,
@@ -205,12 +206,14 @@ class Replica:
             self._perform(self.master.on_turn(self._now()), self.master)
         else:
             self._perform(self._slave.on_flushed(), self._slave)
+            self._send_ack()
 
     def on_tick(self) -> None:
         """About each TICK_MS."""
         if self.master is not None:
             self._perform(self.master.on_tick(self._now()), self.master)
         self._perform(self._slave.on_tick(self._now()), self._slave)
+        self._send_ack()
 
     def on_log_begin(self, begin: int) -> None:
         """Retention has moved the log's begin."""
@@ -240,6 +243,10 @@ class Replica:
     def on_master_frame(self, frame: Frame, data: bytes | memoryview) -> None:
         """A frame from our master."""
         self._perform(self._slave.on_frame(frame, self._now(), data), self._slave)
+
+    def on_master_drained(self) -> None:
+        """All that had come was told: one ack answers it."""
+        self._send_ack()
 
     def on_bad_master_frame(self, session: int) -> None:
         """No frame."""
@@ -284,13 +291,23 @@ class Replica:
             self._perform_waiting()
 
     def _send_frame(self, effect: fx.SendFrame, core: object) -> None:
-        if core is self._slave:
+        if core is not self._slave:
+            if not self.port.send_to_slave(effect.peer, effect.frame):
+                self._on_unreachable(effect.peer, effect.frame.session)
+        elif isinstance(effect.frame, Ack):
+            self._ack = effect.frame
+        else:
             self.port.send_to_master(effect.frame)
-        elif not self.port.send_to_slave(effect.peer, effect.frame):
-            self._on_unreachable(effect.peer, effect.frame.session)
+
+    def _send_ack(self) -> None:
+        """The last one of those that came together says it all; one of a session that is over is ignored."""
+        ack, self._ack = self._ack, None
+        if ack is not None:
+            self.port.send_to_master(ack)
 
     def _close_session(self, effect: fx.CloseSession, core: object) -> None:
         if core is self._slave:
+            self._ack = None
             self.port.close_dealer()
         else:
             self.port.forget(effect.peer, effect.session)
