@@ -62,11 +62,18 @@ def enter_own_network() -> None:
 
 def start_apart(cluster: DrilledCluster) -> None:
     """Restarts each broker of a running cluster with a group id of its own, and has its connections marked."""
-    for number, broker in enumerate(cluster.brokers()):
+    brokers = cluster.brokers()
+    set_up(len(brokers))
+    for number, broker in enumerate(brokers):
         terminate(broker.pid, broker.birth, timeout_ms=STOP_TIMEOUT_MS)
-        with _group_id(GROUP_ID_FIRST + number):
+        with group_id(GROUP_ID_FIRST + number):
             cluster.up()
         cluster.wait_healthy()
+
+
+def set_up(count: int) -> None:
+    """Rules that mark the connections of `count` groups, and an empty chain for those that will drop packets."""
+    for number in range(count):
         owner = ("-m", "owner", "--gid-owner", str(GROUP_ID_FIRST + number))
         _iptables("-t", "mangle", "-A", "OUTPUT", *owner, "-j", "CONNMARK", "--or-mark", str(1 << number))
     _iptables("-N", CHAIN)
@@ -77,14 +84,19 @@ def start_apart(cluster: DrilledCluster) -> None:
 def started_as(cluster: DrilledCluster, name: str) -> Iterator[None]:
     """Within: what is started takes the group id of the broker `name`."""
     number = [broker.name for broker in cluster.brokers()].index(name)
-    with _group_id(GROUP_ID_FIRST + number):
+    with group_id(GROUP_ID_FIRST + number):
         yield
 
 
 def cut_off(cluster: DrilledCluster, broker: ProcessRecord, deed: Deed) -> None:
     """Drops what goes to the broker (CUT_IN), comes from it (CUT_OUT), or both, until `mend`."""
     number = [other.name for other in cluster.brokers()].index(broker.name)
-    for rule in rules(deed, GROUP_ID_FIRST + number, 1 << number, ports_of(broker)):
+    drop(deed, GROUP_ID_FIRST + number, 1 << number, ports_of(broker))
+
+
+def drop(deed: Deed, its_group: int, mark: int, ports: Sequence[int]) -> None:
+    """The same for whatever has that group id, mark and ports."""
+    for rule in rules(deed, its_group, mark, ports):
         _iptables("-A", CHAIN, *rule, "-j", "DROP")
 
 
@@ -99,21 +111,21 @@ def ports_of(broker: ProcessRecord) -> tuple[int, int]:
     return port, port + 1
 
 
-def rules(deed: Deed, group_id: int, mark: int, ports: Sequence[int]) -> list[tuple[str, ...]]:
+def rules(deed: Deed, its_group: int, mark: int, ports: Sequence[int]) -> list[tuple[str, ...]]:
     """Which packets are dropped, as iptables' matches, in the chain of what is sent on this machine."""
     listed = ",".join(map(str, ports))
     tcp = ("-p", "tcp", "-m", "multiport")
-    out = [("-m", "owner", "--gid-owner", str(group_id)), (*tcp, "--sports", listed)]
-    others = ("-m", "owner", "!", "--gid-owner", str(group_id))
+    out = [("-m", "owner", "--gid-owner", str(its_group)), (*tcp, "--sports", listed)]
+    others = ("-m", "owner", "!", "--gid-owner", str(its_group))
     into = [(*tcp, "--dports", listed), ("-m", "connmark", "--mark", f"{mark}/{mark}", *others)]
     return [*(into if deed is not Deed.CUT_OUT else ()), *(out if deed is not Deed.CUT_IN else ())]
 
 
 @contextmanager
-def _group_id(group_id: int) -> Iterator[None]:
+def group_id(number: int) -> Iterator[None]:
     """Within, this process has that group id, and so has what it starts; the saved one brings the old one back."""
     before = os.getresgid()
-    os.setresgid(group_id, group_id, before[0])
+    os.setresgid(number, number, before[0])
     try:
         yield
     finally:

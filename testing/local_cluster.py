@@ -1,0 +1,133 @@
+"""A cluster of real processes for a test: a directory of its own, free ports, gone afterwards.
+
+It is what `zenit up` starts, so a test may do to it what happens to clusters: kill a broker, stop one for a while, bring
+back what is down. The cluster that a user started last on this machine stays the last one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final, Self
+
+from ..client.admin import Admin
+from ..deploy.cluster_record import ProcessRecord
+from ..deploy.drills.drilled_cluster import HEALTHY_MS, DrilledCluster
+from ..deploy.drills.faults import kill
+from ..deploy.processes import is_running
+from ..model.errors import ClientClosed
+
+SMALL_STORE: Final = ("store.segment_bytes=16777216", "store.index_slots=4096", "store.index_entries=16384")
+"""A few dozen MiB a broker instead of some GiB."""
+
+
+class LocalCluster:
+    """Context manager: entered, the cluster is up and every replica in sync; left, it is gone. One thread."""
+
+    def __init__(
+        self,
+        *,
+        replicas: int = 1,
+        controllers: int = 1,
+        directory: str | None = None,
+        settings: Sequence[str] = SMALL_STORE,
+    ) -> None:
+        """`directory`: where it lives, and stays with its data; None = a temporary one, removed in the end.
+
+        `settings`: of the brokers, as `zenit up --set` takes them. `controllers`: from two replicas on.
+        """
+        self._options = {"replicas": replicas, "controllers": controllers}
+        self._settings = tuple(settings)
+        self._directory = directory
+        self._cluster: DrilledCluster | None = None
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as started:
+            directory = self._directory
+            if directory is None:
+                directory = tempfile.mkdtemp(prefix="zenit-test-")
+                started.callback(shutil.rmtree, directory, ignore_errors=True)
+            cluster = DrilledCluster(directory, settings=self._settings, **self._options)
+            started.callback(cluster.down)
+            cluster.up()
+            cluster.wait_healthy()
+            self._cluster = cluster
+            self._stack = started.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._cluster = None
+        self._stack.close()
+
+    # ---- where things are
+
+    @property
+    def namesrv(self) -> str:
+        """The name server's address, as `namesrv=` takes it."""
+        return self._running.namesrv
+
+    @property
+    def directory(self) -> str:
+        """Where the cluster lives: a store in DIR/NAME for each broker, what NAME printed in DIR/log/NAME.log."""
+        return self._running.directory
+
+    @property
+    def brokers(self) -> list[str]:
+        """The names of the brokers."""
+        return [process.name for process in self._running.brokers()]
+
+    @property
+    def master(self) -> str:
+        """The name of the group's master; waits until there is one. Raises RequestTimeout."""
+        return self._running.master().name
+
+    def process(self, name: str) -> ProcessRecord:
+        """The process of that name: role, pid, address, store_dir. Raises InvalidParameter."""
+        return self._running.process(name)
+
+    def group(self) -> dict[str, Any]:
+        """The replica group as `zenit status --json` shows it."""
+        return dict(self._running.group())
+
+    def create_topic(self, topic: str, *, queues: int = 4) -> str:
+        """Creates a topic and returns its name once clients can find it."""
+        with Admin(self.namesrv) as admin:
+            admin.create_topic(topic, queues=queues)
+        return topic
+
+    # ---- what may happen to it
+
+    def kill(self, name: str) -> None:
+        """kill -9 of a process; returns once it is gone."""
+        kill(self.process(name))
+
+    @contextmanager
+    def paused(self, name: str) -> Iterator[None]:
+        """Within, a process stands still (SIGSTOP); afterwards it goes on as if nothing had been."""
+        process = self.process(name)
+        os.kill(process.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            if is_running(process.pid, process.birth):
+                os.kill(process.pid, signal.SIGCONT)
+
+    def restart(self) -> None:
+        """Starts whatever is down, and waits until every replica is in sync. Raises ClusterNotStarted, RequestTimeout."""
+        self._running.up()
+        self._running.wait_healthy()
+
+    def wait_healthy(self, timeout: float = HEALTHY_MS / 1000) -> None:
+        """Waits at most so many seconds until there is a master and every replica is in sync. Raises RequestTimeout."""
+        self._running.wait_healthy(round(timeout * 1000))
+
+    @property
+    def _running(self) -> DrilledCluster:
+        if self._cluster is None:
+            raise ClientClosed("cluster")
+        return self._cluster

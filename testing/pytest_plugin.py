@@ -1,0 +1,47 @@
+"""Fixtures for pytest: enable them by `pytest_plugins = ["zenitmq.testing.pytest_plugin"]` in conftest.py.
+
+zenit_cluster       a cluster of one broker that lives as long as the test session
+zenit_namesrv       its address, as `namesrv=` takes it
+zenit_topic         a new topic in it, of four queues, for one test
+new_zenit_cluster   new_zenit_cluster(replicas=3): a cluster for one test, to be killed and restarted
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from .local_cluster import LocalCluster
+
+
+@pytest.fixture(scope="session")
+def zenit_cluster() -> Iterator[LocalCluster]:
+    """A cluster of one broker, for all tests of the session: each uses topics and groups of its own."""
+    with LocalCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def zenit_namesrv(zenit_cluster: LocalCluster) -> str:
+    """The address of the session's cluster."""
+    return zenit_cluster.namesrv
+
+
+@pytest.fixture
+def zenit_topic(zenit_cluster: LocalCluster) -> str:
+    """The name of a topic that no other test has."""
+    return zenit_cluster.create_topic(f"test-{secrets.token_hex(6)}")
+
+
+@pytest.fixture
+def new_zenit_cluster() -> Iterator[Callable[..., LocalCluster]]:
+    """Starts clusters for one test, with LocalCluster's arguments; they are ended with it."""
+    with ExitStack() as running:
+
+        def start(**options: object) -> LocalCluster:
+            return running.enter_context(LocalCluster(**options))  # type: ignore[arg-type]
+
+        yield start
