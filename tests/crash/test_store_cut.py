@@ -219,14 +219,14 @@ def killed_at(call: int) -> Iterator[list[str]]:
     real = {name: getattr(os, name) for name in CALLS}
 
     def guarded(name: str):
-        def run(*args):
+        def run(*args, **options):
             if len(done) >= call:
                 if name == "pwrite" and len(done) == call:
                     done.append(name)
                     real[name](args[0], bytes(args[1])[: len(args[1]) // 2], args[2])
                 raise Killed
             done.append(name)
-            return real[name](*args)
+            return real[name](*args, **options)
 
         return run
 
@@ -384,6 +384,31 @@ def test_a_deletion_that_is_cut_never_happened(tmp_path, kept: int, together: bo
         for chunk, end in zip(chunks[kept:], ends[kept:], strict=True):
             store.append_chunk(chunk, store.written, end)
         assert [m.body for m in _all_of(store)] == bodies_after(5)
+
+
+def test_killed_while_a_deletion_is_taken_back(tmp_path) -> None:
+    chunks, ends = events_of(tmp_path / "m")
+    with deleting_store(tmp_path / "s", 0) as store:
+        for chunk, end in zip(chunks, ends, strict=True):
+            store.append_chunk(chunk, store.written, end)
+    steps = 0
+    while True:
+        work = kill(tmp_path / "s", tmp_path / "work")
+        killed = False
+        try:
+            with killed_at(steps) as done:
+                truncate_store(str(work), CONFIG, ends[0])
+        except Killed:
+            killed = True
+            truncate_store(str(work), CONFIG, ends[0])
+        with deleting_store(work, 0) as store:
+            assert [m.body for m in _all_of(store)] == bodies_after(1), f"killed at {steps}: {done[-3:]}"
+        if not killed:
+            break
+        shutil.rmtree(work)
+        steps += 1
+    assert done.count("rename") >= 2
+    assert "rmdir" in done
 
 
 def _all_of(store: MessageStore) -> list[StoredMessage]:
