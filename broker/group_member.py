@@ -188,6 +188,11 @@ class GroupMember:
     # ---- what the broker asks
 
     @property
+    def is_master(self) -> bool:
+        """We lead."""
+        return self._replica.master is not None
+
+    @property
     def acknowledged(self) -> int:
         """Sends that end at or below may be answered."""
         return self._replica.acknowledged

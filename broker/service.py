@@ -202,7 +202,7 @@ class Broker:
             heartbeat_ms=config.namesrv_heartbeat_ms,
         )
         state.on_topics_changed = self._registration.on_topics_changed
-        state.on_topic_deleted = self._deleted.append
+        state.on_topic_deleted = self._on_topic_deleted
         self._statistics = BrokerStatistics(store, loop, clock, registry, self._sends, self._pulls, self._stages)
         self._handle(registry)
         loop.every(FAST_TICK_MS, self._on_fast_tick)
@@ -327,10 +327,18 @@ class Broker:
         for event in self._store.on_tick(self._clock.now_ms()):
             _log.warning("store event=%s", event)
 
+    def _on_topic_deleted(self, topic: str) -> None:
+        """A slave's store deletes at once, since what follows in the same chunk may make the topic's queues anew; in a
+        turn of our own nothing follows."""
+        if self._member is not None and not self._member.is_master:
+            self._store.delete_topic(topic)
+        self._deleted.append(topic)
+
     def _delete_topics(self) -> None:
         """The store's part of deletions, which it cannot do while it dispatches the events that tell of them."""
         for topic in self._deleted:
-            self._store.delete_topic(topic)
+            if self._member is None or self._member.is_master:
+                self._store.delete_topic(topic)
             self._pulls.on_topic_deleted(topic)
         self._deleted.clear()
 

@@ -67,6 +67,9 @@ class StateLog:
         self._persisted_at_ms = clock.monotonic_ms()
         self._loaded = {topic: _load(path, table) for topic, path, table in self._files}  # what each snapshot reflects
         self._persisted = self._applied = min(self._loaded.values())
+        self._copied: tuple[PhysicalOffset, PhysicalOffset, list[Document]] | None = (
+            None  # reflected, holds up to, documents
+        )
         self.is_closing = False  # the next persist is the last: it may not be put off
 
     def stage(self, store: RecordStage, topic: str, event: Document) -> PhysicalOffset:
@@ -113,15 +116,32 @@ class StateLog:
 
     def persist(self) -> PhysicalOffset:
         """Writes the snapshots, unless they are young and a replay would be short. Worker thread."""
-        behind = self._applied - self._persisted
-        age_ms = self._clock.monotonic_ms() - self._persisted_at_ms
-        if behind > 0 and (self.is_closing or age_ms >= self._persist_interval_ms or behind > _LAG_BYTES_MAX):
+        if self._is_due():
             self._write(self._applied)
         return self._persisted
 
+    def persist_confirmed(self, confirmed: PhysicalOffset) -> PhysicalOffset:
+        """The same of a log that may yet lose what is not confirmed: what the tables held a while ago, once all of it is."""
+        if self._copied is None and self._is_due():
+            reflected = self._applied
+            documents = [table.document() for _, _, table in self._files]
+            self._copied = (reflected, self._applied, documents)  # the loop may have applied more meanwhile
+        if self._copied is not None and self._copied[1] <= confirmed:
+            (reflected, _, documents), self._copied = self._copied, None
+            self._write_documents(documents, reflected)
+        return self._persisted
+
+    def _is_due(self) -> bool:
+        behind = self._applied - self._persisted
+        age_ms = self._clock.monotonic_ms() - self._persisted_at_ms
+        return behind > 0 and (self.is_closing or age_ms >= self._persist_interval_ms or behind > _LAG_BYTES_MAX)
+
     def _write(self, reflected: PhysicalOffset) -> None:
-        for _, path, table in self._files:
-            write_snapshot(path, table.document(), reflected)
+        self._write_documents([table.document() for _, _, table in self._files], reflected)
+
+    def _write_documents(self, documents: list[Document], reflected: PhysicalOffset) -> None:
+        for (_, path, _), document in zip(self._files, documents, strict=True):
+            write_snapshot(path, document, reflected)
         self._persisted = reflected
         self._persisted_at_ms = self._clock.monotonic_ms()
 

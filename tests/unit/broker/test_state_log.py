@@ -151,3 +151,20 @@ def test_the_last_snapshot_is_not_put_off(tmp_path: Path, clock: ManualClock) ->
 def test_an_event_that_is_none_stops_the_start(tmp_path: Path, clock: ManualClock, body: bytes) -> None:
     with pytest.raises(StoreFormatError):
         open_state(tmp_path, clock).on_run(run_of(OFFSETS, body))
+
+
+def test_what_may_yet_be_lost_is_in_no_snapshot(tmp_path: Path, clock: ManualClock) -> None:
+    """Of a replicated log a snapshot is written late: what the tables held when it was due, once all of it is confirmed."""
+    state = open_state(tmp_path, clock)
+    first = run_of(OFFSETS, b'{"event":"committed","group":"desk","offsets":[["trades",0,1]]}')
+    state.on_run(first)
+    clock.now = 1000
+    assert state.persist_confirmed(PhysicalOffset(first.end - 1)) == 0
+    second = run_of(OFFSETS, b'{"event":"committed","group":"desk","offsets":[["trades",0,2]]}', first.end)
+    state.on_run(second)
+    assert state.persist_confirmed(first.end) == first.end
+    assert open_state(tmp_path, clock).offset_table.offset("desk", "trades", 0) == 1
+    assert state.persist_confirmed(second.end) == first.end, "not due yet"
+    clock.now = 2000
+    assert state.persist_confirmed(second.end) == second.end
+    assert open_state(tmp_path, clock).offset_table.offset("desk", "trades", 0) == 2
