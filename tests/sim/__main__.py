@@ -6,7 +6,10 @@ import argparse
 import logging
 import sys
 import time
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 
+from .mutations import MUTATIONS, mutated
 from .simulation import Simulation
 
 
@@ -16,19 +19,49 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1000, help="how many")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--seed", type=int, help="this one alone")
+    parser.add_argument("--without", choices=sorted(MUTATIONS), help="with this rule taken away")
+    parser.add_argument("--every-mutation", action="store_true", help="which seed finds which rule's absence first")
     parser.add_argument("--trace", action="store_true", help="tell what happens")
     chosen = parser.parse_args()
     logging.disable(logging.CRITICAL)
     seeds = range(chosen.first, chosen.first + chosen.seeds) if chosen.seed is None else (chosen.seed,)
+    if chosen.every_mutation:
+        return find_all(seeds)
+    with ExitStack() as patched:
+        if chosen.without:
+            patched.enter_context(mutated(chosen.without))
+        return run_all(seeds, trace=chosen.trace)
+
+
+def find_all(seeds: Iterable[int]) -> int:
+    """One line a mutation: the seed that finds it, and how."""
+    for name in MUTATIONS:
+        with mutated(name):
+            print(f"{name:14} {first_found(seeds)}", flush=True)
+    return 0
+
+
+def first_found(seeds: Iterable[int]) -> str:
+    """The first seed that fails, and what it said."""
+    for seed in seeds:
+        try:
+            Simulation(seed).run()
+        except Exception as error:  # noqa: BLE001 - a mutant may break anything
+            return f"{seed:6} {type(error).__name__} {error!s:.70}".splitlines()[0]
+    return "none"
+
+
+def run_all(seeds: Sequence[int], *, trace: bool) -> int:
+    """One after the other; the sum of it all at the end."""
     began_s, failed, events, told, forced = time.process_time(), 0, 0, 0, 0
     for seed in seeds:
-        simulation = Simulation(seed, trace=print if chosen.trace else None)
+        simulation = Simulation(seed, trace=print if trace else None)
         try:
             simulation.run()
         except (AssertionError, ValueError) as error:
             failed += 1
             print(f"FAILED {error!r:.600}", *getattr(error, "__notes__", ()), sep="\n  ")
-            if chosen.trace:
+            if trace:
                 raise
         events += simulation.schedule.count
         told += len(simulation.told)

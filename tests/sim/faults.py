@@ -68,7 +68,7 @@ class Faults:
             raise Violation("I1: nobody holds what was acknowledged")
         self.forced += 1
         simulation.say("an operator forces the election of %s, %s", holders[0], node)
-        self._ask(ElectMaster(GROUP, content.version, holders[0], True))
+        self.ask(ElectMaster(GROUP, content.version, holders[0], True))
 
     def repair_us(self) -> int:
         """How long until what was broken is back."""
@@ -114,23 +114,31 @@ class Faults:
     def _kill(self) -> None:
         name = self._any_broker()
         if name is not None:
+            self.kill(name)
+
+    def kill(self, name: str) -> None:
+        """kill -9, if it lives; it comes back."""
+        if name in self._simulation.brokers:
             self._simulation.say("kill -9 of %s", name)
             self._simulation.end_broker(name)
             self._later(partial(self._simulation.start_broker, name))
 
-    def _lose_power(self, name: str, *, may_empty_sets: bool = False) -> bool:
+    def lose_power(self, name: str, *, may_empty_sets: bool = False) -> None:
+        """Where the machine is on, and its group can afford it; it comes back. `may_empty_sets`: nobody might be left
+        who could be elected, though nothing was lost."""
         simulation = self._simulation
         is_async = simulation.swarm.settings.flush_mode is FlushMode.ASYNC
         disk = simulation.disks[name]
-        if is_async and not (may_empty_sets and len(disk.log) == disk.durable) and not self.is_survivable(name):
-            return False
+        affordable = not is_async or (may_empty_sets and len(disk.log) == disk.durable) or self.is_survivable(name)
+        if name not in simulation.brokers or not affordable:
+            return
         simulation.end_broker(name, quietly=True)
         was = len(disk.log)
         disk.lose_power(self._rng)
         disk.unheard |= is_async
         self.dark.add(name)
         simulation.say("%s loses power, its log ended at %s, now %s", name, was, len(disk.log))
-        return True
+        self._later(partial(self._power_back, name))
 
     def _power_back(self, name: str) -> None:
         self.dark.discard(name)
@@ -138,16 +146,15 @@ class Faults:
 
     def _power(self) -> None:
         name = self._any_broker()
-        if name is not None and self._lose_power(name):
-            self._later(partial(self._power_back, name))
+        if name is not None:
+            self.lose_power(name)
 
     def _all_power(self) -> None:
         """All at once; under async as many as may."""
         if self._rng.random() < 0.7:
             return
         for name in self._simulation.swarm.names:
-            if name in self._simulation.brokers and self._lose_power(name, may_empty_sets=True):
-                self._later(partial(self._power_back, name))
+            self.lose_power(name, may_empty_sets=True)
 
     def _wipe(self) -> None:
         name = self._any_broker()
@@ -225,6 +232,16 @@ class Faults:
     def _one_way(self) -> None:
         self._separate(both=False)
 
+    def _split(self) -> None:
+        """The master from all other replicas, both ways; controllers reach everybody."""
+        simulation = self._simulation
+        name = self._any_broker() or simulation.swarm.names[0]
+        others = [other for other in simulation.swarm.names if other != name]
+        pairs = {pair for other in others for pair in ((name, other), (other, name))}
+        simulation.say("split %s from all others", name)
+        simulation.network.cuts |= pairs
+        self._schedule.after_us(3 * self.repair_us(), partial(simulation.network.cuts.difference_update, pairs))
+
     def _separate(self, *, both: bool) -> None:
         """One machine from another, or from all."""
         simulation = self._simulation
@@ -291,9 +308,10 @@ class Faults:
         """Asks for another master; nobody listens to the answer."""
         content = self._simulation.zookeeper.groups.get(GROUP)
         if content is not None:
-            self._ask(ElectMaster(GROUP, content.version))
+            self.ask(ElectMaster(GROUP, content.version))
 
-    def _ask(self, request: ElectMaster) -> None:
+    def ask(self, request: ElectMaster) -> None:
+        """An operator's wish; nobody listens to the answer."""
         for controller in self._simulation.controllers:
             if controller.alive and not controller.paused_until_us > self._schedule.now_us:
                 controller.on_request(Call(b"operator", request, lambda _: None))

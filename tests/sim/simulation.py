@@ -19,7 +19,8 @@ from zenitmq.model.group import GroupNode
 from zenitmq.model.group_codec import decode_node
 from zenitmq.remoting.commands import GroupReply, Request
 
-from .broker import CLUSTER, GROUP, Broker, World
+from .ambush import Ambush
+from .broker import GROUP, Broker, World
 from .clients import Consumer, Producer
 from .controller import Call, Controller, SlowZooKeeper
 from .disk import Disk
@@ -63,6 +64,7 @@ class Simulation(World):
         self.producers = [Producer(self, number, pause_ms=swarm.pause_ms) for number in range(swarm.producers)]
         self.consumer = Consumer(self, pause_ms=swarm.consumer_ms)
         self.faults = Faults(self)
+        self.ambush = Ambush(self, swarm.ambush_rate)
 
     # ---- the run
 
@@ -147,6 +149,7 @@ class Simulation(World):
         link = ControllerLink(self, broker)
         self.links[self.identity(broker)] = link
         broker.begin(link)
+        self.ambush.on_start(name)
         self.say("%s starts, life %s, log to %s", name, disk.starts, len(disk.log))
 
     def end_broker(self, name: str, *, quietly: bool = False) -> None:
@@ -223,6 +226,7 @@ class Simulation(World):
     def on_master(self, broker: Broker, epoch: int) -> None:
         """Name servers learn of it."""
         self.say("%s leads epoch %s from %s", broker.name, epoch, broker.replica.log.end)
+        self.ambush.on_master(broker.name)
         self.schedule.after_us(20 * MS, partial(setattr, self, "route", broker.name))
 
     def send_message(
@@ -267,6 +271,3 @@ class Simulation(World):
                 f"{name} {replica.role} of {replica.epoch}, {slave.phase} {slave.session:x} {replica.log} {replica._on_disk}"
             )
         return "\n".join(lines)
-
-
-assert CLUSTER

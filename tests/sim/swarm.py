@@ -20,6 +20,7 @@ FAULTS = (
     "pause",
     "cut",
     "one_way",
+    "split",
     "controller_kill",
     "controller_pause",
     "zookeeper_away",
@@ -51,6 +52,7 @@ class Swarm:
     chunk_records: int
     fault_gap_ms: int
     repair_ms: int
+    ambush_rate: float
     faults: tuple[tuple[str, int], ...]
     chaos_ms: int
     late_start: dict[str, int] = field(default_factory=dict)
@@ -96,6 +98,7 @@ class Swarm:
             damage_rate=sometimes(0.2, 0.01),
             chunk_records=rng.choice((2, 8, 10_000)),
             fault_gap_ms=rng.choice((150, 400, 1000)),
+            ambush_rate=sometimes(0.5, 0.1, 0.4),
             repair_ms=rng.choice((50, 400, 1500)),
             faults=tuple((fault, weight) for fault, weight in weights if weight) or (("kill", 1),),
             chaos_ms=8000,

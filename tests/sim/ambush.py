@@ -1,0 +1,96 @@
+"""Faults that wait for their moment: chance alone seldom strikes within the few milliseconds in which a rule matters.
+
+They strike when a master proposes an in-sync set (its answers are lost, and so are its bytes on their way to one
+member), when a master begins, and when a broker has just started; what follows is an election or a death.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from zenitmq.remoting.commands import ElectMaster
+
+from .broker import GROUP
+from .schedule import MS
+
+if TYPE_CHECKING:
+    from .simulation import Simulation
+
+
+class Ambush:
+    """`rate`: how often one is laid."""
+
+    def __init__(self, simulation: Simulation, rate: float) -> None:
+        self.rate = rate
+        self._simulation = simulation
+        self._rng = simulation.rng
+
+    def on_proposal(self, name: str) -> None:
+        """A master asks for another in-sync set."""
+        if not self._strikes():
+            return
+        simulation, rng = self._simulation, self._rng
+        controllers = [controller.name for controller in simulation.controllers]
+        pairs = {(controller, name) for controller in controllers}
+        if rng.random() < 0.3:
+            pairs |= {(name, controller) for controller in controllers}
+        if rng.random() < 0.7:
+            pairs.add((name, rng.choice(simulation.swarm.names)))
+        self._cut_later(pairs)
+        self._follow(name)
+
+    def on_master(self, name: str) -> None:
+        """A master begins."""
+        if not self._strikes():
+            return
+        others = [other for other in self._simulation.swarm.names if other != name]
+        chosen = others if self._rng.random() < 0.5 else [self._rng.choice(others)]
+        pairs = {(name, other) for other in chosen}
+        if self._rng.random() < 0.5:
+            pairs |= {(other, name) for other in chosen}
+        self._cut_later(pairs)
+        self._follow(name)
+
+    def on_start(self, name: str) -> None:
+        """A broker has started."""
+        if self._strikes():
+            faults = self._simulation.faults
+            self._soon(partial(faults.lose_power, name), 300)
+            self._soon(self._elect, 2500)
+
+    # ---- what happens
+
+    def _strikes(self) -> bool:
+        return not self._simulation.healing and self._rng.random() < self.rate
+
+    def _cut_later(self, pairs: set[tuple[str, str]]) -> None:
+        simulation, rng = self._simulation, self._rng
+        simulation.say("ambush: cut %s", sorted(pairs))
+        delay_us = int(rng.random() ** 2 * 200 * MS)
+        simulation.schedule.after_us(delay_us, partial(self._cut, pairs))
+        lasts_us = delay_us + int((0.2 + 3 * rng.random()) * 1000 * MS)
+        simulation.schedule.after_us(lasts_us, partial(simulation.network.cuts.difference_update, pairs))
+
+    def _cut(self, pairs: set[tuple[str, str]]) -> None:
+        if not self._simulation.healing:
+            self._simulation.network.cuts |= pairs
+
+    def _follow(self, name: str) -> None:
+        faults = self._simulation.faults
+        deaths: list[Callable[[], object]] = [partial(faults.kill, name), partial(faults.lose_power, name), self._elect]
+        for _ in range(self._rng.choice((1, 1, 2, 3))):
+            self._soon(self._rng.choice(deaths), 2500)
+
+    def _elect(self) -> None:
+        """An operator wants a certain one."""
+        simulation = self._simulation
+        content = simulation.zookeeper.groups.get(GROUP)
+        if content is not None:
+            candidate = self._rng.choice(simulation.swarm.names)
+            simulation.faults.ask(ElectMaster(GROUP, content.version, candidate))
+
+    def _soon(self, what: Callable[[], object], within_ms: int) -> None:
+        delay_us = int(self._rng.random() * within_ms * MS)
+        self._simulation.schedule.after_us(delay_us, lambda: None if self._simulation.healing else what())
