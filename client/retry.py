@@ -14,7 +14,8 @@ from ..model.errors import BrokerBusy, ZenitError
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """`tries_max` 0: as many as the deadline allows. `try_share`: the part of the total that one try may take.
+    """`tries_max` 0: as many as the deadline allows. `try_share`: the part of the total that one try may take, at most
+    `try_ms_max`: a master that is stopped is replaced sooner than that, and does not say that it is.
 
     `backoff_ms` doubles from try to try up to `backoff_ms_max` where the same broker must be asked again; another
     broker is asked at once.
@@ -23,12 +24,14 @@ class RetryPolicy:
     tries_max: int = 0
     try_share: float = 0.5
     try_ms_min: int = 1000
+    try_ms_max: int = 3000
     backoff_ms: int = 10
     backoff_ms_max: int = 500
 
     def try_timeout_ms(self, total_ms: int, left_ms: int) -> int:
         """How long the next try may take, at least 1 ms."""
-        return max(1, min(left_ms, max(self.try_ms_min, int(total_ms * self.try_share))))
+        share_ms = min(self.try_ms_max, max(self.try_ms_min, int(total_ms * self.try_share)))
+        return max(1, min(left_ms, share_ms))
 
     def delay_ms(self, error: ZenitError, *, tries: int, left_ms: int, elsewhere: bool) -> int | None:
         """How long to wait before the next try after `tries` failed ones; None = give up.

@@ -46,7 +46,8 @@ def test_tries_are_counted_where_they_are_limited() -> None:
 
 
 @pytest.mark.parametrize(
-    ("total_ms", "left_ms", "try_ms"), [(3000, 3000, 1500), (3000, 400, 400), (1000, 1000, 1000), (30_000, 0, 1)]
+    ("total_ms", "left_ms", "try_ms"),
+    [(3000, 3000, 1500), (3000, 400, 400), (1000, 1000, 1000), (30_000, 9000, 3000), (30_000, 0, 1)],
 )
 def test_one_try_leaves_time_for_another(total_ms: int, left_ms: int, try_ms: int) -> None:
     assert RetryPolicy().try_timeout_ms(total_ms, left_ms) == try_ms
