@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import signal
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from ..model.clock import sleep_ms
-from ..model.errors import ClusterNotStarted
+from ..model.errors import ClusterNotStarted, InvalidParameter
 from .options import DEFAULT_DIRECTORY, Directory, Json
 from .output import note, print_facts, print_table, show
 
 if TYPE_CHECKING:
+    from ..deploy.cluster_record import Shape
     from ..deploy.local_cluster import LocalCluster
 
 WATCH_MS: Final = 500
@@ -28,11 +30,15 @@ def register(app: typer.Typer) -> None:
 
 def up(
     directory: Directory = DEFAULT_DIRECTORY,
-    replicas: Annotated[int, typer.Option(min=1, help="Brokers that hold each message.")] = 1,
-    groups: Annotated[int, typer.Option(min=1, help="Replica groups.")] = 1,
-    controllers: Annotated[int, typer.Option(min=1, help="Controllers, from two replicas on.")] = 1,
+    replicas: Annotated[
+        int | None, typer.Option(min=1, help="Brokers that hold each message; 1 unless the cluster has more.")
+    ] = None,
+    groups: Annotated[int | None, typer.Option(min=1, help="Replica groups; topics spread over them.")] = None,
+    controllers: Annotated[int | None, typer.Option(min=1, help="Controllers, from two replicas on.")] = None,
     no_controller: Annotated[bool, typer.Option("--no-controller", help="A static master, no failover.")] = False,
-    zookeeper: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="A ZooKeeper that runs already.")] = None,
+    zookeeper: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="A ZooKeeper that runs already; else one of its own.")
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -45,24 +51,22 @@ def up(
     ] = 60,
     as_json: Json = False,
 ) -> None:
-    """Start a name server and a broker on this machine, or whatever of them is down.
+    """Start a name server and brokers on this machine, or whatever of them is down.
 
-    They take ports 9876 and 10911, or the next free ones ten higher. Without --detach they stop at Ctrl-C.
+    They take ports 9876 and 10911, or the next free ones ten higher. From two replicas on ZooKeeper (2181) and controllers
+    (9878) elect each group's master anew when it dies. Without --detach they stop at Ctrl-C.
     """
-    for asked, name in ((replicas > 1, "--replicas"), (groups > 1, "--groups"), (controllers > 1, "--controllers")):
-        if asked:
-            raise typer.BadParameter("only 1 in this version: replication is not built yet", param_hint=name)
-    if zookeeper is not None:
-        raise typer.BadParameter(
-            "one replica needs no ZooKeeper: replication is not built yet", param_hint="--zookeeper"
-        )
-    _ = no_controller  # one replica never has one
-
     from ..deploy.local_cluster import LocalCluster
 
     cluster = LocalCluster(directory, say=note, ready_timeout_ms=round(timeout * 1000))
+    asked = {"replicas": replicas, "groups": groups, "controllers": controllers, "zookeeper": zookeeper}
+    shape = _shape(cluster, {name: value for name, value in asked.items() if value is not None})
+    if no_controller and shape.is_replicated:
+        raise typer.BadParameter(
+            "only with one replica in this version: a static master is not built yet", param_hint="--no-controller"
+        )
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    record = cluster.up(settings=settings or ())
+    record = cluster.up(settings=settings or (), shape=shape)
     document = {
         "cluster": record.cluster,
         "namesrv": record.namesrv,
@@ -83,6 +87,23 @@ def up(
         note("ending the cluster")
     finally:
         cluster.down()
+
+
+def _shape(cluster: LocalCluster, asked: dict[str, Any]) -> Shape:
+    """What the cluster is to be: as it is, but for what was asked. Raises typer.BadParameter."""
+    from ..deploy.cluster_plan import check_shape
+    from ..deploy.cluster_record import Shape
+    from ..model.group_limits import check_address
+
+    record = cluster.read()
+    shape = replace(record.shape if record is not None else Shape(), **asked)
+    try:
+        check_shape(shape)
+        if shape.zookeeper:
+            check_address("--zookeeper", shape.zookeeper)
+    except InvalidParameter as error:
+        raise typer.BadParameter(f"expected {error.expected}", param_hint=error.name) from None
+    return shape
 
 
 def down(directory: Directory = DEFAULT_DIRECTORY, as_json: Json = False) -> None:
@@ -125,12 +146,16 @@ def _print_endpoints(document: dict[str, Any]) -> None:
 
 
 def _print_status(document: dict[str, Any]) -> None:
-    print_facts({"cluster": document["cluster"], "name servers": document["namesrv"]})
+    facts = {"cluster": document["cluster"], "name servers": document["namesrv"]}
+    if "controller" in document:
+        facts["leading controller"] = document["controller"]
+    print_facts(facts)
     columns = ("role", "name", "pid", "address", "up", "store_dir")
     print_table(columns, [[process.get(name) for name in columns] for process in document["processes"]])
-    facts = ("name", "role", "epoch", "written_offset", "flushed_offset", "confirm_offset", "lag_bytes")
-    groups = document["groups"]
+    names = ("name", "role", "epoch", "written_offset", "flushed_offset", "confirm_offset", "lag_bytes")
     rows = [
-        [group["broker_name"], *(replica[fact] for fact in facts)] for group in groups for replica in group["replicas"]
+        [group["broker_name"], *(replica[name] for name in names), replica["name"] in group["in_sync"]]
+        for group in document["groups"]
+        for replica in group["replicas"]
     ]
-    print_table(("group", "replica", *facts[1:]), rows)
+    print_table(("group", "replica", *names[1:], "in_sync"), rows)

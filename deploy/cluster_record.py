@@ -5,6 +5,9 @@
        {"role": "broker", "name": "broker-a", "pid": 72, "birth": "4712", "address": "127.0.0.1:10911",
         "store_dir": "/tmp/z/broker-a", "settings": ["store.segment_bytes=65536"]}]}
 
+With replicas there are more: {"shape": {"replicas": 3, "groups": 1, "controllers": 1, "zookeeper": ""}, "zookeeper":
+"127.0.0.1:2181"}, processes of the roles zookeeper and controller, and the "group" that a broker is a replica of.
+
 `birth` is when the process began, in the machine's own terms: a pid is given again to others, a pid with its birth is
 not. Pure: `processes.py` looks at processes, `local_cluster.py` reads and writes the file.
 """
@@ -12,7 +15,7 @@ not. Pure: `processes.py` looks at processes, `local_cluster.py` reads and write
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from ..model.errors import StoreFormatError
@@ -21,14 +24,39 @@ FILE_NAME: Final = "cluster.json"
 RECORD_BYTES_MAX: Final = 1 << 20
 
 NAME_SERVER: Final = "namesrv"
+ZOOKEEPER: Final = "zookeeper"
+CONTROLLER: Final = "controller"
 BROKER: Final = "broker"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What a cluster was asked to be: `replicas` of each of `groups`. With one replica there is no controller.
+
+    `zookeeper`: one that runs already, host:port; "" = the cluster's own.
+    """
+
+    replicas: int = 1
+    groups: int = 1
+    controllers: int = 1
+    zookeeper: str = ""
+
+    @property
+    def is_replicated(self) -> bool:
+        """There are controllers."""
+        return self.replicas > 1
+
+    @property
+    def min_in_sync(self) -> int:
+        """Replicas that must hold a message: with two, one may be down and writes go on."""
+        return 2 if self.replicas > 2 else 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRecord:
     """One process of a local cluster. `store_dir` is None for roles that keep nothing; `settings` as `--set` takes them.
 
-    A `pid` of 0: not started yet.
+    `group`: the broker name, where the broker is one replica of several. A `pid` of 0: not started yet.
     """
 
     role: str
@@ -38,19 +66,26 @@ class ProcessRecord:
     birth: str = ""
     store_dir: str | None = None
     settings: tuple[str, ...] = ()
+    group: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterRecord:
-    """A cluster of local processes, in the order in which they start."""
+    """A cluster of local processes, in the order in which they start. `zookeeper`: its address, "" where there is none."""
 
     cluster: str
     namesrv: str
     processes: tuple[ProcessRecord, ...] = ()
+    zookeeper: str = ""
+    shape: Shape = Shape()
 
     def find(self, role: str, name: str) -> ProcessRecord | None:
         """The process of that role and name, or None."""
         return next((p for p in self.processes if (p.role, p.name) == (role, name)), None)
+
+    def of_role(self, role: str) -> tuple[ProcessRecord, ...]:
+        """All processes of a role, in the order in which they start."""
+        return tuple(process for process in self.processes if process.role == role)
 
     def with_process(self, process: ProcessRecord) -> ClusterRecord:
         """The record once `process` stands where one of its role and name stood, or last."""
@@ -75,8 +110,12 @@ def encode_record(record: ClusterRecord) -> str:
             document["store_dir"] = process.store_dir
         if process.settings:
             document["settings"] = list(process.settings)
+        if process.group is not None:
+            document["group"] = process.group
         processes.append(document)
     document = {"cluster": record.cluster, "namesrv": record.namesrv, "processes": processes}
+    if record.shape != Shape():
+        document |= {"zookeeper": record.zookeeper, "shape": asdict(record.shape)}
     return json.dumps(document, indent=2) + "\n"
 
 
@@ -93,11 +132,18 @@ def decode_record(text: str, path: str) -> ClusterRecord:
                 address=str(entry["address"]),
                 store_dir=entry.get("store_dir"),
                 settings=tuple(str(setting) for setting in entry.get("settings", ())),
+                group=entry.get("group"),
             )
             for entry in document["processes"]
         )
         if any(process.pid <= 1 for process in processes):
             raise ValueError("a pid of 1 or below")
-        return ClusterRecord(cluster=str(document["cluster"]), namesrv=str(document["namesrv"]), processes=processes)
+        return ClusterRecord(
+            cluster=str(document["cluster"]),
+            namesrv=str(document["namesrv"]),
+            processes=processes,
+            zookeeper=str(document.get("zookeeper", "")),
+            shape=Shape(**document.get("shape", {})),
+        )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreFormatError(path, f"it is not a cluster record ({type(error).__name__}: {error})") from error

@@ -1,17 +1,16 @@
-"""A cluster of real processes on this machine: one name server and one broker in a directory.
+"""A cluster of real processes on this machine, in a directory: a name server, brokers, what replicas need besides.
 
     DIR/cluster.json   who runs (cluster_record.py)      DIR/cluster.lock   held while `up` or `down` is at work
-    DIR/log/NAME.log   what each process printed         DIR/NAME/          a broker's store
+    DIR/log/NAME.log   what each process printed         DIR/NAME/          a broker's store, ZooKeeper's data and log
     ~/.zenit/last      the directory of the cluster that was started last, where clients without an address look
 
 `up` starts what is down, on the ports it had if they are still free; `down` ends by pid and only what is ours. A
-process counts as up once it answers requests, not once it runs.
+process counts as up once it answers requests, not once it runs. What consists of what: cluster_plan.py.
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import sys
 import tempfile
@@ -21,21 +20,49 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+from ..client.controller_calls import ControllerCalls
 from ..model.clock import monotonic_ms, sleep_ms
-from ..model.errors import ClusterNotStarted, ConnectionLost, InvalidParameter, NoCluster, RequestTimeout
+from ..model.errors import ClusterNotStarted, ConnectionLost, InvalidParameter, NoCluster, RequestTimeout, ZenitError
+from ..model.route import MASTER_ID
 from ..remoting.client import RemotingClient
-from ..remoting.commands import GetBrokerStatistics, GetClusterInfo, Request
-from .cluster_record import BROKER, FILE_NAME, NAME_SERVER, ClusterRecord, ProcessRecord, decode_record, encode_record
-from .port_choice import BROKER_PORT, NAME_SERVER_PORT, choose_port
+from ..remoting.commands import GetBrokerStatistics, GetClusterInfo, GetController, Request
+from .cluster_plan import (
+    HOST,
+    arguments_of,
+    asked_port,
+    check_settings,
+    check_shape,
+    group_names,
+    plan,
+    replica_names,
+)
+from .cluster_record import (
+    BROKER,
+    CONTROLLER,
+    FILE_NAME,
+    NAME_SERVER,
+    ZOOKEEPER,
+    ClusterRecord,
+    ProcessRecord,
+    Shape,
+    decode_record,
+    encode_record,
+)
+from .cluster_status import ASK_TIMEOUT_MS, ask_json, status_document
+from .embedded_zookeeper import find_jars, find_java, start_zookeeper
+from .port_choice import CONTROLLER_STEP, STEP, choose_port
 from .processes import birth_of, is_running, last_line, port_is_free, spawn, terminate
 
 READY_TIMEOUT_MS: Final = 60_000
 STOP_TIMEOUT_MS: Final = 20_000
-PROBE_TIMEOUT_MS: Final = 1_000
 POLL_MS: Final = 30
 PORT_TRIES: Final = 5
-DECIDED_HERE: Final = ("cluster", "name", "host", "namesrv", "store_dir")
-HOST: Final = "127.0.0.1"
+QUESTIONS: Final[Mapping[str, Request]] = {
+    NAME_SERVER: GetClusterInfo(),
+    CONTROLLER: GetController(),
+    BROKER: GetBrokerStatistics(),
+}
+"""What a process of a role answers once it is up."""
 LAST_CLUSTER_FILE: Final = "~/.zenit/last"  # client/cluster.py reads it
 
 Say = Callable[[str], None]
@@ -61,20 +88,26 @@ class LocalCluster:
 
     # ---- what the CLI and tests call
 
-    def up(self, *, settings: Sequence[str] = ()) -> ClusterRecord:
-        """Starts what is down and waits until it answers. `settings`: the broker's, as `--set` takes them; kept for later.
+    def up(self, *, settings: Sequence[str] = (), shape: Shape | None = None) -> ClusterRecord:
+        """Starts what is down and waits until it answers. `settings`: the brokers', as `--set` takes them; kept for later.
+        `shape`: None = as it was, one broker where there was nothing.
 
         Raises ClusterNotStarted with the last line of the log; what this call had started is then stopped again.
-        InvalidParameter for a setting that is decided here.
+        InvalidParameter for a setting that is decided here, and for another shape than the cluster has;
+        RequirementMissing where ZooKeeper cannot run here.
         """
-        check_settings(settings)
         os.makedirs(os.path.join(self.directory, "log"), exist_ok=True)
         with self._locked():
-            record = self.read() or ClusterRecord(cluster="zenit", namesrv="")
-            started: list[ProcessRecord] = []
+            record = self._record_of(shape)
+            check_settings(settings, several=record.shape.replicas * record.shape.groups > 1)
+            if record.shape.is_replicated and not record.shape.zookeeper:
+                find_java()
+                find_jars()
+            before, started = record, list[ProcessRecord]()
             try:
-                record = self._up_name_server(record, started)
-                record = self._up_broker(record, started, tuple(settings))
+                for planned in plan(self.directory, record, settings):
+                    record = self._up_process(before, record, planned, started)
+                self._wait_serving(record)
             except BaseException:
                 for process in reversed(started):
                     terminate(process.pid, process.birth, timeout_ms=STOP_TIMEOUT_MS)
@@ -96,18 +129,7 @@ class LocalCluster:
 
     def status(self) -> dict[str, Any]:
         """The document of `zenit status --json` (docs/operate.md). Raises NoCluster."""
-        record = self.existing()
-        processes, groups = [], []
-        for process in record.processes:
-            up = is_running(process.pid, process.birth)
-            entry: dict[str, Any] = {"role": process.role, "name": process.name, "pid": process.pid}
-            entry |= {"address": process.address, "up": up}
-            if process.store_dir is not None:
-                entry["store_dir"] = process.store_dir
-            processes.append(entry)
-            if process.role == BROKER:
-                groups.append(_group_status(process, _ask(process.address, GetBrokerStatistics()) if up else None))
-        return {"cluster": record.cluster, "namesrv": record.namesrv, "processes": processes, "groups": groups}
+        return status_document(self.existing())
 
     def first_dead(self) -> ProcessRecord | None:
         """A process of the record that does not run any more, or None."""
@@ -136,50 +158,66 @@ class LocalCluster:
 
     def log_path(self, name: str) -> str:
         """Where a process prints to."""
+        if name == ZOOKEEPER:
+            return os.path.join(self.directory, ZOOKEEPER, "zookeeper.log")
         return os.path.join(self.directory, "log", f"{name}.log")
 
     # ---- starting
 
-    def _up_name_server(self, record: ClusterRecord, started: list[ProcessRecord]) -> ClusterRecord:
-        before = record.find(NAME_SERVER, "namesrv-1")
-        if before is not None and is_running(before.pid, before.birth):
-            return record
-        planned = before or ProcessRecord(role=NAME_SERVER, name="namesrv-1", address=f"{HOST}:{NAME_SERVER_PORT}")
-        return self._start(record, planned, started, GetClusterInfo())
+    def _record_of(self, shape: Shape | None) -> ClusterRecord:
+        """The record to start from. Raises InvalidParameter where brokers' stores of another shape are there."""
+        record = self.read()
+        if shape is not None:
+            check_shape(shape)
+        if record is None:
+            record = ClusterRecord(cluster="zenit", namesrv="", shape=shape or Shape())
+        elif shape is not None and shape != record.shape:
+            brokers = record.of_role(BROKER)
+            if any(
+                os.path.exists(broker.store_dir or "") or is_running(broker.pid, broker.birth) for broker in brokers
+            ):
+                has = f"{record.shape.replicas} replicas, {record.shape.groups} groups, {record.shape.controllers} controllers"
+                raise InvalidParameter("--dir", self.directory, f"a directory for another cluster: this one has {has}")
+            record = replace(record, shape=shape, processes=record.of_role(NAME_SERVER))
+        return replace(record, zookeeper=record.shape.zookeeper or record.zookeeper)
 
-    def _up_broker(
-        self, record: ClusterRecord, started: list[ProcessRecord], settings: tuple[str, ...]
+    def _up_process(
+        self, before: ClusterRecord, record: ClusterRecord, planned: ProcessRecord, started: list[ProcessRecord]
     ) -> ClusterRecord:
-        name = "broker-a"
-        before = record.find(BROKER, name)
-        if before is not None and is_running(before.pid, before.birth):
-            if not started:
+        """Starts a process that is down; anew where what it must be told has changed since it was started."""
+        if is_running(planned.pid, planned.birth):
+            if arguments_of(before, planned) == arguments_of(record, planned):
                 return record
-            # The name server was down and may have moved: a broker that looks for it elsewhere is started anew.
-            self._say(f"{name}: restarted, to register with the new name server")
-            terminate(before.pid, before.birth, timeout_ms=STOP_TIMEOUT_MS)
-        planned = before or ProcessRecord(
-            role=BROKER,
-            name=name,
-            address=f"{HOST}:{BROKER_PORT}",
-            store_dir=os.path.join(self.directory, name),
-        )
-        record = self._start(
-            record, replace(planned, settings=settings or planned.settings), started, GetBrokerStatistics()
-        )
-        self._wait_registered(record.processes[-1], record.namesrv)
+            self._say(f"{planned.name}: restarted, since an address that it needs has changed")
+            terminate(planned.pid, planned.birth, timeout_ms=STOP_TIMEOUT_MS)
+        if planned.role == ZOOKEEPER:
+            return self._start_zookeeper(record, planned, started)
+        return self._start(record, planned, started)
+
+    def _start_zookeeper(
+        self, record: ClusterRecord, planned: ProcessRecord, started: list[ProcessRecord]
+    ) -> ClusterRecord:
+        with _ports_locked():
+            port = choose_port(_port_of(planned), port_is_free, span=1)
+            directory = planned.store_dir or ""
+            server = start_zookeeper(directory, port, timeout_ms=self._ready_timeout_ms)
+        process = replace(planned, pid=server.pid, birth=server.birth, address=server.address)
+        started.append(process)
+        record = replace(record.with_process(process), zookeeper=process.address)
+        _write_text(os.path.join(self.directory, FILE_NAME), encode_record(record))
         return record
 
-    def _start(
-        self, record: ClusterRecord, planned: ProcessRecord, started: list[ProcessRecord], question: Request
-    ) -> ClusterRecord:
-        """Starts a process on its port, or the next free one, and waits until it answers `question`.
+    def _start(self, record: ClusterRecord, planned: ProcessRecord, started: list[ProcessRecord]) -> ClusterRecord:
+        """Starts a process on its port, or the next free one, and waits until it answers.
 
         Somebody else may be quicker to bind a port that was free: then it ends at once, and the next one is tried.
         """
+        span, step = (1, CONTROLLER_STEP) if planned.role == CONTROLLER else (2, STEP)
         with _ports_locked():
             for tries_left in reversed(range(PORT_TRIES)):
-                port = asked_port(planned.settings) or choose_port(_port_of(planned), port_is_free)
+                port = asked_port(planned.settings) or choose_port(
+                    _port_of(planned), port_is_free, span=span, step=step
+                )
                 process = replace(planned, address=f"{HOST}:{port}")
                 if process.role == NAME_SERVER:
                     record = replace(record, namesrv=process.address)
@@ -188,9 +226,9 @@ class LocalCluster:
                 record = record.with_process(process)
                 _write_text(os.path.join(self.directory, FILE_NAME), encode_record(record))
                 try:
-                    self._wait(process, partial(_answers, process.address, question), "does not answer")
+                    self._wait(process, partial(_answers, process.address, QUESTIONS[process.role]), "does not answer")
                 except ClusterNotStarted:
-                    was_taken = not (port_is_free(port) and port_is_free(port + 1))
+                    was_taken = not all(port_is_free(port + k) for k in range(span))
                     ended = not is_running(process.pid, process.birth)
                     if tries_left and was_taken and ended and asked_port(planned.settings) is None:
                         continue
@@ -208,14 +246,15 @@ class LocalCluster:
             raise self._not_started(process.name, "ended at once")
         return replace(process, pid=pid, birth=birth)
 
-    def _wait_registered(self, process: ProcessRecord, namesrv: str) -> None:
-        """Until the name server tells clients of the broker."""
-
-        def registered() -> bool:
-            info = _ask(namesrv, GetClusterInfo()) or {}
-            return any(broker["address"] == process.address for broker in info.get("brokers", ()))
-
-        self._wait(process, registered, "is not known to the name server")
+    def _wait_serving(self, record: ClusterRecord) -> None:
+        """Until clients can send to every group."""
+        for group in group_names(record.shape):
+            brokers = [record.find(BROKER, name) for name in replica_names(group, record.shape)]
+            first = brokers[0]
+            assert first is not None
+            self._wait(
+                first, partial(_is_served, record, group), "is not known to the name server, or no master is elected"
+            )
 
     def _wait(self, process: ProcessRecord, condition: Callable[[], bool], otherwise: str) -> None:
         deadline = monotonic_ms() + self._ready_timeout_ms
@@ -259,40 +298,28 @@ def _ports_locked() -> Iterator[None]:
         yield
 
 
-def check_settings(settings: Sequence[str]) -> None:
-    """Raises InvalidParameter for a key that is not the user's to set, since `up` decides it."""
-    for setting in settings:
-        if setting.partition("=")[0].strip() in DECIDED_HERE:
-            raise InvalidParameter(
-                "--set", setting, f"a key that `up` does not decide itself ({', '.join(DECIDED_HERE)})"
-            )
-
-
-def asked_port(settings: Sequence[str]) -> int | None:
-    """The port that was asked for by `port=N`; such a one is never chosen around."""
-    texts = [setting.partition("=")[2].strip() for setting in settings if setting.partition("=")[0].strip() == "port"]
-    return int(texts[-1]) if texts and texts[-1].isdecimal() and int(texts[-1]) else None
-
-
-def arguments_of(record: ClusterRecord, process: ProcessRecord) -> list[str]:
-    """The settings that a process is started with, as `--set` takes them; the user's own last."""
-    host, _, port = process.address.rpartition(":")
-    settings = [f"host={host}", f"port={port}"]
-    if process.role == BROKER:
-        settings += [f"cluster={record.cluster}", f"name={process.name}", f"namesrv={record.namesrv}"]
-        settings.append(f"store_dir={process.store_dir}")
-    return [*settings, *process.settings]
-
-
-def _ask(address: str, request: Request) -> dict[str, Any] | None:
-    """The JSON document of a reply; None where nobody answers yet."""
-    with RemotingClient() as client:
+def _is_served(record: ClusterRecord, group: str) -> bool:
+    """Whether the name server tells clients of a master in its present life, and enough replicas are in sync with it."""
+    with RemotingClient() as remoting:
+        info = ask_json(remoting, record.namesrv, GetClusterInfo()) or {}
+        masters = {broker["address"] for broker in info.get("brokers", ()) if broker["broker_id"] == MASTER_ID}
+        if not record.shape.is_replicated:
+            alone = record.find(BROKER, group)
+            return alone is not None and alone.address in masters
+        calls = ControllerCalls(remoting, tuple(controller.address for controller in record.of_role(CONTROLLER)))
         try:
-            _, payload = client.call(address, request, timeout_ms=PROBE_TIMEOUT_MS)
-        except (ConnectionLost, RequestTimeout):
-            return None
-    document: dict[str, Any] = json.loads(payload)
-    return document
+            node = calls.group(group, timeout_ms=ASK_TIMEOUT_MS).node
+        except ZenitError:
+            return False
+    master = node.replica(node.master or "")
+    registered = {replica.name for replica in node.replicas}
+    return (
+        master is not None
+        and master.incarnation == node.master_incarnation
+        and master.address in masters
+        and len(node.in_sync) >= node.settings.min_in_sync
+        and registered >= set(replica_names(group, record.shape))
+    )
 
 
 def _port_of(process: ProcessRecord) -> int:
@@ -300,7 +327,13 @@ def _port_of(process: ProcessRecord) -> int:
 
 
 def _answers(address: str, question: Request) -> bool:
-    return _ask(address, question) is not None
+    """Whether a process answers yet."""
+    with RemotingClient() as remoting:
+        try:
+            remoting.call(address, question, timeout_ms=ASK_TIMEOUT_MS)
+        except (ConnectionLost, RequestTimeout):
+            return False
+    return True
 
 
 def _write_text(path: str, text: str) -> None:
@@ -310,19 +343,3 @@ def _write_text(path: str, text: str) -> None:
     with open(temporary, "w", encoding="utf-8") as file:
         file.write(text)
     os.replace(temporary, path)
-
-
-def _group_status(process: ProcessRecord, statistics: Mapping[str, Any] | None) -> dict[str, Any]:
-    """One replica group of a single broker: it masters itself."""
-    facts = {"epoch": statistics["epoch"], **statistics["positions"]} if statistics else {}
-    replica = {"name": process.name, "address": process.address, "role": "master" if statistics else "down"}
-    offsets = {name: facts.get(name) for name in ("epoch", "written_offset", "flushed_offset", "confirm_offset")}
-    master = process.name if statistics else None
-    return {
-        "broker_name": process.name,
-        "epoch": facts.get("epoch"),
-        "master": master,
-        "in_sync": [process.name] if statistics else [],
-        "min_in_sync": 1,
-        "replicas": [{**replica, **offsets, "lag_bytes": 0 if statistics else None}],
-    }

@@ -1,4 +1,4 @@
-"""Which ports a local process takes: the usual ones, else the first pair ten higher that is free."""
+"""Which ports a local process takes: the usual ones, else the first free ones in steps above them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from ..model.errors import InvalidParameter
 
 NAME_SERVER_PORT: Final = 9876  # route changes are published on the next one
 BROKER_PORT: Final = 10911  # replication takes the next one
+CONTROLLER_PORT: Final = 9878
+ZOOKEEPER_PORT: Final = 2181
 STEP: Final = 10
+CONTROLLER_STEP: Final = 2
 PORT_MAX: Final = 65535
 
 
-def choose_port(wanted: int, is_free: Callable[[int], bool], *, span: int = 2) -> int:
-    """The first of wanted, wanted + 10, ... at which `span` ports in a row are free.
+def choose_port(wanted: int, is_free: Callable[[int], bool], *, span: int = 2, step: int = STEP) -> int:
+    """The first of wanted, wanted + step, ... at which `span` ports in a row are free.
 
     Raises InvalidParameter where none is, which means that something is wrong with the machine.
     """
-    for port in range(wanted, PORT_MAX - span, STEP):
+    for port in range(wanted, PORT_MAX - span, step):
         if all(is_free(port + k) for k in range(span)):
             return port
     raise InvalidParameter("port", wanted, f"{span} free ports in a row at it or above")

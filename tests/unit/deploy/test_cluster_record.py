@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from zenitmq.deploy.cluster_record import ClusterRecord, ProcessRecord, decode_record, encode_record
+from zenitmq.deploy.cluster_record import ClusterRecord, ProcessRecord, Shape, decode_record, encode_record
 from zenitmq.model.errors import StoreFormatError
 
 NAME_SERVER = ProcessRecord(role="namesrv", name="namesrv-1", pid=71, birth="4711", address="127.0.0.1:9876")
@@ -22,8 +22,24 @@ BROKER = ProcessRecord(
 RECORD = ClusterRecord(cluster="zenit", namesrv="127.0.0.1:9876", processes=(NAME_SERVER, BROKER))
 
 
-def test_a_record_round_trips() -> None:
-    assert decode_record(encode_record(RECORD), "cluster.json") == RECORD
+REPLICATED = ClusterRecord(
+    cluster="zenit",
+    namesrv="127.0.0.1:9876",
+    processes=(NAME_SERVER, replace(BROKER, name="broker-a-1", group="broker-a")),
+    zookeeper="127.0.0.1:2181",
+    shape=Shape(replicas=3, controllers=2),
+)
+
+
+@pytest.mark.parametrize("record", [RECORD, REPLICATED])
+def test_a_record_round_trips(record: ClusterRecord) -> None:
+    assert decode_record(encode_record(record), "cluster.json") == record
+
+
+def test_one_broker_is_recorded_as_ever() -> None:
+    text = encode_record(RECORD)
+    assert "shape" not in text
+    assert "zookeeper" not in text
 
 
 @pytest.mark.parametrize(
@@ -35,6 +51,7 @@ def test_a_record_round_trips() -> None:
         '{"cluster": "z", "namesrv": "n", "processes": [{}]}',
         "null",
         encode_record(RECORD).replace("71", "-1"),
+        encode_record(REPLICATED).replace("replicas", "copies"),
     ],
 )
 def test_what_is_no_record_is_refused_by_name(text: str) -> None:

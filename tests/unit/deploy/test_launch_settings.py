@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from zenitmq.deploy.cluster_plan import arguments_of, asked_port, check_settings
 from zenitmq.deploy.cluster_record import ClusterRecord, ProcessRecord
-from zenitmq.deploy.local_cluster import arguments_of, asked_port, check_settings
 from zenitmq.model.errors import InvalidParameter
 
 RECORD = ClusterRecord(cluster="zenit", namesrv="127.0.0.1:9886")

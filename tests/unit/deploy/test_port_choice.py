@@ -25,3 +25,7 @@ def test_the_first_free_pair_ten_higher(taken: set[int], chosen: int) -> None:
 def test_no_free_port_is_an_error_not_a_loop() -> None:
     with pytest.raises(InvalidParameter):
         choose_port(9876, lambda _: False)
+
+
+def test_a_controller_takes_the_next_port_two_higher() -> None:
+    assert choose_port(9878, lambda port: port not in {9878, 9879, 9880}, span=1, step=2) == 9882

@@ -1,0 +1,130 @@
+"""What a local cluster consists of, and what each of its processes is started with. Pure.
+
+One replica: a name server and a broker a group, which masters itself. More: ZooKeeper and controllers between them, and
+the replicas of broker-a are broker-a-1, broker-a-2, ...; each keeps its store in the directory of its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from ..model.errors import InvalidParameter
+from .cluster_record import BROKER, CONTROLLER, NAME_SERVER, ZOOKEEPER, ClusterRecord, ProcessRecord, Shape
+from .port_choice import BROKER_PORT, CONTROLLER_PORT, NAME_SERVER_PORT, ZOOKEEPER_PORT
+
+HOST: Final = "127.0.0.1"
+GROUPS_MAX: Final = 26
+REPLICAS_MAX: Final = 9
+CONTROLLERS_MAX: Final = 9
+DECIDED_HERE: Final = (
+    *("cluster", "name", "host", "namesrv", "store_dir"),
+    *("controllers", "replica", "replication_port"),
+)
+FLUSH_MODE: Final = "store.flush_mode"
+
+
+def check_shape(shape: Shape) -> None:
+    """Raises InvalidParameter for what no local cluster can be."""
+    for name, count, most in (
+        ("--replicas", shape.replicas, REPLICAS_MAX),
+        ("--groups", shape.groups, GROUPS_MAX),
+        ("--controllers", shape.controllers, CONTROLLERS_MAX),
+    ):
+        if not 1 <= count <= most:
+            raise InvalidParameter(name, count, f"1 to {most}")
+    if not shape.is_replicated and shape.controllers > 1:
+        raise InvalidParameter("--controllers", shape.controllers, "1: one replica has no controller")
+    if not shape.is_replicated and shape.zookeeper:
+        raise InvalidParameter("--zookeeper", shape.zookeeper, "nothing: one replica has no controller")
+
+
+def check_settings(settings: Sequence[str], *, several: bool = False) -> None:
+    """Raises InvalidParameter for a key that is not the user's to set, since `up` decides it; `several` brokers cannot
+    have one port."""
+    decided = (*DECIDED_HERE, "port") if several else DECIDED_HERE
+    for setting in settings:
+        if setting.partition("=")[0].strip() in decided:
+            raise InvalidParameter("--set", setting, f"a key that `up` does not decide itself ({', '.join(decided)})")
+
+
+def asked_port(settings: Sequence[str]) -> int | None:
+    """The port that was asked for by `port=N`; such a one is never chosen around."""
+    text = _setting(settings, "port")
+    return int(text) if text is not None and text.isdecimal() and int(text) else None
+
+
+def plan(directory: str, record: ClusterRecord, settings: Sequence[str]) -> list[ProcessRecord]:
+    """All processes in the order of their start: as they are recorded, else on the usual ports.
+
+    `settings`: the brokers'; none = those they had.
+    """
+    shape = record.shape
+    wanted = [ProcessRecord(role=NAME_SERVER, name="namesrv-1", address=f"{HOST}:{NAME_SERVER_PORT}")]
+    if shape.is_replicated and not shape.zookeeper:
+        store_dir = f"{directory}/{ZOOKEEPER}"
+        wanted.append(
+            ProcessRecord(role=ZOOKEEPER, name=ZOOKEEPER, address=f"{HOST}:{ZOOKEEPER_PORT}", store_dir=store_dir)
+        )
+    if shape.is_replicated:
+        address, founding = f"{HOST}:{CONTROLLER_PORT}", _founding_settings(shape, settings)
+        names = [f"controller-{number}" for number in range(1, shape.controllers + 1)]
+        wanted += [ProcessRecord(role=CONTROLLER, name=name, address=address, settings=founding) for name in names]
+    for group in group_names(shape):
+        for name in replica_names(group, shape):
+            wanted.append(
+                ProcessRecord(
+                    role=BROKER,
+                    name=name,
+                    address=f"{HOST}:{BROKER_PORT}",
+                    store_dir=f"{directory}/{name}",
+                    settings=tuple(settings),
+                    group=group if shape.is_replicated else None,
+                )
+            )
+    return [_as_recorded(record, process, settings) for process in wanted]
+
+
+def group_names(shape: Shape) -> list[str]:
+    """broker-a, broker-b, ..."""
+    return [f"broker-{chr(ord('a') + number)}" for number in range(shape.groups)]
+
+
+def replica_names(group: str, shape: Shape) -> list[str]:
+    """The group's own name where it has one replica."""
+    return [f"{group}-{number}" for number in range(1, shape.replicas + 1)] if shape.is_replicated else [group]
+
+
+def arguments_of(record: ClusterRecord, process: ProcessRecord) -> list[str]:
+    """The settings that a process is started with, as `--set` takes them; what the user asked for comes last."""
+    host, port = HOST, process.address.rpartition(":")[2]
+    settings = [f"host={host}", f"port={port}"]
+    if process.role == CONTROLLER:
+        settings += [f"cluster={record.cluster}", f"zookeeper={record.zookeeper}"]
+    elif process.role == BROKER:
+        settings += [f"cluster={record.cluster}", f"name={process.group or process.name}", f"namesrv={record.namesrv}"]
+        settings.append(f"store_dir={process.store_dir}")
+        if process.group is not None:
+            controllers = ",".join(controller.address for controller in record.of_role(CONTROLLER))
+            settings += [f"replica={process.name}", f"replication_port={int(port) + 1}", f"controllers={controllers}"]
+    return [*settings, *process.settings]
+
+
+def _as_recorded(record: ClusterRecord, wanted: ProcessRecord, settings: Sequence[str]) -> ProcessRecord:
+    before = record.find(wanted.role, wanted.name)
+    if before is None:
+        return wanted
+    return replace(before, settings=tuple(settings)) if settings and wanted.role == BROKER else before
+
+
+def _founding_settings(shape: Shape, settings: Sequence[str]) -> tuple[str, ...]:
+    """What new groups begin with; they flush as the user wants the brokers' stores to."""
+    flush_mode = _setting(settings, FLUSH_MODE) or "async"
+    return f"new_group.min_in_sync={shape.min_in_sync}", f"new_group.flush_mode={flush_mode}"
+
+
+def _setting(settings: Sequence[str], key: str) -> str | None:
+    """The last value of a key among `key=value` texts; None where it is not there."""
+    texts = [text.strip() for name, _, text in (setting.partition("=") for setting in settings) if name.strip() == key]
+    return texts[-1] if texts else None

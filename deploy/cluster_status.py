@@ -1,0 +1,123 @@
+"""How a local cluster stands: which processes run, and each replica group as its controller and its brokers tell it.
+
+The sets and the master are the controller's, positions and roles each broker's own. Where no controller answers, the
+master is who says so of itself in the highest epoch, and nobody is known to be in sync.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ..client.controller_calls import ControllerCalls
+from ..model.errors import ConnectionLost, RequestTimeout, ZenitError
+from ..model.group import GroupNode
+from ..remoting.client import RemotingClient
+from ..remoting.commands import GetBrokerStatistics, Request
+from .cluster_plan import group_names, replica_names
+from .cluster_record import BROKER, CONTROLLER, ClusterRecord, ProcessRecord
+from .processes import is_running
+
+ASK_TIMEOUT_MS: Final = 1_000
+CONTROLLER_TIMEOUT_MS: Final = 1_500
+OFFSETS: Final = ("written", "flushed", "confirm")
+
+Statistics = Mapping[str, Any] | None
+"""What a broker answered; None: it did not."""
+
+
+def status_document(record: ClusterRecord) -> dict[str, Any]:
+    """The document of `zenit status --json` (docs/operate.md)."""
+    processes, groups = [], []
+    for process in record.processes:
+        entry: dict[str, Any] = {"role": process.role, "name": process.name, "pid": process.pid}
+        entry |= {"address": process.address, "up": is_running(process.pid, process.birth)}
+        if process.store_dir is not None:
+            entry["store_dir"] = process.store_dir
+        processes.append(entry)
+    with RemotingClient() as remoting:
+        leader, nodes = _ask_controllers(remoting, record)
+        for group in group_names(record.shape):
+            found = (record.find(BROKER, name) for name in replica_names(group, record.shape))
+            brokers = [broker for broker in found if broker is not None]
+            answers = {broker.name: _statistics(remoting, broker) for broker in brokers}
+            groups.append(group_document(group, brokers, answers, nodes.get(group), record.shape.min_in_sync))
+    document = {"cluster": record.cluster, "namesrv": record.namesrv, "processes": processes, "groups": groups}
+    return document | {"controller": leader} if record.shape.is_replicated else document
+
+
+def group_document(
+    group: str,
+    brokers: Sequence[ProcessRecord],
+    answers: Mapping[str, Statistics],
+    node: GroupNode | None,
+    min_in_sync: int,
+) -> dict[str, Any]:
+    """One group. `node`: as its controller knows it; None where there is no controller, or none answers."""
+    replicas = [_replica_document(broker, answers[broker.name]) for broker in brokers]
+    masters = [replica for replica in replicas if replica["role"] == "master"]
+    leading = max(masters, key=lambda replica: replica["epoch"], default=None)
+    master = leading["name"] if leading is not None else None
+    in_sync = [master] if master is not None and len(brokers) == 1 else []
+    epoch = max((replica["epoch"] for replica in replicas if replica["epoch"] is not None), default=None)
+    if node is not None:
+        master, in_sync, epoch = node.master, list(node.in_sync), node.epoch
+        min_in_sync = node.settings.min_in_sync
+    ends = {replica["name"]: replica["written_offset"] for replica in replicas if replica["written_offset"] is not None}
+    longest = ends.get(master or "", max(ends.values(), default=None))
+    for replica in replicas:
+        written = replica["written_offset"]
+        replica["lag_bytes"] = None if written is None or longest is None else max(0, longest - written)
+    return {
+        "broker_name": group,
+        "epoch": epoch,
+        "master": master,
+        "in_sync": in_sync,
+        "min_in_sync": min_in_sync,
+        "replicas": replicas,
+    }
+
+
+def _replica_document(broker: ProcessRecord, statistics: Statistics) -> dict[str, Any]:
+    """One replica; all null where it does not answer. One that masters itself tells its store's positions."""
+    replica: dict[str, Any] = {"name": broker.name, "address": broker.address, "role": "down", "epoch": None}
+    facts: Mapping[str, Any] = {}
+    if statistics is not None:
+        positions = statistics["positions"]
+        alone = {name: positions[f"{name}_offset"] for name in OFFSETS}
+        facts = statistics.get("replication") or alone | {"role": "master", "epoch": statistics["epoch"]}
+        replica |= {"role": facts["role"], "epoch": facts["epoch"]}
+    return replica | {f"{name}_offset": facts.get(name) for name in OFFSETS}
+
+
+def _ask_controllers(remoting: RemotingClient, record: ClusterRecord) -> tuple[str | None, dict[str, GroupNode]]:
+    """The address of the controller that leads, and the groups as it knows them."""
+    running = [c.address for c in record.of_role(CONTROLLER) if is_running(c.pid, c.birth)]
+    if not running:
+        return None, {}
+    calls = ControllerCalls(remoting, tuple(running))
+    nodes: dict[str, GroupNode] = {}
+    try:
+        metadata = calls.metadata(timeout_ms=CONTROLLER_TIMEOUT_MS)
+        for name in metadata.broker_names:
+            nodes[name] = calls.group(name, timeout_ms=CONTROLLER_TIMEOUT_MS).node
+    except ZenitError:
+        return None, nodes
+    return metadata.leader, nodes
+
+
+def _statistics(remoting: RemotingClient, broker: ProcessRecord) -> Statistics:
+    if not is_running(broker.pid, broker.birth):
+        return None
+    return ask_json(remoting, broker.address, GetBrokerStatistics())
+
+
+def ask_json(remoting: RemotingClient, address: str, request: Request) -> dict[str, Any] | None:
+    """The JSON document of a reply; None where nobody answers yet."""
+    try:
+        _, payload = remoting.call(address, request, timeout_ms=ASK_TIMEOUT_MS)
+    except (ConnectionLost, RequestTimeout):
+        return None
+    document: dict[str, Any] = json.loads(payload)
+    return document

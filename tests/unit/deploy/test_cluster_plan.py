@@ -1,0 +1,112 @@
+"""Which processes a local cluster of a shape has, in which order, and what each is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from zenitmq.deploy.cluster_plan import arguments_of, check_settings, check_shape, plan
+from zenitmq.deploy.cluster_record import ClusterRecord, ProcessRecord, Shape
+from zenitmq.model.errors import InvalidParameter
+
+THREE = Shape(replicas=3)
+
+
+def empty(shape: Shape) -> ClusterRecord:
+    return ClusterRecord(cluster="zenit", namesrv="127.0.0.1:9876", zookeeper="127.0.0.1:2181", shape=shape)
+
+
+def planned(shape: Shape, *settings: str) -> list[ProcessRecord]:
+    return plan("/d", empty(shape), settings)
+
+
+def names(shape: Shape) -> list[str]:
+    return [process.name for process in planned(shape)]
+
+
+def test_one_replica_needs_a_name_server_and_a_broker() -> None:
+    assert names(Shape()) == ["namesrv-1", "broker-a"]
+    assert names(Shape(groups=2)) == ["namesrv-1", "broker-a", "broker-b"]
+
+
+def test_more_have_zookeeper_and_controllers_between_them() -> None:
+    assert names(THREE) == ["namesrv-1", "zookeeper", "controller-1", "broker-a-1", "broker-a-2", "broker-a-3"]
+    two = Shape(replicas=2, groups=2, controllers=2)
+    assert names(two)[2:] == ["controller-1", "controller-2", "broker-a-1", "broker-a-2", "broker-b-1", "broker-b-2"]
+
+
+def test_a_zookeeper_that_runs_is_not_started() -> None:
+    assert "zookeeper" not in names(replace(THREE, zookeeper="zk:2181"))
+
+
+@pytest.mark.parametrize(("replicas", "minimum"), [(2, 1), (3, 2), (5, 2)])
+def test_new_groups_get_the_minimum_that_fits(replicas: int, minimum: int) -> None:
+    controller = planned(Shape(replicas=replicas))[2]
+    assert controller.settings == (f"new_group.min_in_sync={minimum}", "new_group.flush_mode=async")
+
+
+def test_new_groups_flush_as_their_brokers_do() -> None:
+    process = planned(THREE, "store.flush_mode=async", "store.flush_mode=sync")[2]
+    assert process.settings[1] == "new_group.flush_mode=sync"
+
+
+def test_a_replica_is_told_who_it_is_and_where_controllers_are() -> None:
+    record = empty(replace(THREE, controllers=2))
+    for number, port in ((1, 9878), (2, 9880)):
+        one = ProcessRecord(role="controller", name=f"controller-{number}", address=f"127.0.0.1:{port}", pid=7)
+        record = record.with_process(one)
+    broker = replace(plan("/d", record, ["store.segment_bytes=65536"])[-1], address="127.0.0.1:10931")
+    assert arguments_of(record, broker) == [
+        "host=127.0.0.1",
+        "port=10931",
+        "cluster=zenit",
+        "name=broker-a",
+        "namesrv=127.0.0.1:9876",
+        "store_dir=/d/broker-a-3",
+        "replica=broker-a-3",
+        "replication_port=10932",
+        "controllers=127.0.0.1:9878,127.0.0.1:9880",
+        "store.segment_bytes=65536",
+    ]
+
+
+def test_a_controller_is_told_where_zookeeper_is() -> None:
+    record = empty(THREE)
+    told = arguments_of(record, plan("/d", record, [])[2])
+    assert told[:4] == ["host=127.0.0.1", "port=9878", "cluster=zenit", "zookeeper=127.0.0.1:2181"]
+
+
+def test_what_is_recorded_stays_but_for_new_settings_of_brokers() -> None:
+    record = empty(THREE)
+    for process in plan("/d", record, ["store.flush_mode=sync"]):
+        record = record.with_process(replace(process, pid=99, birth="b", address="127.0.0.1:5"))
+    assert plan("/d", record, []) == list(record.processes)
+    changed = plan("/d", record, ["store.index_enabled=false"])
+    assert changed[:3] == list(record.processes[:3]), "a group is founded once"
+    assert {process.settings for process in changed[3:]} == {("store.index_enabled=false",)}
+
+
+@pytest.mark.parametrize(
+    ("shape", "says"),
+    [
+        (Shape(replicas=0), "--replicas"),
+        (Shape(replicas=10), "--replicas"),
+        (Shape(groups=27), "--groups"),
+        (Shape(replicas=2, controllers=0), "--controllers"),
+        (Shape(controllers=2), "no controller"),
+        (Shape(zookeeper="a:1"), "no controller"),
+    ],
+)
+def test_what_cannot_be_is_refused(shape: Shape, says: str) -> None:
+    with pytest.raises(InvalidParameter, match=says):
+        check_shape(shape)
+
+
+def test_several_brokers_cannot_have_one_port() -> None:
+    check_settings(["port=12000"])
+    with pytest.raises(InvalidParameter, match="port=12000"):
+        check_settings(["port=12000"], several=True)
+    for setting in ("replica=x", "controllers=a:1", "replication_port=1"):
+        with pytest.raises(InvalidParameter, match="decide"):
+            check_settings([setting])

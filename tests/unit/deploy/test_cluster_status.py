@@ -1,0 +1,107 @@
+"""A replica group's status from what its controller and its brokers answered, some of them or none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zenitmq.deploy.cluster_record import ProcessRecord
+from zenitmq.deploy.cluster_status import group_document
+from zenitmq.model.group import GroupNode, GroupSettings, Incarnation
+
+GROUP = "broker-a"
+BROKERS = [
+    ProcessRecord(role="broker", name=f"{GROUP}-{k}", address=f"127.0.0.1:{10901 + 10 * k}", group=GROUP)
+    for k in (1, 2, 3)
+]
+NODE = GroupNode(
+    broker_name=GROUP,
+    epoch=4,
+    master=f"{GROUP}-2",
+    master_incarnation=Incarnation("s", 1),
+    in_sync=(f"{GROUP}-1", f"{GROUP}-2"),
+    settings=GroupSettings(min_in_sync=2),
+)
+
+
+def statistics(role: str, written: int, epoch: int = 4) -> dict[str, Any]:
+    """What a broker under controllers answers."""
+    replication = {"role": role, "epoch": epoch, "written": written, "flushed": written - 10, "confirm": written - 5}
+    return {"epoch": 0, "role": "?", "positions": own_positions(1), "replication": replication}
+
+
+def own_positions(written: int) -> dict[str, int]:
+    return {"written_offset": written, "flushed_offset": written, "confirm_offset": written}
+
+
+def answers(first: Any, second: Any, third: Any) -> dict[str, Any]:
+    return dict(zip([broker.name for broker in BROKERS], (first, second, third), strict=True))
+
+
+def test_sets_are_the_controllers_and_positions_each_brokers_own() -> None:
+    told = answers(statistics("slave", 900), statistics("master", 1000), None)
+    document = group_document(GROUP, BROKERS, told, NODE, 1)
+    assert (document["broker_name"], document["epoch"], document["master"]) == (GROUP, 4, "broker-a-2")
+    assert (document["in_sync"], document["min_in_sync"]) == (["broker-a-1", "broker-a-2"], 2)
+    assert document["replicas"] == [
+        {
+            "name": "broker-a-1",
+            "address": "127.0.0.1:10911",
+            "role": "slave",
+            "epoch": 4,
+            "written_offset": 900,
+            "flushed_offset": 890,
+            "confirm_offset": 895,
+            "lag_bytes": 100,
+        },
+        {
+            "name": "broker-a-2",
+            "address": "127.0.0.1:10921",
+            "role": "master",
+            "epoch": 4,
+            "written_offset": 1000,
+            "flushed_offset": 990,
+            "confirm_offset": 995,
+            "lag_bytes": 0,
+        },
+        {
+            "name": "broker-a-3",
+            "address": "127.0.0.1:10931",
+            "role": "down",
+            "epoch": None,
+            "written_offset": None,
+            "flushed_offset": None,
+            "confirm_offset": None,
+            "lag_bytes": None,
+        },
+    ]
+
+
+def test_without_a_controller_the_master_of_the_highest_epoch_is_believed() -> None:
+    """The other was stopped for a while, and does not know yet."""
+    told = answers(statistics("master", 900, epoch=3), statistics("master", 1000), statistics("candidate", 0, epoch=3))
+    document = group_document(GROUP, BROKERS, told, None, 2)
+    assert (document["master"], document["epoch"], document["in_sync"]) == ("broker-a-2", 4, [])
+    assert document["min_in_sync"] == 2
+
+
+def test_lag_is_measured_against_the_longest_log_while_the_master_is_down() -> None:
+    document = group_document(
+        GROUP, BROKERS, answers(statistics("slave", 900), None, statistics("slave", 950)), NODE, 1
+    )
+    assert [replica["lag_bytes"] for replica in document["replicas"]] == [50, None, 0]
+
+
+def test_a_broker_that_masters_itself_tells_its_stores_positions() -> None:
+    broker = ProcessRecord(role="broker", name=GROUP, address="127.0.0.1:10911")
+    alone = {"epoch": 7, "role": "master", "positions": own_positions(400)}
+    document = group_document(GROUP, [broker], {GROUP: alone}, None, 1)
+    assert (document["master"], document["epoch"], document["in_sync"]) == (GROUP, 7, [GROUP])
+    assert (
+        document["replicas"][0] | {"role": "master", "written_offset": 400, "lag_bytes": 0} == document["replicas"][0]
+    )
+
+
+def test_nobody_answers() -> None:
+    document = group_document(GROUP, BROKERS, answers(None, None, None), None, 2)
+    assert (document["master"], document["epoch"], document["in_sync"]) == (None, None, [])
+    assert {replica["role"] for replica in document["replicas"]} == {"down"}
