@@ -40,7 +40,7 @@ class LocalCluster:
 
         `settings`: of the brokers, as `zenit up --set` takes them. `controllers`: from two replicas on.
         """
-        self._options = {"replicas": replicas, "controllers": controllers}
+        self._replicas, self._controllers = replicas, controllers
         self._settings = tuple(settings)
         self._directory = directory
         self._cluster: DrilledCluster | None = None
@@ -52,7 +52,9 @@ class LocalCluster:
             if directory is None:
                 directory = tempfile.mkdtemp(prefix="zenit-test-")
                 started.callback(shutil.rmtree, directory, ignore_errors=True)
-            cluster = DrilledCluster(directory, settings=self._settings, **self._options)
+            cluster = DrilledCluster(
+                directory, replicas=self._replicas, controllers=self._controllers, settings=self._settings
+            )
             started.callback(cluster.down)
             cluster.up()
             cluster.wait_healthy()

@@ -155,6 +155,9 @@ def _tell(examples: list[str], numbers: Numbers, text: str) -> None:
 
 # ---- time
 
+UNDER_WAY_NS: Final = 10_000_000
+"""An acknowledgement that comes so soon after a fault may have been sent before it, and says nothing about it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
@@ -170,11 +173,11 @@ class Mark:
 
 
 def first_write_ms(times_ns: Numbers, mark: Mark) -> float | None:
-    """From the begin of a fault to the first acknowledgement after it was complete; None where none came.
+    """From the begin of a fault to the first acknowledgement that came after it was complete; None where none did.
 
     `times_ns`: of the acknowledgements, sorted.
     """
-    at = int(np.searchsorted(times_ns, np.uint64(mark.done_ns), side="right"))
+    at = int(np.searchsorted(times_ns, np.uint64(mark.done_ns + UNDER_WAY_NS), side="right"))
     return None if at == len(times_ns) else round((int(times_ns[at]) - mark.begin_ns) / 1e6, 1)
 
 

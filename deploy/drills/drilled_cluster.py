@@ -15,12 +15,9 @@ from typing import Any, Final
 
 from ...model.clock import monotonic_ms, sleep_ms
 from ...model.errors import ClusterNotStarted, InvalidParameter, RequestTimeout, StoreFormatError
-from ..cluster_record import BROKER, ProcessRecord
+from ..cluster_record import BROKER, CONTROLLER, ProcessRecord
 from ..local_cluster import LocalCluster
 from ..processes import is_running, terminate
-
-CONTROLLER: Final = "controller"
-ZOOKEEPER: Final = "zookeeper"
 
 UP_TIMEOUT_S: Final = 180
 STOP_MS: Final = 20_000
@@ -91,7 +88,7 @@ class DrilledCluster:
 
     def processes(self, role: str) -> list[ProcessRecord]:
         """Those of a role, in the order in which they were started."""
-        return [process for process in self._local.existing().processes if process.role == role]
+        return list(self._local.existing().of_role(role))
 
     def brokers(self) -> list[ProcessRecord]:
         """The replicas."""

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 from ...model.clock import monotonic_ms, sleep_ms
 from ...model.errors import InvalidParameter, RequestTimeout
-from ..cluster_record import ProcessRecord
+from ..cluster_record import CONTROLLER, ZOOKEEPER, ProcessRecord
 from ..processes import is_running, terminate, wait_ended
 from . import partition
 from .catalogue import CUTS_NETWORK, Deed, Fault, Whom
-from .drilled_cluster import CONTROLLER, ZOOKEEPER, DrilledCluster
+from .drilled_cluster import DrilledCluster
 from .power_cut import CutReport, PowerCut
 
 ENDED_MS = 10_000

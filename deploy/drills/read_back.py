@@ -5,13 +5,15 @@ A slave answers below its confirm offset, a master likewise, so this reads what 
 
 from __future__ import annotations
 
+import contextlib
 import zlib
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 
 from ...model.clock import monotonic_ms, sleep_ms
-from ...model.errors import ConnectionLost, RemoteProtocolError, RequestTimeout, ZenitError
+from ...model.errors import ConnectionLost, RemoteProtocolError, RequestTimeout, TopicNotFound, ZenitError
 from ...remoting.client import RemotingClient
 from ...remoting.commands import PullMessages, PullReply
 from ...store.record_kernel import decode_batch
@@ -26,21 +28,28 @@ AGAIN_MS: Final = 50
 def read_replica(client: RemotingClient, address: str, topic: str, *, queues: int, run: int, timeout_ms: int) -> Table:
     """The rows (ledger.STORED) of all queues of `topic` at the broker of that address, queue by queue.
 
-    Raises the broker's own error where it goes on refusing, or RequestTimeout.
+    Empty where the broker does not know the topic. Raises its own error where it goes on refusing, or RequestTimeout.
     """
     deadline_ms = monotonic_ms() + timeout_ms
     rows: list[bytes] = []
-    for queue_id in range(queues):
-        offset = 0
-        while True:
-            request = PullMessages("DRILL", topic, queue_id, offset, MESSAGES_MAX, READ_BYTES)
-            reply, payload = _ask(client, address, request, deadline_ms)
-            if reply.count:
-                rows.append(_rows_of(payload, queue_id, run))
-            elif reply.next_offset == offset or offset >= reply.max_offset:
-                break
-            offset = reply.next_offset
+    with contextlib.suppress(TopicNotFound):  # lost with all that was in it
+        for queue_id in range(queues):
+            rows += _read_queue(client, address, topic, queue_id, run, deadline_ms)
     return np.frombuffer(b"".join(rows), dtype=STORED)
+
+
+def _read_queue(
+    client: RemotingClient, address: str, topic: str, queue_id: int, run: int, deadline_ms: int
+) -> Iterator[bytes]:
+    offset = 0
+    while True:
+        request = PullMessages("DRILL", topic, queue_id, offset, MESSAGES_MAX, READ_BYTES)
+        reply, payload = _ask(client, address, request, deadline_ms)
+        if reply.count:
+            yield _rows_of(payload, queue_id, run)
+        elif reply.next_offset == offset or offset >= reply.max_offset:
+            return
+        offset = reply.next_offset
 
 
 def _ask(client: RemotingClient, address: str, request: PullMessages, deadline_ms: int) -> tuple[PullReply, bytes]:

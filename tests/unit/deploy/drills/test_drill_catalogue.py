@@ -1,0 +1,88 @@
+"""The drills that the design names are there, what they do is drawn the same for a seed, and wrong wishes are refused."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+
+from zenitmq.deploy.drills.catalogue import CUTS_NETWORK, DEAD_MS, DRILLS, Deed, Whom, drill_named, random_faults
+from zenitmq.deploy.drills.partition import rules
+from zenitmq.deploy.drills.run import DrillOptions
+from zenitmq.model.errors import InvalidParameter
+
+NAMES = """kill-master kill-slave pause-master partition-master kill-controller kill-all-controllers lose-zookeeper
+    slow-slave wipe-slave rolling-restart power-cut-all random""".split()
+
+
+def test_every_drill_of_the_design_is_there() -> None:
+    assert list(DRILLS) == NAMES
+
+
+def test_a_paused_master_stands_still_for_parts_and_multiples_of_the_dead_time() -> None:
+    holds = [fault.hold_ms / DEAD_MS for fault in drill_named("pause-master").faults]
+    assert holds == [0.5, 1.1, 3.0]
+
+
+def test_a_partition_is_tried_each_way() -> None:
+    assert [fault.deed for fault in drill_named("partition-master").faults] == [
+        Deed.CUT_IN,
+        Deed.CUT_OUT,
+        Deed.CUT_BOTH,
+    ]
+
+
+def test_what_a_drill_needs_is_told() -> None:
+    assert [name for name in NAMES if DRILLS[name].cuts_network] == ["partition-master"]
+    assert [name for name in NAMES if DRILLS[name].cuts_power] == ["power-cut-all"]
+    assert [name for name in NAMES if DRILLS[name].is_random] == ["random"]
+
+
+def test_faults_are_held_as_long_as_was_asked() -> None:
+    assert [fault.hold_ms for fault in DrillOptions(drill="pause-master", seconds=0.25).chosen().faults] == [250] * 3
+    assert DrillOptions(drill="pause-master").chosen() == drill_named("pause-master")
+
+
+@pytest.mark.parametrize("seed", [1, 2, 77])
+def test_drawn_faults_are_the_same_for_a_seed(seed: int) -> None:
+    first = list(islice(random_faults(seed, can_cut_network=True), 400))
+    assert first == list(islice(random_faults(seed, can_cut_network=True), 400))
+    assert first != list(islice(random_faults(seed + 1, can_cut_network=True), 400))
+    assert {fault.whom for fault in first} == set(Whom)
+    assert {fault.deed for fault in first} == set(Deed) - {Deed.POWER_CUT}
+
+
+def test_no_partition_is_drawn_where_none_is_possible() -> None:
+    drawn = list(islice(random_faults(5, can_cut_network=False), 400))
+    assert not {fault.deed for fault in drawn} & CUTS_NETWORK
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"drill": "kill-mister"}, "drill"),
+        ({"drill": "kill-slave", "replicas": 1}, "replicas"),
+        ({"drill": "kill-master", "runs": 0}, "runs"),
+        ({"drill": "kill-master", "rate": 0}, "rate"),
+        ({"drill": "kill-master", "seconds": -1}, "seconds"),
+        ({"drill": "random", "minutes": 0}, "minutes"),
+        ({"drill": "kill-master", "body_bytes": 8}, "body_bytes"),
+    ],
+)
+def test_a_wrong_wish_is_refused(options: dict, named: str) -> None:
+    with pytest.raises(InvalidParameter) as refused:
+        DrillOptions(**options)
+    assert refused.value.name == named
+
+
+@pytest.mark.parametrize(("rate", "batch"), [(10, 1), (1_000, 1), (5_000, 5), (100_000, 100)])
+def test_a_higher_rate_is_more_messages_a_send(rate: float, batch: int) -> None:
+    assert DrillOptions(drill="kill-master", rate=rate).batch == batch
+
+
+def test_both_ways_are_the_rules_of_either() -> None:
+    into, out = (rules(deed, 20_911, 4, (10_911, 10_912)) for deed in (Deed.CUT_IN, Deed.CUT_OUT))
+    assert rules(Deed.CUT_BOTH, 20_911, 4, (10_911, 10_912)) == [*into, *out]
+    assert any("--dports" in rule and "10911,10912" in rule for rule in into)
+    assert any("4/4" in rule and "!" in rule for rule in into)
+    assert any("--gid-owner" in rule and "!" not in rule for rule in out)

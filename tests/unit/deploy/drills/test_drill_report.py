@@ -1,0 +1,108 @@
+"""The document has the shape that users read, passes only what deserves it, and the picture shows each fault."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+
+from zenitmq.deploy.drills import timeline
+from zenitmq.deploy.drills.check import Mark, Verdict
+from zenitmq.deploy.drills.report import RunReport, document
+
+MS = 1_000_000
+TIMES = np.array([*range(10, 1000, 10), *range(1500, 3000, 10)], dtype=np.uint64) * np.uint64(MS)
+KILL = Mark(name="kill broker-a-1", begin_ns=995 * MS, done_ns=998 * MS, end_ns=2000 * MS)
+RUN = RunReport(verdict=Verdict(acknowledged=249), times_ns=TIMES, begin_ns=0, end_ns=3000 * MS, marks=(KILL,))
+
+
+def test_a_run_is_told_in_the_shape_of_the_design() -> None:
+    told = RUN.document()
+    named = {name: told[name] for name in ("acknowledged", "lost", "duplicated", "reordered")}
+    assert named == {"acknowledged": 249, "lost": 0, "duplicated": 0, "reordered": 0}
+    assert (told["first_write_ms"], told["longest_gap_ms"], told["gap_before_fault_ms"]) == (505.0, 510.0, 10.0)
+    assert told["faults"] == [
+        {
+            "fault": "kill broker-a-1",
+            "at_ms": 995.0,
+            "mended_at_ms": 2000.0,
+            "first_write_ms": 505.0,
+            "pause_ms": 505.0,
+        }
+    ]
+
+
+def test_a_stopped_broker_is_told_by_the_pause_since_it_acknowledges_to_the_last() -> None:
+    stop = replace(KILL, begin_ns=900 * MS, done_ns=900 * MS)
+    assert replace(RUN, marks=(stop,)).document()["first_write_ms"] == 510.0
+
+
+def test_the_slowest_of_several_faults_is_told() -> None:
+    second = Mark(name="kill", begin_ns=2505 * MS, done_ns=2506 * MS, end_ns=2600 * MS)
+    told = replace(RUN, marks=(KILL, second)).document()
+    assert told["first_write_ms"] == 505.0
+    assert [fault["first_write_ms"] for fault in told["faults"]] == [505.0, 15.0]
+    assert told["faults"][0]["pause_ms"] == 505.0
+
+
+def test_a_drill_passes_where_every_run_does() -> None:
+    told = document("kill-master", [RUN, RUN], seed=3, replicas=3, rate=5000)
+    assert (told["drill"], told["passed"], told["lost"], told["seed"], len(told["runs"])) == (
+        "kill-master",
+        True,
+        0,
+        3,
+        2,
+    )
+    assert told["first_write_ms"] == {"median": 505.0, "worst": 505.0}
+    assert json.loads(json.dumps(told)) == told
+    assert not document("kill-master", [], seed=3, replicas=3, rate=5000)["passed"]
+
+
+@pytest.mark.parametrize("name", ["lost", "changed", "reordered", "uneven", "holes", "damaged"])
+def test_a_drill_does_not_pass_with_any_damage(name: str) -> None:
+    bad = replace(RUN, verdict=replace(RUN.verdict, **{name: 1}))
+    told = document("kill-master", [RUN, bad], seed=3, replicas=3, rate=5000)
+    assert not told["passed"]
+    assert told["runs"][1][name] == 1
+
+
+def test_duplicates_do_not_fail_a_drill() -> None:
+    assert replace(RUN, verdict=replace(RUN.verdict, duplicated=7)).passed
+
+
+def test_a_run_in_which_writes_did_not_go_on_does_not_pass() -> None:
+    ended = replace(RUN, times_ns=TIMES[:99])
+    assert not ended.passed
+    assert ended.document()["first_write_ms"] is None
+    assert not replace(RUN, times_ns=TIMES[:0]).passed
+
+
+def test_the_buckets_hold_every_acknowledgement_once() -> None:
+    counts = timeline.counts_of(TIMES, 0, 3000 * MS, 50)
+    assert len(counts) == 60
+    assert sum(counts) == len(TIMES)
+    assert (counts[0], counts[1], counts[19], counts[20], counts[29], counts[30]) == (4, 5, 5, 0, 0, 5)
+
+
+@pytest.mark.parametrize(("seconds", "bucket_ms"), [(1, 50), (200, 50), (201, 100), (1800, 450)])
+def test_a_long_run_has_wider_buckets(seconds: int, bucket_ms: int) -> None:
+    assert timeline.bucket_ms_of(seconds * 1_000_000_000) == bucket_ms
+
+
+def test_the_picture_is_xml_with_a_band_a_fault_and_a_bar_a_bucket() -> None:
+    text = timeline.render("kill-master <run 1>", TIMES, 0, 3000 * MS, [KILL, replace(KILL, name="a & b")])
+    root = ET.fromstring(text)
+    bands = [element for element in root.iter() if element.get("class") == "fault"]
+    (bars,) = [element for element in root.iter() if element.get("class") == "acknowledged"]
+    assert len(bands) == 2
+    assert float(bands[0].get("x", 0)) == pytest.approx(64 + 880 * 0.995 / 3, abs=0.1)
+    assert bars.get("d", "").count("M") == 50
+    assert "kill-master <run 1>" in [element.text for element in root.iter()]
+
+
+def test_a_picture_of_nothing_can_be_drawn() -> None:
+    ET.fromstring(timeline.render("nothing", TIMES[:0], 0, 1000 * MS, []))
