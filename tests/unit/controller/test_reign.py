@@ -1,0 +1,549 @@
+"""A reign over the model of ZooKeeper: what is written, answered and pushed, in which order, and what goes wrong.
+
+Nothing happens by itself: the worker does its next job when the story says so (`work`), the clock moves by `pass_ms`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from sim.group_kit import GROUP, group, heartbeat, registration, replica, report
+from sim.group_kit import proposal as plain_proposal
+from sim.model_zookeeper import Loss, ModelZooKeeper
+
+from zenitmq.controller.detection import Detection
+from zenitmq.controller.group_store import StoreEvent, Touched
+from zenitmq.controller.reign import TICK_MS, Reign
+from zenitmq.controller.store_desk import StoreDesk
+from zenitmq.model.errors import (
+    BrokerBusy,
+    GroupNodeDamaged,
+    GroupNodeLost,
+    InvalidParameter,
+    NotFlushed,
+    NotLeadingController,
+    ReplicaGroupNotFound,
+    StaleEpoch,
+    StaleGroupVersion,
+    ZenitError,
+    ZooKeeperUnavailable,
+)
+from zenitmq.model.group import GroupNode, GroupSettings, KnownGroup
+from zenitmq.model.group_codec import decode_node, encode_node
+from zenitmq.remoting.commands import (
+    ChangeGroup,
+    ElectMaster,
+    GetGroup,
+    GroupChanged,
+    GroupReply,
+    ProbeReplica,
+    RemoveReplica,
+    Reply,
+    Request,
+    RestoreGroup,
+)
+from zenitmq.remoting.timers import Timer
+
+WALL_MS = 1_700_000_000_000
+
+
+@dataclass(eq=False)
+class Asked:
+    """A request, and what came of it."""
+
+    request: Request
+    identity: bytes
+    reply: GroupReply | None = None
+    error: ZenitError | None = None
+
+    def node(self) -> GroupNode:
+        assert self.error is None, self.error
+        assert self.reply is not None
+        return decode_node(self.reply.node, GROUP)
+
+
+class HandLoop:
+    """Keeps what is sent; its timers run when time passes. Its own clock and executor, too."""
+
+    def __init__(self) -> None:
+        self.time_ms = 10_000
+        self.pushed: list[tuple[bytes, Request]] = []
+        self.gone: set[bytes] = set()
+        self.jobs: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._timers: list[tuple[int, Timer]] = []
+
+    # the clock
+    def monotonic_ms(self) -> int:
+        return self.time_ms
+
+    def now_ms(self) -> int:
+        return WALL_MS + self.time_ms
+
+    # the executor
+    def submit(self, work: Callable[..., None], *arguments: Any) -> None:
+        self.jobs.append((work, arguments))
+
+    # the loop
+    def post(self, callback: Callable[[], None]) -> None:
+        callback()
+
+    def reply(self, call: Any, reply: Reply, payload: Sequence[bytes | memoryview] = ()) -> None:
+        assert isinstance(reply, GroupReply)
+        assert call.reply is None
+        call.reply = reply
+
+    def fail(self, call: Any, error: ZenitError) -> None:
+        assert call.error is None
+        call.error = error
+
+    def send_to(self, identity: bytes, request: Request, payload: Sequence[bytes | memoryview] = ()) -> bool:
+        if identity not in self.gone:
+            self.pushed.append((identity, request))
+        return identity not in self.gone
+
+    def every(self, interval_ms: int, callback: Callable[[], None]) -> Timer:
+        self._timers.append((interval_ms, Timer(callback, interval_ms)))
+        return self._timers[-1][1]
+
+    def pass_ms(self, duration_ms: int) -> None:
+        for _ in range(duration_ms // TICK_MS):
+            self.time_ms += TICK_MS
+            for _, timer in self._timers:
+                if not timer.cancelled:
+                    timer.callback()
+
+
+class Story:
+    """One reign; replica "a" speaks on connection b"a", and so on."""
+
+    def __init__(self, node: GroupNode | None = None, *, waiting_max: int = 100, begin: bool = True) -> None:
+        self.zookeeper = ModelZooKeeper()
+        if node is not None:
+            self.zookeeper.apply(GROUP, encode_node(node), None)
+        self.loop = HandLoop()
+        self.store = self.zookeeper.store(self._on_event)
+        self.reign = Reign(
+            self.store,
+            StoreDesk(self.loop, self.loop, waiting_max=waiting_max),  # type: ignore[arg-type]
+            self.loop,
+            self.loop,  # type: ignore[arg-type]
+            detection=Detection(),
+            new_group=GroupSettings(min_in_sync=2),
+        )
+        if begin:
+            self.reign.begin()
+            self.work()
+
+    def _on_event(self, event: StoreEvent) -> None:
+        if isinstance(event, Touched):
+            self.reign.on_touched(event.broker_name)
+
+    def work(self, count: int | None = None) -> None:
+        """The worker does its next jobs; all of them, and those that follow, for None."""
+        while self.loop.jobs and count != 0:
+            work, arguments = self.loop.jobs.popleft()
+            work(*arguments)
+            count = None if count is None else count - 1
+
+    def ask(self, handler: Callable[[Any], Reply | None], request: Request, name: str = "x") -> Asked:
+        """As the request loop does it: what a handler raises or returns is the answer."""
+        asked = Asked(request, name.encode())
+        try:
+            reply = handler(asked)
+        except ZenitError as error:
+            self.loop.fail(asked, error)
+        else:
+            if reply is not None:
+                self.loop.reply(asked, reply)
+        return asked
+
+    def register(self, name: str, starts: int = 1, **facts: Any) -> Asked:
+        return self.ask(self.reign.on_register, registration(name, starts, **facts), name)
+
+    def beat(self, names: str = "abc", **changed: Any) -> list[Asked]:
+        return [self.ask(self.reign.on_heartbeat, heartbeat(name, **changed), name) for name in names]
+
+    def propose(self, in_sync: str, version: int, **changed: Any) -> Asked:
+        return self.ask(self.reign.on_alter_in_sync, plain_proposal(in_sync, version=version, **changed), "a")
+
+    def known(self) -> KnownGroup:
+        asked = self.ask(self.reign.on_get_group, GetGroup(GROUP))
+        return KnownGroup(asked.node(), asked.reply.version)  # type: ignore[union-attr]
+
+    def stored(self) -> GroupNode:
+        return decode_node(self.zookeeper.groups[GROUP].data, GROUP)
+
+    def pushes(self, kind: type[Request] = GroupChanged) -> dict[str, list[Any]]:
+        """{replica: what was pushed to it}, of a kind; forgotten then."""
+        found: dict[str, list[Any]] = {}
+        for identity, request in self.loop.pushed:
+            if isinstance(request, kind):
+                found.setdefault(identity.decode(), []).append(request)
+        self.loop.pushed = [(to, request) for to, request in self.loop.pushed if not isinstance(request, kind)]
+        return found
+
+
+# ---- beginning
+
+
+def test_it_is_ready_once_every_group_was_read() -> None:
+    story = Story(group(), begin=False)
+    story.reign.begin()
+    assert not story.reign.is_ready
+    story.work()
+    assert story.reign.is_ready
+    assert story.reign.broker_names == (GROUP,)
+    assert story.known() == KnownGroup(group(), 0)
+
+
+def test_zookeeper_that_does_not_answer_is_asked_again() -> None:
+    story = Story(group(), begin=False)
+    story.zookeeper.suspend(story.store)
+    story.reign.begin()
+    story.work()
+    story.loop.pass_ms(400)
+    assert not story.loop.jobs
+    story.loop.pass_ms(200)
+    story.zookeeper.resume(story.store)
+    story.work()
+    assert story.reign.is_ready
+
+
+def test_a_node_that_makes_no_sense_stops_its_group_alone() -> None:
+    story = Story(group(), begin=False)
+    story.zookeeper.apply("broker-z", b"{}", None)
+    story.reign.begin()
+    story.work()
+    assert story.reign.broker_names == (GROUP, "broker-z")
+    assert isinstance(story.ask(story.reign.on_get_group, GetGroup("broker-z")).error, GroupNodeDamaged)
+    asked = story.ask(story.reign.on_register, registration("a", broker_name="broker-z", epoch=5))
+    assert isinstance(asked.error, GroupNodeDamaged), "it is not lost"
+    mended = encode_node(replace(group(), broker_name="broker-z"))
+    story.zookeeper.apply("broker-z", mended, 0)
+    story.work()
+    assert story.ask(story.reign.on_get_group, GetGroup("broker-z")).error is None
+
+
+# ---- registering
+
+
+def test_the_first_founds_its_group_and_is_elected() -> None:
+    story = Story()
+    asked = story.register("a")
+    assert asked.reply is None, "not before it was written"
+    story.work(1)
+    assert asked.node() == group("a", in_sync="a", master=None, epoch=0)
+    assert story.stored().master is None
+    story.work()
+    assert (story.stored().master, story.stored().epoch) == ("a", 1)
+    assert [push.version for push in story.pushes()["a"]] == [0, 1]
+
+
+def test_the_same_life_asked_twice_is_written_once() -> None:
+    story = Story()
+    story.register("a")
+    story.work()
+    version = story.known().version
+    again = story.register("a")
+    assert (again.reply.version, story.loop.jobs) == (version, deque())  # type: ignore[union-attr]
+
+
+def test_a_group_that_zookeeper_forgot_is_not_founded_again() -> None:
+    story = Story()
+    asked = story.register("a", epoch=4)
+    assert isinstance(asked.error, GroupNodeLost)
+    assert story.zookeeper.groups == {}
+
+
+def test_a_registration_built_on_an_old_node_is_decided_anew() -> None:
+    """Somebody else wrote the node, and nobody has told us yet."""
+    story = Story(group("a", in_sync="a"))
+    story.zookeeper.hold_events = True
+    story.zookeeper.apply(GROUP, encode_node(group("ab", in_sync="ab")), 0)
+    asked = story.register("c")
+    story.work()
+    assert [one.name for one in asked.node().replicas] == ["a", "b", "c"]
+    assert asked.node().in_sync == ("a", "b")
+
+
+def test_one_that_others_write_all_the_time_is_told_to_come_again() -> None:
+    story = Story(group("a", in_sync="a"))
+    story.zookeeper.hold_events = True
+    asked = story.register("c")
+    while asked.error is None:
+        content = story.zookeeper.groups[GROUP]
+        story.zookeeper.apply(GROUP, content.data, content.version)
+        assert story.loop.jobs
+        story.work(1)
+    assert isinstance(asked.error, BrokerBusy)
+
+
+# ---- the in-sync set
+
+
+def led() -> Story:
+    """Three replicas in sync under "a", all heard; nothing pushed yet."""
+    story = Story(group())
+    story.beat()
+    story.loop.pushed.clear()
+    return story
+
+
+def test_a_proposal_is_written_then_answered_then_told_to_all() -> None:
+    story = led()
+    asked = story.propose("ab", 0)
+    assert (asked.reply, story.pushes()) == (None, {})
+    story.work()
+    assert asked.node().in_sync == ("a", "b")
+    assert {name: [push.version for push in pushes] for name, pushes in story.pushes().items()} == {
+        name: [1] for name in "abc"
+    }
+
+
+def test_proposals_take_turns_and_the_second_is_too_late() -> None:
+    story = led()
+    first, second = story.propose("ab", 0), story.propose("ac", 0)
+    assert len(story.loop.jobs) == 1
+    story.work()
+    assert first.node().in_sync == ("a", "b")
+    assert isinstance(second.error, StaleGroupVersion)
+
+
+def test_a_proposal_that_waited_behind_an_election_is_of_an_old_epoch() -> None:
+    story = led()
+    story.ask(story.reign.on_elect, ElectMaster(GROUP, 0, "b"))
+    asked = story.propose("ab", 0)
+    story.work()
+    assert story.stored().master == "b"
+    assert isinstance(asked.error, StaleEpoch)
+
+
+@pytest.mark.parametrize("loss", [Loss.BEFORE, Loss.AFTER, Loss.LATER])
+def test_a_lost_answer_settles_nothing_and_what_is_true_is_read(loss: Loss) -> None:
+    story = led()
+    story.store.next_write = loss
+    asked = story.propose("ab", 0)
+    story.work()
+    assert isinstance(asked.error, ZooKeeperUnavailable)
+    assert (story.known().version, story.known().node) == (0 if loss is not Loss.AFTER else 1, story.stored())
+    story.zookeeper.carry_out_late()
+    story.work()
+    assert story.known().node == story.stored()
+    assert story.known().version == (0 if loss is Loss.BEFORE else 1)
+
+
+# ---- elections
+
+
+def test_a_silent_master_is_replaced() -> None:
+    story = led()
+    for _ in range(5):
+        story.loop.pass_ms(450)
+        story.beat("bc")
+    assert len(story.loop.jobs) == 1, "one election, whatever happens meanwhile"
+    story.work()
+    assert (story.stored().master, story.stored().epoch, story.stored().in_sync) == ("b", 2, ("b", "c"))
+    pushed = story.pushes()
+    assert decode_node(pushed["c"][-1].node, GROUP).master == "b"
+
+
+def test_a_master_that_its_slaves_lost_is_probed_on_its_connection() -> None:
+    story = led()
+    for name in "bc":
+        assert story.ask(story.reign.on_master_gone, report(name), name).error is None
+    assert story.pushes(ProbeReplica) == {"a": [ProbeReplica(GROUP, 1)]}
+    story.loop.pass_ms(250)
+    assert not story.loop.jobs
+    story.loop.pass_ms(100)
+    story.work()
+    assert story.stored().epoch == 2
+
+
+def test_a_probe_that_is_answered_ends_the_suspicion() -> None:
+    story = led()
+    for name in "bc":
+        story.ask(story.reign.on_master_gone, report(name), name)
+    story.loop.pass_ms(250)
+    story.beat("a", probe=1)
+    story.loop.pass_ms(200)
+    assert not story.loop.jobs
+
+
+@pytest.mark.parametrize("loss", [Loss.BEFORE, Loss.AFTER, Loss.LATER])
+def test_an_election_without_an_answer_is_decided_anew(loss: Loss) -> None:
+    story = led()
+    story.store.next_write = loss
+    for _ in range(5):
+        story.loop.pass_ms(450)
+        story.beat("bc")
+    story.work()
+    story.zookeeper.carry_out_late()
+    story.work()
+    assert (story.stored().master, story.stored().epoch) == ("b", 2)
+    assert story.known().node == story.stored()
+
+
+def test_an_election_goes_before_those_that_wait() -> None:
+    story = led()
+    story.propose("abc", 0)
+    waits = story.propose("ab", 1)
+    for _ in range(5):
+        story.loop.pass_ms(450)
+        story.beat("bc")
+    story.work()
+    assert story.stored().master == "b"
+    assert isinstance(waits.error, StaleEpoch)
+
+
+def test_while_zookeeper_is_away_it_is_read_until_it_answers() -> None:
+    story = led()
+    story.zookeeper.suspend(story.store)
+    for _ in range(8):
+        story.loop.pass_ms(450)
+        story.beat("bc")
+        story.work()
+    assert story.stored().epoch == 1
+    story.zookeeper.resume(story.store)
+    for _ in range(3):
+        story.loop.pass_ms(450)
+        story.beat("bc")
+        story.work()
+    assert story.stored().epoch == 2
+
+
+def test_a_connection_that_is_gone_is_not_pushed_to_again() -> None:
+    story = led()
+    story.loop.gone.add(b"c")
+    story.propose("abc", 0)
+    story.work()
+    assert set(story.pushes()) == {"a", "b"}
+    story.loop.gone.clear()
+    story.propose("abc", 1)
+    story.work()
+    assert set(story.pushes()) == {"a", "b"}
+    story.beat("c")
+    story.propose("abc", 2)
+    story.work()
+    assert set(story.pushes()) == {"a", "b", "c"}
+
+
+# ---- heartbeats
+
+
+def test_a_heartbeat_is_answered_with_the_node_unless_it_has_it() -> None:
+    story = Story(group())
+    has, has_not = story.beat("a", version=0)[0], story.beat("a", version=-1)[0]
+    assert has.reply == GroupReply(0, b"")
+    assert has_not.node() == group()
+
+
+def test_a_replica_that_knows_more_makes_us_read() -> None:
+    story = Story(group())
+    story.zookeeper.hold_events = True
+    story.zookeeper.apply(GROUP, encode_node(group(in_sync="ab")), 0)
+    story.beat("a", version=1)
+    story.loop.pass_ms(500)
+    story.work()
+    assert story.known().version == 1
+
+
+def test_a_group_that_is_not_known_must_register() -> None:
+    assert isinstance(Story().beat("a")[0].error, ReplicaGroupNotFound)
+
+
+# ---- operators
+
+
+def test_a_forced_election_keeps_its_record_first() -> None:
+    story = Story(group(in_sync="a"))
+    story.loop.pass_ms(2000)
+    story.beat("c", log_end=500)
+    story.store.next_write = Loss.BEFORE
+    asked = story.ask(story.reign.on_elect, ElectMaster(GROUP, 0, "c", force=True))
+    story.work()
+    assert isinstance(asked.error, ZooKeeperUnavailable)
+    (record,) = map(json.loads, story.zookeeper.kept_records)
+    assert (record["elected"], record["epoch"], record["in_sync"]) == ("c", 2, ["a"])
+    assert record["at_ms"] == WALL_MS + 12_000
+    story.beat("c", log_end=500)
+    done = story.ask(story.reign.on_elect, ElectMaster(GROUP, 0, "c", force=True))
+    story.work()
+    assert (done.node().master, done.node().epoch) == ("c", 2)
+
+
+def test_without_its_record_nothing_is_forced(monkeypatch: pytest.MonkeyPatch) -> None:
+    story = Story(group(in_sync="a"))
+    story.loop.pass_ms(2000)
+    story.beat("c")
+
+    def refuse(record: bytes) -> str:
+        raise ZooKeeperUnavailable("keep a record", "no answer")
+
+    monkeypatch.setattr(story.store, "append_record", refuse)
+    asked = story.ask(story.reign.on_elect, ElectMaster(GROUP, 0, "c", force=True))
+    story.work()
+    assert isinstance(asked.error, ZooKeeperUnavailable)
+    assert story.stored() == group(in_sync="a")
+
+
+def test_settings_are_changed_on_the_version_that_was_named() -> None:
+    story = led()
+    asked = story.ask(story.reign.on_change_group, ChangeGroup(GROUP, 0, (("min_in_sync", "3"),)))
+    late = story.ask(story.reign.on_change_group, ChangeGroup(GROUP, 0, (("min_in_sync", "1"),)))
+    wrong = story.ask(story.reign.on_change_group, ChangeGroup(GROUP, 1, (("colour", "red"),)))
+    story.work()
+    assert asked.node().settings.min_in_sync == 3
+    assert isinstance(late.error, StaleGroupVersion)
+    assert isinstance(wrong.error, InvalidParameter)
+
+
+def test_a_group_with_a_master_cannot_prove_yet_that_it_has_flushed() -> None:
+    story = led()
+    asked = story.ask(story.reign.on_change_group, ChangeGroup(GROUP, 0, (("flush_mode", "sync"),)))
+    assert isinstance(asked.error, NotFlushed)
+
+
+def test_a_replica_is_removed() -> None:
+    story = led()
+    asked = story.ask(story.reign.on_remove_replica, RemoveReplica(GROUP, 0, "c"))
+    story.work()
+    assert asked.node().replicas == (replica("a"), replica("b"))
+
+
+def test_a_lost_group_is_restored_above_what_replicas_have_seen() -> None:
+    story = Story()
+    asked = story.ask(story.reign.on_restore, RestoreGroup(GROUP, -1, 7))
+    story.work()
+    assert (asked.node().epoch, asked.node().master, asked.node().settings.min_in_sync) == (8, None, 2)
+    assert story.register("a", epoch=7).error is None
+    story.work()
+    assert story.stored().master is None, "nobody is electable"
+
+
+# ---- the end
+
+
+def test_at_the_end_whoever_waits_is_told_and_late_answers_are_not() -> None:
+    story = led()
+    first, second = story.propose("ab", 0), story.propose("abc", 0)
+    story.reign.end()
+    assert isinstance(first.error, NotLeadingController)
+    assert isinstance(second.error, NotLeadingController)
+    story.work()
+    assert first.reply is None
+    assert story.pushes() == {}
+    story.loop.pass_ms(10_000)
+    assert not story.loop.jobs
+
+
+def test_a_desk_that_is_full_refuses() -> None:
+    story = Story(group(), waiting_max=1)
+    story.beat()
+    story.propose("ab", 0)
+    refused = story.ask(story.reign.on_register, registration("a", broker_name="broker-b"))
+    assert isinstance(refused.error, BrokerBusy)
