@@ -214,6 +214,7 @@ class Controller:
             self._reign.end()
             self._reign = None
         if self._reign is None and self._leadership.leads and self._store is not None:
+            log.info("leading controllers=%s", ",".join(self._leadership.addresses))
             config = self._config
             self._reign = Reign(
                 self._store,
