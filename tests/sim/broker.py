@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from zenitmq.broker.replication.replica import SESSION_SHIFT, TICK_MS, ControllerCalls, Replica, ReplicaIdentity
 from zenitmq.broker.replication.replica_log import ReplicaLog
 from zenitmq.broker.replication.role import Role
+from zenitmq.broker.replication.slave import Phase
 from zenitmq.model.errors import NotEnoughReplicas, NotMaster, ZenitError
 from zenitmq.model.group import AckMode, FlushMode, Incarnation, KnownGroup
 
@@ -121,6 +122,8 @@ class Broker(Host):
     def turn(self) -> None:
         """The end of a turn of the loop: what there is more to send is sent."""
         replica = self.replica
+        if replica._slave.phase is Phase.HALTED:
+            raise Violation(f"I6: {self.name} was asked to cut below its guard, {replica.log}")
         while replica.master is not None and replica.master.has_more:
             replica.on_written()
 

@@ -132,7 +132,14 @@ def _() -> list[Patch]:
             return None
         return propose(self, **wanted)
 
-    return [(in_sync.InSyncSet, "propose", mutant)]
+    ask = master.MasterState._propose
+
+    def listed(self: master.MasterState, now_ms: int) -> list[Effect]:
+        effects = ask(self, now_ms)
+        self._list_union()
+        return effects
+
+    return [(in_sync.InSyncSet, "propose", mutant), (master.MasterState, "_propose", listed)]
 
 
 @mutation("R7-expand", "R7: a member is proposed before it is waited for")

@@ -124,9 +124,12 @@ class SimulatedPort:
             tell_gone(self._world, connection)
 
     def on_master_frame(self, connection: Connection, frame: Frame, data: bytes) -> None:
-        """A frame has arrived; of a connection that was closed, nobody hears."""
-        if connection is not self._dealer:
-            return
+        """A frame has arrived, alone; of a connection that was closed, nobody hears."""
+        if connection is self._dealer:
+            self._take(connection, frame, data)
+            self._broker.replica.on_master_drained()
+
+    def _take(self, connection: Connection, frame: Frame, data: bytes) -> None:
         replica = self._broker.replica
         if not isinstance(frame, Chunk):
             replica.on_master_frame(cast(Frame, frame), b"")

@@ -1,0 +1,90 @@
+"""Stories of disks: what counts as flushed, and who must say that it may have forgotten (R8, R9)."""
+
+from __future__ import annotations
+
+from zenitmq.broker.replication.frames import Chunk, Opening
+
+from ..story import Stage
+from .table import story
+
+
+@story("V11", without="sticky", falls="I1")
+def clean_stop_hides_nothing() -> None:
+    stage = Stage("ab", in_sync="ab")
+    stage.append("a")
+    stage.carry("a", "b")
+    stage.lose_power("a")
+    stage.start("a")
+    stage.stop("a")
+    stage.start("a")
+    stage.register("a")
+    stage.elect("a")
+    stage.hear("a")
+    stage.whole()
+
+
+@story("V12", without="wipeid", falls="I1")
+def wiped_disk_leaves_the_sets() -> None:
+    stage = Stage("ab", in_sync="ab", sync=True)
+    stage.append("a")
+    stage.flush("a")
+    stage.carry("a", "b")
+    stage.flush("b")
+    stage.carry("a", "b")
+    stage.wipe("a")
+    stage.start("a")
+    stage.register("a")
+    stage.elect("a")
+    stage.hear("a")
+    stage.whole()
+
+
+@story("V16b", without="restartfl", falls="I1")
+def recovered_tail_is_not_flushed() -> None:
+    stage = Stage("ab", in_sync="ab", sync=True)
+    stage.append("a")
+    stage.flush("a")
+    stage.one("a", "b", Chunk)
+    stage.kill("b")
+    stage.start("b")
+    stage.hear("b")
+    stage.one("b", "a", Opening)
+    stage.lose_power("b")
+    stage.start("b")
+    stage.register("b")
+    stage.elect("b")
+    stage.hear("b")
+    stage.whole()
+
+
+@story("V17", without="ffdrop", falls="I1")
+def pages_of_a_failed_fsync_are_gone() -> None:
+    stage = Stage("ab", in_sync="ab", sync=True)
+    stage.append("a")
+    stage.flush("a")
+    stage.one("a", "b", Chunk)
+    stage.brokers["b"].shell.fsync_fails = lambda: True
+    stage.flush("b")
+    stage.start("b")
+    stage.flush("b")
+    stage.hear("b")
+    stage.one("b", "a", Opening)
+    stage.lose_power("b")
+    stage.start("b")
+    stage.register("b")
+    stage.elect("b")
+    stage.hear("b")
+    stage.whole()
+
+
+@story("M-R9b", without="R9-unclean", falls="I1")
+def who_may_have_forgotten_leaves_the_sets() -> None:
+    stage = Stage(in_sync="ab")
+    stage.append("a")
+    stage.carry("a", "b")
+    stage.lose_power("a")
+    stage.start("a")
+    stage.register("a")
+    stage.elect("a")
+    stage.hear("a")
+    stage.whole()

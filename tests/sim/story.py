@@ -1,0 +1,345 @@
+"""A stage for stories: replicas whose every message, write and fault happens when the story says so.
+
+    stage = Stage("abc", in_sync="ab")      a is master of epoch 1, b has an open session, c has heard nothing yet
+    stage.append("a")                       a record; its chunks wait in the network
+    stage.carry("a", "b")                   what waits between the two, both ways, until nothing does
+    stage.shrink("b")                       the controller writes what the master proposed; nobody has heard of it yet
+    stage.hear("a")                         a reads the node
+
+The replicas are the simulation's (shipped cores and shell), the node is changed by the shipped rules, and the ledger
+checks the same invariants. A story ends with `stage.whole()` where all must come right again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import cast
+
+from zenitmq.broker.replication.frames import Frame
+from zenitmq.controller import group_state, registration
+from zenitmq.model.errors import ZenitError
+from zenitmq.model.group import FlushMode, GroupNode, GroupSettings, KnownGroup
+from zenitmq.remoting.commands import AlterInSync, RegisterReplica
+
+from .broker import GROUP, Broker, World
+from .disk import NO_END, Disk
+from .ledger import Ledger, Violation
+from .records import RECORD
+from .schedule import MS, Host, Schedule
+
+
+class Held:
+    """A message that waits to be delivered."""
+
+    __slots__ = ("deliver", "dst", "host", "src", "what")
+
+    def __init__(self, src: str, dst: str, host: Host, deliver: Callable[[], None], what: object) -> None:
+        self.src, self.dst, self.host, self.deliver, self.what = src, dst, host, deliver, what
+
+
+class HeldNetwork:
+    """Nothing arrives by itself."""
+
+    def __init__(self) -> None:
+        self.held: list[Held] = []
+
+    def is_cut(self, src: str, dst: str) -> bool:
+        """Never: what is not to arrive is not carried."""
+        return False
+
+    def send(self, src: str, dst: str, host: Host, deliver: Callable[[], None], what: object) -> None:
+        """Waits."""
+        self.held.append(Held(src, dst, host, deliver, what))
+
+
+class StageCalls:
+    """`ControllerCalls` of one replica: what it proposes is kept for the story."""
+
+    def __init__(self) -> None:
+        self.proposals: list[AlterInSync] = []
+        self.broker: Broker | None = None
+
+    def propose_in_sync(self, version: int, names: tuple[str, ...]) -> None:
+        """Kept."""
+        assert self.broker is not None
+        life = self.broker.incarnation
+        proposal = AlterInSync(
+            GROUP, version, self.broker.replica.epoch, self.broker.name, life.store_id, life.starts, names
+        )
+        self.proposals.append(proposal)
+
+    def report_master_gone(self, master: str, epoch: int) -> None:
+        """Nobody listens."""
+
+    def ask(self) -> None:
+        """Stories tell replicas of the node themselves."""
+
+
+class Stage(World):
+    """See above. Epoch 1 has been led by the first of `names` since before the story."""
+
+    def __init__(self, names: str = "abc", *, in_sync: str = "abc", minimum: int = 2, sync: bool = False) -> None:
+        self.schedule = Schedule(0)
+        self.network = HeldNetwork()
+        self.ledger = Ledger()
+        self.damage_rate = self.disk_latency_ms = 0.0
+        mode = FlushMode.SYNC if sync else FlushMode.ASYNC
+        self.settings = GroupSettings(min_in_sync=minimum, flush_mode=mode)
+        self.disks = {name: Disk(f"store-{name}") for name in names}
+        self.brokers: dict[str, Broker] = {}
+        self.calls: dict[str, StageCalls] = {}
+        self.history: list[KnownGroup] = []
+        self._number = 0
+        self._write(GroupNode(broker_name=GROUP, settings=self.settings))
+        for name in names:
+            self.start(name)
+            self.register(name)
+        self._write(replace(self.node, in_sync=tuple(in_sync)))
+        self.elect(names[0])
+        for name in in_sync:
+            self.hear(name)
+        self.carry_all()
+
+    # ---- what the world is asked
+
+    def living(self, address: str) -> Broker | None:
+        """The broker at an address."""
+        return self.brokers.get(address.partition(":")[0])
+
+    def is_reachable(self, src: str, dst: str) -> bool:
+        """Nobody is refused: who is dead is silent."""
+        return False
+
+    def next_number(self) -> int:
+        """Of a record."""
+        self._number += 1
+        return self._number
+
+    def on_master(self, broker: Broker, epoch: int) -> None:
+        """No name servers here."""
+
+    def on_exit(self, broker: Broker) -> None:
+        """An fsync has failed."""
+        self.kill(broker.name)
+
+    # ---- the node
+
+    @property
+    def node(self) -> GroupNode:
+        """As it is at the controller."""
+        return self.history[-1].node
+
+    def _write(self, node: GroupNode) -> None:
+        self.history.append(KnownGroup(node, len(self.history)))
+
+    def elect(self, name: str, *, old_is_dead: bool = False) -> bool:
+        """The controller elects; False where its rules refuse."""
+        try:
+            self._write(group_state.elect(self.node, name, old_master_is_dead=old_is_dead, epoch_seen=self.node.epoch))
+        except ZenitError:
+            return False
+        return True
+
+    def shrink(self, name: str) -> None:
+        """The controller writes that a member has left, as its master had proposed."""
+        self._write(group_state.with_in_sync(self.node, set(self.node.in_sync) - {name}))
+
+    def proposal(self, name: str, *, last: bool = True) -> AlterInSync | None:
+        """What a master has proposed last; None where it has proposed nothing."""
+        proposals = self.calls[name].proposals
+        return proposals[-1 if last else 0] if proposals else None
+
+    def write_proposal(self, request: AlterInSync | None) -> bool:
+        """It reaches the controller; False where it is refused, or there is none."""
+        if request is None:
+            return False
+        try:
+            self._write(group_state.alter_in_sync(self.history[-1], request))
+        except ZenitError:
+            return False
+        return True
+
+    def register(self, name: str) -> None:
+        """The controller hears of the present life, and its answer arrives."""
+        broker, disk = self.brokers[name], self.disks[name]
+        request = RegisterReplica(
+            broker_name=GROUP,
+            name=name,
+            address=f"{name}:1",
+            replication_address=f"{name}:2",
+            store_id=disk.store_id,
+            starts=disk.starts,
+            life=f"{name}-{disk.store_id}-{disk.starts}",
+            epoch=disk.promised,
+            log_end=broker.replica.log.end,
+            clean_marker=disk.is_clean(),
+            marker_end=disk.clean_end if disk.is_clean() else NO_END,
+            same_boot=disk.noted_boot_id == disk.boot_id,
+            ran_async=disk.ran_async,
+            set_back=disk.set_back,
+        )
+        made = registration.register(self.node, request, settings=self.settings, present_is_alive=False)
+        self._write(made.node)
+        disk.note_registered()
+
+    def hear(self, name: str, version: int | None = None) -> None:
+        """A replica reads the node as it is, or as it was."""
+        self.brokers[name].on_group(self.history[-1 if version is None else version])
+
+    @property
+    def version(self) -> int:
+        """Of the node now."""
+        return self.history[-1].version
+
+    # ---- replicas
+
+    def append(self, name: str) -> None:
+        """A producer's message at that replica; nothing where it takes none."""
+        self.brokers[name].on_send(0, 0, self._number + 1, lambda _: None)
+
+    def flush(self, name: str) -> None:
+        """An fsync of all that is written."""
+        self.brokers[name].shell.flush()
+
+    def kill(self, name: str) -> None:
+        """kill -9: the page cache stays."""
+        self.brokers.pop(name).end(quietly=True)
+
+    def lose_power(self, name: str, *, keep: int | None = None) -> None:
+        """What was not synced is gone, or all but `keep` records of it."""
+        if name in self.brokers:
+            self.kill(name)
+        disk = self.disks[name]
+        if disk.undead:
+            disk.log[:] = disk.undead
+            disk.undead = b""
+        else:
+            disk.truncate(disk.durable if keep is None else keep * RECORD)
+        disk.epochs, disk.failed_pages = disk.platter_epochs, False
+        disk.boot_id += 1
+
+    def wipe(self, name: str) -> None:
+        """Another disk."""
+        if name in self.brokers:
+            self.kill(name)
+        self.disks[name].wipe(f"{self.disks[name].store_id}-again")
+
+    def stop(self, name: str) -> None:
+        """A clean stop."""
+        self.disks[name].mark_clean()
+        self.kill(name)
+
+    def start(self, name: str) -> None:
+        """The next life."""
+        broker = Broker(self, name, self.disks[name])
+        self.brokers[name] = broker
+        calls = self.calls[name] = StageCalls()
+        calls.broker = broker
+        broker.replica.controller = calls
+        broker.replica.start(self.disks[name].intent)
+
+    def tick(self, *names: str, after_ms: int = 0) -> None:
+        """Time passes for all, and those named (all, if none is) notice."""
+        self.schedule.now_us += after_ms * MS
+        for name in names or sorted(self.brokers):
+            self.brokers[name].tick()
+
+    def reopen(self, name: str) -> None:
+        """A slave's session is broken off; it asks for another."""
+        replica = self.brokers[name].replica
+        replica.on_master_lost(replica._slave.session)
+        self.tick(name, after_ms=60)
+
+    def part(self, master: str, name: str) -> None:
+        """The master ends a slave's session; the slave does not know it yet."""
+        self.brokers[master].replica.on_bad_slave_frame(name, self.brokers[name].replica._slave.session)
+
+    # ---- the network
+
+    def waiting(self, src: str, dst: str, kind: type[Frame] | None = None) -> list[Held]:
+        """What waits on a way, oldest first."""
+        return [
+            held
+            for held in self.network.held
+            if (held.src, held.dst) == (src, dst) and (kind is None or isinstance(held.what, kind))
+        ]
+
+    def deliver(self, held: Held, *, keep: bool = False) -> None:
+        """One message arrives, if who it is for still lives. `keep`: a copy of it stays."""
+        if not keep:
+            self.network.held.remove(held)
+        if held.host.alive:
+            held.deliver()
+            cast(Broker, held.host).turn()
+
+    def one(self, src: str, dst: str, kind: type[Frame], *, keep: bool = False) -> Held | None:
+        """The oldest message of a kind arrives; None where there is none."""
+        found = self.waiting(src, dst, kind)
+        if not found:
+            return None
+        self.deliver(found[0], keep=keep)
+        return found[0]
+
+    def carry(self, one: str, other: str) -> None:
+        """All that waits between two arrives, and all that follows from it."""
+        for _ in range(200):
+            found = self.waiting(one, other) + self.waiting(other, one)
+            if not found:
+                return
+            self.deliver(min(found, key=self.network.held.index))
+        raise Violation(f"I5: {one} and {other} never come to an end")
+
+    def carry_all(self) -> None:
+        """Everything arrives."""
+        for _ in range(2000):
+            if not self.network.held:
+                return
+            self.deliver(self.network.held[0])
+        raise Violation("I5: the network never comes to rest")
+
+    def drop_all(self) -> None:
+        """Everything that waits is lost."""
+        self.network.held.clear()
+
+    # ---- the end
+
+    def whole(self) -> None:
+        """All faults end: within some seconds of it all logs are one and readable, all are in sync (I5)."""
+        for name in self.disks:
+            if name not in self.brokers:
+                self.start(name)
+            replica = self.node.replica(name)
+            if replica is None or replica.incarnation != self.brokers[name].incarnation:
+                self.register(name)
+        self.drop_all()
+        for step in range(200):
+            self._elect_if_needed(step)
+            for name in self.disks:
+                self.hear(name)
+                self.flush(name)
+            self.carry_all()
+            for calls in self.calls.values():
+                self.write_proposal(calls.proposals.pop() if calls.proposals else None)
+            if self._is_whole():
+                return
+            self.tick(after_ms=50)
+            self.carry_all()
+        raise Violation(f"I5: no convergence: {self.node}")
+
+    def _elect_if_needed(self, step: int) -> None:
+        leads = any(
+            broker.replica.master is not None and broker.replica.epoch == self.node.epoch
+            for broker in self.brokers.values()
+        )
+        if not leads and step % 20 == 5:
+            names = sorted(group_state.electable(self.node))
+            if not names:
+                raise Violation("I5: nobody can be elected")
+            self.elect(names[0])
+
+    def _is_whole(self) -> bool:
+        logs = [broker.replica.log for broker in self.brokers.values()]
+        same = len({bytes(disk.log) for disk in self.disks.values()}) == 1
+        shown = all(log.confirm == log.end == logs[0].end for log in logs)
+        return same and shown and self.node.in_sync == tuple(self.disks)
