@@ -1,8 +1,8 @@
 """Asking controllers from a tool: find the one that leads, ask it, or say in one line why not.
 
-Whoever does not lead names the one that does. A question is asked of every controller in turn until the deadline; a
-change is not repeated once it may have arrived: it names the version it was built on, and its second try would only be
-told that the version is old.
+Whoever does not lead names the one that does. Where one cannot be reached the next is asked, until the deadline; but a
+change whose answer is only late is not asked of another: it names the version it was built on, so that its second try
+would do no harm, and be told that the version is old.
 """
 
 from __future__ import annotations

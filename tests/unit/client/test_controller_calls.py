@@ -1,0 +1,140 @@
+"""Finding the controller that leads: who is asked, in which order, and when it is given up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sim.group_kit import GROUP, group
+
+from zenitmq.client import controller_calls
+from zenitmq.client.controller_calls import ControllerCalls, controllers_of
+from zenitmq.model.errors import ConnectionLost, InvalidParameter, NotLeadingController, RequestTimeout, ZenitError
+from zenitmq.model.group_codec import encode_node
+from zenitmq.remoting.commands import (
+    ControllerReply,
+    ElectMaster,
+    GetBrokerConfig,
+    GetClusterInfo,
+    GetController,
+    GetGroup,
+    GroupReply,
+    JsonReply,
+    Reply,
+    Request,
+)
+
+Answer = Callable[[Request], Reply | ZenitError]
+
+
+class FakeRemoting:
+    """Answers by address, and moves the clock: a call takes 10 ms, one that is not answered all its time."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **answers: Answer) -> None:
+        self.now_ms = 0
+        self.asked: list[tuple[str, type[Request]]] = []
+        self.documents: dict[tuple[str, type[Request]], Any] = {}
+        self._answers = answers
+        monkeypatch.setattr(controller_calls, "monotonic_ms", lambda: self.now_ms)
+        monkeypatch.setattr(controller_calls, "sleep_ms", self._sleep_ms)
+
+    def _sleep_ms(self, duration_ms: int) -> None:
+        self.now_ms += duration_ms
+
+    def call(self, address: str, request: Request, *, timeout_ms: int) -> tuple[Reply, bytes]:
+        self.asked.append((address, type(request)))
+        if (address, type(request)) in self.documents:
+            return JsonReply(), json.dumps(self.documents[address, type(request)]).encode()
+        name = address.partition(":")[0]
+        answer = self._answers[name](request) if name in self._answers else ConnectionLost(address)
+        self.now_ms += timeout_ms if isinstance(answer, RequestTimeout) else 10
+        if isinstance(answer, ZenitError):
+            raise answer
+        return answer, b""
+
+    def addresses(self) -> list[str]:
+        return [address for address, _ in self.asked]
+
+
+def leads(request: Request) -> Reply | ZenitError:
+    if isinstance(request, GetController):
+        return ControllerReply("b:1", ("a:1", "b:1"), (GROUP,))
+    elected = isinstance(request, ElectMaster)
+    return GroupReply(
+        8 if elected else 7, encode_node(group(master="c" if elected else "a", epoch=2 if elected else 1))
+    )
+
+
+def follows(request: Request) -> Reply | ZenitError:
+    if isinstance(request, GetController):
+        return ControllerReply("b:1", ("a:1", "b:1"), ())
+    return NotLeadingController("b:1")
+
+
+def silent(request: Request) -> ZenitError:
+    return RequestTimeout("x", 1)
+
+
+def calls(remoting: FakeRemoting, *addresses: str) -> ControllerCalls:
+    return ControllerCalls(remoting, addresses)  # type: ignore[arg-type]
+
+
+def test_whoever_does_not_lead_names_the_one_that_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    remoting = FakeRemoting(monkeypatch, a=follows, b=leads)
+    known = calls(remoting, "a:1").group(GROUP, timeout_ms=1000)
+    assert (known.version, known.node) == (7, group())
+    assert remoting.addresses() == ["a:1", "b:1"]
+
+
+def test_the_groups_are_those_that_the_leader_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    remoting = FakeRemoting(monkeypatch, a=follows, b=leads)
+    assert calls(remoting, "z:1", "a:1").metadata(timeout_ms=1000).broker_names == (GROUP,)
+
+
+def test_an_election_names_the_version_that_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    remoting = FakeRemoting(monkeypatch, a=follows, b=leads)
+    known = calls(remoting, "b:1", "a:1").elect(GROUP, "c", force=False, timeout_ms=1000)
+    assert (known.version, known.node.master) == (8, "c")
+    assert remoting.asked == [("b:1", GetGroup), ("b:1", ElectMaster)]
+
+
+def test_one_that_cannot_be_reached_or_is_silent_leaves_a_question_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    remoting = FakeRemoting(monkeypatch, s=silent, b=leads)
+    assert calls(remoting, "gone:1", "s:1", "b:1").group(GROUP, timeout_ms=9000).version == 7
+
+
+def test_a_change_whose_answer_is_late_is_not_asked_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    remoting = FakeRemoting(monkeypatch, s=silent, b=leads)
+    with pytest.raises(RequestTimeout):
+        calls(remoting, "s:1", "b:1").change(ElectMaster(GROUP, 7, "c"), GROUP, timeout_ms=9000)
+    assert remoting.addresses() == ["s:1"]
+
+
+def test_without_a_leader_it_waits_until_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that is named is gone, too."""
+    for answer in (lambda _: NotLeadingController(""), lambda _: NotLeadingController("gone:1")):
+        remoting = FakeRemoting(monkeypatch, a=answer)
+        with pytest.raises(NotLeadingController):
+            calls(remoting, "a:1").group(GROUP, timeout_ms=1000)
+        assert 800 <= remoting.now_ms <= 1100
+        assert len(remoting.asked) <= 25, "it pauses in between"
+
+
+def test_nobody_can_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    remoting = FakeRemoting(monkeypatch)
+    with pytest.raises(ConnectionLost):
+        calls(remoting, "a:1", "b:1").metadata(timeout_ms=1000)
+
+
+def test_controllers_are_those_that_brokers_run_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    remoting = FakeRemoting(monkeypatch)
+    brokers = [{"address": "gone:1"}, {"address": "alone:1"}, {"address": "replica:1"}]
+    remoting.documents["ns:1", GetClusterInfo] = {"brokers": brokers}
+    remoting.documents["alone:1", GetBrokerConfig] = {"controllers": []}
+    remoting.documents["replica:1", GetBrokerConfig] = {"controllers": ["a:1", "b:1"]}
+    assert controllers_of(remoting, ("ns:1",), timeout_ms=1000) == ("a:1", "b:1")  # type: ignore[arg-type]
+    remoting.documents["replica:1", GetBrokerConfig] = {}
+    with pytest.raises(InvalidParameter, match="controllers"):
+        controllers_of(remoting, ("ns:1",), timeout_ms=1000)  # type: ignore[arg-type]
