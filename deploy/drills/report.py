@@ -33,11 +33,16 @@ class RunReport:
         return self.verdict.is_clean and goes_on
 
     def _first_writes(self) -> list[float | None]:
-        """For each fault. Where a process was asked to stop, writes may never have ceased: the longest pause instead."""
+        """For each fault; the longest pause where that is shorter, since then writes went on before it was complete."""
+        firsts = [first_write_ms(self.times_ns, mark) for mark in self.marks]
         return [
-            first_write_ms(self.times_ns, mark)
-            if mark.done_ns > mark.begin_ns
-            else longest_gap_ms(self.times_ns, mark.begin_ns, until_ns)
+            None if first is None else min(first, pause) for first, pause in zip(firsts, self._pauses(), strict=True)
+        ]
+
+    def _pauses(self) -> list[float]:
+        """For each fault, the longest time without a write from its begin to the begin of the next one, or the end."""
+        return [
+            longest_gap_ms(self.times_ns, mark.begin_ns, until_ns)
             for mark, until_ns in zip(self.marks, self._untils(), strict=True)
         ]
 
@@ -46,10 +51,7 @@ class RunReport:
         return [*(mark.begin_ns for mark in self.marks[1:]), self.end_ns][: len(self.marks)]
 
     def document(self) -> dict[str, Any]:
-        """The run as JSON has it. `first_write_ms`: of the fault where it took longest; None where none came.
-
-        `pause_ms` of a fault: the longest time without a write from its begin to the begin of the next one.
-        """
+        """The run as JSON has it. `first_write_ms`: of the fault where it took longest; None where none came."""
         firsts = self._first_writes()
         known = [first for first in firsts if first is not None]
         verdict = self.verdict
@@ -74,9 +76,9 @@ class RunReport:
                     "at_ms": _since(self.begin_ns, mark.begin_ns),
                     "mended_at_ms": _since(self.begin_ns, mark.end_ns),
                     "first_write_ms": first,
-                    "pause_ms": longest_gap_ms(self.times_ns, mark.begin_ns, until_ns),
+                    "pause_ms": pause,
                 }
-                for mark, until_ns, first in zip(self.marks, self._untils(), firsts, strict=True)
+                for mark, first, pause in zip(self.marks, firsts, self._pauses(), strict=True)
             ],
             "examples": list(verdict.examples),
         }

@@ -15,7 +15,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from ...client.admin import Admin
@@ -229,9 +229,9 @@ class _Run:
         with faults.begun(self._cluster, fault, processes, self._tools):
             done_ns = monotonic_ns()
             faults.hold(fault, processes, lambda: self._tell(load))
-        mark = Mark(name=f"{fault.deed.value} {names}", begin_ns=begin_ns, done_ns=done_ns, end_ns=monotonic_ns())
-        # A broker that is asked to stop acknowledges up to its last moment: no moment divides its writes from later ones.
-        self._marks.append(replace(mark, done_ns=begin_ns) if fault.deed is Deed.STOP else mark)
+        self._marks.append(
+            Mark(name=f"{fault.deed.value} {names}", begin_ns=begin_ns, done_ns=done_ns, end_ns=monotonic_ns())
+        )
         if fault.deed is Deed.POWER_CUT and self._tools.last_cut is not None:
             cut = self._tools.last_cut
             self._say(
