@@ -27,19 +27,20 @@ class Ambush:
         self._simulation = simulation
         self._rng = simulation.rng
 
-    def on_proposal(self, name: str) -> None:
-        """A master asks for another in-sync set."""
+    def on_proposal(self, name: str, members: tuple[str, ...]) -> None:
+        """A master is about to ask for another in-sync set."""
         if not self._strikes():
             return
         simulation, rng = self._simulation, self._rng
         controllers = [controller.name for controller in simulation.controllers]
+        victim = rng.choice([other for other in members if other != name] or [name])
         pairs = {(controller, name) for controller in controllers}
         if rng.random() < 0.3:
             pairs |= {(name, controller) for controller in controllers}
         if rng.random() < 0.7:
-            pairs.add((name, rng.choice(simulation.swarm.names)))
+            pairs.add((name, victim))
         self._cut_later(pairs)
-        self._follow(name)
+        self._follow(name, victim)
 
     def on_master(self, name: str) -> None:
         """A master begins."""
@@ -51,14 +52,18 @@ class Ambush:
         if self._rng.random() < 0.5:
             pairs |= {(other, name) for other in chosen}
         self._cut_later(pairs)
-        self._follow(name)
+        self._follow(name, self._rng.choice(others))
 
     def on_start(self, name: str) -> None:
         """A broker has started."""
-        if self._strikes():
-            faults = self._simulation.faults
-            self._soon(partial(faults.lose_power, name), 300)
-            self._soon(self._elect, 2500)
+        if not self._strikes():
+            return
+        if self._rng.random() < 0.5:
+            self._soon(partial(self._simulation.faults.lose_power, name), 300)
+        else:
+            others = [other for other in self._simulation.swarm.names if other != name]
+            self._cut_later({pair for other in others for pair in ((name, other), (other, name))})
+        self._soon(partial(self._elect, name), 2500)
 
     # ---- what happens
 
@@ -68,8 +73,11 @@ class Ambush:
     def _cut_later(self, pairs: set[tuple[str, str]]) -> None:
         simulation, rng = self._simulation, self._rng
         simulation.say("ambush: cut %s", sorted(pairs))
-        delay_us = int(rng.random() ** 2 * 200 * MS)
-        simulation.schedule.after_us(delay_us, partial(self._cut, pairs))
+        delay_us = 0 if rng.random() < 0.5 else int(rng.random() ** 2 * 200 * MS)
+        if delay_us:
+            simulation.schedule.after_us(delay_us, partial(self._cut, pairs))
+        else:
+            self._cut(pairs)
         lasts_us = delay_us + int((0.2 + 3 * rng.random()) * 1000 * MS)
         simulation.schedule.after_us(lasts_us, partial(simulation.network.cuts.difference_update, pairs))
 
@@ -77,18 +85,23 @@ class Ambush:
         if not self._simulation.healing:
             self._simulation.network.cuts |= pairs
 
-    def _follow(self, name: str) -> None:
+    def _follow(self, master: str, victim: str) -> None:
+        """Deaths of the master, elections of the victim."""
         faults = self._simulation.faults
-        deaths: list[Callable[[], object]] = [partial(faults.kill, name), partial(faults.lose_power, name), self._elect]
+        ends: list[Callable[[], object]] = [
+            partial(faults.kill, master),
+            partial(faults.lose_power, master),
+            partial(self._elect, victim),
+            partial(self._elect, victim),
+        ]
         for _ in range(self._rng.choice((1, 1, 2, 3))):
-            self._soon(self._rng.choice(deaths), 2500)
+            self._soon(self._rng.choice(ends), self._rng.choice((100, 1000, 2500)))
 
-    def _elect(self) -> None:
-        """An operator wants a certain one."""
+    def _elect(self, candidate: str) -> None:
+        """An operator wants this one."""
         simulation = self._simulation
         content = simulation.zookeeper.groups.get(GROUP)
         if content is not None:
-            candidate = self._rng.choice(simulation.swarm.names)
             simulation.faults.ask(ElectMaster(GROUP, content.version, candidate))
 
     def _soon(self, what: Callable[[], object], within_ms: int) -> None:

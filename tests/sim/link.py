@@ -57,10 +57,10 @@ class ControllerLink:
 
     def propose_in_sync(self, version: int, names: tuple[str, ...]) -> None:
         """Asks for another in-sync set."""
+        self._simulation.ambush.on_proposal(self.broker.name, names)
         life = self.broker.incarnation
         epoch = self.broker.replica.epoch
         self._call(AlterInSync(GROUP, version, epoch, self.broker.name, life.store_id, life.starts, names))
-        self._simulation.ambush.on_proposal(self.broker.name)
 
     def report_master_gone(self, master: str, epoch: int) -> None:
         """Says that the master's end closed our session."""

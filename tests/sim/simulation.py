@@ -54,6 +54,7 @@ class Simulation(World):
         self.brokers: dict[str, Broker] = {}
         self.links: dict[bytes, ControllerLink] = {}
         self.route = ""
+        self._route_epoch = 0
         self.told: list[tuple[int, int, int]] = []  # (producer, sequence, offset) of what was acknowledged
         self.producers: list[Producer] = []
         self.healing = False
@@ -227,7 +228,11 @@ class Simulation(World):
         """Name servers learn of it."""
         self.say("%s leads epoch %s from %s", broker.name, epoch, broker.replica.log.end)
         self.ambush.on_master(broker.name)
-        self.schedule.after_us(20 * MS, partial(setattr, self, "route", broker.name))
+        self.schedule.after_us(20 * MS, partial(self._on_route, epoch, broker.name))
+
+    def _on_route(self, epoch: int, name: str) -> None:
+        if epoch >= self._route_epoch:
+            self.route, self._route_epoch = name, epoch
 
     def send_message(
         self, producer: Producer, queue: int, sequence: int, on_answer: Callable[[int | ZenitError], None]

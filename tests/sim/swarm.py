@@ -101,6 +101,6 @@ class Swarm:
             ambush_rate=sometimes(0.5, 0.1, 0.4),
             repair_ms=rng.choice((50, 400, 1500)),
             faults=tuple((fault, weight) for fault, weight in weights if weight) or (("kill", 1),),
-            chaos_ms=8000,
+            chaos_ms=10_000,
             late_start={name: rng.choice((0, 0, 30, 1500)) for name in names},
         )
