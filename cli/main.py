@@ -17,7 +17,22 @@ from typing import Annotated
 import typer
 
 from ..model.errors import ZenitError
-from . import bench, broker, cluster, config, consume, controller, group, local, message, namesrv, produce, store, topic
+from . import (
+    bench,
+    broker,
+    cluster,
+    config,
+    consume,
+    controller,
+    drill,
+    group,
+    local,
+    message,
+    namesrv,
+    produce,
+    store,
+    topic,
+)
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 STDOUT = 1
@@ -46,6 +61,7 @@ for subject in (
     config,
     store,
     bench,
+    drill,
 ):
     subject.register(app)
 
