@@ -54,6 +54,7 @@ def test_walks_with_every_message_and_every_fault(model: Path) -> None:
         ("mincount=0", "isr0=3 V=1 E=2 maxver=5 pow=0 a_prop=1 cap=1", "I1"),
         ("confmin=0", "isr0=3 V=1 E=2 maxver=4 pow=0", "I3"),
         ("guardmin=0", "isr0=3 V=2 E=2 maxver=4 pow=0", "I6"),
+        ("ffmark=0", "isr0=3 V=1 E=2 maxver=4 pow=0 ff=1 bootid=1", "I1"),
     ],
 )
 def test_a_rule_that_is_gone_is_missed(model: Path, removed: str, bounds: str, invariant: str) -> None:

@@ -69,7 +69,8 @@ class Disk:
         self.truncate(whole_end(self.log, min(self.begin, len(self.log))))
 
     def forget_failed_pages(self) -> None:
-        """Re-reads the disk after a failed fsync (R8): what it never got is gone, as after a loss of power."""
+        """Re-reads the disk after a failed fsync (R8): what it never got is gone, as after a loss of power; it says so as it
+        registers (R9), though the kernel still runs."""
         self.failed_pages = False
         self.truncate(self.durable)
         self.noted_boot_id = 0

@@ -482,6 +482,15 @@ def _() -> list[Patch]:
     return [(disk.Disk, "forget_failed_pages", lambda _: None)]
 
 
+@mutation("ffmark", "R9: who had a failed fsync under async passes for clean, since the kernel still runs")
+def _() -> list[Patch]:
+    def forget(self: disk.Disk) -> None:
+        self.failed_pages = False
+        self.truncate(self.durable)
+
+    return [(disk.Disk, "forget_failed_pages", forget)]
+
+
 @mutation("sticky", "R9: a clean stop vouches for a life that nobody has heard of")
 def _() -> list[Patch]:
     def mark_clean(self: disk.Disk) -> None:

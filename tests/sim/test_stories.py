@@ -8,15 +8,8 @@ from collections.abc import Iterator
 import pytest
 from sim.ledger import Violation
 from sim.mutations import mutated
-from sim.scenarios import (  # noqa: F401 - each adds its stories to the table
-    controller_stories,
-    disk_stories,
-    in_sync_stories,
-    log_stories,
-    role_stories,
-    session_stories,
-)
-from sim.scenarios.table import STORIES, Story
+from sim.scenarios.all_stories import STORIES
+from sim.scenarios.table import Story
 
 NAMED = [pytest.param(story, id=f"{story.number}-{story.mutation}") for story in STORIES]
 

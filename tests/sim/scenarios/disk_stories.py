@@ -77,6 +77,20 @@ def pages_of_a_failed_fsync_are_gone() -> None:
     stage.whole()
 
 
+@story("V17b", without="ffmark", falls="I1")
+def failed_fsync_is_told_under_async() -> None:
+    stage = Stage(in_sync="ab")
+    stage.append("a")
+    stage.carry("a", "b")
+    stage.brokers["a"].shell.fsync_fails = lambda: True
+    stage.flush("a")
+    stage.start("a")
+    stage.register("a")
+    stage.elect("a")
+    stage.hear("a")
+    stage.whole()
+
+
 @story("M-R9b", without="R9-unclean", falls="I1")
 def who_may_have_forgotten_leaves_the_sets() -> None:
     stage = Stage(in_sync="ab")

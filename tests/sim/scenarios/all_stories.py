@@ -1,0 +1,17 @@
+"""All stories: each module adds its own to the table as it is imported."""
+
+from __future__ import annotations
+
+from . import (
+    controller_stories,
+    disk_stories,
+    in_sync_stories,
+    log_stories,
+    role_stories,
+    session_stories,
+)
+from .table import STORIES
+
+MODULES = (controller_stories, disk_stories, in_sync_stories, log_stories, role_stories, session_stories)
+
+__all__ = ["MODULES", "STORIES"]
