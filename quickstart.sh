@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# From a fresh clone to real files going through a real name server and a real broker, and coming out whole.
+# From a fresh clone to real files going through a real name server and a real broker, and coming out whole; then through
+# a group of three, whose master is killed on the way.
 # Usage: ./quickstart.sh [DIR]     DIR: where the cluster lives; without one, a temporary directory, removed at the end.
-# Sets up .venv by itself; on a Debian or Ubuntu where it is root it also installs a C compiler and Python's headers.
+# Sets up .venv by itself; on a Debian or Ubuntu where it is root it also installs a C compiler, Python's headers and ZooKeeper.
 set -euo pipefail
 cd "$(dirname "$0")"
 . deploy/set_up.sh
 set_up ''
+bring_zookeeper
 
 work=$(mktemp -d)
 directory=${1:-$work/cluster}
@@ -13,6 +15,7 @@ mkdir -p "$directory"
 finish() {
   code=$?
   "$zenit" down --dir "$directory" >/dev/null 2>&1 || true
+  "$zenit" down --dir "$directory/group" >/dev/null 2>&1 || true
   rm -rf "$work"
   exit "$code"
 }
@@ -60,5 +63,27 @@ echo "== the store, read again from the first byte to the last"
 echo
 echo "== down"
 "$zenit" down --dir "$directory"
+echo
+echo "== a group of three replicas, a controller and ZooKeeper"
+group="$directory/group"
+"$zenit" up --dir "$group" --replicas 3 --set store.segment_bytes=67108864 --detach
+status=$("$zenit" status --dir "$group" --json)
+ZENIT_NAMESRV=$(field 'status["namesrv"]')
+"$zenit" topic create survivors --queues 4
+
+echo
+echo "== one file, then its master is killed, then another file"
+"$zenit" produce survivors --file README.md
+master=$("$zenit" status --dir "$group" --json |
+  "$python" -c 'import json, sys; print(json.load(sys.stdin)["groups"][0]["master"])')
+kill -9 "$(field "next(p['pid'] for p in status['processes'] if p['name'] == '$master')")"
+echo "killed $master"
+"$zenit" produce survivors --file LICENSE
+"$zenit" consume survivors --group quickstart --from earliest --idle-exit 2 --format '{queue_id} {body}' >"$work/consumed"
+cat README.md LICENSE >"$work/both"
+"$python" -m zenitmq.deploy.line_check "$work/both" "$work/consumed"
+"$zenit" status --dir "$group"
+"$zenit" down --dir "$group"
+
 echo
 echo "It works. Next: . .venv/bin/activate; zenit --help; zenit bench produce; docs/quickstart.md"

@@ -77,3 +77,13 @@ set_up() {
       fail "the record kernel did not compile; its messages are above"
   fi
 }
+
+# Java and ZooKeeper's jars, for groups of replicas: Debian's package where we may install it, else the [spark] extra's.
+bring_zookeeper() {
+  local found='from zenitmq.deploy.embedded_zookeeper import find_jars, find_java; find_java(), find_jars()'
+  if "$python" -c "$found" 2>/dev/null; then return 0; fi
+  apt_install "ZooKeeper and Java, for a group of replicas" zookeeper && "$python" -c "$found" 2>/dev/null && return 0
+  say "installing ZooKeeper's jars and a Java with the [spark] extra"
+  "$python" -m pip install --quiet --disable-pip-version-check --editable '.[spark]' ||
+    fail "pip could not install the [spark] extra; its messages are above"
+}
