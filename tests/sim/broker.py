@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final, Protocol
 
 from zenitmq.broker.replication.replica import SESSION_SHIFT, TICK_MS, ControllerCalls, Replica, ReplicaIdentity
@@ -13,7 +14,8 @@ from zenitmq.broker.replication.replica_log import ReplicaLog
 from zenitmq.broker.replication.role import Role
 from zenitmq.broker.replication.slave import Phase
 from zenitmq.model.errors import NotEnoughReplicas, NotMaster, ZenitError
-from zenitmq.model.group import AckMode, FlushMode, Incarnation, KnownGroup
+from zenitmq.model.group import AckMode, FlushMode, GroupNode, Incarnation, KnownGroup
+from zenitmq.model.group_codec import decode_node
 
 from .disk import Disk, DiskShell
 from .ledger import Ledger, Violation
@@ -28,6 +30,12 @@ assert SESSION_SHIFT == 32
 
 Answer = Callable[[int | ZenitError], None]
 """Told the physical offset of a message that was acknowledged, or why it was not."""
+
+
+@lru_cache(maxsize=64)
+def node_of(data: bytes) -> GroupNode:
+    """A node's bytes, which many look at."""
+    return decode_node(data, GROUP)
 
 
 class World(Protocol):

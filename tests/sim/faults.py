@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 from zenitmq.broker.replication.frames import Ack
 from zenitmq.controller.group_state import electable
 from zenitmq.model.group import FlushMode
-from zenitmq.model.group_codec import decode_node
 from zenitmq.remoting.commands import ElectMaster
 
-from .broker import GROUP
+from .broker import GROUP, node_of
 from .controller import Call, Controller
 from .ledger import Violation
 from .records import RECORD, SEGMENT
@@ -60,7 +59,7 @@ class Faults:
         simulation = self._simulation
         self._schedule.after_us(500 * MS, self._watch_over)
         content = simulation.zookeeper.groups.get(GROUP)
-        if content is None or electable(node := decode_node(content.data, GROUP)):
+        if content is None or electable(node := node_of(content.data)):
             return
         ledger, disks = simulation.ledger, simulation.disks
         holders = [name for name in simulation.swarm.names if ledger.is_held(disks[name].log, disks[name].begin)]
@@ -102,7 +101,7 @@ class Faults:
         content = simulation.zookeeper.groups.get(GROUP)
         if content is None:
             return True
-        node = decode_node(content.data, GROUP)
+        node = node_of(content.data)
         for other in {*node.in_sync, *node.eligible} - {name}:
             disk = simulation.disks[other]
             if not disk.unheard and simulation.ledger.is_held(disk.log, disk.begin):

@@ -15,7 +15,6 @@ from zenitmq.model.errors import (
     ZenitError,
 )
 from zenitmq.model.group import FlushMode, KnownGroup
-from zenitmq.model.group_codec import decode_node
 from zenitmq.remoting.commands import (
     AlterInSync,
     GroupChanged,
@@ -27,7 +26,7 @@ from zenitmq.remoting.commands import (
     Request,
 )
 
-from .broker import GROUP, Broker
+from .broker import GROUP, Broker, node_of
 from .disk import NO_END
 
 if TYPE_CHECKING:
@@ -131,7 +130,7 @@ class ControllerLink:
 
     def _on_registered(self, reply: GroupReply) -> None:
         broker = self.broker
-        node = decode_node(reply.node, GROUP)
+        node = node_of(reply.node)
         replica = node.replica(broker.name)
         if replica is None or replica.incarnation != broker.incarnation:
             return
@@ -163,4 +162,4 @@ class ControllerLink:
 
     def _adopt(self, version: int, data: bytes) -> None:
         if data and self.is_registered:
-            self.broker.on_group(KnownGroup(decode_node(data, GROUP), version))
+            self.broker.on_group(KnownGroup(node_of(data), version))

@@ -16,11 +16,10 @@ from unittest.mock import patch
 from zenitmq.broker.replication import master as master_core
 from zenitmq.model.errors import NotMaster, ZenitError
 from zenitmq.model.group import GroupNode
-from zenitmq.model.group_codec import decode_node
 from zenitmq.remoting.commands import GroupReply, Request
 
 from .ambush import Ambush
-from .broker import GROUP, Broker, World
+from .broker import GROUP, Broker, World, node_of
 from .clients import Consumer, Producer
 from .controller import Call, Controller, SlowZooKeeper
 from .disk import Disk
@@ -256,7 +255,7 @@ class Simulation(World):
     def node(self) -> GroupNode | None:
         """What ZooKeeper holds."""
         content = self.zookeeper.groups.get(GROUP)
-        return None if content is None else decode_node(content.data, GROUP)
+        return None if content is None else node_of(content.data)
 
     def say(self, text: str, *facts: object) -> None:
         """A line of the trace."""
