@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from ..model.clock import Clock
 from ..model.errors import BrokerBusy, NotEnoughReplicas, NotMaster, ZenitError
@@ -24,6 +24,7 @@ from ..store.store_cut import truncate_store
 from .config import BrokerConfig
 from .controller_link import Life
 from .epoch_file import read_epochs
+from .flush_waits import FlushWaits
 from .json_reply import reply_json
 from .replication.beginning import (
     Beginning,
@@ -58,6 +59,7 @@ SERVED_BY_ALL: Final = frozenset(
         commands.ViewMessage,
         commands.GetBrokerStatistics,
         commands.GetBrokerConfig,
+        commands.FlushLog,
     }
 )
 """What any replica answers; all else is the master's."""
@@ -135,6 +137,7 @@ class GroupMember:
         self._directory = config.store_dir
         self._client = client
         self._loop = loop
+        self._clock = clock
         self._store = store
         self._host = host
         self._role, self._epoch = Role.CANDIDATE, 0
@@ -159,6 +162,9 @@ class GroupMember:
             promised=files.promised,
             segment_bytes=config.store.segment_bytes,
             wants_lz4=config.replication_lz4,
+        )
+        self._flush_waits = FlushWaits(
+            loop, store, broker_name=config.name, name=self.name, incarnation=files.incarnation
         )
         store.confirm(0)
         store.waits_above_end = True
@@ -294,8 +300,15 @@ class GroupMember:
         """The disk has more than before."""
         self._disk.on_flushed()
         self._replica.on_flushed()
+        self._flush_waits.on_flushed()
+
+    def on_flush_log(self, call: Call) -> commands.Done | None:
+        """FlushLog, in any role. Raises UnknownReplica, IncarnationUnknown."""
+        request = cast(commands.FlushLog, call.request)
+        return self._flush_waits.on_flush_log(call, request, self._clock.monotonic_ms())
 
     def _on_tick(self) -> None:
+        self._flush_waits.on_tick(self._clock.monotonic_ms())
         if self._replica.log.begin != self._store.begin:
             self._replica.on_log_begin(self._store.begin)
         self._replica.on_tick()

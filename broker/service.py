@@ -269,6 +269,7 @@ class Broker:
         }
         if self._member is not None:
             table[commands.GetBeginning] = self._member.on_get_beginning
+            table[commands.FlushLog] = self._member.on_flush_log
         for request_class, handler in table.items():
             self._loop.handle(
                 request_class, handler if self._member is None else self._member.gate(request_class, handler)

@@ -57,10 +57,13 @@ class GroupChanges:
         self._desk = desk
         self._waiting: dict[str, deque[Change]] = {}
         self._under_way: dict[str, Change] = {}
-        self._closed = False
+        self._closed: ZenitError | None = None
 
     def submit(self, broker_name: str, change: Change, *, first: bool = False) -> None:
-        """Takes its turn; before the others that wait where it is `first`."""
+        """Takes its turn; before the others that wait where it is `first`. Refused once they were closed."""
+        if self._closed is not None:
+            change.refuse(self._closed)
+            return
         waiting = self._waiting.setdefault(broker_name, deque())
         if first:
             waiting.appendleft(change)
@@ -70,7 +73,7 @@ class GroupChanges:
 
     def close(self, error: ZenitError) -> None:
         """Refuses all of them; what a write under way comes to is told to nobody."""
-        self._closed = True
+        self._closed = error
         waiting = [change for changes in self._waiting.values() for change in changes]
         refused = [*self._under_way.values(), *waiting]
         self._under_way.clear()
@@ -96,7 +99,7 @@ class GroupChanges:
             self._under_way[broker_name] = change
 
     def _on_done(self, broker_name: str, result: Attempt | ZenitError) -> None:
-        if self._closed:
+        if self._closed is not None:
             return
         change = self._under_way.pop(broker_name)
         if isinstance(result, ZenitError):

@@ -31,11 +31,21 @@ def change_settings(known: KnownGroup, request: ChangeGroup, *, flushed: frozens
         raise InvalidParameter(
             "min_in_sync", settings.min_in_sync, f"at most {len(node.replicas)}, the replicas there are"
         )
-    if (node.settings.flush_mode, settings.flush_mode) == (FlushMode.ASYNC, FlushMode.SYNC):
-        missing = electable(node) - flushed
-        if missing:
-            raise NotFlushed(node.broker_name, ", ".join(sorted(missing)))
+    missing = must_flush(known, request) - flushed
+    if missing:
+        raise NotFlushed(node.broker_name, ", ".join(sorted(missing)))
     return with_in_sync(replace(node, settings=settings), node.in_sync)
+
+
+def must_flush(known: KnownGroup, request: ChangeGroup) -> frozenset[str]:
+    """Who must have flushed its whole log before the change may be written; empty where nobody has to.
+
+    Raises StaleGroupVersion, InvalidParameter.
+    """
+    node = check_version(known, request.version)
+    after = changed_settings(node.settings, request.settings)
+    goes_over = (node.settings.flush_mode, after.flush_mode) == (FlushMode.ASYNC, FlushMode.SYNC)
+    return electable(node) if goes_over else frozenset()
 
 
 def changed_settings(settings: GroupSettings, changes: tuple[tuple[str, str], ...]) -> GroupSettings:

@@ -25,7 +25,7 @@ from ..model.errors import (
     ZenitError,
     ZooKeeperUnavailable,
 )
-from ..model.group import NO_VERSION, GroupSettings, KnownGroup
+from ..model.group import NO_VERSION, GroupNode, GroupSettings, KnownGroup
 from ..model.group_codec import encode_node
 from ..remoting.commands import (
     AlterInSync,
@@ -48,7 +48,7 @@ from ..remoting.timers import Timer
 from .audit_record import encode_forced_election
 from .detection import Detection, Effect, Probe, TellReplicas, WriteGroup
 from .group_changes import Attempt, Change, GroupChanges, Write
-from .group_settings import change_settings
+from .group_settings import change_settings, must_flush
 from .group_state import alter_in_sync, remove_replica, restore
 from .group_store import GroupStore, Stale, Unknown, Written
 from .node_reader import Found, NodeReader
@@ -60,6 +60,10 @@ log = logging.getLogger(__name__)
 TICK_MS: Final = 50
 TRIES: Final = 3
 """How often a change is decided anew because somebody else wrote the node meanwhile."""
+
+
+Flush = Callable[[GroupNode, frozenset[str], int, Callable[[frozenset[str]], None]], None]
+"""Asks the replicas of a node that are named to flush within so many ms; calls back, on the loop, with those that did."""
 
 
 class ReignLoop(Protocol):
@@ -234,14 +238,20 @@ class Reign:
 
         self._submit(call, request.broker_name, decide, partial(self._on_changed, call))
 
-    def on_change_group(self, call: Call) -> None:
-        """ChangeGroup. Nobody tells yet who has flushed its log: a group goes over to sync before its first master only."""
+    def on_change_group(self, call: Call, flush: Flush, flushed: frozenset[str] | None = None) -> None:
+        """ChangeGroup. One that needs replicas to have flushed their logs asks them when its turn comes, and takes another
+        turn with those that did (`flushed`)."""
         request = cast(ChangeGroup, call.request)
 
-        def decide() -> Write:
+        def decide() -> Write | None:
             known = self._detection.known(request.broker_name)
-            flushed = frozenset(known.node.in_sync) if known.node.epoch == 0 else frozenset()
-            return Write(change_settings(known, request, flushed=flushed), request.version)
+            asked = must_flush(known, request) if flushed is None else frozenset()
+            if not asked:
+                return Write(change_settings(known, request, flushed=flushed or frozenset()), request.version)
+            log.info("flushing for a change group=%s replicas=%s", request.broker_name, ",".join(sorted(asked)))
+            timeout_ms = max(1, (call.deadline_ms - self._clock.monotonic_ms()) * 2 // 3)  # the rest is for the write
+            flush(known.node, asked, timeout_ms, lambda done: self.on_change_group(call, flush, done))
+            return None
 
         self._submit(call, request.broker_name, decide, partial(self._on_changed, call))
 

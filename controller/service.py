@@ -20,6 +20,8 @@ from typing import Final, Protocol, Self
 from ..model.arena import Arena
 from ..model.clock import Clock, SystemClock
 from ..model.errors import BrokerBusy, BufferFull, NotLeadingController, ZenitError
+from ..model.group import GroupNode
+from ..remoting.client import RemotingClient
 from ..remoting.commands import (
     AlterInSync,
     ChangeGroup,
@@ -39,6 +41,7 @@ from ..remoting.options import HEADER_BYTES_MAX
 from ..remoting.server import Call, RequestLoop
 from .config import ControllerConfig
 from .detection import Detection
+from .flush_round import FlushRound
 from .group_store import GroupStore, Listener, Member, MembersTouched, SessionChanged, SessionState, StoreEvent, Touched
 from .leadership import Leadership
 from .reign import Reign
@@ -89,6 +92,7 @@ class Controller:
             worker = ThreadPoolExecutor(1, thread_name_prefix="zenit-zookeeper")
             opened.callback(worker.shutdown, cancel_futures=True)
             self._desk = StoreDesk(worker, self._loop)
+            self._client = opened.enter_context(RemotingClient("zenit-controller-io"))
             self._opened = opened.pop_all()
         self._serve()
 
@@ -120,7 +124,7 @@ class Controller:
             ReportMasterGone: Reign.on_master_gone,
             AlterInSync: Reign.on_alter_in_sync,
             ElectMaster: Reign.on_elect,
-            ChangeGroup: Reign.on_change_group,
+            ChangeGroup: partial(Reign.on_change_group, flush=self._flush),
             RemoveReplica: Reign.on_remove_replica,
             RestoreGroup: Reign.on_restore,
             GetGroup: Reign.on_get_group,
@@ -132,6 +136,11 @@ class Controller:
         if self._reign is None or not self._reign.is_ready:
             raise NotLeadingController("" if self._reign is not None else self._leadership.leader)
         return handler(self._reign, call)
+
+    def _flush(
+        self, node: GroupNode, names: frozenset[str], timeout_ms: int, then: Callable[[frozenset[str]], None]
+    ) -> None:
+        FlushRound(self._client, self._loop, node, names, then).begin(timeout_ms)
 
     def _on_get_controller(self, _: Call) -> ControllerReply:
         leads = self._reign is not None and self._reign.is_ready

@@ -695,3 +695,15 @@ class ProbeReplica(Request):
 class GetBeginning(Request):
     """Slave to master: what a log that begins at the master's own begin must know (broker/replication/beginning):
     {"begin", "epochs", "snapshots", "queue_minimums"}."""
+
+
+@request(9007, Lane.ADMIN)
+@dataclass(frozen=True, slots=True)
+class FlushLog(Request):
+    """Controller to replica: answered once the disk has all that this life's log held when it was asked. Another life than
+    the one that is named answers IncarnationUnknown, another replica UnknownReplica."""
+
+    broker_name: str
+    name: str
+    store_id: str
+    starts: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sim.group_kit import GROUP, group
 
-from zenitmq.controller.group_settings import change_settings, changed_settings
+from zenitmq.controller.group_settings import change_settings, changed_settings, must_flush
 from zenitmq.model.errors import InvalidParameter, NotFlushed, StaleGroupVersion
 from zenitmq.model.group import AckMode, FlushMode, GroupNode, GroupSettings, KnownGroup
 from zenitmq.remoting.commands import ChangeGroup
@@ -75,3 +75,15 @@ def test_what_is_no_setting_is_refused(change: tuple[str, str]) -> None:
 def test_a_change_names_its_version() -> None:
     with pytest.raises(StaleGroupVersion):
         change_settings(KnownGroup(group(), 4), ChangeGroup(GROUP, 3, ()), flushed=frozenset())
+
+
+def test_who_must_flush_is_who_could_be_elected_and_only_before_going_over_to_sync() -> None:
+    def asked(node: GroupNode, *changes: tuple[str, str]) -> frozenset[str]:
+        return must_flush(KnownGroup(node, 3), ChangeGroup(GROUP, 3, changes))
+
+    assert asked(group(in_sync="a", eligible="b"), ("flush_mode", "sync")) == {"a", "b"}
+    assert asked(group(), ("min_in_sync", "1"), ("ack_mode", "master")) == frozenset()
+    assert asked(group(flush_mode=FlushMode.SYNC), ("flush_mode", "sync")) == frozenset()
+    assert asked(group(flush_mode=FlushMode.SYNC), ("flush_mode", "async")) == frozenset()
+    with pytest.raises(StaleGroupVersion):
+        must_flush(KnownGroup(group(), 4), ChangeGroup(GROUP, 3, (("flush_mode", "sync"),)))

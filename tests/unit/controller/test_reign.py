@@ -9,6 +9,7 @@ import json
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ from zenitmq.model.errors import (
     ZenitError,
     ZooKeeperUnavailable,
 )
-from zenitmq.model.group import GroupNode, GroupSettings, KnownGroup
+from zenitmq.model.group import FlushMode, GroupNode, GroupSettings, KnownGroup
 from zenitmq.model.group_codec import decode_node, encode_node
 from zenitmq.remoting.commands import (
     ChangeGroup,
@@ -50,6 +51,7 @@ from zenitmq.remoting.commands import (
 from zenitmq.remoting.timers import Timer
 
 WALL_MS = 1_700_000_000_000
+CALL_MS = 9000
 
 
 @dataclass(eq=False)
@@ -58,6 +60,7 @@ class Asked:
 
     request: Request
     identity: bytes
+    deadline_ms: int = 0
     reply: GroupReply | None = None
     error: ZenitError | None = None
 
@@ -65,6 +68,16 @@ class Asked:
         assert self.error is None, self.error
         assert self.reply is not None
         return decode_node(self.reply.node, GROUP)
+
+
+@dataclass(frozen=True)
+class Round:
+    """Replicas that were asked to flush; `then` ends it."""
+
+    node: GroupNode
+    names: frozenset[str]
+    timeout_ms: int
+    then: Callable[[frozenset[str]], None]
 
 
 class HandLoop:
@@ -126,6 +139,7 @@ class Story:
         if node is not None:
             self.zookeeper.apply(GROUP, encode_node(node), None)
         self.loop = HandLoop()
+        self.rounds: list[Round] = []
         self.store = self.zookeeper.store(self._on_event)
         self.reign = Reign(
             self.store,
@@ -152,7 +166,7 @@ class Story:
 
     def ask(self, handler: Callable[[Any], Reply | None], request: Request, name: str = "x") -> Asked:
         """As the request loop does it: what a handler raises or returns is the answer."""
-        asked = Asked(request, name.encode())
+        asked = Asked(request, name.encode(), self.loop.time_ms + CALL_MS)
         try:
             reply = handler(asked)
         except ZenitError as error:
@@ -167,6 +181,11 @@ class Story:
 
     def beat(self, names: str = "abc", **changed: Any) -> list[Asked]:
         return [self.ask(self.reign.on_heartbeat, heartbeat(name, **changed), name) for name in names]
+
+    def change(self, version: int, name: str, value: str) -> Asked:
+        """One setting."""
+        handler = partial(self.reign.on_change_group, flush=lambda *round_: self.rounds.append(Round(*round_)))
+        return self.ask(handler, ChangeGroup(GROUP, version, ((name, value),)))
 
     def propose(self, in_sync: str, version: int, **changed: Any) -> Asked:
         return self.ask(self.reign.on_alter_in_sync, plain_proposal(in_sync, version=version, **changed), "a")
@@ -493,19 +512,71 @@ def test_without_its_record_nothing_is_forced(monkeypatch: pytest.MonkeyPatch) -
 
 def test_settings_are_changed_on_the_version_that_was_named() -> None:
     story = led()
-    asked = story.ask(story.reign.on_change_group, ChangeGroup(GROUP, 0, (("min_in_sync", "3"),)))
-    late = story.ask(story.reign.on_change_group, ChangeGroup(GROUP, 0, (("min_in_sync", "1"),)))
-    wrong = story.ask(story.reign.on_change_group, ChangeGroup(GROUP, 1, (("colour", "red"),)))
+    asked = story.change(0, "min_in_sync", "3")
+    late = story.change(0, "min_in_sync", "1")
+    wrong = story.change(1, "colour", "red")
     story.work()
     assert asked.node().settings.min_in_sync == 3
     assert isinstance(late.error, StaleGroupVersion)
     assert isinstance(wrong.error, InvalidParameter)
+    assert story.rounds == []
 
 
-def test_a_group_with_a_master_cannot_prove_yet_that_it_has_flushed() -> None:
+def test_a_group_goes_over_to_sync_once_all_that_may_be_elected_have_flushed() -> None:
+    story = Story(group(in_sync="a", eligible="b"))
+    asked = story.change(0, "flush_mode", "sync")
+    (round_,) = story.rounds
+    assert (round_.node, round_.names, round_.timeout_ms) == (group(in_sync="a", eligible="b"), {"a", "b"}, 6000)
+    assert not story.loop.jobs
+    assert asked.reply is None
+    round_.then(frozenset("ab"))
+    story.work()
+    assert asked.node().settings.flush_mode is FlushMode.SYNC
+    assert story.stored() == asked.node()
+    assert len(story.rounds) == 1
+
+
+@pytest.mark.parametrize("flushed", ["", "ab"])
+def test_where_one_does_not_flush_nothing_is_written(flushed: str) -> None:
     story = led()
-    asked = story.ask(story.reign.on_change_group, ChangeGroup(GROUP, 0, (("flush_mode", "sync"),)))
+    asked = story.change(0, "flush_mode", "sync")
+    story.rounds[0].then(frozenset(flushed))
+    story.work()
     assert isinstance(asked.error, NotFlushed)
+    assert asked.error.replicas == ("c" if flushed else "a, b, c")
+    assert story.stored() == group()
+
+
+def test_other_changes_go_on_while_replicas_flush_and_outdate_it() -> None:
+    """Who has to have flushed may be others then."""
+    story = led()
+    asked = story.change(0, "flush_mode", "sync")
+    proposed = story.propose("ab", 0)
+    story.work()
+    assert proposed.node().in_sync == ("a", "b")
+    story.rounds[0].then(frozenset("abc"))
+    story.work()
+    assert isinstance(asked.error, StaleGroupVersion)
+    assert story.stored().settings.flush_mode is FlushMode.ASYNC
+
+
+def test_a_flush_that_ends_after_the_reign_changes_nothing() -> None:
+    story = led()
+    asked = story.change(0, "flush_mode", "sync")
+    story.reign.end()
+    assert asked.error is None
+    story.rounds[0].then(frozenset("abc"))
+    story.work()
+    assert isinstance(asked.error, NotLeadingController)
+    assert story.stored() == group()
+
+
+def test_going_over_to_async_needs_no_flush() -> None:
+    story = Story(group(flush_mode=FlushMode.SYNC))
+    asked = story.change(0, "flush_mode", "async")
+    story.work()
+    assert asked.node().settings.flush_mode is FlushMode.ASYNC
+    assert story.rounds == []
 
 
 def test_a_replica_is_removed() -> None:

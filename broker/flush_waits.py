@@ -1,0 +1,81 @@
+"""Questions of a controller that wait for the disk: whether it has all that the log held when they came.
+
+A group goes over to synchronous flushing only once every replica that may become its master has answered one. Each is
+answered when `flushed` has passed what was written as it came, or refused once whoever asks has given up; what is
+written meanwhile is waited for by nobody. Loop thread.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Protocol
+
+from ..model.errors import FlushTimeout, IncarnationUnknown, UnknownReplica, ZenitError
+from ..model.group import Incarnation
+from ..remoting.commands import Done, FlushLog, Reply
+from ..remoting.server import Call
+
+
+class FlushedLog(Protocol):
+    """The store, as far as a flush is waited for."""
+
+    @property
+    def written(self) -> int:
+        """The end of the log."""
+
+    @property
+    def flushed(self) -> int:
+        """Everything below was made durable by this process."""
+
+    def request_flush(self) -> None:
+        """Asks for a sync of all that is written by now."""
+
+
+class AnswerLoop(Protocol):
+    """The request loop, as far as it is answered here."""
+
+    def reply(self, call: Call, reply: Reply) -> None:
+        """Answers a call."""
+
+    def fail(self, call: Call, error: ZenitError) -> None:
+        """Answers a call with an error."""
+
+
+class FlushWaits:
+    """Of one replica in one life."""
+
+    def __init__(
+        self, loop: AnswerLoop, log: FlushedLog, *, broker_name: str, name: str, incarnation: Incarnation
+    ) -> None:
+        self._loop = loop
+        self._log = log
+        self._broker_name = broker_name
+        self._name = name
+        self._incarnation = incarnation
+        self._waiting: deque[tuple[int, Call, int]] = deque()  # with the end to be reached, and when it came
+
+    def on_flush_log(self, call: Call, request: FlushLog, now_ms: int) -> Done | None:
+        """At once where the disk has everything. Raises UnknownReplica, IncarnationUnknown where another is meant."""
+        if (request.broker_name, request.name) != (self._broker_name, self._name):
+            raise UnknownReplica(request.broker_name, request.name)
+        if Incarnation(request.store_id, request.starts) != self._incarnation:
+            raise IncarnationUnknown(request.broker_name, request.name, self._incarnation.starts, request.starts)
+        written = self._log.written
+        if self._log.flushed >= written:
+            return Done()
+        self._waiting.append((written, call, now_ms))
+        self._log.request_flush()
+        return None
+
+    def on_flushed(self) -> None:
+        """The disk has more than before: the ends that are waited for only grow."""
+        while self._waiting and self._waiting[0][0] <= self._log.flushed:
+            self._loop.reply(self._waiting.popleft()[1], Done())
+
+    def on_tick(self, now_ms: int) -> None:
+        """Refuses those that nobody waits for any more."""
+        late = [waiting for waiting in self._waiting if waiting[1].deadline_ms <= now_ms]
+        for waiting in late:
+            _, call, came_ms = waiting
+            self._waiting.remove(waiting)
+            self._loop.fail(call, FlushTimeout(now_ms - came_ms))
