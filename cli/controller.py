@@ -1,19 +1,39 @@
-"""`zenit controller`: a controller in the foreground, as launch scripts call it; `controller elect` at one that leads."""
+"""`zenit controller`: a controller in the foreground, as launch scripts call it; and what operators ask of the one that leads:
+`elect`, `settings`, `remove`, `restore`."""
 
 from __future__ import annotations
 
 import logging
-from typing import Annotated, Any, Final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from ..model.config import describe_config
+from ..model.group import AckMode, FlushMode
+from ..model.group_limits import LAG_MS_MAX, LAG_MS_MIN, REPLICAS_MAX
 from .options import ConfigFile, Json, Namesrv, Settings
-from .output import show
+from .output import print_facts, show
 from .roles import load_role, stop_on_signals
 
+if TYPE_CHECKING:
+    from ..client.controller_calls import ControllerCalls
+
 TIMEOUT_MS: Final = 10_000
+FLUSH_TIMEOUT_MS: Final = 60_000
+"""For a change that waits until replicas have flushed their logs."""
 KAZOO_LOGS_TO: Final = "zenitmq.controller.zookeeper"
+
+Group = Annotated[str, typer.Argument(metavar="GROUP", help="The replica group: its broker name.")]
+Controllers = Annotated[
+    str | None,
+    typer.Option(
+        "--controllers",
+        metavar="HOST:PORT[,...]",
+        help="Controllers; else those that the cluster's brokers run with.",
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -23,11 +43,14 @@ def register(app: typer.Typer) -> None:
     )
     controller_app.callback()(controller)
     controller_app.command("elect")(elect)
+    controller_app.command("settings")(change_settings)
+    controller_app.command("remove")(remove)
+    controller_app.command("restore")(restore)
     app.add_typer(controller_app, name="controller")
 
 
 def controller(context: typer.Context, config_file: ConfigFile = None, settings: Settings = None) -> None:
-    """Run a controller in the foreground until SIGTERM or Ctrl-C, or ask the one that leads (elect)."""
+    """Run a controller in the foreground until SIGTERM or Ctrl-C, or ask the one that leads."""
     if context.invoked_subcommand is not None:
         return
     from ..controller.config import ControllerConfig
@@ -44,7 +67,7 @@ def controller(context: typer.Context, config_file: ConfigFile = None, settings:
 
 
 def elect(
-    group: Annotated[str, typer.Argument(metavar="GROUP", help="The replica group: its broker name.")],
+    group: Group,
     replica: Annotated[
         str | None, typer.Option(metavar="NAME", help="Whom; else the one with the longest log but the present master.")
     ] = None,
@@ -55,14 +78,101 @@ def elect(
             help="Also one that may lack acknowledged messages, which are lost then; the old master must be dead.",
         ),
     ] = False,
-    controllers: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT[,...]", help="Controllers; else those that the cluster's brokers run with."),
-    ] = None,
+    controllers: Controllers = None,
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
     """Make another replica of a group its master, and print who is."""
+    with _leading(controllers, namesrv) as calls:
+        node = calls.elect(group, replica or "", force=force, timeout_ms=TIMEOUT_MS).node
+    document: dict[str, Any] = {"broker_name": group, "epoch": node.epoch, "master": node.master}
+    document |= {"in_sync": list(node.in_sync), "min_in_sync": node.settings.min_in_sync}
+    text = f"{group}: master {node.master}, epoch {node.epoch}, in sync {', '.join(node.in_sync)}"
+    show(document, as_json, lambda: typer.echo(text))
+
+
+def change_settings(
+    group: Group,
+    min_in_sync: Annotated[
+        int | None, typer.Option(min=1, max=REPLICAS_MAX, help="Fewer replicas in sync and writes are refused.")
+    ] = None,
+    flush: Annotated[
+        FlushMode | None,
+        typer.Option(help="An acknowledgement counts what is on a replica's disk (sync), or what it has written."),
+    ] = None,
+    ack: Annotated[
+        AckMode | None,
+        typer.Option(help="A send waits for the in-sync set (all), or for the master, which can lose what it had."),
+    ] = None,
+    lag_ms: Annotated[
+        int | None,
+        typer.Option(min=LAG_MS_MIN, max=LAG_MS_MAX, help="Who was behind for so long leaves the in-sync set."),
+    ] = None,
+    controllers: Controllers = None,
+    namesrv: Namesrv = None,
+    as_json: Json = False,
+) -> None:
+    """Change what is named of a group's settings while it runs, and print them all.
+
+    Going over to --flush sync waits until every replica that may become master has flushed its log.
+    """
+    asked = {
+        "min_in_sync": min_in_sync,
+        "flush_mode": None if flush is None else flush.value,
+        "ack_mode": None if ack is None else ack.value,
+        "lag_ms_max": lag_ms,
+    }
+    changes = tuple((name, str(value)) for name, value in asked.items() if value is not None)
+    with _leading(controllers, namesrv) as calls:
+        if changes:
+            node = calls.change_settings(group, changes, timeout_ms=FLUSH_TIMEOUT_MS).node
+        else:
+            node = calls.group(group, timeout_ms=TIMEOUT_MS).node
+    settings = node.settings
+    document: dict[str, Any] = {"broker_name": group, "min_in_sync": settings.min_in_sync}
+    document |= {"flush_mode": settings.flush_mode.value, "ack_mode": settings.ack_mode.value}
+    document |= {"lag_ms_max": settings.lag_ms_max}
+    show(document, as_json, lambda: print_facts(document))
+
+
+def remove(
+    group: Group,
+    replica: Annotated[str, typer.Argument(metavar="REPLICA", help="Its name within the group; stop it first.")],
+    controllers: Controllers = None,
+    namesrv: Namesrv = None,
+    as_json: Json = False,
+) -> None:
+    """Make a group forget a replica that is gone for good; one that runs registers again."""
+    with _leading(controllers, namesrv) as calls:
+        node = calls.remove_replica(group, replica, timeout_ms=TIMEOUT_MS).node
+    document = {"broker_name": group, "removed": replica, "replicas": [left.name for left in node.replicas]}
+    show(document, as_json, lambda: typer.echo(f"{group}: {replica} removed, left {', '.join(document['replicas'])}"))
+
+
+def restore(
+    group: Group,
+    epoch: Annotated[
+        int,
+        typer.Option(min=1, metavar="N", help="The highest epoch that any of its replicas has seen (zenit status)."),
+    ],
+    controllers: Controllers = None,
+    namesrv: Namesrv = None,
+    as_json: Json = False,
+) -> None:
+    """Begin a group anew after ZooKeeper lost or set back its data; then elect its master with --force.
+
+    Nobody knows any more which replica has all messages: elect the one whose log reaches furthest.
+    """
+    with _leading(controllers, namesrv) as calls:
+        node = calls.restore(group, epoch, timeout_ms=TIMEOUT_MS).node
+    document = {"broker_name": group, "epoch": node.epoch, "master": node.master}
+    hint = f"then: zenit controller elect {group} --replica NAME --force"
+    show(document, as_json, lambda: typer.echo(f"{group}: restored at epoch {node.epoch}, without a master; {hint}"))
+
+
+@contextmanager
+def _leading(controllers: str | None, namesrv: str | None) -> Iterator[ControllerCalls]:
+    """Calls to the controllers that were named, or that the cluster's brokers run with."""
     from ..client.cluster import name_servers, parse_addresses
     from ..client.controller_calls import ControllerCalls, controllers_of
     from ..remoting.client import RemotingClient
@@ -72,8 +182,4 @@ def elect(
             addresses = parse_addresses("controllers", controllers)
         else:
             addresses = controllers_of(remoting, name_servers(namesrv), timeout_ms=TIMEOUT_MS)
-        node = ControllerCalls(remoting, addresses).elect(group, replica or "", force=force, timeout_ms=TIMEOUT_MS).node
-    document: dict[str, Any] = {"broker_name": group, "epoch": node.epoch, "master": node.master}
-    document |= {"in_sync": list(node.in_sync), "min_in_sync": node.settings.min_in_sync}
-    text = f"{group}: master {node.master}, epoch {node.epoch}, in sync {', '.join(node.in_sync)}"
-    show(document, as_json, lambda: typer.echo(text))
+        yield ControllerCalls(remoting, addresses)

@@ -8,14 +8,23 @@ would do no harm, and be told that the version is old.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 from ..model.clock import monotonic_ms, sleep_ms
-from ..model.errors import ConnectionLost, InvalidParameter, NotLeadingController, RequestTimeout, ZenitError
-from ..model.group import KnownGroup
+from ..model.errors import (
+    ConnectionLost,
+    InvalidParameter,
+    NotLeadingController,
+    ReplicaGroupNotFound,
+    RequestTimeout,
+    ZenitError,
+)
+from ..model.group import NO_VERSION, KnownGroup
 from ..model.group_codec import decode_node
 from ..remoting.client import RemotingClient
 from ..remoting.commands import (
+    ChangeGroup,
     ControllerReply,
     ElectMaster,
     GetBrokerConfig,
@@ -23,8 +32,10 @@ from ..remoting.commands import (
     GetController,
     GetGroup,
     GroupReply,
+    RemoveReplica,
     Reply,
     Request,
+    RestoreGroup,
 )
 from .name_servers import NameServers
 
@@ -61,10 +72,34 @@ class ControllerCalls:
 
     def elect(self, broker_name: str, candidate: str, *, force: bool, timeout_ms: int) -> KnownGroup:
         """Makes `candidate` ("" = the best) master; returns the group as it is then. Raises what the controller answers."""
+        return self._change_present(
+            broker_name, lambda version: ElectMaster(broker_name, version, candidate, force), timeout_ms
+        )
+
+    def change_settings(
+        self, broker_name: str, settings: tuple[tuple[str, str], ...], *, timeout_ms: int
+    ) -> KnownGroup:
+        """Changes those settings that are named, as `ChangeGroup` takes them; returns the group as it is then."""
+        return self._change_present(
+            broker_name, lambda version: ChangeGroup(broker_name, version, settings), timeout_ms
+        )
+
+    def remove_replica(self, broker_name: str, name: str, *, timeout_ms: int) -> KnownGroup:
+        """Makes the group forget a replica; returns the group as it is then."""
+        return self._change_present(broker_name, lambda version: RemoveReplica(broker_name, version, name), timeout_ms)
+
+    def restore(self, broker_name: str, epoch: int, *, timeout_ms: int) -> KnownGroup:
+        """Begins a group anew above `epoch` after ZooKeeper lost its data; returns it."""
+        return self._change_present(broker_name, lambda version: RestoreGroup(broker_name, version, epoch), timeout_ms)
+
+    def _change_present(self, broker_name: str, request_at: Callable[[int], Request], timeout_ms: int) -> KnownGroup:
+        """A change that is built on the version that the group has now; NO_VERSION where there is no such group."""
         deadline_ms = monotonic_ms() + timeout_ms
-        before = self.group(broker_name, timeout_ms=timeout_ms)
-        request = ElectMaster(broker_name, before.version, candidate, force)
-        return self.change(request, broker_name, timeout_ms=max(1, deadline_ms - monotonic_ms()))
+        try:
+            version = self.group(broker_name, timeout_ms=timeout_ms).version
+        except ReplicaGroupNotFound:
+            version = NO_VERSION
+        return self.change(request_at(version), broker_name, timeout_ms=max(1, deadline_ms - monotonic_ms()))
 
     def change(self, request: Request, broker_name: str, *, timeout_ms: int) -> KnownGroup:
         """Any request that is answered with the group."""
@@ -84,17 +119,18 @@ class ControllerCalls:
 
     def _first_answer(self, request: Request, kind: type[_R], addresses: tuple[str, ...], deadline_ms: int) -> _R:
         """Of the first that can be reached. A question goes on to the next where one is silent; a change does not."""
+        asks = isinstance(request, GetController | GetGroup)
         failure: ZenitError | None = None
         for address in addresses:
             left_ms = deadline_ms - monotonic_ms()
             if left_ms <= 0:
                 break
             try:
-                reply, _ = self._remoting.call(address, request, timeout_ms=min(left_ms, TRY_MS))
+                reply, _ = self._remoting.call(address, request, timeout_ms=min(left_ms, TRY_MS) if asks else left_ms)
             except ConnectionLost as error:
                 failure = failure or error
             except RequestTimeout as error:
-                if not isinstance(request, GetController | GetGroup):
+                if not asks:
                     raise
                 failure = error
             else:

@@ -11,9 +11,17 @@ from sim.group_kit import GROUP, group
 
 from zenitmq.client import controller_calls
 from zenitmq.client.controller_calls import ControllerCalls, controllers_of
-from zenitmq.model.errors import ConnectionLost, InvalidParameter, NotLeadingController, RequestTimeout, ZenitError
+from zenitmq.model.errors import (
+    ConnectionLost,
+    InvalidParameter,
+    NotLeadingController,
+    ReplicaGroupNotFound,
+    RequestTimeout,
+    ZenitError,
+)
 from zenitmq.model.group_codec import encode_node
 from zenitmq.remoting.commands import (
+    ChangeGroup,
     ControllerReply,
     ElectMaster,
     GetBrokerConfig,
@@ -22,8 +30,10 @@ from zenitmq.remoting.commands import (
     GetGroup,
     GroupReply,
     JsonReply,
+    RemoveReplica,
     Reply,
     Request,
+    RestoreGroup,
 )
 
 Answer = Callable[[Request], Reply | ZenitError]
@@ -98,6 +108,38 @@ def test_an_election_names_the_version_that_was_read(monkeypatch: pytest.MonkeyP
     known = calls(remoting, "b:1", "a:1").elect(GROUP, "c", force=False, timeout_ms=1000)
     assert (known.version, known.node.master) == (8, "c")
     assert remoting.asked == [("b:1", GetGroup), ("b:1", ElectMaster)]
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_changes_name_the_version_that_was_read_and_none_where_the_group_is_lost(
+    monkeypatch: pytest.MonkeyPatch, exists: bool
+) -> None:
+    asked: list[Request] = []
+
+    def answers(request: Request) -> Reply | ZenitError:
+        if isinstance(request, GetGroup) and not exists:
+            return ReplicaGroupNotFound(GROUP)
+        asked.append(request)
+        return leads(request)
+
+    version = 7 if exists else -1
+    made = calls(FakeRemoting(monkeypatch, b=answers), "b:1")
+    made.change_settings(GROUP, (("min_in_sync", "1"),), timeout_ms=1000)
+    made.remove_replica(GROUP, "c", timeout_ms=1000)
+    made.restore(GROUP, 4, timeout_ms=1000)
+    assert [request for request in asked if not isinstance(request, GetGroup)] == [
+        ChangeGroup(GROUP, version, (("min_in_sync", "1"),)),
+        RemoveReplica(GROUP, version, "c"),
+        RestoreGroup(GROUP, version, 4),
+    ]
+
+
+def test_a_change_may_take_all_the_time_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replicas flush for it."""
+    remoting = FakeRemoting(monkeypatch, s=silent, b=leads)
+    with pytest.raises(RequestTimeout):
+        calls(remoting, "s:1").change(ChangeGroup(GROUP, 7, ()), GROUP, timeout_ms=30_000)
+    assert remoting.now_ms == 30_000
 
 
 def test_one_that_cannot_be_reached_or_is_silent_leaves_a_question_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
