@@ -6,6 +6,8 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+from sim.ledger import Violation
+from sim.mutations import mutated
 from sim.simulation import Simulation
 
 SEEDS = 1000
@@ -20,10 +22,14 @@ def _quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
+def run_all(seeds: range) -> None:
+    for seed in seeds:
+        Simulation(seed).run()
+
+
 @pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
 def test_nothing_is_lost_and_all_becomes_whole(first: int) -> None:
-    for seed in range(first, first + BLOCK):
-        Simulation(seed).run()
+    run_all(range(first, first + BLOCK))
 
 
 def test_the_runs_are_not_idle() -> None:
@@ -38,6 +44,12 @@ def test_the_runs_are_not_idle() -> None:
     assert acknowledged > 1000, f"seeds 0 to 19: {acknowledged}"
     assert epochs > 60, f"seeds 0 to 19: {epochs}"
     assert lives > 100, f"seeds 0 to 19: {lives}"
+
+
+@pytest.mark.parametrize("name", ["R8-all", "R10", "R13", "twoep", "wipeid"])
+def test_a_rule_that_is_gone_is_missed_soon(name: str) -> None:
+    with mutated(name), pytest.raises(Violation):
+        run_all(range(60))
 
 
 def test_a_seed_tells_the_same_story_twice() -> None:
