@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from zenitmq.broker.replication.chunk_payload import unseal
@@ -153,7 +154,7 @@ class SimulatedPort:
             world.network.send(self._broker.name, slave.name, slave, lost_by(connection), "closed")
 
 
-def lost_by(connection: Connection):  # type: ignore[no-untyped-def]
+def lost_by(connection: Connection) -> Callable[[], None]:
     """What a slave does when its connection's other end is gone."""
 
     def lose() -> None:

@@ -1,0 +1,86 @@
+"""What the controller writes without a rule (R1, R7, R9, R10)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from zenitmq.controller import detection, group_settings, group_state, registration, reign
+from zenitmq.model.group import GroupNode
+
+from .mutation_table import Patch, mutation
+
+
+def everywhere(name: str, value: Any) -> list[Patch]:
+    """A function of group_state, wherever it was imported to."""
+    modules = (group_state, group_settings, registration, reign, detection)
+    return [(module, name, value) for module in modules if hasattr(module, name)]
+
+
+@mutation("eligclear", "R9: the write that reaches the minimum does not empty the eligible set")
+def _() -> list[Patch]:
+    with_in_sync = group_state.with_in_sync
+
+    def mutant(node: GroupNode, members: Any, *, forgetful: frozenset[str] = frozenset()) -> GroupNode:
+        after = with_in_sync(node, members, forgetful=forgetful)
+        kept = {*after.eligible, *node.eligible} - set(after.in_sync) - forgetful
+        return replace(after, eligible=tuple(sorted(kept)))
+
+    return everywhere("with_in_sync", mutant)
+
+
+@mutation("R9-elig", "R9: there is no eligible set")
+def _() -> list[Patch]:
+    with_in_sync = group_state.with_in_sync
+
+    def mutant(node: GroupNode, members: Any, *, forgetful: frozenset[str] = frozenset()) -> GroupNode:
+        return replace(with_in_sync(node, members, forgetful=forgetful), eligible=())
+
+    return everywhere("with_in_sync", mutant)
+
+
+@mutation("propver", "R7: the controller applies a proposal to a node newer than the one it was built on")
+def _() -> list[Patch]:
+    on_alter = reign.Reign.on_alter_in_sync
+
+    def mutant(self: reign.Reign, call: Any) -> None:
+        call.request = replace(call.request, version=self._detection.known(call.request.broker_name).version)
+        on_alter(self, call)
+
+    return [(group_state, "check_version", lambda known, _: known.node), (reign.Reign, "on_alter_in_sync", mutant)]
+
+
+@mutation("wipeid", "R9: a store of another identity stays in the sets")
+def _() -> list[Patch]:
+    why = registration._why_unclean
+
+    def mutant(request: Any, present: Any, flush_mode: Any) -> str | None:
+        return why(replace(request, store_id=present.store_id), present, flush_mode)
+
+    return [(registration, "_why_unclean", mutant)]
+
+
+@mutation("R9-unclean", "R9: a replica that may have forgotten stays in the sets")
+def _() -> list[Patch]:
+    return [(registration, "_why_unclean", lambda *_: None)]
+
+
+@mutation("R10", "R10: anybody may be elected")
+def _() -> list[Patch]:
+    every = lambda node: frozenset(replica.name for replica in node.replicas)  # noqa: E731
+    best = detection.Detection._best
+
+    def mutant(self: detection.Detection, group: Any, now_ms: int, *, but: str | None = None) -> str | None:
+        found = best(self, group, now_ms, but=but)
+        names = [name for name in sorted(every(group.known.node)) if name != but and self._alive(group, name, now_ms)]
+        return found or (names[0] if names else None)
+
+    return [(group_state, "electable", every), (detection.Detection, "_best", mutant)]
+
+
+@mutation("R1", "R1: an election does not give a new epoch")
+def _() -> list[Patch]:
+    def crowned(node: GroupNode, replica: Any) -> GroupNode:
+        return replace(node, epoch=max(1, node.epoch), master=replica.name, master_incarnation=replica.incarnation)
+
+    return [(group_state, "_crowned", crowned)]

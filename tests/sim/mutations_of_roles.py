@@ -1,0 +1,117 @@
+"""Who leads without a rule, and what a disk forgets unsaid (R1, R2, R3, R8, R9, R13)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from zenitmq.broker.replication import role
+from zenitmq.broker.replication.effects import CutLog, CutTail, Effect
+from zenitmq.broker.replication.epochs import EpochList
+from zenitmq.model.group import GroupNode, KnownGroup
+
+from . import disk
+from .mutation_table import Patch, mutation
+
+
+def _epoch_row_again() -> list[Patch]:
+    """A row that is there already does no harm."""
+    with_row = EpochList.with_row
+
+    def mutant(self: EpochList, number: int, begin: int) -> EpochList:
+        return self if self.newest == number else with_row(self, number, begin)
+
+    return [(EpochList, "with_row", mutant)]
+
+
+def _lead_if_named(is_accepted: Callable[[role.RoleState, GroupNode], bool]) -> list[Patch]:
+    decide = role.RoleState._decide
+
+    def mutant(self: role.RoleState) -> list[Effect]:
+        assert self.known is not None
+        node = self.known.node
+        if node.master != self._name or not is_accepted(self, node):
+            return decide(self)
+        self._decided = node.epoch
+        return self._await(CutTail())
+
+    return [(role.RoleState, "_decide", mutant)]
+
+
+@mutation("newepoch", "R1: a process resumes the epoch that an earlier life led")
+def _() -> list[Patch]:
+    return [*_epoch_row_again(), *_lead_if_named(lambda *_: True)]
+
+
+@mutation("inccheck", "R1: an election is accepted by another life than the one it names")
+def _() -> list[Patch]:
+    return _lead_if_named(lambda self, node: self._elected == node.epoch)
+
+
+@mutation("R2-reject", "R2: news of an epoch below the promise are obeyed")
+def _() -> list[Patch]:
+    def on_group(self: role.RoleState, known: KnownGroup) -> list[Effect]:
+        if self.known is not None and known.version <= self.known.version:
+            return []
+        self.known = known
+        return self._advance()
+
+    return [(role.RoleState, "on_group", on_group)]
+
+
+@mutation("sync-log", "R3: a new master under sync does not sync what it inherited")
+def _() -> list[Patch]:
+    return [(role.RoleState, "_is_sync", lambda _: False)]
+
+
+class CutToConfirm(CutTail):
+    """R13 read wrongly: cut to the confirm offset."""
+
+
+@mutation("R13", "R13: a new master cuts its log at the confirm offset")
+def _() -> list[Patch]:
+    await_, apply = role.RoleState._await, disk.DiskShell._apply
+
+    def mutant(self: role.RoleState, effect: Any) -> list[Effect]:
+        if isinstance(effect, CutTail):
+            self._log.epochs = self._log.epochs.recovered(self._log.guard)
+            effect = CutToConfirm()
+            object.__setattr__(effect, "offset", self._log.guard)
+        return await_(self, effect)
+
+    def cut(self: disk.DiskShell, effect: Any) -> None:
+        if isinstance(effect, CutToConfirm):
+            effect = CutLog(effect.offset)  # type: ignore[attr-defined]
+        apply(self, effect)
+
+    return [(role.RoleState, "_await", mutant), (disk.DiskShell, "_apply", cut)]
+
+
+# ---- the disk's side
+
+
+@mutation("restartfl", "R8: what recovery found counts as flushed")
+def _() -> list[Patch]:
+    return [(disk.Disk, "flushed_at_start", lambda self: len(self.log))]
+
+
+@mutation("ffdrop", "R8: pages of a failed fsync are read back as if they were on the disk")
+def _() -> list[Patch]:
+    return [(disk.Disk, "forget_failed_pages", lambda _: None)]
+
+
+@mutation("ffmark", "R9: who had a failed fsync under async passes for clean, since the kernel still runs")
+def _() -> list[Patch]:
+    def forget(self: disk.Disk) -> None:
+        self.failed_pages = False
+        self.truncate(self.durable)
+
+    return [(disk.Disk, "forget_failed_pages", forget)]
+
+
+@mutation("sticky", "R9: a clean stop vouches for a life that nobody has heard of")
+def _() -> list[Patch]:
+    def mark_clean(self: disk.Disk) -> None:
+        self.durable = self.clean_end = len(self.log)
+
+    return [(disk.Disk, "mark_clean", mark_clean)]

@@ -1,0 +1,95 @@
+"""What becomes of sessions without a rule: numbers, acks, openings (R4, R8, R14)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from zenitmq.broker.replication import master, member, slave
+from zenitmq.broker.replication.effects import Effect
+from zenitmq.broker.replication.frames import Accepted, Ack
+
+from . import port
+from .mutation_table import Patch, mutation
+
+
+def _deaf_port() -> list[Patch]:
+    """The port lets frames of closed connections through: the cores' own check is what is tested."""
+    on_slave_frame, on_master_frame = port.SimulatedPort.on_slave_frame, port.SimulatedPort.on_master_frame
+
+    def from_slave(self: port.SimulatedPort, connection: port.Connection, frame: Any) -> None:
+        if isinstance(frame, Ack) and connection not in self._peers:
+            self._broker.replica.on_slave_frame(connection.slave.name, frame)
+        else:
+            on_slave_frame(self, connection, frame)
+
+    def from_master(self: port.SimulatedPort, connection: port.Connection, frame: Any, data: bytes) -> None:
+        if isinstance(frame, Accepted):
+            self._broker.replica.on_master_frame(frame, b"")
+        else:
+            on_master_frame(self, connection, frame, data)
+
+    return [
+        (port.SimulatedPort, "on_slave_frame", from_slave),
+        (port.SimulatedPort, "on_master_frame", from_master),
+    ]
+
+
+@mutation("nonce-ack", "R14: an ack counts whatever session it names")
+def _() -> list[Patch]:
+    on_frame = master.MasterState.on_frame
+
+    def mutant(self: master.MasterState, peer: str, frame: Any, now_ms: int) -> list[Effect]:
+        if isinstance(frame, Ack) and peer in self._members:
+            frame = replace(frame, session=self._members[peer].session)
+        return on_frame(self, peer, frame, now_ms)
+
+    return [*_deaf_port(), (master.MasterState, "on_frame", mutant)]
+
+
+@mutation("nonce-hello", "R4: the answer to an opening counts whatever session it names")
+def _() -> list[Patch]:
+    on_frame = slave.SlaveState.on_frame
+
+    def mutant(self: slave.SlaveState, frame: Any, now_ms: int, data: bytes = b"") -> list[Effect]:
+        if isinstance(frame, Accepted) and frame.epoch == self.epoch and self.is_quiet and self._is_open:
+            return self._on_accepted(replace(frame, session=self.session), now_ms)
+        return on_frame(self, frame, now_ms, data)
+
+    return [*_deaf_port(), (slave.SlaveState, "on_frame", mutant)]
+
+
+@mutation("highn", "R14: closing a session forgets its number")
+def _() -> list[Patch]:
+    close = master.MasterState._close
+
+    def mutant(self: master.MasterState, one: member.Member) -> Effect:
+        effect = close(self, one)
+        one.session = 0
+        return effect
+
+    return [(master.MasterState, "_close", mutant)]
+
+
+@mutation("R14", "R14: an ack counts even beyond what was sent")
+def _() -> list[Patch]:
+    def mutant(self: master.MasterState, one: member.Member, ack: Ack, now_ms: int) -> list[Effect]:
+        one.written, one.flushed, one.heard_ms = ack.written, ack.flushed, now_ms
+        effects: list[Effect] = []
+        one.observe_lag(self._log.end, self._is_sync, now_ms)
+        if one.sent < self._log.end and one.sent < one.credit:
+            self._send_chunk(one, self._log.end, now_ms, effects)
+        self._progress(effects)
+        return effects if one.is_counted else effects + self._propose(now_ms)
+
+    return [(master.MasterState, "_on_ack", mutant)]
+
+
+@mutation("hellofl", "R8: an opening counts up to the truncation point under sync too, flushed or not")
+def _() -> list[Patch]:
+    opens = member.Member.open
+
+    def mutant(self: member.Member, opening: Any, offset: int, **now: Any) -> None:
+        opens(self, replace(opening, flushed=offset), offset, **now)
+
+    return [(member.Member, "open", mutant)]

@@ -1,0 +1,112 @@
+"""What a slave's log becomes without a rule: where it is cut, what it takes (R2, R4, R5, R6)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from zenitmq.broker.replication import intake, master, replica_log, slave
+from zenitmq.broker.replication.effects import CutLog, Effect
+from zenitmq.broker.replication.epochs import EpochList
+from zenitmq.broker.replication.frames import Chunk
+
+from . import disk
+from .mutation_table import Patch, mutation
+
+
+@mutation("guardmin", "R4: the guard is the confirm offset as it was heard, whatever the log holds")
+def _() -> list[Patch]:
+    return [(replica_log.ReplicaLog, "guard", property(lambda self: self.confirm)), *_confirm_as_heard()]
+
+
+def _confirm_as_heard() -> list[Patch]:
+    def hear_confirm(self: intake.Intake, heard: int) -> bool:
+        moved = heard > self._log.confirm
+        self._log.confirm = max(self._log.confirm, heard)
+        return moved
+
+    return [(intake.Intake, "hear_confirm", hear_confirm)]
+
+
+@mutation("confirm-slave", "R6: a slave shows up to the confirm offset heard earlier, not in this session")
+def _() -> list[Patch]:
+    begin = intake.Intake.begin
+
+    def mutant(self: intake.Intake) -> None:
+        heard = self._heard_confirm
+        begin(self)
+        self._heard_confirm = heard
+
+    return [(intake.Intake, "begin", mutant)]
+
+
+@mutation("twoep", "R5: one epoch for sender and data")
+def _() -> list[Patch]:
+    on_chunk = slave.SlaveState._on_chunk
+
+    def mutant(self: slave.SlaveState, chunk: Chunk, data: bytes, now_ms: int) -> list[Effect]:
+        return on_chunk(self, chunk, data, now_ms) if chunk.data_epoch >= self.epoch else []
+
+    return [(slave.SlaveState, "_on_chunk", mutant)]
+
+
+@mutation("R5-epoch", "R5: a chunk is filed under the master's epoch")
+def _() -> list[Patch]:
+    on_chunk = slave.SlaveState._on_chunk
+
+    def mutant(self: slave.SlaveState, chunk: Chunk, data: bytes, now_ms: int) -> list[Effect]:
+        return on_chunk(self, replace(chunk, data_epoch=chunk.epoch), data, now_ms)
+
+    return [(slave.SlaveState, "_on_chunk", mutant)]
+
+
+@mutation("R5-end", "R5: a chunk is written where it says, over what is there")
+def _() -> list[Patch]:
+    on_chunk = slave.SlaveState._on_chunk
+
+    def mutant(self: slave.SlaveState, chunk: Chunk, data: bytes, now_ms: int) -> list[Effect]:
+        if chunk.begin >= self._intake.received or not self.is_quiet:
+            return on_chunk(self, chunk, data, now_ms)
+        self._log.on_cut(chunk.begin)
+        return [CutLog(chunk.begin), *self._intake.take(chunk, data)]
+
+    return [(slave.SlaveState, "_on_chunk", mutant)]
+
+
+@mutation("R2-slave", "R2: a slave takes frames of any epoch")
+def _() -> list[Patch]:
+    on_frame = slave.SlaveState.on_frame
+
+    def mutant(self: slave.SlaveState, frame: Any, now_ms: int, data: bytes = b"") -> list[Effect]:
+        return on_frame(self, replace(frame, epoch=self.epoch), now_ms, data)
+
+    return [(slave.SlaveState, "on_frame", mutant)]
+
+
+@mutation("truncmin-r3", "R4: cut to the end of the epoch in the master's list alone")
+def _() -> list[Patch]:
+    def truncation_point(rows: EpochList, end: int, theirs: EpochList, their_end: int) -> int:
+        for index in range(len(rows.rows) - 1, -1, -1):
+            if rows.rows[index] in theirs.rows:
+                return min(rows.end_of(index, end), their_end)
+        return 0
+
+    return [(master, "truncation_point", truncation_point)]
+
+
+@mutation("R4-intent", "R4: the cut is not made durable, and nothing says that it was begun")
+def _() -> list[Patch]:
+    def cut(self: disk.Disk, offset: int) -> None:
+        if offset < self.durable and not self.undead:
+            self.undead = bytes(self.log[: self.durable])
+        self.truncate(offset)
+
+    return [(disk.Disk, "cut", cut), (disk.Disk, "persist_intent", lambda *_: None)]
+
+
+@mutation("R4-rowsync", "R5: the row of an epoch is written, and not synced before its first byte")
+def _() -> list[Patch]:
+    def persist_row(self: disk.Disk, epochs: EpochList) -> None:
+        self.epochs = epochs
+
+    return [(disk.Disk, "persist_row", persist_row)]
