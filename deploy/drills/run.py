@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from ...client.admin import Admin
 from ...model.clock import monotonic_ms, monotonic_ns, sleep_ms
-from ...model.errors import InvalidParameter
+from ...model.errors import InvalidParameter, RequirementMissing, SystemFault
 from ...remoting.client import RemotingClient
 from ..cluster_record import ProcessRecord
 from . import faults, partition, report, timeline
@@ -88,15 +88,12 @@ class DrillOptions:
 def run(options: DrillOptions, say: Say = lambda _: None) -> dict[str, Any]:
     """Runs the drill and returns its document (report.document). Raises ZenitError where it could not be run."""
     drill = options.chosen()
-    if drill.cuts_network:
-        if options.directory is not None:
-            raise InvalidParameter("--dir", options.directory, "none: brokers are started apart for a partition")
-        partition.enter_own_network()
+    is_apart = _enter_own_network(options, drill, say)
     if drill.cuts_power and options.directory is not None:
         raise InvalidParameter("--dir", options.directory, "none: brokers are started over a library for a power cut")
     if options.report_directory is not None:
         os.makedirs(options.report_directory, exist_ok=True)
-    with _cluster(options, drill, say) as (cluster, tools, work):
+    with _cluster(options, drill, say, is_apart=is_apart) as (cluster, tools, work):
         reports = []
         for number in range(options.runs):
             say(f"{drill.name}: run {number + 1} of {options.runs}")
@@ -112,8 +109,30 @@ def run(options: DrillOptions, say: Say = lambda _: None) -> dict[str, Any]:
     return document
 
 
+def _enter_own_network(options: DrillOptions, drill: Drill, say: Say) -> bool:
+    """Whether brokers will be told apart by the network's rules: where the drill asks for it, or may draw it and can."""
+    if not (drill.cuts_network or drill.is_random):
+        return False
+    if options.directory is not None and drill.cuts_network:
+        raise InvalidParameter("--dir", options.directory, "none: brokers are started apart for a partition")
+    if drill.cuts_network:
+        partition.enter_own_network()
+        return True
+    try:
+        if options.directory is None:
+            partition.enter_own_network()
+            return True
+        reason = "a given cluster stays as it was started"
+    except (InvalidParameter, RequirementMissing, SystemFault) as error:
+        reason = str(error)
+    say(f"no partitions are drawn: {reason}")
+    return False
+
+
 @contextmanager
-def _cluster(options: DrillOptions, drill: Drill, say: Say) -> Iterator[tuple[DrilledCluster, Tools, str]]:
+def _cluster(
+    options: DrillOptions, drill: Drill, say: Say, *, is_apart: bool
+) -> Iterator[tuple[DrilledCluster, Tools, str]]:
     """The cluster, up and in sync; a working directory. Both are gone afterwards, but for a cluster that was given."""
     with ExitStack() as unwind:
         work = tempfile.mkdtemp(prefix="zenit-drill-")
@@ -134,7 +153,7 @@ def _cluster(options: DrillOptions, drill: Drill, say: Say) -> Iterator[tuple[Dr
             unwind.callback(cluster.down)
             cluster.up(tools.power_cut.environment() if tools.power_cut else None)
         cluster.wait_healthy()
-        if drill.cuts_network:
+        if is_apart:
             partition.start_apart(cluster)
             tools.is_apart = True
         yield cluster, tools, work
