@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..client.controller_calls import ControllerCalls
 
 TIMEOUT_MS: Final = 10_000
-FLUSH_TIMEOUT_MS: Final = 60_000
+FLUSH_TIMEOUT_MS: Final = 30_000
 """For a change that waits until replicas have flushed their logs."""
 KAZOO_LOGS_TO: Final = "zenitmq.controller.zookeeper"
 
