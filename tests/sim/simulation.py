@@ -99,10 +99,13 @@ class Simulation(World):
     def _send_a_last_one(self, deadline_us: int) -> None:
         """A group that is whole takes a message."""
         count = len(self.told)
-        last = Producer(self, len(self.producers), pause_ms=5)
-        last.stopping = True
+        last = Producer(self, len(self.producers), pause_ms=5)  # some are paused still: it sends until one is told of
 
-        self.schedule.run(deadline_us, stop=lambda: len(self.told) > count and self.is_whole(), stop_every=50)
+        def is_done() -> bool:
+            last.stopping = len(self.told) > count
+            return last.stopping and self.is_whole()
+
+        self.schedule.run(deadline_us, stop=is_done, stop_every=50)
         if len(self.told) == count:
             raise Violation(f"I5: a group that is whole takes no message\n{self.picture()}")
         if not self.is_whole():
