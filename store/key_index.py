@@ -283,8 +283,8 @@ class KeyIndex:
     def persist(self) -> PhysicalOffset:
         """Makes what is put in durable. A worker's. Raises OSError."""
         taken = self._taken
-        for _ in range(len(self._dirty)):
-            file, _ = self._dirty.popitem()
+        for file in list(self._dirty):  # each of now, however often the loop notes one of them again meanwhile
+            self._dirty.pop(file, None)
             os.fdatasync(file.open_fd())
         self._reflected = max(self._reflected, taken)
         return self._reflected

@@ -236,8 +236,8 @@ class QueueTable:
         """Makes the units written so far durable. A worker's. Raises OSError."""
         taken = self._taken  # before the files: what is below it has been noted in them
         directories = set()
-        for _ in range(len(self._dirty)):
-            path, _ = self._dirty.popitem()
+        for path in list(self._dirty):  # each of now, however often the loop notes some of them again meanwhile
+            self._dirty.pop(path, None)  # before the sync: what is written during it is noted for the next time
             directories.add(os.path.dirname(path))
             _sync_file(path)
         for directory in directories:

@@ -385,3 +385,22 @@ def test_other_dispatchers_are_told_in_order_and_again_after_a_start(tmp_path) -
     with make_store(tmp_path / "s", dispatchers=(again,)) as store:
         assert [told for told in again.told if told[0] == "state"] == notes.told
         assert again.position == store.written
+
+
+def test_what_is_noted_again_during_a_sync_keeps_no_other_file_from_its_own(store, monkeypatch) -> None:
+    """The loop writes to the queue that is being synced, again and again: all the others are synced all the same."""
+    for queue_id in range(4):
+        put(store, "t", queue_id, message("t", b"a"))
+    synced = []
+
+    def sync(path: str) -> None:
+        synced.append(path)
+        put(store, "t", int(path.split("/")[-2]), message("t", b"more"))
+
+    monkeypatch.setattr("zenitmq.store.queue_table._sync_file", sync)
+    end = store.written
+    assert store._queues.persist() == end
+    assert sorted(int(path.split("/")[-2]) for path in synced) == [0, 1, 2, 3]
+    synced.clear()
+    store._queues.persist()
+    assert len(synced) == 4, "what was written during the sync is synced the next time"
