@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ..model.config import check_settings, section, setting
 from ..model.errors import ConfigError, InvalidName
+from ..model.group_limits import REPLICAS_MAX
 from ..model.names import check_topic
 from ..store.config import StoreConfig
 
@@ -23,7 +24,18 @@ class BrokerConfig:
     controllers: tuple[str, ...] = setting(
         (), "controllers that elect the group's master, host:port each; none = this broker is its group's only one"
     )
-    replica: str = setting("", "this broker's name within its group, where it has controllers; empty = `name`")
+    static_master: str = setting(
+        "",
+        "instead of controllers: the address of the broker that is always its group's master, host:port, at each of them;"
+        " while that one is down the group takes no writes",
+    )
+    static_min_in_sync: int = setting(
+        2,
+        "at the static master: replicas that must be in sync for the group to take writes; 1 writes on with one copy left",
+        minimum=1,
+        maximum=REPLICAS_MAX,
+    )
+    replica: str = setting("", "this broker's name within its group, where it has others; empty = `name`")
     replication_port: int = setting(
         10912, "TCP port that the group's other replicas connect to; 0 takes a free one", minimum=0, maximum=65_535
     )
@@ -69,13 +81,25 @@ class BrokerConfig:
                 raise ConfigError(key, value, error.rule) from error
         if not self.store_dir:
             raise ConfigError("store_dir", self.store_dir, "a directory")
-        for key, addresses in (("namesrv", self.namesrv), ("controllers", self.controllers)):
+        static = (self.static_master,) if self.static_master else ()
+        for key, addresses in (
+            ("namesrv", self.namesrv),
+            ("controllers", self.controllers),
+            ("static_master", static),
+        ):
             for address in addresses:
                 host, _, port = address.rpartition(":")
                 if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
                     raise ConfigError(key, address, "host:port, several separated by commas")
+        if self.controllers and self.static_master:
+            raise ConfigError("static_master", self.static_master, "nothing where there are controllers")
 
     @property
     def replica_name(self) -> str:
         """This broker's name within its group."""
         return self.replica or self.name
+
+    @property
+    def has_group(self) -> bool:
+        """This broker is one replica of several: it does not just elect itself."""
+        return bool(self.controllers or self.static_master)

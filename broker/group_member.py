@@ -199,6 +199,11 @@ class GroupMember:
         return self._replica.master is not None
 
     @property
+    def epoch_seen(self) -> int:
+        """The highest epoch that this store knows: promised to others, or its own while it was alone."""
+        return max(self.files.promised, max((row.number for row in read_epochs(self._directory)), default=0))
+
+    @property
     def acknowledged(self) -> int:
         """Sends that end at or below may be answered."""
         return self._replica.acknowledged

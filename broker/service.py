@@ -21,6 +21,7 @@ from ..model.arena import Arena
 from ..model.clock import Clock, SystemClock, monotonic_ns
 from ..model.config import describe_config
 from ..model.errors import FlushTimeout, NotMaster, ReplicaTimeout, StorePoisoned
+from ..model.group import FlushMode, GroupSettings
 from ..model.ids import HostAddress
 from ..model.route import MASTER_ID
 from ..remoting import commands
@@ -32,6 +33,7 @@ from .client_registry import ClientRegistry
 from .config import BrokerConfig
 from .controller_link import ControllerLink
 from .epoch_file import begin_epoch
+from .followed_store import FollowedStore
 from .group_handler import GroupHandler
 from .group_member import GroupMember, carry_through_cut
 from .heartbeat_handler import HeartbeatHandler
@@ -44,6 +46,7 @@ from .replication.replica_files import ReplicaFiles
 from .send_handler import SendHandler
 from .stage_clock import StageClock
 from .state_log import StateLog
+from .static_group import StaticGroup
 from .statistics import BrokerStatistics, kernel_kind
 from .topic_handler import TopicHandler
 from .worker_desk import WorkerDesk
@@ -68,7 +71,7 @@ class Broker:
         self._poisoned: StorePoisoned | None = None
         self._stages = StageClock()
         self._deleted: list[str] = []  # topics whose deletion was applied in this turn
-        self._member: GroupMember | None = None  # where the group has controllers
+        self._member: GroupMember | None = None  # where the group has more than this one
         self._is_failing = False
         self.is_reopening = False  # the store must be closed and opened anew
 
@@ -120,7 +123,7 @@ class Broker:
     def _open(self, started: ExitStack) -> None:
         """Binds, then opens the store: records tell the port, which may be a free one that the system chose."""
         config = self._config
-        files = ReplicaFiles.open(config.store_dir) if config.controllers else None
+        files = ReplicaFiles.open(config.store_dir) if config.has_group else None
         if files is not None:
             carry_through_cut(files, config)
             started.callback(self._mark_clean, files)
@@ -148,7 +151,7 @@ class Broker:
         self._store.protect(lambda: self._state.offset_table.unconsumed_from(self._state.topic_table.configs))
         self._identity = BrokerIdentity(config.cluster, config.name, str(self._store_host), 0, None)
         self._client = started.enter_context(RemotingClient())
-        if not config.controllers:
+        if not config.has_group:
             epoch = begin_epoch(config.store_dir, self._store.written)
             self._identity = replace(self._identity, epoch=epoch.number, broker_id=MASTER_ID)
             return
@@ -208,18 +211,48 @@ class Broker:
         loop.every(FAST_TICK_MS, self._on_fast_tick)
         loop.every(SLOW_TICK_MS, self._on_slow_tick)
         if member is not None:
-            self._link = member.controller = ControllerLink(
-                client,
-                loop,
-                clock,
-                addresses=config.controllers,
-                broker_name=config.name,
-                replica_name=member.name,
-                on_group=member.on_group,
-                heartbeat_facts=member.heartbeat_facts,
-                on_start_counter_behind=self._on_start_counter_behind,
-            )
+            self._link = member.controller = self._static_group(member) or self._controller_link(member)
             self._pulls.suggest(member.read_from)
+
+    def _controller_link(self, member: GroupMember) -> ControllerLink:
+        config, on_group = self._config, member.on_group
+        if config.static_master:
+            is_empty = self._store.written == 0
+            on_group = FollowedStore(config.store_dir, is_empty=is_empty, on_group=on_group).on_group
+        return ControllerLink(
+            self._client,
+            self._loop,
+            self._clock,
+            addresses=config.controllers or (config.static_master,),
+            broker_name=config.name,
+            replica_name=member.name,
+            on_group=on_group,
+            heartbeat_facts=member.heartbeat_facts,
+            on_start_counter_behind=self._on_start_counter_behind,
+        )
+
+    def _static_group(self, member: GroupMember) -> StaticGroup | None:
+        """What takes the place of controllers where this broker is always the master; None where it is not."""
+        config, loop = self._config, self._loop
+        if config.static_master != self._identity.address:
+            return None
+        group = StaticGroup(
+            loop,
+            self._clock,
+            broker_name=config.name,
+            name=member.name,
+            settings=GroupSettings(
+                min_in_sync=config.static_min_in_sync, flush_mode=FlushMode(config.store.flush_mode)
+            ),
+            epoch_seen=member.epoch_seen,
+            on_group=member.on_group,
+        )
+        loop.handle(commands.RegisterReplica, group.on_register)
+        loop.handle(commands.ReplicaHeartbeat, group.on_heartbeat)
+        loop.handle(commands.ReportMasterGone, group.on_master_gone)
+        loop.handle(commands.GetGroup, group.on_get_group)
+        loop.handle(commands.GetController, group.on_get_controller)
+        return group
 
     def _mark_clean(self, files: ReplicaFiles) -> None:
         """Last of all, once the store is closed."""

@@ -772,6 +772,24 @@ class RequirementMissing(ZenitError):
         return f"{self.what} not found; {self.remedy}"
 
 
+class StaticMasterBehind(ZenitError):
+    """A replica has seen a later epoch than the static master it is to follow. Args: group, epoch, persisted."""
+
+    code = 9048
+
+    def __init__(self, group: str, epoch: int, persisted: int) -> None:
+        super().__init__(group, epoch, persisted)
+        self.group = group
+        self.epoch = epoch
+        self.persisted = persisted
+
+    def __str__(self) -> str:
+        return (
+            f"the static master of group {self.group!r} is in epoch {self.epoch}, a replica has seen {self.persisted}: the"
+            " master's store is another one or was set back; name the replica with all messages as static_master instead"
+        )
+
+
 def error_classes() -> dict[int, type[ZenitError]]:
     """The table {code: class} of the whole tree, read off the classes themselves."""
     table: dict[int, type[ZenitError]] = {}

@@ -19,12 +19,22 @@ from zenitmq.model.errors import ConfigError
         ("namesrv", ("a:b",)),
         ("port", 70_000),
         ("heartbeat_ms", 1),
+        ("static_master", "broker"),
+        ("static_min_in_sync", 0),
     ],
 )
 def test_a_wrong_value_is_refused_by_key(key: str, value: object) -> None:
     with pytest.raises(ConfigError) as refused:
         BrokerConfig(**{key: value})  # type: ignore[arg-type]
     assert refused.value.key == key
+
+
+def test_a_group_has_controllers_or_a_static_master() -> None:
+    with pytest.raises(ConfigError) as refused:
+        BrokerConfig(controllers=("a:1",), static_master="b:1")
+    assert refused.value.key == "static_master"
+    groups = [BrokerConfig(), BrokerConfig(controllers=("a:1",)), BrokerConfig(static_master="b:1")]
+    assert [config.has_group for config in groups] == [False, True, True]
 
 
 def test_sources_reach_the_store_section() -> None:

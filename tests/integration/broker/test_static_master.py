@@ -1,0 +1,166 @@
+"""A group with a static master: real brokers, no controllers. It copies, waits for enough, and never fails over."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zenitmq.client.controller_calls import ControllerCalls
+from zenitmq.deploy.processes import port_is_free
+from zenitmq.model.clock import monotonic_ms, sleep_ms
+from zenitmq.model.errors import NotEnoughReplicas, NotMaster
+from zenitmq.remoting.client import RemotingClient
+from zenitmq.remoting.commands import CreateTopic, GetBrokerStatistics
+
+Serve = Callable[..., Any]
+GROUP = "broker-a"
+
+
+class StaticGroup:
+    """Brokers "m" (the master), "a" and "b" of one group."""
+
+    def __init__(self, serve: Serve, record: Callable[..., bytes]) -> None:
+        start = 29_000 + os.getpid() % 3000
+        self.port = next(port for port in range(start, 32_000) if port_is_free(port))
+        self._serve = serve
+        self._record = record
+
+    def serve(self, name: str, **settings: Any) -> Any:
+        port = self.port if name == "m" else 0
+        plain = {"replica": name, "port": port, "replication_port": 0, "static_min_in_sync": 2}
+        return self._serve(name, static_master=f"127.0.0.1:{self.port}", **{**plain, **settings})
+
+    def send(self, master: Any, *bodies: bytes) -> None:
+        """Each in a batch of its own; waits until enough replicas are in sync."""
+        for body in bodies:
+            await_that(lambda body=body: self._try_send(master, body))
+
+    def _try_send(self, master: Any, body: bytes) -> bool:
+        try:
+            master.send("t", self._record("t", body))
+        except NotEnoughReplicas:
+            return False
+        return True
+
+
+def await_that(condition: Callable[[], bool], timeout_ms: int = 20_000) -> None:
+    deadline_ms = monotonic_ms() + timeout_ms
+    while not condition():
+        assert monotonic_ms() < deadline_ms, "did not come true in time"
+        sleep_ms(10)
+
+
+def replication(broker: Any) -> dict[str, Any]:
+    document: dict[str, Any] = broker.ask(GetBrokerStatistics())["replication"]
+    return document
+
+
+def in_sync(group: StaticGroup) -> tuple[str, ...]:
+    with RemotingClient() as client:
+        calls = ControllerCalls(client, (f"127.0.0.1:{group.port}",))
+        assert calls.metadata(timeout_ms=5000).broker_names == (GROUP,)
+        return calls.group(GROUP, timeout_ms=5000).node.in_sync
+
+
+@pytest.fixture
+def group(serve: Serve, record: Callable[..., bytes]) -> StaticGroup:
+    return StaticGroup(serve, record)
+
+
+def test_slaves_copy_the_master_and_serve_reads(group: StaticGroup) -> None:
+    master, a, b = group.serve("m"), group.serve("a"), group.serve("b")
+    await_that(lambda: in_sync(group) == ("a", "b", "m"))
+    master.create("t")
+    group.send(master, b"1", b"2")
+    await_that(lambda: replication(a)["confirm"] == replication(b)["confirm"] == replication(master)["written"])
+    assert [replication(broker)["role"] for broker in (master, a, b)] == ["master", "slave", "slave"]
+    assert [one.body for one in a.pull("t")[1]] == [b"1", b"2"]
+    with pytest.raises(NotMaster):
+        a.call(CreateTopic("u", 1, 1))
+
+
+def test_writes_wait_for_enough_replicas(group: StaticGroup, record: Callable[..., bytes]) -> None:
+    master = group.serve("m")
+    await_that(lambda: replication(master)["role"] == "master")
+    with pytest.raises(NotEnoughReplicas):
+        master.send("t", record("t"))
+    a = group.serve("a")
+    await_that(lambda: in_sync(group) == ("a", "m"))
+    master.create("t")
+    group.send(master, b"1")
+    a.stop()
+    await_that(lambda: in_sync(group) == ("m",))
+    with pytest.raises(NotEnoughReplicas):
+        master.send("t", record("t"))
+    assert len(master.pull("t")[1]) == 1, "reads go on"
+    a.start()
+    group.send(master, b"2")
+    assert [one.body for one in master.pull("t")[1]] == [b"1", b"2"]
+
+
+def test_a_master_that_comes_back_leads_in_the_next_epoch_and_nobody_did_meanwhile(group: StaticGroup) -> None:
+    master, a = group.serve("m"), group.serve("a")
+    await_that(lambda: in_sync(group) == ("a", "m"))
+    master.create("t")
+    group.send(master, b"1")
+    master.stop()
+    until_ms = monotonic_ms() + 3000
+    while monotonic_ms() < until_ms:
+        assert replication(a)["role"] == "slave"
+        sleep_ms(100)
+    master.start()
+    group.send(master, b"2")
+    assert [replication(broker)["epoch"] for broker in (master, a)] == [2, 2]
+    assert [one.body for one in master.pull("t")[1]] == [b"1", b"2"]
+    await_that(lambda: len(a.pull("t")[1]) == 2)
+
+
+def test_a_broker_that_was_alone_becomes_a_static_master_with_its_log(group: StaticGroup, serve: Serve) -> None:
+    alone = serve("m", port=group.port)
+    alone.create("t")
+    group.send(alone, b"1")
+    alone.restart()
+    group.send(alone, b"2")
+    alone.stop()
+    master, a = group.serve("m"), group.serve("a")
+    group.send(master, b"3")
+    assert replication(master)["epoch"] == 3
+    await_that(lambda: [one.body for one in a.pull("t")[1]] == [b"1", b"2", b"3"])
+
+
+def test_slaves_do_not_follow_a_master_that_lost_its_disk(group: StaticGroup, tmp_path: Path) -> None:
+    """However often it is started anew: they keep what was acknowledged."""
+    master, a = group.serve("m"), group.serve("a")
+    master.create("t")
+    group.send(master, b"1", b"2")
+    await_that(lambda: len(a.pull("t")[1]) == 2)
+    a.stop()
+    master.stop()
+    shutil.rmtree(tmp_path / "m")
+    master.start()
+    a.start()
+    for _ in range(3):
+        master.restart()
+    until_ms = monotonic_ms() + 2000
+    while monotonic_ms() < until_ms:
+        assert in_sync(group) == ("m",)
+        assert replication(a)["role"] == "candidate"
+        sleep_ms(100)
+    assert replication(a)["written"] > 0
+
+
+def test_a_broker_with_a_log_of_its_own_is_no_slave(group: StaticGroup, serve: Serve) -> None:
+    alone = serve("a")
+    alone.create("u")
+    alone.stop()
+    group.serve("m")
+    a = group.serve("a")
+    until_ms = monotonic_ms() + 1500
+    while monotonic_ms() < until_ms:
+        assert replication(a)["role"] == "candidate"
+        sleep_ms(100)
