@@ -63,7 +63,8 @@ def up(
     shape = _shape(cluster, {name: value for name, value in asked.items() if value is not None})
     if no_controller and shape.is_replicated:
         raise typer.BadParameter(
-            "only with one replica in this version: a static master is not built yet", param_hint="--no-controller"
+            "only with one replica: `up` starts no static master yet, each broker's key static_master does",
+            param_hint="--no-controller",
         )
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     record = cluster.up(settings=settings or (), shape=shape)

@@ -18,6 +18,7 @@ from ..model.errors import (
     NotLeadingController,
     ReplicaGroupNotFound,
     RequestTimeout,
+    StaleGroupVersion,
     ZenitError,
 )
 from ..model.group import NO_VERSION, KnownGroup
@@ -79,10 +80,21 @@ class ControllerCalls:
     def change_settings(
         self, broker_name: str, settings: tuple[tuple[str, str], ...], *, timeout_ms: int
     ) -> KnownGroup:
-        """Changes those settings that are named, as `ChangeGroup` takes them; returns the group as it is then."""
-        return self._change_present(
-            broker_name, lambda version: ChangeGroup(broker_name, version, settings), timeout_ms
-        )
+        """Changes those settings that are named, as `ChangeGroup` takes them; returns the group as it is then.
+
+        Asked again where a set of the group has changed meanwhile: what is wanted does not depend on that.
+        """
+        deadline_ms = monotonic_ms() + timeout_ms
+        while True:
+            left_ms = max(1, deadline_ms - monotonic_ms())
+            try:
+                return self._change_present(
+                    broker_name, lambda version: ChangeGroup(broker_name, version, settings), left_ms
+                )
+            except StaleGroupVersion:
+                if monotonic_ms() + PAUSE_MS >= deadline_ms:
+                    raise
+                sleep_ms(PAUSE_MS)
 
     def remove_replica(self, broker_name: str, name: str, *, timeout_ms: int) -> KnownGroup:
         """Makes the group forget a replica; returns the group as it is then."""

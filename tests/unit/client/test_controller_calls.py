@@ -17,6 +17,7 @@ from zenitmq.model.errors import (
     NotLeadingController,
     ReplicaGroupNotFound,
     RequestTimeout,
+    StaleGroupVersion,
     ZenitError,
 )
 from zenitmq.model.group_codec import encode_node
@@ -132,6 +133,29 @@ def test_changes_name_the_version_that_was_read_and_none_where_the_group_is_lost
         RemoveReplica(GROUP, version, "c"),
         RestoreGroup(GROUP, version, 4),
     ]
+
+
+def test_settings_are_asked_for_again_where_the_group_changed_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But no other change is."""
+    stale = 3
+
+    def answers(request: Request) -> Reply | ZenitError:
+        nonlocal stale
+        if isinstance(request, GetGroup):
+            return leads(request)
+        stale -= 1
+        return StaleGroupVersion(GROUP, 7, 8) if stale > 0 else leads(request)
+
+    remoting = FakeRemoting(monkeypatch, b=answers)
+    calls(remoting, "b:1").change_settings(GROUP, (("min_in_sync", "1"),), timeout_ms=1000)
+    assert remoting.asked == [("b:1", GetGroup), ("b:1", ChangeGroup)] * 3
+    stale = 100
+    with pytest.raises(StaleGroupVersion):
+        calls(remoting, "b:1").change_settings(GROUP, (("min_in_sync", "1"),), timeout_ms=1000)
+    assert stale > 85
+    stale = 2
+    with pytest.raises(StaleGroupVersion):
+        calls(remoting, "b:1").remove_replica(GROUP, "c", timeout_ms=1000)
 
 
 def test_a_change_may_take_all_the_time_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
