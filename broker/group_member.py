@@ -301,6 +301,13 @@ class GroupMember:
         if replica.master is not None and replica.master.has_more:
             self._loop.call_later(0, _come_back)
 
+    def on_disk_failed(self) -> None:
+        """A write or sync failed, in whichever thread: the next life must not vouch for what this one wrote."""
+        try:
+            self.files.note_disk_failed()
+        except OSError as error:
+            log.critical("cannot even note that the disk failed: wipe this replica before its next start; error=%s", error)
+
     def on_flushed(self) -> None:
         """The disk has more than before."""
         self._disk.on_flushed()

@@ -388,6 +388,8 @@ class Broker:
         if self._poisoned is None:
             self._poisoned = error
             _log.critical("the disk failed, stopping: nothing is acknowledged any more; reason=%s", error.what)
+            if self._member is not None:
+                self._member.on_disk_failed()
             self._loop.stop()
 
     # ---- from the group member

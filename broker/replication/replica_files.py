@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import uuid
 import zlib
 from dataclasses import asdict, dataclass, replace
@@ -70,6 +71,7 @@ class ReplicaFiles:
         self._path = path
         self._facts = facts
         self._is_registered = False
+        self._lock = threading.Lock()
 
     @classmethod
     def open(cls, directory: str) -> ReplicaFiles:
@@ -83,7 +85,7 @@ class ReplicaFiles:
         if facts is None:
             facts = _Facts(store_id=uuid.uuid4().hex, boot_id=current_boot_id())
         files = cls(path, facts)
-        files._write(replace(facts, starts=facts.starts + 1))
+        files._change(starts=facts.starts + 1)
         return files
 
     # ---- what it says
@@ -120,7 +122,7 @@ class ReplicaFiles:
 
     def start_above(self, starts: int) -> None:
         """The controller knows a start counter of this store that is not below ours: its disk was set back."""
-        self._write(replace(self._facts, starts=max(self._facts.starts, starts) + 1, set_back=True))
+        self._change(starts=max(self._facts.starts, starts) + 1, set_back=True)
 
     def note_registered(self) -> None:
         """The controller has heard of this life and of the last one: from now on this one counts.
@@ -129,28 +131,35 @@ class ReplicaFiles:
         """
         if not self._is_registered:
             boot_id = current_boot_id()
-            self._write(replace(self._facts, boot_id=boot_id, clean_end=NO_END, ran_async=False, set_back=False))
+            self._change(boot_id=boot_id, clean_end=NO_END, ran_async=False, set_back=False)
             self._is_registered = True
 
     def note_async(self) -> None:
         """Positions count what is written from now on, not what is flushed. Due before the first one is told."""
         if not self._facts.ran_async:
-            self._write(replace(self._facts, ran_async=True))
+            self._change(ran_async=True)
 
     def promise(self, epoch: int) -> None:
         """No lower epoch is obeyed from now on."""
         if epoch > self._facts.promised:
-            self._write(replace(self._facts, promised=epoch))
+            self._change(promised=epoch)
 
     def intend(self, epoch: int, offset: int) -> None:
         """The log is about to be cut to end at `offset`."""
         assert epoch > 0
-        self._write(replace(self._facts, intent_epoch=epoch, intent_offset=offset))
+        self._change(intent_epoch=epoch, intent_offset=offset)
 
     def clear_intent(self) -> None:
         """The cut is complete."""
         if self._facts.intent_epoch:
-            self._write(replace(self._facts, intent_epoch=0, intent_offset=0))
+            self._change(intent_epoch=0, intent_offset=0)
+
+    def note_disk_failed(self) -> None:
+        """A sync failed: what it was to write may be gone, though the kernel runs on. Any thread.
+
+        The next life must not claim that the page cache has kept what this one wrote (R9).
+        """
+        self._change(boot_id="", clean_end=NO_END)
 
     def mark_clean(self, log_end: int) -> None:
         """The last word of a life: the store is closed and all of it, up to `log_end`, is on the disk.
@@ -158,7 +167,11 @@ class ReplicaFiles:
         A life that was not registered, or whose log is half cut, says nothing.
         """
         if self._is_registered and self.intent is None:
-            self._write(replace(self._facts, clean_end=log_end))
+            self._change(clean_end=log_end)
+
+    def _change(self, **changes: Any) -> None:
+        with self._lock:  # the one thread's, but for a disk that fails under another
+            self._write(replace(self._facts, **changes))
 
     def _write(self, facts: _Facts) -> None:
         temporary = self._path + ".new"

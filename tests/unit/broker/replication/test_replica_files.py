@@ -188,3 +188,10 @@ def test_a_later_version_is_refused(directory, monkeypatch) -> None:
     monkeypatch.setattr(replica_files, "VERSION", 1)
     with pytest.raises(StoreFormatError, match="version 2"):
         ReplicaFiles.open(directory)
+
+
+def test_a_disk_that_failed_is_no_kill(directory, boot) -> None:
+    """The kernel runs on, but what it could not write it may have dropped: the next life does not vouch for it."""
+    files = registered(directory)
+    files.note_disk_failed()
+    assert not ReplicaFiles.open(directory).start_facts(100).same_boot
