@@ -306,7 +306,9 @@ class GroupMember:
         try:
             self.files.note_disk_failed()
         except OSError as error:
-            log.critical("cannot even note that the disk failed: wipe this replica before its next start; error=%s", error)
+            log.critical(
+                "cannot even note that the disk failed: wipe this replica before its next start; error=%s", error
+            )
 
     def on_flushed(self) -> None:
         """The disk has more than before."""
