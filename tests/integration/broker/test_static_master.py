@@ -43,7 +43,7 @@ class StaticGroup:
     def _try_send(self, master: Any, body: bytes) -> bool:
         try:
             master.send("t", self._record("t", body))
-        except NotEnoughReplicas:
+        except (NotEnoughReplicas, ConnectionLost):  # the first call after a restart may still find the old connection
             return False
         return True
 

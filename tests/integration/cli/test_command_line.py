@@ -46,6 +46,8 @@ COMMANDS = [
     "store verify",
     "store dump",
     "bench",
+    "drill list",
+    "drill run",
 ]
 
 
