@@ -29,12 +29,23 @@ if [ $# -gt 0 ]; then
   exec "$python" -m pytest "$@"
 fi
 
-say "pytest: unit and property, with branch coverage of the pure files"
-"$python" -m pytest tests/unit tests/property --cov
-say "pytest: all others"
-"$python" -m pytest --ignore tests/unit --ignore tests/property
+# Two lanes, one a core: what computes, in the background; what waits for processes and ports, in front.
+computing() {
+  "$python" -m pytest tests/architecture tests/crash tests/model tests/sim tests/wire &&
+    if "$zenit" --version | grep -q compiled; then
+      say "pytest on the interpreted kernel"
+      "$python" -m pytest --kernel interpreted tests/unit tests/property tests/wire tests/crash
+    fi
+}
+say "pytest in the background: architecture, crash, model, sim, wire; then on the interpreted kernel"
+computing >.venv/computing.log 2>&1 &
+lane=$!
 
-if "$zenit" --version | grep -q compiled; then
-  say "pytest on the interpreted kernel"
-  "$python" -m pytest --kernel interpreted tests/unit tests/property tests/wire tests/crash
-fi
+say "pytest: unit and property, with branch coverage of the pure files; then integration"
+status=0
+"$python" -m pytest tests/unit tests/property --cov || status=1
+"$python" -m pytest tests/integration || status=1
+
+wait "$lane" || status=1
+cat .venv/computing.log
+exit "$status"
