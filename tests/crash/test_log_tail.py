@@ -241,7 +241,8 @@ def test_a_disk_that_is_full_at_the_roll_refuses_reads_on_and_resumes(tmp_path):
             add(log, 1)
     assert log.written == refused
     assert bytes(log.view(0, len(first))) == first
-    log.append([b"fits"])  # the segment that was there already still takes what fits
+    if log.room_bytes >= 4:  # a segment that was ready already may have been filled to its last byte
+        log.append([b"fits"])  # what fits is still taken
     full[0] = False
     while log.written // SEGMENT == refused // SEGMENT:
         try:
