@@ -439,10 +439,18 @@ class Broker:
 def run(config: BrokerConfig) -> int:
     """The broker as a process: serves until SIGTERM or SIGINT; returns the exit status. Main thread only."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    signalled: list[int] = []  # it may come while a broker is opened anew, when there is none to be told
     while True:
         with Broker(config) as broker:
+
+            def on_signal(number: int, _frame: object, stop: Callable[[], None] = broker.stop) -> None:
+                signalled.append(number)
+                stop()
+
             for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, lambda _number, _frame: broker.stop())
+                signal.signal(number, on_signal)
+            if signalled:
+                return 0
             _log.info(
                 "broker started name=%s address=%s kernel=%s config=%s",
                 config.name,
@@ -453,6 +461,6 @@ def run(config: BrokerConfig) -> int:
             gc.collect()
             gc.freeze()
             status = broker.run()
-        if not broker.is_reopening:
+        if signalled or not broker.is_reopening:
             return status
         gc.unfreeze()
