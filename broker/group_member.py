@@ -107,8 +107,8 @@ class MemberHost(Protocol):
     def on_deposed(self) -> None:
         """We lead no more: what waits to be acknowledged never will be, by us."""
 
-    def on_cut_needed(self) -> None:
-        """The log must be cut with the store closed: open the broker anew."""
+    def on_reopen_needed(self) -> None:
+        """The store must be closed and opened anew: what follows can only be done to a closed one."""
 
     def on_fatal(self) -> None:
         """Going on would do harm: end the process with a status that says so."""
@@ -148,7 +148,7 @@ class GroupMember:
             files,
             config.store_dir,
             loop,
-            on_cut_needed=host.on_cut_needed,
+            on_cut_needed=host.on_reopen_needed,
             on_beginning_needed=self._ask_beginning,
             on_fatal=host.on_fatal,
         )
@@ -197,6 +197,11 @@ class GroupMember:
     def is_master(self) -> bool:
         """We lead."""
         return self._replica.master is not None
+
+    def leads(self) -> bool:
+        """We lead, and all that we inherited is confirmed: what our state says may be acted on."""
+        master = self._replica.master
+        return master is not None and master.serves_state
 
     @property
     def epoch_seen(self) -> int:
@@ -363,7 +368,7 @@ class GroupMember:
             log.warning("no beginning from the master yet error=%s", problem)
             self._loop.call_later(BEGINNING_RETRY_MS, self._ask_beginning)
             return
-        self._host.on_cut_needed()
+        self._host.on_reopen_needed()
 
     # ---- from the replica
 

@@ -21,7 +21,6 @@ from ..model.arena import Arena
 from ..model.clock import Clock, SystemClock, monotonic_ns
 from ..model.config import describe_config
 from ..model.errors import FlushTimeout, NotMaster, ReplicaTimeout, StorePoisoned
-from ..model.group import FlushMode, GroupSettings
 from ..model.ids import HostAddress
 from ..model.route import MASTER_ID
 from ..remoting import commands
@@ -31,24 +30,17 @@ from ..store.message_store import MessageStore
 from .acknowledgements import Acknowledgements
 from .client_registry import ClientRegistry
 from .config import BrokerConfig
-from .controller_link import ControllerLink
 from .epoch_file import begin_epoch
-from .followed_store import FollowedStore
-from .group_handler import GroupHandler
+from .group_link import link_to_group
 from .group_member import GroupMember, carry_through_cut
-from .heartbeat_handler import HeartbeatHandler
+from .handlers import Handlers
 from .json_reply import reply_json
-from .offset_handler import OffsetHandler
-from .pull_handler import PullHandler
-from .query_handler import QueryHandler
+from .parts import Parts
 from .registration import BrokerIdentity, Registration
 from .replication.replica_files import ReplicaFiles
-from .send_handler import SendHandler
 from .stage_clock import StageClock
 from .state_log import StateLog
-from .static_group import StaticGroup
-from .statistics import BrokerStatistics, kernel_kind
-from .topic_handler import TopicHandler
+from .statistics import kernel_kind
 from .worker_desk import WorkerDesk
 
 _log = logging.getLogger(__name__)
@@ -169,33 +161,33 @@ class Broker:
         self._identity = replace(self._identity, replication_address=member.replication_address)
 
     def _wire(self, started: ExitStack) -> None:
-        config, loop, clock, store, state = self._config, self._loop, self._clock, self._store, self._state
+        config, loop, clock, state, member = self._config, self._loop, self._clock, self._state, self._member
         workers = ThreadPoolExecutor(config.worker_threads, thread_name_prefix="zenit-worker")
         started.callback(workers.shutdown, cancel_futures=True)
-        client = self._client
         self._desk = WorkerDesk(workers, loop, clock, waiting_max=config.worker_queue_max)
-        member = self._member
-        self._acknowledgements = acknowledgements = Acknowledgements(
+        self._acknowledgements = Acknowledgements(
             loop,
             promised=self._promise(),
             timeout_ms=config.store.sync_flush_timeout_ms,
             late=FlushTimeout if member is None else ReplicaTimeout,
         )
-        registry = ClientRegistry(heartbeat_ms=config.heartbeat_ms, clients_max=config.clients_max)
-        self._sends = SendHandler(
-            store,
-            state,
-            acknowledgements,
-            self._stages,
-            store_host=self._store_host,
-            auto_create_queues=config.default_topic_queues if config.auto_create_topics else 0,
-        )
-        self._pulls = PullHandler(store, state, loop, clock, self._desk, config)
-        self._heartbeats = HeartbeatHandler(
-            store, state, acknowledgements, loop, clock, registry, auto_create_groups=config.auto_create_groups
+        self._handlers = Handlers(
+            Parts(
+                config=config,
+                loop=loop,
+                clock=clock,
+                store=self._store,
+                state=state,
+                acknowledgements=self._acknowledgements,
+                registry=ClientRegistry(heartbeat_ms=config.heartbeat_ms, clients_max=config.clients_max),
+                desk=self._desk,
+                stages=self._stages,
+                store_host=self._store_host,
+                leads=_always if member is None else member.leads,
+            )
         )
         self._registration = Registration(
-            client,
+            self._client,
             loop,
             clock,
             addresses=config.namesrv,
@@ -206,53 +198,21 @@ class Broker:
         )
         state.on_topics_changed = self._registration.on_topics_changed
         state.on_topic_deleted = self._on_topic_deleted
-        self._statistics = BrokerStatistics(store, loop, clock, registry, self._sends, self._pulls, self._stages)
-        self._handle(registry)
+        self._handle()
         loop.every(FAST_TICK_MS, self._on_fast_tick)
         loop.every(SLOW_TICK_MS, self._on_slow_tick)
         if member is not None:
-            self._link = member.controller = self._static_group(member) or self._controller_link(member)
-            self._pulls.suggest(member.read_from)
-
-    def _controller_link(self, member: GroupMember) -> ControllerLink:
-        config, on_group = self._config, member.on_group
-        if config.static_master:
-            is_empty = self._store.written == 0
-            on_group = FollowedStore(config.store_dir, is_empty=is_empty, on_group=on_group).on_group
-        return ControllerLink(
-            self._client,
-            self._loop,
-            self._clock,
-            addresses=config.controllers or (config.static_master,),
-            broker_name=config.name,
-            replica_name=member.name,
-            on_group=on_group,
-            heartbeat_facts=member.heartbeat_facts,
-            on_start_counter_behind=self._on_start_counter_behind,
-        )
-
-    def _static_group(self, member: GroupMember) -> StaticGroup | None:
-        """What takes the place of controllers where this broker is always the master; None where it is not."""
-        config, loop = self._config, self._loop
-        if config.static_master != self._identity.address:
-            return None
-        group = StaticGroup(
-            loop,
-            self._clock,
-            broker_name=config.name,
-            name=member.name,
-            settings=GroupSettings(
-                min_in_sync=config.static_min_in_sync, flush_mode=FlushMode(config.store.flush_mode)
-            ),
-            epoch_seen=member.epoch_seen,
-            on_group=member.on_group,
-        )
-        loop.handle(commands.RegisterReplica, group.on_register)
-        loop.handle(commands.ReplicaHeartbeat, group.on_heartbeat)
-        loop.handle(commands.ReportMasterGone, group.on_master_gone)
-        loop.handle(commands.GetGroup, group.on_get_group)
-        loop.handle(commands.GetController, group.on_get_controller)
-        return group
+            self._link = member.controller = link_to_group(
+                config,
+                member,
+                self._client,
+                loop,
+                clock,
+                own_address=self._identity.address,
+                is_empty=self._store.written == 0,
+                on_start_counter_behind=self._on_start_counter_behind,
+            )
+            self._handlers.pulls.suggest(member.read_from)
 
     def _mark_clean(self, files: ReplicaFiles) -> None:
         """Last of all, once the store is closed."""
@@ -266,47 +226,17 @@ class Broker:
             return lambda: member.acknowledged
         return (lambda: store.flushed) if self._config.store.flush_mode == "sync" else None
 
-    def _handle(self, registry: ClientRegistry) -> None:
-        """The table of requests."""
-        config, store, state, acknowledgements = self._config, self._store, self._state, self._acknowledgements
-        queries = QueryHandler(store, state, self._loop, self._desk, config)
-        topics = TopicHandler(store, state, acknowledgements, self._loop, queues_max=config.topic_queues_max)
-        groups = GroupHandler(store, state, acknowledgements, self._loop, self._clock, registry)
-        offsets = OffsetHandler(
-            store, state, acknowledgements, self._loop, self._desk, auto_create_groups=config.auto_create_groups
-        )
-        table: dict[type[commands.Request], Callable[[Call], commands.Reply | None]] = {
-            commands.SendMessages: self._sends.on_send,
-            commands.PullMessages: self._pulls.on_pull,
-            commands.GetMaxOffset: offsets.on_max_offset,
-            commands.GetMinOffset: offsets.on_min_offset,
-            commands.SearchOffset: queries.on_search,
-            commands.QueryConsumerOffset: offsets.on_query_offset,
-            commands.UpdateConsumerOffsets: offsets.on_update_offsets,
-            commands.ResetOffsets: offsets.on_reset,
-            commands.QueryMessages: queries.on_query,
-            commands.ViewMessage: queries.on_view,
-            commands.Heartbeat: self._heartbeats.on_heartbeat,
-            commands.UnregisterClient: self._heartbeats.on_unregister,
-            commands.GetConsumerList: self._heartbeats.on_consumer_list,
-            commands.CreateTopic: topics.on_create,
-            commands.DeleteTopic: topics.on_delete,
-            commands.GetTopics: topics.on_list,
-            commands.GetTopicStatistics: topics.on_statistics,
-            commands.CreateGroup: groups.on_create,
-            commands.DeleteGroup: groups.on_delete,
-            commands.GetGroups: groups.on_list,
-            commands.GetConsumeStatistics: groups.on_statistics,
-            commands.GetBrokerStatistics: self._on_statistics,
-            commands.GetBrokerConfig: self._on_config,
-        }
-        if self._member is not None:
-            table[commands.GetBeginning] = self._member.on_get_beginning
-            table[commands.FlushLog] = self._member.on_flush_log
+    def _handle(self) -> None:
+        """The table of requests, each behind the question whether this replica may answer it."""
+        member = self._member
+        table = self._handlers.table()
+        table[commands.GetBrokerStatistics] = self._on_statistics
+        table[commands.GetBrokerConfig] = self._on_config
+        if member is not None:
+            table[commands.GetBeginning] = member.on_get_beginning
+            table[commands.FlushLog] = member.on_flush_log
         for request_class, handler in table.items():
-            self._loop.handle(
-                request_class, handler if self._member is None else self._member.gate(request_class, handler)
-            )
+            self._loop.handle(request_class, handler if member is None else member.gate(request_class, handler))
 
     # ---- the loop's events
 
@@ -348,16 +278,16 @@ class Broker:
             self._delete_topics()
         arrivals = self._store.take_arrivals()
         if arrivals:
-            self._pulls.on_arrivals(arrivals)
+            self._handlers.on_arrivals(arrivals)
         stages.next_turn()
 
     def _on_fast_tick(self) -> None:
         now_ms = self._clock.monotonic_ms()
-        self._pulls.on_tick(now_ms)
+        self._handlers.on_fast_tick(now_ms)
         self._acknowledgements.on_tick(now_ms)
 
     def _on_slow_tick(self) -> None:
-        self._heartbeats.on_tick(self._clock.monotonic_ms())
+        self._handlers.on_slow_tick(self._clock.monotonic_ms())
         for event in self._store.on_tick(self._clock.now_ms()):
             _log.warning("store event=%s", event)
 
@@ -373,7 +303,7 @@ class Broker:
         for topic in self._deleted:
             if self._member is None or self._member.is_master:
                 self._store.delete_topic(topic)
-            self._pulls.on_topic_deleted(topic)
+            self._handlers.on_topic_deleted(topic)
         self._deleted.clear()
 
     def _on_flushed(self) -> None:
@@ -407,8 +337,8 @@ class Broker:
         """We lead no more: nobody will acknowledge what waits; its senders ask the new master."""
         self._acknowledgements.fail_all(NotMaster(self._config.name, self._identity.epoch))
 
-    def on_cut_needed(self) -> None:
-        """The log must be cut with the store closed."""
+    def on_reopen_needed(self) -> None:
+        """Something must be done to a closed store."""
         self.is_reopening = True
         self._loop.stop()
 
@@ -421,19 +351,23 @@ class Broker:
         """Our disk was set back: we need a life that nobody knows."""
         assert self._member is not None
         self._member.files.start_above(current)
-        self.on_cut_needed()
+        self.on_reopen_needed()
 
     # ---- requests about the broker itself
 
     def _on_statistics(self, call: Call) -> None:
         waits = {"flush": self._acknowledgements.waiting_count, "workers": self._desk.waiting}
-        document = self._statistics.document(self._identity, waits)
+        document = self._handlers.statistics.document(self._identity, waits)
         if self._member is not None:
             document["replication"] = self._member.document()
         reply_json(self._loop, call, document)
 
     def _on_config(self, call: Call) -> None:
         reply_json(self._loop, call, describe_config(self._config))
+
+
+def _always() -> bool:
+    return True
 
 
 def run(config: BrokerConfig) -> int:

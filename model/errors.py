@@ -808,3 +808,18 @@ def error_from_wire(code: int, args: list[object], remark: str) -> ZenitError:
         with contextlib.suppress(TypeError):  # facts of another number, from a newer peer
             return cls(*args)
     return ZenitError(remark or f"error {code}")
+
+
+class QueueNotOwned(ZenitError):
+    """Another member of the group has the lock of the queue. Args: group, topic, queue_id."""
+
+    code = 9050
+
+    def __init__(self, group: str, topic: str, queue_id: int) -> None:
+        super().__init__(group, topic, queue_id)
+        self.group = group
+        self.topic = topic
+        self.queue_id = queue_id
+
+    def __str__(self) -> str:
+        return f"queue {self.queue_id} of topic {self.topic} is another member's of group {self.group} now"

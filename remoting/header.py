@@ -31,7 +31,6 @@ from ..model.errors import (
     error_classes,
     error_from_wire,
 )
-from . import commands
 from .commands import REQUESTS, Reply, Request
 from .options import HEADER_BYTES_MAX
 
@@ -65,7 +64,7 @@ class _Shape:
     __slots__ = ("cls", "count_min", "defaults", "nested", "take", "types")
 
     def __init__(self, cls: type[Any]) -> None:
-        hints = typing.get_type_hints(cls, vars(commands))
+        hints = typing.get_type_hints(cls)
         fields = dataclasses.fields(cls)
         names = [field.name for field in fields]
         self.cls = cls

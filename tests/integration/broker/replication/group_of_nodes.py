@@ -122,7 +122,7 @@ class Node:
     def on_deposed(self) -> None:
         pass
 
-    def on_cut_needed(self) -> None:
+    def on_reopen_needed(self) -> None:
         self.cuts += 1
 
     def on_fatal(self) -> None:

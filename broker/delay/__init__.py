@@ -1,0 +1,1 @@
+"""Delayed delivery: a message waits in the log and an ordered index until its time comes."""

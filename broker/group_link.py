@@ -1,0 +1,65 @@
+"""Where a replica hears who leads its group: from controllers, or from the one broker that always does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..model.clock import Clock
+from ..model.group import FlushMode, GroupSettings
+from ..remoting import commands
+from ..remoting.client import RemotingClient
+from ..remoting.server import RequestLoop
+from .config import BrokerConfig
+from .controller_link import ControllerLink
+from .followed_store import FollowedStore
+from .group_member import GroupMember
+from .static_group import StaticGroup
+
+
+def link_to_group(
+    config: BrokerConfig,
+    member: GroupMember,
+    client: RemotingClient,
+    loop: RequestLoop,
+    clock: Clock,
+    *,
+    own_address: str,
+    is_empty: bool,
+    on_start_counter_behind: Callable[[int], None],
+) -> ControllerLink | StaticGroup:
+    """`own_address`: the one clients connect to. `is_empty`: our log has nothing yet."""
+    if config.static_master == own_address:
+        return _static_group(config, member, loop, clock)
+    on_group = member.on_group
+    if config.static_master:
+        on_group = FollowedStore(config.store_dir, is_empty=is_empty, on_group=on_group).on_group
+    return ControllerLink(
+        client,
+        loop,
+        clock,
+        addresses=config.controllers or (config.static_master,),
+        broker_name=config.name,
+        replica_name=member.name,
+        on_group=on_group,
+        heartbeat_facts=member.heartbeat_facts,
+        on_start_counter_behind=on_start_counter_behind,
+    )
+
+
+def _static_group(config: BrokerConfig, member: GroupMember, loop: RequestLoop, clock: Clock) -> StaticGroup:
+    """What takes the place of controllers where this broker is always the master."""
+    group = StaticGroup(
+        loop,
+        clock,
+        broker_name=config.name,
+        name=member.name,
+        settings=GroupSettings(min_in_sync=config.static_min_in_sync, flush_mode=FlushMode(config.store.flush_mode)),
+        epoch_seen=member.epoch_seen,
+        on_group=member.on_group,
+    )
+    loop.handle(commands.RegisterReplica, group.on_register)
+    loop.handle(commands.ReplicaHeartbeat, group.on_heartbeat)
+    loop.handle(commands.ReportMasterGone, group.on_master_gone)
+    loop.handle(commands.GetGroup, group.on_get_group)
+    loop.handle(commands.GetController, group.on_get_controller)
+    return group

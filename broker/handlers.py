@@ -1,0 +1,106 @@
+"""Every subject's handler of one broker: which answers which request, and which of the loop's events concern it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..remoting import commands
+from ..remoting.commands import Reply, Request
+from ..remoting.server import Call
+from .group_handler import GroupHandler
+from .heartbeat_handler import HeartbeatHandler
+from .offset_handler import OffsetHandler
+from .parts import Parts
+from .pull_handler import PullHandler
+from .query_handler import QueryHandler
+from .send_handler import SendHandler
+from .statistics import BrokerStatistics
+from .topic_handler import TopicHandler
+
+Handler = Callable[[Call], Reply | None]
+
+
+class Handlers:
+    """Owned by the loop thread. `sends` and `pulls` count what passes through them."""
+
+    def __init__(self, parts: Parts) -> None:
+        config, store, state, loop, clock = parts.config, parts.store, parts.state, parts.loop, parts.clock
+        acknowledgements, registry, desk = parts.acknowledgements, parts.registry, parts.desk
+        self.sends = SendHandler(
+            store,
+            state,
+            acknowledgements,
+            parts.stages,
+            store_host=parts.store_host,
+            auto_create_queues=config.default_topic_queues if config.auto_create_topics else 0,
+        )
+        self.pulls = PullHandler(store, state, loop, clock, desk, config)
+        self._heartbeats = HeartbeatHandler(
+            store, state, acknowledgements, loop, clock, registry, auto_create_groups=config.auto_create_groups
+        )
+        self._queries = QueryHandler(store, state, loop, desk, config)
+        self._topics = TopicHandler(store, state, acknowledgements, loop, queues_max=config.topic_queues_max)
+        self._groups = GroupHandler(store, state, acknowledgements, loop, clock, registry)
+        self._offsets = OffsetHandler(
+            store, state, acknowledgements, loop, desk, auto_create_groups=config.auto_create_groups
+        )
+        self.statistics = BrokerStatistics(store, loop, clock, registry, self.sends, self.pulls, parts.stages)
+
+    def table(self) -> dict[type[Request], Handler]:
+        """The requests that are answered here."""
+        return {
+            **self._of_messages(),
+            **self._of_groups(),
+            **self._of_topics(),
+        }
+
+    def _of_messages(self) -> dict[type[Request], Handler]:
+        return {
+            commands.SendMessages: self.sends.on_send,
+            commands.PullMessages: self.pulls.on_pull,
+            commands.QueryMessages: self._queries.on_query,
+            commands.ViewMessage: self._queries.on_view,
+        }
+
+    def _of_groups(self) -> dict[type[Request], Handler]:
+        return {
+            commands.Heartbeat: self._heartbeats.on_heartbeat,
+            commands.UnregisterClient: self._heartbeats.on_unregister,
+            commands.GetConsumerList: self._heartbeats.on_consumer_list,
+            commands.CreateGroup: self._groups.on_create,
+            commands.DeleteGroup: self._groups.on_delete,
+            commands.GetGroups: self._groups.on_list,
+            commands.GetConsumeStatistics: self._groups.on_statistics,
+            commands.QueryConsumerOffset: self._offsets.on_query_offset,
+            commands.UpdateConsumerOffsets: self._offsets.on_update_offsets,
+            commands.ResetOffsets: self._offsets.on_reset,
+        }
+
+    def _of_topics(self) -> dict[type[Request], Handler]:
+        return {
+            commands.CreateTopic: self._topics.on_create,
+            commands.DeleteTopic: self._topics.on_delete,
+            commands.GetTopics: self._topics.on_list,
+            commands.GetTopicStatistics: self._topics.on_statistics,
+            commands.GetMaxOffset: self._offsets.on_max_offset,
+            commands.GetMinOffset: self._offsets.on_min_offset,
+            commands.SearchOffset: self._queries.on_search,
+        }
+
+    # ---- the loop's events
+
+    def on_arrivals(self, queues: list[tuple[str, int]]) -> None:
+        """More may be read in these queues than before."""
+        self.pulls.on_arrivals(queues)
+
+    def on_topic_deleted(self, topic: str) -> None:
+        """Its queues are gone."""
+        self.pulls.on_topic_deleted(topic)
+
+    def on_fast_tick(self, now_ms: int) -> None:
+        """Ten times a second. `now_ms`: monotonic."""
+        self.pulls.on_tick(now_ms)
+
+    def on_slow_tick(self, now_ms: int) -> None:
+        """Each second. `now_ms`: monotonic."""
+        self._heartbeats.on_tick(now_ms)

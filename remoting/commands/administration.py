@@ -1,0 +1,54 @@
+"""Administration of a broker. Documents travel as JSON in a payload frame, so that `--json` shows what was sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .base import JsonReply, Lane, Request, request
+
+
+@request(17, Lane.ADMIN)
+@dataclass(frozen=True, slots=True)
+class CreateTopic(Request):
+    """UPDATE_AND_CREATE_TOPIC. attributes: ((name, value), ...). An existing one takes these settings; queues never shrink."""
+
+    topic: str
+    read_queues: int
+    write_queues: int
+    permission: int = 6
+    order: bool = False
+    attributes: tuple[tuple[str, str], ...] = ()
+
+
+@request(215, Lane.ADMIN)
+@dataclass(frozen=True, slots=True)
+class DeleteTopic(Request):
+    """DELETE_TOPIC_IN_BROKER."""
+
+    topic: str
+
+
+@request(21, Lane.ADMIN, JsonReply)
+@dataclass(frozen=True, slots=True)
+class GetTopics(Request):
+    """GET_ALL_TOPIC_CONFIG: {"topics": [{name, read_queues, write_queues, permission, order, attributes, system}]}."""
+
+
+@request(202, Lane.ADMIN, JsonReply)
+@dataclass(frozen=True, slots=True)
+class GetTopicStatistics(Request):
+    """GET_TOPIC_STATS_INFO: {"topic", "queues": [{queue_id, min_offset, max_offset, last_stored_at_ms}]}."""
+
+    topic: str
+
+
+@request(28, Lane.ADMIN, JsonReply)
+@dataclass(frozen=True, slots=True)
+class GetBrokerStatistics(Request):
+    """GET_BROKER_RUNTIME_INFO: counters, positions and memory of the broker (shape: docs/operate.md)."""
+
+
+@request(26, Lane.ADMIN, JsonReply)
+@dataclass(frozen=True, slots=True)
+class GetBrokerConfig(Request):
+    """GET_BROKER_CONFIG: {"key": value} as the process runs with."""

@@ -1,0 +1,66 @@
+"""Consuming as a group: where it begins, who owns a queue for now, and what it could not handle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .base import Lane, Reply, Request, request
+
+
+@request(9010, Lane.QUERY)
+@dataclass(frozen=True, slots=True)
+class StartConsuming(Request):
+    """A group's first subscription to a topic, sent before the first pull: records where each queue of it begins, durable as
+    a commit is. Changes nothing where the group has an offset in the topic already; queues that the topic gets later
+    begin with their first message. start: "first", "last" or "time" with `value` (ms since the epoch)."""
+
+    group: str
+    topic: str
+    start: str
+    value: int = 0
+
+
+@request(36, Lane.QUERY)
+@dataclass(frozen=True, slots=True)
+class SendBack(Request):
+    """CONSUMER_SEND_MSG_BACK: a message of `topic` that `group` could not handle comes again later through the group's retry
+    topic, or goes to its dead letters after the last attempt. Answered once that is as durable as a send.
+
+    delay_level: 0 = as the group's policy says, above = that level of the ladder, -1 = to the dead letters at once.
+    reason: kept with a dead letter. max_attempts: -1 = the group's.
+    """
+
+    group: str
+    topic: str
+    physical_offset: int
+    delay_level: int = 0
+    max_attempts: int = -1
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LockReply(Reply):
+    """queues: ((topic, queue id), ...) that are the client's for `lease_ms` from when it asked."""
+
+    queues: tuple[tuple[str, int], ...]
+    lease_ms: int
+
+
+@request(41, Lane.HEARTBEAT, LockReply)
+@dataclass(frozen=True, slots=True)
+class LockQueues(Request):
+    """LOCK_BATCH_MQ: takes, or renews, a lease on these queues of this broker for one member of a group."""
+
+    group: str
+    client_id: str
+    queues: tuple[tuple[str, int], ...]
+
+
+@request(42, Lane.HEARTBEAT)
+@dataclass(frozen=True, slots=True)
+class UnlockQueues(Request):
+    """UNLOCK_BATCH_MQ: gives leases back. Queues that are not the client's are left alone."""
+
+    group: str
+    client_id: str
+    queues: tuple[tuple[str, int], ...]

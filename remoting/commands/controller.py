@@ -1,0 +1,198 @@
+"""Replica groups: replicas, masters and operators ask a controller.
+
+Every reply and push carries the group's node as ZooKeeper holds it: its JSON bytes and their version.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .base import JsonReply, Lane, Reply, Request, request
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReply(Reply):
+    """A replica group: `node` is the content of its ZooKeeper node (docs/formats/group-node.md), `version` the node's.
+
+    `node` is empty where the request named that version already. A version lower than one adopted is old news.
+    """
+
+    version: int
+    node: bytes
+
+
+@request(1003, Lane.HEARTBEAT, GroupReply)
+@dataclass(frozen=True, slots=True)
+class RegisterReplica(Request):
+    """REGISTER_BROKER of the controller: a process tells of its life, and of what it may have forgotten (rule R9).
+
+    `life`: a token the process drew at its start, so that the same registration asked twice is known as one.
+    `epoch`: the highest it has persisted. `clean_marker`: the last life stopped cleanly, with its log ending at
+    `marker_end` (-1: no marker). `same_boot`: the kernel is the one of the last life. `ran_async`: the last life
+    counted bytes as its own that it had not flushed. `log_end`: where the log ends now. `set_back`: StartCounterBehind
+    was the answer before, now or in a life whose registration was not seen.
+    No node is adopted before this was answered: one that was heard earlier may mean another life.
+    """
+
+    broker_name: str
+    name: str
+    address: str
+    replication_address: str
+    store_id: str
+    starts: int
+    life: str
+    epoch: int
+    log_end: int
+    clean_marker: bool
+    marker_end: int
+    same_boot: bool
+    ran_async: bool
+    set_back: bool = False
+
+
+@request(9001, Lane.HEARTBEAT, GroupReply)
+@dataclass(frozen=True, slots=True)
+class ReplicaHeartbeat(Request):
+    """A sign of life, each 0.5 s. `version`: the newest node adopted. `epoch`: the highest persisted. `probe`: the number of
+    the last ProbeReplica; a probe is answered by a heartbeat at once. IncarnationUnknown, UnknownReplica: register."""
+
+    broker_name: str
+    name: str
+    store_id: str
+    starts: int
+    version: int
+    epoch: int
+    log_end: int
+    confirm_offset: int
+    probe: int = 0
+
+
+@request(9002, Lane.HEARTBEAT, GroupReply)
+@dataclass(frozen=True, slots=True)
+class ReportMasterGone(Request):
+    """A slave's session ended because `master`, elected in `epoch`, closed it. Said again each 0.5 s while that lasts."""
+
+    broker_name: str
+    name: str
+    store_id: str
+    starts: int
+    epoch: int
+    master: str
+
+
+@request(1001, Lane.HEARTBEAT, GroupReply)
+@dataclass(frozen=True, slots=True)
+class AlterInSync(Request):
+    """ALTER_SYNC_STATE_SET: the master, in its elected life, proposes the in-sync set; built on `version` and no other."""
+
+    broker_name: str
+    version: int
+    epoch: int
+    master: str
+    store_id: str
+    starts: int
+    in_sync: tuple[str, ...]
+
+
+@request(1002, Lane.ADMIN, GroupReply)
+@dataclass(frozen=True, slots=True)
+class ElectMaster(Request):
+    """ELECT_MASTER, an operator's. candidate "": the best. `force`: also one that may lack acknowledged messages (they are
+    lost), once the old master was silent for a dead time."""
+
+    broker_name: str
+    version: int
+    candidate: str = ""
+    force: bool = False
+
+
+@request(9003, Lane.ADMIN, GroupReply)
+@dataclass(frozen=True, slots=True)
+class ChangeGroup(Request):
+    """settings: ((name, value), ...) of GroupSettings as text; those not named stay. Built on `version` and no other."""
+
+    broker_name: str
+    version: int
+    settings: tuple[tuple[str, str], ...]
+
+
+@request(1011, Lane.ADMIN, GroupReply)
+@dataclass(frozen=True, slots=True)
+class RemoveReplica(Request):
+    """CLEAN_BROKER_DATA: the group forgets a replica, which is neither its master nor needed for an election."""
+
+    broker_name: str
+    version: int
+    name: str
+
+
+@request(9004, Lane.ADMIN, GroupReply)
+@dataclass(frozen=True, slots=True)
+class RestoreGroup(Request):
+    """After ZooKeeper lost its data: the group begins anew above `epoch`, the highest that any replica has persisted.
+    version -1: there is no node. Nobody is electable then until an operator forces it."""
+
+    broker_name: str
+    version: int
+    epoch: int
+
+
+@request(1004, Lane.QUERY, GroupReply)
+@dataclass(frozen=True, slots=True)
+class GetGroup(Request):
+    """GET_REPLICA_INFO: the node as it is now; ReplicaGroupNotFound."""
+
+    broker_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerReply(Reply):
+    """Addresses of the controller that leads ("" = none known) and of all of them; the groups there are, sorted."""
+
+    leader: str
+    controllers: tuple[str, ...]
+    broker_names: tuple[str, ...]
+
+
+@request(1005, Lane.QUERY, ControllerReply)
+@dataclass(frozen=True, slots=True)
+class GetController(Request):
+    """CONTROLLER_GET_METADATA_INFO: answered by every controller, leading or not."""
+
+
+@request(1008, Lane.HEARTBEAT)
+@dataclass(frozen=True, slots=True)
+class GroupChanged(Request):
+    """NOTIFY_BROKER_ROLE_CHANGED: controller to replica, one way: the node has become this."""
+
+    broker_name: str
+    version: int
+    node: bytes
+
+
+@request(9005, Lane.HEARTBEAT)
+@dataclass(frozen=True, slots=True)
+class ProbeReplica(Request):
+    """Controller to replica, one way: send a heartbeat with this number at once."""
+
+    broker_name: str
+    probe: int
+
+
+@request(9006, Lane.ADMIN, JsonReply)
+@dataclass(frozen=True, slots=True)
+class GetBeginning(Request):
+    """Slave to master: what a log that begins at the master's own begin must know (broker/replication/beginning):
+    {"begin", "epochs", "snapshots", "queue_minimums"}."""
+
+
+@request(9007, Lane.ADMIN)
+@dataclass(frozen=True, slots=True)
+class FlushLog(Request):
+    """Controller to replica: answered once the disk has all that this life's log held when it was asked. Another life than
+    the one that is named answers IncarnationUnknown, another replica UnknownReplica."""
+
+    broker_name: str
+    name: str
+    store_id: str
+    starts: int

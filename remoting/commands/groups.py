@@ -1,0 +1,87 @@
+"""Clients, and the groups they belong to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .base import JsonReply, Lane, Reply, Request, request
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatReply(Reply):
+    """`heartbeat_ms`: send the next within it."""
+
+    heartbeat_ms: int
+
+
+@request(34, Lane.HEARTBEAT, HeartbeatReply)
+@dataclass(frozen=True, slots=True)
+class Heartbeat(Request):
+    """HEART_BEAT. producers: (group, ...). consumers: ((group, model, ((topic, expression), ...)), ...)."""
+
+    client_id: str
+    producers: tuple[str, ...] = ()
+    consumers: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = ()
+
+
+@request(35, Lane.HEARTBEAT)
+@dataclass(frozen=True, slots=True)
+class UnregisterClient(Request):
+    """UNREGISTER_CLIENT: the client leaves all its groups now."""
+
+    client_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerListReply(Reply):
+    """Client ids of a group's members, sorted."""
+
+    client_ids: tuple[str, ...]
+
+
+@request(38, Lane.HEARTBEAT, ConsumerListReply)
+@dataclass(frozen=True, slots=True)
+class GetConsumerList(Request):
+    """GET_CONSUMER_LIST_BY_GROUP."""
+
+    group: str
+
+
+@request(40, Lane.HEARTBEAT)
+@dataclass(frozen=True, slots=True)
+class ConsumersChanged(Request):
+    """NOTIFY_CONSUMER_IDS_CHANGED: broker to client, one way: rebalance now."""
+
+    group: str
+
+
+@request(200, Lane.ADMIN)
+@dataclass(frozen=True, slots=True)
+class CreateGroup(Request):
+    """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP. attributes: ((name, value as JSON), ...), RocketMQ's field names."""
+
+    group: str
+    attributes: tuple[tuple[str, str], ...] = ()
+
+
+@request(201, Lane.ADMIN, JsonReply)
+@dataclass(frozen=True, slots=True)
+class GetGroups(Request):
+    """GET_ALL_SUBSCRIPTIONGROUP_CONFIG: {"groups": [{name, members, topics, ...}]}."""
+
+
+@request(207, Lane.ADMIN)
+@dataclass(frozen=True, slots=True)
+class DeleteGroup(Request):
+    """DELETE_SUBSCRIPTIONGROUP, with the group's offsets."""
+
+    group: str
+
+
+@request(208, Lane.ADMIN, JsonReply)
+@dataclass(frozen=True, slots=True)
+class GetConsumeStatistics(Request):
+    """GET_CONSUME_STATS: {"group", "members": [client id], "queues": [{topic, queue_id, broker_queue_offset,
+    consumer_queue_offset, lag, lag_seconds, owner}]}; lag_seconds null = unknown."""
+
+    group: str

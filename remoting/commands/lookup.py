@@ -1,0 +1,35 @@
+"""Looking up single messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .base import Lane, Reply, Request, request
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesReply(Reply):
+    """Payload: `count` whole records, back to back."""
+
+    count: int
+
+
+@request(12, Lane.QUERY, MessagesReply)
+@dataclass(frozen=True, slots=True)
+class QueryMessages(Request):
+    """QUERY_MESSAGE: by key (or unique id, `unique`) within [begin_ms, end_ms]; newest first, hash collisions resolved."""
+
+    topic: str
+    key: str
+    max_messages: int = 64
+    begin_ms: int = 0
+    end_ms: int = 1 << 62
+    unique: bool = False
+
+
+@request(33, Lane.QUERY, MessagesReply)
+@dataclass(frozen=True, slots=True)
+class ViewMessage(Request):
+    """VIEW_MESSAGE_BY_ID: the one record that begins at a physical offset; MessageNotFound where none does."""
+
+    physical_offset: int

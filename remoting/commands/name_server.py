@@ -1,0 +1,132 @@
+"""What brokers and clients ask a name server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .base import JsonReply, Lane, Reply, Request, request
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterReply(Reply):
+    """`publish_port`: where this name server publishes route changes."""
+
+    publish_port: int
+
+
+@request(103, Lane.HEARTBEAT, RegisterReply)
+@dataclass(frozen=True, slots=True)
+class RegisterBroker(Request):
+    """REGISTER_BROKER: all topics of one broker. topics: ((name, read queues, write queues, permission), ...).
+
+    `epoch`: of the registering master; a name server ignores a lower one of the same broker name.
+    """
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+    epoch: int
+    topics: tuple[tuple[str, int, int, int], ...]
+    replication_address: str = ""
+
+
+@request(104, Lane.HEARTBEAT)
+@dataclass(frozen=True, slots=True)
+class UnregisterBroker(Request):
+    """UNREGISTER_BROKER: this member leaves now."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerHeartbeatReply(Reply):
+    """`known` False: this name server does not know the broker (it restarted): register again."""
+
+    known: bool
+
+
+@request(904, Lane.HEARTBEAT, BrokerHeartbeatReply)
+@dataclass(frozen=True, slots=True)
+class BrokerHeartbeat(Request):
+    """BROKER_HEARTBEAT, each second; 10 s of silence = dead."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class RouteReply(Reply):
+    """queues: ((broker name, read queues, write queues, permission), ...).
+
+    brokers: ((cluster, broker name, ((broker id, address), ...)), ...).
+    """
+
+    queues: tuple[tuple[str, int, int, int], ...]
+    brokers: tuple[tuple[str, str, tuple[tuple[int, str], ...]], ...]
+    publish_port: int = 0
+
+
+@request(105, Lane.QUERY, RouteReply)
+@dataclass(frozen=True, slots=True)
+class GetRoute(Request):
+    """GET_ROUTEINFO_BY_TOPIC; TopicNotFound where no broker has the topic."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicListReply(Reply):
+    """Topic names, sorted."""
+
+    topics: tuple[str, ...]
+
+
+@request(206, Lane.QUERY, TopicListReply)
+@dataclass(frozen=True, slots=True)
+class GetTopicList(Request):
+    """GET_ALL_TOPIC_LIST_FROM_NAMESERVER."""
+
+
+@request(106, Lane.QUERY, JsonReply)
+@dataclass(frozen=True, slots=True)
+class GetClusterInfo(Request):
+    """GET_BROKER_CLUSTER_INFO: {"clusters": {name: [broker name]}, "brokers": [{cluster, broker_name, broker_id, address,
+    epoch, last_heartbeat_ms_ago, writeable}]}."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountReply(Reply):
+    """How many things were changed."""
+
+    count: int
+
+
+@request(205, Lane.ADMIN, CountReply)
+@dataclass(frozen=True, slots=True)
+class WipeWritePermission(Request):
+    """WIPE_WRITE_PERM_OF_BROKER: producers leave this broker; kept over its registrations until given back."""
+
+    broker_name: str
+
+
+@request(327, Lane.ADMIN, CountReply)
+@dataclass(frozen=True, slots=True)
+class AddWritePermission(Request):
+    """ADD_WRITE_PERM_OF_BROKER: gives it back."""
+
+    broker_name: str
+
+
+@request(216, Lane.ADMIN)
+@dataclass(frozen=True, slots=True)
+class DeleteTopicRoute(Request):
+    """DELETE_TOPIC_IN_NAMESRV: forgets a topic until a broker registers it again."""
+
+    topic: str

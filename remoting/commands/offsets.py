@@ -1,0 +1,88 @@
+"""Queue offsets, and how far groups have consumed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .base import JsonReply, Lane, Reply, Request, request
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetReply(Reply):
+    """One queue offset."""
+
+    offset: int
+
+
+@request(30, Lane.QUERY, OffsetReply)
+@dataclass(frozen=True, slots=True)
+class GetMaxOffset(Request):
+    """GET_MAX_OFFSET: the offset that the next message will get."""
+
+    topic: str
+    queue_id: int
+
+
+@request(31, Lane.QUERY, OffsetReply)
+@dataclass(frozen=True, slots=True)
+class GetMinOffset(Request):
+    """GET_MIN_OFFSET: the oldest offset still held."""
+
+    topic: str
+    queue_id: int
+
+
+@request(29, Lane.QUERY, OffsetReply)
+@dataclass(frozen=True, slots=True)
+class SearchOffset(Request):
+    """SEARCH_OFFSET_BY_TIMESTAMP. `upper` False: the first message stored at or after the time; True: the last at or before."""
+
+    topic: str
+    queue_id: int
+    timestamp_ms: int
+    upper: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerOffsetReply(Reply):
+    """A group's offset in one queue; -1 = none was ever committed."""
+
+    offset: int
+
+
+@request(14, Lane.QUERY, ConsumerOffsetReply)
+@dataclass(frozen=True, slots=True)
+class QueryConsumerOffset(Request):
+    """QUERY_CONSUMER_OFFSET."""
+
+    group: str
+    topic: str
+    queue_id: int
+
+
+@request(15, Lane.QUERY)
+@dataclass(frozen=True, slots=True)
+class UpdateConsumerOffsets(Request):
+    """UPDATE_CONSUMER_OFFSET, several queues at once: ((topic, queue id, offset), ...). Durable as a send is.
+
+    client_id: "" = of nobody in particular; else who consumes in order, and is refused (QueueNotOwned) where another
+    member has the lock of one of these queues.
+    """
+
+    group: str
+    offsets: tuple[tuple[str, int, int], ...]
+    client_id: str = ""
+
+
+@request(222, Lane.ADMIN, JsonReply)
+@dataclass(frozen=True, slots=True)
+class ResetOffsets(Request):
+    """INVOKE_BROKER_TO_RESET_OFFSET. to: "earliest", "latest", "offset" or "time" with `value` (an offset or ms).
+
+    -> {"queues": [{topic, queue_id, from, to}]}; `dry_run` changes nothing."""
+
+    group: str
+    topic: str
+    to: str
+    value: int = 0
+    dry_run: bool = False

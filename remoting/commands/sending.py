@@ -1,0 +1,35 @@
+"""Sending messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .base import Lane, Reply, Request, request
+
+
+@dataclass(slots=True)
+class SendReply(Reply):
+    """Where a batch landed. Record i is at queue offset `queue_offset + i`. Like SendMessages not frozen: each is made anew
+    for every send, and freezing doubles what that costs.
+
+    `physical_offset`: of the first record; the records follow one another unless `pieces` ((count, physical offset),
+    ...) says that the batch was larger than a segment and had to be split. `store_host`: 8 or 20 bytes.
+    """
+
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    store_timestamp_ms: int
+    store_host: bytes
+    pieces: tuple[tuple[int, int], ...] = ()
+
+
+@request(320, Lane.SEND, SendReply)
+@dataclass(slots=True)
+class SendMessages(Request):
+    """SEND_BATCH_MESSAGE. Payload: `count` complete commit-log records of one topic, broker-assigned fields zero."""
+
+    topic: str
+    queue_id: int
+    count: int
+    producer_group: str = ""
