@@ -15,6 +15,7 @@ from typing import Final
 
 from ..model.clock import monotonic_ms
 from ..model.errors import BufferFull, ClientClosed, NoRoute, RequestTimeout, ZenitError
+from ..model.message import FailedSend
 from ..model.queue import MessageQueue
 from ..store.record_kernel import COMPILED, Accumulator
 from .batch_sender import BatchSender
@@ -23,7 +24,8 @@ from .connection import Connection
 from .destinations import Destinations
 from .failed_sends import FailedSends, failed_sends
 from .outgoing import Parts, check_send_topic, compress_body
-from .send_future import SendFuture
+from .send_future import Callbacks, SendFuture, run_callbacks
+from .waiting import Waits
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +38,7 @@ class BackgroundSends:
     def __init__(
         self,
         connection: Connection,
+        waits: Waits,
         destinations: Destinations,
         new_accumulator: Callable[[str, int], Accumulator],
         check_usable: Callable[[], None],
@@ -44,13 +47,13 @@ class BackgroundSends:
         new_sender: Callable[[Callable[[Sealed, ZenitError], None]], BatchSender],
         batch_bytes: int,
         linger_ms: int,
-        wait_ms: int,
         compress_over: int,
     ) -> None:
-        """`new_sender(on_failed)` makes the batch sender. `wait_ms`: how long a caller waits for room or a route."""
+        """`new_sender(on_failed)` makes the batch sender."""
         self.open: dict[str, Accumulator] = {}
         self._connection = connection
         self._remoting = connection.remoting
+        self._waits = waits
         self._routes = connection.routes
         self._destinations = destinations
         self._new_accumulator = new_accumulator
@@ -59,7 +62,6 @@ class BackgroundSends:
         self._sender = new_sender(self._on_failed)
         self._batch_bytes = batch_bytes
         self._linger_ms = linger_ms
-        self._wait_ms = wait_ms
         self._compress_over = compress_over
         self._lock = threading.Lock()
         self._post_lanes: dict[str, Lane] = {}
@@ -68,19 +70,29 @@ class BackgroundSends:
         connection.forget_in_child.add(self.open.clear)
 
     def close(self) -> None:
-        """Takes nothing more. What was not flushed is lost."""
+        """Takes nothing more. What was not flushed is lost; futures of it fail with ClientClosed."""
         self._connection.forget_in_child.discard(self.open.clear)
         self.open.clear()
         self._sweeper.cancel()
+        for lane in list(self._future_lanes.values()):
+            with lane.lock:
+                self._tell_closed(lane.outcome.settle(None, None, ClientClosed("producer")))
+
+    def _tell_closed(self, callbacks: Callbacks) -> None:
+        if callbacks:
+            self._connection.run_soon(lambda: run_callbacks(callbacks))
 
     # ---- callers
 
-    def send_async(self, topic: str, parts: Parts, sharding_key: str | None) -> SendFuture:
-        """Appends one message and returns its future. Raises BufferFull, NoRoute, and what is wrong with the message."""
+    def send_nowait(self, topic: str, parts: Parts, sharding_key: str | None) -> SendFuture | None:
+        """Appends one message and returns its future; None where that has to wait, as `send` does.
+
+        Raises NoRoute, and what is wrong with the message.
+        """
         self._check_usable()
-        lane = self._future_lanes.get(topic) if sharding_key is None else None
+        lane = self._future_lanes.get(topic) if sharding_key is None else self._sharded_lane(topic, sharding_key)
         if lane is None:
-            lane = self._future_lane(topic, sharding_key)
+            return None
         while True:
             with lane.lock:
                 if not lane.is_open:
@@ -88,45 +100,91 @@ class BackgroundSends:
                 if lane.accumulator.append(*parts):
                     return SendFuture(lane.outcome, lane.accumulator.count - 1)
                 serial = lane.serial
-            self._ship_full(lane, serial)
+            if not self._ship_now(lane, serial):
+                return None
 
-    def post_slowly(self, topic: str, body: bytes, tags: str | None, keys: str | Sequence[str] | None) -> None:
-        """Appends the message that begins a batch, does not fit into one, or may be compressed. Raises the same."""
+    async def send(self, topic: str, parts: Parts, sharding_key: str | None, wait_ms: int) -> SendFuture:
+        """The same, waiting for a route and for room, at most `wait_ms` for each. Raises TopicNotFound and BufferFull too."""
+        deadline_ms = monotonic_ms() + wait_ms
+        lane = await self._future_lane(topic, sharding_key, wait_ms)
+        while True:
+            serial = lane.serial
+            future = self.send_nowait(topic, parts, sharding_key)
+            if future is not None:
+                return future
+            await self._ship_as(lane, serial, deadline_ms)
+
+    def post_nowait(self, topic: str, body: bytes, tags: str | None, keys: str | Sequence[str] | None) -> bool:
+        """Appends a message that begins a batch, does not fit into one, or may be compressed.
+
+        False where that has to wait, as `post` does. Raises what is wrong with the message.
+        """
         self._check_usable()
-        lane = self._post_lanes.get(topic) or self._post_lane(topic)
+        lane = self._post_lanes.get(topic)
+        return lane is not None and self._append_posted(lane, self._posted(body, tags, keys))
+
+    async def post(
+        self, topic: str, body: bytes, tags: str | None, keys: str | Sequence[str] | None, wait_ms: int
+    ) -> None:
+        """The same, waiting as `send` does."""
+        self._check_usable()
+        deadline_ms = monotonic_ms() + wait_ms
+        lane = self._post_lanes.get(topic) or await self._post_lane(topic, wait_ms)
+        parts = self._posted(body, tags, keys)
+        while True:
+            serial = lane.serial
+            if self._append_posted(lane, parts):
+                return
+            await self._ship_as(lane, serial, deadline_ms)
+
+    def _posted(self, body: bytes, tags: str | None, keys: str | Sequence[str] | None) -> Parts:
         packed, flags = compress_body(body, self._compress_over)
+        return packed, tags, keys, b"", 0, flags
+
+    def _append_posted(self, lane: Lane, parts: Parts) -> bool:
         while True:
             with lane.lock:
                 if not lane.is_open:
                     self._open_lane(lane)
                     if COMPILED:  # interpreted, an append is many steps: every post takes the lock
-                        self.open[topic] = lane.accumulator
-                if lane.accumulator.append(packed, tags, keys, b"", 0, flags):
-                    return
+                        self.open[lane.topic] = lane.accumulator
+                if lane.accumulator.append(*parts):
+                    return True
                 serial = lane.serial
-            self._ship_full(lane, serial)
+            if not self._ship_now(lane, serial):
+                return False
 
-    def _ship_full(self, lane: Lane, serial: int) -> None:
-        """Sends the batch with this serial from the calling thread, unless somebody else has by then."""
-        self._ship_as(lane, serial, monotonic_ms() + self._wait_ms)
+    def _ship_now(self, lane: Lane, serial: int) -> bool:
+        """Sends the batch with this serial from here, unless somebody else has by then; False where there is no room."""
+        try:
+            queue = self._sender.reserve_nowait(lane)
+        except NoRoute:
+            return False
+        if queue is None:
+            return False
+        self._ship_reserved(lane, serial, queue)
+        return True
 
-    def _ship_as(self, lane: Lane, serial: int, deadline_ms: int) -> None:
-        queue = self._sender.reserve(lane, deadline_ms)
+    async def _ship_as(self, lane: Lane, serial: int, deadline_ms: int) -> None:
+        """Sends the batch with this serial as soon as there is room, unless somebody else has by then."""
+        self._ship_reserved(lane, serial, await self._sender.reserve(lane, deadline_ms))
+
+    def _ship_reserved(self, lane: Lane, serial: int, queue: MessageQueue) -> None:
         with lane.lock:
             if lane.serial == serial:
                 self._sender.ship(lane, queue)
                 return
         self._sender.cancel(lane, queue)
 
-    def flush(self, wait_ms: int | None) -> None:
+    async def flush(self, wait_ms: int | None) -> None:
         """Ships everything and waits until it is answered. Raises RequestTimeout, SendFailed, NoRoute."""
         deadline_ms = None if wait_ms is None else monotonic_ms() + wait_ms
         for lane in [*self._post_lanes.values(), *self._future_lanes.values()]:
             with lane.lock:
                 serial, is_empty = lane.serial, not lane.accumulator.count
             if not is_empty:
-                self._ship_as(lane, serial, deadline_ms or monotonic_ms() + self._sender.batch_ms)
-        if not self._sender.wait_answered(deadline_ms):
+                await self._ship_as(lane, serial, deadline_ms or monotonic_ms() + self._sender.batch_ms)
+        if not await self._sender.wait_answered(deadline_ms):
             raise RequestTimeout(f"flush: {self._sender.unanswered} batches are not answered", wait_ms or 0)
         error = self._failed.take_error()
         if error is not None:
@@ -134,8 +192,8 @@ class BackgroundSends:
 
     # ---- lanes
 
-    def _post_lane(self, topic: str) -> Lane:
-        self._prepare(topic)
+    async def _post_lane(self, topic: str, wait_ms: int) -> Lane:
+        await self._prepare(topic, wait_ms)
         with self._lock:
             lane = self._post_lanes.get(topic)
             if lane is None:
@@ -143,8 +201,16 @@ class BackgroundSends:
                 lane = self._post_lanes[topic] = Lane(topic, accumulator, with_outcome=False)
         return lane
 
-    def _future_lane(self, topic: str, sharding_key: str | None) -> Lane:
-        self._prepare(topic)
+    def _sharded_lane(self, topic: str, sharding_key: str) -> Lane | None:
+        if self._routes.cached(topic) is None:
+            return None
+        return self._future_lanes.get(self._destinations.sharded_queue(topic, sharding_key))
+
+    async def _future_lane(self, topic: str, sharding_key: str | None, wait_ms: int) -> Lane:
+        known = self._future_lanes.get(topic) if sharding_key is None else self._sharded_lane(topic, sharding_key)
+        if known is not None:
+            return known
+        await self._prepare(topic, wait_ms)
         shard = None if sharding_key is None else self._destinations.sharded_queue(topic, sharding_key)
         name = topic if shard is None else shard
         with self._lock:
@@ -154,9 +220,9 @@ class BackgroundSends:
                 lane = self._future_lanes[name] = Lane(topic, accumulator, with_outcome=True, shard=shard)
         return lane
 
-    def _prepare(self, topic: str) -> None:
+    async def _prepare(self, topic: str, wait_ms: int) -> None:
         """The checks of a topic's first message: its name, and that it exists somewhere."""
-        self._routes.route(check_send_topic(topic), timeout_ms=self._wait_ms)
+        await self._routes.route(check_send_topic(topic), self._waits, timeout_ms=max(1, wait_ms))
 
     def _open_lane(self, lane: Lane) -> None:
         """Under the lane's lock."""
@@ -215,7 +281,11 @@ class BackgroundSends:
     def _on_failed(self, sealed: Sealed, error: ZenitError) -> None:
         """A posted batch failed for good. In the thread that learned of it."""
         failed = failed_sends(sealed, error)
-        self._failed.add(failed, error)
         log.warning("posted messages failed topic=%s count=%d error=%s", sealed.lane.topic, len(failed), error)
+        self.tell_failed(failed, error)
+
+    def tell_failed(self, failed: list[FailedSend], error: ZenitError) -> None:
+        """Posted messages failed for good."""
+        self._failed.add(failed, error)
         if self._failed.has_callback:
             self._connection.run_soon(lambda: self._failed.tell(failed))

@@ -24,6 +24,7 @@ from .destinations import Destinations
 from .latency_fault import LatencyFault
 from .retry import RetryPolicy
 from .send_future import run_callbacks
+from .waiting import Signal, Signals, Waits
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +38,7 @@ class BatchSender:
     def __init__(
         self,
         connection: Connection,
+        waits: Waits,
         destinations: Destinations,
         *,
         group: str,
@@ -49,6 +51,7 @@ class BatchSender:
     ) -> None:
         """`batch_ms`: the deadline of a batch over all tries. `on_failed`: told of a batch without futures that failed."""
         self._connection = connection
+        self._waits = waits
         self._destinations = destinations
         self._group = group
         self._fault = fault
@@ -57,7 +60,8 @@ class BatchSender:
         self.batch_ms = batch_ms
         self._on_failed = on_failed
         self._window = window_batches
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._changed = Signals()  # windows and answers; under the lock
         self._in_flight: dict[str, int] = {}
         self._serials = count(1)
         self._unanswered: dict[int, Sealed] = {}
@@ -65,30 +69,29 @@ class BatchSender:
 
     # ---- places in the window
 
-    def reserve(self, lane: Lane, deadline_ms: int) -> MessageQueue:
+    async def reserve(self, lane: Lane, deadline_ms: int) -> MessageQueue:
         """A queue whose broker has room, waiting for it until `deadline_ms`. Raises BufferFull or NoRoute."""
         while True:
             failure: ZenitError | None = None
-            with self._changed:
+            with self._lock:
                 try:
                     queue = self._try_reserve(lane)
                 except NoRoute as error:
                     failure, queue = error, None
-                left_ms = deadline_ms - monotonic_ms()
-                if queue is None and failure is None and left_ms > 0:
-                    self._changed.wait(left_ms / 1000)
-                elif failure is not None and left_ms > 0:
-                    self._changed.wait(min(left_ms, _ROUTE_LOOK_MS) / 1000)
-            if queue is not None:
-                return queue
+                if queue is not None:
+                    return queue
+                changed = self._changed.add(self._waits.new_signal())
             if failure is not None:
                 self._connection.routes.refresh_soon(lane.topic)
+            left_ms = deadline_ms - monotonic_ms()
             if left_ms <= 0:
+                self._forget(changed)
                 raise failure or BufferFull(self._window * self._pool.size_bytes)
+            await self._wait_for(changed, left_ms if failure is None else min(left_ms, _ROUTE_LOOK_MS))
 
     def reserve_nowait(self, lane: Lane) -> MessageQueue | None:
         """The same, or None at once. Raises NoRoute."""
-        with self._changed:
+        with self._lock:
             return self._try_reserve(lane)
 
     def _try_reserve(self, lane: Lane) -> MessageQueue | None:
@@ -117,16 +120,16 @@ class BatchSender:
 
     def cancel(self, lane: Lane, queue: MessageQueue) -> None:
         """Gives a reserved place back unused."""
-        with self._changed:
+        with self._lock:
             self._leave(lane, queue.broker_name)
-            self._changed.notify_all()
+            self._changed.set_all()
 
     # ---- sending
 
     def ship(self, lane: Lane, queue: MessageQueue) -> None:
         """Seals the lane's batch and sends it to the reserved queue. The caller holds `lane.lock`."""
         sealed = lane.seal(self._pool.take(), monotonic_ms() + self.batch_ms)
-        with self._changed:
+        with self._lock:
             self._last_serial = next(self._serials)
             self._unanswered[self._last_serial] = sealed
         self._send(sealed, self._last_serial, queue)
@@ -183,7 +186,7 @@ class BatchSender:
         except NoRoute as error:
             self._on_reply(sealed, serial, last, None, error)
             return
-        with self._changed:
+        with self._lock:
             self._leave(sealed.lane, last.broker_name)
             self._enter(sealed.lane, queue.broker_name)
         self._send(sealed, serial, queue)
@@ -202,26 +205,39 @@ class BatchSender:
             callbacks = sealed.outcome.settle(queue, reply, error)
             if callbacks:  # the user's code runs in the I/O thread, where no lane is locked
                 self._connection.run_soon(lambda: run_callbacks(callbacks))
-        with self._changed:
+        with self._lock:
             if self._unanswered.pop(serial, None) is None:
                 return
             if sealed.queue is not None:
                 self._leave(sealed.lane, sealed.queue.broker_name)
             self._pool.give_back(sealed.buffer)
-            self._changed.notify_all()
+            self._changed.set_all()
 
     # ---- waiting
 
-    def wait_answered(self, deadline_ms: int | None) -> bool:
+    async def wait_answered(self, deadline_ms: int | None) -> bool:
         """Waits until every batch sent before this call is answered; False where `deadline_ms` came first."""
-        with self._changed:
-            mark = self._last_serial
-            while self._oldest() <= mark:
-                left_ms = None if deadline_ms is None else deadline_ms - monotonic_ms()
-                if left_ms is not None and left_ms <= 0:
-                    return False
-                self._changed.wait(None if left_ms is None else left_ms / 1000)
-        return True
+        mark = self._last_serial
+        while True:
+            with self._lock:
+                if self._oldest() > mark:
+                    return True
+                changed = self._changed.add(self._waits.new_signal())
+            left_ms = None if deadline_ms is None else deadline_ms - monotonic_ms()
+            if left_ms is not None and left_ms <= 0:
+                self._forget(changed)
+                return False
+            await self._wait_for(changed, left_ms)
+
+    async def _wait_for(self, changed: Signal, timeout_ms: int | None) -> None:
+        try:
+            await changed.wait(timeout_ms)
+        finally:
+            self._forget(changed)
+
+    def _forget(self, changed: Signal) -> None:
+        with self._lock:
+            self._changed.discard(changed)
 
     def _oldest(self) -> int:
         return next(iter(self._unanswered), self._last_serial + 1)

@@ -19,6 +19,7 @@ from .cluster import name_servers
 from .membership import Membership
 from .name_servers import NameServers
 from .route_cache import RouteCache
+from .waiting import Waits
 
 _open: dict[tuple[str, ...], Connection] = {}
 _lock = threading.Lock()
@@ -38,7 +39,7 @@ class Connection:
         self.forget_in_child: set[Callable[[], object]] = set()
         self.users = 0
         self.remoting = RemotingClient()
-        self.servers = NameServers(self.remoting, addresses)
+        self.servers = NameServers(addresses)
         self.routes = RouteCache(self.remoting, self.servers)
         self.members = Membership(self.remoting, self.routes.masters)
         self.local_ip = local_ip_towards(addresses[0])
@@ -78,7 +79,7 @@ def connect(namesrv: str | None) -> Connection:
         return connection
 
 
-def release(connection: Connection) -> None:
+async def release(connection: Connection, waits: Waits) -> None:
     """Gives the connection back; the last user closes it."""
     with _lock:
         connection.users -= 1
@@ -86,7 +87,7 @@ def release(connection: Connection) -> None:
             return
         if _open.get(connection.addresses) is connection:
             del _open[connection.addresses]
-    connection.close()
+    await waits.run_apart(connection.close)
 
 
 def local_ip_towards(address: str) -> bytes:

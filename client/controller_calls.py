@@ -39,6 +39,7 @@ from ..remoting.commands import (
     RestoreGroup,
 )
 from .name_servers import NameServers
+from .waiting import Blocking, run_blocking
 
 TRY_MS: Final = 4000
 PAUSE_MS: Final = 100
@@ -153,7 +154,8 @@ class ControllerCalls:
 
 def controllers_of(remoting: RemotingClient, name_servers: tuple[str, ...], *, timeout_ms: int) -> tuple[str, ...]:
     """The controllers that the cluster's brokers run with. Raises InvalidParameter where no broker that answers has any."""
-    _, payload, _ = NameServers(remoting, name_servers).ask(GetClusterInfo(), timeout_ms=timeout_ms)
+    asked = NameServers(name_servers).ask(GetClusterInfo(), Blocking(remoting), timeout_ms=timeout_ms)
+    _, payload, _ = run_blocking(asked)
     for broker in json.loads(payload)["brokers"]:
         try:
             _, payload = remoting.call(broker["address"], GetBrokerConfig(), timeout_ms=timeout_ms)

@@ -1,6 +1,6 @@
 """Which queues a consumer should have now, and where it begins in one: asked of the brokers, decided by pure parts.
 
-Blocks the calling thread (the one that polls); every question has a deadline.
+Coroutines of the one who polls; every question has a deadline.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from .allocation import Allocation
 from .connection import Connection
 from .membership import Member
 from .start_from import StartFrom
+from .waiting import Waits
 
 log = logging.getLogger(__name__)
 
@@ -33,14 +34,17 @@ log = logging.getLogger(__name__)
 class GroupShare:
     """One member's view of its group. Used by one thread at a time."""
 
-    def __init__(self, connection: Connection, group: str, client_id: str, allocation: Allocation) -> None:
+    def __init__(
+        self, connection: Connection, waits: Waits, group: str, client_id: str, allocation: Allocation
+    ) -> None:
         self._connection = connection
+        self._waits = waits
         self._group = group
         self._client_id = client_id
         self._allocation = allocation
         self._announced: dict[str, Member] = {}
 
-    def queues_of(self, topics: list[str], member: Member, *, timeout_ms: int) -> tuple[list[MessageQueue], bool]:
+    async def queues_of(self, topics: list[str], member: Member, *, timeout_ms: int) -> tuple[list[MessageQueue], bool]:
         """(this member's queues, whether the brokers know it as a member yet).
 
         Raises what keeps a topic's route or the group's members from being known: the queues then stay as they are.
@@ -48,7 +52,7 @@ class GroupShare:
         mine: list[MessageQueue] = []
         is_known = True
         for topic in topics:
-            route = self._connection.routes.route(topic, timeout_ms=timeout_ms)
+            route = await self._connection.routes.route(topic, self._waits, timeout_ms=timeout_ms)
             addresses = [
                 broker.master_address
                 for broker in sorted(route.brokers, key=lambda broker: broker.broker_name)
@@ -56,8 +60,8 @@ class GroupShare:
             ]
             if not addresses:
                 raise NoRoute(topic, "no broker that serves it is up")
-            self._announce(member, addresses, timeout_ms)
-            members = self._members(addresses, timeout_ms)
+            await self._announce(member, addresses, timeout_ms)
+            members = await self._members(addresses, timeout_ms)
             is_known = is_known and self._client_id in members
             mine += self._allocation(self._client_id, members, route.read_queues())
         return mine, is_known
@@ -66,18 +70,18 @@ class GroupShare:
         """Says hello again to every broker at the next look: one of them does not know this member."""
         self._announced.clear()
 
-    def _announce(self, member: Member, addresses: list[str], timeout_ms: int) -> None:
+    async def _announce(self, member: Member, addresses: list[str], timeout_ms: int) -> None:
         fresh = [address for address in addresses if self._announced.get(address) != member]
         if fresh:
-            self._connection.members.announce(member, fresh, timeout_ms=timeout_ms)
+            await self._connection.members.announce(member, fresh, self._waits, timeout_ms=timeout_ms)
             self._announced.update(dict.fromkeys(fresh, member))
 
-    def _members(self, addresses: list[str], timeout_ms: int) -> tuple[str, ...]:
+    async def _members(self, addresses: list[str], timeout_ms: int) -> tuple[str, ...]:
         """As the first broker that answers tells: all members ask in the same order, so they see the same list."""
         failure: ZenitError | None = None
         for address in addresses:
             try:
-                reply, _ = self._connection.remoting.call(
+                reply, _ = await self._waits.call(
                     address, GetConsumerList(self._group), timeout_ms=max(1, timeout_ms // len(addresses))
                 )
             except ZenitError as error:
@@ -88,15 +92,15 @@ class GroupShare:
             failure = failure or RemoteProtocolError("a list of consumers was not answered with one")
         raise failure or NoRoute(self._group, "no broker answered")
 
-    def committed_offset(self, queue: MessageQueue, *, timeout_ms: int) -> int:
+    async def committed_offset(self, queue: MessageQueue, *, timeout_ms: int) -> int:
         """What the group has committed in the queue; -1 = nothing."""
         request = QueryConsumerOffset(self._group, queue.topic, queue.queue_id)
-        reply = self._ask(queue, request, timeout_ms)
+        reply = await self._ask(queue, request, timeout_ms)
         if not isinstance(reply, ConsumerOffsetReply):
             raise RemoteProtocolError("a consumer's offset was not answered with one")
         return reply.offset
 
-    def start_offset(self, queue: MessageQueue, start_from: StartFrom | datetime, *, timeout_ms: int) -> int:
+    async def start_offset(self, queue: MessageQueue, start_from: StartFrom | datetime, *, timeout_ms: int) -> int:
         """Where a group without a committed offset begins."""
         request: Request
         if isinstance(start_from, datetime):
@@ -105,14 +109,14 @@ class GroupShare:
             request = GetMinOffset(queue.topic, queue.queue_id)
         else:
             request = GetMaxOffset(queue.topic, queue.queue_id)
-        reply = self._ask(queue, request, timeout_ms)
+        reply = await self._ask(queue, request, timeout_ms)
         if not isinstance(reply, OffsetReply):
             raise RemoteProtocolError("an offset was not answered with one")
         return reply.offset
 
-    def _ask(self, queue: MessageQueue, request: Request, timeout_ms: int) -> object:
+    async def _ask(self, queue: MessageQueue, request: Request, timeout_ms: int) -> object:
         routes = self._connection.routes
-        routes.route(queue.topic, timeout_ms=timeout_ms)
+        await routes.route(queue.topic, self._waits, timeout_ms=timeout_ms)
         address = routes.address_of(queue.topic, queue.broker_name)
-        reply, _ = self._connection.remoting.call(address, request, timeout_ms=timeout_ms)
+        reply, _ = await self._waits.call(address, request, timeout_ms=timeout_ms)
         return reply

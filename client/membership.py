@@ -16,6 +16,7 @@ from ..model.clock import monotonic_ms
 from ..model.errors import ZenitError
 from ..remoting.client import RemotingClient
 from ..remoting.commands import ConsumersChanged, Heartbeat, HeartbeatReply, Reply, Request, UnregisterClient
+from .waiting import Waits
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ class Member:
 
 
 class Membership:
-    """The members of this process in one cluster. Any thread may call; `announce` and `leave` block."""
+    """The members of this process in one cluster. Any thread may call; `announce` and `leave` wait."""
 
     def __init__(self, remoting: RemotingClient, brokers: Callable[[], dict[str, str]]) -> None:
         """`brokers`: {broker name: address} of the brokers known now."""
@@ -67,30 +68,34 @@ class Membership:
             if on_change is not None and member.consumer is not None:
                 self._listeners.setdefault(member.consumer[0], {})[member.client_id] = on_change
 
-    def announce(self, member: Member, addresses: list[str], *, timeout_ms: int) -> int:
+    async def announce(self, member: Member, addresses: list[str], waits: Waits, *, timeout_ms: int) -> int:
         """Sends the member's heartbeat to these brokers and waits; returns how many took it."""
-        return self._tell(member.heartbeat(), addresses, timeout_ms)
+        return await self._tell(member.heartbeat(), addresses, waits, timeout_ms)
 
-    def leave(self, client_id: str, *, timeout_ms: int = LEAVE_MS) -> None:
+    async def leave(self, client_id: str, waits: Waits, *, timeout_ms: int = LEAVE_MS) -> None:
         """Takes a member out, tells the brokers and waits a little, so that its queues are free at once."""
         with self._lock:
             member = self._members.pop(client_id, None)
             if member is not None and member.consumer is not None:
                 self._listeners.get(member.consumer[0], {}).pop(client_id, None)
         if member is not None:
-            self._tell(UnregisterClient(client_id), sorted(set(self._brokers().values())), timeout_ms)
+            addresses = sorted(set(self._brokers().values()))
+            await self._tell(UnregisterClient(client_id), addresses, waits, timeout_ms)
 
-    def _tell(self, request: Request, addresses: list[str], timeout_ms: int) -> int:
+    async def _tell(self, request: Request, addresses: list[str], waits: Waits, timeout_ms: int) -> int:
         pending = len(addresses)
         taken = 0
-        condition = threading.Condition()
+        lock = threading.Lock()
+        all_answered = waits.new_signal()
 
         def on_reply(_reply: Reply | None, _payload: bytes, error: ZenitError | None) -> None:
             nonlocal pending, taken
-            with condition:
+            with lock:
                 pending -= 1
                 taken += error is None
-                condition.notify_all()
+                is_last = not pending
+            if is_last:
+                all_answered.set()
             if error is not None:
                 log.info("not taken request=%s error=%s", type(request).__name__, error)
 
@@ -99,8 +104,8 @@ class Membership:
                 self._remoting.send_nowait(address, request, None, timeout_ms=timeout_ms, on_reply=on_reply)
             except ZenitError as error:
                 on_reply(None, b"", error)
-        with condition:
-            condition.wait_for(lambda: pending == 0, timeout_ms / 1000)
+        if addresses:
+            await all_answered.wait(timeout_ms)
         return taken
 
     def _tick(self) -> None:

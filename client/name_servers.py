@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from ..model.clock import monotonic_ms
 from ..model.errors import ConnectionLost, RequestTimeout, TopicNotFound, ZenitError
-from ..remoting.client import RemotingClient
 from ..remoting.commands import Reply, Request
+from .waiting import Waits
 
 
 class NameServers:
     """The name servers of one cluster; the one that answered last is asked first. Any thread may call."""
 
-    __slots__ = ("_remoting", "_turn", "addresses")
+    __slots__ = ("_turn", "addresses")
 
-    def __init__(self, remoting: RemotingClient, addresses: tuple[str, ...]) -> None:
-        self._remoting = remoting
+    def __init__(self, addresses: tuple[str, ...]) -> None:
         self.addresses = addresses
         self._turn = 0
 
@@ -28,8 +27,8 @@ class NameServers:
         if address == self.preferred:
             self._turn += 1
 
-    def ask(self, request: Request, *, timeout_ms: int) -> tuple[Reply, bytes, str]:
-        """The first good answer: (reply, payload, who gave it). Blocks the calling thread.
+    async def ask(self, request: Request, waits: Waits, *, timeout_ms: int) -> tuple[Reply, bytes, str]:
+        """The first good answer: (reply, payload, who gave it).
 
         A server that cannot be reached or does not know the topic leaves it to the next; the time is shared among
         those that are left. Raises the last error, TopicNotFound before any other.
@@ -44,7 +43,7 @@ class NameServers:
                 break
             try_ms = max(1, left_ms // (len(self.addresses) - step))
             try:
-                reply, payload = self._remoting.call(address, request, timeout_ms=try_ms)
+                reply, payload = await waits.call(address, request, timeout_ms=try_ms)
             except TopicNotFound as error:
                 failure = error
             except (ConnectionLost, RequestTimeout) as error:

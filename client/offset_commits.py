@@ -9,6 +9,7 @@ from ..model.errors import RequestTimeout, ZenitError
 from ..model.queue import MessageQueue
 from ..remoting.commands import Reply, UpdateConsumerOffsets
 from .connection import Connection
+from .waiting import Waits
 
 OnCommitted = Callable[[list[tuple[MessageQueue, int]], ZenitError | None], None]
 """Told of each broker's part: the offsets, and why it failed or None. In the thread that got the reply; must not block."""
@@ -16,14 +17,13 @@ OnCommitted = Callable[[list[tuple[MessageQueue, int]], ZenitError | None], None
 
 def commit_nowait(
     connection: Connection, group: str, offsets: Mapping[MessageQueue, int], *, timeout_ms: int, on_done: OnCommitted
-) -> int:
-    """Sends the offsets; `on_done` is called once a broker. Returns how many brokers were asked."""
+) -> None:
+    """Sends the offsets; `on_done` is called once a broker."""
     by_broker: dict[str, list[tuple[MessageQueue, int]]] = {}
     for queue, offset in offsets.items():
         by_broker.setdefault(queue.broker_name, []).append((queue, offset))
     for part in by_broker.values():
         _send_part(connection, group, part, timeout_ms, on_done)
-    return len(by_broker)
 
 
 def _send_part(
@@ -41,26 +41,34 @@ def _send_part(
         on_done(part, error)
 
 
-def commit_and_wait(
-    connection: Connection, group: str, offsets: Mapping[MessageQueue, int], *, timeout_ms: int, on_done: OnCommitted
+async def commit_and_wait(
+    connection: Connection,
+    waits: Waits,
+    group: str,
+    offsets: Mapping[MessageQueue, int],
+    *,
+    timeout_ms: int,
+    on_done: OnCommitted,
 ) -> None:
     """The same, and waits for every broker. Raises the first error, RequestTimeout where one did not answer in time."""
-    condition = threading.Condition()
+    lock = threading.Lock()
+    all_answered = waits.new_signal()
     errors: list[ZenitError] = []
-    answered = 0
+    left = len({queue.broker_name for queue in offsets})
 
     def on_part(part: list[tuple[MessageQueue, int]], error: ZenitError | None) -> None:
-        nonlocal answered
+        nonlocal left
         on_done(part, error)
-        with condition:
-            answered += 1
+        with lock:
+            left -= 1
             if error is not None:
                 errors.append(error)
-            condition.notify_all()
+            is_last = not left
+        if is_last:
+            all_answered.set()
 
-    asked = commit_nowait(connection, group, offsets, timeout_ms=timeout_ms, on_done=on_part)
-    with condition:
-        if not condition.wait_for(lambda: answered == asked, timeout_ms / 1000):
-            raise RequestTimeout("a commit of offsets", timeout_ms)
+    commit_nowait(connection, group, offsets, timeout_ms=timeout_ms, on_done=on_part)
+    if offsets and not await all_answered.wait(timeout_ms):
+        raise RequestTimeout("a commit of offsets", timeout_ms)
     if errors:
         raise errors[0]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
@@ -25,7 +26,7 @@ from ..store.record_kernel import Accumulator
 from .background_sends import BackgroundSends
 from .batch_sender import WINDOW_BATCHES, BatchSender
 from .batching import BATCH_BYTES, LINGER_MS, BufferPool
-from .connection import connect, local_ip_towards, release
+from .connection import Connection, connect, local_ip_towards, release
 from .destinations import Destinations
 from .failed_sends import FailedSends, OnError
 from .latency_fault import LatencyFault, LatencyTable, latency_table
@@ -36,12 +37,17 @@ from .retry import RetryPolicy
 from .send_future import BatchReceipts, SendFuture
 from .unique_ids import new_id_prefix
 from .waited_send import WaitedSends
+from .waiting import Blocking, Waits, blocking, run_blocking
 
 log = logging.getLogger(__name__)
 
 
-class Producer:
-    """Sends messages. One object serves all threads of a process; a forked child makes its own."""
+class ProducerCore(ABC):
+    """All of a producer but how it waits: `Producer` here does so in the calling thread, the one of `zenitmq.aio` on an
+    event loop. What waits is a coroutine with an underscore, given its name by both.
+    """
+
+    _keeps_batches: bool  # several sends of one thread may be under way
 
     def __init__(
         self,
@@ -74,29 +80,33 @@ class Producer:
         _check_range("batch_bytes", batch_bytes, 4096, 4 * 1024 * 1024)
         _check_range("window_batches", window_batches, 1, 64)
         self.group = check_group(group)
-        self._timeout_ms = _milliseconds("timeout", timeout)
-        batch_ms = _milliseconds("batch_timeout", batch_timeout)
+        self._timeout_ms = milliseconds("timeout", timeout)
+        batch_ms = milliseconds("batch_timeout", batch_timeout)
         self._compress_over = compress_over_bytes if compression else BODY_BYTES_MAX
         fault = LatencyFault(latency_table(latency_fault))
         self._lock = threading.Lock()
         self._is_closed = False
         self._connection = connect(namesrv)
+        self._waits = self._new_waits(self._connection)
         destinations = Destinations(self._connection.routes, fault)
         shared = {"group": group, "fault": fault, "retry": RetryPolicy(tries_max=0 if retries is None else retries + 1)}
         self._waited = WaitedSends(
             self._connection,
+            self._waits,
             destinations,
-            ReadyBatches(self._new_accumulator),
+            ReadyBatches(self._new_accumulator, keep=self._keeps_batches),
             **shared,  # type: ignore[arg-type]
         )
         self._background = BackgroundSends(
             self._connection,
+            self._waits,
             destinations,
             self._new_accumulator,
             self._check_usable,
-            FailedSends(on_error),
+            FailedSends(None if on_error is None else self._teller(on_error)),
             new_sender=lambda on_failed: BatchSender(
                 self._connection,
+                self._waits,
                 destinations,
                 pool=BufferPool(batch_bytes),
                 batch_ms=batch_ms,
@@ -106,42 +116,37 @@ class Producer:
             ),
             batch_bytes=batch_bytes,
             linger_ms=linger_ms,
-            wait_ms=self._timeout_ms,
             compress_over=self._compress_over,
         )
         self._open = self._background.open
-        self._post_slowly = self._background.post_slowly
         self._client_id = self._connection.new_client_id()
         self._connection.members.join(Member(self._client_id, producer_group=group))
 
-    def __enter__(self) -> Self:
-        return self
+    @abstractmethod
+    def _new_waits(self, connection: Connection) -> Waits:
+        """How it waits."""
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self.close()
-        except ZenitError as failure:
-            if error is None:
-                raise
-            log.warning("closing a producer failed error=%s", failure)
+    def _teller(self, on_error: OnError) -> OnError:
+        """What is called in the I/O thread to tell of failures."""
+        return on_error
 
     # ---- waited for
 
-    def send(self, message: Message, *, sharding_key: str | None = None, timeout: float | None = None) -> SendReceipt:
+    async def _send(
+        self, message: Message, *, sharding_key: str | None = None, timeout: float | None = None
+    ) -> SendReceipt:
         """Stores one message and returns where. `timeout`: seconds over all tries.
 
         Raises what a try ended with: TopicNotFound, NoRoute, RequestTimeout, ConnectionLost, MessageTooLarge ...
         """
         self._check_usable()
         parts = message_parts(message, self._compress_over, sharding_key)
-        batch, queue, reply = self._waited.send(
+        batch, queue, reply = await self._waited.send(
             message.topic, lambda accumulator: accumulator.append(*parts), sharding_key, self._total_ms(timeout)
         )
         return batch.facts().receipt(queue, reply, 0)
 
-    def send_batch(
+    async def _send_batch(
         self, messages: Sequence[Message], *, sharding_key: str | None = None, timeout: float | None = None
     ) -> Sequence[SendReceipt]:
         """Stores messages of one topic side by side in one queue, all or none; one receipt a message, made when read."""
@@ -149,10 +154,10 @@ class Producer:
             return ()
         self._check_usable()
         fill = fill_messages(messages, self._compress_over, sharding_key)
-        batch, queue, reply = self._waited.send(messages[0].topic, fill, sharding_key, self._total_ms(timeout))
+        batch, queue, reply = await self._waited.send(messages[0].topic, fill, sharding_key, self._total_ms(timeout))
         return BatchReceipts(batch.facts(), queue, reply)
 
-    def send_bodies(
+    async def _send_bodies(
         self,
         topic: str,
         bodies: Sequence[bytes],
@@ -168,38 +173,20 @@ class Producer:
         """
         self._check_usable()
         fill = fill_bodies(bodies, self._compress_over, tags, keys)
-        batch, queue, reply = self._waited.send(topic, fill, sharding_key, self._total_ms(timeout))
+        batch, queue, reply = await self._waited.send(topic, fill, sharding_key, self._total_ms(timeout))
         return BatchReceipt(queue, QueueOffset(reply.queue_offset), batch.count)
 
-    def send_oneway(self, message: Message, *, sharding_key: str | None = None) -> None:
+    async def _send_oneway(self, message: Message, *, sharding_key: str | None = None) -> None:
         """Sends one message and does not ask what became of it: no retry, no error once it has left."""
         self._check_usable()
         parts = message_parts(message, self._compress_over, sharding_key)
-        self._waited.send_oneway(
+        await self._waited.send_oneway(
             message.topic, lambda accumulator: accumulator.append(*parts), sharding_key, self._timeout_ms
         )
 
     # ---- in the background
 
-    def send_async(self, message: Message, *, sharding_key: str | None = None) -> SendFuture:
-        """Sends the message with others of its topic and returns at once with its future.
-
-        Waits (at most `timeout`) where the windows of all brokers are taken. Raises BufferFull, NoRoute, and what is
-        wrong with the message itself.
-        """
-        parts = message_parts(message, self._compress_over, sharding_key)
-        return self._background.send_async(message.topic, parts, sharding_key)
-
-    def post(self, topic: str, body: bytes, tags: str | None = None, keys: str | Sequence[str] | None = None) -> None:
-        """Sends a body with others of its topic and returns at once: the fastest way, without a word on success.
-
-        Failures go to `on_error` and to `flush`, which raises. Waits and raises as `send_async` does.
-        """
-        accumulator = self._open.get(topic)
-        if accumulator is None or len(body) > self._compress_over or not accumulator.append(body, tags, keys):
-            self._post_slowly(topic, body, tags, keys)
-
-    def flush(self, timeout: float | None = None) -> None:
+    async def _flush(self, timeout: float | None = None) -> None:
         """Waits until every `send_async` and `post` so far is answered.
 
         Raises RequestTimeout where `timeout` seconds are not enough (None: as long as the batches are tried), and
@@ -207,9 +194,9 @@ class Producer:
         `on_error` was told.
         """
         self._check_usable()
-        self._background.flush(None if timeout is None else _milliseconds("timeout", timeout))
+        await self._background.flush(None if timeout is None else milliseconds("timeout", timeout))
 
-    def close(self, timeout: float | None = None) -> None:
+    async def _close(self, timeout: float | None = None) -> None:
         """Flushes (as `flush` does), then lets go of the connection. Idempotent.
 
         Raises as `flush` does, after everything is closed.
@@ -217,14 +204,19 @@ class Producer:
         if self._is_closed:
             return
         try:
-            self.flush(timeout)
+            await self._flush(timeout)
         finally:
             with self._lock:
                 already, self._is_closed = self._is_closed, True
             if not already:
-                self._background.close()
-                self._connection.members.leave(self._client_id)
-                release(self._connection)
+                await self._let_go()
+
+    async def _let_go(self) -> None:
+        self._background.close()
+        try:
+            await self._connection.members.leave(self._client_id, self._waits)
+        finally:
+            await release(self._connection, self._waits)
 
     # ---- not in this version
 
@@ -255,7 +247,7 @@ class Producer:
         )
 
     def _total_ms(self, timeout: float | None) -> int:
-        return self._timeout_ms if timeout is None else _milliseconds("timeout", timeout)
+        return self._timeout_ms if timeout is None else milliseconds("timeout", timeout)
 
     def _check_usable(self) -> None:
         if self._is_closed:
@@ -263,12 +255,62 @@ class Producer:
         self._connection.check_process("producer")
 
 
+class Producer(ProducerCore):
+    """Sends messages. One object serves all threads of a process; a forked child makes its own."""
+
+    _keeps_batches = False
+
+    send = blocking(ProducerCore._send)
+    send_batch = blocking(ProducerCore._send_batch)
+    send_bodies = blocking(ProducerCore._send_bodies)
+    send_oneway = blocking(ProducerCore._send_oneway)
+    flush = blocking(ProducerCore._flush)
+    close = blocking(ProducerCore._close)
+
+    def _new_waits(self, connection: Connection) -> Waits:
+        return Blocking(connection.remoting)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except ZenitError as failure:
+            if error is None:
+                raise
+            log.warning("closing a producer failed error=%s", failure)
+
+    def send_async(self, message: Message, *, sharding_key: str | None = None) -> SendFuture:
+        """Sends the message with others of its topic and returns at once with its future.
+
+        Waits (at most `timeout`) where the windows of all brokers are taken. Raises BufferFull, NoRoute, and what is
+        wrong with the message itself.
+        """
+        parts = message_parts(message, self._compress_over, sharding_key)
+        future = self._background.send_nowait(message.topic, parts, sharding_key)
+        if future is None:
+            return run_blocking(self._background.send(message.topic, parts, sharding_key, self._timeout_ms))
+        return future
+
+    def post(self, topic: str, body: bytes, tags: str | None = None, keys: str | Sequence[str] | None = None) -> None:
+        """Sends a body with others of its topic and returns at once: the fastest way, without a word on success.
+
+        Failures go to `on_error` and to `flush`, which raises. Waits and raises as `send_async` does.
+        """
+        accumulator = self._open.get(topic)
+        if accumulator is None or len(body) > self._compress_over or not accumulator.append(body, tags, keys):
+            run_blocking(self._background.post(topic, body, tags, keys, self._timeout_ms))
+
+
 def _check_range(name: str, value: int, minimum: int, maximum: int) -> None:
     if not minimum <= value <= maximum:
         raise InvalidParameter(name, value, f"{minimum} to {maximum}")
 
 
-def _milliseconds(name: str, seconds: float) -> int:
+def milliseconds(name: str, seconds: float) -> int:
     """A time in seconds as milliseconds, at least one."""
     if not 0 < seconds <= 86_400:
         raise InvalidParameter(name, seconds, "seconds, more than 0 and at most 86400")

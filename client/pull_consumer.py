@@ -1,7 +1,7 @@
 """The pull consumer: messages are fetched ahead in the background and handed out when the caller asks.
 
-The I/O thread keeps a long poll at every queue that has room; the caller's thread takes what is ready, and while it is
-there it also looks whether the group's members or the routes changed and moves queues accordingly. So queues move only
+The I/O thread keeps a long poll at every queue that has room; the caller takes what is ready, and while it is there it
+also looks whether the group's members or the routes changed and moves queues accordingly. So queues move only
 between two polls, never under a caller's hands: what was handed out of a queue is committed before it is given up.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
@@ -24,12 +25,13 @@ from ..model.subscription import MessageModel, Subscription
 from ..remoting.commands import PullMessages, PullReply, Reply
 from ..store.record_kernel import MessageBatch, StoredMessage, decode_batch
 from .allocation import allocation_named
-from .connection import connect, release
+from .connection import Connection, connect, release
 from .group_share import GroupShare
 from .membership import Member
 from .offset_commits import commit_and_wait, commit_nowait
 from .prefetch import PREFETCH_BYTES, PULL_BYTES, Prefetch, Pull
 from .start_from import LAST, StartFrom, check_start_from
+from .waiting import Blocking, Signal, Signals, Waits, blocking, run_blocking
 
 __all__ = ["PullConsumer", "StartFrom"]
 
@@ -46,10 +48,9 @@ WAIT_MS: Final = 1_000  # how long an iteration waits before it looks whether it
 _EMPTY: Final = decode_batch(b"")
 
 
-class PullConsumer:
-    """Reads topics as a member of a group (`subscribe`), or given queues on its own (`assign`).
-
-    One thread polls; any other may commit, seek, pause, resume or close meanwhile.
+class PullCore(ABC):
+    """All of a pull consumer but how it waits: `PullConsumer` here does so in the calling thread, the one of
+    `zenitmq.aio` on an event loop. What waits is a coroutine with an underscore, given its name by both.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class PullConsumer:
         self._timeout_ms = max(1, round(timeout * 1000))
         self._auto_commit = auto_commit
         self._lock = threading.Lock()  # prefetch and what is iterated; never held while sending
-        self._arrived = threading.Condition(self._lock)
+        self._arrivals = Signals()  # under the lock
         self._moving = threading.Lock()  # held by the one who moves queues
         self._prefetch = Prefetch(prefetch_bytes, pull_bytes)
         self._subscriptions: dict[str, Subscription] = {}
@@ -96,8 +97,9 @@ class PullConsumer:
         allocate = allocation_named(allocation)
         self._connection = connect(namesrv)
         self._remoting = self._connection.remoting
+        self._waits = self._new_waits(self._connection)
         self._client_id = self._connection.new_client_id()
-        self._share = GroupShare(self._connection, group, self._client_id, allocate)
+        self._share = GroupShare(self._connection, self._waits, group, self._client_id, allocate)
         self._unwatch = self._connection.routes.watch(self._on_route_changed)
         self._committer = (
             self._remoting.every(max(1, round(auto_commit_interval * 1000)), self._commit_settled)
@@ -105,14 +107,9 @@ class PullConsumer:
             else None
         )
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """After an exception only what was dealt with before is committed: the messages at hand come again."""
-        self._close(handed=error is None)
+    @abstractmethod
+    def _new_waits(self, connection: Connection) -> Waits:
+        """How it waits."""
 
     # ---- what to read
 
@@ -145,15 +142,15 @@ class PullConsumer:
         self._assigned = {queue: Subscription.parse(check_topic(queue.topic), expression) for queue in queues}
         self._look_now()
 
-    def assignment(self) -> list[MessageQueue]:
+    async def _assignment(self) -> list[MessageQueue]:
         """The queues that are this consumer's now, sorted. Looks first where that is due."""
-        self._move_queues_if_due()
+        await self._move_queues_if_due()
         with self._lock:
             return self._prefetch.queues()
 
     # ---- reading
 
-    def poll(self, max_messages: int = 1000, timeout: float = 1.0) -> MessageBatch:
+    async def _poll(self, max_messages: int = 1000, timeout: float = 1.0) -> MessageBatch:
         """Up to `max_messages` messages of one queue; an empty batch where none come within `timeout` seconds.
 
         Raises ClientClosed, what keeps the queues from being known (TopicNotFound, ...), and CorruptRecordError where
@@ -161,33 +158,23 @@ class PullConsumer:
         """
         if max_messages < 1:
             raise InvalidParameter("max_messages", max_messages, "at least 1")
-        taken = self._next(max_messages, monotonic_ms() + max(0, round(timeout * 1000)), is_iterated=False)
+        taken = await self._next(max_messages, monotonic_ms() + max(0, round(timeout * 1000)), is_iterated=False)
         return _EMPTY if taken is None else taken[1]
 
-    def __iter__(self) -> Iterator[StoredMessage]:
-        """Message by message, waiting for more until the consumer is closed. What `poll` raises, this raises."""
-        self._check_usable()
+    async def _next_to_iterate(self) -> tuple[MessageQueue, MessageBatch] | None:
+        """What is ready next, however long that takes; None once the consumer is closed."""
         while not self._is_closed:
             try:
-                taken = self._next(ALL_READY, monotonic_ms() + WAIT_MS, is_iterated=True)
+                taken = await self._next(ALL_READY, monotonic_ms() + WAIT_MS, is_iterated=True)
             except ClientClosed:
                 if self._is_closed:
-                    return  # by another thread, just now
+                    return None  # by somebody else, just now
                 raise
-            if taken is None:
-                continue
-            try:
-                for message in taken[1]:
-                    self._current = message
-                    yield message
-                    if self._iterated is not taken:
-                        break  # a poll or seek in between took the rest
-            finally:
-                with self._lock:
-                    if self._iterated is taken:
-                        self._end_iteration()
+            if taken is not None:
+                return taken
+        return None
 
-    def _next(
+    async def _next(
         self, max_messages: int, deadline_ms: int, *, is_iterated: bool
     ) -> tuple[MessageQueue, MessageBatch] | None:
         self._check_usable()
@@ -195,8 +182,9 @@ class PullConsumer:
             self._end_iteration()
             self._prefetch.settle()
         while True:
-            self._move_queues_if_due()
+            await self._move_queues_if_due()
             now = monotonic_ms()
+            arrival: Signal | None = None
             with self._lock:
                 failure, self._failure = self._failure, None
                 if failure is not None:
@@ -209,11 +197,20 @@ class PullConsumer:
                     if now >= deadline_ms or self._is_closed:
                         return None
                     until_ms = min(deadline_ms, self._look_again_ms, self._prefetch.next_due_ms() or deadline_ms)
-                    self._arrived.wait(max(1, until_ms - now) / 1000)
+                    arrival = self._arrivals.add(self._waits.new_signal())
+            if arrival is not None:
+                await self._wait_for(arrival, max(1, until_ms - now))
             for pull in pulls:
                 self._send_pull(pull)
             if taken is not None:
                 return taken
+
+    async def _wait_for(self, arrival: Signal, timeout_ms: int) -> None:
+        try:
+            await arrival.wait(timeout_ms)
+        finally:
+            with self._lock:
+                self._arrivals.discard(arrival)
 
     def _end_iteration(self) -> None:
         """Under the lock: what the iteration did not hand on is ready again, first in its queue."""
@@ -266,7 +263,7 @@ class PullConsumer:
                 self._failure = error
             pulls = self._prefetch.due(now)
             next_due_ms = self._prefetch.next_due_ms()
-            self._arrived.notify_all()
+            self._arrivals.set_all()
         if moved is not None:
             log.warning(
                 "offset moved queue=%s status=%s from=%d to=%d",
@@ -305,21 +302,23 @@ class PullConsumer:
         with self._lock:
             self._is_stale = True
             self._look_again_ms = 0
-            self._arrived.notify_all()
+            self._arrivals.set_all()
 
     def _on_route_changed(self, topic: str) -> None:
         if topic in self._subscriptions:
             self._look_now()
 
-    def _move_queues_if_due(self) -> None:
-        """In the polling thread. Raises what keeps the first look from succeeding; later looks log it and try again."""
+    async def _move_queues_if_due(self) -> None:
+        """By the one who polls. Raises what keeps the first look from succeeding; later looks log it and try again."""
         if not self._is_stale and (self._assigned is not None or monotonic_ms() < self._look_again_ms):
             return
         if not self._moving.acquire(blocking=False):
-            return  # another thread is at it
+            return  # somebody else is at it
+        is_done = False
         try:
             self._is_stale = False
-            self._move_queues()
+            await self._move_queues()
+            is_done = True
         except ZenitError as error:
             with self._lock:
                 is_first = not self._prefetch.queues()
@@ -329,10 +328,13 @@ class PullConsumer:
                 raise
             log.warning("queues stay as they are group=%s error=%s", self.group, error)
             self._is_stale = False
+            is_done = True
         finally:
+            if not is_done:
+                self._is_stale = True  # cancelled or interrupted halfway as well
             self._moving.release()
 
-    def _move_queues(self) -> None:
+    async def _move_queues(self) -> None:
         wanted: dict[MessageQueue, Subscription]
         is_known = True
         if self._assigned is not None:
@@ -340,7 +342,9 @@ class PullConsumer:
         else:
             with self._lock:
                 subscriptions = dict(self._subscriptions)
-            mine, is_known = self._share.queues_of(sorted(subscriptions), self._member(), timeout_ms=self._timeout_ms)
+            mine, is_known = await self._share.queues_of(
+                sorted(subscriptions), self._member(), timeout_ms=self._timeout_ms
+            )
             wanted = {queue: subscriptions[queue.topic] for queue in mine}
         if not is_known:
             self._share.forget_announcements()
@@ -349,30 +353,30 @@ class PullConsumer:
             current = set(self._prefetch.queues())
         lost = current - wanted.keys()
         if lost:
-            self._give_up(lost)
+            await self._give_up(lost)
         for queue in sorted(wanted.keys() - current):
-            self._begin(queue, wanted[queue])
+            await self._begin(queue, wanted[queue])
         if lost or wanted.keys() - current:
             log.info("queues changed group=%s queues=%s", self.group, sorted(map(str, wanted)))
 
-    def _give_up(self, lost: set[MessageQueue]) -> None:
+    async def _give_up(self, lost: set[MessageQueue]) -> None:
         """Commits what was handed out of these queues, then drops them."""
         with self._lock:
             offsets = {q: offset for q, offset in self._prefetch.uncommitted(handed=True).items() if q in lost}
         if self._auto_commit and offsets:
             try:
-                self._commit_and_wait(offsets, self._timeout_ms)
+                await self._commit_and_wait(offsets, self._timeout_ms)
             except ZenitError as error:
                 log.warning("not committed before giving up group=%s error=%s", self.group, error)
         with self._lock:
             for queue in lost:
                 self._prefetch.revoke(queue)
 
-    def _begin(self, queue: MessageQueue, subscription: Subscription) -> None:
-        committed = self._share.committed_offset(queue, timeout_ms=self._timeout_ms)
+    async def _begin(self, queue: MessageQueue, subscription: Subscription) -> None:
+        committed = await self._share.committed_offset(queue, timeout_ms=self._timeout_ms)
         offset = committed
         if committed < 0:
-            offset = self._share.start_offset(queue, self._start_from, timeout_ms=self._timeout_ms)
+            offset = await self._share.start_offset(queue, self._start_from, timeout_ms=self._timeout_ms)
         with self._lock:
             self._prefetch.assign(queue, offset, committed=committed, subscription=subscription)
 
@@ -382,7 +386,7 @@ class PullConsumer:
 
     # ---- positions
 
-    def commit(self, timeout: float | None = None) -> None:
+    async def _commit(self, timeout: float | None = None) -> None:
         """Commits everything handed out so far, the message at hand included, and waits until the brokers have it.
 
         Raises why a broker did not take it.
@@ -390,17 +394,17 @@ class PullConsumer:
         self._check_usable()
         with self._lock:
             offsets = self._offsets(handed=True)
-        self._commit_and_wait(offsets, self._timeout_ms if timeout is None else max(1, round(timeout * 1000)))
+        await self._commit_and_wait(offsets, self._timeout_ms if timeout is None else max(1, round(timeout * 1000)))
 
-    def committed(self, queue: MessageQueue) -> QueueOffset | None:
+    async def _committed(self, queue: MessageQueue) -> QueueOffset | None:
         """What the group has committed in a queue as the broker has it; None = nothing."""
         self._check_usable()
-        offset = self._share.committed_offset(queue, timeout_ms=self._timeout_ms)
+        offset = await self._share.committed_offset(queue, timeout_ms=self._timeout_ms)
         return None if offset < 0 else QueueOffset(offset)
 
-    def position(self, queue: MessageQueue) -> QueueOffset:
+    async def _position(self, queue: MessageQueue) -> QueueOffset:
         """The offset that is handed out next. Raises InvalidParameter for a queue that is not this consumer's."""
-        self._move_queues_if_due()
+        await self._move_queues_if_due()
         with self._lock:
             position = self._prefetch.position(queue)
             if position is not None and self._iterated is not None and self._iterated[0] == queue:
@@ -409,11 +413,11 @@ class PullConsumer:
             raise _not_assigned(queue)
         return position
 
-    def seek(self, queue: MessageQueue, offset: int) -> None:
+    async def _seek(self, queue: MessageQueue, offset: int) -> None:
         """Goes on at `offset` in a queue; an offset outside of what the broker holds is moved into it, with a warning."""
         if offset < 0:
             raise InvalidParameter("offset", offset, "0 or more")
-        self._move_queues_if_due()
+        await self._move_queues_if_due()
         with self._lock:
             self._end_iteration()
             is_assigned = self._prefetch.seek(queue, offset)
@@ -421,10 +425,10 @@ class PullConsumer:
             raise _not_assigned(queue)
         self._pull_more()
 
-    def seek_to_time(self, queue: MessageQueue, moment: datetime) -> None:
+    async def _seek_to_time(self, queue: MessageQueue, moment: datetime) -> None:
         """Goes on at the first message stored at or after `moment`."""
-        offset = self._share.start_offset(queue, check_start_from(moment), timeout_ms=self._timeout_ms)
-        self.seek(queue, offset)
+        offset = await self._share.start_offset(queue, check_start_from(moment), timeout_ms=self._timeout_ms)
+        await self._seek(queue, offset)
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Hands nothing out of these queues until `resume`; what was fetched of them stays."""
@@ -435,7 +439,7 @@ class PullConsumer:
         """Ends `pause`."""
         with self._lock:
             self._prefetch.resume(queues)
-            self._arrived.notify_all()
+            self._arrivals.set_all()
         self._pull_more()
 
     def _iterated_offset(self, *, handed: bool) -> int:
@@ -459,8 +463,15 @@ class PullConsumer:
             offsets = {} if self._is_closed else self._offsets(handed=False)
         commit_nowait(self._connection, self.group, offsets, timeout_ms=self._timeout_ms, on_done=self._on_commit_done)
 
-    def _commit_and_wait(self, offsets: dict[MessageQueue, int], timeout_ms: int) -> None:
-        commit_and_wait(self._connection, self.group, offsets, timeout_ms=timeout_ms, on_done=self._on_commit_done)
+    async def _commit_and_wait(self, offsets: dict[MessageQueue, int], timeout_ms: int) -> None:
+        await commit_and_wait(
+            self._connection,
+            self._waits,
+            self.group,
+            offsets,
+            timeout_ms=timeout_ms,
+            on_done=self._on_commit_done,
+        )
 
     def _on_commit_done(self, part: list[tuple[MessageQueue, int]], error: ZenitError | None) -> None:
         if error is not None:
@@ -471,37 +482,85 @@ class PullConsumer:
 
     # ---- the end
 
-    def close(self) -> None:
+    async def _close(self) -> None:
         """Commits what was handed out (unless `auto_commit` is off) and leaves the group. Idempotent, bounded by `timeout`."""
-        self._close(handed=True)
+        await self._end(handed=True)
 
-    def _close(self, *, handed: bool) -> None:
+    async def _end(self, *, handed: bool) -> None:
         with self._lock:
             already, self._is_closed = self._is_closed, True
             self._end_iteration()
             offsets = self._prefetch.uncommitted(handed=handed)
-            self._arrived.notify_all()
+            self._arrivals.set_all()
         if already:
             return
         try:
             if self._auto_commit and offsets:
-                self._commit_and_wait(offsets, self._timeout_ms)
+                await self._commit_and_wait(offsets, self._timeout_ms)
         except ZenitError as error:
             log.warning("not committed at close group=%s error=%s", self.group, error)
         finally:
-            if self._committer is not None:
-                self._committer.cancel()
-            self._unwatch()
-            self._connection.members.leave(self._client_id)
+            await self._let_go()
+
+    async def _let_go(self) -> None:
+        if self._committer is not None:
+            self._committer.cancel()
+        self._unwatch()
+        try:
+            await self._connection.members.leave(self._client_id, self._waits)
+        finally:
             with self._lock:
                 for queue in self._prefetch.queues():
                     self._prefetch.revoke(queue)
-            release(self._connection)
+            await release(self._connection, self._waits)
 
     def _check_usable(self) -> None:
         if self._is_closed:
             raise ClientClosed("consumer")
         self._connection.check_process("consumer")
+
+
+class PullConsumer(PullCore):
+    """Reads topics as a member of a group (`subscribe`), or given queues on its own (`assign`).
+
+    One thread polls; any other may commit, seek, pause, resume or close meanwhile.
+    """
+
+    assignment = blocking(PullCore._assignment)
+    poll = blocking(PullCore._poll)
+    commit = blocking(PullCore._commit)
+    committed = blocking(PullCore._committed)
+    position = blocking(PullCore._position)
+    seek = blocking(PullCore._seek)
+    seek_to_time = blocking(PullCore._seek_to_time)
+    close = blocking(PullCore._close)
+
+    def _new_waits(self, connection: Connection) -> Waits:
+        return Blocking(connection.remoting)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """After an exception only what was dealt with before is committed: the messages at hand come again."""
+        run_blocking(self._end(handed=error is None))
+
+    def __iter__(self) -> Iterator[StoredMessage]:
+        """Message by message, waiting for more until the consumer is closed. What `poll` raises, this raises."""
+        self._check_usable()
+        while (taken := run_blocking(self._next_to_iterate())) is not None:
+            try:
+                for message in taken[1]:
+                    self._current = message
+                    yield message
+                    if self._iterated is not taken:
+                        break  # a poll or seek in between took the rest
+            finally:
+                with self._lock:
+                    if self._iterated is taken:
+                        self._end_iteration()
 
 
 def _not_assigned(queue: MessageQueue) -> InvalidParameter:

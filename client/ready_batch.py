@@ -1,7 +1,7 @@
 """A batch that its sender waits for: encoded by the calling thread into a buffer of its own, sent, forgotten.
 
 Each thread keeps one accumulator a topic and two buffers that take turns, so nothing is allocated for a send of usual
-size and no thread waits for another.
+size and no thread waits for another. Where a thread has several sends under way, each batch is a copy of its own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TOPICS_MAX: Final = 64  # accumulators a thread keeps
 
 
 class ReadyBatch:
-    """The records of one request and what is needed to make receipts of its reply. Valid until the next one is made."""
+    """The records of one request and what is needed to make receipts of its reply."""
 
     __slots__ = ("_buffer", "_first_counter", "_id_prefix", "_month_ms", "_used", "count")
 
@@ -58,9 +58,11 @@ class _Encoder:
 class ReadyBatches:
     """Makes them. Any thread may call; each works on its own accumulators."""
 
-    def __init__(self, new_accumulator: Callable[[str, int], Accumulator]) -> None:
-        """`new_accumulator(topic, capacity in bytes)`: one with an id prefix of its own."""
+    def __init__(self, new_accumulator: Callable[[str, int], Accumulator], *, keep: bool) -> None:
+        """`new_accumulator(topic, capacity in bytes)`: one with an id prefix of its own. `keep`: a batch stays valid when
+        its thread makes the next."""
         self._new_accumulator = new_accumulator
+        self._keep = keep
         self._local = threading.local()
 
     def make(self, topic: str, fill: Fill) -> ReadyBatch:
@@ -82,6 +84,8 @@ class ReadyBatches:
         encoder.spare = buffer
         if used > BATCH_BYTES_MAX:
             raise MessageTooLarge("batch", used, BATCH_BYTES_MAX)
+        if self._keep:
+            buffer = buffer[:used]
         return ReadyBatch(
             buffer, used, count, id_prefix=accumulator.id_prefix, month_ms=month_ms, first_counter=first_counter
         )

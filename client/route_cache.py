@@ -16,6 +16,7 @@ from ..model.route import MASTER_ID, BrokerData, QueueData, TopicRoute
 from ..remoting.client import RemotingClient
 from ..remoting.commands import GetRoute, Reply, RouteReply
 from .name_servers import NameServers
+from .waiting import Waits
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ def route_of(topic: str, reply: RouteReply) -> TopicRoute:
 
 
 class RouteCache:
-    """Routes by topic. Any thread may call; what says "soon" never blocks."""
+    """Routes by topic. Any thread may call; only coroutines wait."""
 
     def __init__(self, remoting: RemotingClient, servers: NameServers) -> None:
         self._remoting = remoting
@@ -63,15 +64,15 @@ class RouteCache:
         """The route as last seen, or None."""
         return self._routes.get(topic)
 
-    def route(self, topic: str, *, timeout_ms: int) -> TopicRoute:
+    async def route(self, topic: str, waits: Waits, *, timeout_ms: int) -> TopicRoute:
         """The route, fetched where it is not known. Raises TopicNotFound, or why no name server answered."""
         known = self._routes.get(topic)
-        return known if known is not None else self.refresh(topic, timeout_ms=timeout_ms)
+        return known if known is not None else await self.refresh(topic, waits, timeout_ms=timeout_ms)
 
-    def refresh(self, topic: str, *, timeout_ms: int) -> TopicRoute:
-        """The route as the name servers have it now. Blocks; raises as `route` does."""
+    async def refresh(self, topic: str, waits: Waits, *, timeout_ms: int) -> TopicRoute:
+        """The route as the name servers have it now. Raises as `route` does."""
         try:
-            reply, _, address = self._servers.ask(GetRoute(topic), timeout_ms=timeout_ms)
+            reply, _, address = await self._servers.ask(GetRoute(topic), waits, timeout_ms=timeout_ms)
         except TopicNotFound:
             self._adopt(topic, None)
             raise

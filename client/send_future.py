@@ -20,6 +20,9 @@ from ..remoting.commands import SendReply
 
 log = logging.getLogger(__name__)
 
+Callbacks = list[tuple[Callable[["SendFuture"], object], "SendFuture"]]
+"""What is to be called with which future."""
+
 
 class SealedFacts:
     """What receipts are made of, known once a batch is sealed. `sizes`: of its records, bytes."""
@@ -64,16 +67,14 @@ class BatchOutcome:
 
     def __init__(self) -> None:
         self._condition = threading.Condition(threading.Lock())
-        self._callbacks: list[tuple[Callable[[SendFuture], object], SendFuture]] = []
+        self._callbacks: Callbacks = []
         self.is_settled = False
         self.facts: SealedFacts | None = None
         self.queue: MessageQueue | None = None
         self.reply: SendReply | None = None
         self.error: ZenitError | None = None
 
-    def settle(
-        self, queue: MessageQueue | None, reply: SendReply | None, error: ZenitError | None
-    ) -> list[tuple[Callable[[SendFuture], object], SendFuture]]:
+    def settle(self, queue: MessageQueue | None, reply: SendReply | None, error: ZenitError | None) -> Callbacks:
         """Ends the batch and wakes who waits. Returns the callbacks, for the caller to run where it holds no lock."""
         with self._condition:
             self.queue, self.reply, self.error = queue, reply, error
@@ -134,15 +135,16 @@ class BatchReceipts(Sequence[SendReceipt]):
 class SendFuture:
     """The outcome of one `send_async`: `result`, `exception`, `done`, `add_done_callback` as concurrent.futures has them."""
 
-    __slots__ = ("_index", "_outcome")
+    __slots__ = ("index", "outcome")
 
     def __init__(self, outcome: BatchOutcome, index: int) -> None:
-        self._outcome = outcome
-        self._index = index
+        """The batch's message `index`."""
+        self.outcome = outcome
+        self.index = index
 
     def done(self) -> bool:
         """True once the message is stored or has failed for good."""
-        return self._outcome.is_settled
+        return self.outcome.is_settled
 
     def result(self, timeout: float | None = None) -> SendReceipt:
         """The receipt. Raises why the send failed; RequestTimeout where `timeout` seconds pass before it is known.
@@ -150,27 +152,27 @@ class SendFuture:
         None waits as long as the producer tries (its `batch_timeout`).
         """
         self._wait(timeout)
-        return self._outcome.receipt(self._index)
+        return self.outcome.receipt(self.index)
 
     def exception(self, timeout: float | None = None) -> ZenitError | None:
         """Why the send failed, or None; waits as `result` does."""
         self._wait(timeout)
-        return self._outcome.error
+        return self.outcome.error
 
     def add_done_callback(self, callback: Callable[[SendFuture], object]) -> None:
         """Calls `callback(self)` once it is done (in the I/O thread; it must not block), at once where it is done already."""
-        if not self._outcome.add_callback(callback, self):
+        if not self.outcome.add_callback(callback, self):
             callback(self)
 
     def _wait(self, timeout: float | None) -> None:
-        if self._outcome.is_settled:
+        if self.outcome.is_settled:
             return
         started_ms = monotonic_ms()
-        if not self._outcome.wait_settled(None if timeout is None else round(timeout * 1000)):
+        if not self.outcome.wait_settled(None if timeout is None else round(timeout * 1000)):
             raise RequestTimeout("an asynchronous send", monotonic_ms() - started_ms)
 
 
-def run_callbacks(callbacks: list[tuple[Callable[[SendFuture], object], SendFuture]]) -> None:
+def run_callbacks(callbacks: Callbacks) -> None:
     """Calls back the users of futures; what their code raises is logged and stops none of the others."""
     for callback, future in callbacks:
         try:

@@ -1,10 +1,10 @@
-"""Sends that their caller waits for: on a socket of its own thread, tried again until the time is over."""
+"""Sends that their caller waits for: a request each, tried again until the time is over."""
 
 from __future__ import annotations
 
 import logging
 
-from ..model.clock import monotonic_ms, sleep_ms
+from ..model.clock import monotonic_ms
 from ..model.errors import ConnectionLost, NoRoute, RemoteProtocolError, ZenitError
 from ..model.queue import MessageQueue
 from ..remoting.commands import SendMessages, SendReply
@@ -14,16 +14,18 @@ from .latency_fault import LatencyFault
 from .outgoing import Fill, check_send_topic
 from .ready_batch import ReadyBatch, ReadyBatches
 from .retry import RetryPolicy
+from .waiting import Waits
 
 log = logging.getLogger(__name__)
 
 
 class WaitedSends:
-    """One producer's. Any thread may call; each uses its own buffers and sockets."""
+    """One producer's. Any thread may call; each uses its own buffers."""
 
     def __init__(
         self,
         connection: Connection,
+        waits: Waits,
         destinations: Destinations,
         batches: ReadyBatches,
         *,
@@ -33,19 +35,20 @@ class WaitedSends:
     ) -> None:
         self._remoting = connection.remoting
         self._routes = connection.routes
+        self._waits = waits
         self._destinations = destinations
         self._batches = batches
         self._group = group
         self._fault = fault
         self._retry = retry
 
-    def send(
+    async def send(
         self, topic: str, fill: Fill, sharding_key: str | None, total_ms: int
     ) -> tuple[ReadyBatch, MessageQueue, SendReply]:
         """Encodes what `fill` appends and sends it until a broker has it. Raises what the last try ended with."""
         deadline_ms = monotonic_ms() + total_ms
         if self._routes.cached(topic) is None:
-            self._routes.route(check_send_topic(topic), timeout_ms=total_ms)
+            await self._routes.route(check_send_topic(topic), self._waits, timeout_ms=total_ms)
         batch = self._batches.make(topic, fill)
         tries = 0
         avoid: str | None = None
@@ -54,7 +57,7 @@ class WaitedSends:
             try:
                 queue = self._queue_for(topic, sharding_key, avoid)
                 avoid = queue.broker_name
-                reply, _ = self._remoting.call(
+                reply, _ = await self._waits.call(
                     self._destinations.address_of(queue),
                     SendMessages(topic, queue.queue_id, batch.count, self._group),
                     batch.payload(),
@@ -62,7 +65,9 @@ class WaitedSends:
                 )
             except ZenitError as error:
                 tries += 1
-                self._wait_for_next_try(error, topic, tries, deadline_ms, avoid, is_sharded=sharding_key is not None)
+                await self._wait_for_next_try(
+                    error, topic, tries, deadline_ms, avoid, is_sharded=sharding_key is not None
+                )
                 continue
             if not isinstance(reply, SendReply):
                 raise RemoteProtocolError(f"a send was answered with {type(reply).__name__}")
@@ -70,9 +75,9 @@ class WaitedSends:
             self._fault.on_answered(queue.broker_name, now - started_ms, now)
             return batch, queue, reply
 
-    def send_oneway(self, topic: str, fill: Fill, sharding_key: str | None, total_ms: int) -> None:
+    async def send_oneway(self, topic: str, fill: Fill, sharding_key: str | None, total_ms: int) -> None:
         """Hands the batch to the connection; what becomes of it is not asked. Raises why it could not leave."""
-        self._routes.route(check_send_topic(topic), timeout_ms=total_ms)
+        await self._routes.route(check_send_topic(topic), self._waits, timeout_ms=total_ms)
         batch = self._batches.make(topic, fill)
         queue = self._queue_for(topic, sharding_key, None)
         request = SendMessages(topic, queue.queue_id, batch.count, self._group)
@@ -85,10 +90,10 @@ class WaitedSends:
             return self._destinations.sharded_queue(topic, sharding_key)
         return self._destinations.next_queue(topic, avoid=avoid)
 
-    def _wait_for_next_try(
+    async def _wait_for_next_try(
         self, error: ZenitError, topic: str, tries: int, deadline_ms: int, broker: str | None, *, is_sharded: bool
     ) -> None:
-        """Blocks until the next try is due. Raises `error` where there is none. `broker`: the one that failed."""
+        """Waits until the next try is due. Raises `error` where there is none. `broker`: the one that failed."""
         now = monotonic_ms()
         reached = broker is not None and not isinstance(error, NoRoute)
         if broker is not None and reached:
@@ -103,4 +108,4 @@ class WaitedSends:
             self._routes.refresh_soon(topic)
         log.info("send tried again topic=%s broker=%s error=%s", topic, broker, error)
         if delay_ms:
-            sleep_ms(delay_ms)
+            await self._waits.sleep(delay_ms)

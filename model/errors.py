@@ -790,6 +790,19 @@ class StaticMasterBehind(ZenitError):
         )
 
 
+class WrongEventLoop(ZenitError):
+    """An object of `zenitmq.aio` is used on another event loop than before. Args: what."""
+
+    code = 9110
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+
+    def __str__(self) -> str:
+        return f"this {self.what} belongs to another event loop; make one on each loop"
+
+
 def error_classes() -> dict[int, type[ZenitError]]:
     """The table {code: class} of the whole tree, read off the classes themselves."""
     table: dict[int, type[ZenitError]] = {}

@@ -54,7 +54,7 @@ class FakeRemoting:
     def _sleep_ms(self, duration_ms: int) -> None:
         self.now_ms += duration_ms
 
-    def call(self, address: str, request: Request, *, timeout_ms: int) -> tuple[Reply, bytes]:
+    def call(self, address: str, request: Request, payload: None = None, *, timeout_ms: int) -> tuple[Reply, bytes]:
         self.asked.append((address, type(request)))
         if (address, type(request)) in self.documents:
             return JsonReply(), json.dumps(self.documents[address, type(request)]).encode()

@@ -1,0 +1,14 @@
+"""ZenitMQ for asyncio: the classes of `zenitmq` under the same names, with what waits as coroutines.
+
+    from zenitmq.aio import Admin, Producer, PullConsumer
+
+Messages, receipts and errors are those of `zenitmq`. docs/guide/asyncio.md tells what cancellation means.
+"""
+
+from __future__ import annotations
+
+from .client.aio_admin import Admin as Admin
+from .client.aio_consumer import PullConsumer as PullConsumer
+from .client.aio_producer import Producer as Producer
+
+__all__ = ["Admin", "Producer", "PullConsumer"]

@@ -1,0 +1,137 @@
+"""How a client waits: client code that waits is written once, as coroutines over `Waits`, and run in one of two ways.
+
+- `Blocking` waits in the calling thread, so a coroutine over it never suspends: `run_blocking` runs it to its end as a
+  plain call. That is what the classes of `zenitmq` do.
+- `OnLoop` (event_loop.py) suspends until an asyncio event loop goes on: the classes of `zenitmq.aio`.
+
+A coroutine over `Waits` holds no lock where it awaits, and may be cancelled there: it must leave its state whole.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from ..model.clock import sleep_ms
+from ..remoting.client import RemotingClient
+from ..remoting.client_socket import Payload
+from ..remoting.commands import Reply, Request
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_S = TypeVar("_S")
+
+
+class Signal(Protocol):
+    """Something that comes once. Whoever made it waits for it, once; any thread sets it."""
+
+    def set(self) -> None:
+        """It has come."""
+
+    async def wait(self, timeout_ms: int | None) -> bool:
+        """True once it has come, False after `timeout_ms` (None: however long it takes)."""
+
+
+class Waits(Protocol):
+    """The ways to wait."""
+
+    async def call(
+        self, address: str, request: Request, payload: Payload | None = None, *, timeout_ms: int
+    ) -> tuple[Reply, bytes]:
+        """As `RemotingClient.call`: sends and waits for the reply. `payload` may change once this has ended only."""
+
+    async def sleep(self, delay_ms: int) -> None:
+        """Waits for a time."""
+
+    async def run_apart(self, function: Callable[[], None]) -> None:
+        """Runs what may block for a while, as the end of a connection does."""
+
+    def new_signal(self) -> Signal:
+        """A signal to wait for."""
+
+
+class Blocking:
+    """Waits in the calling thread. Any thread."""
+
+    def __init__(self, remoting: RemotingClient) -> None:
+        self._call = remoting.call
+
+    async def call(
+        self, address: str, request: Request, payload: Payload | None = None, *, timeout_ms: int
+    ) -> tuple[Reply, bytes]:
+        """See `Waits`; over a connection of the calling thread."""
+        return self._call(address, request, payload, timeout_ms=timeout_ms)
+
+    async def sleep(self, delay_ms: int) -> None:
+        """See `Waits`."""
+        sleep_ms(delay_ms)
+
+    async def run_apart(self, function: Callable[[], None]) -> None:
+        """See `Waits`."""
+        function()
+
+    def new_signal(self) -> Signal:
+        """See `Waits`."""
+        return _ThreadSignal()
+
+
+class _ThreadSignal:
+    __slots__ = ("_event",)
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def set(self) -> None:
+        self._event.set()
+
+    async def wait(self, timeout_ms: int | None) -> bool:
+        return self._event.wait(None if timeout_ms is None else timeout_ms / 1000)
+
+
+class Signals:
+    """Those who wait for one thing to change. Guarded by the lock of whoever owns it, so that no change is missed."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: dict[Signal, None] = {}
+
+    def add(self, signal: Signal) -> Signal:
+        """Sets the signal at the next change; returns it."""
+        self._waiting[signal] = None
+        return signal
+
+    def discard(self, signal: Signal) -> None:
+        """It is not waited for any more."""
+        self._waiting.pop(signal, None)
+
+    def set_all(self) -> None:
+        """It has changed."""
+        if self._waiting:
+            waiting, self._waiting = self._waiting, {}
+            for signal in waiting:
+                signal.set()
+
+
+def run_blocking(coroutine: Coroutine[Any, Any, _R]) -> _R:
+    """Runs a coroutine over `Blocking` to its end, in the calling thread; returns and raises what it does."""
+    try:
+        coroutine.send(None)
+    except StopIteration as ended:
+        result: _R = ended.value
+        return result
+    coroutine.close()
+    raise AssertionError("a coroutine over Blocking suspended")
+
+
+def blocking(method: Callable[Concatenate[_S, _P], Coroutine[Any, Any, _R]]) -> Callable[Concatenate[_S, _P], _R]:
+    """The method as a plain call of the same signature, for a class that waits by `Blocking`."""
+
+    @wraps(method)
+    def call(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        return run_blocking(method(self, *args, **kwargs))
+
+    call.__name__ = method.__name__.removeprefix("_")
+    return call
