@@ -22,7 +22,7 @@ from ..remoting.commands import (
     Request,
     SearchOffset,
 )
-from .allocation import Allocation
+from .allocation import Allocation, share_of
 from .connection import Connection
 from .membership import Member
 from .start_from import StartFrom
@@ -63,7 +63,7 @@ class GroupShare:
             await self._announce(member, addresses, timeout_ms)
             members = await self._members(addresses, timeout_ms)
             is_known = is_known and self._client_id in members
-            mine += self._allocation(self._client_id, members, route.read_queues())
+            mine += share_of(self._allocation, self._client_id, members, route.read_queues())
         return mine, is_known
 
     def forget_announcements(self) -> None:

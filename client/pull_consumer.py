@@ -24,7 +24,7 @@ from ..model.route import MASTER_ID
 from ..model.subscription import MessageModel, Subscription
 from ..remoting.commands import PullMessages, PullReply, Reply
 from ..store.record_kernel import MessageBatch, StoredMessage, decode_batch
-from .allocation import allocation_named
+from .allocation import Allocation, allocation_of
 from .connection import Connection, connect, release
 from .group_share import GroupShare
 from .membership import Member
@@ -59,7 +59,7 @@ class PullCore(ABC):
         *,
         namesrv: str | None = None,
         start_from: StartFrom | datetime = LAST,
-        allocation: str = "averaging",
+        allocation: str | Allocation = "averaging",
         auto_commit: bool = True,
         auto_commit_interval: float = 5.0,
         prefetch_bytes: int = PREFETCH_BYTES,
@@ -94,7 +94,7 @@ class PullCore(ABC):
         self._failure: ZenitError | None = None
         self._read_from: dict[MessageQueue, int] = {}  # broker ids of the slaves that queues are read from
         self._is_closed = False
-        allocate = allocation_named(allocation)
+        allocate = allocation_of(allocation)
         self._connection = connect(namesrv)
         self._remoting = self._connection.remoting
         self._waits = self._new_waits(self._connection)
