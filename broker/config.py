@@ -55,6 +55,13 @@ class BrokerConfig:
         minimum=50,
         maximum=120_000,
     )
+    queue_lock_lease_ms: int = setting(
+        60_000,
+        "how long a member that consumes in order keeps its queues without a sign of life: shorter, and they move sooner"
+        " when it dies; a pause of that length costs it its queues; the same at every replica",
+        minimum=300,
+        maximum=3_600_000,
+    )
     clients_max: int = setting(10_000, "clients that may be connected", minimum=1, maximum=1_000_000)
     suspend_ms_max: int = setting(30_000, "how long a pull may wait for a message", minimum=0, maximum=120_000)
     parked_pulls_max: int = setting(20_000, "pulls that may wait at a time", minimum=1, maximum=1_000_000)

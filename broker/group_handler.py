@@ -89,7 +89,9 @@ class GroupHandler:
 
     def _rows(self, group: str, config: TopicConfig, now_ms: int) -> list[dict[str, Any]]:
         return [
-            self._progress(group, config.name, queue_id).document(now_ms, owner=None)
+            self._progress(group, config.name, queue_id).document(
+                now_ms, owner=self._state.queue_locks.owner(group, config.name, queue_id)
+            )
             for queue_id in range(config.read_queues)
         ]
 

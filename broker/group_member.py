@@ -69,6 +69,8 @@ READS_STATE: Final = frozenset(
         commands.QueryConsumerOffset,
         commands.UpdateConsumerOffsets,
         commands.ResetOffsets,
+        commands.LockQueues,
+        commands.UnlockQueues,
         commands.GetConsumeStatistics,
         commands.GetTopics,
         commands.GetTopicStatistics,

@@ -9,6 +9,7 @@ from ..remoting.commands import Reply, Request
 from ..remoting.server import Call
 from .group_handler import GroupHandler
 from .heartbeat_handler import HeartbeatHandler
+from .lock_handler import LockHandler
 from .offset_handler import OffsetHandler
 from .parts import Parts
 from .pull_handler import PullHandler
@@ -35,8 +36,16 @@ class Handlers:
             auto_create_queues=config.default_topic_queues if config.auto_create_topics else 0,
         )
         self.pulls = PullHandler(store, state, loop, clock, desk, config)
+        self._locks = LockHandler(store, state, acknowledgements, clock, parts.leads)
         self._heartbeats = HeartbeatHandler(
-            store, state, acknowledgements, loop, clock, registry, auto_create_groups=config.auto_create_groups
+            store,
+            state,
+            acknowledgements,
+            loop,
+            clock,
+            registry,
+            self._locks,
+            auto_create_groups=config.auto_create_groups,
         )
         self._queries = QueryHandler(store, state, loop, desk, config)
         self._topics = TopicHandler(store, state, acknowledgements, loop, queues_max=config.topic_queues_max)
@@ -74,6 +83,8 @@ class Handlers:
             commands.QueryConsumerOffset: self._offsets.on_query_offset,
             commands.UpdateConsumerOffsets: self._offsets.on_update_offsets,
             commands.ResetOffsets: self._offsets.on_reset,
+            commands.LockQueues: self._locks.on_lock,
+            commands.UnlockQueues: self._locks.on_unlock,
         }
 
     def _of_topics(self) -> dict[type[Request], Handler]:
@@ -104,3 +115,8 @@ class Handlers:
     def on_slow_tick(self, now_ms: int) -> None:
         """Each second. `now_ms`: monotonic."""
         self._heartbeats.on_tick(now_ms)
+        self._locks.on_tick(now_ms)
+
+    def on_deposed(self) -> None:
+        """This broker was its group's master, and is no more."""
+        self._locks.on_deposed()

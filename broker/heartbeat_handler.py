@@ -21,9 +21,8 @@ from ..remoting.server import Call, RequestLoop
 from ..store.message_store import MessageStore
 from .acknowledgements import Acknowledgements
 from .client_registry import ClientRegistry
+from .lock_handler import CLIENT_ID_LENGTH_MAX, LockHandler
 from .state_log import GROUPS, StateLog
-
-CLIENT_ID_LENGTH_MAX = 255
 
 
 class HeartbeatHandler:
@@ -37,6 +36,7 @@ class HeartbeatHandler:
         loop: RequestLoop,
         clock: Clock,
         registry: ClientRegistry,
+        locks: LockHandler,
         *,
         auto_create_groups: bool,
     ) -> None:
@@ -46,6 +46,7 @@ class HeartbeatHandler:
         self._loop = loop
         self._clock = clock
         self._registry = registry
+        self._locks = locks
         self._auto_create_groups = auto_create_groups
 
     def on_heartbeat(self, call: Call) -> HeartbeatReply | None:
@@ -73,12 +74,16 @@ class HeartbeatHandler:
         self._acknowledgements.staged.append((call, reply, end, ()))
         return None
 
-    def on_unregister(self, call: Call) -> Done:
-        """A client leaves all its groups."""
+    def on_unregister(self, call: Call) -> Done | None:
+        """A client leaves all its groups, and all queues that it had locked."""
         request = call.request
         assert isinstance(request, UnregisterClient)
         self._tell(self._registry.on_unregister(request.client_id))
-        return Done()
+        end = self._locks.on_client_left(request.client_id)
+        if not end:
+            return Done()
+        self._acknowledgements.staged.append((call, Done(), end, ()))
+        return None
 
     def on_consumer_list(self, call: Call) -> ConsumerListReply:
         """The members of a group."""

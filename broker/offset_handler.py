@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from ..model.errors import GroupNotFound, InvalidParameter
+from ..model.errors import GroupNotFound, InvalidParameter, QueueNotOwned
 from ..model.names import check_group
 from ..remoting.commands import (
     ConsumerOffsetReply,
@@ -86,6 +86,8 @@ class OffsetHandler:
                 raise InvalidParameter("offset", offset, f"0 to {OFFSET_MAX}")
         if not request.offsets:
             return Done()
+        if request.client_id:
+            self._check_owner(request)
         end = self._stage_offsets(request.group, request.offsets)
         self._acknowledgements.staged.append((call, Done(), end, ()))
         return None
@@ -136,6 +138,12 @@ class OffsetHandler:
             check_group(group)
             if not self._auto_create_groups:
                 raise GroupNotFound(group)
+
+    def _check_owner(self, request: UpdateConsumerOffsets) -> None:
+        queues = ((topic, queue_id) for topic, queue_id, _ in request.offsets)
+        foreign = self._state.queue_locks.first_not_of(request.group, request.client_id, queues)
+        if foreign is not None:
+            raise QueueNotOwned(request.group, *foreign)
 
     def _stage_offsets(self, group: str, offsets: tuple[tuple[str, int, int], ...]) -> int:
         if group not in self._state.group_table.documents:

@@ -126,7 +126,12 @@ class Broker:
         )
         started.enter_context(self._loop)
         self._store_host = HostAddress.parse(config.host, self._loop.port)
-        self._state = StateLog(config.store_dir, clock=self._clock, persist_interval_ms=config.state_persist_ms)
+        self._state = StateLog(
+            config.store_dir,
+            clock=self._clock,
+            persist_interval_ms=config.state_persist_ms,
+            lock_lease_ms=config.queue_lock_lease_ms,
+        )
         self._store = MessageStore(
             config.store_dir,
             config.store,
@@ -335,6 +340,7 @@ class Broker:
 
     def on_deposed(self) -> None:
         """We lead no more: nobody will acknowledge what waits; its senders ask the new master."""
+        self._handlers.on_deposed()
         self._acknowledgements.fail_all(NotMaster(self._config.name, self._identity.epoch))
 
     def on_reopen_needed(self) -> None:

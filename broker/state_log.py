@@ -1,4 +1,4 @@
-"""Topics, groups and consumer offsets as records of the log, and their snapshots under config/.
+"""Topics, groups, consumer offsets and queue locks as records of the log, and their snapshots under config/.
 
 What is answered is in the log first: a handler stages an event (`stage`), the commit writes it, and the commit's
 dispatch brings it back here (`on_run`), which alone changes the tables. A start loads the snapshots and replays the
@@ -24,16 +24,27 @@ from ..store.record_kernel import StoredMessage, decode_batch
 from ..store.snapshot import read_snapshot, write_snapshot
 from .group_table import GroupTable
 from .offset_table import OffsetTable
+from .queue_locks import LEASE_MS, QueueLocks
 from .topic_table import DELETED, Document, TopicTable
 
 if TYPE_CHECKING:
     from ..store.message_store import Placed
 
-TOPICS, GROUPS, OFFSETS = STATE_TOPICS
+TOPICS, GROUPS, OFFSETS, LOCKS = STATE_TOPICS
 
-FILE_NAMES: Final = {TOPICS: "topics.json", GROUPS: "subscriptionGroup.json", OFFSETS: "consumerOffset.json"}
+FILE_NAMES: Final = {
+    LOCKS: "queueLocks.json",
+    TOPICS: "topics.json",
+    GROUPS: "subscriptionGroup.json",
+    OFFSETS: "consumerOffset.json",
+}
+"""In the order in which they are written. RocketMQ has no locks in its store: where their file is missing beside others,
+none was recorded in what those reflect."""
 EVERYTHING: Final = PhysicalOffset(1 << 62)  # a snapshot by RocketMQ reflects the whole log that is found with it
 _LAG_BYTES_MAX: Final = 256 << 20  # a snapshot is renewed before a replay takes longer than about a second
+
+
+Table = TopicTable | GroupTable | OffsetTable | QueueLocks
 
 
 class RecordStage(Protocol):
@@ -45,27 +56,34 @@ class RecordStage(Protocol):
 
 
 class StateLog:
-    """The three tables, kept by the log. A Dispatcher of the store, told of the runs of `topics` only."""
+    """The four tables, kept by the log. A Dispatcher of the store, told of the runs of `topics` only."""
 
     topics = frozenset(STATE_TOPICS)
 
-    def __init__(self, directory: str, *, clock: Clock, persist_interval_ms: int) -> None:
+    def __init__(
+        self, directory: str, *, clock: Clock, persist_interval_ms: int, lock_lease_ms: int = LEASE_MS
+    ) -> None:
         """Loads the snapshots below `directory`/config. Raises StoreFormatError."""
         self.topic_table = TopicTable()
         self.group_table = GroupTable()
         self.offset_table = OffsetTable()
+        self.queue_locks = QueueLocks(lock_lease_ms)
         self.on_topics_changed: Callable[[], None] = _nothing
         self.on_topic_deleted: Callable[[str], None] = _nothing_of
         config = os.path.join(directory, "config")
-        self._files: tuple[tuple[str, str, TopicTable | GroupTable | OffsetTable], ...] = (
-            (TOPICS, os.path.join(config, FILE_NAMES[TOPICS]), self.topic_table),
-            (GROUPS, os.path.join(config, FILE_NAMES[GROUPS]), self.group_table),
-            (OFFSETS, os.path.join(config, FILE_NAMES[OFFSETS]), self.offset_table),
-        )
+        tables: dict[str, Table] = {
+            TOPICS: self.topic_table,
+            GROUPS: self.group_table,
+            OFFSETS: self.offset_table,
+            LOCKS: self.queue_locks,
+        }
+        self._files = tuple((topic, os.path.join(config, name), tables[topic]) for topic, name in FILE_NAMES.items())
         self._clock = clock
         self._persist_interval_ms = persist_interval_ms
         self._persisted_at_ms = clock.monotonic_ms()
         self._loaded = {topic: _load(path, table) for topic, path, table in self._files}  # what each snapshot reflects
+        if not os.path.exists(os.path.join(config, FILE_NAMES[LOCKS])):
+            self._loaded[LOCKS] = min(reflected for topic, reflected in self._loaded.items() if topic != LOCKS)
         self._persisted = self._applied = min(self._loaded.values())
         self._copied: tuple[PhysicalOffset, PhysicalOffset, list[Document]] | None = (
             None  # reflected, holds up to, documents
@@ -73,7 +91,7 @@ class StateLog:
         self.is_closing = False  # the next persist is the last: it may not be put off
 
     def stage(self, store: RecordStage, topic: str, event: Document) -> PhysicalOffset:
-        """Stages an event (of TOPICS, GROUPS or OFFSETS); returns the end of its record, which a reply waits for."""
+        """Stages an event (of TOPICS, GROUPS, OFFSETS or LOCKS); returns the end of its record, which a reply waits for."""
         body = json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode()
         return PhysicalOffset(store.stage_record(topic=topic, queue_id=0, body=body).end)
 
@@ -101,8 +119,9 @@ class StateLog:
                     self._on_topic_event(event, version, run.end)
                 elif run.topic == GROUPS:
                     self._on_group_event(event, version, run.end)
-                elif run.end > self._loaded[OFFSETS]:
-                    self.offset_table.on_event(event, version)
+                elif run.end > self._loaded[run.topic]:
+                    table = self.offset_table if run.topic == OFFSETS else self.queue_locks
+                    table.on_event(event, version)
         self.advance(run.end)
 
     def advance(self, end: int) -> None:
@@ -152,13 +171,18 @@ class StateLog:
         if event.get("event") == DELETED:
             if end > self._loaded[OFFSETS]:
                 self.offset_table.on_topic_deleted(event["topic"])
+            if end > self._loaded[LOCKS]:
+                self.queue_locks.on_topic_deleted(event["topic"])
             self.on_topic_deleted(event["topic"])  # whatever the snapshots hold: queues know for themselves
 
     def _on_group_event(self, event: Document, version: Document, end: PhysicalOffset) -> None:
         if end > self._loaded[GROUPS]:
             self.group_table.on_event(event, version)
-        if event.get("event") == DELETED and end > self._loaded[OFFSETS]:
-            self.offset_table.on_group_deleted(event["group"])
+        if event.get("event") == DELETED:
+            if end > self._loaded[OFFSETS]:
+                self.offset_table.on_group_deleted(event["group"])
+            if end > self._loaded[LOCKS]:
+                self.queue_locks.on_group_deleted(event["group"])
 
 
 def state_files(directory: str) -> dict[str, bytes]:
@@ -172,7 +196,7 @@ def state_files(directory: str) -> dict[str, bytes]:
     return found
 
 
-def _load(path: str, table: TopicTable | GroupTable | OffsetTable) -> PhysicalOffset:
+def _load(path: str, table: Table) -> PhysicalOffset:
     """Reads a snapshot into its table; returns what it reflects: nothing where there is none. Raises StoreFormatError."""
     snapshot = read_snapshot(path)
     if snapshot is None:

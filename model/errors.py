@@ -824,7 +824,7 @@ def error_from_wire(code: int, args: list[object], remark: str) -> ZenitError:
 
 
 class QueueNotOwned(ZenitError):
-    """Another member of the group has the lock of the queue. Args: group, topic, queue_id."""
+    """The member does not have the lock of the queue, or not any more. Args: group, topic, queue_id."""
 
     code = 9050
 
@@ -835,4 +835,7 @@ class QueueNotOwned(ZenitError):
         self.queue_id = queue_id
 
     def __str__(self) -> str:
-        return f"queue {self.queue_id} of topic {self.topic} is another member's of group {self.group} now"
+        return (
+            f"queue {self.queue_id} of topic {self.topic} is not this member's of group {self.group} (any more): lock it anew,"
+            " and go on where the group has committed"
+        )

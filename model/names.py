@@ -19,8 +19,13 @@ TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 HALF_OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 
-STATE_TOPICS: Final = ("rmq_sys_zenit_topics", "rmq_sys_zenit_groups", "rmq_sys_zenit_offsets")
-"""Ours: topics, groups and consumer offsets as records of the log (architecture.md section 2)."""
+STATE_TOPICS: Final = (
+    "rmq_sys_zenit_topics",
+    "rmq_sys_zenit_groups",
+    "rmq_sys_zenit_offsets",
+    "rmq_sys_zenit_locks",
+)
+"""Ours: topics, groups, consumer offsets and queue locks as records of the log (architecture.md section 2)."""
 
 SYSTEM_TOPICS: Final = frozenset(
     {

@@ -40,7 +40,7 @@ class SendBack(Request):
 
 @dataclass(frozen=True, slots=True)
 class LockReply(Reply):
-    """queues: ((topic, queue id), ...) that are the client's for `lease_ms` from when it asked."""
+    """queues: ((topic, queue id), ...) of those asked for that are the client's, for `lease_ms` from when it asked."""
 
     queues: tuple[tuple[str, int], ...]
     lease_ms: int
@@ -49,11 +49,16 @@ class LockReply(Reply):
 @request(41, Lane.HEARTBEAT, LockReply)
 @dataclass(frozen=True, slots=True)
 class LockQueues(Request):
-    """LOCK_BATCH_MQ: takes, or renews, a lease on these queues of this broker for one member of a group."""
+    """LOCK_BATCH_MQ: takes, or renews, a lease on these queues of this broker for one member of a group.
+
+    A queue that another member has, or that does not exist, is left out of the answer. renews: only leases that the
+    client has had without a gap are answered; who lost one must lock anew, and begin where the group has committed.
+    """
 
     group: str
     client_id: str
     queues: tuple[tuple[str, int], ...]
+    renews: bool = False
 
 
 @request(42, Lane.HEARTBEAT)

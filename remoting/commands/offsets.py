@@ -65,8 +65,8 @@ class QueryConsumerOffset(Request):
 class UpdateConsumerOffsets(Request):
     """UPDATE_CONSUMER_OFFSET, several queues at once: ((topic, queue id, offset), ...). Durable as a send is.
 
-    client_id: "" = of nobody in particular; else who consumes in order, and is refused (QueueNotOwned) where another
-    member has the lock of one of these queues.
+    client_id: "" = of nobody in particular; else who consumes in order, and is refused (QueueNotOwned) where it does not
+    have the lock of one of these queues (any more).
     """
 
     group: str

@@ -13,7 +13,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zenitmq.broker.state_log import GROUPS, OFFSETS, TOPICS, StateLog
+from zenitmq.broker.queue_locks import Decision
+from zenitmq.broker.state_log import GROUPS, LOCKS, OFFSETS, TOPICS, StateLog
 from zenitmq.model.clock import SystemClock
 from zenitmq.model.queue import PhysicalOffset, QueueOffset
 from zenitmq.model.route import TopicConfig
@@ -27,6 +28,8 @@ STEPS = st.one_of(
     st.tuples(st.just("group"), NAMES, st.integers(0, 9)),
     st.tuples(st.just("ungroup"), NAMES),
     st.tuples(st.just("commit"), NAMES, NAMES, st.integers(0, 2), st.integers(0, 99)),
+    st.tuples(st.just("lock"), NAMES, NAMES, NAMES, st.integers(0, 2)),
+    st.tuples(st.just("unlock"), NAMES, NAMES, NAMES, st.integers(0, 2)),
     st.tuples(st.just("other")),
 )
 
@@ -64,7 +67,12 @@ def open_state(directory: str) -> StateLog:
 
 
 def documents(state: StateLog) -> list[Any]:
-    return [state.topic_table.document(), state.group_table.document(), state.offset_table.document()]
+    return [
+        state.topic_table.document(),
+        state.group_table.document(),
+        state.offset_table.document(),
+        state.queue_locks.document(),
+    ]
 
 
 def append(log: Log, state: StateLog, step: tuple[Any, ...]) -> None:
@@ -79,6 +87,10 @@ def append(log: Log, state: StateLog, step: tuple[Any, ...]) -> None:
         run = log.append(GROUPS, state.group_table.event_deleted(rest[0]))
     elif kind == "commit":
         run = log.append(OFFSETS, state.offset_table.event_committed(rest[0], [(rest[1], rest[2], rest[3])]))
+    elif kind in ("lock", "unlock"):
+        client, lock = rest[0], (rest[1], rest[2], rest[3])
+        decision = Decision(client, taken=(lock,)) if kind == "lock" else Decision(client, freed=(lock,))
+        run = log.append(LOCKS, next(decision.events()))
     else:
         run = log.append("trades", {"not": "an event"})
     state.on_run(run)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from zenitmq.broker.state_log import EVERYTHING, OFFSETS, StateLog
+from zenitmq.broker.state_log import EVERYTHING, GROUPS, LOCKS, OFFSETS, TOPICS, StateLog
 from zenitmq.model.errors import StoreFormatError
 from zenitmq.model.queue import PhysicalOffset, QueueOffset
 from zenitmq.store.dispatch import Run
@@ -121,6 +121,33 @@ def test_the_oldest_of_the_snapshots_says_where_to_replay_from(tmp_path: Path, c
     open_state(tmp_path, clock).on_opened(PhysicalOffset(5000))
     (config / "topics.json").unlink()
     assert open_state(tmp_path, clock).reflected() == 0
+
+
+def test_a_store_from_before_there_were_locks_is_not_replayed_for_them(tmp_path: Path, clock: ManualClock) -> None:
+    config = write_rocketmqs(tmp_path)
+    open_state(tmp_path, clock).on_opened(PhysicalOffset(5000))
+    (config / "queueLocks.json").unlink()
+    assert open_state(tmp_path, clock).reflected() == 5000
+    (config / "queueLocks.json").write_text("{damaged")
+    assert open_state(tmp_path, clock).reflected() == 0
+
+
+def test_locks_are_kept_by_the_log_and_the_snapshot(tmp_path: Path, clock: ManualClock) -> None:
+    state = open_state(tmp_path, clock)
+    run = run_of(LOCKS, b'{"event":"locked","group":"desk","client":"a","queues":[["trades",0],["orders",1]]}')
+    state.on_run(run)
+    assert state.queue_locks.owner("desk", "trades", 0) == "a"
+    deleted = run_of(TOPICS, b'{"event":"deleted","topic":"trades"}', run.end)
+    state.on_run(deleted)
+    state.is_closing = True
+    state.persist()
+    again = open_state(tmp_path, clock)
+    assert again.queue_locks.owner("desk", "trades", 0) is None
+    assert again.queue_locks.owner("desk", "orders", 1) == "a"
+    again.on_run(run)
+    assert again.queue_locks.owner("desk", "trades", 0) is None, "the snapshot holds it already"
+    again.on_run(run_of(GROUPS, b'{"event":"deleted","group":"desk"}', deleted.end))
+    assert again.queue_locks.owner("desk", "orders", 1) is None
 
 
 def test_snapshots_are_written_when_they_are_old_and_something_came(tmp_path: Path, clock: ManualClock) -> None:
