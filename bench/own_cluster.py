@@ -121,11 +121,16 @@ class OwnCluster:
 
     def spare_segments(self) -> int:
         """How many expired segments wait to be written over."""
-        try:
-            names = os.listdir(os.path.join(self.store_directory, SPARE_FOLDER))
-        except FileNotFoundError:
-            return 0
-        return sum(name.isdigit() for name in names)
+        return spare_segments(self.store_directory)
+
+
+def spare_segments(store_directory: str) -> int:
+    """How many expired segments of a store wait to be written over."""
+    try:
+        names = os.listdir(os.path.join(store_directory, SPARE_FOLDER))
+    except FileNotFoundError:
+        return 0
+    return sum(name.isdigit() for name in names)
 
 
 def store_settings(files: LogFiles, *, flush: str, index: bool, recycling: bool) -> dict[str, Any]:

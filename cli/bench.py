@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ..bench.options import APIS, FLUSH_MODES, WORKS, BenchOptions
+from ..bench.options import APIS, FLUSH_MODES, GROUP_WORKS, WORKS, BenchOptions
 from .options import Json, Namesrv
 from .output import note, print_facts, readable_bytes, show
 
@@ -26,13 +26,13 @@ def register(app: typer.Typer) -> None:
 
 
 def bench(
-    work: Annotated[str, typer.Argument(metavar="WORK", help=f"One of {', '.join(WORKS)}.")],
+    work: Annotated[str, typer.Argument(metavar="WORK", help=f"One of {', '.join((*WORKS, *GROUP_WORKS))}.")],
     size: Annotated[int, typer.Option(help="Body bytes of a message.")] = USUAL.size,
     batch: Annotated[int, typer.Option(help="Messages a request.")] = USUAL.batch,
     producers: Annotated[int, typer.Option(help="Processes that produce.")] = USUAL.producers,
     consumers: Annotated[int, typer.Option(help="Processes that consume.")] = USUAL.consumers,
     seconds: Annotated[float, typer.Option(help="Length of the measured part.")] = USUAL.seconds,
-    replicas: Annotated[int, typer.Option(min=1, help="Brokers that hold each message.")] = 1,
+    replicas: Annotated[int, typer.Option(min=1, help="Brokers that hold each message; more than 1: beside a single one.")] = 1,
     flush: Annotated[
         str, typer.Option(help=f"{' or '.join(FLUSH_MODES)}: of a cluster started for the run.")
     ] = USUAL.flush,
@@ -53,7 +53,7 @@ def bench(
     topic: Annotated[str | None, typer.Option(help="An existing topic; else one of the run's own.")] = USUAL.topic,
     queues: Annotated[int, typer.Option(help="Queues of the run's own topic.")] = USUAL.queues,
     messages: Annotated[int, typer.Option(help="consume: size of the backlog; 0 = by --seconds.")] = USUAL.messages,
-    log_gib: Annotated[float, typer.Option("--log-gib", help="restart: GiB of log.")] = USUAL.log_gib,
+    log_gib: Annotated[float, typer.Option("--log-gib", help="restart, catch-up: GiB of log.")] = USUAL.log_gib,
     limit_seconds: Annotated[float, typer.Option(help="Each run of the raw path; 0 = none.")] = USUAL.limit_seconds,
     own_cluster: Annotated[bool, typer.Option("--own-cluster", help="Start a cluster in any case.")] = OFF,
     directory: Annotated[str | None, typer.Option("--dir", help="Where a started cluster keeps its files.")] = None,
@@ -62,8 +62,6 @@ def bench(
     as_json: Json = False,
 ) -> None:
     """Measure the running cluster, or one that is started for the run, and the raw path of this machine beside it."""
-    if replicas > 1:
-        raise typer.BadParameter("only 1 in this version: replication is not built yet", param_hint="--replicas")
     options = BenchOptions(
         work=work,
         size=size,
@@ -92,9 +90,16 @@ def bench(
         directory=directory,
     )
     from ..bench.runner import run
+    from .bench_catch_up import run_catch_up
+    from .bench_replicas import run_on_replicas
 
+    if work in GROUP_WORKS:
+        with _live_table() as report:
+            document = run_catch_up(options, max(replicas, 2), report)
+        show(document, as_json, lambda: print_facts(document))
+        return
     with _live_table() as report:
-        result = run(options, report)
+        result = run(options, report) if replicas == 1 else run_on_replicas(options, replicas, report)
     if plot is not None:
         with open(plot, "w", encoding="utf-8") as file:
             file.write(result.svg)

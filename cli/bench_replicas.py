@@ -1,0 +1,104 @@
+"""`zenit bench --replicas N`: the same work on one broker and on a replica group, one after the other in one run.
+
+Both are started for the run and gone afterwards: the single broker by the benchmark itself, the group as `zenit up` does,
+with a controller and ZooKeeper. Every broker keeps its log in segments of the same size.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Final
+
+from ..bench.options import BenchOptions, BenchResult, Report
+from ..bench.own_cluster import LogFiles, spare_segments, store_settings
+from ..bench.runner import run
+from ..deploy.drills.drilled_cluster import DrilledCluster
+from ..model.clock import monotonic_ms, sleep_ms
+from ..model.errors import InvalidParameter, RequestTimeout
+
+GROUP_FILES: Final = LogFiles(pool_segments=16)  # each replica has its own: three of them are to fit the page cache
+FILL_BATCH: Final = 64
+FILL_BODY_BYTES: Final = 4096
+_FILL_BYTES_PER_SECOND: Final = 100e6  # at least: how long filling is given
+_RECYCLED_MS: Final = 90_000
+_LOOK_MS: Final = 200
+_WORKS: Final = ("produce", "latency")
+
+
+def run_on_replicas(options: BenchOptions, replicas: int, report: Report) -> BenchResult:
+    """The result of the group, with `replicas`, the `single` broker's figures and `share_of_single` beside it.
+
+    Raises InvalidParameter for a work that does not write, RequirementMissing where ZooKeeper cannot run here.
+    """
+    if options.work not in _WORKS or options.namesrv is not None:
+        raise InvalidParameter("--replicas", replicas, f"1, or more with one of {', '.join(_WORKS)} and no --namesrv")
+    single = run(replace(options, own_cluster=True), report)
+    with started_group(options, replicas) as cluster:
+        here = replace(options, own_cluster=False, namesrv=cluster.namesrv)
+        if options.warm:
+            run(filling(here), report)
+            _wait_recycled(cluster)
+            here = replace(here, warm=False)
+        found = run(here, report)
+    alone, together = (float(str(result.document["messages_per_second"])) for result in (single, found))
+    document: dict[str, Any] = {
+        **found.document,
+        "replicas": replicas,
+        "pages": single.document["pages"],
+        "single": {name: single.document[name] for name in ("messages_per_second", "bytes_per_second", "latency_us")},
+        "share_of_single": round(together / alone, 4) if alone else None,
+    }
+    return BenchResult(document=document, svg=found.svg)
+
+
+@contextmanager
+def started_group(options: BenchOptions, replicas: int) -> Iterator[DrilledCluster]:
+    """A healthy group, which is gone afterwards."""
+    settings = store_settings(GROUP_FILES, flush=options.flush, index=options.index, recycling=options.warm)
+    if options.directory is not None:
+        os.makedirs(options.directory, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="zenit-bench-", dir=options.directory) as directory:
+        cluster = DrilledCluster(
+            directory, replicas=replicas, settings=[f"store.{name}={_text(value)}" for name, value in settings.items()]
+        )
+        try:
+            cluster.up()
+            cluster.wait_healthy()
+            yield cluster
+        finally:
+            cluster.down()
+
+
+def filling(options: BenchOptions) -> BenchOptions:
+    """A run that writes until segments have expired in every replica, so that what is measured is written over them."""
+    seconds = GROUP_FILES.fill_bytes / _FILL_BYTES_PER_SECOND
+    return replace(
+        options,
+        work="produce",
+        prebuilt=True,
+        size=FILL_BODY_BYTES,
+        batch=FILL_BATCH,
+        seconds=seconds,
+        limit_seconds=0,
+        warm=False,
+        stages=False,
+    )
+
+
+def _wait_recycled(cluster: DrilledCluster) -> None:
+    """Until every replica has expired segments to write over. Raises RequestTimeout."""
+    wanted = GROUP_FILES.pool_segments // 2
+    deadline_ms = monotonic_ms() + _RECYCLED_MS
+    while min(spare_segments(broker.store_dir) for broker in cluster.brokers()) < wanted:
+        if monotonic_ms() >= deadline_ms:
+            raise RequestTimeout("segments of every replica to expire", _RECYCLED_MS)
+        sleep_ms(_LOOK_MS)
+
+
+def _text(value: object) -> str:
+    """As `--set` takes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

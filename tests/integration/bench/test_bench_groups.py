@@ -1,0 +1,52 @@
+"""The works that need a replica group start one, measure, and leave nothing behind."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from zenitmq.bench.options import BenchOptions, Progress
+from zenitmq.bench.runner import run
+from zenitmq.cli.bench_catch_up import run_catch_up
+from zenitmq.cli.bench_replicas import run_on_replicas
+from zenitmq.model.errors import InvalidParameter
+
+
+def test_a_group_is_measured_beside_a_single_broker(tmp_path: Path) -> None:
+    told: list[Progress] = []
+    options = BenchOptions(
+        work="produce", prebuilt=True, size=1024, seconds=0.5, limit_seconds=0, queues=2, directory=str(tmp_path)
+    )
+    document = run_on_replicas(options, 2, told.append).document
+    assert document["replicas"] == 2
+    assert document["messages"]
+    single = document["single"]
+    assert isinstance(single, dict)
+    assert document["share_of_single"] == pytest.approx(
+        float(str(document["messages_per_second"])) / single["messages_per_second"], abs=0.01
+    )
+    assert sum(progress.phase == "start cluster" for progress in told) == 1, "the group is started by zenit up"
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.timeout(180)
+def test_a_wiped_slave_catches_up_while_the_master_serves(tmp_path: Path) -> None:
+    told: list[Progress] = []
+    options = BenchOptions(work="catch-up", log_gib=0.01, directory=str(tmp_path))
+    document = run_catch_up(options, 2, told.append)
+    assert document["log_bytes"] > 0.01 * (1 << 30)
+    assert document["bytes_per_second"] == pytest.approx(document["log_bytes"] / document["seconds"], rel=0.01)
+    assert document["sends"] > 0
+    assert document["latency_us"]["p99"] > 0
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_group_is_for_works_that_write_and_is_started_for_the_run() -> None:
+    with pytest.raises(InvalidParameter):
+        run_on_replicas(BenchOptions(work="consume"), 3, lambda _: None)
+    with pytest.raises(InvalidParameter):
+        run_on_replicas(BenchOptions(work="produce", namesrv="127.0.0.1:1"), 3, lambda _: None)
+    with pytest.raises(InvalidParameter):
+        run(BenchOptions(work="catch-up"), lambda _: None)
