@@ -62,6 +62,9 @@ _NO_ANSWER: Final = (
     OperationTimeoutError,
     SessionExpiredError,
 )
+_RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 0.5}
+"""Seconds between tries; kazoo's own grow to a minute, and so long after an outage nobody would lead."""
+
 _STATES: Final = {
     KazooState.CONNECTED: SessionState.CONNECTED,
     KazooState.SUSPENDED: SessionState.SUSPENDED,
@@ -84,7 +87,9 @@ class ZooKeeperStore:
         self._groups = f"{root}/groups"
         self._controllers = f"{root}/controllers"
         self._audit = f"{root}/audit"
-        self._client = KazooClient(hosts=hosts, timeout=session_timeout_ms / 1000, logger=log)
+        self._client = KazooClient(
+            hosts=hosts, timeout=session_timeout_ms / 1000, connection_retry=dict(_RECONNECT), logger=log
+        )
         self._client.add_listener(self._on_session)
 
     def __enter__(self) -> Self:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -65,6 +67,24 @@ def test_nobody_there_is_told_within_the_deadline() -> None:
     store = ZooKeeperStore(f"127.0.0.1:{free_port()}", cluster="c", listener=lambda _: None, timeout_ms=300)
     with pytest.raises(ZooKeeperUnavailable, match="no session within 300 ms"), store:
         pass
+
+
+def test_one_that_is_away_is_looked_for_again_and_again() -> None:
+    """After an outage of a minute nobody may wait for the next try as long again, or the groups have no controller."""
+    tries = 0
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(0.2)
+        store = ZooKeeperStore(
+            f"127.0.0.1:{listener.getsockname()[1]}", cluster="c", listener=lambda _: None, timeout_ms=6_000
+        )
+        knocking = threading.Thread(target=lambda: pytest.raises(ZooKeeperUnavailable, store.__enter__))
+        knocking.start()
+        while knocking.is_alive():
+            with contextlib.suppress(TimeoutError):
+                listener.accept()[0].close()
+                tries += 1
+        knocking.join()
+    assert tries >= 9, "tries that grow apart for ever are seven in six seconds"
 
 
 def test_java_is_that_of_the_environment_before_that_of_the_path(tmp_path: Path) -> None:
