@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+import re
 import typing
 from collections.abc import Callable
 from typing import Any, Final
@@ -51,8 +52,16 @@ Header = tuple[int, int, int, int, Any, Any, int, bool]
 """(code, version, opaque, flag, remark, fields, timeout_ms, whether integers may need more than 63 bits)."""
 
 _NUMBERS: Final = (int,) * 5  # the types of code, version, opaque, flag, timeout_ms
+_WIDE: Final = re.compile(rb"\xcf[\x80-\xff]").search  # how an integer of 64 bits begins (or bytes that look so)
 _Check = Callable[[Any], bool]
 _MALFORMED: Final = (ValueError, TypeError, OverflowError, MemoryError)  # what unpacking can raise
+
+# How every send of a Python client begins: an array of eight, the code, language and version. Its opaque follows.
+_SEND_BEGIN: Final = bytes.fromhex("98cd0140") + bytes((LANGUAGE_PYTHON, PROTOCOL_VERSION))
+_OPAQUE_AT: Final = len(_SEND_BEGIN)
+_OPAQUE_BYTES: Final = {0xCC: 1, 0xCD: 2, 0xCE: 4}  # behind the first byte of a larger integer
+_SENDS_MAX: Final = 4096
+_sends: dict[bytes, tuple[Request | ZenitError, bool, int]] = {}  # what follows the opaque -> request, oneway, timeout_ms
 
 # One packer for the process: `pack` holds the interpreter lock throughout and calls no Python code for our types.
 _pack: Final = msgpack.Packer().pack
@@ -69,7 +78,7 @@ class _Shape:
         names = [field.name for field in fields]
         self.cls = cls
         self.take = _taker(names)
-        self.types = tuple(_plain_type(hints[name]) for name in names)
+        self.types = [_plain_type(hints[name]) for name in names]
         self.count_min = sum(1 for field in fields if field.default is dataclasses.MISSING)
         self.nested = [(index, _checker(hints[name])) for index, name in enumerate(names) if self.types[index] is tuple]
         self.defaults = tuple(field.default for field in fields)
@@ -83,7 +92,7 @@ class _Shape:
             raise RemoteProtocolError(f"{self.cls.__name__}: its fields are not a list")
         if len(fields) != len(self.types):
             fields = self._completed(fields)
-        if tuple(map(type, fields)) != self.types:
+        if [*map(type, fields)] != self.types:
             raise RemoteProtocolError(f"{self.cls.__name__}: a field of a wrong type")
         for index, check in self.nested:
             if fields[index] and not check(fields[index]):
@@ -205,6 +214,32 @@ def _packed(header: tuple[Any, ...]) -> bytes:
 
 def decode_request(frame: bytes) -> Incoming:
     """What a request frame says. Raises RemoteProtocolError where not even its opaque can be told (see `peek_opaque`)."""
+    if frame.startswith(_SEND_BEGIN) and len(frame) > _OPAQUE_AT:
+        first = frame[_OPAQUE_AT]
+        end = _OPAQUE_AT + 1 + _OPAQUE_BYTES.get(first, 0)
+        if first < 0x80 or end > _OPAQUE_AT + 1:
+            return _decode_send(frame, first, end)
+    return _decode(frame)
+
+
+def _decode_send(frame: bytes, first: int, end: int) -> Incoming:
+    """The same of a send. A producer's sends to one queue differ in their opaque alone, frame[_OPAQUE_AT:end], so what the
+    rest says is worked out once: that is a tenth of what a send of one message costs.
+    """
+    rest = frame[end:]
+    known = _sends.get(rest)
+    if known is None:
+        incoming = _decode(frame)
+        if not isinstance(incoming[0], ZenitError):
+            if len(_sends) >= _SENDS_MAX:
+                _sends.clear()
+            _sends[rest] = incoming[0], incoming[2], incoming[3]
+        return incoming
+    opaque = first if end == _OPAQUE_AT + 1 else int.from_bytes(frame[_OPAQUE_AT + 1 : end], "big")
+    return known[0], opaque, known[1], known[2]
+
+
+def _decode(frame: bytes) -> Incoming:
     code, version, opaque, flag, _, fields, timeout_ms, wide = _unpacked(frame)
     if version != PROTOCOL_VERSION:
         return VersionNotSupported(version, PROTOCOL_VERSION), opaque, bool(flag & FLAG_ONEWAY), timeout_ms
@@ -274,12 +309,11 @@ def _unpacked(frame: bytes) -> Header:
         code, _, version, opaque, flag, remark, fields, timeout_ms = msgpack.unpackb(frame, use_list=False)
     except _MALFORMED as error:
         raise RemoteProtocolError(f"a header that cannot be unpacked ({type(error).__name__})") from error
-    if not (
-        type(code) is type(version) is type(opaque) is type(flag) is type(timeout_ms) is int
-        and 0 <= opaque <= INT64_MAX
+    if (type(code), type(version), type(opaque), type(flag), type(timeout_ms)) != _NUMBERS or not (
+        0 <= opaque <= INT64_MAX
     ):
         raise RemoteProtocolError("a header whose numbers are not integers")
-    return code, version, opaque, flag, remark, fields, timeout_ms, 0xCF in frame  # the one form with a 64th bit
+    return code, version, opaque, flag, remark, fields, timeout_ms, 0xCF in frame and _WIDE(frame) is not None
 
 
 def _prove_honest(frame: bytes) -> None:
