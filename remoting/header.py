@@ -214,7 +214,7 @@ def _packed(header: tuple[Any, ...]) -> bytes:
 
 def decode_request(frame: bytes) -> Incoming:
     """What a request frame says. Raises RemoteProtocolError where not even its opaque can be told (see `peek_opaque`)."""
-    if frame.startswith(_SEND_BEGIN) and len(frame) > _OPAQUE_AT:
+    if frame.startswith(_SEND_BEGIN) and _OPAQUE_AT < len(frame) <= SMALL_BYTES:
         first = frame[_OPAQUE_AT]
         end = _OPAQUE_AT + 1 + _OPAQUE_BYTES.get(first, 0)
         if first < 0x80 or end > _OPAQUE_AT + 1:

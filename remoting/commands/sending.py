@@ -27,7 +27,10 @@ class SendReply(Reply):
 @request(320, Lane.SEND, SendReply)
 @dataclass(slots=True)
 class SendMessages(Request):
-    """SEND_BATCH_MESSAGE. Payload: `count` complete commit-log records of one topic, broker-assigned fields zero."""
+    """SEND_BATCH_MESSAGE. Payload: `count` complete commit-log records of one topic, broker-assigned fields zero.
+
+    The broker's loop sees one instance many times (header.py): nobody changes it.
+    """
 
     topic: str
     queue_id: int

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zenitmq.model.errors import RemoteProtocolError
-from zenitmq.remoting import commands
-from zenitmq.remoting.commands import REQUESTS, Reply, Request, SendReply
+from zenitmq.remoting.commands import REQUESTS, Reply, Request, SendMessages, SendReply
 from zenitmq.remoting.header import decode_reply, decode_request, encode_reply, encode_request, peek_opaque
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -35,7 +34,7 @@ def of_hint(hint: Any) -> st.SearchStrategy[Any]:
 
 
 def instances(cls: type[Any]) -> st.SearchStrategy[Any]:
-    hints = typing.get_type_hints(cls, vars(commands))
+    hints = typing.get_type_hints(cls)
     return st.builds(cls, *(of_hint(hints[field.name]) for field in dataclasses.fields(cls)))
 
 
@@ -48,6 +47,15 @@ def test_a_request_comes_back(request: Request, opaque: int, timeout_ms: int, on
     encoded = encode_request(request, opaque, timeout_ms=timeout_ms, oneway=oneway)
     assert decode_request(encoded) == (request, opaque, oneway, timeout_ms)
     assert peek_opaque(encoded) == opaque
+
+
+@given(instances(SendMessages), st.lists(OPAQUE, min_size=2, max_size=4), st.integers(0, 1 << 31), st.booleans())
+def test_sends_that_differ_in_their_opaque_alone_come_back(
+    request: SendMessages, opaques: list[int], timeout_ms: int, oneway: bool
+) -> None:
+    for opaque in opaques:
+        encoded = encode_request(request, opaque, timeout_ms=timeout_ms, oneway=oneway)
+        assert decode_request(encoded) == (request, opaque, oneway, timeout_ms)
 
 
 @given(replies, OPAQUE)

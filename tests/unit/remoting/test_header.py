@@ -18,6 +18,7 @@ from zenitmq.model.errors import (
     ZenitError,
     error_classes,
 )
+from zenitmq.remoting import header
 from zenitmq.remoting.commands import REQUESTS, Done, GetRoute, PullMessages, RouteReply, SendMessages, SendReply
 from zenitmq.remoting.header import (
     decode_reply,
@@ -90,6 +91,32 @@ def test_elements_two_levels_down_are_checked(brokers: Any) -> None:
     assert decode_reply(good, RouteReply)[1] == RouteReply((), (("c", "n", ((0, "a"),)),))
     with pytest.raises(RemoteProtocolError):
         decode_reply(msgpack.packb([0, 3, 1, 5, 1, None, [[], brokers], 0]), RouteReply)
+
+
+@pytest.mark.parametrize(
+    "opaque",
+    ["c0", "c2", "cf8000000000000000", "cfffffffffffffffff", "e0", "d0ff", "d3ffffffffffffffff", "a161", "ca00000000", ""],
+)
+def test_a_send_that_was_heard_before_is_refused_all_the_same_where_its_opaque_is_none(opaque: str) -> None:
+    heard = encode_request(SendMessages("t", 1, 1, "g"), 5, timeout_ms=1000)
+    assert decode_request(heard)[1] == 5
+    assert heard[6:7] == b"\x05"
+    with pytest.raises(RemoteProtocolError):
+        decode_request(heard[:6] + bytes.fromhex(opaque) + heard[7:])
+
+
+@pytest.mark.parametrize("opaque", ["05", "cc05", "cd0005", "ce00000005", "cf0000000000000005"])
+def test_an_opaque_may_be_written_longer_than_it_need_be(opaque: str) -> None:
+    heard = encode_request(SendMessages("t", 1, 1, "g"), 5, timeout_ms=1000)
+    assert decode_request(heard[:6] + bytes.fromhex(opaque) + heard[7:]) == decode_request(heard)
+
+
+def test_what_is_remembered_of_sends_is_bounded() -> None:
+    for number in range(header._SENDS_MAX + 10):
+        decode_request(encode_request(SendMessages("t", number, 1, "g"), 5, timeout_ms=1000))
+        decode_request(encode_request(SendMessages("t" * 600, number, 1, "g"), 5, timeout_ms=1000))
+    assert len(header._sends) <= header._SENDS_MAX
+    assert max(map(len, header._sends)) <= header.SMALL_BYTES
 
 
 def test_an_unknown_code_is_told_with_its_opaque() -> None:
