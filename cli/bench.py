@@ -32,7 +32,9 @@ def bench(
     producers: Annotated[int, typer.Option(help="Processes that produce.")] = USUAL.producers,
     consumers: Annotated[int, typer.Option(help="Processes that consume.")] = USUAL.consumers,
     seconds: Annotated[float, typer.Option(help="Length of the measured part.")] = USUAL.seconds,
-    replicas: Annotated[int, typer.Option(min=1, help="Brokers that hold each message; more than 1: beside a single one.")] = 1,
+    replicas: Annotated[
+        int, typer.Option(min=1, help="Brokers that hold each message; more than 1: beside a single one.")
+    ] = 1,
     flush: Annotated[
         str, typer.Option(help=f"{' or '.join(FLUSH_MODES)}: of a cluster started for the run.")
     ] = USUAL.flush,

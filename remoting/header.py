@@ -61,7 +61,8 @@ _SEND_BEGIN: Final = bytes.fromhex("98cd0140") + bytes((LANGUAGE_PYTHON, PROTOCO
 _OPAQUE_AT: Final = len(_SEND_BEGIN)
 _OPAQUE_BYTES: Final = {0xCC: 1, 0xCD: 2, 0xCE: 4}  # behind the first byte of a larger integer
 _SENDS_MAX: Final = 4096
-_sends: dict[bytes, tuple[Request | ZenitError, bool, int]] = {}  # what follows the opaque -> request, oneway, timeout_ms
+_sends: dict[bytes, tuple[Request | ZenitError, bool, int]] = {}
+"""What follows the opaque -> (request, oneway, timeout_ms)."""
 
 # One packer for the process: `pack` holds the interpreter lock throughout and calls no Python code for our types.
 _pack: Final = msgpack.Packer().pack

@@ -77,7 +77,12 @@ def test_one_that_is_away_is_looked_for_again_and_again() -> None:
         store = ZooKeeperStore(
             f"127.0.0.1:{listener.getsockname()[1]}", cluster="c", listener=lambda _: None, timeout_ms=6_000
         )
-        knocking = threading.Thread(target=lambda: pytest.raises(ZooKeeperUnavailable, store.__enter__))
+
+        def enter() -> None:
+            with pytest.raises(ZooKeeperUnavailable), store:
+                pass
+
+        knocking = threading.Thread(target=enter)
         knocking.start()
         while knocking.is_alive():
             with contextlib.suppress(TimeoutError):
