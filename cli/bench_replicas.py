@@ -93,7 +93,7 @@ def _wait_recycled(cluster: DrilledCluster) -> None:
     """Until every replica has expired segments to write over. Raises RequestTimeout."""
     wanted = GROUP_FILES.pool_segments // 2
     deadline_ms = monotonic_ms() + _RECYCLED_MS
-    while min(spare_segments(broker.store_dir) for broker in cluster.brokers()) < wanted:
+    while min(spare_segments(broker.store_dir or "") for broker in cluster.brokers()) < wanted:
         if monotonic_ms() >= deadline_ms:
             raise RequestTimeout("segments of every replica to expire", _RECYCLED_MS)
         sleep_ms(_LOOK_MS)
