@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..model.errors import BrokerBusy
+from ..model.subscription import MessageModel
 
 Subscriptions = tuple[tuple[str, str], ...]  # (topic, expression)
 Consumers = tuple[tuple[str, str, Subscriptions], ...]  # (group, message model, subscriptions)
@@ -94,6 +95,14 @@ class ClientRegistry:
     def identities(self, group: str) -> list[bytes]:
         """Connections of a group's members."""
         return [member.identity for member in self._groups.get(group, {}).values()]
+
+    def sharers(self, group: str, topic: str) -> set[bytes]:
+        """Connections of the members among whom a topic's queues are shared out; who broadcasts has offsets of its own."""
+        return {
+            member.identity
+            for member in self._groups.get(group, {}).values()
+            if member.model == MessageModel.CLUSTERING.value and any(topic == name for name, *_ in member.subscriptions)
+        }
 
     def topics_of(self, group: str) -> list[str]:
         """Topics that members of a group subscribe to; sorted."""

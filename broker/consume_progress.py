@@ -10,39 +10,49 @@ from .offset_table import UNKNOWN
 
 @dataclass(frozen=True, slots=True)
 class QueueProgress:
-    """One queue as a group sees it. `oldest_ms`: when the first message it has yet to consume was stored."""
+    """One queue as a group sees it. `has_begun`: it has committed in the topic, though maybe not in this queue, which is
+    then to be consumed from its first message on. `oldest_ms`: when the first message it has yet to consume was stored.
+    """
 
     topic: str
     queue_id: int
     min_offset: int
     max_offset: int
     committed: int  # UNKNOWN where the group never committed
+    has_begun: bool
     oldest_ms: int | None = None
 
     @property
-    def lag(self) -> int:
-        """Messages yet to consume, of those still held; all of them where the group never committed."""
-        return max(0, self.max_offset - max(self.committed, self.min_offset))
+    def lag(self) -> int | None:
+        """Messages yet to consume, of those still held; None where nobody knows where the group will begin."""
+        lag = max(0, self.max_offset - max(self.committed, self.min_offset))
+        return lag if lag == 0 or self.has_begun else None
 
     def lag_seconds(self, now_ms: int) -> float | None:
-        """Age of the first message yet to consume; 0.0 where there is none, None where nobody knows which it is."""
-        if self.lag == 0:
+        """Age of the first message yet to consume; 0.0 where there is none, None where it is not known."""
+        lag = self.lag
+        if lag == 0:
             return 0.0
-        if self.committed == UNKNOWN or self.oldest_ms is None:
+        if lag is None or self.oldest_ms is None:
             return None
         return max(0, now_ms - self.oldest_ms) / 1000
 
     def document(self, now_ms: int, owner: str | None) -> dict[str, Any]:
-        """The row of `zenit group describe`."""
+        """The row of `zenit group describe`; None = unknown."""
         return {
             "topic": self.topic,
             "queue_id": self.queue_id,
             "broker_queue_offset": self.max_offset,
-            "consumer_queue_offset": self.committed,
+            "consumer_queue_offset": known_offset(self.committed),
             "lag": self.lag,
             "lag_seconds": self.lag_seconds(now_ms),
             "owner": owner,
         }
+
+
+def known_offset(committed: int) -> int | None:
+    """A committed offset as documents tell it: None where there is none."""
+    return None if committed == UNKNOWN else committed
 
 
 def reset_target(to: str, value: int, *, min_offset: int, max_offset: int) -> int:

@@ -100,7 +100,8 @@ class GroupHandler:
         committed = self._state.offset_table.offset(group, topic, queue_id)
         next_offset = max(committed, begin)
         oldest_ms = stored_at_ms(self._store, topic, queue_id, next_offset) if begin <= next_offset < end else None
-        return QueueProgress(topic, queue_id, begin, end, committed, oldest_ms)
+        has_begun = self._state.offset_table.has_begun(group, topic)
+        return QueueProgress(topic, queue_id, begin, end, committed, has_begun, oldest_ms)
 
     def _known_groups(self) -> set[str]:
         return {*self._state.group_table.documents, *self._state.offset_table.groups(), *self._registry.groups()}

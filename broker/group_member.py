@@ -69,6 +69,7 @@ READS_STATE: Final = frozenset(
         commands.QueryConsumerOffset,
         commands.UpdateConsumerOffsets,
         commands.ResetOffsets,
+        commands.CloneOffsets,
         commands.LockQueues,
         commands.UnlockQueues,
         commands.GetConsumeStatistics,

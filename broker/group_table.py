@@ -10,7 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ..model.errors import InvalidParameter, StoreFormatError
+from .redelivery_topics import QUEUES_MAX
+from .retry_policy import RETRIES_MAX_DEFAULT, RETRIES_MAX_MAX, parse_backoff
 from .topic_table import DELETED, SET, Document
+
+_INT_MAX: Final = (1 << 31) - 1
 
 DEFAULTS: Final[Mapping[str, Any]] = {
     "consumeEnable": True,
@@ -18,7 +22,7 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "consumeBroadcastEnable": True,
     "consumeMessageOrderly": False,
     "retryQueueNums": 1,
-    "retryMaxTimes": 16,
+    "retryMaxTimes": RETRIES_MAX_DEFAULT,
     "groupRetryPolicy": {"type": "CUSTOMIZED"},
     "brokerId": 0,
     "whichBrokerWhenConsumeSlowly": 1,
@@ -29,11 +33,22 @@ DEFAULTS: Final[Mapping[str, Any]] = {
 }
 """RocketMQ's settings of a group and their defaults."""
 
+RANGES: Final[Mapping[str, tuple[int, int]]] = {
+    "retryQueueNums": (1, QUEUES_MAX),
+    "retryMaxTimes": (0, RETRIES_MAX_MAX),
+    "brokerId": (0, _INT_MAX),
+    "whichBrokerWhenConsumeSlowly": (0, _INT_MAX),
+    "groupSysFlag": (0, _INT_MAX),
+    "consumeTimeoutMinute": (1, 1440),
+}
+"""What the numbers among them may be, both ends included."""
+
 
 def group_document(name: str, attributes: Sequence[tuple[str, str]], base: Mapping[str, Any] | None = None) -> Document:
     """A group in RocketMQ's shape: `attributes` ((name, value as JSON), ...) over `base` or the defaults.
 
-    Raises InvalidParameter for a name that RocketMQ does not have, or a value of another kind than the default's.
+    Raises InvalidParameter for a name that RocketMQ does not have, a value of another kind than the default's, or one that
+    makes no sense.
     """
     document = {**DEFAULTS, **(base or {}), "groupName": name}
     for attribute, text in attributes:
@@ -42,12 +57,22 @@ def group_document(name: str, attributes: Sequence[tuple[str, str]], base: Mappi
             raise InvalidParameter("group attribute", attribute, "one of " + ", ".join(sorted(DEFAULTS)))
         try:
             value = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:  # RecursionError: nested without end
             raise InvalidParameter(attribute, text[:64], "a JSON value") from error
         if type(value) is not type(default):
             raise InvalidParameter(attribute, text[:64], f"a value like {json.dumps(default)}")
+        _check_value(attribute, value)
         document[attribute] = value
     return document
+
+
+def _check_value(attribute: str, value: Any) -> None:
+    if attribute in RANGES:
+        minimum, maximum = RANGES[attribute]
+        if not minimum <= value <= maximum:
+            raise InvalidParameter(attribute, value, f"{minimum} to {maximum}")
+    elif attribute == "groupRetryPolicy":
+        parse_backoff(value, levels_ms=())
 
 
 class GroupTable:

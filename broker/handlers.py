@@ -14,6 +14,7 @@ from .offset_handler import OffsetHandler
 from .parts import Parts
 from .pull_handler import PullHandler
 from .query_handler import QueryHandler
+from .reset_handler import ResetHandler
 from .send_handler import SendHandler
 from .statistics import BrokerStatistics
 from .topic_handler import TopicHandler
@@ -50,9 +51,8 @@ class Handlers:
         self._queries = QueryHandler(store, state, loop, desk, config)
         self._topics = TopicHandler(store, state, acknowledgements, loop, queues_max=config.topic_queues_max)
         self._groups = GroupHandler(store, state, acknowledgements, loop, clock, registry)
-        self._offsets = OffsetHandler(
-            store, state, acknowledgements, loop, desk, auto_create_groups=config.auto_create_groups
-        )
+        self._offsets = OffsetHandler(store, state, acknowledgements, auto_create_groups=config.auto_create_groups)
+        self._resets = ResetHandler(parts)
         self.statistics = BrokerStatistics(store, loop, clock, registry, self.sends, self.pulls, parts.stages)
 
     def table(self) -> dict[type[Request], Handler]:
@@ -82,7 +82,8 @@ class Handlers:
             commands.GetConsumeStatistics: self._groups.on_statistics,
             commands.QueryConsumerOffset: self._offsets.on_query_offset,
             commands.UpdateConsumerOffsets: self._offsets.on_update_offsets,
-            commands.ResetOffsets: self._offsets.on_reset,
+            commands.ResetOffsets: self._resets.on_reset,
+            commands.CloneOffsets: self._resets.on_clone,
             commands.LockQueues: self._locks.on_lock,
             commands.UnlockQueues: self._locks.on_unlock,
         }

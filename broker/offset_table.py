@@ -76,6 +76,19 @@ class OffsetTable:
         """The committed offset, or UNKNOWN."""
         return self._table.get((topic, group), _NOTHING).get(queue_id, UNKNOWN)
 
+    def has_begun(self, group: str, topic: str) -> bool:
+        """Whether the group has committed in any queue of the topic."""
+        return bool(self._table.get((topic, group)))
+
+    def committed(self, group: str) -> list[tuple[str, int, int]]:
+        """All that a group has committed: [(topic, queue id, offset)], sorted."""
+        return sorted(
+            (topic, queue_id, offset)
+            for (topic, name), offsets in self._table.items()
+            if name == group
+            for queue_id, offset in offsets.items()
+        )
+
     def topics_of(self, group: str) -> list[str]:
         """Topics in which a group has committed; sorted."""
         return sorted(topic for topic, name in self._table if name == group)

@@ -1,4 +1,4 @@
-"""`zenit group list | describe | reset-offset | delete`."""
+"""`zenit group list | describe | create | update | reset-offset | skip-backlog | clone-offsets | delete`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,20 @@ from typing import Annotated, Any
 
 import typer
 
-from .options import Json, Namesrv, parse_time_ms
+from .options import Json, Namesrv, parse_pairs, parse_time_ms
 from .output import print_facts, print_table, show
 
 Name = Annotated[str, typer.Argument(metavar="GROUP")]
+Attributes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--attr",
+        metavar="NAME=JSON",
+        help='A setting, such as retryMaxTimes=5 or \'groupRetryPolicy={"type": "EXPONENTIAL"}\'; repeatable.',
+    ),
+]
+Topic = Annotated[str, typer.Option("--topic", metavar="T")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what would change.")]
 
 QUEUE_COLUMNS = (
     "topic",
@@ -25,10 +35,14 @@ QUEUE_COLUMNS = (
 
 def register(app: typer.Typer) -> None:
     """Adds this subject's commands."""
-    group_app = typer.Typer(help="List, describe, move and delete consumer groups.")
+    group_app = typer.Typer(help="List, describe, change, move and delete consumer groups.")
     group_app.command("list")(list_groups)
     group_app.command("describe")(describe)
+    group_app.command("create")(create)
+    group_app.command("update")(update)
     group_app.command("reset-offset")(reset_offset)
+    group_app.command("skip-backlog")(skip_backlog)
+    group_app.command("clone-offsets")(clone_offsets)
     group_app.command("delete")(delete)
     app.add_typer(group_app, name="group")
 
@@ -60,9 +74,9 @@ def describe(name: Name, namesrv: Namesrv = None, as_json: Json = False) -> None
 
 def reset_offset(
     name: Name,
-    topic: Annotated[str, typer.Option("--topic", metavar="T")],
+    topic: Topic,
     to: Annotated[str, typer.Option("--to", metavar="TIME|OFFSET|earliest|latest", help="Where each queue goes on.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would change.")] = False,
+    dry_run: DryRun = False,
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
@@ -72,9 +86,54 @@ def reset_offset(
 
     with Admin(namesrv) as admin:
         queues = admin.reset_offset(name, topic, kind, value, dry_run=dry_run)
+    _show_moved({"group": name, "topic": topic, "dry_run": dry_run, "queues": queues}, as_json)
+
+
+def skip_backlog(
+    name: Name, topic: Topic, dry_run: DryRun = False, namesrv: Namesrv = None, as_json: Json = False
+) -> None:
+    """Have a group go on behind the last message of a topic: what it has not consumed by now, it never will."""
+    from ..client.admin import Admin
+
+    with Admin(namesrv) as admin:
+        queues = admin.reset_offset(name, topic, "latest", dry_run=dry_run)
     document = {"group": name, "topic": topic, "dry_run": dry_run, "queues": queues}
-    columns = ("topic", "broker_name", "queue_id", "from", "to")
-    show(document, as_json, lambda: print_table(columns, [[row[column] for column in columns] for row in queues]))
+    skipped = sum(max(0, row["to"] - row["from"]) for row in queues if row["from"] is not None)
+    _show_moved(document | {"skipped": skipped}, as_json)
+
+
+def clone_offsets(
+    source: Annotated[str, typer.Argument(metavar="FROM")],
+    name: Annotated[str, typer.Argument(metavar="TO")],
+    topic: Annotated[str | None, typer.Option("--topic", metavar="T", help="Of this topic only; else of all.")] = None,
+    dry_run: DryRun = False,
+    namesrv: Namesrv = None,
+    as_json: Json = False,
+) -> None:
+    """Have group TO go on where group FROM is; TO is created where it is not there."""
+    from ..client.admin import Admin
+
+    with Admin(namesrv) as admin:
+        queues = admin.clone_offsets(source, name, topic=topic, dry_run=dry_run)
+    _show_moved({"source": source, "group": name, "topic": topic, "dry_run": dry_run, "queues": queues}, as_json)
+
+
+def create(name: Name, attr: Attributes = None, namesrv: Namesrv = None, as_json: Json = False) -> None:
+    """Create a group with settings of its own; one that is there takes them."""
+    _set(name, attr, namesrv, as_json, told="is created")
+
+
+def update(name: Name, attr: Attributes = None, namesrv: Namesrv = None, as_json: Json = False) -> None:
+    """Change settings of a group that is there; the others stay."""
+    from ..client.admin import Admin
+    from ..model.errors import GroupNotFound
+
+    if not attr:
+        raise typer.BadParameter("nothing to change", param_hint="--attr")
+    with Admin(namesrv) as admin:
+        if name not in {group["name"] for group in admin.groups()}:
+            raise GroupNotFound(name)
+    _set(name, attr, namesrv, as_json, told="is changed")
 
 
 def delete(name: Name, namesrv: Namesrv = None, as_json: Json = False) -> None:
@@ -95,6 +154,33 @@ def reset_target(text: str) -> tuple[str, int]:
     return "time", parse_time_ms(text, "--to")
 
 
+def _set(name: str, attr: list[str] | None, namesrv: str | None, as_json: bool, *, told: str) -> None:
+    attributes = parse_pairs(attr, "--attr")
+    from ..client.admin import Admin
+
+    with Admin(namesrv) as admin:
+        admin.create_group(name, attributes)
+        (settings,) = (group["attributes"] for group in admin.groups() if group["name"] == name)
+    show({"group": name, "attributes": settings}, as_json, lambda: typer.echo(f"group {name} {told}"))
+
+
+def _show_moved(document: dict[str, Any], as_json: bool) -> None:
+    columns = ("topic", "broker_name", "queue_id", "from", "to")
+    rows = [[known(row[column]) for column in columns] for row in document["queues"]]
+    show(document, as_json, lambda: print_table(columns, rows))
+
+
 def _print_group(document: dict[str, Any]) -> None:
-    print_facts({"group": document["group"], "members": document["members"], "lag": document["lag"]})
-    print_table(QUEUE_COLUMNS, [[row[column] for column in QUEUE_COLUMNS] for row in document["queues"]])
+    print_facts({"group": document["group"], "members": document["members"], "lag": known(document["lag"])})
+    print_table(
+        QUEUE_COLUMNS,
+        [
+            [row[column] if column == "owner" else known(row[column]) for column in QUEUE_COLUMNS]
+            for row in document["queues"]
+        ],
+    )
+
+
+def known(number: object) -> object:
+    """A number, or the word for one that nobody knows."""
+    return "unknown" if number is None else number

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from ..model.clock import datetime_of_ms
 from .message_text import message_document
-from .options import Json, Namesrv, parse_time_ms
-from .output import print_facts, print_table, readable_time, show
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-BODY_CHARACTERS = 60
+from .options import Json, Namesrv, parse_moment
+from .output import print_facts, print_table, readable_time, short_text, show
 
 
 def register(app: typer.Typer) -> None:
@@ -51,7 +45,7 @@ def query(
     as_json: Json = False,
 ) -> None:
     """Print the messages of a topic that have a key, newest first."""
-    begin, end = _moment(since, "--since"), _moment(until, "--until")
+    begin, end = parse_moment(since, "--since"), parse_moment(until, "--until")
     from ..client.admin import Admin
 
     with Admin(namesrv) as admin:
@@ -61,16 +55,11 @@ def query(
     show(documents, as_json, lambda: print_table(columns, [_row(document) for document in documents]))
 
 
-def _moment(text: str | None, option: str) -> datetime | None:
-    return None if text is None else datetime_of_ms(parse_time_ms(text, option))
-
-
 def _row(document: dict[str, Any]) -> list[object]:
     body = document.get("body") or document.get("body_base64", "")
-    short = body if len(body) <= BODY_CHARACTERS else body[: BODY_CHARACTERS - 1] + "…"
     queue = f"{document['broker_name']}:{document['queue_id']}"
-    printable = "".join(character if character.isprintable() else " " for character in short)
-    return [readable_time(document["stored_at_ms"]), queue, document["queue_offset"], document["message_id"], printable]
+    stored_at = readable_time(document["stored_at_ms"])
+    return [stored_at, queue, document["queue_offset"], document["message_id"], short_text(body)]
 
 
 def _readable(document: dict[str, Any]) -> dict[str, object]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ..model.clock import ms_of_datetime
+from ..model.clock import datetime_of_ms, ms_of_datetime
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Namesrv = Annotated[
@@ -51,3 +51,8 @@ def parse_time_ms(text: str, option: str) -> int:
     except ValueError:
         hint = "a time such as 2026-11-21T09:50, or milliseconds since the epoch"
         raise typer.BadParameter(f"{text!r} is not {hint}", param_hint=option) from None
+
+
+def parse_moment(text: str | None, option: str) -> datetime | None:
+    """The same as a datetime; None for None. Raises typer.BadParameter."""
+    return None if text is None else datetime_of_ms(parse_time_ms(text, option))

@@ -6,7 +6,9 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
+
+CELL_CHARACTERS: Final = 60
 
 
 def print_json(document: Any) -> None:
@@ -66,6 +68,12 @@ def readable_time(timestamp_ms: int | None) -> str:
         return "-"
     moment = datetime.fromtimestamp(timestamp_ms / 1000, tz=UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def short_text(text: str) -> str:
+    """A text for one cell of a table: what cannot be printed is a blank, and what is long is cut."""
+    short = text if len(text) <= CELL_CHARACTERS else text[: CELL_CHARACTERS - 1] + "…"
+    return "".join(character if character.isprintable() else " " for character in short)
 
 
 def readable_bytes(count: float) -> str:

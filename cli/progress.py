@@ -1,4 +1,4 @@
-"""The progress bar of `produce`: on a terminal only, on stderr, at most ten times a second."""
+"""Progress bars: on a terminal only, on stderr, at most ten times a second."""
 
 from __future__ import annotations
 
@@ -39,6 +39,21 @@ def line_progress(stream: BinaryIO) -> Iterator[Callable[[int, int], None]]:
                 bar.update(task, completed=size_bytes + lines, description=f"{lines:,} messages")
 
         yield report
+
+
+@contextmanager
+def count_progress(noun: str) -> Iterator[Callable[[int, int], None]]:
+    """A function to be told (done, in all); it draws a bar where a person watches, else does nothing."""
+    if not sys.stderr.isatty():
+        yield lambda _done, _total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn(noun), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(noun, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def _size_of(stream: BinaryIO) -> int | None:

@@ -33,6 +33,7 @@ from ..model.queue import MessageQueue, PhysicalOffset, QueueOffset
 from ..model.route import PERMISSION_READ_WRITE, TopicRoute
 from ..remoting.commands import (
     AddWritePermission,
+    CloneOffsets,
     CountReply,
     CreateGroup,
     CreateTopic,
@@ -64,6 +65,8 @@ from ..remoting.commands import (
 from ..store.record_kernel import StoredMessage, decode_batch
 from .admin_merge import Document, merge_group, merge_groups, merge_resets, merge_topic_queues, merge_topics
 from .connection import Connection, connect, release
+from .dead_letters import DeadLetter, DeadLetters
+from .redrive import OnProgress, Redrive
 from .route_cache import route_of
 from .waiting import Blocking, Waits, blocking
 
@@ -187,14 +190,14 @@ class AdminCore(ABC):
 
     async def _describe_group(self, group: str, *, timeout: float | None = None) -> Document:
         """{group, members, lag, queues: [{topic, broker_name, queue_id, broker_queue_offset, consumer_queue_offset, lag,
-        lag_seconds, owner}]}. Raises GroupNotFound."""
+        lag_seconds, owner}]}; None = unknown. Raises GroupNotFound."""
         deadline_ms = self._deadline(timeout)
         request = GetConsumeStatistics(check_group(group))
         brokers = await self._masters(deadline_ms)
         return merge_group(group, await self._ask_some_documents(brokers, request, deadline_ms, GroupNotFound(group)))
 
-    async def _lag(self, group: str, *, timeout: float | None = None) -> dict[MessageQueue, int]:
-        """How many messages a group has still to consume, queue by queue. Raises GroupNotFound."""
+    async def _lag(self, group: str, *, timeout: float | None = None) -> dict[MessageQueue, int | None]:
+        """How many messages a group has still to consume, queue by queue; None = unknown. Raises GroupNotFound."""
         rows = (await self._describe_group(group, timeout=timeout))["queues"]
         return {MessageQueue(row["topic"], row["broker_name"], row["queue_id"]): row["lag"] for row in rows}
 
@@ -221,11 +224,81 @@ class AdminCore(ABC):
         brokers = _masters_of(await self._fresh_route(topic, deadline_ms))
         return merge_resets(await self._ask_some_documents(brokers, request, deadline_ms, GroupNotFound(group)))
 
+    async def _clone_offsets(
+        self,
+        source: str,
+        group: str,
+        *,
+        topic: str | None = None,
+        dry_run: bool = False,
+        timeout: float | None = None,
+    ) -> list[Document]:
+        """Has `group` go on where `source` is, in one topic or in all: [{topic, broker_name, queue_id, from, to}].
+
+        Raises GroupNotFound where no broker knows the source, TopicNotFound.
+        """
+        deadline_ms = self._deadline(timeout)
+        request = CloneOffsets(check_group(source), check_group(group), topic or "", dry_run)
+        if topic is None:
+            brokers = await self._masters(deadline_ms)
+        else:
+            brokers = _masters_of(await self._fresh_route(topic, deadline_ms))
+        return merge_resets(await self._ask_some_documents(brokers, request, deadline_ms, GroupNotFound(source)))
+
     async def _delete_group(self, group: str, *, timeout: float | None = None) -> None:
         """Deletes a group that has no members, with its offsets. Raises GroupNotFound."""
         deadline_ms = self._deadline(timeout)
         request = DeleteGroup(check_group(group))
         await self._ask_some(await self._masters(deadline_ms), request, deadline_ms, GroupNotFound(group))
+
+    # ---- dead letters
+
+    async def _dead_letter_groups(self, group: str | None = None, *, timeout: float | None = None) -> list[Document]:
+        """[{group, topic, letters, redriven, oldest_at_ms, newest_at_ms}] of the groups that gave up messages, or of one."""
+        letters = self._new_dead_letters(timeout)
+        groups = await letters.groups() if group is None else [check_group(group)]
+        return [await letters.summary(name) for name in groups]
+
+    async def _dead_letters(
+        self, group: str, max_messages: int = 20, *, timeout: float | None = None
+    ) -> list[DeadLetter]:
+        """What a group gave up, newest first."""
+        return await self._new_dead_letters(timeout).newest(group, max_messages)
+
+    async def _redrive_dead_letters(
+        self,
+        group: str,
+        *,
+        to: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        max_messages: int | None = None,
+        dry_run: bool = False,
+        again: bool = False,
+        on_progress: OnProgress | None = None,
+        timeout: float | None = None,
+    ) -> Document:
+        """Sends a group's dead letters again, oldest first, each to the topic it came from, or all to `to`.
+
+        `since`, `until`: given up within. `again`: those that were sent again before, too; else it goes on behind them.
+        `on_progress(done, in all)` is told of each. `timeout`: seconds for each letter. Returns {group, topic, dry_run,
+        letters, redriven, failed, error, passed_over, topics: {topic: count}}; it ends at the first that fails.
+        """
+        self._deadline(timeout)
+        run = Redrive(
+            self._connection,
+            self._waits,
+            group,
+            to=to,
+            dry_run=dry_run,
+            on_progress=on_progress,
+            timeout_ms=self._milliseconds(timeout),
+        )
+        return await run.run(since=since, until=until, max_messages=max_messages, again=again)
+
+    def _new_dead_letters(self, timeout: float | None) -> DeadLetters:
+        self._deadline(timeout)
+        return DeadLetters(self._connection, self._waits, timeout_ms=self._milliseconds(timeout))
 
     # ---- messages
 
@@ -343,7 +416,10 @@ class AdminCore(ABC):
         if self._is_closed:
             raise ClientClosed("admin")
         self._connection.check_process("admin")
-        return monotonic_ms() + (self._timeout_ms if timeout is None else max(1, round(timeout * 1000)))
+        return monotonic_ms() + self._milliseconds(timeout)
+
+    def _milliseconds(self, timeout: float | None) -> int:
+        return self._timeout_ms if timeout is None else max(1, round(timeout * 1000))
 
     def _left_s(self, deadline_ms: int) -> float:
         return max(1, deadline_ms - monotonic_ms()) / 1000
@@ -463,7 +539,11 @@ class Admin(AdminCore):
     describe_group = blocking(AdminCore._describe_group)
     lag = blocking(AdminCore._lag)
     reset_offset = blocking(AdminCore._reset_offset)
+    clone_offsets = blocking(AdminCore._clone_offsets)
     delete_group = blocking(AdminCore._delete_group)
+    dead_letter_groups = blocking(AdminCore._dead_letter_groups)
+    dead_letters = blocking(AdminCore._dead_letters)
+    redrive_dead_letters = blocking(AdminCore._redrive_dead_letters)
     query_by_key = blocking(AdminCore._query_by_key)
     view_message = blocking(AdminCore._view_message)
     cluster = blocking(AdminCore._cluster)

@@ -46,7 +46,8 @@ def merge_groups(documents: Iterable[Document]) -> list[Document]:
 def merge_group(group: str, documents: Mapping[str, Document]) -> Document:
     """The shape of `group describe`: {group, members, lag, queues} out of {broker name: its statistics of the group}.
 
-    `owner` is who has a queue by the averaging strategy, where the broker does not tell: None without members.
+    `owner` is who has a queue by the averaging strategy, where the broker does not tell: None without members. `lag` is
+    None where that of any queue is unknown.
     """
     members = sorted({member for document in documents.values() for member in document["members"]})
     rows = [
@@ -59,7 +60,8 @@ def merge_group(group: str, documents: Mapping[str, Document]) -> Document:
     for row in rows:
         queue = MessageQueue(row["topic"], row["broker_name"], row["queue_id"])
         row["owner"] = row.get("owner") or owners.get(queue)
-    return {"group": group, "members": members, "lag": sum(row["lag"] for row in rows), "queues": rows}
+    lags = [row["lag"] for row in rows]
+    return {"group": group, "members": members, "lag": None if None in lags else sum(lags), "queues": rows}
 
 
 def _owners(members: list[str], queues: list[MessageQueue]) -> dict[MessageQueue, str]:

@@ -32,7 +32,11 @@ class Admin(AdminCore):
     describe_group = AdminCore._describe_group
     lag = AdminCore._lag
     reset_offset = AdminCore._reset_offset
+    clone_offsets = AdminCore._clone_offsets
     delete_group = AdminCore._delete_group
+    dead_letter_groups = AdminCore._dead_letter_groups
+    dead_letters = AdminCore._dead_letters
+    redrive_dead_letters = AdminCore._redrive_dead_letters
     query_by_key = AdminCore._query_by_key
     view_message = AdminCore._view_message
     cluster = AdminCore._cluster

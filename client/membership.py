@@ -15,7 +15,15 @@ from typing import Final
 from ..model.clock import monotonic_ms
 from ..model.errors import ZenitError
 from ..remoting.client import RemotingClient
-from ..remoting.commands import ConsumersChanged, Heartbeat, HeartbeatReply, Reply, Request, UnregisterClient
+from ..remoting.commands import (
+    ConsumersChanged,
+    Heartbeat,
+    HeartbeatReply,
+    OffsetsReset,
+    Reply,
+    Request,
+    UnregisterClient,
+)
 from .waiting import Waits
 
 log = logging.getLogger(__name__)
@@ -52,21 +60,32 @@ class Membership:
         self._brokers = brokers
         self._members: dict[str, Member] = {}
         self._listeners: dict[str, dict[str, Callable[[], None]]] = {}
+        self._movers: dict[str, dict[str, Callable[[OffsetsReset], None]]] = {}
         self._due_ms: dict[str, int] = {}
         self._lock = threading.Lock()
         remoting.on_request(ConsumersChanged, self._on_changed)
+        remoting.on_request(OffsetsReset, self._on_reset)
         self._timer = remoting.every(TICK_MS, self._tick)
 
     def close(self) -> None:
         """Stops the heartbeats; members leave by `leave`."""
         self._timer.cancel()
 
-    def join(self, member: Member, on_change: Callable[[], None] | None = None) -> None:
-        """Adds or replaces a member. `on_change`: called in the I/O thread when its consumer group changes."""
+    def join(
+        self,
+        member: Member,
+        on_change: Callable[[], None] | None = None,
+        on_reset: Callable[[OffsetsReset], None] | None = None,
+    ) -> None:
+        """Adds or replaces a member. Called in the I/O thread, must not block: `on_change` when its consumer group changes,
+        `on_reset` when an operator moved the group.
+        """
         with self._lock:
             self._members[member.client_id] = member
             if on_change is not None and member.consumer is not None:
                 self._listeners.setdefault(member.consumer[0], {})[member.client_id] = on_change
+            if on_reset is not None and member.consumer is not None:
+                self._movers.setdefault(member.consumer[0], {})[member.client_id] = on_reset
 
     async def announce(self, member: Member, addresses: list[str], waits: Waits, *, timeout_ms: int) -> int:
         """Sends the member's heartbeat to these brokers and waits; returns how many took it."""
@@ -78,6 +97,7 @@ class Membership:
             member = self._members.pop(client_id, None)
             if member is not None and member.consumer is not None:
                 self._listeners.get(member.consumer[0], {}).pop(client_id, None)
+                self._movers.get(member.consumer[0], {}).pop(client_id, None)
         if member is not None:
             addresses = sorted(set(self._brokers().values()))
             await self._tell(UnregisterClient(client_id), addresses, waits, timeout_ms)
@@ -135,3 +155,9 @@ class Membership:
             listeners = list(self._listeners.get(request.group, {}).values())
         for listener in listeners:
             listener()
+
+    def _on_reset(self, _address: str, request: OffsetsReset) -> None:
+        with self._lock:
+            movers = list(self._movers.get(request.group, {}).values())
+        for mover in movers:
+            mover(request)

@@ -22,7 +22,7 @@ from ..model.names import check_group, check_topic
 from ..model.queue import MessageQueue, QueueOffset
 from ..model.route import MASTER_ID
 from ..model.subscription import MessageModel, Subscription
-from ..remoting.commands import PullMessages, PullReply, Reply
+from ..remoting.commands import OffsetsReset, PullMessages, PullReply, Reply
 from ..store.record_kernel import MessageBatch, StoredMessage, decode_batch
 from .allocation import Allocation, allocation_of
 from .connection import Connection, connect, release
@@ -121,7 +121,7 @@ class PullCore(ABC):
         subscription = Subscription.parse(check_topic(topic), expression)
         with self._lock:
             self._subscriptions[topic] = subscription
-        self._connection.members.join(self._member(), self._look_now)
+        self._connection.members.join(self._member(), self._look_now, self._on_offsets_reset)
         self._share.forget_announcements()
         self._look_now()
 
@@ -130,7 +130,7 @@ class PullCore(ABC):
         self._check_usable()
         with self._lock:
             self._subscriptions.pop(topic, None)
-        self._connection.members.join(self._member(), self._look_now)
+        self._connection.members.join(self._member(), self._look_now, self._on_offsets_reset)
         self._share.forget_announcements()
         self._look_now()
 
@@ -429,6 +429,20 @@ class PullCore(ABC):
         """Goes on at the first message stored at or after `moment`."""
         offset = await self._share.start_offset(queue, check_start_from(moment), timeout_ms=self._timeout_ms)
         await self._seek(queue, offset)
+
+    def _on_offsets_reset(self, reset: OffsetsReset) -> None:
+        """In the I/O thread: an operator moved the group. Goes on there, and commits that behind any commit under way."""
+        moved = {MessageQueue(reset.topic, reset.broker_name, queue_id): offset for queue_id, offset in reset.offsets}
+        with self._lock:
+            self._end_iteration()
+            moved = {queue: offset for queue, offset in moved.items() if self._prefetch.seek(queue, offset)}
+            self._arrivals.set_all()
+        if moved:
+            log.warning("an operator moved the group group=%s queues=%s", self.group, sorted(map(str, moved)))
+            commit_nowait(
+                self._connection, self.group, moved, timeout_ms=self._timeout_ms, on_done=self._on_commit_done
+            )
+            self._pull_more()
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Hands nothing out of these queues until `resume`; what was fetched of them stays."""

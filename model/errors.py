@@ -839,3 +839,16 @@ class QueueNotOwned(ZenitError):
             f"queue {self.queue_id} of topic {self.topic} is not this member's of group {self.group} (any more): lock it anew,"
             " and go on where the group has committed"
         )
+
+
+class NoOrigin(ZenitError):
+    """A dead letter does not say which topic it came from. Args: message_id."""
+
+    code = 9090
+
+    def __init__(self, message_id: str) -> None:
+        super().__init__(message_id)
+        self.message_id = message_id
+
+    def __str__(self) -> str:
+        return f"dead letter {self.message_id} does not say which topic it came from; name one: --to TOPIC"

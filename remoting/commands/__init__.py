@@ -69,10 +69,12 @@ from .name_server import RouteReply as RouteReply
 from .name_server import TopicListReply as TopicListReply
 from .name_server import UnregisterBroker as UnregisterBroker
 from .name_server import WipeWritePermission as WipeWritePermission
+from .offsets import CloneOffsets as CloneOffsets
 from .offsets import ConsumerOffsetReply as ConsumerOffsetReply
 from .offsets import GetMaxOffset as GetMaxOffset
 from .offsets import GetMinOffset as GetMinOffset
 from .offsets import OffsetReply as OffsetReply
+from .offsets import OffsetsReset as OffsetsReset
 from .offsets import QueryConsumerOffset as QueryConsumerOffset
 from .offsets import ResetOffsets as ResetOffsets
 from .offsets import SearchOffset as SearchOffset

@@ -27,7 +27,8 @@ class SendBack(Request):
     topic, or goes to its dead letters after the last attempt. Answered once that is as durable as a send.
 
     delay_level: 0 = as the group's policy says, above = that level of the ladder, -1 = to the dead letters at once.
-    reason: kept with a dead letter. max_attempts: -1 = the group's.
+    reason: kept with a dead letter, at most 1 KiB of it. max_attempts: how often it may come again; -1 = the group's.
+    Payload: none or, after MessageNotFound, the record as it was pulled: retention was faster.
     """
 
     group: str

@@ -82,6 +82,6 @@ class DeleteGroup(Request):
 @dataclass(frozen=True, slots=True)
 class GetConsumeStatistics(Request):
     """GET_CONSUME_STATS: {"group", "members": [client id], "queues": [{topic, queue_id, broker_queue_offset,
-    consumer_queue_offset, lag, lag_seconds, owner}]}; lag_seconds null = unknown."""
+    consumer_queue_offset, lag, lag_seconds, owner}]}; null = unknown."""
 
     group: str

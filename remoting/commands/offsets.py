@@ -79,10 +79,40 @@ class UpdateConsumerOffsets(Request):
 class ResetOffsets(Request):
     """INVOKE_BROKER_TO_RESET_OFFSET. to: "earliest", "latest", "offset" or "time" with `value` (an offset or ms).
 
-    -> {"queues": [{topic, queue_id, from, to}]}; `dry_run` changes nothing."""
+    Members of the group are told (OffsetsReset). -> {"queues": [{topic, queue_id, from, to}]}, `from` null where nothing
+    was committed; `dry_run` changes nothing."""
 
     group: str
     topic: str
     to: str
     value: int = 0
+    dry_run: bool = False
+
+
+@request(220, Lane.HEARTBEAT)
+@dataclass(frozen=True, slots=True)
+class OffsetsReset(Request):
+    """RESET_CONSUMER_CLIENT_OFFSET: broker to client, one way: an operator moved the group. offsets: ((queue id, offset), ...).
+
+    Who has one of these queues drops what it fetched, goes on at the offset, and commits it on the connection that this
+    came by: behind any commit of its own that was under way.
+    """
+
+    group: str
+    broker_name: str
+    topic: str
+    offsets: tuple[tuple[int, int], ...]
+
+
+@request(314, Lane.ADMIN, JsonReply)
+@dataclass(frozen=True, slots=True)
+class CloneOffsets(Request):
+    """CLONE_GROUP_OFFSET: `group` goes on where `source` is, in `topic` or ("") in all topics but the source's retry topic
+    and dead letters. Members of `group` are told (OffsetsReset).
+
+    -> {"queues": [{topic, queue_id, from, to}]}; `dry_run` changes nothing."""
+
+    source: str
+    group: str
+    topic: str = ""
     dry_run: bool = False

@@ -250,6 +250,31 @@ def test_a_group_goes_on_where_it_stopped_and_can_be_sent_back(session: Session)
     session.run("group", "describe", "walker", status=1)
 
 
+def test_groups_have_settings_and_backlogs_are_skipped(session: Session) -> None:
+    session.run("topic", "create", "behind", "--queues", "1")
+    session.run("produce", "behind", stdin=b"1\n2\n3\n4\n")
+    assert session.consume("behind", "slow", "--max", "1") == [b"1"]
+    cloned = session.json("group", "clone-offsets", "slow", "twin", "--topic", "behind")
+    assert [(row["from"], row["to"]) for row in cloned["queues"]] == [(None, 1)]
+    assert b"unknown" in session.out("group", "clone-offsets", "slow", "third", "--dry-run")
+    skip = ("group", "skip-backlog", "slow", "--topic", "behind")
+    assert session.json(*skip, "--dry-run")["skipped"] == 3
+    assert session.json(*skip)["skipped"] == 3
+    assert session.consume("behind", "slow") == []
+    assert session.consume("behind", "twin") == [b"2", b"3", b"4"]
+
+    policy = 'groupRetryPolicy={"type": "EXPONENTIAL", "exponentialRetryPolicy": {"initial": 10}}'
+    made = session.json("group", "create", "tuned", "--attr", "retryMaxTimes=5", "--attr", policy)
+    assert made["attributes"]["groupRetryPolicy"]["exponentialRetryPolicy"] == {"initial": 10}
+    changed = session.json("group", "update", "tuned", "--attr", "retryMaxTimes=2")["attributes"]
+    assert (changed["retryMaxTimes"], changed["groupRetryPolicy"]["type"]) == (2, "EXPONENTIAL")
+    for nonsense in ("retryMaxTimes=-1", "retryMaxTimes=often", 'groupRetryPolicy={"type": "NEVER"}', "nope=1"):
+        done = session.run("group", "update", "tuned", "--attr", nonsense, status=1)
+        assert b"expected" in done.stderr
+    session.run("group", "update", "nobody", "--attr", "retryMaxTimes=2", status=1)
+    session.run("group", "update", "tuned", status=2)
+
+
 def test_from_says_where_a_new_group_begins(session: Session) -> None:
     session.run("topic", "create", "begun", "--queues", "1")
     session.run("produce", "begun", stdin=b"early\n")

@@ -1,6 +1,6 @@
-"""A real name server, and brokers that a test can make fail.
+"""A real name server and a real broker of it, and brokers that a test can make fail.
 
-The fake broker is imported when it is first wanted: this file is read before it is chosen which kernel the tests use.
+Brokers and clients are imported when they are first wanted: this file is read before it is chosen which kernel the tests use.
 """
 
 from __future__ import annotations
@@ -8,11 +8,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from zenitmq.namesrv.config import NameServerConfig
 from zenitmq.namesrv.service import NameServer
+
+if TYPE_CHECKING:
+    from zenitmq import Admin, Producer
+    from zenitmq.broker.service import Broker
+
+TOPIC = "trades"
 
 
 @pytest.fixture
@@ -42,3 +50,45 @@ def new_broker(namesrv: str) -> Iterator[Callable]:
             return broker
 
         yield start
+
+
+@pytest.fixture
+def broker(namesrv: str, tmp_path: Path) -> Iterator[Broker]:
+    """A broker of the name server, in a thread."""
+    from zenitmq.broker.config import BrokerConfig
+    from zenitmq.broker.service import Broker
+    from zenitmq.store.config import StoreConfig
+
+    store = StoreConfig(segment_bytes=1 << 20, preallocate_segments=0, index_slots=1000, index_entries=4000)
+    config = BrokerConfig(port=0, namesrv=(namesrv,), store_dir=str(tmp_path / "store"), store=store)
+    with Broker(config) as running:
+        thread = threading.Thread(target=running.run)
+        thread.start()
+        try:
+            yield running
+        finally:
+            running.stop()
+            thread.join(10)
+
+
+@pytest.fixture
+def admin(namesrv: str, broker: Broker) -> Iterator[Admin]:
+    """An admin of it; topic "trades" is there."""
+    from zenitmq import Admin
+
+    with Admin(namesrv) as made:
+        for _ in range(200):  # until the broker has registered
+            if made.cluster()["brokers"]:
+                break
+            threading.Event().wait(0.02)
+        made.create_topic(TOPIC, queues=4, attributes={"note": "x"})
+        yield made
+
+
+@pytest.fixture
+def producer(namesrv: str, admin: Admin) -> Iterator[Producer]:
+    """A producer of it."""
+    from zenitmq import Producer
+
+    with Producer("p", namesrv=namesrv) as made:
+        yield made

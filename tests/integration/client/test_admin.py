@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -21,43 +18,10 @@ from zenitmq import (
     PullConsumer,
     TopicNotFound,
 )
-from zenitmq.broker.config import BrokerConfig
 from zenitmq.broker.service import Broker
 from zenitmq.model.errors import NoRoute
-from zenitmq.store.config import StoreConfig
 
 TOPIC = "trades"
-
-
-@pytest.fixture
-def broker(namesrv: str, tmp_path: Path) -> Iterator[Broker]:
-    store = StoreConfig(segment_bytes=1 << 20, preallocate_segments=0, index_slots=1000, index_entries=4000)
-    config = BrokerConfig(port=0, namesrv=(namesrv,), store_dir=str(tmp_path / "store"), store=store)
-    with Broker(config) as running:
-        thread = threading.Thread(target=running.run)
-        thread.start()
-        try:
-            yield running
-        finally:
-            running.stop()
-            thread.join(10)
-
-
-@pytest.fixture
-def admin(namesrv: str, broker: Broker) -> Iterator[Admin]:
-    with Admin(namesrv) as made:
-        for _ in range(200):  # until the broker has registered
-            if made.cluster()["brokers"]:
-                break
-            threading.Event().wait(0.02)
-        made.create_topic(TOPIC, queues=4, attributes={"note": "x"})
-        yield made
-
-
-@pytest.fixture
-def producer(namesrv: str, admin: Admin) -> Iterator[Producer]:
-    with Producer("p", namesrv=namesrv) as made:
-        yield made
 
 
 def test_topics(admin: Admin, producer: Producer) -> None:

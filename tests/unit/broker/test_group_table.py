@@ -28,11 +28,30 @@ def test_settings_are_json_values_over_what_the_group_has() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("nope", "1"), ("retryMaxTimes", "true"), ("consumeEnable", "1"), ("attributes", "{"), ("brokerId", '"0"')],
+    [
+        ("nope", "1"),
+        ("retryMaxTimes", "true"),
+        ("retryMaxTimes", "-1"),
+        ("retryQueueNums", "0"),
+        ("consumeTimeoutMinute", "0"),
+        ("groupRetryPolicy", '{"type": "NEVER"}'),
+        ("groupRetryPolicy", '"EXPONENTIAL"'),
+        ("consumeEnable", "1"),
+        ("attributes", "{"),
+        ("attributes", '{"a": ' * 100_000),
+        ("brokerId", '"0"'),
+    ],
 )
 def test_a_wrong_setting_is_refused_by_name(name: str, value: str) -> None:
     with pytest.raises(InvalidParameter):
         GroupTable().event_set("g", [(name, value)])
+
+
+def test_a_retry_policy_is_kept_as_it_was_given() -> None:
+    policy = '{"type": "EXPONENTIAL", "exponentialRetryPolicy": {"initial": 10}}'
+    group = GroupTable().event_set("g", [("groupRetryPolicy", policy), ("retryMaxTimes", "3")])["group"]
+    assert group["groupRetryPolicy"] == {"type": "EXPONENTIAL", "exponentialRetryPolicy": {"initial": 10}}
+    assert group["retryMaxTimes"] == 3
 
 
 def test_a_deleted_group_is_gone() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zenitmq.cli.output import json_line, print_facts, readable_bytes, readable_time, table
+from zenitmq.cli.output import json_line, print_facts, readable_bytes, readable_time, short_text, table
 
 
 def test_columns_line_up_and_numbers_stand_right() -> None:
@@ -38,3 +38,10 @@ def test_nested_facts_stand_under_dotted_names(capsys: pytest.CaptureFixture[str
         capsys.readouterr().out
         == "work            produce\nlatency_us.p50  0.75\nlatency_us.max  -\nmembers         a,b\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"), [("a\tb\x01", "a b "), ("x" * 60, "x" * 60), ("x" * 61, "x" * 59 + "…"), ("", "")]
+)
+def test_a_long_text_is_cut_for_its_cell(text: str, cell: str) -> None:
+    assert short_text(text) == cell

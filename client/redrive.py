@@ -1,0 +1,199 @@
+"""Sends dead letters again: to the topics they came from, or to another. What they say of their failures is left out.
+
+In the order of the queue, each waited for; after each batch the brokers are told how far it came (redrive_plan). It ends
+at the first letter that cannot be sent. What was sent after the last word to the brokers is sent again by the next run:
+at most one batch, under the same unique ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final
+
+from ..model.clock import monotonic_ms
+from ..model.errors import InvalidParameter, NoOrigin, ZenitError
+from ..model.properties import SHARDING_KEY, encode_properties
+from ..model.queue import MessageQueue
+from ..model.redelivery import (
+    Origin,
+    dead_letter_origin,
+    dead_letter_topic,
+    is_retry_topic,
+    redriven_properties,
+    retry_properties,
+)
+from ..model.sys_flag import COMPRESSED, COMPRESSION_MASK, MULTI_TAGS
+from ..remoting.commands import CreateGroup, SendMessages, UpdateConsumerOffsets
+from ..store.record_kernel import StoredMessage, encode_record
+from .connection import Connection
+from .dead_letters import DeadLetters
+from .destinations import Destinations
+from .latency_fault import LatencyFault, latency_table
+from .outgoing import check_send_topic
+from .redrive_plan import REDRIVER, QueuePlan, plan_redrive
+from .retry import RetryPolicy
+from .waiting import Waits
+
+KEPT_FLAGS: Final = COMPRESSED | MULTI_TAGS | COMPRESSION_MASK
+
+OnProgress = Callable[[int, int], None]
+"""Told of (letters done, letters in all)."""
+
+
+class Redrive:
+    """One run over the dead letters of one group. `error`: why it ended early, None where it did not."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        waits: Waits,
+        group: str,
+        *,
+        to: str | None,
+        dry_run: bool,
+        on_progress: OnProgress | None,
+        timeout_ms: int,
+    ) -> None:
+        """`timeout_ms`: for each question to a broker, and over all tries of one letter. Raises InvalidName,
+        InvalidParameter (`to`)."""
+        self._letters = DeadLetters(connection, waits, timeout_ms=timeout_ms)
+        self._sender = _Sender(connection, waits, timeout_ms)
+        self._group = group
+        self._to = None if to is None else check_send_topic(to)
+        self._dry_run = dry_run
+        self._on_progress = on_progress
+        self._total = 0
+        self._done = 0
+        self._passed_over = 0
+        self._topics: dict[str, int] = {}
+        self.error: str | None = None
+
+    async def run(
+        self, *, since: datetime | None, until: datetime | None, max_messages: int | None, again: bool
+    ) -> dict[str, Any]:
+        """Carries it out; returns the document of `Admin.redrive_dead_letters`. Raises what kept it from reading."""
+        if max_messages is not None and max_messages < 1:
+            raise InvalidParameter("max_messages", max_messages, "at least 1")
+        states = await self._letters.states(self._group, since, until)
+        plans = plan_redrive(states, again=again, max_messages=max_messages)
+        self._total = sum(plan.count for plan in plans)
+        for plan in plans:
+            if self.error is None:
+                await self._carry_out(plan)
+        return {
+            "group": self._group,
+            "topic": dead_letter_topic(self._group),
+            "dry_run": self._dry_run,
+            "letters": self._total,
+            "redriven": 0 if self._dry_run else self._done,
+            "failed": 0 if self.error is None else 1,
+            "error": self.error,
+            "passed_over": self._passed_over,
+            "topics": dict(sorted(self._topics.items())),
+        }
+
+    async def _carry_out(self, plan: QueuePlan) -> None:
+        if not self._dry_run:
+            await self._letters.ask(plan.queue, CreateGroup(REDRIVER))
+        position = plan.begin
+        async for batch, behind in self._letters.batches(plan.queue, plan.begin, plan.end):
+            position = await self._send_batch(batch, behind)
+            if not self._dry_run:
+                await self._remember(plan, position)
+            if self.error is not None:
+                break
+        if position > plan.begin:
+            self._passed_over += plan.passed_over
+
+    async def _send_batch(self, batch: list[StoredMessage], behind: int) -> int:
+        """Returns the offset of the first letter that was not sent."""
+        for message in batch:
+            try:
+                topic = await self._send(message)
+            except ZenitError as error:
+                self.error = f"queue offset {message.queue_offset}, message {message.message_id}: {error}"
+                return int(message.queue_offset)
+            self._done += 1
+            self._topics[topic] = self._topics.get(topic, 0) + 1
+            if self._on_progress is not None:
+                self._on_progress(self._done, self._total)
+        return behind
+
+    async def _send(self, message: StoredMessage) -> str:
+        """Sends one letter, or only finds out where to; returns the topic."""
+        properties = message.properties
+        origin = dead_letter_origin(message.offset_message_id, properties)
+        topic = self._to or origin.topic
+        if not topic:
+            raise NoOrigin(message.message_id)
+        if self._dry_run:
+            return topic
+        if is_retry_topic(topic):  # that one group alone is to have it
+            wanted = retry_properties(properties, Origin(origin.topic or topic, origin.message_id))
+        else:
+            wanted = redriven_properties(properties, origin)
+        await self._sender.send(message, check_send_topic(topic), wanted)
+        return topic
+
+    async def _remember(self, plan: QueuePlan, position: int) -> None:
+        offset = plan.remembered(position)
+        if offset is not None:
+            queue = plan.queue
+            await self._letters.ask(queue, UpdateConsumerOffsets(REDRIVER, ((queue.topic, queue.queue_id, offset),)))
+
+
+class _Sender:
+    """Stores a message anew, with properties that a producer would not be allowed to set."""
+
+    def __init__(self, connection: Connection, waits: Waits, timeout_ms: int) -> None:
+        self._waits = waits
+        self._routes = connection.routes
+        self._timeout_ms = timeout_ms
+        self._destinations = Destinations(connection.routes, LatencyFault(latency_table(None)))
+        self._retry = RetryPolicy()
+
+    async def send(self, message: StoredMessage, topic: str, properties: dict[str, str]) -> None:
+        """Raises what the last try ended with."""
+        deadline_ms = monotonic_ms() + self._timeout_ms
+        encoded = encode_properties(properties)
+        await self._routes.route(topic, self._waits, timeout_ms=self._timeout_ms)
+        tries = 0
+        while True:
+            try:
+                await self._try(message, self._queue_for(topic, properties.get(SHARDING_KEY)), encoded, deadline_ms)
+            except ZenitError as error:
+                tries += 1
+                left_ms = deadline_ms - monotonic_ms()
+                delay_ms = self._retry.delay_ms(error, tries=tries, left_ms=left_ms, elsewhere=False)
+                if delay_ms is None:
+                    raise
+                await self._waits.sleep(delay_ms)
+                if error.route_stale:
+                    await self._routes.refresh(topic, self._waits, timeout_ms=max(1, left_ms - delay_ms))
+            else:
+                return
+
+    def _queue_for(self, topic: str, sharding_key: str | None) -> MessageQueue:
+        if sharding_key is None:
+            return self._destinations.next_queue(topic)
+        return self._destinations.sharded_queue(topic, sharding_key)
+
+    async def _try(self, message: StoredMessage, queue: MessageQueue, properties: bytes, deadline_ms: int) -> None:
+        address = self._destinations.address_of(queue)
+        record = encode_record(
+            topic=queue.topic.encode(),
+            body=message.body_as_stored,
+            properties=properties,
+            flag=message.flag,
+            sys_flag=message.sys_flag & KEPT_FLAGS,
+            born_timestamp_ms=message.born_at_ms,
+            born_host=message.born_host,
+            store_host=bytes(20 if address.startswith("[") else 8),
+        )
+        await self._waits.call(
+            address,
+            SendMessages(queue.topic, queue.queue_id, 1, REDRIVER),
+            record,
+            timeout_ms=self._retry.try_timeout_ms(self._timeout_ms, deadline_ms - monotonic_ms()),
+        )

@@ -1,0 +1,72 @@
+"""Which dead letters a redrive sends again, and what it remembers. Pure.
+
+    minimum <= start <= begin <= end <= maximum      queue offsets of one queue of dead letters
+
+What was redriven is remembered as the committed offset of one group, REDRIVER, in the topic of the dead letters: all below
+it was sent again, or passed over by `since`. It never goes back; `again` starts at the first letter without regard to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ..model.queue import MessageQueue
+
+REDRIVER: Final = "ZENIT_REDRIVE"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    """What a queue of dead letters holds. `done`: the offset remembered, -1 = none. `since`, `until`: the offsets of the
+    first letter that is wanted and of the first behind those, None = no such bound."""
+
+    queue: MessageQueue
+    minimum: int
+    maximum: int
+    done: int
+    since: int | None = None
+    until: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePlan:
+    """To send again: [begin, end). `passed_over`: letters before it that were never redriven and now count as done."""
+
+    queue: MessageQueue
+    begin: int
+    end: int
+    done: int
+    passed_over: int
+
+    @property
+    def count(self) -> int:
+        """Letters to send again."""
+        return self.end - self.begin
+
+    def remembered(self, position: int) -> int | None:
+        """What to commit once [begin, position) was sent; None where that is nothing new."""
+        return position if position > max(self.begin, self.done) else None
+
+
+def plan_redrive(states: Iterable[QueueState], *, again: bool, max_messages: int | None) -> list[QueuePlan]:
+    """A plan for each queue that has letters to send, at most `max_messages` together."""
+    left = max_messages
+    plans = []
+    for state in states:
+        plan = _plan(state, again=again)
+        if left is not None:
+            plan = replace(plan, end=min(plan.end, plan.begin + left))
+            left -= plan.count
+        if plan.count:
+            plans.append(plan)
+    return plans
+
+
+def _plan(state: QueueState, *, again: bool) -> QueuePlan:
+    fresh = min(max(state.minimum, state.done), state.maximum)
+    start = state.minimum if again else fresh
+    begin = start if state.since is None else min(max(start, state.since), state.maximum)
+    end = state.maximum if state.until is None else min(state.until, state.maximum)
+    return QueuePlan(state.queue, begin, max(begin, end), state.done, passed_over=max(0, begin - fresh))
