@@ -1,0 +1,151 @@
+"""Asyncio clients against real brokers: a whole flow, a broker that stands still, a master that is killed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from zenitmq import FIRST, Message, MessageQueue, aio
+from zenitmq.testing import LocalCluster
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster() as running:
+        yield running
+
+
+async def read(consumer: aio.PullConsumer, wanted: set[bytes]) -> list[bytes]:
+    """Bodies until all that are wanted were seen."""
+    seen: list[bytes] = []
+    left = set(wanted)
+    async for message in consumer:
+        seen.append(message.body)
+        left.discard(message.body)
+        if not left:
+            break
+    return seen
+
+
+def test_what_is_produced_is_consumed_while_both_run(cluster: LocalCluster) -> None:
+    topic = cluster.create_topic("aio-flow")
+    expected = {b"%06d" % index for index in range(30_000)}
+
+    async def produce() -> None:
+        async with aio.Producer(namesrv=cluster.namesrv) as producer:
+            futures = []
+            for body in sorted(expected):
+                futures.append(producer.send_async(Message(topic, body)))
+                if len(futures) % 500 == 0:
+                    await producer.drain()
+            await asyncio.gather(*futures)
+
+    async def consume() -> list[bytes]:
+        async with aio.PullConsumer("aio-flow", namesrv=cluster.namesrv, start_from=FIRST) as consumer:
+            consumer.subscribe(topic)
+            return await read(consumer, expected)
+
+    async def story() -> list[bytes]:
+        _, seen = await asyncio.gather(produce(), consume())
+        return seen
+
+    assert sorted(asyncio.run(asyncio.wait_for(story(), 60))) == sorted(expected)
+
+
+def test_the_loop_goes_on_while_the_broker_stands_still(cluster: LocalCluster) -> None:
+    """Every wait of a client leaves the loop to others: a ticker's longest pause says so."""
+    topic = cluster.create_topic("aio-still")
+
+    async def tick(longest: list[float]) -> None:
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        while True:
+            await asyncio.sleep(0.01)
+            longest[0] = max(longest[0], loop.time() - before)
+            before = loop.time()
+
+    async def story() -> float:
+        longest = [0.0]
+        queue = MessageQueue(topic, "broker-a", 0)
+        async with (
+            aio.Producer(namesrv=cluster.namesrv) as producer,
+            aio.PullConsumer("aio-still", namesrv=cluster.namesrv, start_from=FIRST) as consumer,
+            aio.Admin(cluster.namesrv) as admin,
+        ):
+            consumer.assign([queue])
+            await producer.send(Message(topic, b"first"))
+            await consumer.position(queue)
+            ticker = asyncio.create_task(tick(longest))
+            with cluster.paused("broker-a"):
+                waits = [
+                    asyncio.create_task(producer.send(Message(topic, b"second"), timeout=20)),
+                    asyncio.create_task(admin.max_offset(queue, timeout=20)),
+                    asyncio.create_task(consumer.committed(queue)),
+                    asyncio.create_task(producer.flush()),
+                ]
+                future = producer.send_async(Message(topic, b"third"))
+                await asyncio.sleep(1.0)
+                assert not future.done()
+            await asyncio.wait_for(asyncio.gather(*waits, future), 30)
+            ticker.cancel()
+        return longest[0]
+
+    assert asyncio.run(story()) < 0.5
+
+
+@pytest.mark.timeout(240)
+def test_a_failover_loses_nothing_that_was_acknowledged() -> None:
+    with LocalCluster(replicas=3) as cluster:
+        topic = cluster.create_topic("aio-failover")
+        master = cluster.master
+        assert master is not None
+
+        async def story() -> tuple[set[bytes], list[bytes]]:
+            acknowledged: set[bytes] = set()
+            killed = asyncio.Event()
+            ended = asyncio.Event()
+
+            async def produce() -> None:
+                async with aio.Producer(namesrv=cluster.namesrv, timeout=30.0) as producer:
+
+                    async def one(number: int) -> None:
+                        body = b"%06d" % number
+                        if number % 2:
+                            await producer.send(Message(topic, body))
+                        else:
+                            await producer.send_async(Message(topic, body))
+                        acknowledged.add(body)
+
+                    number = 0
+                    while not ended.is_set():
+                        await asyncio.gather(*(one(number + step) for step in range(20)))
+                        number += 20
+                        await asyncio.sleep(0.01)
+
+            async def kill() -> None:
+                await asyncio.sleep(1.0)
+                await asyncio.to_thread(cluster.kill, master)
+                killed.set()
+                before = len(acknowledged)
+                while len(acknowledged) < before + 1000:
+                    await asyncio.sleep(0.05)
+                ended.set()
+
+            async with aio.PullConsumer("aio-failover", namesrv=cluster.namesrv, start_from=FIRST) as consumer:
+                consumer.subscribe(topic)
+                seen: list[bytes] = []
+
+                async def consume() -> None:
+                    while not ended.is_set():
+                        seen.extend(message.body for message in await consumer.poll(timeout=0.2))
+
+                await asyncio.gather(produce(), kill(), consume())
+                while not acknowledged <= set(seen):
+                    seen.extend(message.body for message in await consumer.poll(timeout=1))
+            return acknowledged, seen
+
+        acknowledged, seen = asyncio.run(asyncio.wait_for(story(), 120))
+        assert len(acknowledged) > 1000
+        assert acknowledged <= set(seen)
