@@ -114,10 +114,23 @@ class Dealer:
             return None
         return header.bytes, self._receive_payload() if header.more else b""
 
+    def receive_view_nowait(self) -> tuple[bytes, bytes | memoryview] | None:
+        """The same; a payload of one frame is a view of what was received, not a copy."""
+        try:
+            header = self._recv(_NOBLOCK, copy=False)
+        except zmq.Again:
+            return None
+        if not header.more:
+            return header.bytes, b""
+        frame = self._recv(0, copy=False)
+        return header.bytes, self._joined(frame) if frame.more else memoryview(frame)  # type: ignore[arg-type]
+
     def _receive_payload(self) -> bytes:
         frame = self._recv(0, copy=False)
-        if not frame.more:
-            return frame.bytes
+        return self._joined(frame) if frame.more else frame.bytes
+
+    def _joined(self, frame: zmq.Frame) -> bytes:
+        """This frame of a message and those that follow."""
         frames = [frame]
         while frame.more:
             frame = self._recv(0, copy=False)

@@ -52,8 +52,10 @@ class ChunkAppender:
         self._kernel = scanning_kernel(config, opened.log.segment_bytes)
         self._names: dict[bytes, str] = {}  # checked
 
-    def append(self, data: memoryview, begin: int, end: int, *, before_dispatch: Callable[[], None]) -> None:
-        """`data`: of a chunk [begin, end). `before_dispatch`: called once the bytes are in the log.
+    def append(
+        self, data: memoryview, begin: int, end: int, *, crc: int | None, before_dispatch: Callable[[], None]
+    ) -> None:
+        """`data`: of a chunk [begin, end). `crc`: of it, where known. `before_dispatch`: called once it is in the log.
 
         Raises OffsetOutOfRange where the log does not end at `begin`, CorruptRecordError, StoreNotWriteable (retriable):
         nothing was appended then. Raises StorePoisoned.
@@ -73,7 +75,7 @@ class ChunkAppender:
         if self._dispatch.is_blocked:
             raise StoreNotWriteable("disk full: queue units or index keys wait")
         log.place(0)
-        log.append_copy(data[:size], data[size:])
+        log.append_copy(data[:size], data[size:], crc=None if has_blank else crc)
         before_dispatch()
         try:
             for group in groups:

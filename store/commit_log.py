@@ -146,8 +146,10 @@ class CommitLog:
         self.written = PhysicalOffset(begin + size)  # published last: whoever sees it sees the bytes
         return begin
 
-    def append_copy(self, records: bytes | memoryview, blank: bytes | memoryview) -> None:
+    def append_copy(self, records: bytes | memoryview, blank: bytes | memoryview, *, crc: int | None = None) -> None:
         """Writes at `written` what another log holds there: whole records, and its blank where the segment ends with one.
+
+        `crc`: of the records, where it is known.
 
         They must fit as they fitted there (`place(0)` tells the room). Raises StorePoisoned.
         """
@@ -160,7 +162,7 @@ class CommitLog:
             if done != size + TERMINATOR_BYTES:
                 self._write_rest(views, done, begin - self._base)
             if size:
-                self.checksums.append(begin, size, crc32(records))
+                self.checksums.append(begin, size, crc32(records) if crc is None else crc)
             if blank:
                 self.checksums.append(begin + size, len(blank), crc32(blank))
         except OSError as error:

@@ -282,15 +282,17 @@ class MessageStore:
         up_to = self._log.written if limit is None else limit
         return read_chunk(self._log, begin, bytes_max=bytes_max, limit=up_to, quarantined=self._reader.quarantined)
 
-    def append_chunk(self, data: bytes | memoryview, begin: int, end: int) -> None:
+    def append_chunk(self, data: bytes | memoryview, begin: int, end: int, *, crc: int | None = None) -> None:
         """A slave's commit: the bytes of its master's chunk [begin, end) go where they lie there, and everybody is told
         of them in the order of the log. Nothing may be staged. A dispatcher may call `delete_topic` meanwhile.
+
+        `crc`: CRC-32 of `data` where the caller has checked it.
 
         Raises OffsetOutOfRange (`begin` is not the end of this log), CorruptRecordError (damage), StoreNotWriteable:
         nothing was appended then. Raises StorePoisoned.
         """
         assert self._staging.is_empty
-        self._appender.append(memoryview(data), begin, end, before_dispatch=self._staging.forget_tails)
+        self._appender.append(memoryview(data), begin, end, crc=crc, before_dispatch=self._staging.forget_tails)
         self._staging.refresh()
         if self.is_sync:
             self._log.request_flush(self._log.written)

@@ -21,15 +21,36 @@ from .frames import CHUNK_BYTES_MAX, Chunk
 LZ4_BYTES_MIN: Final = 4096
 
 
-def seal(chunk: Chunk, data: bytes | memoryview) -> tuple[Chunk, bytes | memoryview]:
-    """The chunk with CRC and flag set, and the second frame. `chunk.lz4`: compression was asked for."""
-    assert len(data) <= chunk.end - chunk.begin
-    crc = crc32(data)
-    if chunk.lz4 and len(data) >= LZ4_BYTES_MIN:
-        packed: bytes = lz4.frame.compress(data, content_checksum=False, store_size=True)
-        if len(packed) <= len(data) - len(data) // 8:
-            return replace(chunk, crc=crc), packed
-    return replace(chunk, crc=crc, lz4=False), data
+class Sealer:
+    """Seals chunks. One that was just sealed for another slave is not summed up, nor compressed, once more: the bytes of a
+    range and its epoch are always the same (R2).
+    """
+
+    __slots__ = ("_crc", "_packed", "_range")
+
+    def __init__(self) -> None:
+        self._range: tuple[int, int, int, bool] | None = None
+        self._crc = 0
+        self._packed: bytes | None = None
+
+    def seal(self, chunk: Chunk, data: bytes | memoryview) -> tuple[Chunk, bytes | memoryview]:
+        """The chunk with CRC and flag set, and the second frame. `chunk.lz4`: compression was asked for."""
+        assert len(data) <= chunk.end - chunk.begin
+        asked = chunk.data_epoch, chunk.begin, chunk.end, chunk.lz4
+        if asked != self._range:
+            self._range, self._crc = asked, crc32(data)
+            self._packed = _packed(data) if chunk.lz4 else None
+        if self._packed is None:
+            return replace(chunk, crc=self._crc, lz4=False), data
+        return replace(chunk, crc=self._crc), self._packed
+
+
+def _packed(data: bytes | memoryview) -> bytes | None:
+    """None where it does not pay."""
+    if len(data) < LZ4_BYTES_MIN:
+        return None
+    packed: bytes = lz4.frame.compress(data, content_checksum=False, store_size=True)
+    return packed if len(packed) <= len(data) - len(data) // 8 else None
 
 
 def unseal(chunk: Chunk, payload: bytes | memoryview) -> bytes | memoryview:

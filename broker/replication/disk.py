@@ -108,7 +108,8 @@ class StoreDisk:
 
     def _append(self, effect: fx.Append, on_done: Callable[[], None]) -> None:
         try:
-            self._store.append_chunk(memoryview(effect.data), effect.chunk.begin, effect.chunk.end)
+            chunk = effect.chunk
+            self._store.append_chunk(memoryview(effect.data), chunk.begin, chunk.end, crc=chunk.crc)
         except StoreNotWriteable as error:
             log.warning("a chunk waits for the disk begin=%s error=%s", effect.chunk.begin, error)
             self._loop.call_later(FULL_RETRY_MS, lambda: self._append(effect, on_done))

@@ -175,7 +175,7 @@ class ReplicationPort:
         if dealer is None:
             return False
         try:
-            received = dealer.receive_nowait()
+            received = dealer.receive_view_nowait()
             if received is None:
                 return False
             frame = decode(received[0], Side.SLAVE)

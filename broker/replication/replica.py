@@ -19,7 +19,7 @@ from ...model.clock import Clock
 from ...model.errors import CorruptRecordError, OffsetOutOfRange
 from ...model.group import Incarnation, KnownGroup
 from . import effects as fx
-from .chunk_payload import seal
+from .chunk_payload import Sealer
 from .effects import DiskEffect, Effect
 from .frames import Ack, Frame, Opening, RefusalReason, group_key
 from .master import CutAt, MasterState, refusal
@@ -128,6 +128,7 @@ class Replica:
         self._waiting: deque[tuple[Effect, object]] = deque()  # effects, each with the core that asked for it
         self._on_disk: tuple[DiskEffect, object] | None = None
         self._is_performing = False
+        self._sealer = Sealer()
         self._ack: Ack | None = None  # to be sent once all that came together is done with
         self._carriers: dict[type[Effect], Callable[[Any, object], None]] = {
             fx.SendFrame: self._send_frame,
@@ -315,7 +316,7 @@ class Replica:
     def _send_chunk(self, effect: fx.SendChunk, _core: object) -> None:
         peer, chunk = effect.peer, effect.chunk
         try:
-            sealed, payload = seal(chunk, self._disk.read(chunk.begin, chunk.end))
+            sealed, payload = self._sealer.seal(chunk, self._disk.read(chunk.begin, chunk.end))
         except (OffsetOutOfRange, CorruptRecordError) as error:
             log.warning("cannot send to a slave replica=%s begin=%s error=%s", peer, chunk.begin, error)
             self._on_unreachable(peer, chunk.session)

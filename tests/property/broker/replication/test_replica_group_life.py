@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from zenitmq.broker.replication.chunk_payload import seal, unseal
+from zenitmq.broker.replication.chunk_payload import Sealer, unseal
 from zenitmq.broker.replication.effects import (
     Acknowledge,
     Append,
@@ -164,7 +164,7 @@ class Process:
         owners = {self.group.epoch_of[number] for number in self.disk.records[begin:end]}
         assert owners == {effect.chunk.data_epoch}, f"a chunk of {effect.chunk.data_epoch} holds {owners}"
         data = b"".join(b"%10d" % number for number in self.disk.records[begin:end])
-        chunk, payload = seal(effect.chunk, data)
+        chunk, payload = Sealer().seal(effect.chunk, data)
         self.post(Side.SLAVE, effect.peer, chunk.session, encode(chunk), bytes(payload))
 
     def on_mail(self, mail: Mail) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import lz4.frame
 import pytest
 
-from zenitmq.broker.replication.chunk_payload import LZ4_BYTES_MIN, seal, unseal
+from zenitmq.broker.replication.chunk_payload import LZ4_BYTES_MIN, Sealer, unseal
 from zenitmq.broker.replication.frames import Chunk
 from zenitmq.model.errors import RemoteProtocolError
 
@@ -30,16 +30,28 @@ def chunk(data: bytes, *, lz4: bool) -> Chunk:
     ],
 )
 def test_what_is_sealed_comes_out_the_same(data: bytes, asked: bool, packed: bool) -> None:
-    sealed, payload = seal(chunk(data, lz4=asked), memoryview(data))
+    sealed, payload = Sealer().seal(chunk(data, lz4=asked), memoryview(data))
     assert sealed.lz4 is packed
     assert (len(payload) < len(data)) is packed
     assert sealed.crc == zlib.crc32(data)
     assert bytes(unseal(sealed, payload)) == data
 
 
+@pytest.mark.parametrize("asked", [True, False])
+def test_each_slave_gets_the_same_whoever_is_served_between(asked: bool) -> None:
+    sealer, data = Sealer(), [PLAIN, os.urandom(5_000), PLAIN[:5_000]]
+    ranges = [replace(chunk(part, lz4=asked), begin=at, end=at + len(part)) for at, part in enumerate(data)]
+    for index in (0, 0, 1, 2, 2, 1, 0):
+        for lz4_asked in (asked, not asked):
+            one = replace(ranges[index], lz4=lz4_asked, session=index)
+            sealed, payload = sealer.seal(one, data[index])
+            assert sealed == replace(one, crc=zlib.crc32(data[index]), lz4=len(payload) < len(data[index]))
+            assert bytes(unseal(sealed, payload)) == data[index]
+
+
 def test_a_flipped_bit_is_seen() -> None:
     for asked in (True, False):
-        sealed, payload = seal(chunk(PLAIN, lz4=asked), PLAIN)
+        sealed, payload = Sealer().seal(chunk(PLAIN, lz4=asked), PLAIN)
         for at in range(0, len(payload), max(1, len(payload) // 200)):
             damaged = bytearray(payload)
             damaged[at] ^= 1
@@ -51,7 +63,7 @@ def test_a_flipped_bit_is_seen() -> None:
 
 
 def test_a_payload_of_another_length_is_refused() -> None:
-    sealed, payload = seal(chunk(PLAIN, lz4=False), PLAIN)
+    sealed, payload = Sealer().seal(chunk(PLAIN, lz4=False), PLAIN)
     for wrong in (payload[:-1], bytes(payload) + b"\0", b""):
         with pytest.raises(RemoteProtocolError):
             unseal(sealed, wrong)
@@ -65,7 +77,7 @@ def test_a_bomb_is_not_unpacked() -> None:
 
 
 def test_an_lz4_frame_cut_anywhere_is_refused_or_complete() -> None:
-    sealed, payload = seal(chunk(PLAIN, lz4=True), PLAIN)
+    sealed, payload = Sealer().seal(chunk(PLAIN, lz4=True), PLAIN)
     refused = 0
     for count in range(len(payload)):
         try:
