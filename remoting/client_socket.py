@@ -7,7 +7,7 @@ after its caller was told that it failed, and "lost" is final.
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Any, Final
 
 import zmq
 
@@ -131,7 +131,7 @@ class Dealer:
 
     def _joined(self, frame: zmq.Frame) -> bytes:
         """This frame of a message and those that follow."""
-        frames = [frame]
+        frames: list[Any] = [frame]  # a frame is a buffer, though not typed as one
         while frame.more:
             frame = self._recv(0, copy=False)
             if len(frames) <= FRAMES_MAX:
