@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .model.errors import NotMaster as NotMaster
     from .model.errors import RequestTimeout as RequestTimeout
     from .model.errors import SendFailed as SendFailed
+    from .model.errors import SqlSyntaxError as SqlSyntaxError
     from .model.errors import TopicNotFound as TopicNotFound
     from .model.errors import ZenitError as ZenitError
     from .model.message import BatchReceipt as BatchReceipt
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from .model.queue import PhysicalOffset as PhysicalOffset
     from .model.queue import QueueOffset as QueueOffset
     from .model.route import TopicRoute as TopicRoute
+    from .model.subscription import Sql as Sql
     from .store.record_kernel import MessageBatch as MessageBatch
     from .store.record_kernel import StoredMessage as StoredMessage
 
@@ -58,10 +60,11 @@ _HOMES = {
     ".client.start_from": "FIRST LAST StartFrom",
     ".model.errors": """BrokerBusy BufferFull ClientClosed ConnectionLost CorruptRecordError GroupNotFound InvalidName
         InvalidParameter MessageIllegal MessageNotFound MessageTooLarge NoPermission NoRoute NotMaster RequestTimeout
-        SendFailed TopicNotFound ZenitError""",
+        SendFailed SqlSyntaxError TopicNotFound ZenitError""",
     ".model.message": "BatchReceipt FailedSend Message SendReceipt SendStatus",
     ".model.queue": "MessageQueue PhysicalOffset QueueOffset",
     ".model.route": "TopicRoute",
+    ".model.subscription": "Sql",
     ".store.record_kernel": "MessageBatch StoredMessage",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

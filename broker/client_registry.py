@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from ..model.errors import BrokerBusy
 from ..model.subscription import MessageModel
+from .filter.subscription_check import Disagreement, GroupSubscriptions, Subscriptions
 
-Subscriptions = tuple[tuple[str, str], ...]  # (topic, expression)
 Consumers = tuple[tuple[str, str, Subscriptions], ...]  # (group, message model, subscriptions)
 
 MISSED_MAX = 3  # heartbeats a client may miss
@@ -42,7 +42,7 @@ class Member:
 class ClientRegistry:
     """Clients by id, members by group."""
 
-    __slots__ = ("_clients", "_clients_max", "_groups", "heartbeat_ms")
+    __slots__ = ("_clients", "_clients_max", "_groups", "_wants", "heartbeat_ms")
 
     def __init__(self, *, heartbeat_ms: int, clients_max: int) -> None:
         """`heartbeat_ms`: how often clients are to report; one that misses three is gone."""
@@ -50,6 +50,7 @@ class ClientRegistry:
         self._clients_max = clients_max
         self._clients: dict[str, Client] = {}
         self._groups: dict[str, dict[str, Member]] = {}
+        self._wants: dict[str, GroupSubscriptions] = {}  # of the same groups
 
     def on_heartbeat(
         self, now_ms: int, *, client_id: str, identity: bytes, producers: tuple[str, ...], consumers: Consumers
@@ -68,6 +69,10 @@ class ClientRegistry:
             members[client_id] = Member(client_id, identity, model, subscriptions)
             if known is None or known.subscriptions != subscriptions:
                 changed.add(group)
+                wants = self._wants.setdefault(group, GroupSubscriptions())
+                if known is not None:
+                    wants.take_out(client_id, known.subscriptions)
+                wants.put(client_id, subscriptions)
         for group in left:
             self._leave(group, client_id)
         return sorted(changed | left)
@@ -107,7 +112,21 @@ class ClientRegistry:
     def topics_of(self, group: str) -> list[str]:
         """Topics that members of a group subscribe to; sorted."""
         members: Iterable[Member] = self._groups.get(group, {}).values()
-        return sorted({topic for member in members for topic, _ in member.subscriptions})
+        return sorted({topic for member in members for topic, _, _ in member.subscriptions})
+
+    def disagreements(self, group: str) -> tuple[Disagreement, ...]:
+        """The topics of which the group's members want different things."""
+        wants = self._wants.get(group)
+        return () if wants is None else wants.disagreements()
+
+    def others(self, client_id: str) -> tuple[tuple[str, str, str], ...]:
+        """((group, topic, a member that wants something else of it than this client), ...)."""
+        client = self._clients.get(client_id)
+        return tuple(
+            (group, topic, other)
+            for group, _, subscriptions in (() if client is None else client.consumers)
+            for topic, other in self._wants[group].others(subscriptions)
+        )
 
     def groups(self) -> set[str]:
         """Groups that have a member."""
@@ -120,6 +139,9 @@ class ClientRegistry:
     def _leave(self, group: str, client_id: str) -> None:
         members = self._groups.get(group)
         if members is not None:
-            members.pop(client_id, None)
+            member = members.pop(client_id, None)
+            if member is not None:
+                self._wants[group].take_out(client_id, member.subscriptions)
             if not members:
                 del self._groups[group]
+                del self._wants[group]

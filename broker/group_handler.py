@@ -85,7 +85,9 @@ class GroupHandler:
             if config is not None:
                 rows.extend(self._rows(request.group, config, now_ms))
         members = list(self._registry.members(request.group))
-        reply_json(self._loop, call, {"group": request.group, "members": members, "queues": rows})
+        conflicts = [disagreement.document() for disagreement in self._registry.disagreements(request.group)]
+        document = {"group": request.group, "members": members, "queues": rows, "conflicts": conflicts}
+        reply_json(self._loop, call, document)
 
     def _rows(self, group: str, config: TopicConfig, now_ms: int) -> list[dict[str, Any]]:
         return [

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from ..remoting import commands
 from ..remoting.commands import Reply, Request
 from ..remoting.server import Call
+from .filter.condition_cache import ConditionCache
 from .group_handler import GroupHandler
 from .heartbeat_handler import HeartbeatHandler
 from .lock_handler import LockHandler
@@ -36,7 +37,8 @@ class Handlers:
             store_host=parts.store_host,
             auto_create_queues=config.default_topic_queues if config.auto_create_topics else 0,
         )
-        self.pulls = PullHandler(store, state, loop, clock, desk, config)
+        conditions = ConditionCache()
+        self.pulls = PullHandler(store, state, loop, clock, desk, config, conditions)
         self._locks = LockHandler(store, state, acknowledgements, clock, parts.leads)
         self._heartbeats = HeartbeatHandler(
             store,
@@ -46,6 +48,7 @@ class Handlers:
             clock,
             registry,
             self._locks,
+            conditions,
             auto_create_groups=config.auto_create_groups,
         )
         self._queries = QueryHandler(store, state, loop, desk, config)

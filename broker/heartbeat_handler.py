@@ -5,9 +5,12 @@ Owned by the loop thread. A consumer's first heartbeat creates its group in the 
 
 from __future__ import annotations
 
+import logging
+
 from ..model.clock import Clock
 from ..model.errors import GroupNotFound, InvalidParameter
 from ..model.names import check_group, check_topic
+from ..model.subscription import ExpressionKind, Subscription
 from ..remoting.commands import (
     ConsumerListReply,
     ConsumersChanged,
@@ -21,8 +24,11 @@ from ..remoting.server import Call, RequestLoop
 from ..store.message_store import MessageStore
 from .acknowledgements import Acknowledgements
 from .client_registry import ClientRegistry
+from .filter.condition_cache import ConditionCache
 from .lock_handler import CLIENT_ID_LENGTH_MAX, LockHandler
 from .state_log import GROUPS, StateLog
+
+log = logging.getLogger(__name__)
 
 
 class HeartbeatHandler:
@@ -37,6 +43,7 @@ class HeartbeatHandler:
         clock: Clock,
         registry: ClientRegistry,
         locks: LockHandler,
+        conditions: ConditionCache,
         *,
         auto_create_groups: bool,
     ) -> None:
@@ -47,13 +54,15 @@ class HeartbeatHandler:
         self._clock = clock
         self._registry = registry
         self._locks = locks
+        self._conditions = conditions
+        self._warned: dict[str, tuple[str, ...]] = {}  # group -> topics
         self._auto_create_groups = auto_create_groups
 
     def on_heartbeat(self, call: Call) -> HeartbeatReply | None:
         """Takes a client in, or renews it. Raises what is wrong with it; then nothing changes."""
         request = call.request
         assert isinstance(request, Heartbeat)
-        _check(request)
+        _check(request, self._conditions)
         fresh = [group for group, _, _ in request.consumers if group not in self._state.group_table.documents]
         if fresh and not self._auto_create_groups:
             raise GroupNotFound(fresh[0])
@@ -65,7 +74,7 @@ class HeartbeatHandler:
             consumers=request.consumers,
         )
         self._tell(changed)
-        reply = HeartbeatReply(self._registry.heartbeat_ms)
+        reply = HeartbeatReply(self._registry.heartbeat_ms, self._registry.others(request.client_id))
         if not fresh:
             return reply
         end = 0
@@ -97,16 +106,40 @@ class HeartbeatHandler:
 
     def _tell(self, groups: list[str]) -> None:
         for group in groups:
+            self._warn_of_disagreement(group)
             for identity in self._registry.identities(group):
                 self._loop.send_to(identity, ConsumersChanged(group))
 
+    def _warn_of_disagreement(self, group: str) -> None:
+        """Once for each kind of it: members that join one by one do not change what it is."""
+        found = self._registry.disagreements(group)
+        topics = tuple(disagreement.topic for disagreement in found)
+        if topics != self._warned.get(group, ()):
+            for disagreement in found:
+                log.warning(
+                    "members of a group subscribe differently group=%s topic=%s subscriptions=%s",
+                    group,
+                    disagreement.topic,
+                    disagreement.wants,
+                )
+        if topics:
+            self._warned[group] = topics
+        else:
+            self._warned.pop(group, None)
 
-def _check(request: Heartbeat) -> None:
+
+def _check(request: Heartbeat, conditions: ConditionCache) -> None:
     if not 1 <= len(request.client_id) <= CLIENT_ID_LENGTH_MAX:
         raise InvalidParameter("client_id", request.client_id[:64], f"1 to {CLIENT_ID_LENGTH_MAX} characters")
     for group in request.producers:
         check_group(group)
     for group, _, subscriptions in request.consumers:
         check_group(group)
-        for topic, _ in subscriptions:
+        for topic, kind, expression in subscriptions:
             check_topic(topic)
+            if kind == ExpressionKind.SQL92.value:
+                conditions.condition(expression)
+            elif kind == ExpressionKind.TAG.value:
+                Subscription.parse(topic, expression)
+            else:
+                raise InvalidParameter("subscription", kind[:64], "TAG or SQL92")

@@ -2,6 +2,10 @@
 
 Owned by the loop thread. Arrivals are looked at after the commit, a bounded number of parked pulls in each turn.
 A wrong offset is no error: the reply's status and next offset say where to go on.
+
+A pull whose filter passes nothing for long is *scanning*: it is parked as one that waits is, and looks on for a while in
+each turn, in turns with the others, so that a selective filter delays neither sends nor other pulls. Conditions (SQL92)
+are evaluated nowhere else. At its deadline it is told how far it came.
 """
 
 from __future__ import annotations
@@ -12,21 +16,24 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from ..model.clock import Clock
+from ..model.clock import Clock, monotonic_ns
 from ..model.errors import InvalidParameter, TopicNotFound, ZenitError
 from ..model.names import check_group
 from ..model.route import MASTER_ID
 from ..remoting.commands import PullMessages, PullReply
 from ..remoting.server import Call, RequestLoop
-from ..store.get_status import GetResult, GetStatus
+from ..store.get_status import GetResult, GetStatus, Search
 from ..store.message_store import MessageStore
 from .admission import readable
 from .config import BrokerConfig
+from .filter.condition_cache import ConditionCache
 from .pull_hold import Parked, PullHold
 from .state_log import StateLog
 from .worker_desk import WorkerDesk
 
 FRAMES_MAX: Final = 16  # more slices than this cost more as frames than as one copy
+LOOK_MS: Final = 1000  # a pull that may not wait, but has a condition to be evaluated, gets its turn within
+SCAN_NS: Final = 1_000_000  # how long all scanning pulls together may look on in one turn
 
 
 class PullHandler:
@@ -40,6 +47,9 @@ class PullHandler:
         clock: Clock,
         desk: WorkerDesk,
         config: BrokerConfig,
+        conditions: ConditionCache,
+        *,
+        now_ns: Callable[[], int] = monotonic_ns,
     ) -> None:
         self._store = store
         self._state = state
@@ -52,11 +62,18 @@ class PullHandler:
         self._bytes_max = config.store.pull_bytes_max
         self._woken: deque[Parked[Call]] = deque()
         self._is_resuming = False
+        self._conditions = conditions
+        self._now_ns = now_ns
+        self._scan_end_ns = 0
+        self._scans: deque[Parked[Call]] = deque()
+        self._is_scan_due = False
         self._read_from: Callable[[bool, int], int] = _from_here
         self.hold: PullHold[Call] = PullHold(count_max=config.parked_pulls_max, bytes_max=config.parked_bytes_max)
         self.pulls = 0
         self.messages = 0
         self.size_bytes = 0
+        self.scanned = 0
+        self.scan_ns_max = 0
 
     def suggest(self, read_from: Callable[[bool, int], int]) -> None:
         """`read_from(is_cold, queue_id)`: the broker id of the replica to read from next."""
@@ -72,19 +89,31 @@ class PullHandler:
         if request.max_messages < 1 or request.max_bytes < 1:
             raise InvalidParameter("max_messages, max_bytes", (request.max_messages, request.max_bytes), "at least 1")
         self.pulls += 1
+        if request.sql:
+            self._conditions.condition(request.sql)
+            self._scan_on(self._park(call, request, request.queue_offset))
+            return
         result = self._get(request, request.queue_offset)
-        suspend_ms = min(request.suspend_ms, self._suspend_ms_max)
-        if suspend_ms <= 0 or not _waits(result, request.queue_offset):
+        if min(request.suspend_ms, self._suspend_ms_max) <= 0 or not _waits(result, request.queue_offset):
             self._answer(call, result)
             return
-        self.hold.park(
+        parked = self._park(call, request, result.next_offset)
+        if _is_unfinished(result):
+            self._scan_on(parked)
+
+    def _park(self, call: Call, request: PullMessages, queue_offset: int) -> Parked[Call]:
+        """Raises BrokerBusy."""
+        suspend_ms = min(request.suspend_ms, self._suspend_ms_max)
+        parked = self.hold.park(
             call,
             topic=request.topic,
             queue_id=request.queue_id,
-            queue_offset=result.next_offset,
-            deadline_ms=min(self._clock.monotonic_ms() + suspend_ms, call.deadline_ms),
-            codes=len(request.tag_codes),
+            queue_offset=queue_offset,
+            deadline_ms=min(self._clock.monotonic_ms() + (suspend_ms if suspend_ms > 0 else LOOK_MS), call.deadline_ms),
+            filter_bytes=8 * len(request.tag_codes) + len(request.sql),
         )
+        parked.may_wait = suspend_ms > 0
+        return parked
 
     def on_arrivals(self, queues: list[tuple[str, int]]) -> None:
         """These queues have new messages: look at some of those who wait; the rest follows in the next turns."""
@@ -110,20 +139,36 @@ class PullHandler:
         self._is_resuming = False
         for _ in range(min(len(self._woken), self._wakes_per_turn)):
             parked = self._woken.popleft()
-            if parked.is_parked:
-                self._serve(parked, is_last=False)
+            if parked.is_parked and not parked.is_scanning:
+                self._look(parked)
         if self._woken:
             self._is_resuming = True
             self._loop.call_later(0, self._serve_woken)
+
+    def _look(self, parked: Parked[Call]) -> None:
+        """More may be read in the queue of a waiting pull."""
+        request = parked.waiting.request
+        assert isinstance(request, PullMessages)
+        if request.sql:
+            self._scan_on(parked)
+        else:
+            self._serve(parked, is_last=False)
 
     def _serve(self, parked: Parked[Call], *, is_last: bool) -> None:
         """Answers a parked pull if there is something for it, or if this is its last chance."""
         request = parked.waiting.request
         assert isinstance(request, PullMessages)
         try:
-            result = self._get(request, parked.queue_offset)
-            if not is_last and _waits(result, parked.queue_offset):
+            result = self._get_for(parked, request)
+            parked.is_scanning = False
+            if not is_last and result.unread is not None:
+                self._read_for(parked, result.unread, result.unread_end)
+                return
+            if not is_last and parked.may_wait and _waits(result, parked.queue_offset):
+                is_on_its_way = _is_unfinished(result) and result.next_offset > parked.queue_offset
                 parked.queue_offset = result.next_offset
+                if is_on_its_way:
+                    self._scan_on(parked)
                 return
             self.hold.release(parked)
             self._answer(parked.waiting, result)
@@ -131,7 +176,54 @@ class PullHandler:
             self.hold.release(parked)
             self._loop.fail(parked.waiting, error)
 
-    def _get(self, request: PullMessages, queue_offset: int) -> GetResult:
+    # ---- scanning
+
+    def _scan_on(self, parked: Parked[Call]) -> None:
+        """Lets a parked pull look on in one of the next turns, at the end of this one at the earliest."""
+        parked.is_scanning = True
+        self._scans.append(parked)
+        if not self._is_scan_due:
+            self._is_scan_due = True
+            self._loop.call_later(0, self._scan)
+
+    def _scan(self) -> None:
+        """One turn's share of scanning: each pull looks on a little, until the time is up."""
+        begin_ns = self._now_ns()
+        self._scan_end_ns = begin_ns + SCAN_NS
+        while self._scans:
+            parked = self._scans.popleft()
+            if parked.is_parked:
+                self._serve(parked, is_last=False)
+            if not self._has_scan_time():
+                break
+        self.scan_ns_max = max(self.scan_ns_max, self._now_ns() - begin_ns)
+        self._is_scan_due = bool(self._scans)
+        if self._scans:
+            self._loop.call_later(0, self._scan)
+
+    def _has_scan_time(self) -> bool:
+        return self._now_ns() < self._scan_end_ns
+
+    def _read_for(self, parked: Parked[Call], unread: memoryview, unread_end: int) -> None:
+        """A worker reads what is not in memory; then the pull looks on. Raises BrokerBusy."""
+
+        def then(_: None) -> None:
+            parked.read_below = unread_end
+            self._scan_on(parked)
+
+        parked.is_scanning = True
+        self._desk.run(parked.waiting, partial(_page_in, [unread]), then)
+
+    def _get_for(self, parked: Parked[Call], request: PullMessages) -> GetResult:
+        search = None
+        if request.sql:
+            search = Search(self._conditions.condition(request.sql), self._has_scan_time, parked.read_below)
+        result = self._get(request, parked.queue_offset, search)
+        if parked.is_scanning and result.status in (GetStatus.FOUND, GetStatus.NO_MATCHED_MESSAGE):
+            self.scanned += result.next_offset - parked.queue_offset
+        return result
+
+    def _get(self, request: PullMessages, queue_offset: int, search: Search | None = None) -> GetResult:
         return self._store.get_messages(
             request.topic,
             request.queue_id,
@@ -139,6 +231,7 @@ class PullHandler:
             max_messages=min(request.max_messages, self._messages_max),
             max_bytes=min(request.max_bytes, self._bytes_max),
             codes=request.tag_codes,
+            search=search,
         )
 
     def _answer(self, call: Call, result: GetResult) -> None:
@@ -178,12 +271,17 @@ def _page_in(slices: list[memoryview]) -> None:
 
 
 def _waits(result: GetResult, queue_offset: int) -> bool:
-    """Whether the pull has everything there is and a later message may be for it."""
+    """Whether a message that comes later, or one that its filter has not seen yet, may be for the pull."""
     status = result.status
     if status == GetStatus.FOUND:
         return False
     if status == GetStatus.OFFSET_OVERFLOW_ONE:
         return True
     if status == GetStatus.NO_MATCHED_MESSAGE:
-        return result.next_offset >= result.max_offset
+        return True
     return status in (GetStatus.NO_MESSAGE_IN_QUEUE, GetStatus.NO_MATCHED_LOGIC_QUEUE) and queue_offset == 0
+
+
+def _is_unfinished(result: GetResult) -> bool:
+    """Whether messages are left that the pull's filter has not seen."""
+    return result.status == GetStatus.NO_MATCHED_MESSAGE and result.next_offset < result.max_offset

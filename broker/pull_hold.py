@@ -7,7 +7,7 @@ shell hangs on a parked pull.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Final, Generic, TypeVar
 
@@ -16,13 +16,18 @@ from ..model.errors import BrokerBusy
 Waiting = TypeVar("Waiting")
 
 RETRY_MS: Final = 1_000
-PULL_BYTES: Final = 600  # what a parked pull costs, beside its tag codes
+PULL_BYTES: Final = 600  # what a parked pull costs, beside its filter
 _HEAP_SLACK: Final = 1_024
 
 
 @dataclass(slots=True, eq=False)
 class Parked(Generic[Waiting]):
-    """One pull that waits at `queue_offset`; `deadline_ms` is monotonic."""
+    """One pull that waits at `queue_offset`; `deadline_ms` is monotonic.
+
+    `is_scanning`: it does not wait for a message, but for its next turn to look for one that its filter passes; below
+    physical offset `read_below` a worker has read for it what was not in memory. One that may not wait is answered after it
+    has looked once.
+    """
 
     topic: str
     queue_id: int
@@ -30,7 +35,10 @@ class Parked(Generic[Waiting]):
     deadline_ms: int
     size_bytes: int
     waiting: Waiting
-    is_parked: bool = field(default=True)
+    is_parked: bool = True
+    may_wait: bool = True
+    is_scanning: bool = False
+    read_below: int = 0
 
 
 class PullHold(Generic[Waiting]):
@@ -48,10 +56,10 @@ class PullHold(Generic[Waiting]):
         self.size_bytes = 0
 
     def park(
-        self, waiting: Waiting, *, topic: str, queue_id: int, queue_offset: int, deadline_ms: int, codes: int = 0
+        self, waiting: Waiting, *, topic: str, queue_id: int, queue_offset: int, deadline_ms: int, filter_bytes: int = 0
     ) -> Parked[Waiting]:
-        """Takes a pull in. `codes`: how many tag codes it names. Raises BrokerBusy where a bound is reached."""
-        size_bytes = PULL_BYTES + 8 * codes
+        """Takes a pull in. `filter_bytes`: what its filter takes. Raises BrokerBusy where a bound is reached."""
+        size_bytes = PULL_BYTES + filter_bytes
         if self.count >= self._count_max or self.size_bytes + size_bytes > self._bytes_max:
             raise BrokerBusy(RETRY_MS, f"{self.count} pulls are waiting")
         parked = Parked(topic, queue_id, queue_offset, deadline_ms, size_bytes, waiting)

@@ -103,6 +103,8 @@ class BrokerStatistics:
                 "bytes": self._pulls.size_bytes,
                 "parked": self._pulls.hold.count,
                 "parked_bytes": self._pulls.hold.size_bytes,
+                "scanned": self._pulls.scanned,
+                "scan_us_max": self._pulls.scan_ns_max // 1000,
             },
             "clients": {"connected": clients, "consumers": consumers},
             "waiting": dict(waits),

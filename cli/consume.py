@@ -57,7 +57,12 @@ def consume(
     expression: Annotated[
         str | None, typer.Option("--filter", metavar="EXPR", help="Tags: 'buy || sell'; else all messages.")
     ] = None,
-    sql: Annotated[str | None, typer.Option("--sql", metavar="EXPR", help="Not in this version.")] = None,
+    sql: Annotated[
+        str | None,
+        typer.Option(
+            "--sql", metavar="EXPR", help="A condition: \"amount > 10 AND region = 'eu'\"; else all messages."
+        ),
+    ] = None,
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
@@ -65,8 +70,8 @@ def consume(
 
     A group goes on where it stopped; to move it: zenit group reset-offset.
     """
-    if sql is not None:
-        raise typer.BadParameter("SQL filters are not built yet; filter by tags with --filter", param_hint="--sql")
+    if sql is not None and expression is not None:
+        raise typer.BadParameter("give either --filter or --sql", param_hint="--sql")
     if as_json and line_format is not None:
         raise typer.BadParameter("give either --format or --json", param_hint="--format")
     line = compile_format(line_format or "{body}")
@@ -74,11 +79,13 @@ def consume(
         line = _json_bytes
     start_from = _start(start)
     from ..client.pull_consumer import PullConsumer
+    from ..model.subscription import Sql
 
+    wanted = expression if sql is None else Sql(sql)
     stopping = threading.Event()
     stop_on_signals(stopping.set)
     consumer = PullConsumer(group, namesrv=namesrv, start_from=start_from, auto_commit=False)
-    consumer.subscribe(topic, expression)
+    consumer.subscribe(topic, wanted)
     with consumer:
         _print_messages(consumer, line, maximum, idle_exit, stopping)
 

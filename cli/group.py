@@ -170,8 +170,23 @@ def _show_moved(document: dict[str, Any], as_json: bool) -> None:
     show(document, as_json, lambda: print_table(columns, rows))
 
 
+def conflict_lines(conflicts: list[dict[str, Any]]) -> list[str]:
+    """What is wrong where members subscribe differently, for people."""
+    lines = []
+    for conflict in conflicts:
+        lines.append(
+            f"members subscribe differently to topic {conflict['topic']}; which messages they get is left to chance:"
+        )
+        for want in conflict["subscriptions"]:
+            what = "not at all" if want["kind"] is None else f"{want['kind']} {want['expression']}"
+            lines.append(f"  {what}: {', '.join(want['members'])}")
+    return lines
+
+
 def _print_group(document: dict[str, Any]) -> None:
     print_facts({"group": document["group"], "members": document["members"], "lag": known(document["lag"])})
+    for line in conflict_lines(document["conflicts"]):
+        typer.echo(line)
     print_table(
         QUEUE_COLUMNS,
         [

@@ -190,7 +190,10 @@ class AdminCore(ABC):
 
     async def _describe_group(self, group: str, *, timeout: float | None = None) -> Document:
         """{group, members, lag, queues: [{topic, broker_name, queue_id, broker_queue_offset, consumer_queue_offset, lag,
-        lag_seconds, owner}]}; None = unknown. Raises GroupNotFound."""
+        lag_seconds, owner}], conflicts: [{topic, subscriptions: [{kind, expression, members}]}]}; None = unknown.
+
+        Raises GroupNotFound.
+        """
         deadline_ms = self._deadline(timeout)
         request = GetConsumeStatistics(check_group(group))
         brokers = await self._masters(deadline_ms)

@@ -44,7 +44,7 @@ def merge_groups(documents: Iterable[Document]) -> list[Document]:
 
 
 def merge_group(group: str, documents: Mapping[str, Document]) -> Document:
-    """The shape of `group describe`: {group, members, lag, queues} out of {broker name: its statistics of the group}.
+    """The shape of `group describe`: {group, members, lag, queues, conflicts} out of {broker name: its statistics}.
 
     `owner` is who has a queue by the averaging strategy, where the broker does not tell: None without members. `lag` is
     None where that of any queue is unknown.
@@ -60,8 +60,30 @@ def merge_group(group: str, documents: Mapping[str, Document]) -> Document:
     for row in rows:
         queue = MessageQueue(row["topic"], row["broker_name"], row["queue_id"])
         row["owner"] = row.get("owner") or owners.get(queue)
+    conflicts = merge_conflicts(documents.values())
     lags = [row["lag"] for row in rows]
-    return {"group": group, "members": members, "lag": None if None in lags else sum(lags), "queues": rows}
+    lag = None if None in lags else sum(lags)
+    return {"group": group, "members": members, "lag": lag, "queues": rows, "conflicts": conflicts}
+
+
+def merge_conflicts(documents: Iterable[Document]) -> list[Document]:
+    """[{topic, subscriptions: [{kind, expression, members}]}]: of which topics the group's members want different things."""
+    merged: dict[str, dict[tuple[str | None, str | None], set[str]]] = {}
+    for document in documents:
+        for conflict in document.get("conflicts", []):
+            wants = merged.setdefault(conflict["topic"], {})
+            for want in conflict["subscriptions"]:
+                wants.setdefault((want["kind"], want["expression"]), set()).update(want["members"])
+    return [
+        {
+            "topic": topic,
+            "subscriptions": [
+                {"kind": kind, "expression": expression, "members": sorted(members)}
+                for (kind, expression), members in wants.items()
+            ],
+        }
+        for topic, wants in sorted(merged.items())
+    ]
 
 
 def _owners(members: list[str], queues: list[MessageQueue]) -> dict[MessageQueue, str]:

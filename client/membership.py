@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..model.clock import monotonic_ms
-from ..model.errors import ZenitError
+from ..model.errors import SubscriptionConflict, ZenitError
 from ..remoting.client import RemotingClient
 from ..remoting.commands import (
     ConsumersChanged,
@@ -32,15 +32,16 @@ TICK_MS: Final = 1_000
 HEARTBEAT_MS: Final = 10_000  # until a broker says otherwise
 TIMEOUT_MS: Final = 3_000
 LEAVE_MS: Final = 1_000
+CONFLICTS_MAX: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One client object as the brokers know it. `consumer`: (group, model, ((topic, expression), ...)) or None."""
+    """One client object as the brokers know it. `consumer`: (group, model, ((topic, kind, expression), ...)) or None."""
 
     client_id: str
     producer_group: str | None = None
-    consumer: tuple[str, str, tuple[tuple[str, str], ...]] | None = None
+    consumer: tuple[str, str, tuple[tuple[str, str, str], ...]] | None = None
 
     def heartbeat(self) -> Heartbeat:
         """The request that says so."""
@@ -62,6 +63,7 @@ class Membership:
         self._listeners: dict[str, dict[str, Callable[[], None]]] = {}
         self._movers: dict[str, dict[str, Callable[[OffsetsReset], None]]] = {}
         self._due_ms: dict[str, int] = {}
+        self._conflicts: set[tuple[str, str, str]] = set()  # told already
         self._lock = threading.Lock()
         remoting.on_request(ConsumersChanged, self._on_changed)
         remoting.on_request(OffsetsReset, self._on_reset)
@@ -108,8 +110,10 @@ class Membership:
         lock = threading.Lock()
         all_answered = waits.new_signal()
 
-        def on_reply(_reply: Reply | None, _payload: bytes, error: ZenitError | None) -> None:
+        def on_reply(reply: Reply | None, _payload: bytes, error: ZenitError | None) -> None:
             nonlocal pending, taken
+            if isinstance(reply, HeartbeatReply):
+                self._note_conflicts(reply)
             with lock:
                 pending -= 1
                 taken += error is None
@@ -139,6 +143,7 @@ class Membership:
         def on_reply(reply: Reply | None, _payload: bytes, error: ZenitError | None) -> None:
             if isinstance(reply, HeartbeatReply) and reply.heartbeat_ms > 0:
                 self._due_ms[address] = monotonic_ms() + max(TICK_MS, reply.heartbeat_ms)
+                self._note_conflicts(reply)
             elif error is not None:
                 log.debug("heartbeat failed broker=%s error=%s", address, error)
 
@@ -149,6 +154,15 @@ class Membership:
                 self._remoting.send_nowait(address, member.heartbeat(), None, timeout_ms=TIMEOUT_MS, on_reply=on_reply)
             except ZenitError as error:
                 on_reply(None, b"", error)
+
+    def _note_conflicts(self, reply: HeartbeatReply) -> None:
+        """Says once what a broker found of a group's members; bounded, as the members may be many."""
+        fresh = set(reply.conflicts) - self._conflicts
+        if len(self._conflicts) + len(fresh) > CONFLICTS_MAX:
+            self._conflicts.clear()
+        self._conflicts |= fresh
+        for group, topic, client_id in sorted(fresh):
+            log.warning("%s", SubscriptionConflict(group, topic, client_id))
 
     def _on_changed(self, _address: str, request: ConsumersChanged) -> None:
         with self._lock:

@@ -49,6 +49,7 @@ class Pull:
     generation: int
     max_bytes: int
     tag_codes: tuple[int, ...]
+    sql: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +157,10 @@ class Prefetch:
                 del self._wanting[name]
                 queue.in_flight = True
                 queue.pulled_ms = now_ms
-                codes = queue.subscription.codes()
-                pulls.append(Pull(name, queue.next_pull, queue.generation, pull_bytes, codes))
+                subscription = queue.subscription
+                pulls.append(
+                    Pull(name, queue.next_pull, queue.generation, pull_bytes, subscription.codes(), subscription.sql)
+                )
         return pulls
 
     def next_due_ms(self) -> int | None:

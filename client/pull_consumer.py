@@ -21,7 +21,7 @@ from ..model.errors import ClientClosed, InvalidParameter, LocalProtocolError, Z
 from ..model.names import check_group, check_topic
 from ..model.queue import MessageQueue, QueueOffset
 from ..model.route import MASTER_ID
-from ..model.subscription import MessageModel, Subscription
+from ..model.subscription import Expression, MessageModel, Subscription
 from ..remoting.commands import OffsetsReset, PullMessages, PullReply, Reply
 from ..store.record_kernel import MessageBatch, StoredMessage, decode_batch
 from .allocation import Allocation, allocation_of
@@ -113,8 +113,11 @@ class PullCore(ABC):
 
     # ---- what to read
 
-    def subscribe(self, topic: str, expression: str | None = None) -> None:
-        """Joins the group for a topic: its queues are shared out among the members. `expression`: "a || b", None = all."""
+    def subscribe(self, topic: str, expression: Expression = None) -> None:
+        """Joins the group for a topic: its queues are shared out among the members.
+
+        `expression`: tags as "a || b", None = all, or Sql("..."), evaluated at the broker. Raises InvalidParameter.
+        """
         self._check_usable()
         if self._assigned is not None:
             raise LocalProtocolError("subscribe after assign: a consumer does one or the other")
@@ -134,7 +137,7 @@ class PullCore(ABC):
         self._share.forget_announcements()
         self._look_now()
 
-    def assign(self, queues: Sequence[MessageQueue], expression: str | None = None) -> None:
+    def assign(self, queues: Sequence[MessageQueue], expression: Expression = None) -> None:
         """Reads exactly these queues, whoever else does; offsets are the group's all the same."""
         self._check_usable()
         if self._subscriptions:
@@ -243,6 +246,7 @@ class PullCore(ABC):
                     pull.max_bytes,
                     SUSPEND_MS,
                     pull.tag_codes,
+                    pull.sql,
                 ),
                 None,
                 timeout_ms=SUSPEND_MS + PULL_GRACE_MS,
@@ -381,7 +385,7 @@ class PullCore(ABC):
             self._prefetch.assign(queue, offset, committed=committed, subscription=subscription)
 
     def _member(self) -> Member:
-        subscriptions = tuple(sorted((s.topic, s.expression) for s in self._subscriptions.values()))
+        subscriptions = tuple(sorted(s.wire() for s in self._subscriptions.values()))
         return Member(self._client_id, consumer=(self.group, MessageModel.CLUSTERING.value, subscriptions))
 
     # ---- positions

@@ -183,6 +183,40 @@ class MessageNotFound(ZenitError):
         return f"no message for {self.what}"
 
 
+class SqlSyntaxError(ZenitError):
+    """A text is no SQL92 condition. Args: position (of a character, from 1), found, expected."""
+
+    code = 23
+
+    def __init__(self, position: int, found: str, expected: str) -> None:
+        super().__init__(position, found, expected)
+        self.position = position
+        self.found = found
+        self.expected = expected
+
+    def __str__(self) -> str:
+        return f"condition, character {self.position}: found {self.found}, expected {self.expected}"
+
+
+class SubscriptionConflict(ZenitError):
+    """Members of one group want different things of a topic, so each reads its queues its own way. Args: group, topic,
+    client_id (one that wants something else)."""
+
+    code = 25
+
+    def __init__(self, group: str, topic: str, client_id: str) -> None:
+        super().__init__(group, topic, client_id)
+        self.group = group
+        self.topic = topic
+        self.client_id = client_id
+
+    def __str__(self) -> str:
+        return (
+            f"group {self.group!r}: member {self.client_id} subscribes to topic {self.topic} differently; which messages the"
+            " group gets depends on who has their queue"
+        )
+
+
 class GroupNotFound(ZenitError):
     """No such consumer group. Args: group."""
 

@@ -1,13 +1,22 @@
-"""What a consumer wants of a topic: a tag expression (`a || b`, `*`), matched by hash at the broker, by text at the client."""
+"""What a consumer wants of a topic: a tag expression (`a || b`, `*`), or an SQL92 condition on its messages' properties.
+
+Tags are matched by hash at the broker and by text at the client; a condition is evaluated at the broker alone.
+"""
 
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass
+from typing import Final
 
+from .errors import InvalidParameter
+from .sql92.parser import parse
 from .tag_hash import java_hash
 
 EVERYTHING = "*"
+TAG_EXPRESSION_LENGTH_MAX: Final = 16_384
+_NOT_IN_TAGS: Final = re.compile(r"[\x00-\x02\ud800-\udfff]")
 
 
 class MessageModel(enum.Enum):
@@ -17,27 +26,62 @@ class MessageModel(enum.Enum):
     BROADCASTING = "BROADCASTING"
 
 
+class ExpressionKind(enum.Enum):
+    """How an expression is to be read (RocketMQ's names)."""
+
+    TAG = "TAG"
+    SQL92 = "SQL92"
+
+
+@dataclass(frozen=True, slots=True)
+class Sql:
+    """An SQL92 condition on properties, such as `amount > 10 AND region = 'eu'`. Raises SqlSyntaxError where it is none."""
+
+    text: str
+
+    def __post_init__(self) -> None:
+        parse(self.text)
+
+
+Expression = str | Sql | None
+"""What a user may give: a tag expression, a condition, or None for everything."""
+
+
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A topic and the tags wanted of it; no tags = everything."""
+    """A topic and what is wanted of it. TAG without `tags` = everything; SQL92: `expression` is the condition."""
 
     topic: str
     expression: str = EVERYTHING
     tags: frozenset[str] = frozenset()
+    kind: ExpressionKind = ExpressionKind.TAG
 
     @staticmethod
-    def parse(topic: str, expression: str | None = None) -> Subscription:
-        """From "*", None or "" (everything), or "a || b"."""
+    def parse(topic: str, expression: Expression = None) -> Subscription:
+        """From "*", None or "" (everything), "a || b", or Sql("..."). Raises InvalidParameter."""
+        if isinstance(expression, Sql):
+            return Subscription(topic, expression.text, kind=ExpressionKind.SQL92)
         text = (expression or EVERYTHING).strip()
-        tags = frozenset(part.strip() for part in text.split("||") if part.strip() and part.strip() != EVERYTHING)
-        if EVERYTHING in (part.strip() for part in text.split("||")):
-            tags = frozenset()
+        if len(text) > TAG_EXPRESSION_LENGTH_MAX or _NOT_IN_TAGS.search(text):
+            rule = f"at most {TAG_EXPRESSION_LENGTH_MAX} characters, none of them 0, 1, 2 or half of a pair"
+            raise InvalidParameter("tags", ascii(text[:64]), rule)
+        parts = {part.strip() for part in text.split("||")}
+        tags = frozenset() if EVERYTHING in parts else frozenset(parts - {""})
         return Subscription(topic, text, tags)
+
+    def wire(self) -> tuple[str, str, str]:
+        """(topic, kind, expression), as heartbeats carry it."""
+        return self.topic, self.kind.value, self.expression
+
+    @property
+    def sql(self) -> str:
+        """The condition that the broker is to evaluate; "" for tags."""
+        return self.expression if self.kind is ExpressionKind.SQL92 else ""
 
     def codes(self) -> tuple[int, ...]:
         """The tags' hashes as consume-queue units hold them, sorted; empty = everything."""
         return tuple(sorted({java_hash(tag) for tag in self.tags}))
 
     def accepts(self, tags: str | None) -> bool:
-        """The exact test that a consumer makes (a hash may collide)."""
+        """The exact test of tags that a consumer makes (a hash may collide); a condition was tested by the broker."""
         return not self.tags or tags in self.tags

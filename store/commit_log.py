@@ -241,6 +241,13 @@ class CommitLog:
                     return view
         raise OffsetOutOfRange("commit log", begin, self.begin, self.written)
 
+    def view_onwards(self, begin: int, limit: int) -> memoryview:
+        """The bytes from `begin` to its segment's end, or to `limit` where that comes first. Raises OffsetOutOfRange."""
+        segments = self._segments
+        base = segments[0].base_offset if segments else 0
+        segment_end = base + ((begin - base) // self.segment_bytes + 1) * self.segment_bytes
+        return self.view(begin, min(limit, segment_end))
+
     def segments(self) -> tuple[Segment, ...]:
         """The segments from `begin` to the one that holds `written`, oldest first."""
         return self._segments

@@ -6,7 +6,10 @@ The same numbers as the pull reply's on the wire (a test holds the two equal).
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass, field
+
+from ..model.sql92.condition import Condition
 
 
 class GetStatus(enum.IntEnum):
@@ -27,7 +30,8 @@ class GetStatus(enum.IntEnum):
 class GetResult:
     """`slices`: views of the commit log, whole records back to back, `count` together; valid while they are held.
 
-    `is_cold`: they lie so far behind the tail that they may have to come from the disk.
+    `is_cold`: they lie so far behind the tail that they may have to come from the disk. `unread`: what a search has to
+    look at next and may have to come from there, up to physical offset `unread_end`: it goes on once the caller has read it.
     """
 
     status: int
@@ -37,3 +41,18 @@ class GetResult:
     count: int = 0
     slices: list[memoryview] = field(default_factory=list)
     is_cold: bool = False
+    unread: memoryview | None = None
+    unread_end: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Which messages are wanted by their properties, and how far to look in one go.
+
+    `has_time` is asked every few messages; where it says no, the answer tells how far the search came. Of what may have to
+    come from the disk, only records below `read_below` (a physical offset) are looked at: those the caller has read.
+    """
+
+    condition: Condition
+    has_time: Callable[[], bool]
+    read_below: int = 0

@@ -29,7 +29,7 @@ from .chunk_reader import LogChunk, read_chunk
 from .commit_log import CommitLog
 from .config import StoreConfig
 from .dispatch import Dispatcher
-from .get_status import GetResult
+from .get_status import GetResult, Search
 from .key_index import KeyIndex
 from .key_reader import KeyReader
 from .queue_reader import QueueReader
@@ -314,8 +314,9 @@ class MessageStore:
         max_messages: int,
         max_bytes: int,
         codes: tuple[int, ...] = (),
+        search: Search | None = None,
     ) -> GetResult:
-        """Records from `queue_offset` on as views of the log; `codes`: tag hashes wanted, none for all."""
+        """Records from `queue_offset` on as views of the log; `codes`: tag hashes wanted, none for all; or a `search`."""
         return self._reader.get_messages(
             topic,
             queue_id,
@@ -324,6 +325,7 @@ class MessageStore:
             max_bytes=max_bytes,
             codes=codes,
             confirm_offset=self.confirm_offset,
+            search=search,
         )
 
     def min_offset(self, topic: str, queue_id: int) -> QueueOffset:

@@ -16,7 +16,7 @@ from .commit_log import CommitLog
 from .config import StoreConfig
 from .confirmation import Confirmation
 from .consume_queue import FILLER_SIZE, UNIT_BYTES, ConsumeQueue, OpenFiles
-from .get_status import GetResult, GetStatus
+from .get_status import GetResult, GetStatus, Search
 from .queue_table import QueueTable
 from .record import UNIT, store_timestamp_of
 from .record_kernel import UnitSelector
@@ -26,6 +26,8 @@ HOT_MEMORY_SHARE: Final = 0.4  # as much of the newest log is taken to be in mem
 
 Range = tuple[int, int]
 _NO_END: Final = 1 << 62
+_SEARCH_UNITS: Final = 1024  # read at a time while messages are tested by their properties
+_SEARCH_READ_BYTES: Final = 1 << 20  # of the log, read ahead of a search where they may have to come from the disk
 
 
 def physical_memory_bytes() -> int:
@@ -69,8 +71,13 @@ class QueueReader:
         max_bytes: int,
         codes: tuple[int, ...],
         confirm_offset: PhysicalOffset,
+        search: Search | None = None,
     ) -> GetResult:
-        """What lies at `queue_offset` and behind it, at most that many messages and bytes (one message at least)."""
+        """What lies at `queue_offset` and behind it, at most that many messages and bytes (one message at least).
+
+        With tag codes or a `search` it may end before it found anything (NO_MATCHED_MESSAGE below the maximum): the caller
+        goes on at the next offset.
+        """
         queue = self._queues.get(topic, queue_id)
         if queue is None or queue.next_offset == 0:
             if self.waits_above_end and queue_offset > 0:
@@ -86,6 +93,10 @@ class QueueReader:
         if queue_offset > high:
             return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, low if low == 0 else high, low, high)
         result = GetResult(GetStatus.NO_MATCHED_MESSAGE, queue_offset, low, high)
+        if search is not None:
+            max_messages = min(max_messages, self._config.pull_messages_max)
+            self._search(queue, result, max_messages, max_bytes, confirm_offset, search)
+            return result
         units_left = self._config.pull_units_max
         while not result.count and units_left > 0 and result.next_offset < high:
             examined = self._read_units(queue, result, min(max_messages, self._config.pull_messages_max), max_bytes,
@@ -136,6 +147,76 @@ class QueueReader:
             result.status = GetStatus.FOUND
         return int(selector.examined)
 
+    def _search(
+        self,
+        queue: ConsumeQueue,
+        result: GetResult,
+        max_messages: int,
+        max_bytes: int,
+        confirm_offset: PhysicalOffset,
+        search: Search,
+    ) -> None:
+        """Moves `result` on until something is found, time is up, or bytes must be read first."""
+        while not result.count and result.next_offset < result.max_offset:
+            units = queue.read(result.next_offset, min(_SEARCH_UNITS, result.max_offset - result.next_offset))
+            if not units:
+                result.status = GetStatus.OFFSET_FOUND_NULL
+                result.next_offset = queue.next_file_offset(result.next_offset)
+                return
+            if self.quarantined:
+                units = without_quarantined(units, self.quarantined)
+            filler = _leading_filler(units)
+            result.next_offset += filler
+            if filler * UNIT_BYTES < len(units):
+                try:
+                    examined = self._search_units(
+                        units[filler * UNIT_BYTES :], result, max_messages, max_bytes, confirm_offset, search
+                    )
+                except OffsetOutOfRange:  # the log was shortened meanwhile
+                    result.status = GetStatus.MESSAGE_WAS_REMOVING
+                    result.next_offset = queue.next_file_offset(result.next_offset)
+                    return
+                if examined == 0:
+                    return
+                result.next_offset += examined
+            if not search.has_time():
+                return
+
+    def _search_units(
+        self,
+        units: bytes,
+        result: GetResult,
+        max_messages: int,
+        max_bytes: int,
+        confirm_offset: PhysicalOffset,
+        search: Search,
+    ) -> int:
+        """Looks at units whose first is a record's; returns how many, 0 where it must be read first."""
+        first, size, _ = UNIT.unpack_from(units)
+        bound = self._config.pull_bytes_max
+        limit = int(confirm_offset)
+        if confirm_offset - first > self._hot_bytes:
+            result.is_cold = True
+            bound = self._config.pull_cold_bytes_max
+            limit = min(limit, search.read_below)
+            if first + size > limit:
+                span = max(size, _SEARCH_READ_BYTES)
+                result.unread = self._log.view_onwards(first, min(confirm_offset, first + span))
+                result.unread_end = first + len(result.unread)
+                return 0
+        records = self._log.view_onwards(first, limit)
+        selector = self._selector
+        matched = selector.select_where(
+            units, records, first, search.condition.names, search.condition.test, max_messages,
+            min(max_bytes, bound), search.has_time,
+        )  # fmt: skip
+        runs = selector.runs
+        if matched:
+            result.slices = [records[runs[2 * i] - first : runs[2 * i + 1] - first] for i in range(selector.run_count)]
+            result.count = matched
+            result.status = GetStatus.FOUND
+        return int(selector.examined)
+
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool) -> QueueOffset:
         """The first message stored at or after a time (lower), or the last stored at or before it (`upper`).
 
@@ -181,3 +262,11 @@ def without_quarantined(units: bytes, quarantined: Sequence[Range]) -> bytes:
         if overlaps(quarantined, physical, physical + size):
             UNIT.pack_into(kept, at, physical, FILLER_SIZE, 0)
     return bytes(kept)
+
+
+def _leading_filler(units: bytes) -> int:
+    """How many of the units come before the first record's."""
+    count = 0
+    while count * UNIT_BYTES < len(units) and UNIT.unpack_from(units, count * UNIT_BYTES)[1] == FILLER_SIZE:
+        count += 1
+    return count

@@ -482,8 +482,8 @@ class Accumulator:
         if tags is not None:
             if tags is not self._tags_text:
                 encoded: bytes = tags.encode()
-                if not encoded or not _plain(encoded, 1):
-                    raise MessageIllegal(f"tags {tags!r}: must not be empty nor hold 0x01 or 0x02")
+                if not encoded or not _plain(encoded, 0):
+                    raise MessageIllegal(f"tags {tags!r}: must not be empty nor hold 0x00, 0x01 or 0x02")
                 self._tags_text = tags
                 self._tags_bytes = encoded
             tag_bytes = self._tags_bytes
@@ -1040,6 +1040,7 @@ class UnitSelector:
     ) -> cython.int:
         """Takes units from units[begin:end] (bytes, whole units) whose tags code is in `codes` (empty: all).
 
+        A code below all hashes is the address of a unit in RocketMQ's extension, which is not read here: it may match.
         Stops before a record that ends past `offset_limit` (the confirm offset), at `messages_max`, or before
         `bytes_max` would be passed (the first record is always taken). Returns `matched`.
         """
@@ -1066,7 +1067,7 @@ class UnitSelector:
                 continue
             if code_count:
                 code = _get64(units, at + 12)
-                if code != first and (code_count == 1 or code not in codes):
+                if code != first and (code_count == 1 or code not in codes) and code >= -0x80000000:
                     examined += 1
                     at += 20
                     continue
@@ -1090,6 +1091,114 @@ class UnitSelector:
         self.matched = matched
         self.size_bytes = total
         return matched
+
+    def select_where(
+        self,
+        units: cython.const[cython.uchar][::1],
+        records: Any,
+        base: cython.longlong,
+        names: tuple[bytes, ...],
+        test: Any,
+        messages_max: cython.int,
+        bytes_max: cython.longlong,
+        has_time: Any,
+    ) -> cython.int:
+        """Takes units whose records have properties that pass: test([value of each name, or None]) is True.
+
+        `records`: the log's bytes from physical offset `base` on. Stops where a record is not whole within them, at
+        `messages_max`, before `bytes_max` would be passed (the first record is always taken), and where `has_time()`,
+        asked every few records, says no. A record that cannot be read is taken: its reader is to be told. Returns
+        `matched`.
+        """
+        buf: cython.const[cython.uchar][::1] = records
+        at: cython.Py_ssize_t = 0
+        end: cython.Py_ssize_t = len(units)
+        length: cython.Py_ssize_t = len(buf)
+        offset: cython.longlong
+        size: cython.longlong
+        total: cython.longlong = 0
+        matched: cython.int = 0
+        examined: cython.int = 0
+        tested: cython.int = 0
+        count: cython.int = 0
+        last_end: cython.longlong = -1
+        runs: cython.longlong[::1] = self._runs
+        while at + 20 <= end and matched < messages_max:
+            offset = _get64(units, at)
+            size = _get32(units, at + 8)
+            if size == 0x7FFFFFFF:
+                examined += 1
+                at += 20
+                continue
+            if offset < base or offset + size > base + length:
+                break
+            if tested == 16:
+                if not has_time():
+                    break
+                tested = 0
+            tested += 1
+            if _check_lengths(buf, offset - base, offset - base + size, size) == size and (
+                test(_properties_of(records, buf, offset - base, names)) is not True
+            ):
+                examined += 1
+                at += 20
+                continue
+            if matched and total + size > bytes_max:
+                break
+            if offset == last_end:
+                runs[2 * count - 1] = offset + size
+            else:
+                if count == self._capacity:
+                    break
+                runs[2 * count] = offset
+                runs[2 * count + 1] = offset + size
+                count += 1
+            last_end = offset + size
+            total += size
+            matched += 1
+            examined += 1
+            at += 20
+        self.run_count = count
+        self.examined = examined
+        self.matched = matched
+        self.size_bytes = total
+        return matched
+
+
+@cython.cfunc
+def _properties_of(
+    records: Any, buf: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, names: tuple[bytes, ...]
+) -> list[bytes | None]:
+    """The values of these properties of the proven record at `at`; None for each that it has not.
+
+    As `decode_properties` has it: an entry without a value counts for nothing, of several the last one counts.
+    """
+    entry: cython.Py_ssize_t = _topic_at(buf, at)
+    entry += _topic_length(buf, at, entry) + 2
+    end: cython.Py_ssize_t = at + _get32(buf, at)
+    stop: cython.Py_ssize_t
+    separator: cython.Py_ssize_t
+    i: cython.Py_ssize_t
+    k: cython.Py_ssize_t
+    count: cython.Py_ssize_t = len(names)
+    name: bytes
+    values: list[bytes | None] = [None] * count
+    while entry < end:
+        stop = _find(buf, entry, end, 2)
+        separator = _find(buf, entry, stop, 1)
+        if separator + 1 < stop:
+            for i in range(count):
+                name = names[i]
+                if len(name) != separator - entry:
+                    continue
+                k = 0
+                while entry + k < separator and name[k] == buf[entry + k]:
+                    k += 1
+                if entry + k == separator:
+                    values[i] = bytes(records[separator + 1 : stop])
+                    break
+        entry = stop + 1
+    return values
 
 
 def index_insert(

@@ -9,19 +9,24 @@ from .base import JsonReply, Lane, Reply, Request, request
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatReply(Reply):
-    """`heartbeat_ms`: send the next within it."""
+    """`heartbeat_ms`: send the next within it. conflicts: ((group, topic, client id), ...): that member wants something
+    else of the topic than the one who sent the heartbeat."""
 
     heartbeat_ms: int
+    conflicts: tuple[tuple[str, str, str], ...] = ()
 
 
 @request(34, Lane.HEARTBEAT, HeartbeatReply)
 @dataclass(frozen=True, slots=True)
 class Heartbeat(Request):
-    """HEART_BEAT. producers: (group, ...). consumers: ((group, model, ((topic, expression), ...)), ...)."""
+    """HEART_BEAT. producers: (group, ...). consumers: ((group, model, ((topic, kind, expression), ...)), ...).
+
+    kind: TAG or SQL92.
+    """
 
     client_id: str
     producers: tuple[str, ...] = ()
-    consumers: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = ()
+    consumers: tuple[tuple[str, str, tuple[tuple[str, str, str], ...]], ...] = ()
 
 
 @request(35, Lane.HEARTBEAT)
@@ -82,6 +87,7 @@ class DeleteGroup(Request):
 @dataclass(frozen=True, slots=True)
 class GetConsumeStatistics(Request):
     """GET_CONSUME_STATS: {"group", "members": [client id], "queues": [{topic, queue_id, broker_queue_offset,
-    consumer_queue_offset, lag, lag_seconds, owner}]}; null = unknown."""
+    consumer_queue_offset, lag, lag_seconds, owner}], "conflicts": [{topic, subscriptions: [{kind, expression, members}]}]};
+    null = unknown; kind and expression null = not subscribed."""
 
     group: str

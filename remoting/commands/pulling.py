@@ -44,6 +44,7 @@ class PullMessages(Request):
     """PULL_MESSAGE. Nothing there and `suspend_ms` > 0: the reply waits for a message at most that long.
 
     `tag_codes`: hashes wanted, sorted; empty = all. `max_messages`, `max_bytes`: bounds (the broker's own hold too).
+    `sql`: an SQL92 condition on the messages' properties; "" = none.
     """
 
     group: str
@@ -54,3 +55,4 @@ class PullMessages(Request):
     max_bytes: int
     suspend_ms: int = 0
     tag_codes: tuple[int, ...] = ()
+    sql: str = ""

@@ -235,7 +235,9 @@ def test_groups_are_created_listed_and_deleted(broker: Any) -> None:
 
 
 def heartbeat(client_id: str, *groups: str) -> commands.Heartbeat:
-    return commands.Heartbeat(client_id, ("p",), tuple((group, "CLUSTERING", (("trades", "*"),)) for group in groups))
+    return commands.Heartbeat(
+        client_id, ("p",), tuple((group, "CLUSTERING", (("trades", "TAG", "*"),)) for group in groups)
+    )
 
 
 def test_members_come_go_and_are_told(serve: Callable[..., Any]) -> None:

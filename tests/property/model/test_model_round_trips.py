@@ -78,7 +78,7 @@ def test_any_name_is_good_or_refused_and_a_good_one_cannot_leave_its_directory(n
         assert not set(name) & set("/\\.\x00\n")
 
 
-@given(st.lists(TEXT.filter(lambda text: "|" not in text and "*" not in text and text == text.strip()), max_size=5))
+@given(st.lists(TEXT.filter(lambda text: not set("|*\x00") & set(text) and text == text.strip()), max_size=5))
 def test_joined_tags_parse_back(tags: list[str]) -> None:
     assert Subscription.parse("orders", " || ".join(tags)).tags == frozenset(tags)
 

@@ -7,7 +7,7 @@ import pytest
 from zenitmq.broker.client_registry import ClientRegistry
 from zenitmq.model.errors import BrokerBusy
 
-TRADES = (("trades", "*"),)
+TRADES = (("trades", "TAG", "*"),)
 
 
 def beat(
@@ -15,7 +15,7 @@ def beat(
     client_id: str,
     now_ms: int,
     *groups: str,
-    subscriptions: tuple[tuple[str, str], ...] = TRADES,
+    subscriptions: tuple[tuple[str, str, str], ...] = TRADES,
 ) -> list[str]:
     consumers = tuple((group, "CLUSTERING", subscriptions) for group in groups)
     return registry.on_heartbeat(
@@ -38,7 +38,7 @@ def test_joining_changes_the_group_and_staying_does_not(registry: ClientRegistry
 
 def test_another_subscription_changes_the_group(registry: ClientRegistry) -> None:
     beat(registry, "a", 0, "g")
-    assert beat(registry, "a", 1, "g", subscriptions=(("orders", "*"),)) == ["g"]
+    assert beat(registry, "a", 1, "g", subscriptions=(("orders", "TAG", "*"),)) == ["g"]
     assert registry.topics_of("g") == ["orders"]
 
 

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from zenitmq.broker.config import BrokerConfig
+from zenitmq.broker.filter.condition_cache import ConditionCache
 from zenitmq.broker.group_table import GroupTable
-from zenitmq.broker.pull_handler import PullHandler
+from zenitmq.broker.pull_handler import LOOK_MS, SCAN_NS, PullHandler
 from zenitmq.broker.topic_table import TopicTable
-from zenitmq.model.errors import BrokerBusy, InvalidParameter, TopicNotFound, ZenitError
+from zenitmq.model.errors import BrokerBusy, InvalidParameter, SqlSyntaxError, TopicNotFound, ZenitError
 from zenitmq.model.route import TopicConfig
 from zenitmq.remoting.commands import PullMessages, PullReply
-from zenitmq.store.get_status import GetResult, GetStatus
+from zenitmq.store.get_status import GetResult, GetStatus, Search
 
 
 class Call:
@@ -31,6 +32,10 @@ class World:
         self.is_cold = False
         self.paged_in: list[Callable[[], None]] = []
         self.messages: list[int] = []  # tag code of each
+        self.step = 1 << 40  # how many a pull with tag codes looks at in one go
+        self.unread_below = 0  # what lies below this offset is to be read by a worker before it is searched
+        self.now_ns = 0
+        self.cost_ns = 1000  # of a message that is searched
         self.replies: list[tuple[int, int, int]] = []  # status, next offset, count
         self.errors: list[type[ZenitError]] = []
         self.later: list[Callable[[], None]] = []
@@ -51,7 +56,15 @@ class World:
         self.later.append(callback)
 
     def get_messages(
-        self, topic: str, queue_id: int, queue_offset: int, *, max_messages: int, max_bytes: int, codes: tuple[int, ...]
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        *,
+        max_messages: int,
+        max_bytes: int,
+        codes: tuple[int, ...],
+        search: Search | None,
     ) -> GetResult:
         end = len(self.messages)
         if end == 0:
@@ -60,9 +73,29 @@ class World:
             return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, end, 0, end)
         if queue_offset > end:
             return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, 0, 0, end)
-        found = [code for code in self.messages[queue_offset:] if not codes or code in codes]
+        if search is not None:
+            return self._search(queue_offset, end, search)
+        if codes and queue_offset + self.step < end:
+            end = queue_offset + self.step
+        found = [code for code in self.messages[queue_offset:end] if not codes or code in codes]
         status = GetStatus.FOUND if found else GetStatus.NO_MATCHED_MESSAGE
-        return GetResult(status, end, 0, end, len(found), [memoryview(b"r" * 10)] * len(found), self.is_cold)
+        total = len(self.messages)
+        return GetResult(status, end, 0, total, len(found), [memoryview(b"r" * 10)] * len(found), self.is_cold)
+
+    def _search(self, queue_offset: int, end: int, search: Search) -> GetResult:
+        """Message n has the property n = its code and lies at physical offset n."""
+        result = GetResult(GetStatus.NO_MATCHED_MESSAGE, queue_offset, 0, end)
+        while not result.count and result.next_offset < end:
+            if search.read_below <= result.next_offset < self.unread_below:
+                result.unread, result.unread_end = memoryview(b"u"), result.next_offset + 3
+                return result
+            if search.condition.matches([b"%d" % self.messages[result.next_offset]]):
+                result.status, result.count, result.slices = GetStatus.FOUND, 1, [memoryview(b"r" * 10)]
+            result.next_offset += 1
+            self.now_ns += self.cost_ns
+            if not search.has_time():
+                break
+        return result
 
     def run(self, call: Call, work: Callable[[], object], then: Callable[[object], None]) -> None:
         self.paged_in.append(lambda: then(work()))
@@ -76,7 +109,8 @@ def world() -> World:
 @pytest.fixture
 def pulls(world: World) -> PullHandler:
     it: Any = world
-    return PullHandler(it, it, it, it, it, BrokerConfig(parked_pulls_max=4, wakes_per_turn=2, suspend_ms_max=1000))
+    config = BrokerConfig(parked_pulls_max=4, wakes_per_turn=2, suspend_ms_max=1000)
+    return PullHandler(it, it, it, it, it, config, ConditionCache(), now_ns=lambda: it.now_ns)
 
 
 def pull(
@@ -85,6 +119,13 @@ def pull(
     fields = {"group": "g", "topic": "t", "queue_id": 0, "max_messages": 10, "max_bytes": 1000, **other}
     call: Any = Call(PullMessages(queue_offset=offset, suspend_ms=suspend_ms, tag_codes=codes, **fields))
     pulls.on_pull(call)
+
+
+def turn(world: World) -> None:
+    """The loop's timers."""
+    due, world.later = world.later, []
+    for callback in due:
+        callback()
 
 
 def arrive(world: World, pulls: PullHandler, *codes: int) -> None:
@@ -187,3 +228,134 @@ def test_a_deleted_topic_ends_the_wait(world: World, pulls: PullHandler) -> None
 def test_wrong_parameters_are_refused(world: World, pulls: PullHandler, other: dict[str, int]) -> None:
     with pytest.raises(InvalidParameter):
         pull(pulls, **other)
+
+
+# ---- scanning: filters that pass little
+
+
+def test_tags_that_match_little_are_looked_for_over_several_turns(world: World, pulls: PullHandler) -> None:
+    world.messages, world.step = [1] * 10 + [7], 4
+    pull(pulls, codes=(7,))
+    assert (world.replies, pulls.hold.count) == ([], 1)
+    turn(world)
+    assert world.replies == [(GetStatus.FOUND, 11, 1)]
+    assert (pulls.hold.count, pulls.scanned) == (0, 7)
+
+
+def test_a_pull_that_may_not_wait_is_told_how_far_it_came(world: World, pulls: PullHandler) -> None:
+    world.messages, world.step = [1] * 10, 4
+    pull(pulls, codes=(7,), suspend_ms=0)
+    assert world.replies == [(GetStatus.NO_MATCHED_MESSAGE, 4, 0)]
+
+
+def test_a_scan_that_reached_the_end_waits_for_the_next_message(world: World, pulls: PullHandler) -> None:
+    world.messages, world.step = [1] * 10, 4
+    pull(pulls, codes=(7,))
+    turn(world)
+    assert (world.replies, world.later, pulls.hold.count) == ([], [], 1)
+    arrive(world, pulls, 7)
+    assert world.replies == [(GetStatus.FOUND, 11, 1)]
+
+
+def test_a_condition_is_evaluated_in_the_turn_s_share(world: World, pulls: PullHandler) -> None:
+    world.messages, world.cost_ns = [1] * 5000 + [7], SCAN_NS // 1000
+    pull(pulls, sql="n = 7")
+    assert pulls.scanned == 0
+    for looked_at in (1000, 2000, 3000, 4000, 5000):
+        turn(world)
+        assert (pulls.scanned, world.replies) == (looked_at, [])
+    turn(world)
+    assert world.replies == [(GetStatus.FOUND, 5001, 1)]
+    assert pulls.scan_ns_max == SCAN_NS
+    assert world.later == []
+
+
+def test_scanning_pulls_take_turns(world: World, pulls: PullHandler) -> None:
+    world.messages, world.cost_ns = [1] * 3, SCAN_NS
+    pull(pulls, sql="n = 7", suspend_ms=0)
+    pull(pulls, sql="n = 1", suspend_ms=0)
+    turn(world)
+    assert world.replies == [(GetStatus.NO_MATCHED_MESSAGE, 1, 0)]
+    turn(world)
+    assert world.replies[1:] == [(GetStatus.FOUND, 1, 1)]
+
+
+def test_a_condition_waits_on_when_all_was_seen(world: World, pulls: PullHandler) -> None:
+    world.messages = [1, 2]
+    pull(pulls, sql="n = 7")
+    turn(world)
+    assert (world.replies, world.later) == ([], [])
+    arrive(world, pulls, 3)
+    turn(world)
+    assert world.replies == []
+    arrive(world, pulls, 7)
+    pulls.on_arrivals([("t", 0)])  # it is on its way already
+    turn(world)
+    assert world.replies == [(GetStatus.FOUND, 4, 1)]
+    assert world.later == []
+
+
+def test_at_its_time_a_scan_is_told_how_far_it_came(world: World, pulls: PullHandler) -> None:
+    world.messages, world.cost_ns = [1] * 10, SCAN_NS
+    pull(pulls, sql="n = 7", suspend_ms=500)
+    turn(world)
+    turn(world)
+    pulls.on_tick(500)
+    assert world.replies == [(GetStatus.NO_MATCHED_MESSAGE, 3, 0)]
+    turn(world)
+    assert (world.later, pulls.hold.count, len(world.replies)) == ([], 0, 1)
+
+
+def test_a_scan_that_never_gets_its_turn_is_answered_in_time(world: World, pulls: PullHandler) -> None:
+    world.messages = [1]
+    pull(pulls, sql="n = 7", suspend_ms=0)
+    pulls.on_tick(LOOK_MS)
+    assert world.replies == [(GetStatus.NO_MATCHED_MESSAGE, 1, 0)]
+
+
+def test_what_is_searched_is_read_by_a_worker_where_memory_may_not_have_it(world: World, pulls: PullHandler) -> None:
+    world.messages, world.unread_below = [1, 1, 1, 1, 7, 1], 6
+    pull(pulls, sql="n = 7")
+    turn(world)
+    pulls.on_arrivals([("t", 0)])
+    assert (len(world.paged_in), world.later, world.replies) == (1, [], [])
+    world.paged_in.pop()()
+    turn(world)
+    assert (len(world.paged_in), world.replies) == (1, [])  # the next part
+    world.paged_in.pop()()
+    turn(world)
+    assert world.replies == [(GetStatus.FOUND, 5, 1)]
+
+
+def test_without_a_worker_for_it_the_pull_is_refused(
+    world: World, pulls: PullHandler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise BrokerBusy(1, "all are busy")
+
+    world.messages, world.unread_below = [1], 1
+    monkeypatch.setattr(world, "run", refuse)
+    pull(pulls, sql="n = 7")
+    turn(world)
+    assert (world.errors, pulls.hold.count) == ([BrokerBusy], 0)
+
+
+def test_a_broken_condition_is_refused_at_once(world: World, pulls: PullHandler) -> None:
+    with pytest.raises(SqlSyntaxError) as raised:
+        pull(pulls, sql="n = ")
+    assert (raised.value.position, pulls.hold.count) == (5, 0)
+
+
+def test_a_deleted_topic_ends_a_scan(world: World, pulls: PullHandler) -> None:
+    world.messages = [1]
+    pull(pulls, sql="n = 7")
+    pulls.on_topic_deleted("t")
+    turn(world)
+    assert (world.errors, world.replies, world.later) == ([TopicNotFound], [], [])
+
+
+def test_conditions_count_against_what_may_wait(world: World, pulls: PullHandler) -> None:
+    for _ in range(4):
+        pull(pulls, sql="n = 7")
+    with pytest.raises(BrokerBusy):
+        pull(pulls, sql="n = 7")

@@ -8,8 +8,12 @@ from zenitmq.broker.pull_hold import PULL_BYTES, Parked, PullHold
 from zenitmq.model.errors import BrokerBusy
 
 
-def park(hold: PullHold[str], name: str, deadline_ms: int = 100, queue_id: int = 0, codes: int = 0) -> Parked[str]:
-    return hold.park(name, topic="t", queue_id=queue_id, queue_offset=7, deadline_ms=deadline_ms, codes=codes)
+def park(
+    hold: PullHold[str], name: str, deadline_ms: int = 100, queue_id: int = 0, filter_bytes: int = 0
+) -> Parked[str]:
+    return hold.park(
+        name, topic="t", queue_id=queue_id, queue_offset=7, deadline_ms=deadline_ms, filter_bytes=filter_bytes
+    )
 
 
 @pytest.fixture
@@ -54,11 +58,11 @@ def test_the_count_is_bounded() -> None:
     park(hold, "c")
 
 
-def test_tag_codes_count_as_bytes(hold: PullHold[str]) -> None:
-    park(hold, "a", codes=12)
+def test_a_filter_counts_as_bytes(hold: PullHold[str]) -> None:
+    park(hold, "a", filter_bytes=96)
     park(hold, "b")
     with pytest.raises(BrokerBusy):
-        park(hold, "c", codes=1)
+        park(hold, "c", filter_bytes=8)
     park(hold, "c")
 
 

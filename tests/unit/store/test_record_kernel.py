@@ -246,6 +246,7 @@ def test_append_many_stops_where_it_is_full(kernel: ModuleType) -> None:
     [
         pytest.param((b"x" * 65537,), MessageTooLarge, id="body over the limit"),
         pytest.param((b"x", "a\x01b"), MessageIllegal, id="separator in tags"),
+        pytest.param((b"x", "a\x00"), MessageIllegal, id="zero in tags"),
         pytest.param((b"x", ""), MessageIllegal, id="empty tags"),
         pytest.param((b"x", None, "a b"), MessageIllegal, id="blank in a key"),
         pytest.param((b"x", None, ["ok", "a\x02"]), MessageIllegal, id="separator in a key"),

@@ -24,11 +24,11 @@ from zenitmq.remoting.header import decode_reply, decode_request, encode_error, 
 REQUESTS: list[tuple[Request, int, int, bool, str]] = [
     (SendMessages("trades", 3, 2, "shop"), 7, 3000, False, "98cd014003010700c094a67472616465730302a473686f70cd0bb8"),
     (
-        PullMessages("g", "trades", 3, 1 << 40, 32, 1 << 20, 15000, (-5, 98)),
+        PullMessages("g", "trades", 3, 1 << 40, 32, 1 << 20, 15000, (-5, 98), "a>1"),
         0x7FFFFFFE,
         30000,
         False,
-        "980b0301ce7ffffffe00c098a167a674726164657303cf000001000000000020ce00100000cd3a9892fb62cd7530",
+        "980b0301ce7ffffffe00c099a167a674726164657303cf000001000000000020ce00100000cd3a9892fb62a3613e31cd7530",
     ),
     (ConsumersChanged("g"), 0, 0, True, "982803010002c091a16700"),
     (
@@ -41,11 +41,11 @@ REQUESTS: list[tuple[Request, int, int, bool, str]] = [
     (GetTopics(), 2, 1000, False, "981503010200c090cd03e8"),
     (SearchOffset("t", 0, 1_700_000_000_000, True), 3, 1000, False, "981d03010300c094a17400cf0000018bcfe56800c3cd03e8"),
     (
-        Heartbeat("c", ("p",), (("g", "CLUSTERING", (("trades", "*"),)),)),
+        Heartbeat("c", ("p",), (("g", "CLUSTERING", (("trades", "TAG", "*"),)),)),
         4,
         1000,
         False,
-        "982203010400c093a16391a1709193a167aa434c5553544552494e479192a6747261646573a12acd03e8",
+        "982203010400c093a16391a1709193a167aa434c5553544552494e479193a6747261646573a3544147a12acd03e8",
     ),
 ]
 

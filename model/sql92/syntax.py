@@ -1,0 +1,101 @@
+"""The tree of a condition: what it says, nothing of how it is evaluated.
+
+`[NOT] BETWEEN`, `IN` and the like hold the positive form; NOT stands around them, which is the same in three-valued logic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Value = int | float | str | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """The text of a message's property, or nothing where the message has none of that name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A number, a text, TRUE or FALSE."""
+
+    value: Value
+
+
+Operand = Property | Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`operator`: = <> < <= > >=. The order of texts and of truth values is not asked for."""
+
+    operator: str
+    left: Operand
+    right: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """low <= operand <= high, by number."""
+
+    operand: Operand
+    low: Operand
+    high: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """The property equals one of the texts, or, as a number, one of the numbers."""
+
+    operand: Property
+    texts: frozenset[str]
+    numbers: frozenset[int | float]
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """The message has no such property."""
+
+    operand: Property
+
+
+@dataclass(frozen=True, slots=True)
+class TextTest:
+    """`operator`: CONTAINS, STARTSWITH or ENDSWITH, by exact characters."""
+
+    operator: str
+    operand: Property
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """A value that stands where a condition does: TRUE, FALSE, or a property, taken as `property = TRUE`."""
+
+    operand: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """Unknown stays unknown."""
+
+    inner: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """Two parts or more."""
+
+    parts: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """Two parts or more."""
+
+    parts: tuple[Expression, ...]
+
+
+Expression = Comparison | Between | In | IsNull | TextTest | Truth | Not | And | Or
