@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from ..model.config import check_settings, section, setting
 from ..model.errors import ConfigError, InvalidName
 from ..model.group_limits import REPLICAS_MAX
 from ..model.names import check_topic
 from ..store.config import StoreConfig
+
+TEN_YEARS_MS: Final = 3653 * 24 * 3_600_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,6 +78,18 @@ class BrokerConfig:
     namesrv_heartbeat_ms: int = setting(1000, "how often name servers hear from this broker", minimum=50, maximum=5000)
     state_persist_ms: int = setting(
         5000, "how often topics, groups and offsets are written out: longer replays more at a start", minimum=50
+    )
+    timer_delay_ms_max: int = setting(
+        TEN_YEARS_MS,
+        "how far ahead a message may be delivered; later ones are refused",
+        minimum=1000,
+        maximum=TEN_YEARS_MS,
+    )
+    timer_deliver_per_second: int = setting(
+        40_000, "delayed messages delivered in a second when many are due at once: more delays sends", minimum=1
+    )
+    timer_deliver_per_turn: int = setting(
+        256, "the same in one turn of the loop: more makes other requests wait longer", minimum=1, maximum=10_000
     )
     store: StoreConfig = section(StoreConfig)
 

@@ -64,6 +64,9 @@ SERVED_BY_ALL: Final = frozenset(
 )
 """What any replica answers; all else is the master's."""
 
+TAKES_WRITES: Final = frozenset({commands.SendMessages, commands.SendDelayed})
+"""What a master takes only while enough replicas are in sync."""
+
 READS_STATE: Final = frozenset(
     {
         commands.QueryConsumerOffset,
@@ -80,6 +83,7 @@ READS_STATE: Final = frozenset(
         commands.DeleteTopic,
         commands.CreateGroup,
         commands.DeleteGroup,
+        commands.RecallMessage,
     }
 )
 """What a new master answers only once what it inherited is confirmed."""
@@ -221,7 +225,7 @@ class GroupMember:
         replica = self._replica
         if request_class in SERVED_BY_ALL:
             return handler
-        if request_class is commands.SendMessages:
+        if request_class in TAKES_WRITES:
 
             def on_send(call: Any) -> Any:
                 master = replica.master

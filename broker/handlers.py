@@ -7,6 +7,7 @@ from collections.abc import Callable
 from ..remoting import commands
 from ..remoting.commands import Reply, Request
 from ..remoting.server import Call
+from .delay.delay_handler import DelayHandler
 from .filter.condition_cache import ConditionCache
 from .group_handler import GroupHandler
 from .heartbeat_handler import HeartbeatHandler
@@ -29,13 +30,27 @@ class Handlers:
     def __init__(self, parts: Parts) -> None:
         config, store, state, loop, clock = parts.config, parts.store, parts.state, parts.loop, parts.clock
         acknowledgements, registry, desk = parts.acknowledgements, parts.registry, parts.desk
+        auto_create_queues = config.default_topic_queues if config.auto_create_topics else 0
         self.sends = SendHandler(
             store,
             state,
             acknowledgements,
             parts.stages,
             store_host=parts.store_host,
-            auto_create_queues=config.default_topic_queues if config.auto_create_topics else 0,
+            auto_create_queues=auto_create_queues,
+        )
+        self._delays = DelayHandler(
+            store,
+            state,
+            acknowledgements,
+            parts.delays,
+            desk,
+            loop,
+            clock,
+            config.store,
+            broker_name=config.name,
+            store_host=parts.store_host,
+            auto_create_queues=auto_create_queues,
         )
         conditions = ConditionCache()
         self.pulls = PullHandler(store, state, loop, clock, desk, config, conditions)
@@ -56,7 +71,9 @@ class Handlers:
         self._groups = GroupHandler(store, state, acknowledgements, loop, clock, registry)
         self._offsets = OffsetHandler(store, state, acknowledgements, auto_create_groups=config.auto_create_groups)
         self._resets = ResetHandler(parts)
-        self.statistics = BrokerStatistics(store, loop, clock, registry, self.sends, self.pulls, parts.stages)
+        self.statistics = BrokerStatistics(
+            store, loop, clock, registry, self.sends, self.pulls, parts.stages, parts.delays
+        )
 
     def table(self) -> dict[type[Request], Handler]:
         """The requests that are answered here."""
@@ -69,6 +86,8 @@ class Handlers:
     def _of_messages(self) -> dict[type[Request], Handler]:
         return {
             commands.SendMessages: self.sends.on_send,
+            commands.SendDelayed: self._delays.on_send,
+            commands.RecallMessage: self._delays.on_recall,
             commands.PullMessages: self.pulls.on_pull,
             commands.QueryMessages: self._queries.on_query,
             commands.ViewMessage: self._queries.on_view,

@@ -12,6 +12,7 @@ from ..store.message_store import MessageStore
 from .acknowledgements import Acknowledgements
 from .client_registry import ClientRegistry
 from .config import BrokerConfig
+from .delay.delays import Delays
 from .stage_clock import StageClock
 from .state_log import StateLog
 from .worker_desk import WorkerDesk
@@ -35,4 +36,5 @@ class Parts:
     desk: WorkerDesk
     stages: StageClock
     store_host: HostAddress
+    delays: Delays
     leads: Callable[[], bool]

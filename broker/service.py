@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
@@ -26,10 +26,15 @@ from ..model.route import MASTER_ID
 from ..remoting import commands
 from ..remoting.client import RemotingClient
 from ..remoting.server import Call, RequestLoop
+from ..store.config import parse_delay_levels
 from ..store.message_store import MessageStore
 from .acknowledgements import Acknowledgements
 from .client_registry import ClientRegistry
 from .config import BrokerConfig
+from .delay.delays import Delays
+from .delay.pace import Pace
+from .delay.timer_index import TimerIndex
+from .delay.timing import DelayRules
 from .epoch_file import begin_epoch
 from .group_link import link_to_group
 from .group_member import GroupMember, carry_through_cut
@@ -83,7 +88,7 @@ class Broker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._state.is_closing = True
+        self._state.is_closing = self._timers.is_closing = True
         self._running.close()
 
     def run(self) -> int:
@@ -132,6 +137,8 @@ class Broker:
             persist_interval_ms=config.state_persist_ms,
             lock_lease_ms=config.queue_lock_lease_ms,
         )
+        rules = DelayRules(parse_delay_levels(config.store.delay_levels), config.timer_delay_ms_max)
+        self._timers = started.enter_context(closing(TimerIndex(config.store_dir, rules, clock=self._clock)))
         self._store = MessageStore(
             config.store_dir,
             config.store,
@@ -139,12 +146,13 @@ class Broker:
             clock=self._clock,
             on_flushed=self._on_flushed,
             on_poisoned=self._on_poisoned,
-            dispatchers=(self._state,),
+            dispatchers=(self._state, self._timers),
         )
         self._loop.arena = self._store.arena
         self._state.on_topic_deleted = self._store.delete_topic
         started.enter_context(self._store)
         self._state.on_opened(self._store.written)
+        self._timers.on_opened(lambda: self._store.flushed)
         self._store.protect(lambda: self._state.offset_table.unconsumed_from(self._state.topic_table.configs))
         self._identity = BrokerIdentity(config.cluster, config.name, str(self._store_host), 0, None)
         self._client = started.enter_context(RemotingClient())
@@ -176,6 +184,18 @@ class Broker:
             timeout_ms=config.store.sync_flush_timeout_ms,
             late=FlushTimeout if member is None else ReplicaTimeout,
         )
+        leads = _always if member is None else member.leads
+        delays = Delays(
+            self._store,
+            self._timers,
+            loop,
+            clock,
+            leads=leads,
+            is_topic=lambda topic: topic in state.topic_table.configs,
+            pace=Pace(per_second=config.timer_deliver_per_second, per_turn=config.timer_deliver_per_turn),
+            store_host_bytes=len(self._store_host.encode()),
+        )
+        self._store.keep_waiting(delays.clear_below)
         self._handlers = Handlers(
             Parts(
                 config=config,
@@ -188,7 +208,8 @@ class Broker:
                 desk=self._desk,
                 stages=self._stages,
                 store_host=self._store_host,
-                leads=_always if member is None else member.leads,
+                delays=delays,
+                leads=leads,
             )
         )
         self._registration = Registration(
@@ -204,6 +225,7 @@ class Broker:
         state.on_topics_changed = self._registration.on_topics_changed
         state.on_topic_deleted = self._on_topic_deleted
         self._handle()
+        delays.start()
         loop.every(FAST_TICK_MS, self._on_fast_tick)
         loop.every(SLOW_TICK_MS, self._on_slow_tick)
         if member is not None:

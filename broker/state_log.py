@@ -59,6 +59,7 @@ class StateLog:
     """The four tables, kept by the log. A Dispatcher of the store, told of the runs of `topics` only."""
 
     topics = frozenset(STATE_TOPICS)
+    run_flags = 0
 
     def __init__(
         self, directory: str, *, clock: Clock, persist_interval_ms: int, lock_lease_ms: int = LEASE_MS

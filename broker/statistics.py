@@ -11,6 +11,7 @@ from ..remoting.server import LoopStatistics, RequestLoop
 from ..store.message_store import MessageStore
 from ..store.record_kernel import COMPILED
 from .client_registry import ClientRegistry
+from .delay.delays import Delays
 from .pull_handler import PullHandler
 from .registration import BrokerIdentity
 from .send_handler import SendHandler
@@ -63,6 +64,7 @@ class BrokerStatistics:
         sends: SendHandler,
         pulls: PullHandler,
         stages: StageClock,
+        delays: Delays,
     ) -> None:
         self._store = store
         self._loop = loop
@@ -71,6 +73,7 @@ class BrokerStatistics:
         self._sends = sends
         self._pulls = pulls
         self._stages = stages
+        self._delays = delays
         self._started_at_ms = clock.now_ms()
 
     def document(self, identity: BrokerIdentity, waits: Mapping[str, int]) -> dict[str, Any]:
@@ -106,6 +109,7 @@ class BrokerStatistics:
                 "scanned": self._pulls.scanned,
                 "scan_us_max": self._pulls.scan_ns_max // 1000,
             },
+            "delays": self._delays.document(),
             "clients": {"connected": clients, "consumers": consumers},
             "waiting": dict(waits),
             "loop": loop_document(self._loop.statistics()),

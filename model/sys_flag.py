@@ -19,6 +19,10 @@ COMPRESSION_ZLIB: Final = 0x300  # 0 in the bits means zlib too
 COMPRESSION_LZ4: Final = 0x100
 COMPRESSION_ZSTD: Final = 0x200
 
+ENDS_WAIT: Final = 1 << 31
+"""In no record: in the flags of a run, where one of its records ends the wait of another (its prepared transaction offset
+is -1 - the physical offset of that one)."""
+
 BITS: Final[tuple[tuple[int, str], ...]] = (
     (COMPRESSED, "body is compressed; bits 8-10 say how: 0 or 3 zlib, 1 lz4, 2 zstd"),
     (MULTI_TAGS, "several tags"),

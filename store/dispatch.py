@@ -33,7 +33,7 @@ class Run:
     keys_begin: int
     keys_end: int
     records: memoryview
-    sys_flag: int = 0
+    sys_flag: int = 0  # of the last record; ENDS_WAIT of any of them
 
 
 class Dispatcher(Protocol):
@@ -71,5 +71,17 @@ class TopicDispatcher(Dispatcher, Protocol):
     def topics(self) -> frozenset[str]:
         """The topics it is told."""
 
+    @property
+    def run_flags(self) -> int:
+        """It is told of other topics' runs too whose `sys_flag` has one of these bits."""
+
     def advance(self, end: PhysicalOffset) -> None:
         """Everything below `end` that concerns it has been told. Loop thread, after each write."""
+
+
+@runtime_checkable
+class SettledDispatcher(Dispatcher, Protocol):
+    """One that can be made again from the log, and is told before a replay what that log is."""
+
+    def settle(self, log_begin: PhysicalOffset, log_end: PhysicalOffset) -> None:
+        """The log was found to be [log_begin, log_end). Whoever reflects more than that starts over."""

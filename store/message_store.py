@@ -245,6 +245,14 @@ class MessageStore:
             prepared_transaction_offset=prepared_transaction_offset,
         )
 
+    def stage_own(self, records: bytes, *, topic: str, queue_id: int, count: int, ends_wait: bool = False) -> Placed:
+        """Takes visible records of one queue that the broker made, back to back, its own fields zero, all or none.
+
+        `ends_wait`: some of them end the wait of other records. Raises InvalidName, MessageIllegal (also where they are
+        more than a segment holds), StoreNotWriteable, StorePoisoned.
+        """
+        return self._staging.stage_own(records, topic=topic, queue_id=queue_id, count=count, ends_wait=ends_wait)
+
     # ---- committing
 
     def commit(self) -> None:
@@ -383,6 +391,12 @@ class MessageStore:
     def protect(self, provider: Callable[[], Mapping[tuple[str, int], int]]) -> None:
         """`provider`: the first offset of each (topic, queue) that some group has yet to consume; retention keeps those."""
         self._upkeep.protect(provider)
+
+    def keep_waiting(self, clear_below: Callable[[int], bool]) -> None:
+        """`clear_below(offset)`: whether no record below this physical offset waits for its time any more. It is asked before
+        segments go; while it says no they stay, and it sees to it that what waits there is appended again.
+        """
+        self._upkeep.keep_waiting(clear_below)
 
     def on_tick(self, now_ms: int) -> list[StoreEvent]:
         """About each second: retention and checkpoints, their slow parts in a worker. Returns what an operator should see."""

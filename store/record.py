@@ -61,7 +61,12 @@ RECORD: Final = Layout(
         Field("storeTimestamp", 8, "when the broker took it, ms since the epoch"),
         Field("storeHost", "8, or 20 where sysFlag has 0x20", "address of the broker: ip 4 or 16, port 4"),
         Field("reconsumeTimes", 4, "how often it was handed out again"),
-        Field("preparedTransactionOffset", 8, "of a transaction's end: the half message; else 0"),
+        Field(
+            "preparedTransactionOffset",
+            8,
+            "of a transaction's end: the half message; of a record by which another has waited long enough (delayed): -1 -"
+            " its physical offset; else 0",
+        ),
         Field("bodyLength", 4, "bytes of the body"),
         Field("body", "bodyLength", "as sent: compressed where sysFlag says so"),
         Field("topicLength", "1 (v1) or 2 (v2)", "bytes of the topic"),

@@ -621,6 +621,21 @@ def _encode_keys(keys: str | Sequence[str]) -> bytes:
     return b" ".join([_encode_keys(key) for key in keys])
 
 
+def ended_waits(records: cython.const[cython.uchar][::1]) -> list[tuple[int, int]]:
+    """Of each record among these (proven, back to back) that ends a wait: (position behind it, physical offset of the record
+    that waited)."""
+    at: cython.Py_ssize_t = 0
+    end: cython.Py_ssize_t = len(records)
+    cause: cython.longlong
+    found: list[tuple[int, int]] = []
+    while at < end:
+        cause = _get64(records, _body_at(records, at) - 12)
+        at += _get32(records, at)
+        if cause < 0:
+            found.append((at, -1 - cause))
+    return found
+
+
 def batch_sizes(buffer: bytearray, used: int) -> list[int]:
     """The sizes of the records in a batch we encoded, in order (for the physical offset of each)."""
     view: cython.const[cython.uchar][::1] = memoryview(buffer)
@@ -740,12 +755,13 @@ class RunKernel:
         queue_offset: cython.longlong,
         physical_offset: cython.longlong,
         store_timestamp_ms: cython.longlong,
+        own: cython.bint = False,
     ) -> cython.int:
         """Checks a producer's batch in buffer[begin:end] and writes the broker's fields into it.
 
         Returns the number of records, or a BAD_ reason: then `units` and `hashes` are as before and the bytes of the
         batch are not to be used. `topic_hash`: `index_topic_hash(topic)`. `queue_offset`, `physical_offset`: of the
-        first record.
+        first record. `own`: the broker made the records, which may hold what a client may not set.
         """
         at: cython.Py_ssize_t = begin
         size: cython.Py_ssize_t
@@ -775,12 +791,12 @@ class RunKernel:
                 reason = size
                 break
             sys_flag = _get32(view, at + 36)
-            if sys_flag & ~_SYS_FLAG_ALLOWED or (sys_flag & 0x20) != host_flag:
+            if (sys_flag & ~_SYS_FLAG_ALLOWED and not own) or (sys_flag & 0x20) != host_flag:
                 reason = -6
                 break
             store = at + 56 + (12 if sys_flag & 0x10 else 0)
             inner = store + 8 + len(host)  # reconsume times
-            if _get64(view, inner + 4) != 0:
+            if _get64(view, inner + 4) != 0 and not own:
                 reason = -12
                 break
             if _get32(view, inner + 12) > self._body_max:
@@ -835,9 +851,10 @@ class RunKernel:
         """Reads the run of records that begins at `begin`, where `physical_offset` is: one topic, one queue, in order.
 
         All have one store time. Sets `topic`, `queue_id`, `queue_offset` (of the first), `count`, `end` (behind the
-        last), `sys_flag` (of the last), `store_timestamp_ms`, and `status`: why the run ended there. Returns `count`.
-        A record counts only where its physical offset field is its position. Transaction records (half, rollback) end
-        a run and stand alone, for the caller to judge.
+        last), `sys_flag` (of the last, with ENDS_WAIT where any of them ends the wait of another record),
+        `store_timestamp_ms`, and `status`: why the run ended there. Returns `count`. A record counts only where its
+        physical offset field is its position. Transaction records (half, rollback) end a run and stand alone, for the
+        caller to judge.
         """
         at: cython.Py_ssize_t = begin
         size: cython.Py_ssize_t
@@ -855,6 +872,7 @@ class RunKernel:
         out: cython.Py_ssize_t = self.units_end
         body: cython.Py_ssize_t
         flags: cython.uint
+        ends_wait: cython.uint = 0
         self.status = 1
         while done < count_max:
             if end - at < 8:
@@ -915,7 +933,9 @@ class RunKernel:
             _put32(self._units, out + 8, size)
             _put64(self._units, out + 12, tags_code)
             self.store_timestamp_ms = _get64(buffer, at + 56 + (12 if flags & 0x10 else 0))
-            self.sys_flag = flags
+            if buffer[body - 12] & 0x80:  # prepared transaction offset is below zero
+                ends_wait = _SIGN
+            self.sys_flag = (flags & 0x7FFFFFFF) | ends_wait
             out += 20
             at += size
             physical_offset += size

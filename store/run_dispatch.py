@@ -30,7 +30,8 @@ class RunTarget:
     topic: str
 
 
-# target, queue offset, count, begin, end, time, units begin, units end, keys begin, keys end, at (in the bytes), sysFlag
+# target, queue offset, count, begin, end, time, units begin, units end, keys begin, keys end, at (in the bytes), flags:
+# sysFlag of the last record, ENDS_WAIT of any of them
 WrittenRun = tuple[RunTarget, int, int, int, int, int, int, int, int, int, int, int]
 
 
@@ -40,6 +41,11 @@ class RunDispatch:
     def __init__(self, opened: Opened, confirmation: Confirmation) -> None:
         self._queues, self._index = opened.queues, opened.index
         self._others = opened.others
+        self._topics: frozenset[str] | None = frozenset()  # that anybody wants; None: all
+        self._flags = 0
+        for _, topics, flags, _ in opened.others:
+            self._topics = None if topics is None or self._topics is None else self._topics | topics
+            self._flags |= flags
         self._confirmation = confirmation
         self._arrivals: dict[tuple[str, int], None] = {}
         self.messages = 0
@@ -112,9 +118,12 @@ class RunDispatch:
 
     def _tell_others(self, runs: list[WrittenRun], kernel: RunKernel, units: memoryview, data: memoryview) -> None:
         end = runs[-1][4]
-        for dispatcher, topics, advance in self._others:
+        every, wanted = self._topics, self._flags
+        if every is not None:
+            runs = [run for run in runs if run[0].topic in every or run[11] & wanted]
+        for dispatcher, topics, own_flags, advance in self._others:
             for target, queue_offset, count, begin, run_end, now_ms, ub, ue, kb, ke, at, flags in runs:
-                if topics is None or target.topic in topics:
+                if topics is None or target.topic in topics or flags & own_flags:
                     if target.topic == TOPIC_EVENTS:
                         self.topic_event_end = run_end
                     dispatcher.on_run(

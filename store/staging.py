@@ -17,6 +17,7 @@ from ..model.arena import Arena
 from ..model.errors import MessageIllegal, StoreNotWriteable
 from ..model.names import check_topic
 from ..model.properties import encode_properties
+from ..model.sys_flag import ENDS_WAIT
 from .config import StoreConfig
 from .consume_queue import ConsumeQueue
 from .queue_table import goes_to_queue
@@ -101,10 +102,13 @@ class Staging:
         self._is_plain = True  # what is staged are visible records of queues whose units need no store time
         self._is_appended = False  # what is staged is in the log and not dispatched yet
 
-    def stage(self, begin: int, end: int, topic: str, queue_id: int, count: int) -> Placed:
+    def stage(
+        self, begin: int, end: int, topic: str, queue_id: int, count: int, own: bool = False, flags: int = 0
+    ) -> Placed:
         """Takes a producer's batch that lies in arena.view[begin:end], begin == arena.used: checks and stamps it there.
 
         Moves arena.used to `end`. Raises MessageIllegal, StoreNotWriteable, StorePoisoned; arena.used is unchanged then.
+        `own`, `flags`: of `stage_own`.
         """
         tail = self._tails.get((topic, queue_id)) or self._tail(topic, queue_id)
         size = end - begin
@@ -128,6 +132,7 @@ class Staging:
             queue_offset,
             physical,
             now_ms,
+            own,
         )
         if done <= 0:
             raise self._refusal(done)
@@ -136,12 +141,27 @@ class Staging:
         tail.next_offset = queue_offset + done
         self._staged.append(
             (tail, queue_offset, done, physical, physical + size, now_ms, units_begin, kernel.units_end, keys_begin,
-             kernel.keys_end, begin, 0)
+             kernel.keys_end, begin, flags)
         )  # fmt: skip
         self._staged_end = physical + size
         self._staged_room -= size
         self._arena.used = end
         return Placed(queue_offset, physical, now_ms, done, physical + size)
+
+    def stage_own(self, records: bytes, *, topic: str, queue_id: int, count: int, ends_wait: bool) -> Placed:
+        """Takes visible records of one queue that the broker made, back to back, its own fields zero, all or none.
+
+        `ends_wait`: some of them end the wait of other records. Raises InvalidName, MessageIllegal (also where they are
+        more than a segment or the arena holds), StoreNotWriteable, StorePoisoned.
+        """
+        size = len(records)
+        if size + TERMINATOR_BYTES > self._log.segment_bytes or size > len(self._memory):
+            raise self._refusal(BAD_SIZE)
+        if size > self._staged_room or self._arena.used + size > len(self._memory):
+            self._make_room(size)
+        begin = self._arena.used
+        self._memory[begin : begin + size] = records
+        return self.stage(begin, begin + size, topic, queue_id, count, own=True, flags=ENDS_WAIT if ends_wait else 0)
 
     def stage_record(
         self,

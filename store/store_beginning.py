@@ -32,6 +32,7 @@ from .config import StoreConfig, parse_delay_levels
 from .deleted_queues import DELETED_FOLDER
 from .key_index import INDEX_FOLDER
 from .queue_table import QUEUE_FOLDER, QueueTable
+from .rocksdb_timers import TIMER_FOLDER
 from .segment import create_allocated, segment_name, sync_directory, write_fully
 from .snapshot import parse_snapshot, write_snapshot
 from .store_cut import CONFIG_FOLDER
@@ -49,7 +50,16 @@ def erase_store(directory: str) -> None:
         if os.path.exists(checkpoint):
             os.unlink(checkpoint)  # first: nothing that is left may be trusted
             sync_directory(directory)
-        for folder in (QUEUE_FOLDER, DELETED_FOLDER, INDEX_FOLDER, CONFIG_FOLDER, SPARE_FOLDER, CHECKSUM_FOLDER):
+        derived = (
+            QUEUE_FOLDER,
+            DELETED_FOLDER,
+            INDEX_FOLDER,
+            TIMER_FOLDER,
+            CONFIG_FOLDER,
+            SPARE_FOLDER,
+            CHECKSUM_FOLDER,
+        )
+        for folder in derived:
             shutil.rmtree(os.path.join(directory, folder), ignore_errors=True)
         log = os.path.join(directory, COMMIT_LOG_FOLDER)
         for name in sorted(os.listdir(log) if os.path.isdir(log) else (), reverse=True):

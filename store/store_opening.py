@@ -21,7 +21,7 @@ from .checkpoint import Checkpoint, read_checkpoint
 from .commit_log import COMMIT_LOG_FOLDER, CommitLog
 from .config import StoreConfig, parse_delay_levels
 from .confirmation import Confirmation
-from .dispatch import Dispatcher, TopicDispatcher
+from .dispatch import Dispatcher, SettledDispatcher, TopicDispatcher
 from .key_index import INDEX_FOLDER, KeyIndex
 from .queue_table import QueueTable
 from .record import store_timestamp_of
@@ -36,13 +36,14 @@ logger = logging.getLogger(__name__)
 FACTS_FILE: Final = os.path.join("config", "zenitStore.json")
 BEGUN_WITH: Final = "begunWith"  # in it: what the newest snapshot reflects with which the store began (store_beginning)
 
-Interest = tuple[Dispatcher, frozenset[str] | None, Callable[[PhysicalOffset], None] | None]
+Interest = tuple[Dispatcher, frozenset[str] | None, int, Callable[[PhysicalOffset], None] | None]
 
 
 @dataclass(slots=True)
 class Opened:
-    """The parts of an open store. `others`: dispatchers behind queues and index, the topics they want (None: all) and how
-    they learn of the rest. `queues_reflected`: what the queues held when the store was opened."""
+    """The parts of an open store. `others`: dispatchers behind queues and index, the topics they want (None: all), the flags
+    of runs that they want of any topic, and how they learn of the rest. `queues_reflected`: what the queues held when the
+    store was opened."""
 
     log: CommitLog
     queues: QueueTable
@@ -154,11 +155,14 @@ def open_store(
     others = tuple(_interest(dispatcher) for dispatcher in dispatchers)
     opened = Opened(log, queues, index, quarantined, others, queues.reflected(), upkeep, confirmation)
     adopt(opened)
+    for dispatcher in dispatchers:
+        if isinstance(dispatcher, SettledDispatcher):
+            dispatcher.settle(log.begin, log.written)
     opened.replayed = replay(log, kernel, [*own, *dispatchers], quarantined, on_replay)
     queues.advance(log.written)
     if index is not None:
         index.advance(log.written)
-    for _, _, advance in opened.others:
+    for _, _, _, advance in opened.others:
         if advance is not None:
             advance(log.written)
     logger.info(
@@ -263,8 +267,8 @@ def _settle(
 def _interest(dispatcher: Dispatcher) -> Interest:
     """What a dispatcher wants to be told of what is written from now on."""
     if isinstance(dispatcher, TopicDispatcher):
-        return dispatcher, dispatcher.topics, dispatcher.advance
-    return dispatcher, None, None
+        return dispatcher, dispatcher.topics, dispatcher.run_flags, dispatcher.advance
+    return dispatcher, None, 0, None
 
 
 def _store_facts(directory: str, log: CommitLog, survey: Survey, now_ms: int) -> tuple[int, tuple[Range, ...]]:

@@ -49,6 +49,10 @@ def _nothing_protected() -> Mapping[tuple[str, int], int]:
     return {}
 
 
+def _nothing_waits(_offset: int) -> bool:
+    return True
+
+
 class Upkeep:
     """Belongs to one open store. Loop thread, except where a method says otherwise."""
 
@@ -74,6 +78,7 @@ class Upkeep:
         self._confirmation = confirmation
         self._is_closing = False
         self._unconsumed = _nothing_protected
+        self._clear_below: Callable[[int], bool] = _nothing_waits
         self._checkpoint = Checkpoint()
         self._checkpoint_due_ms = 0
         self._job: Future[None] | None = None
@@ -85,6 +90,10 @@ class Upkeep:
     def protect(self, provider: Callable[[], Mapping[tuple[str, int], int]]) -> None:
         """`provider`: what groups have yet to consume, {(topic, queue id): first queue offset}."""
         self._unconsumed = provider
+
+    def keep_waiting(self, clear_below: Callable[[int], bool]) -> None:
+        """`clear_below`: see `MessageStore.keep_waiting`."""
+        self._clear_below = clear_below
 
     def check_writeable(self) -> None:
         """Raises StoreNotWriteable while the disk is too full."""
@@ -205,7 +214,7 @@ class Upkeep:
         if decision.held_by_groups and not self._held_reported:
             self._held_reported = True
             events.append(StoreEvent("unconsumed_held", f"expired files are kept for groups from offset {lowest} on"))
-        if decision.remove_before > self._log.begin:
+        if decision.remove_before > self._log.begin and self._clear_below(decision.remove_before):
             events += self._remove(decision.remove_before, unconsumed)
         return events
 

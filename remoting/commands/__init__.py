@@ -82,5 +82,9 @@ from .offsets import UpdateConsumerOffsets as UpdateConsumerOffsets
 from .pulling import GetStatus as GetStatus
 from .pulling import PullMessages as PullMessages
 from .pulling import PullReply as PullReply
+from .sending import DelayedReply as DelayedReply
+from .sending import RecallMessage as RecallMessage
+from .sending import RecallReply as RecallReply
+from .sending import SendDelayed as SendDelayed
 from .sending import SendMessages as SendMessages
 from .sending import SendReply as SendReply

@@ -36,3 +36,41 @@ class SendMessages(Request):
     queue_id: int
     count: int
     producer_group: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DelayedReply(Reply):
+    """Payload: where each message is (remoting/delayed_places). `store_host`: 8 or 20 bytes."""
+
+    queue_id: int
+    store_host: bytes
+
+
+@request(9020, Lane.SEND, DelayedReply)
+@dataclass(frozen=True, slots=True)
+class SendDelayed(Request):
+    """A batch of which messages wait. Payload as of SendMessages; a record's DELAY (level), TIMER_DELAY_MS, TIMER_DELAY_SEC or
+    TIMER_DELIVER_MS property says how long, one without them goes to its queue at once. All of them are stored, or none."""
+
+    topic: str
+    queue_id: int
+    count: int
+    producer_group: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RecallReply(Reply):
+    """The unique id of what was taken back."""
+
+    message_id: str
+
+
+@request(370, Lane.QUERY, RecallReply)
+@dataclass(frozen=True, slots=True)
+class RecallMessage(Request):
+    """RECALL_MESSAGE: takes a delayed message back; MessageNotFound where it was delivered, or taken back before. `handle`: as
+    model.recall_handle has it."""
+
+    topic: str
+    handle: str
+    producer_group: str = ""

@@ -303,6 +303,7 @@ class Deletes:
     """A dispatcher for which each event deletes the topic it names."""
 
     topics = frozenset({STATE_TOPICS[0]})
+    run_flags = 0
 
     def __init__(self) -> None:
         self.store: MessageStore | None = None

@@ -251,6 +251,7 @@ class Told:
     """A dispatcher of the topics' events and of one other topic."""
 
     topics = frozenset({STATE_TOPICS[0], "t"})
+    run_flags = 0
 
     def __init__(self) -> None:
         self.runs: list[tuple[str, int, int, list[bytes]]] = []

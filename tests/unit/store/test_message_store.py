@@ -354,6 +354,7 @@ class Notes:
     """A dispatcher that wants one topic only."""
 
     topics = frozenset({"state"})
+    run_flags = 0
 
     def __init__(self) -> None:
         self.told: list[tuple[str, int, bytes]] = []

@@ -1,0 +1,175 @@
+"""SendDelayed and RecallMessage. Off the hot path: each message of a batch is looked at by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import groupby
+from typing import Final
+
+from ...model.clock import Clock
+from ...model.errors import InvalidParameter, MessageIllegal, MessageNotFound, TopicNotFound
+from ...model.ids import HostAddress
+from ...model.names import TIMER_TOPIC
+from ...model.recall_handle import RecallHandle
+from ...model.route import TopicConfig
+from ...remoting.commands import DelayedReply, RecallMessage, RecallReply, SendDelayed
+from ...remoting.delayed_places import NOWHERE, Place, encode_places
+from ...remoting.server import Call, RequestLoop
+from ...store.config import StoreConfig
+from ...store.message_store import MessageStore
+from ...store.record_kernel import REASONS, RunKernel, decode_batch
+from ..acknowledgements import Acknowledgements
+from ..admission import send_refusal
+from ..state_log import TOPICS, StateLog
+from ..worker_desk import WorkerDesk
+from .delays import Delays, message_recalled
+from .rewriting import immediate_record, waiting_record
+
+BLOCK_BYTES: Final = 256 << 10  # staged at once; one record more
+_COPIES_MAX: Final = 64
+_ALL_TIME: Final = 1 << 62
+
+
+class DelayHandler:
+    """Owned by the loop thread."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        state: StateLog,
+        acknowledgements: Acknowledgements,
+        delays: Delays,
+        desk: WorkerDesk,
+        loop: RequestLoop,
+        clock: Clock,
+        config: StoreConfig,
+        *,
+        broker_name: str,
+        store_host: HostAddress,
+        auto_create_queues: int,
+    ) -> None:
+        """`auto_create_queues`: queues of a topic that a send creates; 0 = sends create none."""
+        self._store = store
+        self._state = state
+        self._acknowledgements = acknowledgements
+        self._delays = delays
+        self._desk = desk
+        self._loop = loop
+        self._clock = clock
+        self._has_index = config.index_enabled
+        self._block_bytes = min(BLOCK_BYTES, config.segment_bytes // 2)
+        self._broker_name = broker_name
+        self._store_host = store_host.encode()
+        self._auto_create_queues = auto_create_queues
+        self._kernel = RunKernel(
+            store_host=self._store_host,
+            record_max=config.record_bytes_max,
+            body_max=config.body_bytes_max,
+            index_keys=False,
+        )
+
+    # ---- sending
+
+    def on_send(self, call: Call) -> None:
+        """Stages a batch of which some messages wait. Raises what says why it was refused; then nothing of it is staged,
+        but where the disk is full in the middle of it."""
+        request = call.request
+        assert isinstance(request, SendDelayed)
+        topic, queue_id = request.topic, request.queue_id
+        creates = not 0 <= queue_id < self._state.topic_table.write_queues.get(topic, 0)
+        if creates:
+            refusal = send_refusal(self._state.topic_table, topic, queue_id)
+            if not isinstance(refusal, TopicNotFound) or not 0 <= queue_id < self._auto_create_queues:
+                raise refusal
+        records = self._rewritten(call, request)
+        if creates:
+            queues = self._auto_create_queues
+            event = self._state.topic_table.event_set(TopicConfig(topic, read_queues=queues, write_queues=queues))
+            self._state.stage(self._store, TOPICS, event)
+        places, end = self._stage(topic, queue_id, records)
+        reply = DelayedReply(queue_id, self._store_host)
+        self._acknowledgements.staged.append((call, reply, end, (encode_places(places),)))
+
+    def _rewritten(self, call: Call, request: SendDelayed) -> list[tuple[int, bytes]]:
+        """(when it is to be delivered, NOWHERE: at once; the record) of each message. Raises MessageIllegal, MessageTooLarge,
+        InvalidParameter."""
+        payload = bytearray(call.loop.arena.view[call.begin : call.end])
+        if not payload:
+            raise MessageIllegal("a send without records")
+        now_ms = self._clock.now_ms()
+        done = self._kernel.stamp(
+            payload, 0, len(payload), request.topic.encode(), 0, request.count, request.queue_id, 0, 0, now_ms
+        )
+        self._kernel.clear()
+        if done <= 0:
+            raise MessageIllegal(REASONS[done])
+        where = request.topic, request.queue_id
+        host_bytes = len(self._store_host)
+        records = []
+        for message in decode_batch(bytes(payload)):
+            deliver_at_ms = self._delays.rules.deliver_at(message.properties, now_ms)
+            if deliver_at_ms > now_ms:
+                records.append((deliver_at_ms, waiting_record(message, *where, deliver_at_ms, host_bytes)))
+            else:
+                records.append((NOWHERE, immediate_record(message, *where, host_bytes)))
+        return records
+
+    def _stage(self, topic: str, queue_id: int, records: Sequence[tuple[int, bytes]]) -> tuple[list[Place], int]:
+        """(where each is, where the last ends). Raises MessageIllegal (a record beyond the limit), StoreNotWriteable."""
+        places: list[Place] = []
+        end = 0
+        for waits, group in groupby(records, key=lambda item: item[0] != NOWHERE):
+            target = (TIMER_TOPIC, 0) if waits else (topic, queue_id)
+            for block in _blocks(list(group), self._block_bytes):
+                data = b"".join([record for _, record in block])
+                placed = self._store.stage_own(data, topic=target[0], queue_id=target[1], count=len(block))
+                at = placed.physical_offset
+                for index, (deliver_at_ms, record) in enumerate(block):
+                    offset = NOWHERE if waits else placed.queue_offset + index
+                    places.append(Place(deliver_at_ms, offset, at))
+                    at += len(record)
+                end = placed.end
+        return places, end
+
+    # ---- taking back
+
+    def on_recall(self, call: Call) -> None:
+        """Takes a message back that waits. Raises InvalidParameter; later MessageNotFound where it waits no longer."""
+        request = call.request
+        assert isinstance(request, RecallMessage)
+        handle = RecallHandle.parse(request.handle)
+        if handle.topic != request.topic:
+            raise InvalidParameter("topic", request.topic, f"{handle.topic}, as in the recall handle")
+        if handle.broker_name != self._broker_name:
+            raise InvalidParameter("recall handle", handle.broker_name, f"one of broker {self._broker_name}")
+        if not self._has_index:
+            raise InvalidParameter("recall", handle.message_id, "a broker with [store] index_enabled = true")
+        work = partial(
+            self._store.query, TIMER_TOPIC, handle.message_id, max_messages=_COPIES_MAX, begin_ms=0, end_ms=_ALL_TIME,
+            unique=True,
+        )  # fmt: skip
+        self._desk.run(call, work, partial(self._end_wait, call, handle))
+
+    def _end_wait(self, call: Call, handle: RecallHandle, records: list[bytes]) -> None:
+        end = 0
+        for record in records:
+            offset = message_recalled(record, handle.topic, handle.deliver_at_ms)
+            if offset is not None and self._delays.is_waiting(offset, handle.deliver_at_ms):
+                end = self._delays.stage_end(offset, handle.topic, handle.message_id, handle.deliver_at_ms).end
+        if not end:
+            raise MessageNotFound(f"message {handle.message_id} among those that wait")
+        self._acknowledgements.staged.append((call, RecallReply(handle.message_id), end, ()))
+
+
+def _blocks(records: list[tuple[int, bytes]], bytes_max: int) -> list[list[tuple[int, bytes]]]:
+    """The records in order, side by side as far as `bytes_max` allows."""
+    blocks: list[list[tuple[int, bytes]]] = [[]]
+    size = 0
+    for item in records:
+        if blocks[-1] and size + len(item[1]) > bytes_max:
+            blocks.append([])
+            size = 0
+        blocks[-1].append(item)
+        size += len(item[1])
+    return blocks

@@ -1,0 +1,360 @@
+"""Delayed messages of one broker: taking them, delivering them when they are due, carrying them past retention.
+
+A message that waits is a record in rmq_sys_wheel_timer. The record by which its wait ends names it in its header (-1 - the
+physical offset): its copy in the real topic, the same record once more at the log's end (retention takes the old one), or
+one that says it was taken back. Whoever has that record in its log knows that the wait is over, so there is nothing that
+a crash or a change of master could leave half done. Only a master that `leads` delivers. Loop thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ...model.clock import Clock
+from ...model.errors import (
+    CorruptRecordError,
+    MessageIllegal,
+    MessageNotFound,
+    MessageTooLarge,
+    StoreNotWriteable,
+    StorePoisoned,
+)
+from ...model.names import SCHEDULE_TOPIC, TIMER_TOPIC, check_topic
+from ...model.properties import TIMER_DELETES, TIMER_OUT_MS, UNIQUE_KEY, decode_properties
+from ...model.queue import PhysicalOffset
+from ...remoting.server import RequestLoop
+from ...store.message_store import MessageStore, Placed
+from ...store.record_kernel import StoredMessage, decode_record
+from .pace import Pace
+from .rewriting import delivered_record, rolled_record
+from .timer_index import TimerIndex
+from .timing import (
+    RECALL_BODY,
+    WAITING_NAMES,
+    due_of,
+    is_ours,
+    real_queue,
+    recall_properties,
+    waiting_properties,
+)
+from .waiting_table import Entry
+
+log = logging.getLogger(__name__)
+
+WAKE_MS: Final = 50  # at most between two looks at the clock, which may have been set
+RETRY_MS: Final = 200  # once the store takes nothing
+TURN_BYTES: Final = 256 << 10  # one message more
+WINDOW_ENTRIES: Final = 2048
+CARRY_COUNT: Final = 256
+FOREIGN_MAX: Final = 1000
+_COPIES_MAX: Final = 16
+_ALL_TIME: Final = 1 << 62
+
+_WAITING_TEXTS: Final = frozenset(name.decode() for name in WAITING_NAMES)
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A record on its way to its queue, and the entry whose wait it ends."""
+
+    entry: Entry
+    record: bytes
+
+
+class Delays:
+    """A DelayStage. `delivered`, `discarded` count since the start."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        index: TimerIndex,
+        loop: RequestLoop,
+        clock: Clock,
+        *,
+        leads: Callable[[], bool],
+        is_topic: Callable[[str], bool],
+        pace: Pace,
+        store_host_bytes: int,
+    ) -> None:
+        """`is_topic`: whether a topic exists. `store_host_bytes`: of the host that this broker writes into records, 8 or 20."""
+        self.rules = index.rules
+        self.delivered = 0
+        self.discarded = 0
+        self._store = store
+        self._table = index.table
+        self._loop = loop
+        self._clock = clock
+        self._leads = leads
+        self._is_topic = is_topic
+        self._pace = pace
+        self._host_bytes = store_host_bytes
+        self._was_leading = False
+        self._carry_below = 0
+        self._foreign: dict[tuple[str, str], int] = {}  # of RocketMQ's, ended by us: where the log ended then
+
+    def start(self) -> None:
+        """From here on it looks at the clock by itself."""
+        self._loop.call_later(0, self._on_wake)
+
+    # ---- taking
+
+    def stage_delayed(
+        self,
+        *,
+        topic: str,
+        queue_id: int,
+        body: bytes,
+        properties: Mapping[str, str],
+        deliver_at_ms: int,
+        flag: int = 0,
+        sys_flag: int = 0,
+        born_timestamp_ms: int | None = None,
+        born_host: bytes | None = None,
+        reconsume_times: int = 0,
+    ) -> Placed:
+        """See DelayStage."""
+        now_ms = self._clock.now_ms()
+        self.rules.check(deliver_at_ms, now_ms)
+        own = {name: value for name, value in properties.items() if name not in _WAITING_TEXTS}
+        waits = deliver_at_ms > now_ms
+        if waits:
+            own |= waiting_properties(check_topic(topic), queue_id, deliver_at_ms)
+        return self._store.stage_record(
+            topic=TIMER_TOPIC if waits else topic,
+            queue_id=0 if waits else queue_id,
+            body=body,
+            properties=own,
+            flag=flag,
+            sys_flag=sys_flag,
+            born_timestamp_ms=born_timestamp_ms,
+            born_host=born_host,
+            reconsume_times=reconsume_times,
+        )
+
+    def stage_end(self, offset: int, topic: str, message_id: str, due_ms: int) -> Placed:
+        """Stages that the record at `offset` waits no longer and is not delivered. Raises StoreNotWriteable, StorePoisoned."""
+        return self._store.stage_record(
+            topic=TIMER_TOPIC,
+            queue_id=0,
+            body=RECALL_BODY,
+            properties=recall_properties(topic, message_id, due_ms),
+            prepared_transaction_offset=-1 - offset,
+        )
+
+    def is_waiting(self, offset: int, due_ms: int) -> bool:
+        """Whether the record at `offset` is still to be delivered, at `due_ms`."""
+        return self._table.is_waiting(offset, due_ms)
+
+    # ---- delivering
+
+    def _on_wake(self) -> None:
+        delay_ms = WAKE_MS
+        try:
+            if self._leads():
+                self._was_leading = True
+                delay_ms = self._deliver()
+                if self._carry_below:
+                    self._carry()
+            elif self._was_leading:
+                self._was_leading = False
+                self._table.forget_window()
+        except StoreNotWriteable:
+            delay_ms = RETRY_MS
+        except StorePoisoned:
+            return  # the store has told the broker, which ends
+        self._loop.call_later(delay_ms, self._on_wake)
+
+    def _deliver(self) -> int:
+        """Stages what is due and may go now; returns when to come again, ms."""
+        now_ms, table = self._clock.now_ms(), self._table
+        table.look_ahead(now_ms, count_max=WINDOW_ENTRIES)
+        allowed = self._pace.allowed(self._clock.monotonic_ms())
+        entries = table.take_due(now_ms, count_max=allowed, below=self._store.confirm_offset)
+        if entries:
+            self._pace.spend(self._deliver_all(entries))
+        due_ms = table.next_due_ms()
+        if due_ms is None:
+            return WAKE_MS
+        return min(max(due_ms - now_ms, 0 if entries else 5), WAKE_MS)
+
+    def _deliver_all(self, entries: list[Entry]) -> int:
+        """Groups copies by queue, so that each queue's are one run; returns how many entries were seen to."""
+        queues: dict[tuple[str, int], list[_Copy]] = {}
+        size = done = 0
+        for entry in entries:
+            if size >= TURN_BYTES:
+                break
+            done += 1
+            message = self._waiting_message(entry)
+            if message is not None:
+                properties = message.properties
+                queue = real_queue(properties)
+                if self._is_wanted(message, properties, queue[0]):
+                    if not _is_own(message, properties):
+                        self._note_foreign(queue[0], properties.get(UNIQUE_KEY, ""))
+                    copy = _Copy(entry, delivered_record(message, *queue, self._host_bytes))
+                    size += len(copy.record)
+                    queues.setdefault(queue, []).append(copy)
+                else:
+                    self._discard(entry, properties, queue[0])
+        self._table.put_back(entries[done:])
+        self._stage_queues(queues)
+        return done
+
+    def _stage_queues(self, queues: dict[tuple[str, int], list[_Copy]]) -> None:
+        """Raises StoreNotWriteable, StorePoisoned; what was not staged is due again then."""
+        while queues:
+            (topic, queue_id), copies = next(iter(queues.items()))
+            try:
+                self._stage(topic, queue_id, copies)
+            except StoreNotWriteable:
+                for waiting in queues.values():
+                    self._table.put_back(copy.entry for copy in waiting)
+                raise
+            del queues[topic, queue_id]
+
+    def _stage(self, topic: str, queue_id: int, copies: list[_Copy]) -> None:
+        try:
+            self._store.stage_own(
+                b"".join([copy.record for copy in copies]),
+                topic=topic,
+                queue_id=queue_id,
+                count=len(copies),
+                ends_wait=True,
+            )
+            self.delivered += len(copies)
+        except MessageIllegal as error:
+            if len(copies) == 1:  # no limit let it in once that is lower now
+                self._forget(copies[0].entry, str(error))
+                return
+            for at, copy in enumerate(copies):
+                try:
+                    self._stage(topic, queue_id, [copy])
+                except StoreNotWriteable:
+                    del copies[:at]
+                    raise
+
+    def _waiting_message(self, entry: Entry) -> StoredMessage | None:
+        """The record that the index means; None, and the entry forgotten, where the log has something else there."""
+        due_ms, offset = entry
+        try:
+            message = decode_record(self._store.record_at(PhysicalOffset(offset)))
+            known = due_of(message.topic, message.properties, due_ms)
+            if known != due_ms or not message.body_crc_matches:
+                raise MessageNotFound(f"a record that waits until {due_ms} at {offset}")
+            real_queue(message.properties)
+        except (MessageNotFound, CorruptRecordError, MessageIllegal) as error:
+            self._forget(entry, str(error))
+            return None
+        return message
+
+    def _forget(self, entry: Entry, why: str) -> None:
+        log.warning("what waits is not delivered due_ms=%s offset=%s reason=%s", *entry, why)
+        self._table.forget(entry[1])
+        self.discarded += 1
+
+    def _discard(self, entry: Entry, properties: Mapping[str, str], topic: str) -> None:
+        try:
+            self.stage_end(entry[1], topic, properties.get(UNIQUE_KEY, "none"), entry[0])
+        except StoreNotWriteable:
+            self._table.put_back([entry])
+            return
+        self.discarded += 1
+
+    # ---- what RocketMQ left
+
+    def _is_wanted(self, message: StoredMessage, properties: Mapping[str, str], topic: str) -> bool:
+        """Whether it is to be delivered: its topic is still there, and RocketMQ did not deliver it or take it back."""
+        if not self._is_topic(topic):
+            log.warning(
+                "what waited for a topic that is gone is dropped topic=%s message=%s", topic, message.message_id
+            )
+            return False
+        unique = properties.get(UNIQUE_KEY)
+        if unique is None or _is_own(message, properties):
+            return True
+        return (topic, unique) not in self._foreign and not self._has_copy(topic, unique, message.physical_offset)
+
+    def _has_copy(self, topic: str, unique: str, offset: int) -> bool:
+        """Whether its copy follows it in the log, or a record that takes it back."""
+        for where in (topic, TIMER_TOPIC):
+            for record in self._store.query(
+                where, unique, max_messages=_COPIES_MAX, begin_ms=0, end_ms=_ALL_TIME, unique=True
+            ):
+                found = decode_record(record)
+                if where == topic and found.physical_offset > offset:
+                    return True
+                if where == TIMER_TOPIC and TIMER_DELETES in found.properties:
+                    return True
+        return False
+
+    def _note_foreign(self, topic: str, unique: str) -> None:
+        """The index of keys does not tell of a copy that is not confirmed yet."""
+        if len(self._foreign) >= FOREIGN_MAX:
+            confirmed = self._store.confirm_offset
+            self._foreign = {key: end for key, end in self._foreign.items() if end >= confirmed}
+        self._foreign[topic, unique] = self._store.written
+
+    # ---- retention
+
+    def clear_below(self, offset: int) -> bool:
+        """Whether nothing below `offset` waits; else a master begins to append it again. See MessageStore.keep_waiting."""
+        if not self._table.has_below(offset):
+            return True
+        self._carry_below = max(self._carry_below, offset)
+        return False
+
+    def _carry(self) -> None:
+        """Appends again some of what waits in segments that are to go."""
+        entries = self._table.below(self._carry_below, count_max=CARRY_COUNT)
+        if not entries and not self._table.has_below(self._carry_below):
+            self._carry_below = 0
+        size = 0
+        for entry in entries:
+            if size >= TURN_BYTES:
+                return
+            message = self._waiting_message(entry)
+            if message is not None:
+                size += self._carry_one(entry, message)
+
+    def _carry_one(self, entry: Entry, message: StoredMessage) -> int:
+        properties = message.properties
+        topic, _ = real_queue(properties)
+        if not self._is_wanted(message, properties, topic):
+            self._discard(entry, properties, topic)
+            return 0
+        try:
+            record = rolled_record(message, entry[0], self._host_bytes)
+            self._store.stage_own(record, topic=TIMER_TOPIC, queue_id=0, count=1, ends_wait=True)
+        except (MessageTooLarge, MessageIllegal) as error:
+            self._forget(entry, str(error))
+            return 0
+        return len(record)
+
+    # ---- for operators
+
+    def document(self) -> dict[str, int | None]:
+        """For statistics."""
+        return {
+            "waiting": self._table.count,
+            "first_due_ms": self._table.first_due_ms(),
+            "delivered": self.delivered,
+            "discarded": self.discarded,
+        }
+
+
+def _is_own(message: StoredMessage, properties: Mapping[str, str]) -> bool:
+    """Whether we wrote this record that waits, or RocketMQ did."""
+    return message.topic != SCHEDULE_TOPIC and is_ours(properties)
+
+
+def message_recalled(record: bytes, topic: str, deliver_at_ms: int) -> int | None:
+    """The physical offset of a record that waits until then for `topic`; None where it is another one."""
+    message = decode_record(record)
+    properties = decode_properties(message.properties_as_stored)
+    if TIMER_DELETES in properties or properties.get(TIMER_OUT_MS) != str(deliver_at_ms):
+        return None
+    return message.physical_offset if real_queue(properties)[0] == topic else None

@@ -1,0 +1,52 @@
+"""Records of delayed messages, made from one another: the same message, another topic and other properties. Pure."""
+
+from __future__ import annotations
+
+from ...model.names import TIMER_TOPIC
+from ...model.properties import TIMER_OUT_MS
+from ...model.sys_flag import TRANSACTION_MASK
+from ...store.record_kernel import StoredMessage, encode_record
+from .timing import NOT_DELIVERED, WAITING_NAMES, changed, waiting_properties
+
+_OUT_NAME = frozenset({TIMER_OUT_MS.encode()})
+
+
+def waiting_record(message: StoredMessage, topic: str, queue_id: int, deliver_at_ms: int, host_bytes: int) -> bytes:
+    """What a sender's message becomes while it waits. Raises MessageTooLarge (properties)."""
+    properties = changed(
+        message.properties_as_stored, WAITING_NAMES, waiting_properties(topic, queue_id, deliver_at_ms)
+    )
+    return _record(message, TIMER_TOPIC, 0, properties, 0, host_bytes)
+
+
+def immediate_record(message: StoredMessage, topic: str, queue_id: int, host_bytes: int) -> bytes:
+    """A sender's message that waits for nothing."""
+    return _record(message, topic, queue_id, changed(message.properties_as_stored, WAITING_NAMES, {}), 0, host_bytes)
+
+
+def delivered_record(message: StoredMessage, topic: str, queue_id: int, host_bytes: int) -> bytes:
+    """The copy, in its real queue, of a message that has waited; it ends that wait."""
+    properties = changed(message.properties_as_stored, NOT_DELIVERED, {})
+    return _record(message, topic, queue_id, properties, -1 - message.physical_offset, host_bytes)
+
+
+def rolled_record(message: StoredMessage, due_ms: int, host_bytes: int) -> bytes:
+    """The same message, waiting on at the end of the log; it ends the wait of the first. Raises MessageTooLarge."""
+    properties = changed(message.properties_as_stored, _OUT_NAME, {TIMER_OUT_MS: str(due_ms)})
+    return _record(message, TIMER_TOPIC, 0, properties, -1 - message.physical_offset, host_bytes)
+
+
+def _record(message: StoredMessage, topic: str, queue_id: int, properties: bytes, cause: int, host_bytes: int) -> bytes:
+    return encode_record(
+        topic=topic.encode(),
+        body=message.body_as_stored,
+        properties=properties,
+        queue_id=queue_id,
+        flag=message.flag,
+        sys_flag=message.sys_flag & ~TRANSACTION_MASK,
+        born_timestamp_ms=message.born_at_ms,
+        born_host=message.born_host,
+        store_host=bytes(host_bytes),
+        reconsume_times=message.reconsume_times,
+        prepared_transaction_offset=cause,
+    )

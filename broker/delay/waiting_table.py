@@ -1,0 +1,207 @@
+"""What waits for its time: an ordered store that follows the log behind, and in memory what it does not hold yet. Pure.
+
+    log      ... | waits P1 | ends P0 | waits P2 |          each is one change, in the order of the log
+    store    holds the changes below `reflected`
+    journal  the changes behind: a worker writes those that may be written (`take`), the loop then forgets them (`settle`)
+    window   what is due soon, earliest first: all that waits and is due before `horizon`, of store and journal alike
+
+An entry is (due time, physical offset of the record that waits). Reading goes on from the horizon, so that what was
+delivered is never passed over again. The loop owns it; `take` may be called by the worker, whose list copy is one step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import heappop, heappush
+from typing import Final, Protocol
+
+Entry = tuple[int, int]
+"""(due, ms since the epoch; physical offset of the record that waits)."""
+
+ENDED: Final = -1  # as the due time of a change: the record waits no longer
+
+LOOK_AHEAD_MS: Final = 1000
+
+_START: Final[Entry] = (0, 0)
+_NEVER_MS: Final = (1 << 63) - 1
+_SEARCH_STEP: Final = 100
+
+
+class OrderedStore(Protocol):
+    """What is durable of it (store/rocksdb_timers)."""
+
+    reflected: int
+    count: int
+
+    def due_of(self, offset: int) -> int | None:
+        """When the record at this offset is due; None where it does not wait."""
+
+    def due_from(self, due_ms: int, offset: int, *, until_ms: int, count_max: int) -> list[Entry]:
+        """Entries from this one on, due up to `until_ms`, in the order of time."""
+
+    def below(self, offset: int, *, count_max: int) -> list[int]:
+        """Offsets below `offset` of records that wait, in the order of the log."""
+
+
+class WaitingTable:
+    """Of one broker. `count`: how many wait."""
+
+    def __init__(self, store: OrderedStore) -> None:
+        self._store = store
+        self._journal: list[tuple[int, int, int]] = []  # (end of the record that says so, due or ENDED, offset)
+        self._fresh: dict[int, int] = {}  # offset: due, of those that wait and that the store may not hold yet
+        self._ended: set[int] = set()  # offsets that wait no longer, which the store may not know yet
+        self._window: list[Entry] = []
+        self._in_window: dict[int, int] = {}  # offset: due; what the heap holds beside is old
+        self._horizon: Entry = _START
+        self._forgotten: set[int] = set()
+        self.count = store.count
+
+    # ---- what the log says
+
+    def on_waits(self, offset: int, due_ms: int, end: int) -> None:
+        """The record [offset, end) waits until `due_ms`."""
+        self._journal.append((end, due_ms, offset))
+        self._fresh[offset] = due_ms
+        self.count += 1
+        if (due_ms, offset) < self._horizon:
+            self._enter(due_ms, offset)
+
+    def on_ended(self, offset: int, end: int) -> None:
+        """The record at `offset` waits no longer: the one that ends at `end` says so."""
+        self._journal.append((end, ENDED, offset))
+        self._fresh.pop(offset, None)
+        self._ended.add(offset)
+        self._in_window.pop(offset, None)
+        self.count = max(0, self.count - 1)
+
+    # ---- the store follows
+
+    @property
+    def journal_length(self) -> int:
+        """How many changes the store does not hold, or may hold only just."""
+        return len(self._journal)
+
+    def take(self, limit: int) -> list[tuple[int, int, int]]:
+        """(end, due or ENDED, offset): the changes said below byte `limit` of the log that the store lacks. The worker's."""
+        reflected = self._store.reflected
+        return [change for change in self._journal.copy() if reflected < change[0] <= limit]
+
+    def settle(self) -> None:
+        """Forgets what the store holds by now."""
+        reflected, journal = self._store.reflected, self._journal
+        held = 0
+        for end, due_ms, offset in journal:
+            if end > reflected:
+                break
+            held += 1
+            if due_ms == ENDED:
+                self._ended.discard(offset)
+            else:
+                self._fresh.pop(offset, None)
+        del journal[:held]
+        if held and not journal:
+            self.count = self._store.count
+
+    # ---- what is due
+
+    def forget_window(self) -> None:
+        """Others deliver now: what is due is looked up anew when it is ours again."""
+        self._window.clear()
+        self._in_window.clear()
+        self._horizon = _START
+
+    def look_ahead(self, now_ms: int, *, count_max: int) -> None:
+        """Sees to it that the window reaches half of LOOK_AHEAD_MS from now at least, or holds `count_max` entries."""
+        until_ms = now_ms + LOOK_AHEAD_MS
+        if self._horizon[0] > now_ms + LOOK_AHEAD_MS // 2 or len(self._in_window) >= count_max:
+            return
+        found = self._store.due_from(*self._horizon, until_ms=until_ms, count_max=count_max)
+        before = self._horizon
+        self._horizon = (until_ms + 1, 0) if len(found) < count_max else (found[-1][0], found[-1][1] + 1)
+        for due_ms, offset in found:
+            if offset not in self._ended:
+                self._enter(due_ms, offset)
+        for offset, due_ms in self._fresh.items():
+            if before <= (due_ms, offset) < self._horizon:
+                self._enter(due_ms, offset)
+
+    def _enter(self, due_ms: int, offset: int) -> None:
+        if offset not in self._in_window:
+            self._in_window[offset] = due_ms
+            heappush(self._window, (due_ms, offset))
+
+    def _first(self) -> Entry | None:
+        window, held = self._window, self._in_window
+        while window and window[0][1] not in held:
+            heappop(window)
+        return window[0] if window else None
+
+    def take_due(self, now_ms: int, *, count_max: int, below: int) -> list[Entry]:
+        """At most `count_max` entries that are due, earliest first, each once; those whose record does not lie below the byte
+        `below` (what is confirmed) are left for later."""
+        taken: list[Entry] = []
+        kept: list[Entry] = []
+        while len(taken) + len(kept) < count_max:
+            first = self._first()
+            if first is None or first[0] > now_ms:
+                break
+            heappop(self._window)
+            (taken if first[1] < below else kept).append(first)
+        for entry in kept:
+            heappush(self._window, entry)
+        for _, offset in taken:
+            del self._in_window[offset]
+        return taken
+
+    def put_back(self, entries: Iterable[Entry]) -> None:
+        """Entries that were taken and could not be delivered now."""
+        for due_ms, offset in entries:
+            if offset not in self._ended:
+                self._enter(due_ms, offset)
+
+    def next_due_ms(self) -> int | None:
+        """When there is something to do: the first entry of the window is due, or the window ends; None: nothing waits."""
+        first = self._first()
+        if first is not None:
+            return first[0]
+        return self._horizon[0] if self.count else None
+
+    def forget(self, offset: int) -> None:
+        """The record at `offset` is not what it was taken for: nobody waits for it until the next start."""
+        self._forgotten.add(offset)
+        self._ended.add(offset)
+        self._fresh.pop(offset, None)
+        self._in_window.pop(offset, None)
+
+    # ---- questions
+
+    def is_waiting(self, offset: int, due_ms: int) -> bool:
+        """Whether the record at `offset` waits until then."""
+        if offset in self._ended:
+            return False
+        due = self._fresh.get(offset)
+        return (self._store.due_of(offset) if due is None else due) == due_ms
+
+    def below(self, offset: int, *, count_max: int) -> list[Entry]:
+        """Some of what waits in records below `offset`, as the store knows them; it may have yet to learn of ends."""
+        found = [at for at in self._store.below(offset, count_max=count_max) if at not in self._ended]
+        return [(due_ms, at) for at in found if (due_ms := self._store.due_of(at)) is not None]
+
+    def has_below(self, offset: int) -> bool:
+        """Whether the store holds an entry below `offset`: the log must keep its record."""
+        found = self._store.below(offset, count_max=len(self._forgotten) + 1)
+        return any(at not in self._forgotten for at in found)
+
+    def first_due_ms(self) -> int | None:
+        """When the first of all is due; None where nothing waits."""
+        known = [*self._fresh.values(), *self._in_window.values()]
+        at = self._horizon
+        while True:
+            found = self._store.due_from(*at, until_ms=_NEVER_MS, count_max=_SEARCH_STEP)
+            first = next((due_ms for due_ms, offset in found if offset not in self._ended), None)
+            if first is not None:
+                known.append(first)
+            if first is not None or len(found) < _SEARCH_STEP:
+                return min(known, default=None)
+            at = (found[-1][0], found[-1][1] + 1)

@@ -1,0 +1,37 @@
+"""Where the messages of a SendDelayed are: the payload of its reply. Pure.
+
+24 bytes a message, in the order they were sent:
+deliver at 8 (ms since the epoch; -1: at once) | queue offset 8 (-1: not in its queue yet) | physical offset 8
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from ..model.errors import RemoteProtocolError
+
+NOWHERE: Final = -1
+
+_PLACE: Final = struct.Struct(">qqq")
+
+
+class Place(NamedTuple):
+    """Of one message; `physical_offset`: of the record that waits, or of the message itself where nothing waits."""
+
+    deliver_at_ms: int
+    queue_offset: int
+    physical_offset: int
+
+
+def encode_places(places: Sequence[Place]) -> bytes:
+    """The payload."""
+    return b"".join([_PLACE.pack(*place) for place in places])
+
+
+def decode_places(payload: bytes, count: int) -> list[Place]:
+    """The reverse, of `count` messages. Raises RemoteProtocolError."""
+    if len(payload) != count * _PLACE.size:
+        raise RemoteProtocolError(f"{len(payload)} bytes of places for {count} messages")
+    return [Place(*fields) for fields in _PLACE.iter_unpack(payload)]
