@@ -64,7 +64,7 @@ SERVED_BY_ALL: Final = frozenset(
 )
 """What any replica answers; all else is the master's."""
 
-TAKES_WRITES: Final = frozenset({commands.SendMessages, commands.SendDelayed})
+TAKES_WRITES: Final = frozenset({commands.SendMessages, commands.SendDelayed, commands.SendBack})
 """What a master takes only while enough replicas are in sync."""
 
 READS_STATE: Final = frozenset(
@@ -73,6 +73,7 @@ READS_STATE: Final = frozenset(
         commands.UpdateConsumerOffsets,
         commands.ResetOffsets,
         commands.CloneOffsets,
+        commands.SendBack,
         commands.LockQueues,
         commands.UnlockQueues,
         commands.GetConsumeStatistics,
@@ -225,7 +226,7 @@ class GroupMember:
         replica = self._replica
         if request_class in SERVED_BY_ALL:
             return handler
-        if request_class in TAKES_WRITES:
+        if request_class in TAKES_WRITES - READS_STATE:
 
             def on_send(call: Any) -> Any:
                 master = replica.master
@@ -241,6 +242,8 @@ class GroupMember:
                 raise self._refusal()
             if request_class in READS_STATE and not master.serves_state:
                 raise BrokerBusy(TAKEOVER_RETRY_MS, "a new master takes over")
+            if request_class in TAKES_WRITES and not master.takes_writes:
+                raise self._refusal()
             return handler(call)
 
         return on_request

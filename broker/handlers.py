@@ -17,6 +17,7 @@ from .parts import Parts
 from .pull_handler import PullHandler
 from .query_handler import QueryHandler
 from .reset_handler import ResetHandler
+from .send_back_handler import SendBackHandler
 from .send_handler import SendHandler
 from .statistics import BrokerStatistics
 from .topic_handler import TopicHandler
@@ -71,8 +72,9 @@ class Handlers:
         self._groups = GroupHandler(store, state, acknowledgements, loop, clock, registry)
         self._offsets = OffsetHandler(store, state, acknowledgements, auto_create_groups=config.auto_create_groups)
         self._resets = ResetHandler(parts)
+        self._send_backs = SendBackHandler(parts)
         self.statistics = BrokerStatistics(
-            store, loop, clock, registry, self.sends, self.pulls, parts.stages, parts.delays
+            store, loop, clock, registry, self.sends, self.pulls, parts.stages, parts.delays, self._send_backs
         )
 
     def table(self) -> dict[type[Request], Handler]:
@@ -88,6 +90,7 @@ class Handlers:
             commands.SendMessages: self.sends.on_send,
             commands.SendDelayed: self._delays.on_send,
             commands.RecallMessage: self._delays.on_recall,
+            commands.SendBack: self._send_backs.on_send_back,
             commands.PullMessages: self.pulls.on_pull,
             commands.QueryMessages: self._queries.on_query,
             commands.ViewMessage: self._queries.on_view,

@@ -9,7 +9,8 @@ import logging
 
 from ..model.clock import Clock
 from ..model.errors import GroupNotFound, InvalidParameter
-from ..model.names import check_group, check_topic
+from ..model.names import check_group, check_topic, retry_topic
+from ..model.route import TopicConfig
 from ..model.subscription import ExpressionKind, Subscription
 from ..remoting.commands import (
     ConsumerListReply,
@@ -26,7 +27,8 @@ from .acknowledgements import Acknowledgements
 from .client_registry import ClientRegistry
 from .filter.condition_cache import ConditionCache
 from .lock_handler import CLIENT_ID_LENGTH_MAX, LockHandler
-from .state_log import GROUPS, StateLog
+from .redelivery_topics import wanted_retry_topic
+from .state_log import GROUPS, TOPICS, StateLog
 
 log = logging.getLogger(__name__)
 
@@ -75,11 +77,14 @@ class HeartbeatHandler:
         )
         self._tell(changed)
         reply = HeartbeatReply(self._registry.heartbeat_ms, self._registry.others(request.client_id))
-        if not fresh:
+        retry_topics = self._missing_retry_topics(request)
+        if not fresh and not retry_topics:
             return reply
         end = 0
         for group in fresh:
             end = self._state.stage(self._store, GROUPS, self._state.group_table.event_set(group))
+        for config in retry_topics:
+            end = self._state.stage(self._store, TOPICS, self._state.topic_table.event_set(config))
         self._acknowledgements.staged.append((call, reply, end, ()))
         return None
 
@@ -103,6 +108,16 @@ class HeartbeatHandler:
     def on_tick(self, now_ms: int) -> None:
         """Drops clients that missed their heartbeats. `now_ms`: monotonic."""
         self._tell(self._registry.on_tick(now_ms))
+
+    def _missing_retry_topics(self, request: Heartbeat) -> list[TopicConfig]:
+        """Who subscribes to its group's retry topic can read it from now on, before anything has failed."""
+        state = self._state
+        wanted = [
+            wanted_retry_topic(state.topic_table.configs, group, state.group_table.documents.get(group, {}))
+            for group, _, subscriptions in request.consumers
+            if any(topic == retry_topic(group) for topic, *_ in subscriptions)
+        ]
+        return [config for config in wanted if config is not None]
 
     def _tell(self, groups: list[str]) -> None:
         for group in groups:

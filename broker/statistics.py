@@ -14,6 +14,7 @@ from .client_registry import ClientRegistry
 from .delay.delays import Delays
 from .pull_handler import PullHandler
 from .registration import BrokerIdentity
+from .send_back_handler import SendBackHandler
 from .send_handler import SendHandler
 from .stage_clock import StageClock
 
@@ -65,6 +66,7 @@ class BrokerStatistics:
         pulls: PullHandler,
         stages: StageClock,
         delays: Delays,
+        send_backs: SendBackHandler,
     ) -> None:
         self._store = store
         self._loop = loop
@@ -74,6 +76,7 @@ class BrokerStatistics:
         self._pulls = pulls
         self._stages = stages
         self._delays = delays
+        self._send_backs = send_backs
         self._started_at_ms = clock.now_ms()
 
     def document(self, identity: BrokerIdentity, waits: Mapping[str, int]) -> dict[str, Any]:
@@ -110,6 +113,7 @@ class BrokerStatistics:
                 "scan_us_max": self._pulls.scan_ns_max // 1000,
             },
             "delays": self._delays.document(),
+            "send_backs": {"retried": self._send_backs.retried, "given_up": self._send_backs.given_up},
             "clients": {"connected": clients, "consumers": consumers},
             "waiting": dict(waits),
             "loop": loop_document(self._loop.statistics()),

@@ -77,3 +77,17 @@ def test_a_reconnected_client_is_told_on_its_new_connection(registry: ClientRegi
     beat(registry, "a", 0, "g")
     registry.on_heartbeat(1, client_id="a", identity=b"new", producers=("p",), consumers=(("g", "CLUSTERING", TRADES),))
     assert registry.identities("g") == [b"new"]
+
+
+def test_only_those_who_share_the_queues_of_a_topic_are_moved(registry: ClientRegistry) -> None:
+    for client_id, model, topic in (
+        ("a", "CLUSTERING", "trades"),
+        ("b", "BROADCASTING", "trades"),
+        ("c", "CLUSTERING", "x"),
+    ):
+        subscriptions = ((topic, "TAG", "*"),)
+        registry.on_heartbeat(
+            0, client_id=client_id, identity=client_id.encode(), producers=(), consumers=(("g", model, subscriptions),)
+        )
+    assert registry.sharers("g", "trades") == {b"a"}
+    assert registry.sharers("nobody", "trades") == set()

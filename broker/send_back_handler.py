@@ -1,0 +1,162 @@
+"""Messages that a group could not handle: they come again later, or go to the group's dead letters. Loop thread.
+
+What is sent back is found in the log by a worker, then stored anew: delayed, into the group's retry topic, or at once
+among its dead letters. Answered as a send is, once that is as durable as the broker promises. A consumer that asks again
+because it saw no answer may have its message twice, as a producer may.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from ..model.errors import (
+    BrokerBusy,
+    CorruptRecordError,
+    GroupNotFound,
+    InvalidParameter,
+    MessageIllegal,
+    MessageNotFound,
+    NoPermission,
+)
+from ..model.names import check_group, check_topic, is_system_topic, retry_topic
+from ..model.queue import PhysicalOffset
+from ..model.redelivery import (
+    Origin,
+    dead_letter_properties,
+    dead_letter_topic,
+    origin_of,
+    retry_properties,
+)
+from ..model.route import TopicConfig
+from ..model.sys_flag import TRANSACTION_MASK
+from ..remoting.commands import Done, SendBack
+from ..remoting.server import Call
+from ..store.message_store import Placed
+from ..store.record_kernel import StoredMessage, decode_record
+from .parts import Parts
+from .redelivery_topics import retry_queues_of, wanted_dead_letter_topic, wanted_retry_topic
+from .retry_policy import retry_delay_ms
+from .state_log import GROUPS, TOPICS
+
+TAKEOVER_RETRY_MS: Final = 50
+
+
+class SendBackHandler:
+    """SendBack. `retried` and `given_up` count what came of it."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._levels_ms = parts.delays.rules.levels_ms
+        self.retried = 0
+        self.given_up = 0
+
+    def on_send_back(self, call: Call) -> None:
+        """Raises what is wrong with the request; MessageNotFound where the message is gone."""
+        request = call.request
+        assert isinstance(request, SendBack)
+        if is_system_topic(check_topic(request.topic)):
+            raise NoPermission(f"system topic {request.topic}", "sending back")
+        self._check_group(request.group)
+        if request.physical_offset < 0:
+            raise MessageNotFound(f"physical offset {request.physical_offset}")
+        work = partial(self._find, PhysicalOffset(request.physical_offset), call.payload)
+        self._parts.desk.run(call, work, partial(self._send_back, call))
+
+    def _find(self, physical_offset: PhysicalOffset, pulled: bytes) -> StoredMessage:
+        """Worker thread. The record, or what the consumer pulled of it where the log does not hold it any more."""
+        try:
+            return decode_record(self._parts.store.record_at(physical_offset))
+        except MessageNotFound:
+            if not pulled:
+                raise
+        try:
+            message = decode_record(pulled)
+        except CorruptRecordError as error:
+            raise MessageIllegal(f"the payload is no record: {error}") from error
+        if message.physical_offset != physical_offset or not message.body_crc_matches:
+            raise MessageIllegal(f"the payload is not the record that was at physical offset {physical_offset}")
+        return message
+
+    def _send_back(self, call: Call, message: StoredMessage) -> None:
+        request = call.request
+        assert isinstance(request, SendBack)
+        if not self._parts.leads():  # not any more, while a worker was reading
+            raise BrokerBusy(TAKEOVER_RETRY_MS, "another broker becomes master")
+        state = self._parts.state
+        properties = message.properties
+        origin = origin_of(message.topic, message.offset_message_id, properties)
+        if request.topic not in (message.topic, origin.topic):
+            raise InvalidParameter("topic", request.topic, f"{message.topic}, which the message there belongs to")
+        group = state.group_table.documents.get(request.group, {})
+        delay_ms = retry_delay_ms(
+            group,
+            self._levels_ms,
+            reconsume_times=message.reconsume_times,
+            delay_level=request.delay_level,
+            max_attempts=request.max_attempts,
+        )
+        topics = state.topic_table.configs
+        if delay_ms is None:
+            end = self._give_up(message, properties, origin, request)
+            topic = wanted_dead_letter_topic(topics, request.group)
+        else:
+            end = self._stage_retry(message, properties, origin, request.group, retry_queues_of(group), delay_ms)
+            topic = wanted_retry_topic(topics, request.group, group)
+        end = max(end, self._stage_state(request.group, topic))
+        self._parts.acknowledgements.staged.append((call, Done(), end, ()))
+
+    def _stage_retry(
+        self,
+        message: StoredMessage,
+        properties: dict[str, str],
+        origin: Origin,
+        group: str,
+        queues: int,
+        delay_ms: int,
+    ) -> int:
+        placed = self._parts.delays.stage_delayed(
+            topic=retry_topic(group),
+            queue_id=message.queue_id % queues,
+            body=message.body_as_stored,
+            properties=retry_properties(properties, origin),
+            deliver_at_ms=self._parts.clock.now_ms() + delay_ms,
+            flag=message.flag,
+            sys_flag=message.sys_flag & ~TRANSACTION_MASK,
+            born_timestamp_ms=message.born_at_ms,
+            born_host=message.born_host,
+            reconsume_times=message.reconsume_times + 1,
+        )
+        self.retried += 1
+        return placed.end
+
+    def _give_up(self, message: StoredMessage, properties: dict[str, str], origin: Origin, request: SendBack) -> int:
+        placed: Placed = self._parts.store.stage_record(
+            topic=dead_letter_topic(request.group),
+            queue_id=0,
+            body=message.body_as_stored,
+            properties=dead_letter_properties(properties, origin, request.reason),
+            flag=message.flag,
+            sys_flag=message.sys_flag & ~TRANSACTION_MASK,
+            born_timestamp_ms=message.born_at_ms,
+            born_host=message.born_host,
+            reconsume_times=message.reconsume_times + 1,
+        )
+        self.given_up += 1
+        return placed.end
+
+    def _check_group(self, group: str) -> None:
+        if group not in self._parts.state.group_table.documents:
+            check_group(group)
+            if not self._parts.config.auto_create_groups:
+                raise GroupNotFound(group)
+
+    def _stage_state(self, group: str, topic: TopicConfig | None) -> int:
+        """Creates what is missing, behind the message: the group, and the topic that it went to. Returns the end."""
+        state, store = self._parts.state, self._parts.store
+        end = 0
+        if group not in state.group_table.documents:
+            end = state.stage(store, GROUPS, state.group_table.event_set(group))
+        if topic is not None:
+            end = state.stage(store, TOPICS, state.topic_table.event_set(topic))
+        return end
