@@ -146,9 +146,9 @@ class ControllerLink:
         self._life = life
         self.is_registered = self.is_linked = False
         if self._beating is None:
-            self._client.on_request(GroupChanged, lambda _, news: self._post(partial(self._on_pushed, news)))
+            self._client.on_request(GroupChanged, lambda _, news, __: self._post(partial(self._on_pushed, news)))
             self._client.on_request(
-                ProbeReplica, lambda address, probe: self._post(partial(self._on_probe, address, probe))
+                ProbeReplica, lambda address, probe, _: self._post(partial(self._on_probe, address, probe))
             )
             self._beating = self._loop.every(HEARTBEAT_MS, self._on_tick)
         self._register()

@@ -20,6 +20,7 @@ from ..remoting.commands import (
     Heartbeat,
     HeartbeatReply,
     OffsetsReset,
+    PushReply,
     Reply,
     Request,
     UnregisterClient,
@@ -33,6 +34,9 @@ HEARTBEAT_MS: Final = 10_000  # until a broker says otherwise
 TIMEOUT_MS: Final = 3_000
 LEAVE_MS: Final = 1_000
 CONFLICTS_MAX: Final = 1_000
+
+OnPushedReply = Callable[[PushReply, bytes], None]
+"""(what it answers, the record of the reply). It must not block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +66,14 @@ class Membership:
         self._members: dict[str, Member] = {}
         self._listeners: dict[str, dict[str, Callable[[], None]]] = {}
         self._movers: dict[str, dict[str, Callable[[OffsetsReset], None]]] = {}
+        self._on_reply: dict[str, OnPushedReply] = {}
         self._due_ms: dict[str, int] = {}
         self._conflicts: set[tuple[str, str, str]] = set()  # told already
         self._lock = threading.Lock()
         remoting.on_request(ConsumersChanged, self._on_changed)
         remoting.on_request(OffsetsReset, self._on_reset)
+        remoting.on_request(PushReply, self._on_pushed_reply)
+        remoting.on_lost(self._on_lost)
         self._timer = remoting.every(TICK_MS, self._tick)
 
     def close(self) -> None:
@@ -78,12 +85,16 @@ class Membership:
         member: Member,
         on_change: Callable[[], None] | None = None,
         on_reset: Callable[[OffsetsReset], None] | None = None,
+        *,
+        on_reply: OnPushedReply | None = None,
     ) -> None:
         """Adds or replaces a member. Called in the I/O thread, must not block: `on_change` when its consumer group changes,
-        `on_reset` when an operator moved the group.
+        `on_reset` when an operator moved the group, `on_reply` when a reply to a request of its own comes.
         """
         with self._lock:
             self._members[member.client_id] = member
+            if on_reply is not None:
+                self._on_reply[member.client_id] = on_reply
             if on_change is not None and member.consumer is not None:
                 self._listeners.setdefault(member.consumer[0], {})[member.client_id] = on_change
             if on_reset is not None and member.consumer is not None:
@@ -97,6 +108,7 @@ class Membership:
         """Takes a member out, tells the brokers and waits a little, so that its queues are free at once."""
         with self._lock:
             member = self._members.pop(client_id, None)
+            self._on_reply.pop(client_id, None)
             if member is not None and member.consumer is not None:
                 self._listeners.get(member.consumer[0], {}).pop(client_id, None)
                 self._movers.get(member.consumer[0], {}).pop(client_id, None)
@@ -145,6 +157,7 @@ class Membership:
                 self._due_ms[address] = monotonic_ms() + max(TICK_MS, reply.heartbeat_ms)
                 self._note_conflicts(reply)
             elif error is not None:
+                self._due_ms[address] = monotonic_ms() + TICK_MS  # it is starting, or becoming master, perhaps
                 log.debug("heartbeat failed broker=%s error=%s", address, error)
 
         with self._lock:
@@ -164,14 +177,24 @@ class Membership:
         for group, topic, client_id in sorted(fresh):
             log.warning("%s", SubscriptionConflict(group, topic, client_id))
 
-    def _on_changed(self, _address: str, request: ConsumersChanged) -> None:
+    def _on_changed(self, _address: str, request: ConsumersChanged, _payload: bytes) -> None:
         with self._lock:
             listeners = list(self._listeners.get(request.group, {}).values())
         for listener in listeners:
             listener()
 
-    def _on_reset(self, _address: str, request: OffsetsReset) -> None:
+    def _on_reset(self, _address: str, request: OffsetsReset, _payload: bytes) -> None:
         with self._lock:
             movers = list(self._movers.get(request.group, {}).values())
         for mover in movers:
             mover(request)
+
+    def _on_pushed_reply(self, _address: str, push: PushReply, payload: bytes) -> None:
+        on_reply = self._on_reply.get(push.client_id)
+        if on_reply is not None:
+            on_reply(push, payload)
+
+    def _on_lost(self, address: str) -> None:
+        """I/O thread: a broker that comes back knows nobody; the next tick tells it."""
+        if address in self._due_ms:
+            self._due_ms[address] = 0

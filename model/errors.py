@@ -837,6 +837,63 @@ class WrongEventLoop(ZenitError):
         return f"this {self.what} belongs to another event loop; make one on each loop"
 
 
+class NotARequest(ZenitError):
+    """A message without what a reply needs: nobody waits for one. Args: message_id, missing (the property's name)."""
+
+    code = 9100
+
+    def __init__(self, message_id: str, missing: str) -> None:
+        super().__init__(message_id, missing)
+        self.message_id = message_id
+        self.missing = missing
+
+    def __str__(self) -> str:
+        return f"message {self.message_id} has no property {self.missing}: it was not sent by `request`"
+
+
+class RequesterGone(ZenitError):
+    """A reply is stored, but the one who asked is not connected to that broker. Args: client_id, correlation_id."""
+
+    code = 9101
+
+    def __init__(self, client_id: str, correlation_id: str) -> None:
+        super().__init__(client_id, correlation_id)
+        self.client_id = client_id
+        self.correlation_id = correlation_id
+
+    def __str__(self) -> str:
+        return (
+            f"the client that waits for reply {self.correlation_id} is not connected: {self.client_id};"
+            " the reply is kept in the log"
+        )
+
+
+class TooManyRequests(ZenitError):
+    """So many requests wait for their replies already. Args: limit."""
+
+    code, retriable = 9102, True
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return f"{self.limit} requests wait for their replies already"
+
+
+class TraceDamaged(ZenitError):
+    """The body of a trace message is none. Args: reason."""
+
+    code = 9103
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"not a trace: {self.reason}"
+
+
 def error_classes() -> dict[int, type[ZenitError]]:
     """The table {code: class} of the whole tree, read off the classes themselves."""
     table: dict[int, type[ZenitError]] = {}

@@ -11,6 +11,7 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from ..model.clock import monotonic_ms
@@ -132,7 +133,7 @@ class Channel:
                 log.warning("a malformed reply address=%s reason=%s", self.address, error)
                 continue
             if is_request(header):
-                answers.append((self._pushed, None, received[0], None))
+                answers.append((partial(self._pushed, received[0]), None, received[1], None))
             else:
                 self._match(header, received[1], answers)
 
@@ -150,8 +151,8 @@ class Channel:
         else:
             answers.append((pending[0], answer, payload, None))
 
-    def _pushed(self, _: Reply | None, header: bytes, __: ZenitError | None) -> None:
-        self._on_request(self.address, header)
+    def _pushed(self, header: bytes, _: Reply | None, payload: bytes, __: ZenitError | None) -> None:
+        self._on_request(self.address, header, payload)
 
 
 def _tell(answers: list[_Answer]) -> None:

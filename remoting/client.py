@@ -41,7 +41,8 @@ class RemotingClient:
         self._io: IoThread | None = None
         self._channels: dict[str, Channel] = {}
         self._subscribers: list[Subscriber] = []
-        self._on_request: dict[type[Request], Callable[[str, Request], None]] = {}
+        self._on_request: dict[type[Request], Callable[[str, Request, bytes], None]] = {}
+        self._on_lost: Callable[[str], None] | None = None
         self._closed: str | None = None  # why
         _LIVE.add(self)
 
@@ -80,12 +81,16 @@ class RemotingClient:
         """Sends what nobody answers; False where it could not even be queued."""
         return self._channel(address).send_oneway(request, payload)
 
-    def on_request(self, request_class: type[_R], callback: Callable[[str, _R], None]) -> None:
-        """`callback(address, request)` for what a server sends by itself, in whichever thread took it.
+    def on_request(self, request_class: type[_R], callback: Callable[[str, _R, bytes], None]) -> None:
+        """`callback(address, request, payload)` for what a server sends by itself, in whichever thread took it.
 
         A server sends on the connection of the last request that told it who is there: send heartbeats by `send_nowait`.
         """
-        self._on_request[request_class] = cast("Callable[[str, Request], None]", callback)
+        self._on_request[request_class] = cast("Callable[[str, Request, bytes], None]", callback)
+
+    def on_lost(self, callback: Callable[[str], None]) -> None:
+        """`callback(address)` on the I/O thread when a shared connection has ended: whoever is there must say so again."""
+        self._on_lost = callback
 
     # ---- the I/O thread
 
@@ -153,6 +158,8 @@ class RemotingClient:
             thread.unwatch(channel.dealer.fileno())
             thread.unwatch(channel.dealer.monitor_fileno())
             channel.end()
+            if self._on_lost is not None:
+                self._on_lost(channel.address)
 
     def _subscribe(self, address: str, on_message: Callable[[list[bytes]], None]) -> None:
         subscriber = self._context.subscriber(address)
@@ -181,14 +188,14 @@ class RemotingClient:
         for subscriber in self._subscribers:
             subscriber.close()
 
-    def _on_pushed(self, address: str, header: bytes) -> None:
+    def _on_pushed(self, address: str, header: bytes, payload: bytes) -> None:
         try:
             request = decode_request(header)[0]
         except RemoteProtocolError:
             return
         callback = self._on_request.get(type(request)) if not isinstance(request, ZenitError) else None
         if callback is not None and isinstance(request, Request):
-            callback(address, request)
+            callback(address, request, payload)
 
     def _on_fork(self) -> None:
         self._closed = "a client that was made before this process was forked; make a new one here: it"

@@ -30,7 +30,8 @@ NESTED: Final = "+"
 
 OPAQUE_MAX: Final = 0x7FFFFFFF  # RocketMQ's opaque is a signed 32-bit integer
 
-OnRequest = Callable[[str, bytes], None]
+OnRequest = Callable[[str, bytes, bytes], None]
+"""(address, header, payload) of what a server sent by itself."""
 
 
 class SyncConnection:
@@ -50,7 +51,28 @@ class SyncConnection:
         """Sends and waits. Raises the reply's error, RequestTimeout, ConnectionLost, ClientClosed, RemoteProtocolError."""
         opaque = next(self._opaques)
         frame = encode_request(request, opaque, timeout_ms=timeout_ms)
-        pushed: list[bytes] = []
+        pushed: list[tuple[bytes, bytes]] = []
+        try:
+            header, body = self._exchange(request, opaque, frame, payload, timeout_ms, now_ms, pushed)
+        finally:  # they were meant for us whether the call succeeds or not
+            for pushed_header, pushed_body in pushed:
+                self._on_request(self._dealer.address, pushed_header, pushed_body)
+        answer = reply_of(header, request.reply)
+        if isinstance(answer, ZenitError):
+            raise answer
+        return answer, body
+
+    def _exchange(
+        self,
+        request: Request,
+        opaque: int,
+        frame: bytes,
+        payload: Payload | None,
+        timeout_ms: int,
+        now_ms: int,
+        pushed: list[tuple[bytes, bytes]],
+    ) -> tuple[Header, bytes]:
+        """Under the lock: the request goes out, its reply comes in."""
         with self._lock:
             if self.closed:
                 raise ClientClosed("client")
@@ -58,19 +80,14 @@ class SyncConnection:
             try:
                 if not self._dealer.send(frame, payload):
                     raise ConnectionLost(self._dealer.address)
-                header, body = self._await(request, opaque, now_ms + timeout_ms, timeout_ms, pushed)
+                answer = self._await(request, opaque, now_ms + timeout_ms, timeout_ms, pushed)
             finally:
                 self.in_call = False
             self._used_ms = now_ms
-        for frame in pushed:
-            self._on_request(self._dealer.address, frame)
-        answer = reply_of(header, request.reply)
-        if isinstance(answer, ZenitError):
-            raise answer
-        return answer, body
+        return answer
 
     def _await(
-        self, request: Request, opaque: int, give_up_ms: int, timeout_ms: int, pushed: list[bytes]
+        self, request: Request, opaque: int, give_up_ms: int, timeout_ms: int, pushed: list[tuple[bytes, bytes]]
     ) -> tuple[Header, bytes]:
         """The reply to `opaque`; late replies to calls that timed out are dropped, the server's own requests are `pushed`."""
         receive, slice_ms = self._dealer.receive, SLICE_MS_MIN
@@ -82,7 +99,7 @@ class SyncConnection:
                 continue
             header = open_header(received[0])
             if is_request(header):
-                pushed.append(received[0])
+                pushed.append(received)
             elif opaque_of(header) == opaque:
                 return header, received[1]
 

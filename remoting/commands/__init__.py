@@ -82,6 +82,9 @@ from .offsets import UpdateConsumerOffsets as UpdateConsumerOffsets
 from .pulling import GetStatus as GetStatus
 from .pulling import PullMessages as PullMessages
 from .pulling import PullReply as PullReply
+from .replies import PushReply as PushReply
+from .replies import ReplyStored as ReplyStored
+from .replies import SendReplyMessage as SendReplyMessage
 from .sending import DelayedReply as DelayedReply
 from .sending import RecallMessage as RecallMessage
 from .sending import RecallReply as RecallReply

@@ -243,7 +243,7 @@ def heartbeat(client_id: str, *groups: str) -> commands.Heartbeat:
 def test_members_come_go_and_are_told(serve: Callable[..., Any]) -> None:
     broker = serve(heartbeat_ms=100)
     changed: list[str] = []
-    broker.client.on_request(commands.ConsumersChanged, lambda address, request: changed.append(request.group))
+    broker.client.on_request(commands.ConsumersChanged, lambda _, request, __: changed.append(request.group))
     done = threading.Semaphore(0)
     problems: list[ZenitError | None] = []
 

@@ -122,10 +122,10 @@ class Broker:
             beat = heartbeat(self.name, probe=probe, version=-1)
             self.client.send_nowait(self.address, beat, None, timeout_ms=2000, on_reply=lambda *_: None)
 
-    def _on_changed(self, _: str, news: GroupChanged) -> None:
+    def _on_changed(self, _: str, news: GroupChanged, __: bytes) -> None:
         self.pushed.append((news.version, decode_node(news.node, GROUP)))
 
-    def _on_probe(self, _: str, probe: ProbeReplica) -> None:
+    def _on_probe(self, _: str, probe: ProbeReplica, __: bytes) -> None:
         self.probes.append(probe.probe)
         if self.answers_probes:
             self._beat(probe.probe)

@@ -235,7 +235,7 @@ def test_a_server_pushes_on_the_shared_connection_and_into_calls(serve: Any, cli
         return HeartbeatReply(1)
 
     served, answers, pushed = serve({Heartbeat: notify}), Answers(), []
-    client.on_request(ConsumersChanged, lambda address, request: pushed.append((address, request.group)))
+    client.on_request(ConsumersChanged, lambda address, request, _: pushed.append((address, request.group)))
     client.send_nowait(served.address, Heartbeat("shared"), None, timeout_ms=2000, on_reply=answers)
     answers.wait()
     client.call(served.address, Heartbeat("own"), timeout_ms=2000)
@@ -248,7 +248,7 @@ def test_a_pushed_requests_callback_may_call_back(serve: Any, client: Any) -> No
         return HeartbeatReply(1)
 
     served, asked = serve({Heartbeat: notify, GetMaxOffset: lambda _: OffsetReply(4)}), []
-    client.on_request(ConsumersChanged, lambda address, _: asked.append(client.call(address, ASK, timeout_ms=2000)[0]))
+    client.on_request(ConsumersChanged, lambda address, *_: asked.append(client.call(address, ASK, timeout_ms=2000)[0]))
     assert client.call(served.address, Heartbeat("c"), timeout_ms=2000)[0] == HeartbeatReply(1)
     assert asked == [OffsetReply(4)]
 

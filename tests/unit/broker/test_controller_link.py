@@ -105,7 +105,7 @@ class FakeClient:
 
     def __init__(self) -> None:
         self.sent: list[Sent] = []
-        self.callbacks: dict[type[Request], Callable[[str, Any], None]] = {}
+        self.callbacks: dict[type[Request], Callable[[str, Any, bytes], None]] = {}
         self.refuses: ZenitError | None = None
 
     def send_nowait(
@@ -115,11 +115,11 @@ class FakeClient:
             raise self.refuses
         self.sent.append(Sent(address, request, on_reply))
 
-    def on_request(self, request_class: type[Request], callback: Callable[[str, Any], None]) -> None:
+    def on_request(self, request_class: type[Request], callback: Callable[[str, Any, bytes], None]) -> None:
         self.callbacks[request_class] = callback
 
     def push(self, address: str, request: Request) -> None:
-        self.callbacks[type(request)](address, request)
+        self.callbacks[type(request)](address, request, b"")
 
     def take(self, kind: type[Request]) -> list[Sent]:
         """Those of a kind that were sent since, removed."""

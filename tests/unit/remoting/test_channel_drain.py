@@ -66,7 +66,7 @@ def dealer() -> FakeDealer:
 
 @pytest.fixture
 def channel(dealer: FakeDealer) -> Channel:
-    return Channel(cast(Dealer, dealer), lambda address, header: None)
+    return Channel(cast(Dealer, dealer), lambda address, header, payload: None)
 
 
 def test_a_send_that_finds_no_room_takes_the_replies_that_came(channel: Channel, dealer: FakeDealer) -> None:
