@@ -19,6 +19,18 @@ Staged = tuple[
 ]  # the reply and its payload go out once the log holds all below the int
 
 
+Promised = Callable[[ZenitError | None], None]  # the error: why it will not be promised
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """Who is called once the promise holds for all below `end`."""
+
+    end: int
+    deadline_ms: int
+    callback: Promised
+
+
 @dataclass(frozen=True, slots=True)
 class _Turn:
     """Replies of one turn that wait, in the order of their ends."""
@@ -49,10 +61,21 @@ class Acknowledgements:
         self._timeout_ms = timeout_ms
         self._late = late
         self._turns: deque[_Turn] = deque()
+        self.callbacks: list[tuple[int, Promised]] = []  # staged as well
+        self._waiting: deque[_Waiting] = deque()
         self._is_poisoned = False
+
+    def when_promised(self, end: int, callback: Promised) -> None:
+        """Calls back where what is staged up to `end` could be answered, for who has more to do then than to answer.
+
+        Not at all once the store is poisoned.
+        """
+        self.callbacks.append((end, callback))
 
     def on_committed(self, now_ms: int) -> None:
         """All that is staged is in the log: answer it, or park it until the promise holds. `now_ms`: monotonic."""
+        if self.callbacks:
+            self._take_callbacks(now_ms)
         staged = self.staged
         if not staged:
             return
@@ -72,6 +95,9 @@ class Acknowledgements:
         if self._is_poisoned or self._promised is None:
             return
         promised = self._promised()
+        while self._waiting and self._waiting[0].end <= promised:
+            self.waiting_count -= 1
+            self._waiting.popleft().callback(None)
         reply = self._loop.reply
         while self._turns:
             waiting = self._turns[0].waiting
@@ -89,7 +115,10 @@ class Acknowledgements:
             for call, _, _, _ in turn.waiting:
                 self._loop.fail(call, error)
         self._turns.clear()
+        callbacks, self._waiting = self._waiting, deque()
         self.waiting_count = 0
+        for waiting in callbacks:
+            waiting.callback(error)
 
     def on_tick(self, now_ms: int) -> None:
         """Tells those whose time is up that the disk, or the replicas, have not answered."""
@@ -98,10 +127,26 @@ class Acknowledgements:
             for call, _, _, _ in self._turns.popleft().waiting:
                 self.waiting_count -= 1
                 self._loop.fail(call, self._late(self._timeout_ms))
+        while self._waiting and self._waiting[0].deadline_ms <= now_ms:
+            self.waiting_count -= 1
+            self._waiting.popleft().callback(self._late(self._timeout_ms))
 
     def on_poisoned(self) -> None:
         """The disk failed: nothing that waits may be acknowledged."""
         self._is_poisoned = True
         self.staged = []
         self._turns.clear()
+        self.callbacks.clear()
+        self._waiting.clear()
         self.waiting_count = 0
+
+    def _take_callbacks(self, now_ms: int) -> None:
+        staged, self.callbacks = self.callbacks, []
+        if self._is_poisoned:
+            return
+        if self._promised is None:
+            for _, callback in staged:
+                callback(None)
+            return
+        self._waiting.extend(_Waiting(end, now_ms + self._timeout_ms, callback) for end, callback in staged)
+        self.waiting_count += len(staged)

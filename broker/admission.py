@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from ..model.errors import InvalidParameter, NoPermission, TopicNotFound, ZenitError
-from ..model.names import check_topic, is_system_topic
+from ..model.names import check_topic, is_routed_topic
 from ..model.route import PERMISSION_READ, PERMISSION_WRITE, TopicConfig
 from .topic_table import TopicTable
 
 
 def send_refusal(topics: TopicTable, topic: str, queue_id: int) -> ZenitError:
     """Why a batch for a queue that `write_queues` does not have is refused. Raises InvalidName for no topic's name."""
-    if is_system_topic(topic):
+    if not is_routed_topic(topic):
         return NoPermission(f"system topic {topic}", "sending")
     config = topics.configs.get(check_topic(topic))
     if config is None:

@@ -109,6 +109,11 @@ class ClientRegistry:
             if member.model == MessageModel.CLUSTERING.value and any(topic == name for name, *_ in member.subscriptions)
         }
 
+    def identity_of(self, client_id: str) -> bytes | None:
+        """The connection of a client; None where it is not there."""
+        client = self._clients.get(client_id)
+        return None if client is None else client.identity
+
     def topics_of(self, group: str) -> list[str]:
         """Topics that members of a group subscribe to; sorted."""
         members: Iterable[Member] = self._groups.get(group, {}).values()

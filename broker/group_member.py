@@ -64,7 +64,9 @@ SERVED_BY_ALL: Final = frozenset(
 )
 """What any replica answers; all else is the master's."""
 
-TAKES_WRITES: Final = frozenset({commands.SendMessages, commands.SendDelayed, commands.SendBack})
+TAKES_WRITES: Final = frozenset(
+    {commands.SendMessages, commands.SendDelayed, commands.SendBack, commands.SendReplyMessage}
+)
 """What a master takes only while enough replicas are in sync."""
 
 READS_STATE: Final = frozenset(

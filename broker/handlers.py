@@ -16,6 +16,7 @@ from .offset_handler import OffsetHandler
 from .parts import Parts
 from .pull_handler import PullHandler
 from .query_handler import QueryHandler
+from .reply_handler import ReplyHandler
 from .reset_handler import ResetHandler
 from .send_back_handler import SendBackHandler
 from .send_handler import SendHandler
@@ -56,6 +57,17 @@ class Handlers:
         conditions = ConditionCache()
         self.pulls = PullHandler(store, state, loop, clock, desk, config, conditions)
         self._locks = LockHandler(store, state, acknowledgements, clock, parts.leads)
+        self._replies = ReplyHandler(
+            store,
+            state,
+            acknowledgements,
+            loop,
+            clock,
+            registry,
+            cluster=config.cluster,
+            broker_name=config.name,
+            store_host=parts.store_host,
+        )
         self._heartbeats = HeartbeatHandler(
             store,
             state,
@@ -66,6 +78,7 @@ class Handlers:
             self._locks,
             conditions,
             auto_create_groups=config.auto_create_groups,
+            on_client=self._replies.on_client,
         )
         self._queries = QueryHandler(store, state, loop, desk, config)
         self._topics = TopicHandler(store, state, acknowledgements, loop, queues_max=config.topic_queues_max)
@@ -91,6 +104,7 @@ class Handlers:
             commands.SendDelayed: self._delays.on_send,
             commands.RecallMessage: self._delays.on_recall,
             commands.SendBack: self._send_backs.on_send_back,
+            commands.SendReplyMessage: self._replies.on_send_reply,
             commands.PullMessages: self.pulls.on_pull,
             commands.QueryMessages: self._queries.on_query,
             commands.ViewMessage: self._queries.on_view,
@@ -137,6 +151,7 @@ class Handlers:
     def on_fast_tick(self, now_ms: int) -> None:
         """Ten times a second. `now_ms`: monotonic."""
         self.pulls.on_tick(now_ms)
+        self._replies.on_tick(now_ms)
 
     def on_slow_tick(self, now_ms: int) -> None:
         """Each second. `now_ms`: monotonic."""

@@ -6,6 +6,7 @@ Owned by the loop thread. A consumer's first heartbeat creates its group in the 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from ..model.clock import Clock
 from ..model.errors import GroupNotFound, InvalidParameter
@@ -48,7 +49,9 @@ class HeartbeatHandler:
         conditions: ConditionCache,
         *,
         auto_create_groups: bool,
+        on_client: Callable[[str], None],
     ) -> None:
+        """`on_client`: told of each client that reports, by its id."""
         self._store = store
         self._state = state
         self._acknowledgements = acknowledgements
@@ -59,6 +62,7 @@ class HeartbeatHandler:
         self._conditions = conditions
         self._warned: dict[str, tuple[str, ...]] = {}  # group -> topics
         self._auto_create_groups = auto_create_groups
+        self._on_client = on_client
 
     def on_heartbeat(self, call: Call) -> HeartbeatReply | None:
         """Takes a client in, or renews it. Raises what is wrong with it; then nothing changes."""
@@ -76,6 +80,7 @@ class HeartbeatHandler:
             consumers=request.consumers,
         )
         self._tell(changed)
+        self._on_client(request.client_id)
         reply = HeartbeatReply(self._registry.heartbeat_ms, self._registry.others(request.client_id))
         retry_topics = self._missing_retry_topics(request)
         if not fresh and not retry_topics:

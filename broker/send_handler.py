@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ..model.errors import MessageIllegal, TopicNotFound
 from ..model.ids import HostAddress
+from ..model.names import TRACE_TOPIC
 from ..model.route import TopicConfig
 from ..remoting.commands import SendMessages, SendReply
 from ..remoting.server import Call
@@ -15,6 +16,8 @@ from .acknowledgements import Acknowledgements
 from .admission import send_refusal
 from .stage_clock import StageClock
 from .state_log import TOPICS, StateLog
+
+TRACE_QUEUES = 1
 
 
 class SendHandler:
@@ -76,16 +79,17 @@ class SendHandler:
         return reply, placed.end
 
     def _create_or_refuse(self, call: Call, request: SendMessages) -> None:
-        """A send to a queue that is not there for writing; creates its topic where the configuration allows it.
+        """A send to a queue that is not there for writing; creates its topic where the configuration allows it, and the
+        trace topic with the first trace.
 
         The batch is staged first, since it lies where the next record would go; both are in one write.
         """
         topic, queue_id = request.topic, request.queue_id
+        queues = TRACE_QUEUES if topic == TRACE_TOPIC else self._auto_create_queues
         refusal = send_refusal(self._state.topic_table, topic, queue_id)
-        if not isinstance(refusal, TopicNotFound) or not 0 <= queue_id < self._auto_create_queues:
+        if not isinstance(refusal, TopicNotFound) or not 0 <= queue_id < queues:
             raise refusal
         reply, _ = self._stage(call, request)
-        queues = self._auto_create_queues
         event = self._state.topic_table.event_set(TopicConfig(topic, read_queues=queues, write_queues=queues))
         end = self._state.stage(self._store, TOPICS, event)
         self._acknowledgements.staged.append((call, reply, end, ()))

@@ -281,7 +281,7 @@ class Broker:
             self._acknowledgements.on_poisoned()
             return
         written = monotonic_ns() if begun else 0
-        if self._acknowledgements.staged:
+        if self._acknowledgements.staged or self._acknowledgements.callbacks:
             self._acknowledgements.on_committed(self._clock.monotonic_ms())
         if self._member is not None:
             self._member.on_turn()

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ..model.errors import InvalidParameter, StoreFormatError
-from ..model.names import is_system_topic
+from ..model.names import is_routed_topic
 from ..model.route import PERMISSION_READ, PERMISSION_READ_WRITE, PERMISSION_WRITE, TopicConfig
 
 Document = dict[str, Any]
@@ -124,14 +124,14 @@ class TopicTable:
         return tuple(
             (name, config.read_queues, config.write_queues, config.permission)
             for name, config in sorted(self.configs.items())
-            if not is_system_topic(name)
+            if is_routed_topic(name)
         )
 
     def _put(self, document: Document) -> None:
         config = topic_config(document)
         self._documents[config.name] = document
         self.configs[config.name] = config
-        if config.permission & PERMISSION_WRITE and not is_system_topic(config.name):
+        if config.permission & PERMISSION_WRITE and is_routed_topic(config.name):
             self.write_queues[config.name] = config.write_queues
         else:
             self.write_queues.pop(config.name, None)

@@ -1,4 +1,4 @@
-"""`zenit message get | query`: single messages by id, by key."""
+"""`zenit message get | query | trace`: single messages by id, by key, and what became of one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from ..model.names import TRACE_TOPIC
+from .journey_text import journey_row
 from .message_text import message_document
 from .options import Json, Namesrv, parse_moment
 from .output import print_facts, print_table, readable_time, short_text, show
@@ -16,6 +18,7 @@ def register(app: typer.Typer) -> None:
     message_app = typer.Typer(help="Find single messages.")
     message_app.command("get")(get)
     message_app.command("query")(query)
+    message_app.command("trace")(trace)
     app.add_typer(message_app, name="message")
 
 
@@ -53,6 +56,34 @@ def query(
     documents = [message_document(message) for message in found]
     columns = ("stored_at", "queue", "queue_offset", "message_id", "body")
     show(documents, as_json, lambda: print_table(columns, [_row(document) for document in documents]))
+
+
+def trace(
+    message_id: Annotated[str, typer.Argument(metavar="ID", help="A message id, or an offset message id.")],
+    topic: Annotated[
+        str | None, typer.Option("--topic", metavar="T", help="Where the message is; else every topic is asked.")
+    ] = None,
+    trace_topic: Annotated[
+        str, typer.Option("--trace-topic", metavar="T", help="Where its clients write their traces.")
+    ] = TRACE_TOPIC,
+    namesrv: Namesrv = None,
+    as_json: Json = False,
+) -> None:
+    """Print the journey of a message: sent, stored, each delivery and what came of it, retries.
+
+    Clients tell of it where they were made with trace=True; without traces only what the log holds is shown.
+    """
+    from ..client.admin import Admin
+
+    with Admin(namesrv) as admin:
+        document = admin.trace(message_id, topic=topic, trace_topic=trace_topic)
+
+    def print_journey() -> None:
+        rows = [(readable_time(event["at_ms"]), *journey_row(event)) for event in document["events"]]
+        print_facts({"message_id": document["message_id"], "topic": document["topic"]})
+        print_table(("at", "event", "who", "what"), rows)
+
+    show(document, as_json, print_journey)
 
 
 def _row(document: dict[str, Any]) -> list[object]:

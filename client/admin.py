@@ -28,7 +28,7 @@ from ..model.errors import (
     ZenitError,
 )
 from ..model.ids import HostAddress, parse_offset_message_id
-from ..model.names import check_group, check_topic
+from ..model.names import TRACE_TOPIC, check_group, check_topic
 from ..model.queue import MessageQueue, PhysicalOffset, QueueOffset
 from ..model.route import PERMISSION_READ_WRITE, TopicRoute
 from ..remoting.commands import (
@@ -66,6 +66,7 @@ from ..store.record_kernel import StoredMessage, decode_batch
 from .admin_merge import Document, merge_group, merge_groups, merge_resets, merge_topic_queues, merge_topics
 from .connection import Connection, connect, release
 from .dead_letters import DeadLetter, DeadLetters
+from .message_trace import Finder, find_journey
 from .redrive import OnProgress, Redrive
 from .route_cache import route_of
 from .waiting import Blocking, Waits, blocking
@@ -349,6 +350,25 @@ class AdminCore(ABC):
                 return messages[0]
         raise MessageNotFound(f"id {message_id[:64]}")
 
+    async def _query_by_id(
+        self, topic: str, message_id: str, *, max_messages: int = 64, timeout: float | None = None
+    ) -> list[StoredMessage]:
+        """Messages of a topic that carry this unique id, newest first: several where it came again, as in a retry topic."""
+        request = QueryMessages(topic, message_id, max_messages, unique=True)
+        return (await self._query(topic, request, self._deadline(timeout)))[:max_messages]
+
+    async def _trace(
+        self, message_id: str, *, topic: str | None = None, trace_topic: str = TRACE_TOPIC, timeout: float | None = None
+    ) -> Document:
+        """What became of a message that was sent and consumed with `trace=True`, found by its id of either kind.
+
+        {message_id, topic, events: [{event, at_ms, ...}]} by time; events: produced, stored, transaction, recalled,
+        retried, dead_lettered, delivered, consumed. Raises MessageNotFound where nothing is known of it.
+        """
+        deadline_ms = self._deadline(timeout)
+        finder = Finder(self._view_message, self._query_by_key, self._query_by_id, lambda: self._left_s(deadline_ms))
+        return await find_journey(finder, message_id, topic=topic, trace_topic=trace_topic)
+
     async def _view_by_offset(self, message_id: str, deadline_ms: int) -> StoredMessage | None:
         """By the broker that the id names, if it is one of this cluster and has a message of that id there."""
         try:
@@ -549,6 +569,8 @@ class Admin(AdminCore):
     redrive_dead_letters = blocking(AdminCore._redrive_dead_letters)
     query_by_key = blocking(AdminCore._query_by_key)
     view_message = blocking(AdminCore._view_message)
+    query_by_id = blocking(AdminCore._query_by_id)
+    trace = blocking(AdminCore._trace)
     cluster = blocking(AdminCore._cluster)
     broker_statistics = blocking(AdminCore._broker_statistics)
     broker_config = blocking(AdminCore._broker_config)

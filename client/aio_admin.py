@@ -39,6 +39,8 @@ class Admin(AdminCore):
     redrive_dead_letters = AdminCore._redrive_dead_letters
     query_by_key = AdminCore._query_by_key
     view_message = AdminCore._view_message
+    query_by_id = AdminCore._query_by_id
+    trace = AdminCore._trace
     cluster = AdminCore._cluster
     broker_statistics = AdminCore._broker_statistics
     broker_config = AdminCore._broker_config

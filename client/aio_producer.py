@@ -76,6 +76,8 @@ class Producer(ProducerCore):
     send_bodies = ProducerCore._send_bodies
     send_oneway = ProducerCore._send_oneway
     close = ProducerCore._close
+    request = ProducerCore._request
+    reply = ProducerCore._reply
 
     def _new_waits(self, connection: Connection) -> Waits:
         self._on_loop = OnLoop(connection.remoting, "producer")

@@ -24,6 +24,7 @@ from .destinations import Destinations
 from .latency_fault import LatencyFault
 from .retry import RetryPolicy
 from .send_future import run_callbacks
+from .trace import TraceRecorder
 from .waiting import Signal, Signals, Waits
 
 log = logging.getLogger(__name__)
@@ -48,6 +49,7 @@ class BatchSender:
         batch_ms: int,
         on_failed: Callable[[Sealed, ZenitError], None],
         window_batches: int = WINDOW_BATCHES,
+        trace: TraceRecorder | None = None,
     ) -> None:
         """`batch_ms`: the deadline of a batch over all tries. `on_failed`: told of a batch without futures that failed."""
         self._connection = connection
@@ -60,6 +62,7 @@ class BatchSender:
         self.batch_ms = batch_ms
         self._on_failed = on_failed
         self._window = window_batches
+        self._trace = trace
         self._lock = threading.Lock()
         self._changed = Signals()  # windows and answers; under the lock
         self._in_flight: dict[str, int] = {}
@@ -199,6 +202,9 @@ class BatchSender:
         reply: SendReply | None,
         error: ZenitError | None,
     ) -> None:
+        if self._trace is not None and serial in self._unanswered:
+            cost_ms = monotonic_ms() - (sealed.deadline_ms - self.batch_ms)
+            self._trace.on_sent(bytes(sealed.payload()), sealed.count, reply, is_ok=error is None, cost_ms=cost_ms)
         if error is not None and sealed.outcome is None:
             self._on_failed(sealed, error)
         if sealed.outcome is not None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -22,20 +22,24 @@ from ..model.errors import ClientClosed, InvalidParameter, ZenitError
 from ..model.message import BODY_BYTES_MAX, BatchReceipt, Message, SendReceipt
 from ..model.names import check_group
 from ..model.queue import QueueOffset
-from ..store.record_kernel import Accumulator
+from ..store.record_kernel import Accumulator, StoredMessage
+from .accumulators import new_accumulator
 from .background_sends import BackgroundSends
 from .batch_sender import WINDOW_BATCHES, BatchSender
 from .batching import BATCH_BYTES, LINGER_MS, BufferPool
-from .connection import Connection, connect, local_ip_towards, release
+from .connection import Connection, connect, release
 from .destinations import Destinations
 from .failed_sends import FailedSends, OnError
 from .latency_fault import LatencyFault, LatencyTable, latency_table
 from .membership import Member
 from .outgoing import COMPRESS_OVER_BYTES, fill_bodies, fill_messages, message_parts
+from .pending_replies import RequestStatistics
 from .ready_batch import ReadyBatches
+from .request_reply import ReplyFuture, RequestReply
 from .retry import RetryPolicy
 from .send_future import BatchReceipts, SendFuture
-from .unique_ids import new_id_prefix
+from .trace import TraceRecorder, trace_topic
+from .trace_backlog import TraceStatistics
 from .waited_send import WaitedSends
 from .waiting import Blocking, Waits, blocking, run_blocking
 
@@ -65,12 +69,14 @@ class ProducerCore(ABC):
         latency_fault: str | LatencyTable | None = "rocketmq-5",
         idempotent: bool = False,
         on_error: OnError | None = None,
+        trace: bool | str = False,
     ) -> None:
         """`timeout`: seconds over all tries of a send that is waited for, and for room in a full window.
 
         `batch_timeout`: seconds over all tries of a batch sent in the background. `retries`: at most so many further
         tries; None = as the time allows. `on_error(list[FailedSend])`: told of posted messages that failed, in the
-        I/O thread. Raises InvalidName or InvalidParameter. Connects at the first send.
+        I/O thread. `trace`: tell of each message in the trace topic, or in the topic that is named here, as best one can.
+        Raises InvalidName or InvalidParameter. Connects at the first send.
         """
         if idempotent:
             raise InvalidParameter("idempotent", idempotent, "False: idempotent producers are not part of this version")
@@ -84,12 +90,19 @@ class ProducerCore(ABC):
         batch_ms = milliseconds("batch_timeout", batch_timeout)
         self._compress_over = compress_over_bytes if compression else BODY_BYTES_MAX
         fault = LatencyFault(latency_table(latency_fault))
+        traced_in = trace_topic(trace)
         self._lock = threading.Lock()
         self._is_closed = False
         self._connection = connect(namesrv)
         self._waits = self._new_waits(self._connection)
+        self._trace = TraceRecorder(self._connection, group, traced_in) if traced_in is not None else None
         destinations = Destinations(self._connection.routes, fault)
-        shared = {"group": group, "fault": fault, "retry": RetryPolicy(tries_max=0 if retries is None else retries + 1)}
+        shared = {
+            "group": group,
+            "fault": fault,
+            "retry": RetryPolicy(tries_max=0 if retries is None else retries + 1),
+            "trace": self._trace,
+        }
         self._waited = WaitedSends(
             self._connection,
             self._waits,
@@ -119,8 +132,17 @@ class ProducerCore(ABC):
             compress_over=self._compress_over,
         )
         self._open = self._background.open
-        self._client_id = self._connection.new_client_id()
-        self._connection.members.join(Member(self._client_id, producer_group=group))
+        member = Member(self._connection.new_client_id(), producer_group=group)
+        self._client_id = member.client_id
+        self._requests = RequestReply(
+            self._connection,
+            self._waits,
+            member,
+            waited=self._waited,
+            background=self._background,
+            compress_over=self._compress_over,
+        )
+        self._connection.members.join(member, on_reply=self._requests.on_reply)
 
     @abstractmethod
     def _new_waits(self, connection: Connection) -> Waits:
@@ -213,16 +235,54 @@ class ProducerCore(ABC):
 
     async def _let_go(self) -> None:
         self._background.close()
+        self._requests.close()
         try:
+            if self._trace is not None:
+                await self._trace.close(self._waits)
             await self._connection.members.leave(self._client_id, self._waits)
         finally:
             await release(self._connection, self._waits)
 
-    # ---- not in this version
+    # ---- requests and replies
 
-    def request(self, message: Message, *, timeout: float | None = None) -> Message:
-        """Request-reply is not part of this version: raises InvalidParameter."""
-        raise InvalidParameter("request", (message.topic, timeout), "send: request-reply is not part of this version")
+    async def _request(
+        self, message: Message, *, sharding_key: str | None = None, timeout: float | None = None
+    ) -> StoredMessage:
+        """Sends a message to which somebody is to reply, and returns the reply. `timeout`: seconds for both.
+
+        Raises RequestTimeout where no reply comes in time, TooManyRequests over 10,000 that wait, and as `send` does.
+        """
+        self._check_usable()
+        return await self._requests.ask(message, sharding_key, self._total_ms(timeout))
+
+    async def _reply(
+        self,
+        request: StoredMessage,
+        body: bytes,
+        *,
+        tags: str | None = None,
+        keys: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> SendReceipt:
+        """Answers a message that came from `request`; returns once the broker has stored the reply and handed it on.
+
+        Raises NotARequest for any other message, RequesterGone where the one who asked is not connected any more (the
+        reply is in the log all the same), and as `send` does. A second reply to one request is dropped by its sender.
+        """
+        self._check_usable()
+        message = Message(request.topic, body, tags, keys, properties or {})
+        return await self._requests.reply(request, message, self._total_ms(timeout))
+
+    def request_statistics(self) -> RequestStatistics:
+        """How many requests wait, were answered, were given up; how many replies came too late."""
+        return self._requests.statistics()
+
+    def trace_statistics(self) -> TraceStatistics | None:
+        """How many trace records wait, are stored, were dropped; None where nothing is traced."""
+        return None if self._trace is None else self._trace.statistics()
+
+    # ---- not in this version
 
     def recall(self, receipt: SendReceipt) -> None:
         """Taking delayed messages back is not part of this version: raises InvalidParameter."""
@@ -236,15 +296,7 @@ class ProducerCore(ABC):
         address = next(
             (broker.master_address for broker in (route.brokers if route else ()) if broker.master_address), None
         )
-        ip = self._connection.local_ip if address is None else local_ip_towards(address)
-        return Accumulator(
-            topic.encode(),
-            capacity,
-            id_prefix=new_id_prefix(ip),
-            born_host=ip + bytes(4),
-            store_host_bytes=20 if address is not None and address.startswith("[") else 8,
-            body_max=BODY_BYTES_MAX,
-        )
+        return new_accumulator(self._connection, topic, capacity, address)
 
     def _total_ms(self, timeout: float | None) -> int:
         return self._timeout_ms if timeout is None else milliseconds("timeout", timeout)
@@ -266,6 +318,8 @@ class Producer(ProducerCore):
     send_oneway = blocking(ProducerCore._send_oneway)
     flush = blocking(ProducerCore._flush)
     close = blocking(ProducerCore._close)
+    request = blocking(ProducerCore._request)
+    reply = blocking(ProducerCore._reply)
 
     def _new_waits(self, connection: Connection) -> Waits:
         return Blocking(connection.remoting)
@@ -303,6 +357,16 @@ class Producer(ProducerCore):
         accumulator = self._open.get(topic)
         if accumulator is None or len(body) > self._compress_over or not accumulator.append(body, tags, keys):
             run_blocking(self._background.post(topic, body, tags, keys, self._timeout_ms))
+
+    def request_async(
+        self, message: Message, *, sharding_key: str | None = None, timeout: float | None = None
+    ) -> ReplyFuture:
+        """The same without waiting: a concurrent.futures.Future that ends with the reply, or with what `request` raises.
+
+        Its callbacks run in the I/O thread and must not block.
+        """
+        self._check_usable()
+        return run_blocking(self._requests.ask_soon(message, sharding_key, self._total_ms(timeout)))
 
 
 def _check_range(name: str, value: int, minimum: int, maximum: int) -> None:

@@ -31,6 +31,8 @@ from .membership import Member
 from .offset_commits import commit_and_wait, commit_nowait
 from .prefetch import PREFETCH_BYTES, PULL_BYTES, Prefetch, Pull
 from .start_from import LAST, StartFrom, check_start_from
+from .trace import PullTrace, TraceRecorder, trace_topic
+from .trace_backlog import TraceStatistics
 from .waiting import Blocking, Signal, Signals, Waits, blocking, run_blocking
 
 __all__ = ["PullConsumer", "StartFrom"]
@@ -65,11 +67,13 @@ class PullCore(ABC):
         prefetch_bytes: int = PREFETCH_BYTES,
         pull_bytes: int = PULL_BYTES,
         timeout: float = 3.0,
+        trace: bool | str = False,
     ) -> None:
         """`start_from`: where to begin in a queue without a committed offset. `prefetch_bytes`: what may lie ready.
 
         `auto_commit`: what was dealt with is committed every `auto_commit_interval` seconds and at close. `timeout`:
-        seconds for each question to a broker. Raises InvalidName or InvalidParameter. Connects at the first poll.
+        seconds for each question to a broker. `trace`: tell of each message in the trace topic, or in the topic named.
+        Raises InvalidName or InvalidParameter. Connects at the first poll.
         """
         self.group = check_group(group)
         self._start_from = check_start_from(start_from)
@@ -95,7 +99,10 @@ class PullCore(ABC):
         self._read_from: dict[MessageQueue, int] = {}  # broker ids of the slaves that queues are read from
         self._is_closed = False
         allocate = allocation_of(allocation)
+        traced_in = trace_topic(trace)
         self._connection = connect(namesrv)
+        self._recorder = TraceRecorder(self._connection, group, traced_in) if traced_in is not None else None
+        self._trace = PullTrace(self._recorder) if self._recorder is not None else None
         self._remoting = self._connection.remoting
         self._waits = self._new_waits(self._connection)
         self._client_id = self._connection.new_client_id()
@@ -184,6 +191,8 @@ class PullCore(ABC):
         with self._lock:
             self._end_iteration()
             self._prefetch.settle()
+            if self._trace is not None:
+                self._trace.on_done()
         while True:
             await self._move_queues_if_due()
             now = monotonic_ms()
@@ -195,6 +204,8 @@ class PullCore(ABC):
                 taken = self._prefetch.take(max_messages)
                 if is_iterated:
                     self._iterated, self._current = taken, None
+                if self._trace is not None and taken is not None:
+                    self._trace.on_handed(taken[1])
                 pulls = self._prefetch.due(now)
                 if taken is None and not pulls:
                     if now >= deadline_ms or self._is_closed:
@@ -224,6 +235,8 @@ class PullCore(ABC):
         if self._current is not None:
             settled = int(self._current.queue_offset)
             begin = bisect_right(batch, settled, key=lambda message: message.queue_offset)
+        if self._trace is not None:
+            self._trace.on_done(up_to=-1 if settled is None else settled)
         self._prefetch.put_back(queue, batch.slice(begin, len(batch)), settled=settled)
 
     # ---- fetching ahead
@@ -507,6 +520,9 @@ class PullCore(ABC):
     async def _end(self, *, handed: bool) -> None:
         with self._lock:
             already, self._is_closed = self._is_closed, True
+            if self._trace is not None:
+                up_to = None if self._iterated is None else self._iterated_offset(handed=True) - 1
+                self._trace.on_done(up_to=up_to, is_ok=handed)
             self._end_iteration()
             offsets = self._prefetch.uncommitted(handed=handed)
             self._arrivals.set_all()
@@ -530,7 +546,13 @@ class PullCore(ABC):
             with self._lock:
                 for queue in self._prefetch.queues():
                     self._prefetch.revoke(queue)
+            if self._recorder is not None:
+                await self._recorder.close(self._waits)
             await release(self._connection, self._waits)
+
+    def trace_statistics(self) -> TraceStatistics | None:
+        """How many trace records wait, are stored, were dropped; None where nothing is traced."""
+        return None if self._recorder is None else self._recorder.statistics()
 
     def _check_usable(self) -> None:
         if self._is_closed:

@@ -14,6 +14,7 @@ from .latency_fault import LatencyFault
 from .outgoing import Fill, check_send_topic
 from .ready_batch import ReadyBatch, ReadyBatches
 from .retry import RetryPolicy
+from .trace import TraceRecorder
 from .waiting import Waits
 
 log = logging.getLogger(__name__)
@@ -32,7 +33,9 @@ class WaitedSends:
         group: str,
         fault: LatencyFault,
         retry: RetryPolicy,
+        trace: TraceRecorder | None = None,
     ) -> None:
+        self._trace = trace
         self._remoting = connection.remoting
         self._routes = connection.routes
         self._waits = waits
@@ -65,14 +68,20 @@ class WaitedSends:
                 )
             except ZenitError as error:
                 tries += 1
-                await self._wait_for_next_try(
-                    error, topic, tries, deadline_ms, avoid, is_sharded=sharding_key is not None
-                )
+                try:
+                    await self._wait_for_next_try(
+                        error, topic, tries, deadline_ms, avoid, is_sharded=sharding_key is not None
+                    )
+                except ZenitError:
+                    self._note(batch, None, total_ms - (deadline_ms - monotonic_ms()), is_ok=False)
+                    raise
                 continue
             if not isinstance(reply, SendReply):
                 raise RemoteProtocolError(f"a send was answered with {type(reply).__name__}")
             now = monotonic_ms()
             self._fault.on_answered(queue.broker_name, now - started_ms, now)
+            if self._trace is not None:
+                self._note(batch, reply, total_ms - (deadline_ms - now), is_ok=True)
             return batch, queue, reply
 
     async def send_oneway(self, topic: str, fill: Fill, sharding_key: str | None, total_ms: int) -> None:
@@ -84,6 +93,12 @@ class WaitedSends:
         address = self._destinations.address_of(queue)
         if not self._remoting.oneway(address, request, batch.payload()):
             raise ConnectionLost(address)
+        self._note(batch, None, 0, is_ok=True)
+
+    def _note(self, batch: ReadyBatch, reply: SendReply | None, cost_ms: int, *, is_ok: bool) -> None:
+        """For the trace, where there is one."""
+        if self._trace is not None:
+            self._trace.on_sent(bytes(batch.payload()), batch.count, reply, is_ok=is_ok, cost_ms=cost_ms)
 
     def _queue_for(self, topic: str, sharding_key: str | None, avoid: str | None) -> MessageQueue:
         if sharding_key is not None:

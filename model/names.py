@@ -18,6 +18,8 @@ SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 HALF_OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"
 
 STATE_TOPICS: Final = (
     "rmq_sys_zenit_topics",
@@ -40,7 +42,7 @@ SYSTEM_TOPICS: Final = frozenset(
         "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
         "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
         "TRANS_CHECK_MAX_TIME_TOPIC",
-        "RMQ_SYS_TRACE_TOPIC",
+        TRACE_TOPIC,
         "CHECKPOINT_TOPIC",
         *STATE_TOPICS,
     }
@@ -54,6 +56,11 @@ _RULE = "letters, digits, '_', '-', '%', '|' only, 1 to {} characters"
 def is_system_topic(topic: str) -> bool:
     """True for topics clients may not create, delete or send to (retry and dead-letter topics are not among them)."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIXES)
+
+
+def is_routed_topic(topic: str) -> bool:
+    """True for topics clients find through the name servers: all but the system's own, of which they need the trace topic."""
+    return topic == TRACE_TOPIC or not is_system_topic(topic)
 
 
 def topic_length_max(topic: str) -> int:
@@ -79,3 +86,8 @@ def check_group(group: str) -> str:
 def retry_topic(group: str) -> str:
     """The topic a group's failed messages go to."""
     return RETRY_PREFIX + group
+
+
+def reply_topic(cluster: str) -> str:
+    """The topic that keeps the replies to requests; each broker of the cluster has one of its own."""
+    return cluster + REPLY_TOPIC_SUFFIX

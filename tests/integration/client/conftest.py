@@ -17,6 +17,8 @@ from zenitmq.namesrv.config import NameServerConfig
 from zenitmq.namesrv.service import NameServer
 
 if TYPE_CHECKING:
+    from integration.client.real_broker import RealBroker
+
     from zenitmq import Admin, Producer
     from zenitmq.broker.service import Broker
 
@@ -92,3 +94,15 @@ def producer(namesrv: str, admin: Admin) -> Iterator[Producer]:
 
     with Producer("p", namesrv=namesrv) as made:
         yield made
+
+
+@pytest.fixture
+def real_broker(namesrv: str, tmp_path: Path) -> Iterator[RealBroker]:
+    """A broker with a store, registered; its topics are made by the test."""
+    from integration.client.real_broker import RealBroker
+
+    broker = RealBroker(namesrv, tmp_path)
+    try:
+        yield broker
+    finally:
+        broker.stop()

@@ -104,3 +104,58 @@ def test_nothing_is_acknowledged_after_the_disk_failed(answers: Answers, disk: D
     acknowledgements.on_promised()
     acknowledgements.on_tick(1000)
     assert (answers.replied, answers.failed, acknowledgements.waiting_count) == ([], [], 0)
+
+
+class Calls:
+    """Callbacks that note how they were called."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, type[ZenitError] | None]] = []
+
+    def named(self, name: str) -> Any:
+        return lambda error: self.heard.append((name, None if error is None else type(error)))
+
+
+@pytest.mark.parametrize("sync", [False, True])
+def test_a_callback_comes_where_an_answer_would_go_out(answers: Answers, disk: Disk, sync: bool) -> None:
+    acknowledgements, calls = make(answers, disk, sync=sync), Calls()
+    acknowledgements.when_promised(10, calls.named("a"))
+    acknowledgements.when_promised(20, calls.named("b"))
+    assert calls.heard == []
+    acknowledgements.on_committed(0)
+    assert calls.heard == ([] if sync else [("a", None), ("b", None)])
+    assert acknowledgements.waiting_count == (2 if sync else 0)
+    disk.flushed = 10
+    acknowledgements.on_promised()
+    assert calls.heard[0] == ("a", None)
+    disk.flushed = 20
+    acknowledgements.on_promised()
+    assert (calls.heard, acknowledgements.waiting_count) == ([("a", None), ("b", None)], 0)
+
+
+def test_a_callback_is_told_that_its_time_is_up_or_that_it_never_will_be(answers: Answers, disk: Disk) -> None:
+    acknowledgements, calls = make(answers, disk, sync=True), Calls()
+    acknowledgements.when_promised(10, calls.named("late"))
+    acknowledgements.on_committed(0)
+    acknowledgements.when_promised(20, calls.named("deposed"))
+    acknowledgements.on_committed(30)
+    acknowledgements.on_tick(50)
+    assert calls.heard == [("late", FlushTimeout)]
+    acknowledgements.fail_all(FlushTimeout(1))
+    assert calls.heard == [("late", FlushTimeout), ("deposed", FlushTimeout)]
+    assert acknowledgements.waiting_count == 0
+
+
+@pytest.mark.parametrize("sync", [False, True])
+def test_no_callback_comes_once_the_disk_failed(answers: Answers, disk: Disk, sync: bool) -> None:
+    acknowledgements, calls = make(answers, disk, sync=sync), Calls()
+    acknowledgements.when_promised(10, calls.named("a"))
+    if sync:
+        acknowledgements.on_committed(0)
+    acknowledgements.on_poisoned()
+    acknowledgements.when_promised(20, calls.named("b"))
+    acknowledgements.on_committed(1)
+    disk.flushed = 20
+    acknowledgements.on_promised()
+    acknowledgements.on_tick(1000)
+    assert calls.heard == []

@@ -7,6 +7,7 @@ import pytest
 from zenitmq.broker.admission import readable, send_refusal
 from zenitmq.broker.topic_table import TopicTable
 from zenitmq.model.errors import InvalidName, InvalidParameter, NoPermission, TopicNotFound
+from zenitmq.model.names import TRACE_TOPIC
 from zenitmq.model.route import TopicConfig
 
 
@@ -50,3 +51,11 @@ def test_a_read_is_refused_for_its_reason(topics: TopicTable, topic: str, queue_
 
 def test_read_queues_beyond_the_write_queues_are_readable(topics: TopicTable) -> None:
     assert readable(topics, "t", 3).name == "t"
+
+
+def test_the_trace_topic_is_open_to_clients_and_is_routed(topics: TopicTable) -> None:
+    assert type(send_refusal(topics, TRACE_TOPIC, 0)) is TopicNotFound
+    topics.on_event(topics.event_set(TopicConfig(TRACE_TOPIC, 1, 1)), {})
+    assert topics.write_queues[TRACE_TOPIC] == 1
+    assert TRACE_TOPIC in {name for name, *_ in topics.registered()}
+    assert type(send_refusal(topics, TRACE_TOPIC, 1)) is InvalidParameter
