@@ -7,6 +7,7 @@ from the first call to the last acknowledgement. A failed send fails the run: a 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import cycle, islice
@@ -16,7 +17,9 @@ import numpy as np
 
 from ..client.producer import Producer
 from ..client.send_future import SendFuture
+from ..client.waiting import run_blocking
 from ..model.clock import monotonic_ns
+from ..model.errors import ZenitError
 from ..model.message import Message
 from .frames import TAG, bodies
 from .percentiles import Samples
@@ -66,7 +69,7 @@ def produce(job: ProduceJob, channel: Channel) -> None:
     """One measurement: {messages, bytes, seconds}; latencies, where the road tells them, to `samples_path`."""
     content = bodies(_CHUNK, job.size)
     keys = [[f"k{index}-{key}" for key in range(job.keys)] for index in range(_CHUNK)] if job.keys else None
-    with Producer("bench-producers", namesrv=job.namesrv, compression=None) as producer:
+    with _Watched("bench-producers", namesrv=job.namesrv, compression=None) as producer:
         producer.send_bodies(job.topic, content[: job.batch], timeout=_TIMEOUT_S)  # finds the route, connects
         if not channel.ready({}):
             return
@@ -81,17 +84,38 @@ def produce(job: ProduceJob, channel: Channel) -> None:
 Keys = list[list[str]] | None
 
 
-def _post(load: _Load, producer: Producer, content: list[bytes], keys: Keys) -> None:
+class _Watched(Producer):
+    """A producer that can tell when a posted message is acknowledged."""
+
+    def post_watched(
+        self, topic: str, body: bytes, tags: str | None, keys: list[str] | None, latencies_ns: deque[int]
+    ) -> None:
+        """As `post`; its latency is appended to `latencies_ns`, in any thread."""
+        posted_ns = monotonic_ns()
+
+        def on_answered(_: ZenitError | None) -> None:
+            latencies_ns.append(monotonic_ns() - posted_ns)
+
+        run_blocking(self._background.post(topic, body, tags, keys, self._timeout_ms, on_answered))
+
+
+def _post(load: _Load, producer: _Watched, content: list[bytes], keys: Keys) -> None:
+    """Of every chunk the first message's latency is taken."""
     topic, tags = load.job.topic, TAG if load.job.tags else None
+    first, others = content[0], content[1:]
+    latencies_ns: deque[int] = deque()
     going = True
     while going:
+        producer.post_watched(topic, first, tags, keys[0] if keys else None, latencies_ns)
         if keys is None and tags is None:
-            for body in content:
+            for body in others:
                 producer.post(topic, body)
         else:
-            for index, body in enumerate(content):
+            for index, body in enumerate(others, 1):
                 producer.post(topic, body, tags, keys[index] if keys else None)
         going = load.goes_on(len(content))
+    producer.flush(timeout=_TIMEOUT_S)
+    load.samples.record_all(np.array(latencies_ns, dtype=np.int64))
 
 
 def _send_async(load: _Load, producer: Producer, content: list[bytes], keys: Keys) -> None:
@@ -188,7 +212,7 @@ def _send(load: _Load, producer: Producer, content: list[bytes], keys: Keys) -> 
         raise failures[0]
 
 
-_ROADS: Final[dict[str, Callable[[_Load, Producer, list[bytes], Keys], None]]] = {
+_ROADS: Final[dict[str, Callable[[_Load, _Watched, list[bytes], Keys], None]]] = {
     "post": _post,
     "send": _send,
     "send_async": _send_async,

@@ -19,7 +19,7 @@ from ..model.message import FailedSend
 from ..model.queue import MessageQueue
 from ..store.record_kernel import COMPILED, Accumulator
 from .batch_sender import BatchSender
-from .batching import Lane, Sealed
+from .batching import Lane, Sealed, Watcher
 from .connection import Connection
 from .destinations import Destinations
 from .failed_sends import FailedSends, failed_sends
@@ -124,16 +124,22 @@ class BackgroundSends:
         return lane is not None and self._append_posted(lane, self._posted(body, tags, keys))
 
     async def post(
-        self, topic: str, body: bytes, tags: str | None, keys: str | Sequence[str] | None, wait_ms: int
+        self,
+        topic: str,
+        body: bytes,
+        tags: str | None,
+        keys: str | Sequence[str] | None,
+        wait_ms: int,
+        watcher: Watcher | None = None,
     ) -> None:
-        """The same, waiting as `send` does."""
+        """The same, waiting as `send` does. `watcher`: told what becomes of the message's batch."""
         self._check_usable()
         deadline_ms = monotonic_ms() + wait_ms
         lane = self._post_lanes.get(topic) or await self._post_lane(topic, wait_ms)
         parts = self._posted(body, tags, keys)
         while True:
             serial = lane.serial
-            if self._append_posted(lane, parts):
+            if self._append_posted(lane, parts, watcher):
                 return
             await self._ship_as(lane, serial, deadline_ms)
 
@@ -141,7 +147,7 @@ class BackgroundSends:
         packed, flags = compress_body(body, self._compress_over)
         return packed, tags, keys, b"", 0, flags
 
-    def _append_posted(self, lane: Lane, parts: Parts) -> bool:
+    def _append_posted(self, lane: Lane, parts: Parts, watcher: Watcher | None = None) -> bool:
         while True:
             with lane.lock:
                 if not lane.is_open:
@@ -149,6 +155,8 @@ class BackgroundSends:
                     if COMPILED:  # interpreted, an append is many steps: every post takes the lock
                         self.open[lane.topic] = lane.accumulator
                 if lane.accumulator.append(*parts):
+                    if watcher is not None:
+                        lane.watchers += (watcher,)
                     return True
                 serial = lane.serial
             if not self._ship_now(lane, serial):

@@ -211,6 +211,8 @@ class BatchSender:
             callbacks = sealed.outcome.settle(queue, reply, error)
             if callbacks:  # the user's code runs in the I/O thread, where no lane is locked
                 self._connection.run_soon(lambda: run_callbacks(callbacks))
+        for watcher in sealed.watchers:
+            watcher(error)
         with self._lock:
             if self._unanswered.pop(serial, None) is None:
                 return

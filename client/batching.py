@@ -10,13 +10,18 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from ..model.clock import monotonic_ns
+from ..model.errors import ZenitError
 from ..model.queue import MessageQueue
 from ..store.record_kernel import Accumulator, batch_sizes
 from .send_future import BatchOutcome, SealedFacts
 from .unique_ids import BornTime
+
+Watcher = Callable[[ZenitError | None], None]
+"""Told once the batch is answered: with None, or with why it failed for good. In any thread; must not block."""
 
 BATCH_BYTES: Final = 256 * 1024
 LINGER_MS: Final = 1
@@ -25,11 +30,12 @@ LINGER_MS: Final = 1
 class Sealed:
     """A batch that takes no more messages, with its buffer, until it is answered. Owned by the batch sender."""
 
-    __slots__ = ("buffer", "count", "deadline_ms", "lane", "outcome", "queue", "sent_ms", "tries", "used")
+    __slots__ = ("buffer", "count", "deadline_ms", "lane", "outcome", "queue", "sent_ms", "tries", "used", "watchers")
 
     def __init__(
         self, lane: Lane, buffer: bytearray, *, used: int, count: int, outcome: BatchOutcome | None, deadline_ms: int
     ) -> None:
+        self.watchers = lane.watchers
         self.lane = lane
         self.buffer = buffer
         self.used = used
@@ -82,6 +88,7 @@ class Lane:
         "serial",
         "shard",
         "topic",
+        "watchers",
     )
 
     def __init__(
@@ -99,6 +106,7 @@ class Lane:
         self._born = BornTime()
         self._with_outcome = with_outcome
         self.outcome = BatchOutcome()
+        self.watchers: tuple[Watcher, ...] = ()
 
     def open(self) -> None:
         """Begins a batch now. Under `lock`."""
@@ -120,4 +128,6 @@ class Lane:
         if self._with_outcome:
             outcome, self.outcome = self.outcome, BatchOutcome()
             outcome.facts = SealedFacts(accumulator.id_prefix, month_ms, first_counter, batch_sizes(buffer, used))
-        return Sealed(self, buffer, used=used, count=count, outcome=outcome, deadline_ms=deadline_ms)
+        sealed = Sealed(self, buffer, used=used, count=count, outcome=outcome, deadline_ms=deadline_ms)
+        self.watchers = ()
+        return sealed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -25,7 +26,8 @@ from zenitmq import (
     StoredMessage,
     TopicNotFound,
 )
-from zenitmq.model.errors import ConnectionLost, StoreNotWriteable
+from zenitmq.client.waiting import run_blocking
+from zenitmq.model.errors import ConnectionLost, StoreNotWriteable, ZenitError
 from zenitmq.model.message import BODY_BYTES_MAX
 from zenitmq.model.sys_flag import COMPRESSED
 from zenitmq.remoting.commands import SendMessages
@@ -403,3 +405,24 @@ def test_forked_child_refuses_and_can_make_its_own(namesrv: str, broker, produce
     producer.flush(5)
     assert bodies(broker) == [b"child", b"parent", b"parent too"]
     assert len(by_id(broker)) == 3
+
+
+def test_a_watcher_of_a_post_is_told_what_became_of_its_batch(namesrv: str, broker) -> None:
+    told: list[ZenitError | None] = []
+    with Producer("g", namesrv=namesrv, on_error=lambda failed: None) as producer:
+
+        def post(body: bytes) -> None:
+            run_blocking(producer._background.post(TOPIC, body, None, None, 3000, told.append))
+            producer.post(TOPIC, body)  # of the same batch, and not watched
+            with contextlib.suppress(SendFailed):
+                producer.flush(5)
+
+        post(b"1")
+        assert told == [None]
+        broker.rule = lambda request: MessageIllegal("no") if isinstance(request, SendMessages) else None
+        post(b"2")
+        assert [type(error) for error in told] == [type(None), MessageIllegal]
+        broker.rule = lambda request: None
+        producer.post(TOPIC, b"3")
+        producer.flush(5)
+        assert len(told) == 2
