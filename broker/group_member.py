@@ -78,6 +78,7 @@ READS_STATE: Final = frozenset(
         commands.SendBack,
         commands.LockQueues,
         commands.UnlockQueues,
+        commands.StartConsuming,
         commands.GetConsumeStatistics,
         commands.GetTopics,
         commands.GetTopicStatistics,

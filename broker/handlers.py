@@ -20,6 +20,7 @@ from .reply_handler import ReplyHandler
 from .reset_handler import ResetHandler
 from .send_back_handler import SendBackHandler
 from .send_handler import SendHandler
+from .start_handler import StartHandler
 from .statistics import BrokerStatistics
 from .topic_handler import TopicHandler
 
@@ -86,6 +87,7 @@ class Handlers:
         self._offsets = OffsetHandler(store, state, acknowledgements, auto_create_groups=config.auto_create_groups)
         self._resets = ResetHandler(parts)
         self._send_backs = SendBackHandler(parts)
+        self._starts = StartHandler(parts)
         self.statistics = BrokerStatistics(
             store, loop, clock, registry, self.sends, self.pulls, parts.stages, parts.delays, self._send_backs
         )
@@ -123,6 +125,7 @@ class Handlers:
             commands.UpdateConsumerOffsets: self._offsets.on_update_offsets,
             commands.ResetOffsets: self._resets.on_reset,
             commands.CloneOffsets: self._resets.on_clone,
+            commands.StartConsuming: self._starts.on_start,
             commands.LockQueues: self._locks.on_lock,
             commands.UnlockQueues: self._locks.on_unlock,
         }

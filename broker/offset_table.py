@@ -15,6 +15,7 @@ from ..model.route import TopicConfig
 from .topic_table import Document
 
 COMMITTED: Final = "committed"
+STARTED: Final = "started"
 UNKNOWN: Final = -1  # no offset was ever committed
 
 _NOTHING: Final[Mapping[int, int]] = {}
@@ -23,22 +24,26 @@ _NOTHING: Final[Mapping[int, int]] = {}
 class OffsetTable:
     """Consumer offsets: the next queue offset that a group is to consume, of each queue."""
 
-    __slots__ = ("_rest", "_table")
+    __slots__ = ("_rest", "_since_ms", "_table")
 
     def __init__(self) -> None:
         self._table: dict[tuple[str, str], Mapping[int, int]] = {}  # (topic, group) -> {queue id: offset}
+        self._since_ms: dict[tuple[str, str], int] = {}  # (topic, group) -> what it consumes was stored from then on
         self._rest: Document = {}
 
     def load(self, document: Mapping[str, Any]) -> None:
         """Takes what a snapshot holds. Raises StoreFormatError."""
-        self._rest = {name: value for name, value in document.items() if name != "offsetTable"}
+        self._rest = {name: value for name, value in document.items() if name not in ("offsetTable", "sinceTable")}
         try:
             for pair, offsets in (document.get("offsetTable") or {}).items():
                 topic, separator, group = pair.partition("@")
                 if separator:
                     self._table[topic, group] = {int(queue_id): int(offset) for queue_id, offset in offsets.items()}
+            for pair, since_ms in (document.get("sinceTable") or {}).items():
+                topic, _, group = pair.partition("@")
+                self._since_ms[topic, group] = int(since_ms)
         except (AttributeError, TypeError, ValueError) as error:
-            raise StoreFormatError("consumerOffset.json", f"offsetTable: {error}") from error
+            raise StoreFormatError("consumerOffset.json", f"offsetTable, sinceTable: {error}") from error
 
     def document(self) -> Document:
         """What the snapshot is to hold. Any thread."""
@@ -46,31 +51,54 @@ class OffsetTable:
             f"{topic}@{group}": {str(queue_id): offset for queue_id, offset in sorted(queues.items())}
             for (topic, group), queues in self._table.copy().items()
         }
-        return {**self._rest, "offsetTable": offsets}
+        since = {f"{topic}@{group}": at_ms for (topic, group), at_ms in self._since_ms.copy().items()}
+        return {**self._rest, "offsetTable": offsets, "sinceTable": since}
 
     @staticmethod
     def event_committed(group: str, offsets: Sequence[tuple[str, int, int]]) -> Document:
         """The event that sets a group's offsets: ((topic, queue id, offset), ...)."""
         return {"event": COMMITTED, "group": group, "offsets": offsets}
 
+    @staticmethod
+    def event_started(group: str, topic: str, offsets: Sequence[int], since_ms: int) -> Document:
+        """The event that says where a group begins: an offset for each queue of the topic.
+
+        The first one counts: later ones, and one after a commit, change nothing, so two members may both stage it.
+        """
+        rows = [(topic, queue_id, offset) for queue_id, offset in enumerate(offsets)]
+        return {"event": STARTED, "group": group, "topic": topic, "offsets": rows, "sinceMs": since_ms}
+
     def on_event(self, event: Mapping[str, Any], version: Document) -> None:
         """Applies one event of the log. Raises StoreFormatError."""
-        group, offsets = event.get("group"), event.get("offsets")
-        if event.get("event") != COMMITTED or not isinstance(group, str) or not isinstance(offsets, list):
+        kind, group, offsets = event.get("event"), event.get("group"), event.get("offsets")
+        if kind not in (COMMITTED, STARTED) or not isinstance(group, str) or not isinstance(offsets, list):
             raise StoreFormatError("offset events", f"unknown event {str(event)[:200]}")
         self._rest = {**self._rest, "dataVersion": version}
+        if kind == STARTED:
+            self._on_started(group, str(event.get("topic")), event.get("sinceMs"), offsets)
+            return
         for topic, queue_id, offset in offsets:
             self._table[topic, group] = {**self._table.get((topic, group), _NOTHING), queue_id: offset}
 
+    def _on_started(self, group: str, topic: str, since_ms: object, offsets: list[Any]) -> None:
+        if not isinstance(since_ms, int):
+            raise StoreFormatError("offset events", f"a start of group {group[:128]} without its time")
+        if (topic, group) not in self._table:
+            self._table[topic, group] = {queue_id: offset for _, queue_id, offset in offsets}
+            self._since_ms[topic, group] = since_ms
+
     def on_topic_deleted(self, topic: str) -> None:
         """Forgets the offsets of all groups in a topic."""
-        for pair in [pair for pair in self._table if pair[0] == topic]:
-            del self._table[pair]
+        self._forget([pair for pair in self._table if pair[0] == topic])
 
     def on_group_deleted(self, group: str) -> None:
         """Forgets a group's offsets."""
-        for pair in [pair for pair in self._table if pair[1] == group]:
+        self._forget([pair for pair in self._table if pair[1] == group])
+
+    def _forget(self, pairs: list[tuple[str, str]]) -> None:
+        for pair in pairs:
             del self._table[pair]
+            self._since_ms.pop(pair, None)
 
     def offset(self, group: str, topic: str, queue_id: int) -> int:
         """The committed offset, or UNKNOWN."""
@@ -88,6 +116,10 @@ class OffsetTable:
             if name == group
             for queue_id, offset in offsets.items()
         )
+
+    def since_ms(self, group: str, topic: str) -> int:
+        """From when on the group consumes what was stored; 0 = all there is, or nobody knows; -1 = it has not begun."""
+        return self._since_ms.get((topic, group), 0) if (topic, group) in self._table else -1
 
     def topics_of(self, group: str) -> list[str]:
         """Topics in which a group has committed; sorted."""

@@ -21,6 +21,8 @@ from ..remoting.commands import (
     QueryConsumerOffset,
     Request,
     SearchOffset,
+    StartConsuming,
+    StartReply,
 )
 from .allocation import Allocation, share_of
 from .connection import Connection
@@ -43,6 +45,51 @@ class GroupShare:
         self._client_id = client_id
         self._allocation = allocation
         self._announced: dict[str, Member] = {}
+        self._started: set[tuple[str, str]] = set()  # (topic, broker name) that have recorded where the group begins
+
+    async def start(self, topic: str, start_from: StartFrom | datetime, *, timeout_ms: int) -> None:
+        """Has every broker of the topic record where the group begins there, so that nothing sent from now on is skipped.
+
+        A broker that the topic came to later is told to begin where the group did on the others. What is recorded is not
+        asked again. Raises why a broker could not be asked, once the others were.
+        """
+        route = await self._connection.routes.route(topic, self._waits, timeout_ms=timeout_ms)
+        names = sorted(broker.broker_name for broker in route.brokers)
+        fresh = [name for name in names if (topic, name) not in self._started]
+        if not fresh:
+            return
+        failure: ZenitError | None = None
+        since_ms: dict[str, int] = {}
+        for name in names:
+            try:
+                since_ms[name] = await self._start_on(topic, name, "", 0, timeout_ms)
+            except ZenitError as error:
+                failure = failure or error
+        begun = [since for since in since_ms.values() if since >= 0]
+        start, value = _start_words(start_from) if not begun else ("time", min(begun)) if min(begun) else ("first", 0)
+        for name, since in since_ms.items():
+            try:
+                if since < 0:
+                    await self._start_on(topic, name, start, value, timeout_ms)
+                self._started.add((topic, name))
+            except ZenitError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    async def _start_on(self, topic: str, broker_name: str, start: str, value: int, timeout_ms: int) -> int:
+        address = self._connection.routes.address_of(topic, broker_name)
+        request = StartConsuming(self._group, topic, start, value)
+        reply, _ = await self._waits.call(address, request, timeout_ms=timeout_ms)
+        if not isinstance(reply, StartReply):
+            raise RemoteProtocolError("a group's start was not answered with one")
+        return reply.since_ms
+
+    async def begin_offset(self, queue: MessageQueue, start_from: StartFrom | datetime, *, timeout_ms: int) -> int:
+        """Where the group goes on in a queue of a topic it subscribes to: one without an offset begins at its first."""
+        await self.start(queue.topic, start_from, timeout_ms=timeout_ms)
+        committed = await self.committed_offset(queue, timeout_ms=timeout_ms)
+        return committed if committed >= 0 else await self.start_offset(queue, StartFrom.FIRST, timeout_ms=timeout_ms)
 
     async def queues_of(self, topics: list[str], member: Member, *, timeout_ms: int) -> tuple[list[MessageQueue], bool]:
         """(this member's queues, whether the brokers know it as a member yet).
@@ -101,7 +148,7 @@ class GroupShare:
         return reply.offset
 
     async def start_offset(self, queue: MessageQueue, start_from: StartFrom | datetime, *, timeout_ms: int) -> int:
-        """Where a group without a committed offset begins."""
+        """Where that is in a queue now."""
         request: Request
         if isinstance(start_from, datetime):
             request = SearchOffset(queue.topic, queue.queue_id, ms_of_datetime(start_from))
@@ -120,3 +167,10 @@ class GroupShare:
         address = routes.address_of(queue.topic, queue.broker_name)
         reply, _ = await self._waits.call(address, request, timeout_ms=timeout_ms)
         return reply
+
+
+def _start_words(start_from: StartFrom | datetime) -> tuple[str, int]:
+    """`start` and `value` of a StartConsuming."""
+    if isinstance(start_from, datetime):
+        return "time", max(0, ms_of_datetime(start_from))
+    return start_from.value.lower(), 0

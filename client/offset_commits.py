@@ -16,24 +16,39 @@ OnCommitted = Callable[[list[tuple[MessageQueue, int]], ZenitError | None], None
 
 
 def commit_nowait(
-    connection: Connection, group: str, offsets: Mapping[MessageQueue, int], *, timeout_ms: int, on_done: OnCommitted
+    connection: Connection,
+    group: str,
+    offsets: Mapping[MessageQueue, int],
+    *,
+    timeout_ms: int,
+    on_done: OnCommitted,
+    client_id: str = "",
 ) -> None:
-    """Sends the offsets; `on_done` is called once a broker."""
+    """Sends the offsets; `on_done` is called once a broker.
+
+    `client_id`: who has the locks of these queues; else "". Where another has one of them, the broker takes none.
+    """
     by_broker: dict[str, list[tuple[MessageQueue, int]]] = {}
     for queue, offset in offsets.items():
         by_broker.setdefault(queue.broker_name, []).append((queue, offset))
     for part in by_broker.values():
-        _send_part(connection, group, part, timeout_ms, on_done)
+        _send_part(connection, group, part, timeout_ms, on_done, client_id)
 
 
 def _send_part(
-    connection: Connection, group: str, part: list[tuple[MessageQueue, int]], timeout_ms: int, on_done: OnCommitted
+    connection: Connection,
+    group: str,
+    part: list[tuple[MessageQueue, int]],
+    timeout_ms: int,
+    on_done: OnCommitted,
+    client_id: str,
 ) -> None:
     def on_reply(_reply: Reply | None, _payload: bytes, error: ZenitError | None) -> None:
         on_done(part, error)
 
     first = part[0][0]
-    request = UpdateConsumerOffsets(group, tuple((queue.topic, queue.queue_id, offset) for queue, offset in part))
+    rows = tuple((queue.topic, queue.queue_id, offset) for queue, offset in part)
+    request = UpdateConsumerOffsets(group, rows, client_id)
     try:
         address = connection.routes.address_of(first.topic, first.broker_name)
         connection.remoting.send_nowait(address, request, None, timeout_ms=timeout_ms, on_reply=on_reply)
@@ -49,6 +64,7 @@ async def commit_and_wait(
     *,
     timeout_ms: int,
     on_done: OnCommitted,
+    client_id: str = "",
 ) -> None:
     """The same, and waits for every broker. Raises the first error, RequestTimeout where one did not answer in time."""
     lock = threading.Lock()
@@ -67,7 +83,7 @@ async def commit_and_wait(
         if is_last:
             all_answered.set()
 
-    commit_nowait(connection, group, offsets, timeout_ms=timeout_ms, on_done=on_part)
+    commit_nowait(connection, group, offsets, timeout_ms=timeout_ms, on_done=on_part, client_id=client_id)
     if offsets and not await all_answered.wait(timeout_ms):
         raise RequestTimeout("a commit of offsets", timeout_ms)
     if errors:

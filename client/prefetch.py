@@ -69,6 +69,7 @@ class _Chunk:
     payload: bytes
     next_offset: int
     size_bytes: int
+    count: int  # as the broker says; once decoded, as it is
     batches: deque[MessageBatch] | None = None
 
 
@@ -79,6 +80,7 @@ class _Queue:
         "errors",
         "generation",
         "in_flight",
+        "is_held",
         "is_paused",
         "name",
         "next_pull",
@@ -86,6 +88,7 @@ class _Queue:
         "position",
         "pulled_ms",
         "ready_bytes",
+        "ready_count",
         "settled",
         "subscription",
     )
@@ -98,11 +101,13 @@ class _Queue:
         self.generation = 0
         self.in_flight = False
         self.is_paused = False
+        self.is_held = False
         self.not_before_ms = 0
         self.pulled_ms = 0
         self.errors = 0
         self.chunks: deque[_Chunk] = deque()
         self.ready_bytes = 0
+        self.ready_count = 0
 
 
 class Prefetch:
@@ -149,7 +154,7 @@ class Prefetch:
         pulls = []
         for name in list(self._wanting):
             queue = self._queues[name]
-            if queue.is_paused or queue.in_flight:
+            if queue.is_paused or queue.is_held or queue.in_flight:
                 del self._wanting[name]
             elif queue.ready_bytes and queue.ready_bytes + pull_bytes > share:
                 del self._wanting[name]  # `take` brings it back
@@ -176,8 +181,9 @@ class Prefetch:
         status = GetStatus(reply.status)
         moved = None
         if status is GetStatus.FOUND and payload:
-            queue.chunks.append(_Chunk(payload, reply.next_offset, len(payload)))
+            queue.chunks.append(_Chunk(payload, reply.next_offset, len(payload), reply.count))
             queue.ready_bytes += len(payload)
+            queue.ready_count += reply.count
             if not queue.is_paused:
                 self._ready[queue.name] = None
         elif status in _MOVED and reply.next_offset != pull.offset:
@@ -220,16 +226,26 @@ class Prefetch:
 
         Raises CorruptRecordError where a broker's answer cannot be decoded; the queue then stays where it is.
         """
-        while self._ready:
-            name = next(iter(self._ready))
-            queue = self._queues[name]
-            batch = self._take_from(queue, max_messages)
-            if not queue.chunks:
-                del self._ready[name]
+        while (name := self.next_ready()) is not None:
+            batch = self.take_of(name, max_messages)
             if batch is not None:
-                self._handed = queue
                 return name, batch
         return None
+
+    def next_ready(self) -> MessageQueue | None:
+        """The queue whose turn it is; None where nothing is ready."""
+        return next(iter(self._ready), None)
+
+    def take_of(self, name: MessageQueue, max_messages: int) -> MessageBatch | None:
+        """The next messages of a queue that is ready, as `take`; None where an answer held nothing for this consumer."""
+        queue = self._queues[name]
+        batch = self._take_from(queue, max_messages)
+        if not queue.chunks:
+            del self._ready[name]
+        if batch is not None:
+            queue.ready_count -= len(batch)
+            self._handed = queue
+        return batch
 
     def _take_from(self, queue: _Queue, max_messages: int) -> MessageBatch | None:
         chunk = queue.chunks[0]
@@ -237,6 +253,7 @@ class Prefetch:
             batch = decode_batch(chunk.payload, queue.name.broker_name)
             chunk.batches = deque(wanted_runs(batch, queue.subscription))
             chunk.payload = b""
+            queue.ready_count += sum(map(len, chunk.batches)) - chunk.count
         if not chunk.batches:
             self._drop_chunk(queue, chunk)
             self._skip_to(queue, chunk.next_offset)
@@ -271,9 +288,10 @@ class Prefetch:
             queue.settled = settled
         if not len(batch):
             return
-        chunk = _Chunk(b"", queue.position, batch.size_bytes, deque((batch,)))
+        chunk = _Chunk(b"", queue.position, batch.size_bytes, len(batch), deque((batch,)))
         queue.chunks.appendleft(chunk)
         queue.ready_bytes += chunk.size_bytes
+        queue.ready_count += chunk.count
         queue.position = batch[0].queue_offset
         if not queue.is_paused:
             self._ready[name] = None
@@ -301,7 +319,7 @@ class Prefetch:
         queue.generation = self._generation
         queue.next_pull = queue.position = queue.settled = offset
         queue.chunks.clear()
-        queue.ready_bytes = 0
+        queue.ready_bytes = queue.ready_count = 0
         queue.in_flight = False
         queue.not_before_ms = 0
         self._ready.pop(name, None)
@@ -327,6 +345,20 @@ class Prefetch:
                 self._wanting[name] = None
                 if queue.chunks:
                     self._ready[name] = None
+
+    def hold(self, name: MessageQueue) -> None:
+        """Sends no further pulls to a queue until `release`; what is ready is handed out all the same."""
+        self._queues[name].is_held = True
+
+    def release(self, name: MessageQueue) -> None:
+        """Ends `hold`."""
+        self._queues[name].is_held = False
+        self._wanting[name] = None
+
+    def fetched(self, name: MessageQueue) -> tuple[int, int, int]:
+        """(messages ready, their bytes, the offset that is pulled next) of a queue."""
+        queue = self._queues[name]
+        return queue.ready_count, queue.ready_bytes, queue.next_pull
 
     def uncommitted(self, *, handed: bool) -> dict[MessageQueue, int]:
         """What to commit: `handed` all that was handed out, otherwise only what is settled."""

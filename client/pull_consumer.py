@@ -20,9 +20,8 @@ from ..model.clock import monotonic_ms
 from ..model.errors import ClientClosed, InvalidParameter, LocalProtocolError, ZenitError
 from ..model.names import check_group, check_topic
 from ..model.queue import MessageQueue, QueueOffset
-from ..model.route import MASTER_ID
 from ..model.subscription import Expression, MessageModel, Subscription
-from ..remoting.commands import OffsetsReset, PullMessages, PullReply, Reply
+from ..remoting.commands import OffsetsReset, PullReply, Reply
 from ..store.record_kernel import MessageBatch, StoredMessage, decode_batch
 from .allocation import Allocation, allocation_of
 from .connection import Connection, connect, release
@@ -30,6 +29,7 @@ from .group_share import GroupShare
 from .membership import Member
 from .offset_commits import commit_and_wait, commit_nowait
 from .prefetch import PREFETCH_BYTES, PULL_BYTES, Prefetch, Pull
+from .pull_calls import PullCalls
 from .start_from import LAST, StartFrom, check_start_from
 from .trace import PullTrace, TraceRecorder, trace_topic
 from .trace_backlog import TraceStatistics
@@ -42,8 +42,6 @@ log = logging.getLogger(__name__)
 REBALANCE_MS: Final = 20_000
 REBALANCE_AGAIN_MS: Final = 200  # after one that could not be done
 PULL_MESSAGES_MAX: Final = 65_536  # the broker's own bound is lower; bytes are what counts
-SUSPEND_MS: Final = 15_000
-PULL_GRACE_MS: Final = 5_000  # a long poll's answer may take so much longer than it is suspended
 ALL_READY: Final = 1 << 30
 WAIT_MS: Final = 1_000  # how long an iteration waits before it looks whether it is closed
 
@@ -96,7 +94,6 @@ class PullCore(ABC):
         self._iterated: tuple[MessageQueue, MessageBatch] | None = None
         self._current: StoredMessage | None = None
         self._failure: ZenitError | None = None
-        self._read_from: dict[MessageQueue, int] = {}  # broker ids of the slaves that queues are read from
         self._is_closed = False
         allocate = allocation_of(allocation)
         traced_in = trace_topic(trace)
@@ -106,6 +103,7 @@ class PullCore(ABC):
         self._remoting = self._connection.remoting
         self._waits = self._new_waits(self._connection)
         self._client_id = self._connection.new_client_id()
+        self._pulls = PullCalls(self._connection, group, PULL_MESSAGES_MAX, self._on_pulled)
         self._share = GroupShare(self._connection, self._waits, group, self._client_id, allocate)
         self._unwatch = self._connection.routes.watch(self._on_route_changed)
         self._committer = (
@@ -134,6 +132,17 @@ class PullCore(ABC):
         self._connection.members.join(self._member(), self._look_now, self._on_offsets_reset)
         self._share.forget_announcements()
         self._look_now()
+
+    async def _begin_topic(self, topic: str) -> None:
+        """Has the brokers record where the group begins; where that fails, the first look does it, or raises why not."""
+        if not self._moving.acquire(blocking=False):
+            return  # a look is under way, and does it
+        try:
+            await self._share.start(topic, self._start_from, timeout_ms=self._timeout_ms)
+        except ZenitError as error:
+            log.info("not begun yet group=%s topic=%s error=%s", self.group, topic, error)
+        finally:
+            self._moving.release()
 
     def unsubscribe(self, topic: str) -> None:
         """Leaves a topic; its queues are given up at the next poll."""
@@ -215,7 +224,7 @@ class PullCore(ABC):
             if arrival is not None:
                 await self._wait_for(arrival, max(1, until_ms - now))
             for pull in pulls:
-                self._send_pull(pull)
+                self._pulls.send(pull)
             if taken is not None:
                 return taken
 
@@ -241,33 +250,6 @@ class PullCore(ABC):
 
     # ---- fetching ahead
 
-    def _send_pull(self, pull: Pull) -> None:
-        def on_reply(reply: Reply | None, payload: bytes, error: ZenitError | None) -> None:
-            self._on_pulled(pull, reply, payload, error)
-
-        try:
-            self._remoting.send_nowait(
-                self._connection.routes.address_of(
-                    pull.queue.topic, pull.queue.broker_name, self._read_from.get(pull.queue, MASTER_ID)
-                ),
-                PullMessages(
-                    self.group,
-                    pull.queue.topic,
-                    pull.queue.queue_id,
-                    pull.offset,
-                    PULL_MESSAGES_MAX,
-                    pull.max_bytes,
-                    SUSPEND_MS,
-                    pull.tag_codes,
-                    pull.sql,
-                ),
-                None,
-                timeout_ms=SUSPEND_MS + PULL_GRACE_MS,
-                on_reply=on_reply,
-            )
-        except ZenitError as error:
-            self._on_pulled(pull, None, b"", error)
-
     def _on_pulled(self, pull: Pull, reply: Reply | None, payload: bytes, error: ZenitError | None) -> None:
         """In the thread that got the reply."""
         now = monotonic_ms()
@@ -275,7 +257,6 @@ class PullCore(ABC):
         with self._lock:
             if isinstance(reply, PullReply):
                 moved = self._prefetch.on_reply(pull, reply, payload, now)
-                self._note_where_to_read(pull.queue, reply.suggested_broker_id)
             elif self._prefetch.on_error(pull, now) and error is not None and not error.retriable:
                 self._failure = error
             pulls = self._prefetch.due(now)
@@ -289,28 +270,17 @@ class PullCore(ABC):
                 moved.from_offset,
                 moved.to_offset,
             )
-        if error is not None:
-            self._read_from.pop(pull.queue, None)
-            if error.route_stale:
-                self._connection.routes.refresh_soon(pull.queue.topic)
         for due in pulls:
-            self._send_pull(due)
+            self._pulls.send(due)
         if next_due_ms is not None and not self._is_closed:
             self._remoting.call_later(max(1, next_due_ms - now), self._pull_more)
-
-    def _note_where_to_read(self, queue: MessageQueue, broker_id: int) -> None:
-        """Under the lock: a reader far behind is sent to a slave, and back when it has caught up."""
-        if broker_id != MASTER_ID:
-            self._read_from[queue] = broker_id
-        elif self._read_from:
-            self._read_from.pop(queue, None)
 
     def _pull_more(self) -> None:
         """In the I/O thread: a queue's pause may be over."""
         with self._lock:
             pulls = [] if self._is_closed else self._prefetch.due(monotonic_ms())
         for pull in pulls:
-            self._send_pull(pull)
+            self._pulls.send(pull)
 
     # ---- which queues
 
@@ -390,10 +360,12 @@ class PullCore(ABC):
                 self._prefetch.revoke(queue)
 
     async def _begin(self, queue: MessageQueue, subscription: Subscription) -> None:
-        committed = await self._share.committed_offset(queue, timeout_ms=self._timeout_ms)
-        offset = committed
-        if committed < 0:
-            offset = await self._share.start_offset(queue, self._start_from, timeout_ms=self._timeout_ms)
+        if self._assigned is None:
+            offset = committed = await self._share.begin_offset(queue, self._start_from, timeout_ms=self._timeout_ms)
+        else:
+            offset = committed = await self._share.committed_offset(queue, timeout_ms=self._timeout_ms)
+            if committed < 0:
+                offset = await self._share.start_offset(queue, self._start_from, timeout_ms=self._timeout_ms)
         with self._lock:
             self._prefetch.assign(queue, offset, committed=committed, subscription=subscription)
 
@@ -577,6 +549,15 @@ class PullConsumer(PullCore):
 
     def _new_waits(self, connection: Connection) -> Waits:
         return Blocking(connection.remoting)
+
+    def subscribe(self, topic: str, expression: Expression = None) -> None:
+        """Joins the group for a topic: its queues are shared out among the members. `expression`: "a || b", None = all.
+
+        Where the group begins is recorded now, so that nothing sent after this is skipped; where that cannot be done within
+        `timeout`, the first poll does it, or raises why not.
+        """
+        super().subscribe(topic, expression)
+        run_blocking(self._begin_topic(topic))
 
     def __enter__(self) -> Self:
         return self

@@ -943,3 +943,30 @@ class NoOrigin(ZenitError):
 
     def __str__(self) -> str:
         return f"dead letter {self.message_id} does not say which topic it came from; name one: --to TOPIC"
+
+
+class OffsetFileInUse(ZenitError):
+    """Another broadcasting member on this machine has the same group and instance name. Args: path."""
+
+    code = 9080
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path} belongs to a consumer that runs already; give this one another `instance=`"
+
+
+class OffsetFileFailed(ZenitError):
+    """The file of a broadcasting member's offsets cannot be read or written. Args: path, reason."""
+
+    code, retriable = 9081, True
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"offsets are not kept in {self.path}: {self.reason}"

@@ -26,6 +26,10 @@ class MessageModel(enum.Enum):
     BROADCASTING = "BROADCASTING"
 
 
+CLUSTERING: Final = MessageModel.CLUSTERING
+BROADCASTING: Final = MessageModel.BROADCASTING
+
+
 class ExpressionKind(enum.Enum):
     """How an expression is to be read (RocketMQ's names)."""
 

@@ -1372,6 +1372,16 @@ class StoredMessage:
 
     _batch: MessageBatch
     _at: cython.Py_ssize_t
+    _first_topic: str | None
+    _tries: cython.Py_ssize_t
+
+    def tried_again(self, topic: str | None, tries: cython.Py_ssize_t) -> StoredMessage:
+        """The same message as its consumer is to see it at another try: under the topic it first had (None = the record's
+        own), and handed out `tries` times more than its record says."""
+        again: StoredMessage = _message(self._batch, self._at)
+        again._first_topic = topic
+        again._tries = tries
+        return again
 
     @property
     def broker_name(self) -> str:
@@ -1406,11 +1416,8 @@ class StoredMessage:
 
     @property
     def topic(self) -> str:
-        """The topic of the record."""
-        tail: cython.Py_ssize_t = _topic_at(self._batch._view, self._at)
-        return self._batch._data[tail : tail + _topic_length(self._batch._view, self._at, tail)].decode(
-            "utf-8", "replace"
-        )
+        """The topic it was sent to: the record's, or the one it first had where it came back for another try."""
+        return _stored_topic(self) if self._first_topic is None else self._first_topic
 
     @property
     def properties_as_stored(self) -> bytes:
@@ -1448,7 +1455,7 @@ class StoredMessage:
     @property
     def queue(self) -> MessageQueue:
         """The queue it lies in."""
-        return MessageQueue(self.topic, self.broker_name, self.queue_id)
+        return MessageQueue(_stored_topic(self), self.broker_name, self.queue_id)
 
     @property
     def queue_id(self) -> int:
@@ -1524,7 +1531,7 @@ class StoredMessage:
     @property
     def reconsume_times(self) -> int:
         """How often it was handed out again."""
-        return _get32(self._batch._view, _body_at(self._batch._view, self._at) - 16)
+        return _get32(self._batch._view, _body_at(self._batch._view, self._at) - 16) + self._tries
 
     @property
     def prepared_transaction_offset(self) -> int:
@@ -1541,11 +1548,20 @@ class StoredMessage:
 
 
 @cython.cfunc
+def _stored_topic(message: StoredMessage) -> str:
+    batch: MessageBatch = message._batch
+    begin: cython.Py_ssize_t = _topic_at(batch._view, message._at)
+    return batch._data[begin : begin + _topic_length(batch._view, message._at, begin)].decode("utf-8", "replace")
+
+
+@cython.cfunc
 @cython.inline
 def _message(batch: MessageBatch, at: cython.Py_ssize_t) -> StoredMessage:
     message: StoredMessage = StoredMessage.__new__(StoredMessage)
     message._batch = batch
     message._at = at
+    message._first_topic = None
+    message._tries = 0
     return message
 
 

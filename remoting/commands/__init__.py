@@ -25,6 +25,7 @@ from .consuming import LockQueues as LockQueues
 from .consuming import LockReply as LockReply
 from .consuming import SendBack as SendBack
 from .consuming import StartConsuming as StartConsuming
+from .consuming import StartReply as StartReply
 from .consuming import UnlockQueues as UnlockQueues
 from .controller import AlterInSync as AlterInSync
 from .controller import ChangeGroup as ChangeGroup

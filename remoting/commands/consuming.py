@@ -7,12 +7,19 @@ from dataclasses import dataclass
 from .base import Lane, Reply, Request, request
 
 
-@request(9010, Lane.QUERY)
+@dataclass(frozen=True, slots=True)
+class StartReply(Reply):
+    """since_ms: the group consumes what was stored from then on (since the epoch); 0 = all there is, -1 = it has not begun."""
+
+    since_ms: int
+
+
+@request(9010, Lane.QUERY, StartReply)
 @dataclass(frozen=True, slots=True)
 class StartConsuming(Request):
     """A group's first subscription to a topic, sent before the first pull: records where each queue of it begins, durable as
     a commit is. Changes nothing where the group has an offset in the topic already; queues that the topic gets later
-    begin with their first message. start: "first", "last" or "time" with `value` (ms since the epoch)."""
+    begin with their first message. start: "first", "last", "time" with `value` (ms since the epoch), or "" to ask only."""
 
     group: str
     topic: str

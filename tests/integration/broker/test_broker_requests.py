@@ -213,6 +213,39 @@ def test_offsets_are_reset(broker: Any, record: Record, to: str, value: int, exp
     assert broker.call(commands.QueryConsumerOffset("g", "trades", 0))[0].offset == expected
 
 
+@pytest.mark.parametrize(
+    ("start", "value", "offsets", "since_ms"),
+    [("first", 0, [0, 0], 0), ("time", 1, [0, 0], 1), ("time", 1 << 50, [4, 0], 1 << 50), ("last", 0, [4, 0], None)],
+)
+def test_where_a_group_begins_is_recorded_once(
+    broker: Any, record: Record, start: str, value: int, offsets: list[int], since_ms: int | None
+) -> None:
+    broker.create("trades", queues=2)
+    stored = broker.send("trades", *[record("trades")] * 4)
+    assert broker.call(commands.StartConsuming("g", "trades", ""))[0].since_ms == -1
+    begun = broker.call(commands.StartConsuming("g", "trades", start, value))[0].since_ms
+    assert begun == since_ms if since_ms is not None else begun >= stored.store_timestamp_ms
+    broker.send("trades", *[record("trades")] * 3)
+    again = broker.call(commands.StartConsuming("g", "trades", "last"))[0].since_ms
+    assert again == begun
+    broker.restart()
+    assert [broker.call(commands.QueryConsumerOffset("g", "trades", q))[0].offset for q in (0, 1)] == offsets
+    assert broker.call(commands.StartConsuming("g", "trades", ""))[0].since_ms == begun
+
+
+def test_a_wrong_start_is_refused(broker: Any) -> None:
+    broker.create("trades")
+    for request, error in (
+        (commands.StartConsuming("g", "nope", "last"), TopicNotFound),
+        (commands.StartConsuming("g", "trades", "middle"), InvalidParameter),
+        (commands.StartConsuming("g", "trades", "time", -1), InvalidParameter),
+        (commands.StartConsuming("a/b", "trades", "last"), InvalidName),
+    ):
+        with pytest.raises(error):
+            broker.call(request)
+    assert broker.call(commands.StartConsuming("g", "trades", ""))[0].since_ms == -1
+
+
 def test_groups_are_created_listed_and_deleted(broker: Any) -> None:
     broker.create("trades")
     broker.call(commands.CreateGroup("made", (("retryMaxTimes", "3"),)))

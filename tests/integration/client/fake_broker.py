@@ -41,6 +41,7 @@ class FakeBroker:
         self.queues: dict[tuple[str, int], Queue] = {}
         self.batches: list[tuple[str, int, int]] = []  # topic, queue id, count of each batch taken
         self.committed: dict[tuple[str, str, int], int] = {}
+        self.begun: dict[tuple[str, str], int] = {}  # (group, topic) -> since when
         self.consumers: dict[str, dict[str, bytes]] = {}  # group -> client id -> identity
         self.requests: list[c.Request] = []
         self._parked: list[Call] = []
@@ -60,6 +61,7 @@ class FakeBroker:
                 self.committed.get((q.group, q.topic, q.queue_id), -1)
             ),
             c.UpdateConsumerOffsets: self._commit,
+            c.StartConsuming: self._start,
             c.Heartbeat: self._heartbeat,
             c.UnregisterClient: self._leave,
             c.GetConsumerList: lambda q: c.ConsumerListReply(tuple(sorted(self.consumers.get(q.group, ())))),
@@ -169,6 +171,18 @@ class FakeBroker:
         for topic, queue_id, offset in request.offsets:
             self.committed[request.group, topic, queue_id] = offset
         return c.Done()
+
+    def _start(self, request: c.StartConsuming) -> c.Reply:
+        key = request.group, request.topic
+        if request.start and key not in self.begun and not any(k[:2] == key for k in self.committed):
+            self.begun[key] = {"first": 0, "time": request.value}.get(request.start, now_ms())
+            for queue_id in range(self.topics[request.topic]):
+                queue = self.queues.setdefault((request.topic, queue_id), Queue())
+                search = c.SearchOffset(request.topic, queue_id, request.value)
+                offset = {"first": queue.begin, "last": queue.end}.get(request.start, self._search(search).offset)
+                self.committed[*key, queue_id] = offset
+        since_ms = self.begun.get(key, 0 if any(k[:2] == key for k in self.committed) else -1)
+        return c.StartReply(since_ms)
 
     def _heartbeat(self, call: Call) -> c.Reply:
         request = cast(c.Heartbeat, call.request)

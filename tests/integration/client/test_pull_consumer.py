@@ -252,6 +252,32 @@ def test_what_was_handed_out_is_committed_before_a_queue_is_given_up(namesrv: st
         assert broker.committed["g", TOPIC, held] == 40
 
 
+def test_what_is_sent_between_subscribe_and_the_first_poll_is_not_skipped(
+    namesrv: str, broker, producer: Producer
+) -> None:
+    producer.send_bodies(TOPIC, [b"old"])
+    with PullConsumer("g", namesrv=namesrv, start_from=LAST) as consumer:
+        consumer.subscribe(TOPIC)
+        producer.send_bodies(TOPIC, [b"new"])
+        assert read(consumer, 1) == [b"new"]
+        broker.queues[TOPIC, 4] = next(held for held in broker.queues.values() if held.records)
+        broker.topics[TOPIC] = 5
+        broker.register()  # a queue that comes later begins at its first message
+        assert read(consumer, 1)
+
+
+def test_a_broker_that_comes_later_begins_where_the_group_did(namesrv: str, broker, new_broker) -> None:
+    with PullConsumer("g", namesrv=namesrv, start_from=LAST) as consumer:
+        consumer.subscribe(TOPIC)
+        since_ms = broker.begun["g", TOPIC]
+        later = new_broker("b", trades=1)
+        for _ in range(50):
+            consumer.poll(timeout=0.05)
+            if len(consumer.assignment()) == 5:
+                break
+    assert later.begun["g", TOPIC] == since_ms
+
+
 def test_new_queues_are_found(namesrv: str, broker, producer: Producer) -> None:
     with PullConsumer("g", namesrv=namesrv, start_from=FIRST) as consumer:
         consumer.subscribe(TOPIC)

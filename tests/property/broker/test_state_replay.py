@@ -30,6 +30,7 @@ STEPS = st.one_of(
     st.tuples(st.just("commit"), NAMES, NAMES, st.integers(0, 2), st.integers(0, 99)),
     st.tuples(st.just("lock"), NAMES, NAMES, NAMES, st.integers(0, 2)),
     st.tuples(st.just("unlock"), NAMES, NAMES, NAMES, st.integers(0, 2)),
+    st.tuples(st.just("start"), NAMES, NAMES, st.integers(0, 99)),
     st.tuples(st.just("other")),
 )
 
@@ -91,6 +92,8 @@ def append(log: Log, state: StateLog, step: tuple[Any, ...]) -> None:
         client, lock = rest[0], (rest[1], rest[2], rest[3])
         decision = Decision(client, taken=(lock,)) if kind == "lock" else Decision(client, freed=(lock,))
         run = log.append(LOCKS, next(decision.events()))
+    elif kind == "start":
+        run = log.append(OFFSETS, state.offset_table.event_started(rest[0], rest[1], [rest[2], rest[2] + 1], 7))
     else:
         run = log.append("trades", {"not": "an event"})
     state.on_run(run)

@@ -73,3 +73,41 @@ def test_a_wrong_snapshot_is_refused(offsets: object) -> None:
 def test_an_unknown_event_is_refused(event: dict[str, object]) -> None:
     with pytest.raises(StoreFormatError):
         OffsetTable().on_event(event, VERSION)
+
+
+def started(table: OffsetTable, group: str, topic: str, offsets: list[int], since_ms: object) -> None:
+    event = table.event_started(group, topic, offsets, since_ms)  # type: ignore[arg-type]
+    table.on_event({**event, "offsets": [list(offset) for offset in event["offsets"]]}, VERSION)
+
+
+def test_a_group_begins_once(table: OffsetTable) -> None:
+    assert table.since_ms("g", "v") == -1
+    started(table, "g", "v", [4, 6], 1000)
+    assert [table.offset("g", "v", queue_id) for queue_id in (0, 1, 2)] == [4, 6, UNKNOWN]
+    assert table.since_ms("g", "v") == 1000
+    started(table, "g", "v", [9, 9, 9], 2000)
+    assert [table.offset("g", "v", queue_id) for queue_id in (0, 1, 2)] == [4, 6, UNKNOWN]
+    assert table.since_ms("g", "v") == 1000
+
+
+def test_a_group_that_has_committed_has_begun_who_knows_when(table: OffsetTable) -> None:
+    started(table, "g", "t", [0, 0], 1000)
+    assert (table.offset("g", "t", 0), table.since_ms("g", "t")) == (5, 0)
+
+
+def test_where_a_group_began_is_kept_with_its_offsets_and_forgotten_with_them(table: OffsetTable) -> None:
+    started(table, "g", "v", [4], 1000)
+    started(table, "h", "v", [5], 2000)
+    other = OffsetTable()
+    other.load(table.document())
+    assert (other.since_ms("g", "v"), other.since_ms("h", "v")) == (1000, 2000)
+    other.on_group_deleted("g")
+    assert (other.since_ms("g", "v"), other.since_ms("h", "v")) == (-1, 2000)
+    other.on_topic_deleted("v")
+    assert other.since_ms("h", "v") == -1
+    assert other.document()["sinceTable"] == {}
+
+
+def test_a_start_without_its_time_is_refused(table: OffsetTable) -> None:
+    with pytest.raises(StoreFormatError):
+        started(table, "g", "v", [4], None)
