@@ -94,6 +94,7 @@ class PullCore(ABC):
         self._iterated: tuple[MessageQueue, MessageBatch] | None = None
         self._current: StoredMessage | None = None
         self._failure: ZenitError | None = None
+        self._failing: set[MessageQueue] = set()  # whose last pull failed
         self._is_closed = False
         allocate = allocation_of(allocation)
         traced_in = trace_topic(trace)
@@ -254,11 +255,18 @@ class PullCore(ABC):
         """In the thread that got the reply."""
         now = monotonic_ms()
         moved = None
+        is_first = is_over = False
         with self._lock:
             if isinstance(reply, PullReply):
                 moved = self._prefetch.on_reply(pull, reply, payload, now)
-            elif self._prefetch.on_error(pull, now) and error is not None and not error.retriable:
-                self._failure = error
+                if self._failing and pull.queue in self._failing:
+                    self._failing.discard(pull.queue)
+                    is_over = True
+            elif self._prefetch.on_error(pull, now):
+                is_first = pull.queue not in self._failing
+                self._failing.add(pull.queue)
+                if error is not None and not error.retriable:
+                    self._failure = error
             pulls = self._prefetch.due(now)
             next_due_ms = self._prefetch.next_due_ms()
             self._arrivals.set_all()
@@ -270,6 +278,10 @@ class PullCore(ABC):
                 moved.from_offset,
                 moved.to_offset,
             )
+        if is_first:
+            log.warning("pulls fail group=%s queue=%s error=%s", self.group, pull.queue, error)
+        elif is_over:
+            log.info("pulls succeed again group=%s queue=%s", self.group, pull.queue)
         for due in pulls:
             self._pulls.send(due)
         if next_due_ms is not None and not self._is_closed:
@@ -358,6 +370,7 @@ class PullCore(ABC):
         with self._lock:
             for queue in lost:
                 self._prefetch.revoke(queue)
+            self._failing -= lost
 
     async def _begin(self, queue: MessageQueue, subscription: Subscription) -> None:
         if self._assigned is None:

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final, Self, TypeVar, cast
 
 from ..model.clock import monotonic_ms
-from ..model.errors import ClientClosed, RemoteProtocolError, ZenitError
+from ..model.errors import BufferFull, ClientClosed, RemoteProtocolError, ZenitError
 from .channel import Channel, OnReply
 from .client_socket import ClientContext, Payload, Subscriber
 from .commands import Reply, Request
@@ -145,7 +145,11 @@ class RemotingClient:
         if channel is None or self._closed is not None:
             raise ClientClosed(self._closed or "client")
         if channel is fresh:
-            thread.post(partial(self._watch, thread, channel))
+            try:
+                thread.post(partial(self._watch, thread, channel))
+            except BufferFull:  # nobody would look after it: the next one that wants it makes a new one
+                channel.end()
+                raise
         return channel
 
     def _watch(self, thread: IoThread, channel: Channel) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ import pytest
 from zenitmq import (
     FIRST,
     LAST,
+    BrokerBusy,
     ClientClosed,
     InvalidParameter,
     MessageQueue,
@@ -19,9 +21,10 @@ from zenitmq import (
     Producer,
     PullConsumer,
     TopicNotFound,
+    ZenitError,
 )
 from zenitmq.model.errors import LocalProtocolError
-from zenitmq.remoting.commands import PullMessages
+from zenitmq.remoting.commands import PullMessages, Request
 
 TOPIC = "trades"
 
@@ -301,6 +304,30 @@ def test_consumer_waits_for_a_broker_that_is_away(namesrv: str, new_broker: Call
         second.stop()
         producer.send_bodies(TOPIC, [b"x"], timeout=5)
         assert read(consumer, 1) == [b"x"]
+
+
+def test_failing_pulls_are_told_once_and_so_is_their_end(
+    namesrv: str, broker, producer: Producer, caplog: pytest.LogCaptureFixture
+) -> None:
+    failed = threading.Semaphore(0)
+
+    def refuse(request: Request) -> ZenitError | None:
+        if not isinstance(request, PullMessages):
+            return None
+        failed.release()
+        return BrokerBusy(1, "a test")
+
+    fill(broker, producer, 1)
+    broker.rule = refuse
+    with PullConsumer("g", namesrv=namesrv, start_from=FIRST) as consumer, caplog.at_level(logging.INFO, "zenitmq"):
+        consumer.assign([queue(0)])
+        assert len(consumer.poll(timeout=0.05)) == 0
+        for _ in range(4):
+            assert failed.acquire(timeout=5)
+        broker.rule = lambda request: None
+        assert len(consumer.poll(timeout=5.0)) == 1
+    told = [record.levelname for record in caplog.records if record.getMessage().startswith("pulls ")]
+    assert told == ["WARNING", "INFO"]
 
 
 def test_prefetch_is_bounded(namesrv: str, broker, producer: Producer) -> None:

@@ -22,6 +22,7 @@ from zenitmq.model.errors import (
     TopicNotFound,
     ZenitError,
 )
+from zenitmq.remoting import io_thread
 from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.commands import (
     ConsumersChanged,
@@ -240,6 +241,41 @@ def test_a_server_pushes_on_the_shared_connection_and_into_calls(serve: Any, cli
     answers.wait()
     client.call(served.address, Heartbeat("own"), timeout_ms=2000)
     assert pushed == [(served.address, "shared"), (served.address, "own")]
+
+
+def test_what_a_server_pushes_into_a_call_is_heard_though_the_call_fails(serve: Any, client: Any) -> None:
+    def notify(call: Any) -> None:
+        call.loop.send_to(call.identity, ConsumersChanged(call.request.client_id), (b"beside it",))
+
+    served, pushed = serve({Heartbeat: notify}), []
+    client.on_request(ConsumersChanged, lambda _, request, payload: pushed.append((request.group, payload)))
+    with pytest.raises(RequestTimeout):
+        client.call(served.address, Heartbeat("late"), timeout_ms=100)
+    assert pushed == [("late", b"beside it")]
+
+
+def test_a_connection_that_nobody_could_look_after_is_made_anew(
+    serve: Any, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served, answers = serve({GetMaxOffset: lambda _: OffsetReply(4)}), Answers()
+    client.call_later(0, lambda: None)  # the I/O thread runs
+    with monkeypatch.context() as full:
+        full.setattr(io_thread, "POSTED_MAX", 0)
+        with pytest.raises(BufferFull):
+            client.send_nowait(served.address, ASK, None, timeout_ms=2000, on_reply=answers)
+    client.send_nowait(served.address, ASK, None, timeout_ms=2000, on_reply=answers)
+    answers.wait()
+    assert answers.got[0][0] == OffsetReply(4)
+
+
+def test_a_lost_connection_is_told(serve: Any, client: Any) -> None:
+    served, answers, lost = serve({GetMaxOffset: lambda _: OffsetReply(4)}), Answers(), threading.Event()
+    client.on_lost(lambda address: lost.set() if address == served.address else None)
+    client.send_nowait(served.address, ASK, None, timeout_ms=2000, on_reply=answers)
+    answers.wait()
+    assert not lost.is_set()
+    served.stop()
+    assert lost.wait(5)
 
 
 def test_a_pushed_requests_callback_may_call_back(serve: Any, client: Any) -> None:
