@@ -311,8 +311,12 @@ class Reign:
     def _on_registered(self, call: Call, known: KnownGroup) -> None:
         request = cast(RegisterReplica, call.request)
         log.info(
-            *("replica registered group=%s replica=%s", request.broker_name, request.name),
-            *("starts=%s address=%s version=%s", request.starts, request.address, known.version),
+            "replica registered group=%s replica=%s starts=%s address=%s version=%s",
+            request.broker_name,
+            request.name,
+            request.starts,
+            request.address,
+            known.version,
         )
         self._names.add(request.broker_name)
         self._connections[request.broker_name, request.name] = call.identity
