@@ -42,6 +42,13 @@ def test_a_deleted_group_takes_its_own_offsets_along(table: OffsetTable) -> None
     assert table.groups() == {"h"}
 
 
+def test_what_a_group_has_committed_is_listed_in_order(table: OffsetTable) -> None:
+    committed(table, "k", ("u", 1, 5), ("t", 0, 7), ("u", 0, 6))
+    assert table.committed("k") == [("t", 0, 7), ("u", 0, 6), ("u", 1, 5)]
+    assert table.committed("nobody") == []
+    assert [table.has_begun("k", topic) for topic in ("t", "u", "v")] == [True, True, False]
+
+
 def test_the_snapshot_reads_back_and_keeps_what_it_does_not_know(table: OffsetTable) -> None:
     other = OffsetTable()
     other.load({**table.document(), "pullOffsetTable": {"t@g": {"0": 5}}})
