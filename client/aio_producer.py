@@ -1,8 +1,8 @@
 """The producer for asyncio: `ProducerCore` on an event loop.
 
-`send`, `send_batch`, `send_bodies`, `flush` are coroutines. `send_async` and `post` return at once, always: what finds
-no room waits in a bounded backlog (backlog.py), and `drain` waits until it is empty, as that of asyncio's streams does.
-The futures of a batch are settled together, in one step of the loop.
+`send`, `send_batch`, `send_bodies`, `request`, `flush` are coroutines. `send_async` and `post` return at once, always:
+what finds no room waits in a bounded backlog (backlog.py), and `drain` waits until it is empty, as that of asyncio's
+streams does. The futures of a batch are settled together, in one step of the loop.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Final, Self
 from ..model.clock import monotonic_ms
 from ..model.errors import LocalProtocolError, RequestTimeout, ZenitError
 from ..model.message import FailedSend, Message, SendReceipt
+from ..store.record_kernel import StoredMessage
 from .backlog import MESSAGE_BYTES, Backlog, Line, Waiting
 from .connection import Connection
 from .event_loop import LoopCalls, OnLoop
@@ -171,6 +172,14 @@ class Producer(ProducerCore):
     ) -> None:
         deadline_ms = monotonic_ms() + self._timeout_ms
         self._backlog.add(line, Waiting(MESSAGE_BYTES + body_bytes, deadline_ms, move, fail))
+
+    def request_async(
+        self, message: Message, *, sharding_key: str | None = None, timeout: float | None = None
+    ) -> asyncio.Task[StoredMessage]:
+        """`request` as a task of its own: several requests may wait for their replies at once."""
+        self._check_usable()
+        calls = self._on_loop.calls()
+        return calls.loop.create_task(self._request(message, sharding_key=sharding_key, timeout=timeout))
 
     async def drain(self) -> None:
         """Waits until all that was handed over so far has room on its way, and lets the loop tell what has come."""

@@ -531,9 +531,11 @@ class PullCore(ABC):
             with self._lock:
                 for queue in self._prefetch.queues():
                     self._prefetch.revoke(queue)
-            if self._recorder is not None:
-                await self._recorder.close(self._waits)
-            await release(self._connection, self._waits)
+            try:
+                if self._recorder is not None:
+                    await self._recorder.close(self._waits)
+            finally:
+                await release(self._connection, self._waits)
 
     def trace_statistics(self) -> TraceStatistics | None:
         """How many trace records wait, are stored, were dropped; None where nothing is traced."""

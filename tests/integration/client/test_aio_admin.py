@@ -3,41 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from datetime import UTC, datetime
 
 import pytest
 
 from zenitmq import (
     FIRST,
-    Admin,
     ClientClosed,
     GroupNotFound,
     Message,
     MessageNotFound,
-    Producer,
-    PullConsumer,
     TopicNotFound,
     aio,
 )
 from zenitmq.testing import LocalCluster
-
-
-def public(face: type) -> dict[str, object]:
-    return {name: value for name, value in inspect.getmembers(face) if not name.startswith("_")}
-
-
-@pytest.mark.parametrize(
-    ("face", "twin"), [(Admin, aio.Admin), (Producer, aio.Producer), (PullConsumer, aio.PullConsumer)]
-)
-def test_both_faces_have_the_same_names_and_arguments(face: type, twin: type) -> None:
-    plain, waiting = public(face), public(twin)
-    assert set(plain) <= set(waiting)
-    for name, method in plain.items():
-        if callable(method):
-            parameters = inspect.signature(method).parameters
-            assert list(parameters) == list(inspect.signature(waiting[name]).parameters), name
-    assert inspect.signature(face) == inspect.signature(twin)
 
 
 def test_the_administrators_coroutines() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterator
 
 import pytest
 
-from zenitmq import FIRST, Message, MessageQueue, aio
+from zenitmq import FIRST, Message, MessageQueue, RequestTimeout, aio
 from zenitmq.testing import LocalCluster
 
 
@@ -149,3 +150,37 @@ def test_a_failover_loses_nothing_that_was_acknowledged() -> None:
         acknowledged, seen = asyncio.run(asyncio.wait_for(story(), 120))
         assert len(acknowledged) > 1000
         assert acknowledged <= set(seen)
+
+
+def test_requests_are_answered_on_one_loop(cluster: LocalCluster) -> None:
+    topic = cluster.create_topic("aio-questions")
+
+    async def story() -> None:
+        async with (
+            aio.Producer("askers", namesrv=cluster.namesrv) as asker,
+            aio.Producer("answerers", namesrv=cluster.namesrv) as answerer,
+            aio.PullConsumer("answerers", namesrv=cluster.namesrv, start_from=FIRST) as consumer,
+        ):
+            consumer.subscribe(topic)
+
+            async def answer() -> None:
+                async for question in consumer:
+                    await answerer.reply(question, question.body * 2)
+
+            answering = asyncio.create_task(answer())
+            assert (await asker.request(Message(topic, b"one"), timeout=10)).body == b"oneone"
+            tasks = [asker.request_async(Message(topic, b"%d" % number), timeout=10) for number in range(20)]
+            assert [reply.body for reply in await asyncio.gather(*tasks)] == [b"%d" % n * 2 for n in range(20)]
+            answering.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await answering
+            waiting = asker.request_async(Message(topic, b"nobody is there"), timeout=10)
+            await asyncio.sleep(0.05)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert asker.request_statistics().pending == 0
+            with pytest.raises(RequestTimeout):
+                await asker.request(Message(topic, b"nobody"), timeout=0.3)
+
+    asyncio.run(story())
