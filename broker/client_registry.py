@@ -6,9 +6,10 @@ Each change returns the groups whose membership or subscription is another now; 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from ..model.errors import BrokerBusy
+from ..model.errors import BrokerBusy, DuplicateClient
 from ..model.subscription import MessageModel
 from .filter.subscription_check import Disagreement, GroupSubscriptions, Subscriptions
 
@@ -16,6 +17,26 @@ Consumers = tuple[tuple[str, str, Subscriptions], ...]  # (group, message model,
 
 MISSED_MAX = 3  # heartbeats a client may miss
 RETRY_MS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class ClientInfo:
+    """What a client tells of itself; "" and 0 where it does not."""
+
+    language: str = ""
+    version: str = ""
+    host: str = ""
+    pid: int = 0
+    started_at_ms: int = 0
+    allocation: str = ""
+
+    def is_another_than(self, known: ClientInfo) -> bool:
+        """This is another process than `known`, as far as both say."""
+        said = self.started_at_ms and known.started_at_ms
+        return bool(said) and (self.pid, self.started_at_ms) != (known.pid, known.started_at_ms)
+
+
+UNTOLD = ClientInfo()
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +48,7 @@ class Client:
     seen_ms: int
     producers: tuple[str, ...]
     consumers: Consumers
+    info: ClientInfo = UNTOLD
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +75,26 @@ class ClientRegistry:
         self._wants: dict[str, GroupSubscriptions] = {}  # of the same groups
 
     def on_heartbeat(
-        self, now_ms: int, *, client_id: str, identity: bytes, producers: tuple[str, ...], consumers: Consumers
+        self,
+        now_ms: int,
+        *,
+        client_id: str,
+        identity: bytes,
+        producers: tuple[str, ...],
+        consumers: Consumers,
+        info: ClientInfo = UNTOLD,
     ) -> list[str]:
-        """A client reports; returns the groups that changed, sorted. Raises BrokerBusy over the limit of clients."""
+        """A client reports; returns the groups that changed, sorted.
+
+        Raises BrokerBusy over the limit of clients, DuplicateClient where another process goes by its id: two of one id
+        would both take its share. The one that came first stays until it has missed three heartbeats.
+        """
         before = self._clients.get(client_id)
+        if before is not None and info.is_another_than(before.info):
+            raise DuplicateClient(client_id, before.info.host, before.info.pid)
         if before is None and len(self._clients) >= self._clients_max:
             raise BrokerBusy(RETRY_MS, f"more than {self._clients_max} clients")
-        self._clients[client_id] = Client(client_id, identity, now_ms, producers, consumers)
+        self._clients[client_id] = Client(client_id, identity, now_ms, producers, consumers, info)
         changed: set[str] = set()
         left = {group for group, _, _ in before.consumers} if before is not None else set()
         for group, model, subscriptions in consumers:
@@ -67,7 +102,7 @@ class ClientRegistry:
             members = self._groups.setdefault(group, {})
             known = members.get(client_id)
             members[client_id] = Member(client_id, identity, model, subscriptions)
-            if known is None or known.subscriptions != subscriptions:
+            if known is None or (known.model, known.subscriptions) != (model, subscriptions):
                 changed.add(group)
                 wants = self._wants.setdefault(group, GroupSubscriptions())
                 if known is not None:
@@ -87,6 +122,17 @@ class ClientRegistry:
             self._leave(group, client_id)
         return sorted(left)
 
+    def is_of(self, client_id: str, info: ClientInfo) -> bool:
+        """Nobody goes by this id, or nobody but that process."""
+        known = self._clients.get(client_id)
+        return known is None or not info.is_another_than(known.info)
+
+    def forget_all(self) -> None:
+        """This broker does not lead any more: clients report to another."""
+        self._clients.clear()
+        self._groups.clear()
+        self._wants.clear()
+
     def on_tick(self, now_ms: int) -> list[str]:
         """Drops who missed three heartbeats; returns the groups that changed, sorted."""
         oldest = now_ms - MISSED_MAX * self.heartbeat_ms
@@ -97,17 +143,39 @@ class ClientRegistry:
         """Client ids of a group's members, sorted."""
         return tuple(sorted(self._groups.get(group, ())))
 
+    def sharers(self, group: str, topic: str) -> list[Member]:
+        """The members among whom a topic's queues are shared out, by client id; who broadcasts reads all by itself."""
+        return [
+            member
+            for _, member in sorted(self._groups.get(group, {}).items())
+            if member.model == MessageModel.CLUSTERING.value and any(topic == name for name, *_ in member.subscriptions)
+        ]
+
+    def sharing(self, group: str, topic: str) -> dict[str, Any]:
+        """{members, allocation} of who shares out a topic's queues; allocation None where they do not agree, or not say."""
+        members = [member.client_id for member in self.sharers(group, topic)]
+        allocations = {self._clients[client_id].info.allocation for client_id in members}
+        return {"members": members, "allocation": (allocations.pop() or None) if len(allocations) == 1 else None}
+
+    def describe(self, group: str, now_ms: int) -> list[dict[str, Any]]:
+        """A group's members and what they tell of themselves, by client id."""
+        found = []
+        for client_id, member in sorted(self._groups.get(group, {}).items()):
+            client = self._clients[client_id]
+            found.append(
+                {
+                    "client_id": client_id,
+                    "model": member.model,
+                    **asdict(client.info),
+                    "silent_ms": max(0, now_ms - client.seen_ms),
+                    "subscriptions": [list(subscription) for subscription in member.subscriptions],
+                }
+            )
+        return found
+
     def identities(self, group: str) -> list[bytes]:
         """Connections of a group's members."""
         return [member.identity for member in self._groups.get(group, {}).values()]
-
-    def sharers(self, group: str, topic: str) -> set[bytes]:
-        """Connections of the members among whom a topic's queues are shared out; who broadcasts has offsets of its own."""
-        return {
-            member.identity
-            for member in self._groups.get(group, {}).values()
-            if member.model == MessageModel.CLUSTERING.value and any(topic == name for name, *_ in member.subscriptions)
-        }
 
     def identity_of(self, client_id: str) -> bytes | None:
         """The connection of a client; None where it is not there."""

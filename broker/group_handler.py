@@ -80,13 +80,21 @@ class GroupHandler:
             raise GroupNotFound(request.group[:128])
         now_ms = self._clock.now_ms()
         rows: list[dict[str, Any]] = []
-        for topic in self._topics_of(request.group):
+        topics = self._topics_of(request.group)
+        for topic in topics:
             config = self._state.topic_table.configs.get(topic)
             if config is not None:
                 rows.extend(self._rows(request.group, config, now_ms))
         members = list(self._registry.members(request.group))
+        sharing = {topic: self._registry.sharing(request.group, topic) for topic in topics}
         conflicts = [disagreement.document() for disagreement in self._registry.disagreements(request.group)]
-        document = {"group": request.group, "members": members, "queues": rows, "conflicts": conflicts}
+        document = {
+            "group": request.group,
+            "members": members,
+            "queues": rows,
+            "sharing": sharing,
+            "conflicts": conflicts,
+        }
         reply_json(self._loop, call, document)
 
     def _rows(self, group: str, config: TopicConfig, now_ms: int) -> list[dict[str, Any]]:

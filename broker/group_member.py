@@ -83,6 +83,7 @@ READS_STATE: Final = frozenset(
         commands.GetTopics,
         commands.GetTopicStatistics,
         commands.GetGroups,
+        commands.GetGroupClients,
         commands.CreateTopic,
         commands.DeleteTopic,
         commands.CreateGroup,

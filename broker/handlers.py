@@ -78,6 +78,7 @@ class Handlers:
             registry,
             self._locks,
             conditions,
+            parts.leads,
             auto_create_groups=config.auto_create_groups,
             on_client=self._replies.on_client,
         )
@@ -117,6 +118,7 @@ class Handlers:
             commands.Heartbeat: self._heartbeats.on_heartbeat,
             commands.UnregisterClient: self._heartbeats.on_unregister,
             commands.GetConsumerList: self._heartbeats.on_consumer_list,
+            commands.GetGroupClients: self._heartbeats.on_group_clients,
             commands.CreateGroup: self._groups.on_create,
             commands.DeleteGroup: self._groups.on_delete,
             commands.GetGroups: self._groups.on_list,
@@ -163,4 +165,5 @@ class Handlers:
 
     def on_deposed(self) -> None:
         """This broker was its group's master, and is no more."""
+        self._heartbeats.on_deposed()
         self._locks.on_deposed()

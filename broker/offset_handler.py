@@ -73,11 +73,12 @@ class OffsetHandler:
             known(self._state.topic_table, topic, queue_id)
             if not 0 <= offset <= OFFSET_MAX:
                 raise InvalidParameter("offset", offset, f"0 to {OFFSET_MAX}")
-        if not request.offsets:
-            return Done()
         if request.client_id:
             self._check_owner(request)
-        end = self._stage_offsets(request.group, request.offsets)
+        offsets = self._ahead(request) if request.forward_only else request.offsets
+        if not offsets:
+            return Done()
+        end = self._stage_offsets(request.group, offsets)
         self._acknowledgements.staged.append((call, Done(), end, ()))
         return None
 
@@ -86,6 +87,10 @@ class OffsetHandler:
             check_group(group)
             if not self._auto_create_groups:
                 raise GroupNotFound(group)
+
+    def _ahead(self, request: UpdateConsumerOffsets) -> tuple[tuple[str, int, int], ...]:
+        committed = self._state.offset_table.offset
+        return tuple(entry for entry in request.offsets if entry[2] > committed(request.group, entry[0], entry[1]))
 
     def _check_owner(self, request: UpdateConsumerOffsets) -> None:
         queues = ((topic, queue_id) for topic, queue_id, _ in request.offsets)

@@ -118,7 +118,7 @@ class ResetHandler:
             by_topic.setdefault(topic, []).append((queue_id, offset))
         for topic, offsets in by_topic.items():
             notice = OffsetsReset(group, self._parts.config.name, topic, tuple(offsets))
-            for identity in self._parts.registry.sharers(group, topic):
+            for identity in {member.identity for member in self._parts.registry.sharers(group, topic)}:
                 self._parts.loop.send_to(identity, notice)
 
     def _check_known(self, group: str) -> None:

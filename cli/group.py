@@ -1,4 +1,4 @@
-"""`zenit group list | describe | create | update | reset-offset | skip-backlog | clone-offsets | delete`."""
+"""`zenit group list | describe | clients | create | update | reset-offset | skip-backlog | clone-offsets | delete`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from .options import Json, Namesrv, parse_pairs, parse_time_ms
-from .output import print_facts, print_table, show
+from .output import print_facts, print_table, readable_time, show
 
 Name = Annotated[str, typer.Argument(metavar="GROUP")]
 Attributes = Annotated[
@@ -31,6 +31,18 @@ QUEUE_COLUMNS = (
     "lag_seconds",
     "owner",
 )
+CLIENT_COLUMNS = (
+    "client_id",
+    "language",
+    "version",
+    "host",
+    "pid",
+    "started_at",
+    "silent_seconds",
+    "model",
+    "allocation",
+    "topics",
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -38,6 +50,7 @@ def register(app: typer.Typer) -> None:
     group_app = typer.Typer(help="List, describe, change, move and delete consumer groups.")
     group_app.command("list")(list_groups)
     group_app.command("describe")(describe)
+    group_app.command("clients")(clients)
     group_app.command("create")(create)
     group_app.command("update")(update)
     group_app.command("reset-offset")(reset_offset)
@@ -70,6 +83,15 @@ def describe(name: Name, namesrv: Namesrv = None, as_json: Json = False) -> None
     with Admin(namesrv) as admin:
         document = admin.describe_group(name)
     show(document, as_json, lambda: _print_group(document))
+
+
+def clients(name: Name, namesrv: Namesrv = None, as_json: Json = False) -> None:
+    """Tell who the members of a group are: process, host, version, how they share out queues, what they subscribe to."""
+    from ..client.admin import Admin
+
+    with Admin(namesrv) as admin:
+        document = admin.group_clients(name)
+    show(document, as_json, lambda: _print_clients(document))
 
 
 def reset_offset(
@@ -152,6 +174,19 @@ def reset_target(text: str) -> tuple[str, int]:
     if text.isdecimal() and len(text) < 12:
         return "offset", int(text)
     return "time", parse_time_ms(text, "--to")
+
+
+def _print_clients(document: dict[str, Any]) -> None:
+    rows = [
+        {
+            **client,
+            "started_at": readable_time(client["started_at_ms"]),
+            "silent_seconds": client["silent_ms"] / 1000,
+            "topics": sorted({subscription[0] for subscription in client["subscriptions"]}),
+        }
+        for client in document["clients"]
+    ]
+    print_table(CLIENT_COLUMNS, [[row[column] for column in CLIENT_COLUMNS] for row in rows])
 
 
 def _set(name: str, attr: list[str] | None, namesrv: str | None, as_json: bool, *, told: str) -> None:

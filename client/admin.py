@@ -44,6 +44,7 @@ from ..remoting.commands import (
     GetBrokerStatistics,
     GetClusterInfo,
     GetConsumeStatistics,
+    GetGroupClients,
     GetGroups,
     GetMaxOffset,
     GetMinOffset,
@@ -63,7 +64,15 @@ from ..remoting.commands import (
     WipeWritePermission,
 )
 from ..store.record_kernel import StoredMessage, decode_batch
-from .admin_merge import Document, merge_group, merge_groups, merge_resets, merge_topic_queues, merge_topics
+from .admin_merge import (
+    Document,
+    merge_clients,
+    merge_group,
+    merge_groups,
+    merge_resets,
+    merge_topic_queues,
+    merge_topics,
+)
 from .connection import Connection, connect, release
 from .dead_letters import DeadLetter, DeadLetters
 from .message_trace import Finder, find_journey
@@ -199,6 +208,18 @@ class AdminCore(ABC):
         request = GetConsumeStatistics(check_group(group))
         brokers = await self._masters(deadline_ms)
         return merge_group(group, await self._ask_some_documents(brokers, request, deadline_ms, GroupNotFound(group)))
+
+    async def _group_clients(self, group: str, *, timeout: float | None = None) -> Document:
+        """{group, clients: [{client_id, model, language, version, host, pid, started_at_ms, allocation, silent_ms,
+        subscriptions}]}: the members and what they tell of themselves; `silent_ms`: since the last heartbeat.
+
+        Raises GroupNotFound.
+        """
+        deadline_ms = self._deadline(timeout)
+        request = GetGroupClients(check_group(group))
+        brokers = await self._masters(deadline_ms)
+        documents = await self._ask_some_documents(brokers, request, deadline_ms, GroupNotFound(group))
+        return merge_clients(group, documents.values())
 
     async def _lag(self, group: str, *, timeout: float | None = None) -> dict[MessageQueue, int | None]:
         """How many messages a group has still to consume, queue by queue; None = unknown. Raises GroupNotFound."""
@@ -560,6 +581,7 @@ class Admin(AdminCore):
     create_group = blocking(AdminCore._create_group)
     groups = blocking(AdminCore._groups)
     describe_group = blocking(AdminCore._describe_group)
+    group_clients = blocking(AdminCore._group_clients)
     lag = blocking(AdminCore._lag)
     reset_offset = blocking(AdminCore._reset_offset)
     clone_offsets = blocking(AdminCore._clone_offsets)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..model.queue import MessageQueue
-from .allocation import averaging
+from .allocation import ALLOCATIONS
 
 Document = dict[str, Any]
 
@@ -46,8 +46,9 @@ def merge_groups(documents: Iterable[Document]) -> list[Document]:
 def merge_group(group: str, documents: Mapping[str, Document]) -> Document:
     """The shape of `group describe`: {group, members, lag, queues, conflicts} out of {broker name: its statistics}.
 
-    `owner` is who has a queue by the averaging strategy, where the broker does not tell: None without members. `lag` is
-    None where that of any queue is unknown.
+    `owner` is who has locked a queue, or else whose it is by the allocation that all who share out the topic name: None
+    where nobody does, or where their allocation is known to nobody else. `lag` is None where
+    that of any queue is unknown.
     """
     members = sorted({member for document in documents.values() for member in document["members"]})
     rows = [
@@ -56,7 +57,8 @@ def merge_group(group: str, documents: Mapping[str, Document]) -> Document:
         for row in document["queues"]
     ]
     rows.sort(key=lambda row: (row["topic"], row["broker_name"], row["queue_id"]))
-    owners = _owners(members, [MessageQueue(row["topic"], row["broker_name"], row["queue_id"]) for row in rows])
+    queues = [MessageQueue(row["topic"], row["broker_name"], row["queue_id"]) for row in rows]
+    owners = _owners([document.get("sharing", {}) for document in documents.values()], queues)
     for row in rows:
         queue = MessageQueue(row["topic"], row["broker_name"], row["queue_id"])
         row["owner"] = row.get("owner") or owners.get(queue)
@@ -86,12 +88,28 @@ def merge_conflicts(documents: Iterable[Document]) -> list[Document]:
     ]
 
 
-def _owners(members: list[str], queues: list[MessageQueue]) -> dict[MessageQueue, str]:
-    owners = {}
+def merge_clients(group: str, documents: Iterable[Document]) -> Document:
+    """{group, clients: [...]} by client id: each as the broker that heard of it last tells."""
+    merged: dict[str, Document] = {}
+    for document in documents:
+        for client in document["clients"]:
+            known = merged.setdefault(client["client_id"], client)
+            if client["silent_ms"] < known["silent_ms"]:
+                merged[client["client_id"]] = client
+    return {"group": group, "clients": [merged[client_id] for client_id in sorted(merged)]}
+
+
+def _owners(sharing: list[Document], queues: list[MessageQueue]) -> dict[MessageQueue, str]:
+    owners: dict[MessageQueue, str] = {}
     for topic in {queue.topic for queue in queues}:
-        of_topic = [queue for queue in queues if queue.topic == topic]
-        for member in members:
-            owners.update(dict.fromkeys(averaging(member, members, of_topic), member))
+        told = [document[topic] for document in sharing if topic in document]
+        members = sorted({member for each in told for member in each["members"]})
+        names = {each["allocation"] for each in told if each["members"]}
+        allocation = ALLOCATIONS.get(names.pop() or "") if len(names) == 1 else None
+        if allocation is not None:
+            of_topic = [queue for queue in queues if queue.topic == topic]
+            for member in members:
+                owners.update(dict.fromkeys(allocation(member, members, of_topic), member))
     return owners
 
 

@@ -30,6 +30,7 @@ class Admin(AdminCore):
     create_group = AdminCore._create_group
     groups = AdminCore._groups
     describe_group = AdminCore._describe_group
+    group_clients = AdminCore._group_clients
     lag = AdminCore._lag
     reset_offset = AdminCore._reset_offset
     clone_offsets = AdminCore._clone_offsets

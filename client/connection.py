@@ -49,10 +49,10 @@ class Connection:
         if self.is_forked:
             raise ClientClosed(f"{what} (it came over a fork; make a new one in the child)")
 
-    def new_client_id(self) -> str:
-        """A name for one client object that no other has: ip@pid#number-random."""
+    def new_client_id(self, room: str | None = None) -> str:
+        """A name for one client object that no other has: ip@pid#number-random, and @room where it has one."""
         ip = socket.inet_ntop(socket.AF_INET6 if len(self.local_ip) == 16 else socket.AF_INET, self.local_ip)
-        return f"{ip}@{self.pid}#{next(_serial)}-{secrets.token_hex(4)}"
+        return f"{ip}@{self.pid}#{next(_serial)}-{secrets.token_hex(4)}{'@' + room if room else ''}"
 
     def run_soon(self, callback: Callable[[], None]) -> None:
         """Runs `callback` in the I/O thread; in this one where that has ended or its queue is full."""

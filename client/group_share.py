@@ -1,6 +1,24 @@
 """Which queues a consumer should have now, and where it begins in one: asked of the brokers, decided by pure parts.
 
 Coroutines of the one who polls; every question has a deadline.
+
+Why each queue has an owner, and one only
+-----------------------------------------
+All members ask the same brokers, in the same order, who subscribes to a topic, and share out the topic's queues by what
+they are told and nothing else (allocation). Shares computed from one list are disjoint, and together they are all
+queues; members that do not subscribe to the topic are not on it. Lists differ for as long as news travels:
+
+- Whoever has a share is on the list: a member announces itself, waits for the answer, and only then asks. If it does not
+  find itself it has no share, and announces itself again.
+- A broker tells the members of each change (`ConsumersChanged`). A notice that is lost is made up for by the look that
+  each member takes every 20 s, a broker that could not be asked by the look that follows.
+- A broker that has just begun to lead knows nobody: its list is not `settled` before all have had the time to report.
+  Until then a member that misses another there keeps its share as it was.
+
+So once the members have seen a change, a queue has one owner, and only that one hands out its messages: a member gives up
+a queue at the look, before it is handed anything more. Until then two may hand out the same messages. What is handled
+twice are messages that the former owner had in hand and not yet committed when the new one asked where to begin; it
+commits what it is done with when it is told of a change, and what it commits from then on never takes the group back.
 """
 
 from __future__ import annotations
@@ -45,6 +63,7 @@ class GroupShare:
         self._client_id = client_id
         self._allocation = allocation
         self._announced: dict[str, Member] = {}
+        self._seen: dict[str, tuple[tuple[str, ...], list[MessageQueue]]] = {}  # by topic: members, our share of then
         self._started: set[tuple[str, str]] = set()  # (topic, broker name) that have recorded where the group begins
 
     async def start(self, topic: str, start_from: StartFrom | datetime, *, timeout_ms: int) -> None:
@@ -92,12 +111,14 @@ class GroupShare:
         return committed if committed >= 0 else await self.start_offset(queue, StartFrom.FIRST, timeout_ms=timeout_ms)
 
     async def queues_of(self, topics: list[str], member: Member, *, timeout_ms: int) -> tuple[list[MessageQueue], bool]:
-        """(this member's queues, whether the brokers know it as a member yet).
+        """(this member's queues, whether the brokers know it and its fellows yet).
 
-        Raises what keeps a topic's route or the group's members from being known: the queues then stay as they are.
+        Raises what keeps a topic's route or the group's members from being known: the queues then stay as they are; and
+        DuplicateClient, InvalidParameter (the allocation).
         """
+        self._seen = {topic: seen for topic, seen in self._seen.items() if topic in topics}
         mine: list[MessageQueue] = []
-        is_known = True
+        are_known = True
         for topic in topics:
             route = await self._connection.routes.route(topic, self._waits, timeout_ms=timeout_ms)
             addresses = [
@@ -108,10 +129,22 @@ class GroupShare:
             if not addresses:
                 raise NoRoute(topic, "no broker that serves it is up")
             await self._announce(member, addresses, timeout_ms)
-            members = await self._members(addresses, timeout_ms)
-            is_known = is_known and self._client_id in members
-            mine += share_of(self._allocation, self._client_id, members, route.read_queues())
-        return mine, is_known
+            reply = await self._members(addresses, topic, timeout_ms)
+            share, is_known = self._share(topic, reply, route.read_queues())
+            are_known = are_known and is_known
+            mine += share
+        return mine, are_known
+
+    def _share(
+        self, topic: str, reply: ConsumerListReply, queues: list[MessageQueue]
+    ) -> tuple[list[MessageQueue], bool]:
+        members = reply.client_ids
+        before, share = self._seen.get(topic, ((), []))
+        if not reply.settled and not set(before) <= set(members):
+            return sorted(set(share).intersection(queues)), False
+        share = share_of(self._allocation, self._client_id, members, queues)
+        self._seen[topic] = members, share
+        return share, self._client_id in members
 
     def forget_announcements(self) -> None:
         """Says hello again to every broker at the next look: one of them does not know this member."""
@@ -123,19 +156,19 @@ class GroupShare:
             await self._connection.members.announce(member, fresh, self._waits, timeout_ms=timeout_ms)
             self._announced.update(dict.fromkeys(fresh, member))
 
-    async def _members(self, addresses: list[str], timeout_ms: int) -> tuple[str, ...]:
+    async def _members(self, addresses: list[str], topic: str, timeout_ms: int) -> ConsumerListReply:
         """As the first broker that answers tells: all members ask in the same order, so they see the same list."""
         failure: ZenitError | None = None
         for address in addresses:
             try:
                 reply, _ = await self._waits.call(
-                    address, GetConsumerList(self._group), timeout_ms=max(1, timeout_ms // len(addresses))
+                    address, GetConsumerList(self._group, topic), timeout_ms=max(1, timeout_ms // len(addresses))
                 )
             except ZenitError as error:
                 failure = failure or error
                 continue
             if isinstance(reply, ConsumerListReply):
-                return reply.client_ids
+                return reply
             failure = failure or RemoteProtocolError("a list of consumers was not answered with one")
         raise failure or NoRoute(self._group, "no broker answered")
 

@@ -25,6 +25,7 @@ from ..remoting.commands import (
     Request,
     UnregisterClient,
 )
+from .client_process import this_process
 from .waiting import Waits
 
 log = logging.getLogger(__name__)
@@ -41,19 +42,15 @@ OnPushedReply = Callable[[PushReply, bytes], None]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One client object as the brokers know it. `consumer`: (group, model, ((topic, kind, expression), ...)) or None."""
+    """One client object as the brokers know it. `consumer`: (group, model, ((topic, kind, expression), ...)) or None.
+
+    `allocation`: the name of how it shares out queues.
+    """
 
     client_id: str
     producer_group: str | None = None
     consumer: tuple[str, str, tuple[tuple[str, str, str], ...]] | None = None
-
-    def heartbeat(self) -> Heartbeat:
-        """The request that says so."""
-        return Heartbeat(
-            self.client_id,
-            (self.producer_group,) if self.producer_group else (),
-            (self.consumer,) if self.consumer else (),
-        )
+    allocation: str = ""
 
 
 class Membership:
@@ -70,6 +67,7 @@ class Membership:
         self._due_ms: dict[str, int] = {}
         self._conflicts: set[tuple[str, str, str]] = set()  # told already
         self._lock = threading.Lock()
+        self._process = this_process()
         remoting.on_request(ConsumersChanged, self._on_changed)
         remoting.on_request(OffsetsReset, self._on_reset)
         remoting.on_request(PushReply, self._on_pushed_reply)
@@ -101,8 +99,15 @@ class Membership:
                 self._movers.setdefault(member.consumer[0], {})[member.client_id] = on_reset
 
     async def announce(self, member: Member, addresses: list[str], waits: Waits, *, timeout_ms: int) -> int:
-        """Sends the member's heartbeat to these brokers and waits; returns how many took it."""
-        return await self._tell(member.heartbeat(), addresses, waits, timeout_ms)
+        """Sends the member's heartbeat to these brokers and waits; returns how many took it.
+
+        Raises DuplicateClient, GroupNotFound and whatever else another try would not mend.
+        """
+        taken, errors = await self._tell(self._heartbeat(member), addresses, waits, timeout_ms)
+        for error in errors:
+            if not error.retriable:
+                raise error
+        return taken
 
     async def leave(self, client_id: str, waits: Waits, *, timeout_ms: int = LEAVE_MS) -> None:
         """Takes a member out, tells the brokers and waits a little, so that its queues are free at once."""
@@ -114,21 +119,41 @@ class Membership:
                 self._movers.get(member.consumer[0], {}).pop(client_id, None)
         if member is not None:
             addresses = sorted(set(self._brokers().values()))
-            await self._tell(UnregisterClient(client_id), addresses, waits, timeout_ms)
+            goodbye = UnregisterClient(client_id, self._process.pid, self._process.started_at_ms)
+            await self._tell(goodbye, addresses, waits, timeout_ms)
 
-    async def _tell(self, request: Request, addresses: list[str], waits: Waits, timeout_ms: int) -> int:
+    def _heartbeat(self, member: Member) -> Heartbeat:
+        """The request that says so."""
+        process = self._process
+        return Heartbeat(
+            member.client_id,
+            (member.producer_group,) if member.producer_group else (),
+            (member.consumer,) if member.consumer else (),
+            process.language,
+            process.version,
+            process.host,
+            process.pid,
+            process.started_at_ms,
+            member.allocation,
+        )
+
+    async def _tell(
+        self, request: Request, addresses: list[str], waits: Waits, timeout_ms: int
+    ) -> tuple[int, list[ZenitError]]:
+        """Sends to all and waits for all; returns how many took it, and why others did not."""
         pending = len(addresses)
-        taken = 0
+        errors: list[ZenitError] = []
         lock = threading.Lock()
         all_answered = waits.new_signal()
 
         def on_reply(reply: Reply | None, _payload: bytes, error: ZenitError | None) -> None:
-            nonlocal pending, taken
+            nonlocal pending
             if isinstance(reply, HeartbeatReply):
                 self._note_conflicts(reply)
             with lock:
                 pending -= 1
-                taken += error is None
+                if error is not None:
+                    errors.append(error)
                 is_last = not pending
             if is_last:
                 all_answered.set()
@@ -142,7 +167,8 @@ class Membership:
                 on_reply(None, b"", error)
         if addresses:
             await all_answered.wait(timeout_ms)
-        return taken
+        with lock:
+            return len(addresses) - pending - len(errors), list(errors)
 
     def _tick(self) -> None:
         now = monotonic_ms()
@@ -158,13 +184,16 @@ class Membership:
                 self._note_conflicts(reply)
             elif error is not None:
                 self._due_ms[address] = monotonic_ms() + TICK_MS  # it is starting, or becoming master, perhaps
-                log.debug("heartbeat failed broker=%s error=%s", address, error)
+                level = logging.DEBUG if error.retriable else logging.WARNING
+                log.log(level, "heartbeat failed broker=%s error=%s", address, error)
 
         with self._lock:
             members = list(self._members.values())
         for member in members:
             try:
-                self._remoting.send_nowait(address, member.heartbeat(), None, timeout_ms=TIMEOUT_MS, on_reply=on_reply)
+                self._remoting.send_nowait(
+                    address, self._heartbeat(member), None, timeout_ms=TIMEOUT_MS, on_reply=on_reply
+                )
             except ZenitError as error:
                 on_reply(None, b"", error)
 

@@ -23,16 +23,18 @@ def commit_nowait(
     timeout_ms: int,
     on_done: OnCommitted,
     client_id: str = "",
+    forward_only: bool = False,
 ) -> None:
     """Sends the offsets; `on_done` is called once a broker.
 
     `client_id`: who has the locks of these queues; else "". Where another has one of them, the broker takes none.
+    `forward_only`: another member may have gone on since: its progress stays.
     """
     by_broker: dict[str, list[tuple[MessageQueue, int]]] = {}
     for queue, offset in offsets.items():
         by_broker.setdefault(queue.broker_name, []).append((queue, offset))
     for part in by_broker.values():
-        _send_part(connection, group, part, timeout_ms, on_done, client_id)
+        _send_part(connection, group, part, timeout_ms, on_done, client_id, forward_only)
 
 
 def _send_part(
@@ -42,13 +44,14 @@ def _send_part(
     timeout_ms: int,
     on_done: OnCommitted,
     client_id: str,
+    forward_only: bool,
 ) -> None:
     def on_reply(_reply: Reply | None, _payload: bytes, error: ZenitError | None) -> None:
         on_done(part, error)
 
     first = part[0][0]
     rows = tuple((queue.topic, queue.queue_id, offset) for queue, offset in part)
-    request = UpdateConsumerOffsets(group, rows, client_id)
+    request = UpdateConsumerOffsets(group, rows, client_id, forward_only)
     try:
         address = connection.routes.address_of(first.topic, first.broker_name)
         connection.remoting.send_nowait(address, request, None, timeout_ms=timeout_ms, on_reply=on_reply)
@@ -65,6 +68,7 @@ async def commit_and_wait(
     timeout_ms: int,
     on_done: OnCommitted,
     client_id: str = "",
+    forward_only: bool = False,
 ) -> None:
     """The same, and waits for every broker. Raises the first error, RequestTimeout where one did not answer in time."""
     lock = threading.Lock()
@@ -83,7 +87,15 @@ async def commit_and_wait(
         if is_last:
             all_answered.set()
 
-    commit_nowait(connection, group, offsets, timeout_ms=timeout_ms, on_done=on_part, client_id=client_id)
+    commit_nowait(
+        connection,
+        group,
+        offsets,
+        timeout_ms=timeout_ms,
+        on_done=on_part,
+        client_id=client_id,
+        forward_only=forward_only,
+    )
     if offsets and not await all_answered.wait(timeout_ms):
         raise RequestTimeout("a commit of offsets", timeout_ms)
     if errors:

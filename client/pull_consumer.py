@@ -23,9 +23,10 @@ from ..model.queue import MessageQueue, QueueOffset
 from ..model.subscription import Expression, MessageModel, Subscription
 from ..remoting.commands import OffsetsReset, PullReply, Reply
 from ..store.record_kernel import MessageBatch, StoredMessage, decode_batch
-from .allocation import Allocation, allocation_of
+from .allocation import Allocation, allocation_of, name_of
 from .connection import Connection, connect, release
 from .group_share import GroupShare
+from .machine_rooms import check_room
 from .membership import Member
 from .offset_commits import commit_and_wait, commit_nowait
 from .prefetch import PREFETCH_BYTES, PULL_BYTES, Prefetch, Pull
@@ -66,9 +67,12 @@ class PullCore(ABC):
         pull_bytes: int = PULL_BYTES,
         timeout: float = 3.0,
         trace: bool | str = False,
+        room: str | None = None,
     ) -> None:
         """`start_from`: where to begin in a queue without a committed offset. `prefetch_bytes`: what may lie ready.
 
+        `allocation`: how the group shares out queues, by name or as a function (see `allocation`); the same for all
+        members. `room`: the machine room it stands in, for allocations that ask.
         `auto_commit`: what was dealt with is committed every `auto_commit_interval` seconds and at close. `timeout`:
         seconds for each question to a broker. `trace`: tell of each message in the trace topic, or in the topic named.
         Raises InvalidName or InvalidParameter. Connects at the first poll.
@@ -98,12 +102,14 @@ class PullCore(ABC):
         self._is_closed = False
         allocate = allocation_of(allocation)
         traced_in = trace_topic(trace)
+        self._allocation_name = name_of(allocate)
+        own_room = None if room is None else check_room(room)
         self._connection = connect(namesrv)
         self._recorder = TraceRecorder(self._connection, group, traced_in) if traced_in is not None else None
         self._trace = PullTrace(self._recorder) if self._recorder is not None else None
         self._remoting = self._connection.remoting
         self._waits = self._new_waits(self._connection)
-        self._client_id = self._connection.new_client_id()
+        self._client_id = self._connection.new_client_id(own_room)
         self._pulls = PullCalls(self._connection, group, PULL_MESSAGES_MAX, self._on_pulled)
         self._share = GroupShare(self._connection, self._waits, group, self._client_id, allocate)
         self._unwatch = self._connection.routes.watch(self._on_route_changed)
@@ -130,7 +136,7 @@ class PullCore(ABC):
         subscription = Subscription.parse(check_topic(topic), expression)
         with self._lock:
             self._subscriptions[topic] = subscription
-        self._connection.members.join(self._member(), self._look_now, self._on_offsets_reset)
+        self._connection.members.join(self._member(), self._on_members_changed, self._on_offsets_reset)
         self._share.forget_announcements()
         self._look_now()
 
@@ -150,7 +156,7 @@ class PullCore(ABC):
         self._check_usable()
         with self._lock:
             self._subscriptions.pop(topic, None)
-        self._connection.members.join(self._member(), self._look_now, self._on_offsets_reset)
+        self._connection.members.join(self._member(), self._on_members_changed, self._on_offsets_reset)
         self._share.forget_announcements()
         self._look_now()
 
@@ -303,6 +309,12 @@ class PullCore(ABC):
             self._look_again_ms = 0
             self._arrivals.set_all()
 
+    def _on_members_changed(self) -> None:
+        """In the I/O thread: a queue may go to another member, who begins where we have committed."""
+        self._look_now()
+        if self._auto_commit:
+            self._commit_settled()
+
     def _on_route_changed(self, topic: str) -> None:
         if topic in self._subscriptions:
             self._look_now()
@@ -364,7 +376,7 @@ class PullCore(ABC):
             offsets = {q: offset for q, offset in self._prefetch.uncommitted(handed=True).items() if q in lost}
         if self._auto_commit and offsets:
             try:
-                await self._commit_and_wait(offsets, self._timeout_ms)
+                await self._commit_and_wait(offsets, self._timeout_ms, forward_only=self._assigned is None)
             except ZenitError as error:
                 log.warning("not committed before giving up group=%s error=%s", self.group, error)
         with self._lock:
@@ -384,7 +396,8 @@ class PullCore(ABC):
 
     def _member(self) -> Member:
         subscriptions = tuple(sorted(s.wire() for s in self._subscriptions.values()))
-        return Member(self._client_id, consumer=(self.group, MessageModel.CLUSTERING.value, subscriptions))
+        consumer = (self.group, MessageModel.CLUSTERING.value, subscriptions)
+        return Member(self._client_id, consumer=consumer, allocation=self._allocation_name)
 
     # ---- positions
 
@@ -477,9 +490,22 @@ class PullCore(ABC):
         """In the I/O thread, by the timer."""
         with self._lock:
             offsets = {} if self._is_closed else self._offsets(handed=False)
-        commit_nowait(self._connection, self.group, offsets, timeout_ms=self._timeout_ms, on_done=self._on_commit_done)
+        commit_nowait(
+            self._connection,
+            self.group,
+            offsets,
+            timeout_ms=self._timeout_ms,
+            on_done=self._on_commit_done,
+            forward_only=self._may_have_lost_queues(),
+        )
 
-    async def _commit_and_wait(self, offsets: dict[MessageQueue, int], timeout_ms: int) -> None:
+    def _may_have_lost_queues(self) -> bool:
+        """The members or routes changed, and what that means for this one is not known yet."""
+        return self._is_stale and self._assigned is None
+
+    async def _commit_and_wait(
+        self, offsets: dict[MessageQueue, int], timeout_ms: int, *, forward_only: bool = False
+    ) -> None:
         await commit_and_wait(
             self._connection,
             self._waits,
@@ -487,6 +513,7 @@ class PullCore(ABC):
             offsets,
             timeout_ms=timeout_ms,
             on_done=self._on_commit_done,
+            forward_only=forward_only or self._may_have_lost_queues(),
         )
 
     def _on_commit_done(self, part: list[tuple[MessageQueue, int]], error: ZenitError | None) -> None:

@@ -914,6 +914,24 @@ def error_from_wire(code: int, args: list[object], remark: str) -> ZenitError:
     return ZenitError(remark or f"error {code}")
 
 
+class DuplicateClient(ZenitError):
+    """Another process that is alive goes by the same client id. Args: client_id, host, pid."""
+
+    code = 9051
+
+    def __init__(self, client_id: str, host: str, pid: int) -> None:
+        super().__init__(client_id, host, pid)
+        self.client_id = client_id
+        self.host = host
+        self.pid = pid
+
+    def __str__(self) -> str:
+        return (
+            f"client id {self.client_id!r} is in use by process {self.pid} on {self.host!r}: give each client its own, or"
+            " wait until that one has been silent for three heartbeats"
+        )
+
+
 class QueueNotOwned(ZenitError):
     """The member does not have the lock of the queue, or not any more. Args: group, topic, queue_id."""
 

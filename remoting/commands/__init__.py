@@ -49,6 +49,7 @@ from .groups import CreateGroup as CreateGroup
 from .groups import DeleteGroup as DeleteGroup
 from .groups import GetConsumerList as GetConsumerList
 from .groups import GetConsumeStatistics as GetConsumeStatistics
+from .groups import GetGroupClients as GetGroupClients
 from .groups import GetGroups as GetGroups
 from .groups import Heartbeat as Heartbeat
 from .groups import HeartbeatReply as HeartbeatReply

@@ -21,33 +21,55 @@ class HeartbeatReply(Reply):
 class Heartbeat(Request):
     """HEART_BEAT. producers: (group, ...). consumers: ((group, model, ((topic, kind, expression), ...)), ...).
 
-    kind: TAG or SQL92.
+    kind: TAG or SQL92. language, version: of the client's library. host, pid, started_at_ms: its process, by which two
+    with one client id are told apart (0 = not said). allocation: how it shares out queues.
     """
 
     client_id: str
     producers: tuple[str, ...] = ()
     consumers: tuple[tuple[str, str, tuple[tuple[str, str, str], ...]], ...] = ()
+    language: str = ""
+    version: str = ""
+    host: str = ""
+    pid: int = 0
+    started_at_ms: int = 0
+    allocation: str = ""
 
 
 @request(35, Lane.HEARTBEAT)
 @dataclass(frozen=True, slots=True)
 class UnregisterClient(Request):
-    """UNREGISTER_CLIENT: the client leaves all its groups now."""
+    """UNREGISTER_CLIENT: the client leaves all its groups now. pid, started_at_ms: as in its heartbeats; the goodbye of a
+    process that is not the one known by this client id changes nothing."""
 
     client_id: str
+    pid: int = 0
+    started_at_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerListReply(Reply):
-    """Client ids of a group's members, sorted."""
+    """Client ids of a group's members, sorted. settled: the broker has led long enough for all to have reported."""
 
     client_ids: tuple[str, ...]
+    settled: bool = True
 
 
 @request(38, Lane.HEARTBEAT, ConsumerListReply)
 @dataclass(frozen=True, slots=True)
 class GetConsumerList(Request):
-    """GET_CONSUMER_LIST_BY_GROUP."""
+    """GET_CONSUMER_LIST_BY_GROUP. topic: only members that share out its queues: they subscribe to it, and do not each
+    read all; "" = all members."""
+
+    group: str
+    topic: str = ""
+
+
+@request(9025, Lane.ADMIN, JsonReply)
+@dataclass(frozen=True, slots=True)
+class GetGroupClients(Request):
+    """Who the members of a group are: {"group", "clients": [{client_id, model, language, version, host, pid,
+    started_at_ms, allocation, silent_ms, subscriptions: [[topic, kind, expression]]}]}; silent_ms: since its last heartbeat."""
 
     group: str
 
@@ -87,7 +109,8 @@ class DeleteGroup(Request):
 @dataclass(frozen=True, slots=True)
 class GetConsumeStatistics(Request):
     """GET_CONSUME_STATS: {"group", "members": [client id], "queues": [{topic, queue_id, broker_queue_offset,
-    consumer_queue_offset, lag, lag_seconds, owner}], "conflicts": [{topic, subscriptions: [{kind, expression, members}]}]};
-    null = unknown; kind and expression null = not subscribed."""
+    consumer_queue_offset, lag, lag_seconds, owner}], "sharing": {topic: {members, allocation}}, "conflicts": [{topic,
+    subscriptions: [{kind, expression, members}]}]}; null = unknown; owner: who has locked the queue; allocation null =
+    the members do not agree on one; kind and expression null = not subscribed."""
 
     group: str

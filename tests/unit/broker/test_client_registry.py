@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from zenitmq.broker.client_registry import ClientRegistry
-from zenitmq.model.errors import BrokerBusy
+from zenitmq.broker.client_registry import UNTOLD, ClientInfo, ClientRegistry
+from zenitmq.model.errors import BrokerBusy, DuplicateClient
 
 TRADES = (("trades", "TAG", "*"),)
 
@@ -16,11 +16,17 @@ def beat(
     now_ms: int,
     *groups: str,
     subscriptions: tuple[tuple[str, str, str], ...] = TRADES,
+    model: str = "CLUSTERING",
+    info: ClientInfo = UNTOLD,
 ) -> list[str]:
-    consumers = tuple((group, "CLUSTERING", subscriptions) for group in groups)
+    consumers = tuple((group, model, subscriptions) for group in groups)
     return registry.on_heartbeat(
-        now_ms, client_id=client_id, identity=client_id.encode(), producers=(), consumers=consumers
+        now_ms, client_id=client_id, identity=client_id.encode(), producers=(), consumers=consumers, info=info
     )
+
+
+def sharers(registry: ClientRegistry, group: str, topic: str) -> list[str]:
+    return [member.client_id for member in registry.sharers(group, topic)]
 
 
 @pytest.fixture
@@ -89,5 +95,103 @@ def test_only_those_who_share_the_queues_of_a_topic_are_moved(registry: ClientRe
         registry.on_heartbeat(
             0, client_id=client_id, identity=client_id.encode(), producers=(), consumers=(("g", model, subscriptions),)
         )
-    assert registry.sharers("g", "trades") == {b"a"}
-    assert registry.sharers("nobody", "trades") == set()
+    assert [member.identity for member in registry.sharers("g", "trades")] == [b"a"]
+    assert registry.sharers("nobody", "trades") == []
+
+
+def test_who_does_not_subscribe_to_a_topic_has_no_part_in_it(registry: ClientRegistry) -> None:
+    beat(registry, "a", 0, "g")
+    beat(registry, "b", 0, "g", subscriptions=(("orders", "TAG", "*"), ("trades", "TAG", "buy")))
+    beat(registry, "c", 0, "g", subscriptions=(("orders", "TAG", "*"),))
+    assert registry.members("g") == ("a", "b", "c")
+    assert sharers(registry, "g", "trades") == ["a", "b"]
+    assert sharers(registry, "g", "orders") == ["b", "c"]
+    assert sharers(registry, "g", "other") == sharers(registry, "h", "trades") == []
+
+
+def test_who_reads_all_by_itself_has_no_part_either_and_changing_that_changes_the_group(
+    registry: ClientRegistry,
+) -> None:
+    beat(registry, "a", 0, "g")
+    assert beat(registry, "b", 0, "g", model="BROADCASTING") == ["g"]
+    assert sharers(registry, "g", "trades") == ["a"]
+    assert beat(registry, "b", 0, "g") == ["g"]
+    assert sharers(registry, "g", "trades") == ["a", "b"]
+
+
+def test_another_process_of_the_same_id_is_refused_while_the_first_lives(registry: ClientRegistry) -> None:
+    first, second = ClientInfo(host="one", pid=7, started_at_ms=5), ClientInfo(host="two", pid=7, started_at_ms=6)
+    beat(registry, "a", 0, "g", info=first)
+    with pytest.raises(DuplicateClient) as caught:
+        beat(registry, "a", 10, "g", info=second)
+    assert (caught.value.client_id, caught.value.host, caught.value.pid) == ("a", "one", 7)
+    assert beat(registry, "a", 20, "g", info=first) == []
+    assert registry.is_of("a", first)
+    assert not registry.is_of("a", second)
+    assert registry.is_of("a", UNTOLD), "who does not say is taken at its word"
+    assert registry.is_of("b", second)
+    assert registry.on_tick(321) == ["g"]
+    assert beat(registry, "a", 322, "g", info=second) == ["g"]
+
+
+def test_a_process_that_says_nothing_of_itself_is_never_another(registry: ClientRegistry) -> None:
+    beat(registry, "a", 0, "g")
+    assert beat(registry, "a", 1, "g", info=ClientInfo(pid=1, started_at_ms=1)) == []
+
+
+def test_members_tell_of_themselves(registry: ClientRegistry) -> None:
+    info = ClientInfo("PYTHON", "0.1", "host", 7, 5, "averaging")
+    beat(registry, "b", 0, "g", info=info)
+    beat(registry, "a", 30, "g")
+    assert registry.describe("g", 50) == [
+        {
+            "client_id": "a",
+            "model": "CLUSTERING",
+            "language": "",
+            "version": "",
+            "host": "",
+            "pid": 0,
+            "started_at_ms": 0,
+            "allocation": "",
+            "silent_ms": 20,
+            "subscriptions": [["trades", "TAG", "*"]],
+        },
+        {
+            "client_id": "b",
+            "model": "CLUSTERING",
+            "language": "PYTHON",
+            "version": "0.1",
+            "host": "host",
+            "pid": 7,
+            "started_at_ms": 5,
+            "allocation": "averaging",
+            "silent_ms": 50,
+            "subscriptions": [["trades", "TAG", "*"]],
+        },
+    ]
+    assert registry.describe("h", 50) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "agreed"),
+    [
+        ((), None),
+        (("averaging",), "averaging"),
+        (("averaging", "custom"), None),
+        (("",), None),
+        (("custom",), "custom"),
+    ],
+)
+def test_an_allocation_is_known_where_all_who_share_agree(
+    registry: ClientRegistry, names: tuple[str, ...], agreed: str | None
+) -> None:
+    for number, name in enumerate(names):
+        beat(registry, f"m{number}", 0, "g", info=ClientInfo(allocation=name))
+    sharing = registry.sharing("g", "trades")
+    assert sharing == {"members": [f"m{number}" for number in range(len(names))], "allocation": agreed}
+
+
+def test_who_does_not_lead_knows_nobody(registry: ClientRegistry) -> None:
+    beat(registry, "a", 0, "g")
+    registry.forget_all()
+    assert (registry.counts(), registry.groups()) == ((0, 0), set())

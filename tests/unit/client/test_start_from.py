@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from zenitmq.client.allocation import allocation_named, averaging
+from zenitmq.client.allocation import allocation_of, averaging
 from zenitmq.client.start_from import FIRST, LAST, StartFrom, check_start_from
 from zenitmq.model.errors import InvalidParameter
 
@@ -31,6 +31,6 @@ def test_any_other_beginning_is_refused(start_from: object, expected: str) -> No
 
 
 def test_an_allocation_has_a_name() -> None:
-    assert allocation_named("averaging") is averaging
+    assert allocation_of("averaging") is averaging
     with pytest.raises(InvalidParameter, match="one of averaging"):
-        allocation_named("avg")
+        allocation_of("avg")

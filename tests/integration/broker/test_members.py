@@ -1,0 +1,110 @@
+"""Who is in a group, at a real broker: what members tell of themselves, two of one id, and what a young broker knows."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from zenitmq.model.errors import DuplicateClient, GroupNotFound, InvalidParameter
+from zenitmq.remoting import commands
+from zenitmq.remoting.commands import GetConsumerList, GetConsumeStatistics, GetGroupClients, Heartbeat
+
+TAKES_PART = (("g", "CLUSTERING", (("trades", "TAG", "*"),)),)
+
+
+def beat(broker: Any, client_id: str, consumers: Any = TAKES_PART, **info: Any) -> None:
+    broker.call(Heartbeat(client_id, consumers=consumers, **info))
+
+
+def sharers(broker: Any, topic: str) -> tuple[str, ...]:
+    reply, _ = broker.call(GetConsumerList("g", topic))
+    client_ids: tuple[str, ...] = reply.client_ids
+    return client_ids
+
+
+def test_members_share_out_the_topics_that_they_subscribe_to(broker: Any) -> None:
+    beat(broker, "a")
+    beat(broker, "b", (("g", "CLUSTERING", (("orders", "TAG", "*"),)),))
+    beat(broker, "c", (("g", "BROADCASTING", (("trades", "TAG", "*"),)),))
+    assert sharers(broker, "trades") == ("a",)
+    assert sharers(broker, "orders") == ("b",)
+    assert sharers(broker, "") == ("a", "b", "c")
+
+
+def test_members_tell_of_themselves(broker: Any) -> None:
+    broker.create("trades")
+    beat(broker, "a", language="PYTHON", version="1", host="h", pid=7, started_at_ms=5, allocation="averaging")
+    (client,) = broker.ask(GetGroupClients("g"))["clients"]
+    assert 0 <= client.pop("silent_ms") < 10_000
+    assert client == {
+        "client_id": "a",
+        "model": "CLUSTERING",
+        "language": "PYTHON",
+        "version": "1",
+        "host": "h",
+        "pid": 7,
+        "started_at_ms": 5,
+        "allocation": "averaging",
+        "subscriptions": [["trades", "TAG", "*"]],
+    }
+    sharing = broker.ask(GetConsumeStatistics("g"))["sharing"]
+    assert sharing == {"trades": {"members": ["a"], "allocation": "averaging"}}
+    with pytest.raises(GroupNotFound):
+        broker.ask(GetGroupClients("nobody"))
+
+
+def test_the_second_process_of_an_id_is_refused_and_cannot_send_the_first_away(broker: Any) -> None:
+    beat(broker, "a", host="one", pid=1, started_at_ms=5)
+    with pytest.raises(DuplicateClient, match="process 1 on 'one'"):
+        beat(broker, "a", host="two", pid=1, started_at_ms=6)
+    broker.call(commands.UnregisterClient("a", 1, 6))
+    assert sharers(broker, "trades") == ("a",)
+    broker.call(commands.UnregisterClient("a", 1, 5))
+    assert sharers(broker, "trades") == ()
+    beat(broker, "a", host="two", pid=1, started_at_ms=6)
+
+
+def test_a_list_is_settled_once_everybody_has_had_the_time_to_report(serve: Callable[..., Any]) -> None:
+    broker = serve(heartbeat_ms=300)
+    reply, _ = broker.call(GetConsumerList("g", "trades"))
+    assert not reply.settled
+    for _ in range(200):
+        reply, _ = broker.call(GetConsumerList("g", "trades"))
+        if reply.settled:
+            return
+        threading.Event().wait(0.02)
+    pytest.fail("never settled")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"host": "h" * 256},
+        {"language": "l" * 256},
+        {"version": "v" * 256},
+        {"allocation": "a" * 256},
+        {"pid": -1},
+        {"started_at_ms": (1 << 62) + 1},
+    ],
+)
+def test_what_a_client_tells_of_itself_is_bounded(broker: Any, wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidParameter):
+        beat(broker, "a", **wrong)
+    assert sharers(broker, "trades") == ()
+
+
+def test_a_commit_that_goes_forward_only_takes_nobody_back(broker: Any) -> None:
+    broker.create("trades")
+
+    def commit(offset: int, *, forward_only: bool) -> int:
+        broker.call(commands.UpdateConsumerOffsets("g", (("trades", 0, offset),), "", forward_only))
+        reply, _ = broker.call(commands.QueryConsumerOffset("g", "trades", 0))
+        committed: int = reply.offset
+        return committed
+
+    assert commit(5, forward_only=True) == 5
+    assert commit(3, forward_only=True) == 5
+    assert commit(3, forward_only=False) == 3
