@@ -63,6 +63,7 @@ def consume(
             "--sql", metavar="EXPR", help="A condition: \"amount > 10 AND region = 'eu'\"; else all messages."
         ),
     ] = None,
+    trace: Annotated[bool, typer.Option("--trace", help="Tell of each message: see `zenit message trace`.")] = False,
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
@@ -84,7 +85,7 @@ def consume(
     wanted = expression if sql is None else Sql(sql)
     stopping = threading.Event()
     stop_on_signals(stopping.set)
-    consumer = PullConsumer(group, namesrv=namesrv, start_from=start_from, auto_commit=False)
+    consumer = PullConsumer(group, namesrv=namesrv, start_from=start_from, auto_commit=False, trace=trace)
     consumer.subscribe(topic, wanted)
     with consumer:
         _print_messages(consumer, line, maximum, idle_exit, stopping)

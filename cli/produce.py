@@ -91,6 +91,7 @@ def produce(
     skip_empty: Annotated[
         bool, typer.Option("--skip-empty", help="Leave empty lines out (else a message with an empty body each).")
     ] = False,
+    trace: Annotated[bool, typer.Option("--trace", help="Tell of each message: see `zenit message trace`.")] = False,
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
@@ -103,7 +104,10 @@ def produce(
         stream = opened.enter_context(open(file, "rb")) if file not in (None, "-") else sys.stdin.buffer
         producer = opened.enter_context(
             Producer(
-                "zenit-cli", namesrv=namesrv, on_error=lambda failed: tally.on_failed(len(failed), failed[0].error)
+                "zenit-cli",
+                namesrv=namesrv,
+                trace=trace,
+                on_error=lambda failed: tally.on_failed(len(failed), failed[0].error),
             )
         )
         progress = opened.enter_context(line_progress(stream))
