@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from datetime import datetime
-from typing import Annotated
+from datetime import datetime, timedelta
+from typing import Annotated, Final
 
 import typer
 
@@ -26,6 +27,9 @@ Settings = Annotated[
 ConfigFile = Annotated[str | None, typer.Option("--config", metavar="FILE", help="TOML file (zenit config schema).")]
 Directory = Annotated[str, typer.Option("--dir", metavar="DIR", help="Where the cluster lives.")]
 DEFAULT_DIRECTORY = "~/.zenit"
+
+_DURATION: Final = re.compile(r"(\d{1,9})(ms|s|m|h|d)", re.ASCII)
+_UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def parse_pairs(texts: Sequence[str] | None, option: str) -> dict[str, str]:
@@ -51,6 +55,16 @@ def parse_time_ms(text: str, option: str) -> int:
     except ValueError:
         hint = "a time such as 2026-11-21T09:50, or milliseconds since the epoch"
         raise typer.BadParameter(f"{text!r} is not {hint}", param_hint=option) from None
+
+
+def parse_duration(text: str | None, option: str) -> timedelta | None:
+    """A time span such as 500ms, 5s, 2m, 1h or 10d; None for None. Raises typer.BadParameter."""
+    if text is None:
+        return None
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise typer.BadParameter(f"{text!r} is not a duration such as 500ms, 5s, 2m, 1h or 10d", param_hint=option)
+    return timedelta(milliseconds=int(match[1]) * _UNITS_MS[match[2]])
 
 
 def parse_moment(text: str | None, option: str) -> datetime | None:

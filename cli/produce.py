@@ -11,6 +11,7 @@ import contextlib
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
 
 import typer
@@ -18,7 +19,7 @@ import typer
 from ..model.clock import monotonic_ms, sleep_ms
 from ..model.errors import BufferFull, MessageIllegal, MessageTooLarge, ZenitError
 from ..model.message import Message
-from .options import Json, Namesrv, parse_pairs
+from .options import Json, Namesrv, parse_duration, parse_moment, parse_pairs
 from .output import note, readable_bytes, show
 from .progress import line_progress
 
@@ -87,6 +88,13 @@ def produce(
     prop: Annotated[
         list[str] | None, typer.Option("--prop", metavar="NAME=VALUE", help="A property for every message; repeatable.")
     ] = None,
+    delay: Annotated[
+        str | None,
+        typer.Option("--delay", metavar="SPAN", help="Deliver each so long after it was sent: 500ms, 5s, 2h."),
+    ] = None,
+    deliver_at: Annotated[
+        str | None, typer.Option("--deliver-at", metavar="TIME", help="Deliver all at a time: 2026-11-21T09:50, or ms.")
+    ] = None,
     rate: Annotated[float | None, typer.Option(min=0.001, metavar="N", help="At most N messages a second.")] = None,
     skip_empty: Annotated[
         bool, typer.Option("--skip-empty", help="Leave empty lines out (else a message with an empty body each).")
@@ -96,7 +104,16 @@ def produce(
     as_json: Json = False,
 ) -> None:
     """Send one message a line of a file or of stdin; exits 1 if any failed."""
-    properties = parse_pairs(prop, "--prop")
+    if delay is not None and deliver_at is not None:
+        raise typer.BadParameter("one of them says when", param_hint="--delay, --deliver-at")
+    like = Message(
+        topic,
+        b"",
+        tags=tags,
+        properties=parse_pairs(prop, "--prop"),
+        delay=parse_duration(delay, "--delay"),
+        deliver_at=parse_moment(deliver_at, "--deliver-at"),
+    )
     from ..client.producer import Producer
 
     tally = Tally()
@@ -111,7 +128,7 @@ def produce(
             )
         )
         progress = opened.enter_context(line_progress(stream))
-        send = _sender(producer, topic, tags, properties, tally)
+        send = _sender(producer, like, tally)
         began = monotonic_ms()
         with contextlib.suppress(KeyboardInterrupt):  # what was read is still sent and counted
             for body in _paced(messages_of(stream, skip_empty), rate):
@@ -137,12 +154,11 @@ def _complaint(tally: Tally) -> str:
     return stopped + (failed if tally.failed else "what was read is sent")
 
 
-def _sender(
-    producer: Producer, topic: str, tags: str | None, properties: dict[str, str], tally: Tally
-) -> Callable[[bytes, str | None], object]:
-    """How one line is handed to the producer: the object-free road, unless messages have properties of their own."""
-    if not properties:
-        return lambda body, key: producer.post(topic, body, tags=tags, keys=key)
+def _sender(producer: Producer, like: Message, tally: Tally) -> Callable[[bytes, str | None], object]:
+    """How one line is handed to the producer, as a message like this one: the object-free road where there is no more to a
+    message than a body, tags and a key."""
+    if not like.properties and like.delay is None and like.deliver_at is None:
+        return lambda body, key: producer.post(like.topic, body, tags=like.tags, keys=key)
 
     def on_done(future: SendFuture) -> None:
         error = future.exception()
@@ -150,7 +166,7 @@ def _sender(
             tally.on_failed(1, error)
 
     def send(body: bytes, key: str | None) -> None:
-        message = Message(topic, body, tags=tags, keys=() if key is None else (key,), properties=properties)
+        message = replace(like, body=body, keys=() if key is None else (key,))
         producer.send_async(message).add_done_callback(on_done)
 
     return send

@@ -76,6 +76,7 @@ class Producer(ProducerCore):
     send_batch = ProducerCore._send_batch
     send_bodies = ProducerCore._send_bodies
     send_oneway = ProducerCore._send_oneway
+    recall = ProducerCore._recall
     close = ProducerCore._close
     request = ProducerCore._request
     reply = ProducerCore._reply

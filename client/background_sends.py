@@ -21,6 +21,7 @@ from ..store.record_kernel import COMPILED, Accumulator
 from .batch_sender import BatchSender
 from .batching import Lane, Sealed, Watcher
 from .connection import Connection
+from .delayed_send import DelayedParts
 from .destinations import Destinations
 from .failed_sends import FailedSends, failed_sends
 from .outgoing import Parts, check_send_topic, compress_body
@@ -30,6 +31,9 @@ from .waiting import Waits
 log = logging.getLogger(__name__)
 
 SWEEP_MS: Final = 100
+
+Lanes = dict[str | MessageQueue, Lane]
+"""By topic, or by the queue of a sharding key."""
 
 
 class BackgroundSends:
@@ -65,7 +69,8 @@ class BackgroundSends:
         self._compress_over = compress_over
         self._lock = threading.Lock()
         self._post_lanes: dict[str, Lane] = {}
-        self._future_lanes: dict[str | MessageQueue, Lane] = {}
+        self._future_lanes: Lanes = {}
+        self._delayed_lanes: Lanes = {}
         self._sweeper = self._remoting.every(SWEEP_MS, self._sweep)
         connection.forget_in_child.add(self.open.clear)
 
@@ -74,7 +79,7 @@ class BackgroundSends:
         self._connection.forget_in_child.discard(self.open.clear)
         self.open.clear()
         self._sweeper.cancel()
-        for lane in list(self._future_lanes.values()):
+        for lane in [*self._future_lanes.values(), *self._delayed_lanes.values()]:
             with lane.lock:
                 self._tell_closed(lane.outcome.settle(None, None, ClientClosed("producer")))
 
@@ -90,7 +95,8 @@ class BackgroundSends:
         Raises NoRoute, and what is wrong with the message.
         """
         self._check_usable()
-        lane = self._future_lanes.get(topic) if sharding_key is None else self._sharded_lane(topic, sharding_key)
+        lanes = self._lanes_of(parts)
+        lane = lanes.get(topic) if sharding_key is None else self._sharded_lane(lanes, topic, sharding_key)
         if lane is None:
             return None
         while True:
@@ -106,7 +112,7 @@ class BackgroundSends:
     async def send(self, topic: str, parts: Parts, sharding_key: str | None, wait_ms: int) -> SendFuture:
         """The same, waiting for a route and for room, at most `wait_ms` for each. Raises TopicNotFound and BufferFull too."""
         deadline_ms = monotonic_ms() + wait_ms
-        lane = await self._future_lane(topic, sharding_key, wait_ms)
+        lane = await self._future_lane(self._lanes_of(parts), topic, sharding_key, wait_ms)
         while True:
             serial = lane.serial
             future = self.send_nowait(topic, parts, sharding_key)
@@ -187,7 +193,7 @@ class BackgroundSends:
     async def flush(self, wait_ms: int | None) -> None:
         """Ships everything and waits until it is answered. Raises RequestTimeout, SendFailed, NoRoute."""
         deadline_ms = None if wait_ms is None else monotonic_ms() + wait_ms
-        for lane in [*self._post_lanes.values(), *self._future_lanes.values()]:
+        for lane in self._all_lanes():
             with lane.lock:
                 serial, is_empty = lane.serial, not lane.accumulator.count
             if not is_empty:
@@ -209,23 +215,30 @@ class BackgroundSends:
                 lane = self._post_lanes[topic] = Lane(topic, accumulator, with_outcome=False)
         return lane
 
-    def _sharded_lane(self, topic: str, sharding_key: str) -> Lane | None:
+    def _lanes_of(self, parts: Parts) -> Lanes:
+        return self._delayed_lanes if isinstance(parts, DelayedParts) else self._future_lanes
+
+    def _all_lanes(self) -> list[Lane]:
+        return [*self._post_lanes.values(), *self._future_lanes.values(), *self._delayed_lanes.values()]
+
+    def _sharded_lane(self, lanes: Lanes, topic: str, sharding_key: str) -> Lane | None:
         if self._routes.cached(topic) is None:
             return None
-        return self._future_lanes.get(self._destinations.sharded_queue(topic, sharding_key))
+        return lanes.get(self._destinations.sharded_queue(topic, sharding_key))
 
-    async def _future_lane(self, topic: str, sharding_key: str | None, wait_ms: int) -> Lane:
-        known = self._future_lanes.get(topic) if sharding_key is None else self._sharded_lane(topic, sharding_key)
+    async def _future_lane(self, lanes: Lanes, topic: str, sharding_key: str | None, wait_ms: int) -> Lane:
+        known = lanes.get(topic) if sharding_key is None else self._sharded_lane(lanes, topic, sharding_key)
         if known is not None:
             return known
         await self._prepare(topic, wait_ms)
         shard = None if sharding_key is None else self._destinations.sharded_queue(topic, sharding_key)
         name = topic if shard is None else shard
         with self._lock:
-            lane = self._future_lanes.get(name)
+            lane = lanes.get(name)
             if lane is None:
                 accumulator = self._new_accumulator(topic, self._batch_bytes)
-                lane = self._future_lanes[name] = Lane(topic, accumulator, with_outcome=True, shard=shard)
+                waits = lanes is self._delayed_lanes
+                lane = lanes[name] = Lane(topic, accumulator, with_outcome=True, shard=shard, waits=waits)
         return lane
 
     async def _prepare(self, topic: str, wait_ms: int) -> None:
@@ -277,7 +290,7 @@ class BackgroundSends:
             lane.is_open = False
 
     def _sweep(self) -> None:
-        for lane in [*self._post_lanes.values(), *self._future_lanes.values()]:
+        for lane in self._all_lanes():
             if lane.accumulator.count and not lane.is_open and lane.lock.acquire(blocking=False):
                 try:
                     if lane.accumulator.count and not lane.is_open:

@@ -15,11 +15,12 @@ from itertools import count
 from typing import Final
 
 from ..model.clock import monotonic_ms
-from ..model.errors import BufferFull, NoRoute, RemoteProtocolError, ZenitError
+from ..model.errors import BufferFull, NoRoute, ZenitError
 from ..model.queue import MessageQueue
-from ..remoting.commands import Reply, SendMessages, SendReply
+from ..remoting.commands import Reply
 from .batching import BufferPool, Lane, Sealed
 from .connection import Connection
+from .delayed_send import Answer, answer_of, send_request
 from .destinations import Destinations
 from .latency_fault import LatencyFault
 from .retry import RetryPolicy
@@ -142,29 +143,35 @@ class BatchSender:
         sealed.queue, sealed.sent_ms = queue, now
         sealed.tries += 1
 
-        def on_reply(reply: Reply | None, _payload: bytes, error: ZenitError | None) -> None:
-            self._on_reply(sealed, serial, queue, reply, error)
+        def on_reply(reply: Reply | None, payload: bytes, error: ZenitError | None) -> None:
+            if error is None:
+                try:
+                    answer = answer_of(reply, payload, sealed.count)
+                except ZenitError as wrong:
+                    error = wrong
+                else:
+                    self._on_stored(sealed, serial, queue, answer)
+                    return
+            self._on_failure(sealed, serial, queue, error)
 
         try:
             self._connection.remoting.send_nowait(
                 self._destinations.address_of(queue),
-                SendMessages(queue.topic, queue.queue_id, sealed.count, self._group),
+                send_request(queue, sealed.count, self._group, waits=sealed.lane.waits),
                 sealed.payload(),
                 timeout_ms=self._retry.try_timeout_ms(self.batch_ms, sealed.deadline_ms - now),
                 on_reply=on_reply,
             )
         except ZenitError as error:
-            self._on_reply(sealed, serial, queue, None, error)
+            self._on_failure(sealed, serial, queue, error)
 
-    def _on_reply(
-        self, sealed: Sealed, serial: int, queue: MessageQueue, reply: Reply | None, error: ZenitError | None
-    ) -> None:
+    def _on_stored(self, sealed: Sealed, serial: int, queue: MessageQueue, answer: Answer) -> None:
         now = monotonic_ms()
-        if isinstance(reply, SendReply):
-            self._fault.on_answered(queue.broker_name, now - sealed.sent_ms, now)
-            self._settle(sealed, serial, queue, reply, None)
-            return
-        failure = error or RemoteProtocolError(f"a send was answered with {type(reply).__name__}")
+        self._fault.on_answered(queue.broker_name, now - sealed.sent_ms, now)
+        self._settle(sealed, serial, queue, answer, None)
+
+    def _on_failure(self, sealed: Sealed, serial: int, queue: MessageQueue, failure: ZenitError) -> None:
+        now = monotonic_ms()
         self._fault.on_failed(queue.broker_name, now)
         if failure.route_stale:
             self._connection.routes.refresh_soon(queue.topic)
@@ -187,7 +194,7 @@ class BatchSender:
         try:
             queue = sealed.lane.shard or self._destinations.next_queue(last.topic, avoid=last.broker_name)
         except NoRoute as error:
-            self._on_reply(sealed, serial, last, None, error)
+            self._on_failure(sealed, serial, last, error)
             return
         with self._lock:
             self._leave(sealed.lane, last.broker_name)
@@ -199,7 +206,7 @@ class BatchSender:
         sealed: Sealed,
         serial: int,
         queue: MessageQueue | None,
-        reply: SendReply | None,
+        reply: Answer | None,
         error: ZenitError | None,
     ) -> None:
         if self._trace is not None and serial in self._unanswered:

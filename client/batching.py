@@ -88,16 +88,26 @@ class Lane:
         "serial",
         "shard",
         "topic",
+        "waits",
         "watchers",
     )
 
     def __init__(
-        self, topic: str, accumulator: Accumulator, *, with_outcome: bool, shard: MessageQueue | None = None
+        self,
+        topic: str,
+        accumulator: Accumulator,
+        *,
+        with_outcome: bool,
+        shard: MessageQueue | None = None,
+        waits: bool = False,
     ) -> None:
-        """`with_outcome`: its messages have futures. `shard`: the only queue its batches go to, one after the other."""
+        """`with_outcome`: its messages have futures. `shard`: the only queue its batches go to, one after the other.
+        `waits`: its messages are to be delivered later.
+        """
         self.topic = topic
         self.accumulator = accumulator
         self.shard = shard
+        self.waits = waits
         self.lock = threading.Lock()
         self.is_open = False
         self.begun_ns = 0

@@ -12,6 +12,7 @@ from ..model.names import check_topic, is_system_topic
 from ..model.properties import RESERVED, SHARDING_KEY, encode_properties
 from ..model.sys_flag import COMPRESSED, COMPRESSION_LZ4
 from ..store.record_kernel import Accumulator
+from .delayed_send import DelayedParts, delay_properties
 
 Fill = Callable[[Accumulator], bool]
 """Appends all messages of a batch; False where they do not fit."""
@@ -28,16 +29,6 @@ def check_send_topic(topic: str) -> str:
     if is_system_topic(check_topic(topic)):
         raise InvalidParameter("topic", topic, "a topic of your own; the system keeps this one for itself")
     return topic
-
-
-def refuse_unsupported(message: Message) -> None:
-    """Raises InvalidParameter for what this version cannot do, rather than sending the message as if it were not there."""
-    if message.delay is not None:
-        raise InvalidParameter("delay", message.delay, "None: delayed messages are not part of this version")
-    if message.deliver_at is not None:
-        raise InvalidParameter("deliver_at", message.deliver_at, "None: delayed messages are not part of this version")
-    if message.delay_level:
-        raise InvalidParameter("delay_level", message.delay_level, "0: delayed messages are not part of this version")
 
 
 def encode_user_properties(properties: Mapping[str, str], sharding_key: str | None = None) -> bytes:
@@ -65,15 +56,18 @@ def compress_body(body: bytes, over_bytes: int) -> tuple[bytes, int]:
 
 
 def message_parts(message: Message, compress_over: int, sharding_key: str | None = None) -> Parts:
-    """A message as an accumulator takes it. Raises InvalidParameter, MessageIllegal, MessageTooLarge."""
-    if message.delay is not None or message.deliver_at is not None or message.delay_level:
-        refuse_unsupported(message)
+    """A message as an accumulator takes it; DelayedParts where it is to be delivered later.
+
+    Raises InvalidParameter, MessageIllegal, MessageTooLarge."""
     body, flags = message.body, 0
     if len(body) > compress_over:
         body, flags = compress_body(body, compress_over)
     properties = b""
     if message.properties or sharding_key is not None:
         properties = encode_user_properties(message.properties, sharding_key)
+    if message.delay is not None or message.deliver_at is not None or message.delay_level:
+        properties += encode_properties(delay_properties(message))
+        return DelayedParts((body, message.tags or None, message.keys or None, properties, message.flag, flags))
     return body, message.tags or None, message.keys or None, properties, message.flag, flags
 
 

@@ -4,6 +4,7 @@
 - `send_async` and `post` fill a batch of 256 KiB or 1 ms, whichever comes first, and return; `send_async` gives a future
   a message, `post` tells only of failures. The caller who finds a batch full sends it itself; the I/O thread sends the
   ones that linger. When the windows of all brokers are taken, the caller waits.
+- A message with `delay`, `deliver_at` or `delay_level` waits at the broker, and `recall` takes it back while it does.
 - A sharding key names one queue; such a message waits for that queue and is never sent to another.
 
 Retries may store a message twice where a reply was lost: consumers must bear with that, as in every queue of this kind.
@@ -22,12 +23,14 @@ from ..model.errors import ClientClosed, InvalidParameter, ZenitError
 from ..model.message import BODY_BYTES_MAX, BatchReceipt, Message, SendReceipt
 from ..model.names import check_group
 from ..model.queue import QueueOffset
+from ..remoting.commands import RecallMessage, SendReply
 from ..store.record_kernel import Accumulator, StoredMessage
 from .accumulators import new_accumulator
 from .background_sends import BackgroundSends
 from .batch_sender import WINDOW_BATCHES, BatchSender
 from .batching import BATCH_BYTES, LINGER_MS, BufferPool
 from .connection import Connection, connect, release
+from .delayed_send import is_delayed
 from .destinations import Destinations
 from .failed_sends import FailedSends, OnError
 from .latency_fault import LatencyFault, LatencyTable, latency_table
@@ -164,19 +167,29 @@ class ProducerCore(ABC):
         self._check_usable()
         parts = message_parts(message, self._compress_over, sharding_key)
         batch, queue, reply = await self._waited.send(
-            message.topic, lambda accumulator: accumulator.append(*parts), sharding_key, self._total_ms(timeout)
+            message.topic,
+            lambda accumulator: accumulator.append(*parts),
+            sharding_key,
+            self._total_ms(timeout),
+            waits=is_delayed(message),
         )
         return batch.facts().receipt(queue, reply, 0)
 
     async def _send_batch(
         self, messages: Sequence[Message], *, sharding_key: str | None = None, timeout: float | None = None
     ) -> Sequence[SendReceipt]:
-        """Stores messages of one topic side by side in one queue, all or none; one receipt a message, made when read."""
+        """Stores messages of one topic side by side in one queue, all or none; one receipt a message, made when read.
+
+        Some of them may be delayed: those come to that queue at their times.
+        """
         if not messages:
             return ()
         self._check_usable()
         fill = fill_messages(messages, self._compress_over, sharding_key)
-        batch, queue, reply = await self._waited.send(messages[0].topic, fill, sharding_key, self._total_ms(timeout))
+        waits = any(map(is_delayed, messages))
+        batch, queue, reply = await self._waited.send(
+            messages[0].topic, fill, sharding_key, self._total_ms(timeout), waits=waits
+        )
         return BatchReceipts(batch.facts(), queue, reply)
 
     async def _send_bodies(
@@ -196,6 +209,7 @@ class ProducerCore(ABC):
         self._check_usable()
         fill = fill_bodies(bodies, self._compress_over, tags, keys)
         batch, queue, reply = await self._waited.send(topic, fill, sharding_key, self._total_ms(timeout))
+        assert isinstance(reply, SendReply)
         return BatchReceipt(queue, QueueOffset(reply.queue_offset), batch.count)
 
     async def _send_oneway(self, message: Message, *, sharding_key: str | None = None) -> None:
@@ -203,7 +217,25 @@ class ProducerCore(ABC):
         self._check_usable()
         parts = message_parts(message, self._compress_over, sharding_key)
         await self._waited.send_oneway(
-            message.topic, lambda accumulator: accumulator.append(*parts), sharding_key, self._timeout_ms
+            message.topic,
+            lambda accumulator: accumulator.append(*parts),
+            sharding_key,
+            self._timeout_ms,
+            waits=is_delayed(message),
+        )
+
+    async def _recall(self, receipt: SendReceipt, *, timeout: float | None = None) -> None:
+        """Takes a delayed message back before it is delivered; once this returns it never will be.
+
+        Raises MessageNotFound where it was delivered or taken back already (perhaps by a try whose answer was lost),
+        InvalidParameter for a receipt of a message that was not delayed, and what the last try ended with.
+        """
+        self._check_usable()
+        if receipt.recall_handle is None:
+            raise InvalidParameter("receipt", receipt.message_id, "that of a message that is delivered later")
+        queue = receipt.queue
+        await self._waited.ask(
+            queue, RecallMessage(queue.topic, receipt.recall_handle, self.group), self._total_ms(timeout)
         )
 
     # ---- in the background
@@ -282,12 +314,6 @@ class ProducerCore(ABC):
         """How many trace records wait, are stored, were dropped; None where nothing is traced."""
         return None if self._trace is None else self._trace.statistics()
 
-    # ---- not in this version
-
-    def recall(self, receipt: SendReceipt) -> None:
-        """Taking delayed messages back is not part of this version: raises InvalidParameter."""
-        raise InvalidParameter("recall", receipt.message_id, "nothing: delayed messages are not part of this version")
-
     # ---- inside
 
     def _new_accumulator(self, topic: str, capacity: int) -> Accumulator:
@@ -316,6 +342,7 @@ class Producer(ProducerCore):
     send_batch = blocking(ProducerCore._send_batch)
     send_bodies = blocking(ProducerCore._send_bodies)
     send_oneway = blocking(ProducerCore._send_oneway)
+    recall = blocking(ProducerCore._recall)
     flush = blocking(ProducerCore._flush)
     close = blocking(ProducerCore._close)
     request = blocking(ProducerCore._request)

@@ -18,6 +18,7 @@ from ..model.clock import monotonic_ms
 from ..model.errors import (
     ClientClosed,
     CorruptRecordError,
+    InvalidParameter,
     NoRoute,
     NotARequest,
     RemoteProtocolError,
@@ -43,6 +44,7 @@ from ..store.record_kernel import StoredMessage, decode_batch
 from .accumulators import single_record
 from .background_sends import BackgroundSends
 from .connection import Connection
+from .delayed_send import is_delayed
 from .membership import Member
 from .outgoing import Parts, check_send_topic, message_parts
 from .pending_replies import PendingReplies, RequestStatistics
@@ -168,6 +170,8 @@ class RequestReply:
 
     def _request_parts(self, message: Message, sharding_key: str | None, total_ms: int) -> tuple[str, Parts]:
         correlation_id = secrets.token_hex(16)
+        if is_delayed(message):
+            raise InvalidParameter("delay", message.topic, "no delay: who asks waits for the reply")
         body, tags, keys, properties, flag, sys_flag = message_parts(message, self._compress_over, sharding_key)
         asked = {
             CORRELATION_ID: correlation_id,

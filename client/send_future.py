@@ -16,7 +16,7 @@ from ..model.errors import ClientClosed, RequestTimeout, ZenitError
 from ..model.ids import HostAddress, offset_message_id, unique_id
 from ..model.message import SendReceipt
 from ..model.queue import MessageQueue, PhysicalOffset, QueueOffset
-from ..remoting.commands import SendReply
+from .delayed_send import Answer, DelayedAnswer
 
 log = logging.getLogger(__name__)
 
@@ -35,8 +35,11 @@ class SealedFacts:
         self.first_counter = first_counter
         self.sizes = sizes
 
-    def receipt(self, queue: MessageQueue, reply: SendReply, index: int) -> SendReceipt:
+    def receipt(self, queue: MessageQueue, reply: Answer, index: int) -> SendReceipt:
         """Of the batch's message `index`, where the broker said that it put the batch."""
+        if isinstance(reply, DelayedAnswer):
+            message_id = unique_id(self.id_prefix, self.month_ms, self.first_counter + index)
+            return reply.receipt(message_id, queue, index)
         position = record_position(reply, self.sizes, index)
         host = reply.store_host
         return SendReceipt(
@@ -48,8 +51,10 @@ class SealedFacts:
         )
 
 
-def record_position(reply: SendReply, sizes: list[int], index: int) -> PhysicalOffset:
+def record_position(reply: Answer, sizes: list[int], index: int) -> PhysicalOffset:
     """Where record `index` of a batch lies: behind those before it in its piece of the log."""
+    if isinstance(reply, DelayedAnswer):
+        return PhysicalOffset(reply.places[index].physical_offset)
     first, base = 0, reply.physical_offset
     passed = 0
     for count, piece_offset in reply.pieces:
@@ -71,10 +76,10 @@ class BatchOutcome:
         self.is_settled = False
         self.facts: SealedFacts | None = None
         self.queue: MessageQueue | None = None
-        self.reply: SendReply | None = None
+        self.reply: Answer | None = None
         self.error: ZenitError | None = None
 
-    def settle(self, queue: MessageQueue | None, reply: SendReply | None, error: ZenitError | None) -> Callbacks:
+    def settle(self, queue: MessageQueue | None, reply: Answer | None, error: ZenitError | None) -> Callbacks:
         """Ends the batch and wakes who waits. Returns the callbacks, for the caller to run where it holds no lock."""
         with self._condition:
             self.queue, self.reply, self.error = queue, reply, error
@@ -112,7 +117,7 @@ class BatchReceipts(Sequence[SendReceipt]):
 
     __slots__ = ("_facts", "_queue", "_reply")
 
-    def __init__(self, facts: SealedFacts, queue: MessageQueue, reply: SendReply) -> None:
+    def __init__(self, facts: SealedFacts, queue: MessageQueue, reply: Answer) -> None:
         self._facts = facts
         self._queue = queue
         self._reply = reply

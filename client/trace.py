@@ -23,6 +23,7 @@ from ..remoting.commands import Reply, SendMessages, SendReply
 from ..store.record_kernel import MessageBatch
 from .accumulators import single_record
 from .connection import Connection
+from .delayed_send import Answer
 from .outgoing import check_send_topic
 from .trace_backlog import Noted, TraceBacklog, TraceMessage, TraceStatistics, pack
 from .trace_records import Handed, Sent, consumed, delivered, published
@@ -60,7 +61,7 @@ class TraceRecorder:
 
     # ---- what happens
 
-    def on_sent(self, records: bytes, count: int, reply: SendReply | None, *, is_ok: bool, cost_ms: int) -> None:
+    def on_sent(self, records: bytes, count: int, reply: Answer | None, *, is_ok: bool, cost_ms: int) -> None:
         """A batch's send has ended. `records`: a copy of its payload; `reply` None: there is none."""
         sent = Sent(records, self._group, reply, is_ok, cost_ms)
         self._note(Noted(published(sent), count, len(records)))

@@ -9,8 +9,8 @@ from typing import cast
 from ..model.ids import HostAddress, offset_message_id
 from ..model.properties import DELAY_LEVEL, KEYS, TAGS, TIMER_DELIVER_MS, TRANSACTION_PREPARED, UNIQUE_KEY
 from ..model.trace import REGION, ConsumeCode, Consumed, Delivered, Published, TracedType
-from ..remoting.commands import SendReply
 from ..store.record_kernel import MessageBatch, StoredMessage, decode_batch
+from .delayed_send import Answer
 from .send_future import record_position
 
 
@@ -20,7 +20,7 @@ class Sent:
 
     records: bytes
     group: str
-    reply: SendReply | None
+    reply: Answer | None
     is_ok: bool
     cost_ms: int
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 
 from ..model.clock import monotonic_ms
-from ..model.errors import ConnectionLost, NoRoute, RemoteProtocolError, ZenitError
+from ..model.errors import ConnectionLost, NoRoute, ZenitError
 from ..model.queue import MessageQueue
-from ..remoting.commands import SendMessages, SendReply
+from ..remoting.commands import Reply, Request
 from .connection import Connection
+from .delayed_send import Answer, answer_of, send_request
 from .destinations import Destinations
 from .latency_fault import LatencyFault
 from .outgoing import Fill, check_send_topic
@@ -46,9 +47,12 @@ class WaitedSends:
         self._retry = retry
 
     async def send(
-        self, topic: str, fill: Fill, sharding_key: str | None, total_ms: int
-    ) -> tuple[ReadyBatch, MessageQueue, SendReply]:
-        """Encodes what `fill` appends and sends it until a broker has it. Raises what the last try ended with."""
+        self, topic: str, fill: Fill, sharding_key: str | None, total_ms: int, *, waits: bool = False
+    ) -> tuple[ReadyBatch, MessageQueue, Answer]:
+        """Encodes what `fill` appends and sends it until a broker has it. `waits`: some of it is to be delivered later.
+
+        Raises what the last try ended with.
+        """
         deadline_ms = monotonic_ms() + total_ms
         if self._routes.cached(topic) is None:
             await self._routes.route(check_send_topic(topic), self._waits, timeout_ms=total_ms)
@@ -60,9 +64,9 @@ class WaitedSends:
             try:
                 queue = self._queue_for(topic, sharding_key, avoid)
                 avoid = queue.broker_name
-                reply, _ = await self._waits.call(
+                reply, payload = await self._waits.call(
                     self._destinations.address_of(queue),
-                    SendMessages(topic, queue.queue_id, batch.count, self._group),
+                    send_request(queue, batch.count, self._group, waits=waits),
                     batch.payload(),
                     timeout_ms=self._retry.try_timeout_ms(total_ms, deadline_ms - started_ms),
                 )
@@ -76,29 +80,46 @@ class WaitedSends:
                     self._note(batch, None, total_ms - (deadline_ms - monotonic_ms()), is_ok=False)
                     raise
                 continue
-            if not isinstance(reply, SendReply):
-                raise RemoteProtocolError(f"a send was answered with {type(reply).__name__}")
+            answer = answer_of(reply, payload, batch.count)
             now = monotonic_ms()
             self._fault.on_answered(queue.broker_name, now - started_ms, now)
             if self._trace is not None:
-                self._note(batch, reply, total_ms - (deadline_ms - now), is_ok=True)
-            return batch, queue, reply
+                self._note(batch, answer, total_ms - (deadline_ms - now), is_ok=True)
+            return batch, queue, answer
 
-    async def send_oneway(self, topic: str, fill: Fill, sharding_key: str | None, total_ms: int) -> None:
+    async def send_oneway(
+        self, topic: str, fill: Fill, sharding_key: str | None, total_ms: int, *, waits: bool
+    ) -> None:
         """Hands the batch to the connection; what becomes of it is not asked. Raises why it could not leave."""
         await self._routes.route(check_send_topic(topic), self._waits, timeout_ms=total_ms)
         batch = self._batches.make(topic, fill)
         queue = self._queue_for(topic, sharding_key, None)
-        request = SendMessages(topic, queue.queue_id, batch.count, self._group)
+        request = send_request(queue, batch.count, self._group, waits=waits)
         address = self._destinations.address_of(queue)
         if not self._remoting.oneway(address, request, batch.payload()):
             raise ConnectionLost(address)
         self._note(batch, None, 0, is_ok=True)
 
-    def _note(self, batch: ReadyBatch, reply: SendReply | None, cost_ms: int, *, is_ok: bool) -> None:
+    def _note(self, batch: ReadyBatch, reply: Answer | None, cost_ms: int, *, is_ok: bool) -> None:
         """For the trace, where there is one."""
         if self._trace is not None:
             self._trace.on_sent(bytes(batch.payload()), batch.count, reply, is_ok=is_ok, cost_ms=cost_ms)
+
+    async def ask(self, queue: MessageQueue, request: Request, total_ms: int) -> Reply:
+        """Asks the master of a queue's broker until it answers. Raises what the last try ended with."""
+        deadline_ms = monotonic_ms() + total_ms
+        await self._routes.route(queue.topic, self._waits, timeout_ms=total_ms)
+        tries = 0
+        while True:
+            timeout_ms = self._retry.try_timeout_ms(total_ms, deadline_ms - monotonic_ms())
+            try:
+                address = self._destinations.address_of(queue)
+                return (await self._waits.call(address, request, timeout_ms=timeout_ms))[0]
+            except ZenitError as error:
+                tries += 1
+                await self._wait_for_next_try(
+                    error, queue.topic, tries, deadline_ms, queue.broker_name, is_sharded=True
+                )
 
     def _queue_for(self, topic: str, sharding_key: str | None, avoid: str | None) -> MessageQueue:
         if sharding_key is not None:

@@ -26,6 +26,8 @@ class Message:
 
     `tags`: one tag by which consumers filter. `keys`: texts without blanks under which the message can be queried.
     `properties`: the sender's own, names and values non-empty text. `flag`: 32 bits, opaque to the broker.
+    At most one of these says when it is delivered: `delay`, from when the broker takes it; `deliver_at`, with a time zone,
+    where a time in the past means now; `delay_level`, 1 to 18 (1s 5s 10s 30s 1m 2m ... 10m 20m 30m 1h 2h).
     """
 
     topic: str
@@ -78,7 +80,11 @@ class SendStatus(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class SendReceipt:
-    """One message is stored: where, and under which ids."""
+    """One message is stored: where, and under which ids.
+
+    One that is to be delivered later is not in its queue yet: `queue_offset` is -1, `physical_offset` and
+    `offset_message_id` tell where it waits, and `recall_handle` is what takes it back.
+    """
 
     message_id: str
     offset_message_id: str
@@ -86,6 +92,7 @@ class SendReceipt:
     queue_offset: QueueOffset
     physical_offset: PhysicalOffset
     status: SendStatus = SendStatus.OK
+    recall_handle: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
+from zenitmq.client.delayed_send import DelayedAnswer, DelayedParts, answer_of, is_delayed, send_request
 from zenitmq.client.outgoing import (
     COMPRESS_OVER_BYTES,
     LZ4_FLAGS,
@@ -18,9 +19,13 @@ from zenitmq.client.outgoing import (
     message_parts,
 )
 from zenitmq.model.compression import decompress
-from zenitmq.model.errors import InvalidParameter, MessageIllegal, MessageTooLarge
+from zenitmq.model.errors import InvalidParameter, MessageIllegal, MessageTooLarge, RemoteProtocolError
 from zenitmq.model.message import BODY_BYTES_MAX, Message
 from zenitmq.model.properties import RESERVED, SHARDING_KEY, decode_properties
+from zenitmq.model.queue import MessageQueue
+from zenitmq.model.recall_handle import RecallHandle
+from zenitmq.remoting.commands import DelayedReply, Done, SendDelayed, SendMessages, SendReply
+from zenitmq.remoting.delayed_places import NOWHERE, Place, encode_places
 
 
 class FakeAccumulator:
@@ -71,12 +76,61 @@ def test_a_message_becomes_what_the_accumulator_takes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
-    [("delay", timedelta(seconds=1)), ("deliver_at", datetime(2026, 1, 1, tzinfo=UTC)), ("delay_level", 3)],
+    ("field", "value", "said"),
+    [
+        ("delay", timedelta(seconds=1.5), {"TIMER_DELAY_MS": "1500"}),
+        ("delay", timedelta(0), {"TIMER_DELAY_MS": "0"}),
+        ("deliver_at", datetime(2026, 1, 1, tzinfo=UTC), {"TIMER_DELIVER_MS": "1767225600000"}),
+        (
+            "deliver_at",
+            datetime(2026, 1, 1, tzinfo=timezone(timedelta(hours=1))),
+            {"TIMER_DELIVER_MS": "1767222000000"},
+        ),
+        ("deliver_at", datetime(1969, 1, 1, tzinfo=UTC), {"TIMER_DELIVER_MS": "0"}),
+        ("delay_level", 3, {"DELAY": "3"}),
+    ],
 )
-def test_what_this_version_cannot_do_is_refused_by_name(field: str, value: object) -> None:
-    with pytest.raises(InvalidParameter, match=field):
-        message_parts(Message("t", b"x", **{field: value}), COMPRESS_OVER_BYTES)
+def test_a_message_tells_the_broker_when(field: str, value: object, said: dict[str, str]) -> None:
+    message = Message("t", b"x", properties={"region": "eu"}, **{field: value})
+    parts = message_parts(message, COMPRESS_OVER_BYTES)
+    assert isinstance(parts, DelayedParts)
+    assert is_delayed(message)
+    assert decode_properties(parts[3]) == {"region": "eu", **said}
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({"delay": timedelta(seconds=-1)}, "delay"),
+        ({"deliver_at": datetime(2026, 1, 1)}, "deliver_at"),  # noqa: DTZ001
+        ({"delay_level": -1}, "delay_level"),
+        ({"delay": timedelta(0), "delay_level": 1}, "delay_level"),
+        ({"delay": timedelta(0), "deliver_at": datetime(2026, 1, 1, tzinfo=UTC)}, "deliver_at"),
+    ],
+)
+def test_times_that_say_nothing_or_too_much_are_refused(fields: dict[str, object], name: str) -> None:
+    with pytest.raises(InvalidParameter) as refused:
+        message_parts(Message("t", b"x", **fields), COMPRESS_OVER_BYTES)
+    assert refused.value.name == name
+
+
+def test_a_broker_s_answer_becomes_receipts() -> None:
+    queue = MessageQueue("t", "broker-a", 2)
+    assert isinstance(send_request(queue, 2, "g", waits=True), SendDelayed)
+    assert isinstance(send_request(queue, 2, "g", waits=False), SendMessages)
+    plain = SendReply(2, 5, 100, 7, bytes(8))
+    assert answer_of(plain, b"", 1) is plain
+    places = [Place(1_000, NOWHERE, 500), Place(NOWHERE, 9, 700)]
+    answer = answer_of(DelayedReply(2, bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])), encode_places(places), 2)
+    assert isinstance(answer, DelayedAnswer)
+    waiting, stored = answer.receipt("A" * 32, queue, 0), answer.receipt("B" * 32, queue, 1)
+    assert RecallHandle.parse(waiting.recall_handle or "") == RecallHandle("t", "broker-a", 1_000, "A" * 32)
+    assert (waiting.queue_offset, waiting.physical_offset) == (-1, 500)
+    assert waiting.offset_message_id == "7F00000100002A9F00000000000001F4"
+    assert (stored.queue_offset, stored.physical_offset, stored.recall_handle) == (9, 700, None)
+    for reply, payload in ((None, b""), (Done(), b""), (DelayedReply(2, bytes(8)), bytes(23))):
+        with pytest.raises(RemoteProtocolError):
+            answer_of(reply, payload, 1)
 
 
 @pytest.mark.parametrize("name", sorted(RESERVED))
