@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from zenitmq import FIRST, Admin, GroupNotFound, InvalidParameter, Producer, PullConsumer, TopicNotFound
+from zenitmq.remoting.client import RemotingClient
+from zenitmq.remoting.commands import Heartbeat
 
 TOPIC = "trades"
 
@@ -99,14 +101,16 @@ def test_a_group_goes_on_where_another_one_is(admin: Admin, producer: Producer, 
         assert drain(consumer, 2) == sent[4:]
 
 
-def test_what_nobody_knows_is_none(admin: Admin, producer: Producer, namesrv: str) -> None:
+def test_what_nobody_knows_is_none(admin: Admin, producer: Producer) -> None:
+    """A member is there, and has not said yet where its group begins."""
     queue = producer.send_bodies(TOPIC, [b"x"] * 3).queue
-    with PullConsumer("g", namesrv=namesrv, auto_commit=False) as consumer:
-        consumer.subscribe(TOPIC)
-        consumer.assignment()
-        described = admin.describe_group("g")
-        (row,) = [row for row in described["queues"] if row["queue_id"] == queue.queue_id]
-        assert (described["lag"], row["lag"], row["lag_seconds"], row["consumer_queue_offset"]) == (None,) * 4
-        assert admin.lag("g")[queue] is None
-        admin.reset_offset("g", TOPIC, "time", datetime.now(UTC) - timedelta(hours=1))
-        assert admin.describe_group("g")["lag"] == 3
+    address = admin.route(TOPIC).brokers[0].master_address
+    assert address is not None
+    with RemotingClient() as client:
+        client.call(address, Heartbeat("c", (), (("g", "CLUSTERING", ((TOPIC, "TAG", "*"),)),)), timeout_ms=5000)
+    described = admin.describe_group("g")
+    (row,) = [row for row in described["queues"] if row["queue_id"] == queue.queue_id]
+    assert (described["lag"], row["lag"], row["lag_seconds"], row["consumer_queue_offset"]) == (None,) * 4
+    assert admin.lag("g")[queue] is None
+    admin.reset_offset("g", TOPIC, "time", datetime.now(UTC) - timedelta(hours=1))
+    assert admin.describe_group("g")["lag"] == 3
