@@ -20,6 +20,7 @@ from ..model.clock import Clock, monotonic_ns
 from ..model.errors import InvalidParameter, TopicNotFound, ZenitError
 from ..model.names import check_group
 from ..model.route import MASTER_ID
+from ..model.subscription import TAGS_MAX
 from ..remoting.commands import PullMessages, PullReply
 from ..remoting.server import Call, RequestLoop
 from ..store.get_status import GetResult, GetStatus, Search
@@ -88,6 +89,8 @@ class PullHandler:
             check_group(request.group)
         if request.max_messages < 1 or request.max_bytes < 1:
             raise InvalidParameter("max_messages, max_bytes", (request.max_messages, request.max_bytes), "at least 1")
+        if len(request.tag_codes) > TAGS_MAX:
+            raise InvalidParameter("tag_codes", f"{len(request.tag_codes)} codes", f"at most {TAGS_MAX}")
         self.pulls += 1
         if request.sql:
             self._conditions.condition(request.sql)

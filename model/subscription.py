@@ -16,6 +16,7 @@ from .tag_hash import java_hash
 
 EVERYTHING = "*"
 TAG_EXPRESSION_LENGTH_MAX: Final = 16_384
+TAGS_MAX: Final = 4_096
 _NOT_IN_TAGS: Final = re.compile(r"[\x00-\x02\ud800-\udfff]")
 
 
@@ -71,6 +72,8 @@ class Subscription:
             raise InvalidParameter("tags", ascii(text[:64]), rule)
         parts = {part.strip() for part in text.split("||")}
         tags = frozenset() if EVERYTHING in parts else frozenset(parts - {""})
+        if len(tags) > TAGS_MAX:
+            raise InvalidParameter("tags", f"{len(tags)} different ones", f"at most {TAGS_MAX}")
         return Subscription(topic, text, tags)
 
     def wire(self) -> tuple[str, str, str]:

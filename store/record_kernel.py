@@ -1042,11 +1042,37 @@ class UnitSelector:
     size_bytes = cython.declare(cython.longlong, visibility="readonly")
     _runs: cython.longlong[::1]
     _capacity: cython.int
+    _codes: cython.longlong[::1]
 
     def __init__(self, runs_max: int = 4096) -> None:
         self.runs = memoryview(bytearray(16 * runs_max)).cast("q")
         self._runs = self.runs
         self._capacity = runs_max
+        self._codes = memoryview(bytearray(8 * 16)).cast("q")
+
+    @cython.cfunc
+    def _want(self, codes: tuple[int, ...]):
+        """Puts several codes in order, to be searched."""
+        i: cython.Py_ssize_t
+        ordered: list[int] = sorted(codes)
+        if len(ordered) > len(self._codes):
+            self._codes = memoryview(bytearray(8 * len(ordered))).cast("q")
+        for i in range(len(ordered)):
+            self._codes[i] = ordered[i]
+
+    @cython.cfunc
+    @cython.inline
+    def _is_wanted(self, code: cython.longlong, count: cython.Py_ssize_t) -> cython.bint:
+        low: cython.Py_ssize_t = 0
+        high: cython.Py_ssize_t = count
+        middle: cython.Py_ssize_t
+        while low < high:
+            middle = (low + high) // 2
+            if self._codes[middle] < code:
+                low = middle + 1
+            else:
+                high = middle
+        return low < count and self._codes[low] == code
 
     def select(
         self,
@@ -1076,6 +1102,8 @@ class UnitSelector:
         code_count: cython.Py_ssize_t = len(codes)
         first: cython.longlong = codes[0] if code_count else 0
         runs: cython.longlong[::1] = self._runs
+        if code_count > 1:
+            self._want(codes)
         while at + 20 <= end and matched < messages_max:
             offset = _get64(units, at)
             size = _get32(units, at + 8)
@@ -1087,7 +1115,7 @@ class UnitSelector:
                 continue
             if code_count:
                 code = _get64(units, at + 12)
-                if code != first and (code_count == 1 or code not in codes) and code >= -0x80000000:
+                if code != first and (code_count == 1 or not self._is_wanted(code, code_count)) and code >= -0x80000000:
                     examined += 1
                     at += 20
                     continue

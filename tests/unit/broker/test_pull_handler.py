@@ -224,8 +224,8 @@ def test_a_deleted_topic_ends_the_wait(world: World, pulls: PullHandler) -> None
     assert (world.errors, world.replies) == ([TopicNotFound], [])
 
 
-@pytest.mark.parametrize("other", [{"max_messages": 0}, {"max_bytes": 0}, {"queue_id": 1}])
-def test_wrong_parameters_are_refused(world: World, pulls: PullHandler, other: dict[str, int]) -> None:
+@pytest.mark.parametrize("other", [{"max_messages": 0}, {"max_bytes": 0}, {"queue_id": 1}, {"codes": (7,) * 4097}])
+def test_wrong_parameters_are_refused(world: World, pulls: PullHandler, other: dict[str, Any]) -> None:
     with pytest.raises(InvalidParameter):
         pull(pulls, **other)
 

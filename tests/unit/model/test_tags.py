@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from zenitmq.model.subscription import Subscription
+from zenitmq.model.errors import InvalidParameter, SqlSyntaxError
+from zenitmq.model.subscription import Sql, Subscription
 from zenitmq.model.tag_hash import java_hash, tags_code
 
 KNOWN = [
@@ -45,6 +46,30 @@ def test_expressions(expression: str | None, tags: tuple[str, ...]) -> None:
     assert subscription.codes() == tuple(sorted(java_hash(tag) for tag in tags))
     assert subscription.accepts(None) is (not tags)
     assert all(subscription.accepts(tag) for tag in tags)
+
+
+@pytest.mark.parametrize(
+    "expression", ["a\x00", "a || b\x01", "\x02", "a\ud800", "a" * 16_385, "||".join(map(str, range(4_097)))]
+)
+def test_what_no_tag_can_be_is_refused(expression: str) -> None:
+    with pytest.raises(InvalidParameter) as raised:
+        Subscription.parse("orders", expression)
+    assert len(str(raised.value)) < 600
+
+
+def test_a_condition_is_a_subscription_of_its_own_kind() -> None:
+    subscription = Subscription.parse("orders", Sql("amount > 10"))
+    assert subscription.wire() == ("orders", "SQL92", "amount > 10")
+    assert (subscription.sql, subscription.codes()) == ("amount > 10", ())
+    assert subscription.accepts("any")
+    assert Subscription.parse("orders", "a").sql == ""
+    assert Subscription.parse("orders", "a").wire() == ("orders", "TAG", "a")
+
+
+def test_a_broken_condition_is_refused_where_it_is_written() -> None:
+    with pytest.raises(SqlSyntaxError) as raised:
+        Sql("amount > 'ten'")
+    assert raised.value.position == 10
 
 
 def test_a_colliding_tag_passes_the_hash_but_not_the_text() -> None:

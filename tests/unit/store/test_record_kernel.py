@@ -492,6 +492,21 @@ def test_tags_are_tested_by_hash(kernel: ModuleType) -> None:
     assert select(kernel, data, codes=(12345,)) == (5, 0, 0, [])
 
 
+@pytest.mark.parametrize("count", [2, 3, 16, 17, 200])
+def test_one_of_many_tags_is_found_whatever_their_order(kernel: ModuleType, count: int) -> None:
+    wanted = tuple((number * 7919) % 1009 - 500 for number in range(count))
+    data = units(*((10 * at, 10, code) for at, code in enumerate(range(-520, 520))))
+    expected = sum(1 for code in range(-520, 520) if code in wanted)
+    assert select(kernel, data, codes=wanted, messages=2000, size=1 << 20)[:2] == (1040, expected)
+
+
+def test_a_unit_of_rocketmqs_extension_may_have_any_tag(kernel: ModuleType) -> None:
+    """Its tags code is an address there: the message is handed on, and the client tests its tags."""
+    data = units((0, 10, -(1 << 63)), (10, 10, -(1 << 31) - 1), (20, 10, -(1 << 31)), (30, 10, 5))
+    assert select(kernel, data, codes=(5,))[3] == [(0, 20), (30, 40)]
+    assert select(kernel, data, codes=(4, 6))[3] == [(0, 20)]
+
+
 def test_filler_units_are_passed_over(kernel: ModuleType) -> None:
     data = units((0, 0x7FFFFFFF, 0), (0, 0x7FFFFFFF, 0), (64, 10, 0))
     assert select(kernel, data) == (3, 1, 10, [(64, 74)])
