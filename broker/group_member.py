@@ -241,16 +241,22 @@ class GroupMember:
             return on_send
 
         def on_request(call: Any) -> Any:
-            master = replica.master
-            if master is None:
-                raise self._refusal()
-            if request_class in READS_STATE and not master.serves_state:
-                raise BrokerBusy(TAKEOVER_RETRY_MS, "a new master takes over")
-            if request_class in TAKES_WRITES and not master.takes_writes:
-                raise self._refusal()
+            self.check(request_class)
             return handler(call)
 
         return on_request
+
+    def check(self, request_class: type[Request]) -> None:
+        """Raises why this replica may not answer such a request now."""
+        if request_class in SERVED_BY_ALL:
+            return
+        master = self._replica.master
+        if master is None:
+            raise self._refusal()
+        if request_class in READS_STATE and not master.serves_state:
+            raise BrokerBusy(TAKEOVER_RETRY_MS, "a new master takes over")
+        if request_class in TAKES_WRITES and not master.takes_writes:
+            raise self._refusal()
 
     def _refusal(self) -> NotMaster | NotEnoughReplicas:
         known = self._replica.known

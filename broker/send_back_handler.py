@@ -8,10 +8,8 @@ because it saw no answer may have its message twice, as a producer may.
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
 
 from ..model.errors import (
-    BrokerBusy,
     CorruptRecordError,
     GroupNotFound,
     InvalidParameter,
@@ -38,8 +36,6 @@ from .parts import Parts
 from .redelivery_topics import retry_queues_of, wanted_dead_letter_topic, wanted_retry_topic
 from .retry_policy import retry_delay_ms
 from .state_log import GROUPS, TOPICS
-
-TAKEOVER_RETRY_MS: Final = 50
 
 
 class SendBackHandler:
@@ -81,8 +77,6 @@ class SendBackHandler:
     def _send_back(self, call: Call, message: StoredMessage) -> None:
         request = call.request
         assert isinstance(request, SendBack)
-        if not self._parts.leads():  # not any more, while a worker was reading
-            raise BrokerBusy(TAKEOVER_RETRY_MS, "another broker becomes master")
         state = self._parts.state
         properties = message.properties
         origin = origin_of(message.topic, message.offset_message_id, properties)

@@ -25,6 +25,7 @@ from ..model.ids import HostAddress
 from ..model.route import MASTER_ID
 from ..remoting import commands
 from ..remoting.client import RemotingClient
+from ..remoting.commands import Request
 from ..remoting.server import Call, RequestLoop
 from ..store.config import parse_delay_levels
 from ..store.message_store import MessageStore
@@ -177,7 +178,8 @@ class Broker:
         config, loop, clock, state, member = self._config, self._loop, self._clock, self._state, self._member
         workers = ThreadPoolExecutor(config.worker_threads, thread_name_prefix="zenit-worker")
         started.callback(workers.shutdown, cancel_futures=True)
-        self._desk = WorkerDesk(workers, loop, clock, waiting_max=config.worker_queue_max)
+        check = _nothing_against if member is None else member.check
+        self._desk = WorkerDesk(workers, loop, clock, waiting_max=config.worker_queue_max, check=check)
         self._acknowledgements = Acknowledgements(
             loop,
             promised=self._promise(),
@@ -396,6 +398,10 @@ class Broker:
 
 def _always() -> bool:
     return True
+
+
+def _nothing_against(_request_class: type[Request]) -> None:
+    """Without replicas every request is ours to answer."""
 
 
 def run(config: BrokerConfig) -> int:

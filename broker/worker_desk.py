@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 
 from ..model.clock import Clock
 from ..model.errors import BrokerBusy, BufferFull, SystemFault, ZenitError
+from ..remoting.commands import Request
 from ..remoting.server import Call, RequestLoop
 
 _log = logging.getLogger(__name__)
@@ -28,12 +29,23 @@ _POST_TRIES: Final = 1000
 class WorkerDesk:
     """Hands work to an executor and brings the results back."""
 
-    def __init__(self, executor: Executor, loop: RequestLoop, clock: Clock, *, waiting_max: int) -> None:
-        """`waiting_max`: calls that may be with the workers or on the way back."""
+    def __init__(
+        self,
+        executor: Executor,
+        loop: RequestLoop,
+        clock: Clock,
+        *,
+        waiting_max: int,
+        check: Callable[[type[Request]], None],
+    ) -> None:
+        """`waiting_max`: calls that may be with the workers or on the way back. `check`: raises why a request may not be
+        answered; asked once more when its result comes, since another broker may have become master meanwhile.
+        """
         self._executor = executor
         self._loop = loop
         self._clock = clock
         self._waiting_max = waiting_max
+        self._check = check
         self.waiting = 0
         self.done = 0
 
@@ -74,6 +86,7 @@ class WorkerDesk:
         self.waiting -= 1
         self.done += 1
         try:
+            self._check(type(call.request))
             then(result)
         except ZenitError as error:
             self._loop.fail(call, error)
