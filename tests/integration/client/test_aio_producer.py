@@ -418,3 +418,22 @@ def _fork(story: Callable) -> int:
         finally:
             os._exit(status)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_many_futures_take_few_wake_ups_of_the_loop(namesrv: str, broker) -> None:
+    class CountingLoop(asyncio.SelectorEventLoop):
+        wakes = 0
+
+        def call_soon_threadsafe(self, *args, **kwargs):
+            self.wakes += 1
+            return super().call_soon_threadsafe(*args, **kwargs)
+
+    async def story() -> None:
+        async with aio.Producer("p", namesrv=namesrv) as producer:
+            await asyncio.gather(*(producer.send_async(Message(TOPIC, b"%d" % index)) for index in range(30_000)))
+
+    loop = CountingLoop()
+    loop.run_until_complete(story())
+    loop.close()
+    assert len(bodies(broker)) == 30_000
+    assert loop.wakes < 2_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -304,3 +305,31 @@ def test_a_consumer_is_of_one_loop(namesrv: str, broker) -> None:
         asyncio.run(consumer.poll())
     loop.run_until_complete(consumer.close())
     loop.close()
+
+
+def test_no_thread_is_started_for_a_consumer_or_a_call(namesrv: str, broker, producer: Producer) -> None:
+    """`producer` has started the I/O thread that all share; the loop's own threads are those of asyncio."""
+    expected = post_all(producer, 500)
+
+    async def story() -> tuple[set[int], list[bytes]]:
+        counts: set[int] = set()
+        seen: list[bytes] = []
+
+        async def member(number: int) -> None:
+            async with aio.PullConsumer(f"g-{number % 10}", namesrv=namesrv, start_from=FIRST) as consumer:
+                consumer.assign([MessageQueue(TOPIC, "a", number % 4)])
+                counts.add(threading.active_count())
+                while batch := await consumer.poll(timeout=0.3):
+                    if number < 4:
+                        seen.extend(message.body for message in batch)
+                counts.add(threading.active_count())
+                await consumer.commit()
+                counts.add(threading.active_count())
+
+        await asyncio.gather(*(member(number) for number in range(40)))
+        return counts, seen
+
+    before = threading.active_count()
+    counts, seen = asyncio.run(story())
+    assert counts == {before}
+    assert sorted(seen) == expected
