@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from typing import overload
 
 from ..model.clock import monotonic_ms
@@ -27,20 +28,23 @@ Callbacks = list[tuple[Callable[["SendFuture"], object], "SendFuture"]]
 class SealedFacts:
     """What receipts are made of, known once a batch is sealed. `sizes`: of its records, bytes."""
 
-    __slots__ = ("first_counter", "id_prefix", "month_ms", "sizes")
+    __slots__ = ("_begins", "first_counter", "id_prefix", "month_ms", "sizes")
 
     def __init__(self, id_prefix: bytes, month_ms: int, first_counter: int, sizes: list[int]) -> None:
         self.id_prefix = id_prefix
         self.month_ms = month_ms
         self.first_counter = first_counter
         self.sizes = sizes
+        self._begins: list[int] | None = None
 
     def receipt(self, queue: MessageQueue, reply: Answer, index: int) -> SendReceipt:
         """Of the batch's message `index`, where the broker said that it put the batch."""
         if isinstance(reply, DelayedAnswer):
             message_id = unique_id(self.id_prefix, self.month_ms, self.first_counter + index)
             return reply.receipt(message_id, queue, index)
-        position = record_position(reply, self.sizes, index)
+        if self._begins is None:  # once a batch, when the first receipt is asked for
+            self._begins = record_begins(self.sizes)
+        position = record_position(reply, self._begins, index)
         host = reply.store_host
         return SendReceipt(
             unique_id(self.id_prefix, self.month_ms, self.first_counter + index),
@@ -51,7 +55,12 @@ class SealedFacts:
         )
 
 
-def record_position(reply: Answer, sizes: list[int], index: int) -> PhysicalOffset:
+def record_begins(sizes: Iterable[int]) -> list[int]:
+    """Where each record of a batch begins in it, bytes, and where the batch ends."""
+    return list(accumulate(sizes, initial=0))
+
+
+def record_position(reply: Answer, begins: Sequence[int], index: int) -> PhysicalOffset:
     """Where record `index` of a batch lies: behind those before it in its piece of the log."""
     if isinstance(reply, DelayedAnswer):
         return PhysicalOffset(reply.places[index].physical_offset)
@@ -62,7 +71,7 @@ def record_position(reply: Answer, sizes: list[int], index: int) -> PhysicalOffs
             first, base = passed, piece_offset
             break
         passed += count
-    return PhysicalOffset(base + sum(sizes[first:index]))
+    return PhysicalOffset(base + begins[index] - begins[first])
 
 
 class BatchOutcome:

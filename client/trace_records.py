@@ -11,7 +11,7 @@ from ..model.properties import DELAY_LEVEL, KEYS, TAGS, TIMER_DELIVER_MS, TRANSA
 from ..model.trace import REGION, ConsumeCode, Consumed, Delivered, Published, TracedType
 from ..store.record_kernel import MessageBatch, StoredMessage, decode_batch
 from .delayed_send import Answer
-from .send_future import record_position
+from .send_future import record_begins, record_position
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,12 @@ def published(sent: Sent) -> Iterator[Published]:
     messages = list(_messages(decode_batch(sent.records)))
     reply = sent.reply
     host = None if reply is None else HostAddress(reply.store_host[:-4], int.from_bytes(reply.store_host[-4:], "big"))
-    sizes = [message.size_bytes for message in messages]
+    begins = record_begins(message.size_bytes for message in messages)
     for index, message in enumerate(messages):
         properties = message.properties
         offset_id = ""
         if reply is not None and host is not None:
-            offset_id = offset_message_id(host, record_position(reply, sizes, index))
+            offset_id = offset_message_id(host, record_position(reply, begins, index))
         yield Published(
             at_ms=message.born_at_ms,
             region=REGION,

@@ -9,6 +9,7 @@ from zenitmq.client.send_future import (
     BatchReceipts,
     SealedFacts,
     SendFuture,
+    record_begins,
     record_position,
     run_callbacks,
 )
@@ -44,7 +45,8 @@ def test_receipts_are_made_of_the_batch_and_the_place() -> None:
 
 def test_batch_that_was_split_has_records_in_its_pieces() -> None:
     reply = SendReply(0, 0, 1000, 1, HOST, pieces=((2, 1000), (2, 9000)))
-    assert [record_position(reply, [10, 20, 30, 40], index) for index in range(4)] == [1000, 1010, 9000, 9030]
+    begins = record_begins([10, 20, 30, 40])
+    assert [record_position(reply, begins, index) for index in range(4)] == [1000, 1010, 9000, 9030]
 
 
 def test_failed_batch_fails_all_its_futures() -> None:
