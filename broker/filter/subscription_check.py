@@ -75,10 +75,10 @@ class GroupSubscriptions:
         wanted = {topic: (kind, expression) for topic, kind, expression in subscriptions}
         for disagreement in self.disagreements():
             mine = _meaning(disagreement.topic, *wanted.get(disagreement.topic, (None, None)))
-            for want in disagreement.wants:
-                if _meaning(disagreement.topic, want.kind, want.expression) != mine:
-                    found.append((disagreement.topic, want.client_ids[0]))
-                    break
+            other = next(
+                want for want in disagreement.wants if _meaning(disagreement.topic, want.kind, want.expression) != mine
+            )
+            found.append((disagreement.topic, other.client_ids[0]))
         return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import struct
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from kernels import NAME, interpreted_kernel
 from zenitmq.model.errors import CorruptRecordError
+from zenitmq.model.properties import decode_properties
 from zenitmq.model.tag_hash import java_hash
 
 INSTALLED = importlib.import_module(NAME)
@@ -20,7 +22,7 @@ names = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=
 properties = st.dictionaries(names, names, max_size=4).map(
     lambda entries: "".join(f"{name}\x01{value}\x02" for name, value in entries.items()).encode()
 )
-tokens = st.text(st.characters(exclude_characters="\x01\x02 ", exclude_categories=["Cs"]), min_size=1, max_size=12)
+tokens = st.text(st.characters(exclude_characters="\x00\x01\x02 ", exclude_categories=["Cs"]), min_size=1, max_size=12)
 messages = st.tuples(
     st.binary(max_size=200), st.none() | tokens, st.none() | st.lists(tokens, min_size=1, max_size=4), properties
 )
@@ -143,3 +145,28 @@ def test_selections_agree_and_cover_what_they_count(
     assert outcomes[0] == outcomes[1]
     taken = [r for r in rows[: outcomes[0][0]] if r[1] != 0x7FFFFFFF and (not codes or r[2] in codes)]
     assert len(taken) == outcomes[0][1]
+
+
+pieces = st.lists(st.sampled_from([b"a", b"bb", b"\x01", b"\x02", b"1", "ü".encode(), b"\xff"]), max_size=30).map(
+    b"".join
+)
+
+
+@given(
+    st.lists(properties.filter(bool) | pieces, min_size=1, max_size=4), st.lists(st.sampled_from("a bb ü 1".split()))
+)
+def test_a_selection_hands_over_the_values_that_decoding_finds(fields: list[bytes], asked: list[str]) -> None:
+    encoded = [INSTALLED.encode_record(topic=b"topic", body=b"x", properties=field) for field in fields]
+    log, at, units = memoryview(b"".join(encoded)), 0, bytearray()
+    for one in encoded:
+        units += struct.pack(">qiq", at, len(one), 0)
+        at += len(one)
+    wanted = tuple(dict.fromkeys(asked))
+    for kernel in (INSTALLED, INTERPRETED):
+        seen: list[list[bytes | None]] = []
+        kernel.UnitSelector().select_where(
+            bytes(units), log, 0, tuple(name.encode() for name in wanted), seen.append, 100, 1 << 30, lambda: True
+        )
+        shown = [[value if value is None else value.decode("utf-8", "replace") for value in one] for one in seen]
+        decoded = [decode_properties(field) for field in fields]
+        assert shown == [[found.get(name) for name in wanted] for found in decoded]

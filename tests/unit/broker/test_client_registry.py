@@ -195,3 +195,26 @@ def test_who_does_not_lead_knows_nobody(registry: ClientRegistry) -> None:
     beat(registry, "a", 0, "g")
     registry.forget_all()
     assert (registry.counts(), registry.groups()) == ((0, 0), set())
+
+
+SQL = (("trades", "SQL92", "amount > 1"),)
+
+
+def test_members_who_subscribe_differently_are_found(registry: ClientRegistry) -> None:
+    beat(registry, "a", 0, "g")
+    assert (registry.disagreements("g"), registry.others("a")) == ((), ())
+    beat(registry, "b", 0, "g", subscriptions=SQL)
+    assert [found.topic for found in registry.disagreements("g")] == ["trades"]
+    assert registry.others("a") == (("g", "trades", "b"),)
+    assert registry.others("b") == (("g", "trades", "a"),)
+    beat(registry, "b", 1, "g")
+    assert registry.others("a") == ()
+
+
+def test_who_leaves_disagrees_no_more(registry: ClientRegistry) -> None:
+    beat(registry, "a", 0, "g")
+    beat(registry, "b", 0, "g", subscriptions=SQL)
+    registry.on_unregister("b")
+    assert registry.disagreements("g") == ()
+    registry.on_unregister("a")
+    assert (registry.disagreements("g"), registry.others("a")) == ((), ())

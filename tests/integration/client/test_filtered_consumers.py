@@ -1,0 +1,115 @@
+"""Consumers with filters at a real cluster: what they get, what they commit, and members who do not agree."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from zenitmq import FIRST, Message, MessageQueue, Producer, PullConsumer, Sql, SqlSyntaxError
+from zenitmq.client.admin import Admin
+from zenitmq.model.clock import monotonic_ms
+from zenitmq.testing import LocalCluster
+
+MESSAGES = 2000
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def topic(cluster: LocalCluster) -> str:
+    """Message n has amount n, region eu or us, and each tenth the tag rare."""
+    name = cluster.create_topic("filtered")
+    with Producer(namesrv=cluster.namesrv) as producer:
+        futures = [
+            producer.send_async(
+                Message(
+                    name,
+                    b"%d" % number,
+                    tags="rare" if number % 10 == 0 else "common",
+                    properties={"amount": str(number), "region": "eu" if number % 2 else "us"},
+                )
+            )
+            for number in range(MESSAGES)
+        ]
+        for future in futures:
+            future.result(30)
+    return name
+
+
+def read(consumer: PullConsumer, count: int) -> list[int]:
+    found: list[int] = []
+    deadline_ms = monotonic_ms() + 30_000
+    while len(found) < count and monotonic_ms() < deadline_ms:
+        found += [int(message.body) for message in consumer.poll(timeout=0.5)]
+    return sorted(found)
+
+
+EXPRESSIONS = [
+    ("rare", [n for n in range(MESSAGES) if n % 10 == 0]),
+    ("rare || common", list(range(MESSAGES))),
+    (Sql("amount >= 1990 AND region = 'eu'"), [1991, 1993, 1995, 1997, 1999]),
+    (Sql("TAGS = 'rare' AND amount BETWEEN 100 AND 150"), [100, 110, 120, 130, 140, 150]),
+]
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"), EXPRESSIONS, ids=["tag", "tags", "condition", "tag-in-a-condition"]
+)
+def test_a_member_gets_what_it_asks_for_and_its_group_moves_past_the_rest(
+    cluster: LocalCluster, topic: str, expression: str | Sql, expected: list[int], request: pytest.FixtureRequest
+) -> None:
+    group = f"g-{request.node.callspec.id}"
+    with PullConsumer(group, namesrv=cluster.namesrv, start_from=FIRST) as consumer:
+        consumer.subscribe(topic, expression)
+        assert read(consumer, len(expected)) == expected
+        deadline_ms = monotonic_ms() + 20_000
+        queues = consumer.assignment()
+        while sum(consumer.position(queue) for queue in queues) < MESSAGES and monotonic_ms() < deadline_ms:
+            assert not consumer.poll(timeout=0.2)
+        assert sum(consumer.position(queue) for queue in queues) == MESSAGES
+        consumer.commit()
+    with Admin(cluster.namesrv) as admin:
+        assert admin.describe_group(group)["lag"] == 0
+
+
+def test_given_queues_are_filtered_too(cluster: LocalCluster, topic: str) -> None:
+    queue = MessageQueue(topic, "broker-a", 0)
+    with PullConsumer("g-assigned", namesrv=cluster.namesrv, start_from=FIRST) as consumer:
+        consumer.assign([queue], Sql("region = 'eu'"))
+        consumer.seek(queue, 0)
+        batch = consumer.poll(timeout=20)
+        assert len(batch)
+        assert all(message.properties["region"] == "eu" for message in batch)
+
+
+def test_a_broken_condition_never_leaves_the_caller(cluster: LocalCluster, topic: str) -> None:
+    with (
+        PullConsumer("g-broken", namesrv=cluster.namesrv) as consumer,
+        pytest.raises(SqlSyntaxError, match="character 10"),
+    ):
+        consumer.subscribe(topic, Sql("amount > 'ten'"))
+
+
+def test_members_who_do_not_agree_are_told(cluster: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    with (
+        PullConsumer("g-odd", namesrv=cluster.namesrv) as first,
+        PullConsumer("g-odd", namesrv=cluster.namesrv) as second,
+        Admin(cluster.namesrv) as admin,
+    ):
+        first.subscribe(topic, "rare")
+        second.subscribe(topic, Sql("amount > 5"))
+        deadline_ms = monotonic_ms() + 20_000
+        while caplog.text.count("subscribes to topic filtered differently") < 2 and monotonic_ms() < deadline_ms:
+            first.poll(timeout=0.1)
+            second.poll(timeout=0.1)
+        assert caplog.text.count("subscribes to topic filtered differently") == 2  # each of the other
+        (conflict,) = admin.describe_group("g-odd")["conflicts"]
+        wants = {(want["kind"], want["expression"]): len(want["members"]) for want in conflict["subscriptions"]}
+        assert wants == {("TAG", "rare"): 1, ("SQL92", "amount > 5"): 1}
