@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .client.admin import Admin as Admin
+    from .client.handling import ConsumeResult as ConsumeResult
     from .client.latency_fault import LatencyTable as LatencyTable
+    from .client.process_queue import FlowLimits as FlowLimits
     from .client.producer import Producer as Producer
     from .client.pull_consumer import PullConsumer as PullConsumer
+    from .client.push_consumer import PushConsumer as PushConsumer
     from .client.send_future import SendFuture as SendFuture
     from .client.start_from import FIRST as FIRST
     from .client.start_from import LAST as LAST
@@ -47,15 +50,21 @@ if TYPE_CHECKING:
     from .model.queue import PhysicalOffset as PhysicalOffset
     from .model.queue import QueueOffset as QueueOffset
     from .model.route import TopicRoute as TopicRoute
+    from .model.subscription import BROADCASTING as BROADCASTING
+    from .model.subscription import CLUSTERING as CLUSTERING
+    from .model.subscription import MessageModel as MessageModel
     from .model.subscription import Sql as Sql
     from .store.record_kernel import MessageBatch as MessageBatch
     from .store.record_kernel import StoredMessage as StoredMessage
 
 _HOMES = {
     ".client.admin": "Admin",
+    ".client.handling": "ConsumeResult",
     ".client.latency_fault": "LatencyTable",
+    ".client.process_queue": "FlowLimits",
     ".client.producer": "Producer",
     ".client.pull_consumer": "PullConsumer",
+    ".client.push_consumer": "PushConsumer",
     ".client.send_future": "SendFuture",
     ".client.start_from": "FIRST LAST StartFrom",
     ".model.errors": """BrokerBusy BufferFull ClientClosed ConnectionLost CorruptRecordError GroupNotFound InvalidName
@@ -64,7 +73,7 @@ _HOMES = {
     ".model.message": "BatchReceipt FailedSend Message SendReceipt SendStatus",
     ".model.queue": "MessageQueue PhysicalOffset QueueOffset",
     ".model.route": "TopicRoute",
-    ".model.subscription": "Sql",
+    ".model.subscription": "BROADCASTING CLUSTERING MessageModel Sql",
     ".store.record_kernel": "MessageBatch StoredMessage",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -1,0 +1,120 @@
+"""How far one member of a broadcasting group is, kept in a file of this machine.
+
+    <directory>/<group>/<name servers>/<instance>.json      {"offsets": [[topic, broker name, queue id, offset], ...]}
+
+Replaced as a whole, so the file under its name is always complete. A lock beside it keeps a second member of the same
+name from writing over the first one's offsets; it ends with the process that holds it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Final, Self
+
+from ..model.errors import InvalidParameter, OffsetFileFailed, OffsetFileInUse, StoreFormatError
+from ..model.queue import MessageQueue
+
+FILE_BYTES_MAX: Final = 64 * 1024 * 1024
+FOLDER_LENGTH_MAX: Final = 200
+_INSTANCE: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}", re.ASCII)
+
+
+def default_directory() -> str:
+    """Where the files lie unless told otherwise."""
+    return os.path.join(os.path.expanduser("~"), ".zenit", "offsets")
+
+
+def check_instance(instance: str) -> str:
+    """Returns it; raises InvalidParameter for what may not be a file's name."""
+    if _INSTANCE.fullmatch(instance) is None:
+        raise InvalidParameter("instance", instance[:80], "1 to 64 letters, digits, '_', '-' or '.', not '.' first")
+    return instance
+
+
+class BroadcastOffsets:
+    """One member's file. A context manager: entered, it is locked and read. One thread at a time."""
+
+    def __init__(self, directory: str, group: str, addresses: tuple[str, ...], instance: str) -> None:
+        """`addresses`: of the name servers, so that clusters do not mix."""
+        self.path = os.path.join(directory, group, _folder(addresses), f"{instance}.json")
+        self._offsets: dict[MessageQueue, int] = {}
+        self._opened = ExitStack()
+
+    def __enter__(self) -> Self:
+        """Raises OffsetFileInUse, OffsetFileFailed, StoreFormatError."""
+        try:
+            with ExitStack() as opened:
+                os.makedirs(os.path.dirname(self.path), exist_ok=True)
+                lock = os.open(self.path + ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+                opened.callback(os.close, lock)
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._offsets = self._read()
+                self._opened = opened.pop_all()
+        except BlockingIOError as error:
+            raise OffsetFileInUse(self.path) from error
+        except OSError as error:
+            raise OffsetFileFailed(self.path, str(error)) from error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
+
+    def knows(self, topic: str) -> bool:
+        """Whether anything of the topic was ever kept."""
+        return any(queue.topic == topic for queue in self._offsets)
+
+    def offset(self, queue: MessageQueue) -> int | None:
+        """What was kept last; None = nothing."""
+        return self._offsets.get(queue)
+
+    def save(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Adds these and replaces the file. Blocks on the disk. Raises OffsetFileFailed; then the file is the old one."""
+        merged = {**self._offsets, **offsets}
+        rows = [[queue.topic, queue.broker_name, queue.queue_id, offset] for queue, offset in sorted(merged.items())]
+        temporary = self.path + ".new"
+        try:
+            with open(temporary, "w", encoding="utf-8") as file:
+                json.dump({"offsets": rows}, file, separators=(",", ":"))
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, self.path)
+        except OSError as error:
+            raise OffsetFileFailed(self.path, str(error)) from error
+        self._offsets = merged
+
+    def _read(self) -> dict[MessageQueue, int]:
+        try:
+            if os.path.getsize(self.path) > FILE_BYTES_MAX:
+                raise StoreFormatError(self.path, f"more than {FILE_BYTES_MAX} bytes")
+            with open(self.path, encoding="utf-8") as file:
+                document = json.load(file)
+        except FileNotFoundError:
+            return {}
+        except ValueError as error:
+            raise StoreFormatError(self.path, "no JSON; delete it to begin anew") from error
+        return _parsed(self.path, document)
+
+
+def _folder(addresses: tuple[str, ...]) -> str:
+    text = ",".join(addresses).replace(os.sep, "_")
+    return text if len(text) <= FOLDER_LENGTH_MAX else hashlib.sha256(text.encode()).hexdigest()
+
+
+def _parsed(path: str, document: object) -> dict[MessageQueue, int]:
+    rows = document.get("offsets") if isinstance(document, dict) else None
+    if not isinstance(rows, list):
+        raise StoreFormatError(path, "no offsets; delete it to begin anew")
+    offsets: dict[MessageQueue, int] = {}
+    for row in rows:
+        match row:
+            case [str(topic), str(broker_name), int(queue_id), int(offset)] if queue_id >= 0 and offset >= 0:
+                offsets[MessageQueue(topic, broker_name, queue_id)] = offset
+            case _:
+                raise StoreFormatError(path, f"{str(row)[:80]} is no offset; delete the file to begin anew")
+    return offsets

@@ -1,0 +1,198 @@
+"""The push consumer: it calls a handler with the messages of its topics, in threads of its own.
+
+The queues of a topic are shared out among the members of a group (clustering), or each member gets all of them
+(broadcasting). Concurrent: a handler gets messages as they come; what fails comes again later through the group's retry
+topic. Ordered: the messages of one queue are handled one after the other, under a lock of the broker.
+
+A message is handled at least once: after a crash, a lost reply or a move of its queue it may come again.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+from datetime import datetime
+from typing import Self
+
+from ..model.clock import monotonic_ms
+from ..model.errors import ClientClosed, InvalidParameter, LocalProtocolError
+from ..model.names import RETRY_PREFIX, check_topic
+from ..model.queue import MessageQueue
+from ..model.subscription import Expression, MessageModel, Subscription
+from .allocation import Allocation, allocation_of
+from .broadcast_offsets import check_instance, default_directory
+from .handling import ConsumeResult, Handler
+from .process_queue import DEFAULT_LIMITS, FlowLimits
+from .push_member import PushMember
+from .push_queues import PREFETCH_BYTES
+from .push_settings import PushSettings
+from .push_work import PushStatistics
+from .start_from import LAST, StartFrom
+
+__all__ = ["ConsumeResult", "PushConsumer"]
+
+_NOTHING_YET = PushStatistics(0, 0, 0, 0, 0, 0)
+
+
+class PushConsumer:
+    """Calls `handler(messages)` from `start` to `close`. Any thread may subscribe, ask or close."""
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        namesrv: str | None = None,
+        model: MessageModel = MessageModel.CLUSTERING,
+        start_from: StartFrom | datetime = LAST,
+        allocation: str | Allocation = "averaging",
+        ordered: bool = False,
+        concurrency: int = 16,
+        batch_size: int = 1,
+        consume_timeout: float = 900.0,
+        max_attempts: int | None = None,
+        suspend: float = 1.0,
+        flow: FlowLimits = DEFAULT_LIMITS,
+        prefetch_bytes: int = PREFETCH_BYTES,
+        commit_interval: float = 5.0,
+        timeout: float = 3.0,
+        instance: str = "default",
+        offsets_dir: str | None = None,
+    ) -> None:
+        """Connects at `start`. Raises InvalidName or InvalidParameter.
+
+        `start_from`: where the group begins in a topic. `concurrency`: handlers at a time; ordered: at most one a queue.
+        `batch_size`: messages of one queue that a handler gets at once. `consume_timeout`: seconds a handler may take
+        before its messages are sent back (not when ordered). `max_attempts`: tries of a message before it goes to the dead
+        letters; None = as the group says, when ordered without bound. `suspend`: seconds until an ordered queue tries
+        again. `flow`: how much of a queue may be unfinished. `prefetch_bytes`: what may lie ready in all.
+        `commit_interval`: seconds. `timeout`: seconds for each question to a broker. `instance`, `offsets_dir`: the file of
+        a broadcasting member's offsets, <offsets_dir>/<group>/.../<instance>.json, by default below ~/.zenit/offsets.
+        """
+        self.group = group
+        self._settings = PushSettings(
+            group=group,
+            model=model,
+            start_from=start_from,
+            ordered=ordered,
+            concurrency=concurrency,
+            batch_size=batch_size,
+            consume_timeout=consume_timeout,
+            max_attempts=max_attempts,
+            suspend=suspend,
+            flow=flow,
+            prefetch_bytes=prefetch_bytes,
+            commit_interval=commit_interval,
+            timeout=timeout,
+        )
+        self._namesrv = namesrv
+        self._allocation = allocation_of(allocation)
+        self._instance = check_instance(instance)
+        self._offsets_dir = default_directory() if offsets_dir is None else offsets_dir
+        self._handler: Handler | None = None
+        self._subscriptions: dict[str, Subscription] = {}
+        self._lock = threading.Lock()  # of start, close and the subscriptions; not held while messages are handled
+        self._member: PushMember | None = None
+        self._is_closed = False
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- what to do
+
+    def on_message(self, handler: Handler) -> Handler:
+        """Sets the handler; usable as a decorator. Before the start.
+
+        It gets a list of messages of one queue and returns None or a ConsumeResult; an exception means "again later".
+        """
+        if self._member is not None:
+            raise LocalProtocolError("on_message after the start: a consumer has one handler")
+        if not callable(handler):
+            raise InvalidParameter("handler", handler, "a callable that takes a list of messages")
+        self._handler = handler
+        return handler
+
+    def subscribe(self, topic: str, expression: Expression = None) -> None:
+        """Consumes a topic, too. `expression`: tags as "a || b", None = all, or Sql("...").
+
+        After the start nothing that is sent once this returned is skipped; it raises why that cannot be promised
+        (TopicNotFound, NoRoute, ...), and the topic is not subscribed to then.
+        """
+        if topic.startswith(RETRY_PREFIX):
+            raise InvalidParameter(
+                "topic", topic[:160], "a topic of yours: a group's retry topic is consumed by itself"
+            )
+        subscription = Subscription.parse(check_topic(topic), expression)
+        with self._lock:
+            self._check_usable()
+            if self._member is not None:
+                self._member.begin_topic(topic)
+            self._subscribe({**self._subscriptions, topic: subscription})
+
+    def unsubscribe(self, topic: str) -> None:
+        """Consumes a topic no more; its queues are given up soon."""
+        with self._lock:
+            self._check_usable()
+            self._subscribe({name: entry for name, entry in self._subscriptions.items() if name != topic})
+
+    def _subscribe(self, subscriptions: dict[str, Subscription]) -> None:
+        self._subscriptions = subscriptions
+        if self._member is not None:
+            self._member.subscribe(subscriptions)
+
+    # ---- life
+
+    def start(self) -> None:
+        """Begins: nothing that is sent once this returned is skipped. Again = nothing.
+
+        Raises LocalProtocolError without a handler, ClientClosed, why a topic cannot be consumed (TopicNotFound, NoRoute,
+        RequestTimeout, ...), OffsetFileInUse or OffsetFileFailed when broadcasting; then it may be tried again.
+        """
+        with self._lock:
+            self._check_usable()
+            if self._member is not None:
+                return
+            if self._handler is None:
+                raise LocalProtocolError("a push consumer needs its handler first: on_message(handler)")
+            with ExitStack() as started:
+                member = PushMember(
+                    self._settings,
+                    self._handler,
+                    namesrv=self._namesrv,
+                    allocation=self._allocation,
+                    offsets_path=(self._offsets_dir, self._instance),
+                    opened=started,
+                )
+                for topic in sorted(self._subscriptions):
+                    member.begin_topic(topic)
+                member.start(self._subscriptions)
+                started.pop_all()
+            self._member = member
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Hands nothing out any more, waits up to `timeout` seconds for the handlers, commits what they did and leaves.
+
+        A handler that goes on is left alone: its messages come again, to another member. Idempotent.
+        """
+        deadline_ms = monotonic_ms() + max(0, round(timeout * 1000))
+        with self._lock:
+            already, self._is_closed = self._is_closed, True
+        if not already and self._member is not None:
+            self._member.close(deadline_ms)
+
+    def assignment(self) -> list[MessageQueue]:
+        """The queues that are this member's now, sorted; the group's retry topic's too."""
+        return [] if self._member is None else sorted(self._member.work.queues()[0])
+
+    def statistics(self) -> PushStatistics:
+        """Counters since the start."""
+        return _NOTHING_YET if self._member is None else self._member.work.statistics()
+
+    def _check_usable(self) -> None:
+        if self._is_closed:
+            raise ClientClosed("consumer")
+        if self._member is not None:
+            self._member.check_process()

@@ -1,0 +1,201 @@
+"""A push consumer that runs: its place in the group, its timers, and the parts that do the work, wired."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Final
+
+from ..model.clock import monotonic_ms
+from ..model.errors import QueueNotOwned, ZenitError
+from ..model.names import retry_topic
+from ..model.queue import MessageQueue
+from ..model.subscription import Subscription
+from ..remoting.commands import OffsetsReset
+from .allocation import Allocation
+from .broadcast_offsets import BroadcastOffsets
+from .connection import connect, release
+from .group_share import GroupShare
+from .handling import Handler
+from .membership import Member
+from .offset_commits import commit_nowait
+from .positions import GroupPositions, LocalPositions, Positions
+from .push_settings import PushSettings
+from .push_work import PushWork
+from .queue_locks import QueueLocks
+from .queue_moves import QueueMoves
+from .waiting import Blocking, run_blocking
+
+log = logging.getLogger(__name__)
+
+LOCK_LOOK_MS: Final = 100  # how often it is looked whether locks are to be renewed
+BEAT_MS: Final = 1_000
+BEAT_MS_MIN: Final = 20
+
+
+class PushMember:
+    """Made by `PushConsumer.start`. `begin_topic` blocks; timers run in the I/O thread and do not."""
+
+    def __init__(
+        self,
+        settings: PushSettings,
+        handler: Handler,
+        *,
+        namesrv: str | None,
+        allocation: Allocation,
+        offsets_path: tuple[str, str],
+        opened: ExitStack,
+    ) -> None:
+        """`offsets_path`: directory and instance of a broadcasting member's file. `opened`: undoes this where the start fails.
+
+        Raises OffsetFileInUse, OffsetFileFailed, StoreFormatError.
+        """
+        self._settings = settings
+        self._opened = ExitStack()
+        opened.callback(self._opened.close)
+        self._connection = connect(namesrv)
+        self._waits = Blocking(self._connection.remoting)
+        self._opened.callback(lambda: run_blocking(release(self._connection, self._waits)))
+        self._client_id = self._connection.new_client_id()
+        self._retry_topic = None if settings.is_broadcasting or settings.ordered else retry_topic(settings.group)
+        self._subscriptions: Mapping[str, Subscription] = {}
+        shares = _everything if settings.is_broadcasting else allocation
+        share = GroupShare(self._connection, self._waits, settings.group, self._client_id, shares)
+        self._locks = QueueLocks(self._connection, settings.group, self._client_id) if settings.ordered else None
+        self.work = PushWork(
+            self._connection,
+            settings.group,
+            settings.rules(),
+            handler,
+            concurrency=settings.concurrency,
+            prefetch_bytes=settings.prefetch_bytes,
+            timeout_ms=settings.timeout_ms,
+            on_lost=self._look_now,
+        )
+        self._moves = QueueMoves(
+            self.work,
+            share,
+            self._positions(share, *offsets_path),
+            self._locks,
+            group=settings.group,
+            member=self._member,
+            subscriptions=lambda: self._subscriptions,
+            timeout_ms=settings.timeout_ms,
+            save_ms=settings.commit_ms if settings.is_broadcasting else None,
+        )
+
+    def _positions(self, share: GroupShare, directory: str, instance: str) -> Positions:
+        settings, start_from = self._settings, self._settings.start_from
+        if settings.is_broadcasting:
+            file = BroadcastOffsets(directory, settings.group, self._connection.addresses, instance)
+            return LocalPositions(self._connection, share, start_from, self._opened.enter_context(file))
+        who = self._client_id if settings.ordered else ""
+        return GroupPositions(self._connection, settings.group, share, start_from, self._retry_topic, who)
+
+    def begin_topic(self, topic: str) -> None:
+        """Makes sure that nothing sent to the topic from now on is skipped. Raises why not."""
+        self._moves.begin_topic(topic)
+
+    def start(self, subscriptions: Mapping[str, Subscription]) -> None:
+        """Joins the group and begins."""
+        settings, remoting = self._settings, self._connection.remoting
+        self._opened.callback(self._connection.routes.watch(self._on_route_changed))
+        self._opened.callback(self._leave)
+        self.subscribe(subscriptions)
+        self.work.start()
+        self._moves.start()
+        beat_ms = max(BEAT_MS_MIN, min(BEAT_MS, settings.rules().consume_timeout_ms // 2))
+        timers = [remoting.every(beat_ms, self.work.on_beat)]
+        if not settings.is_broadcasting:
+            timers.append(remoting.every(settings.commit_ms, self._commit))
+        if self._locks is not None:
+            timers.append(remoting.every(LOCK_LOOK_MS, self._renew))
+        for timer in timers:
+            self._opened.callback(timer.cancel)
+
+    def subscribe(self, subscriptions: Mapping[str, Subscription]) -> None:
+        """Consumes these topics from now on."""
+        # Last: it is made by the broker when it first hears of this member, at the look at another topic.
+        retries = {} if self._retry_topic is None else {self._retry_topic: Subscription.parse(self._retry_topic)}
+        self._subscriptions = {**subscriptions, **retries}
+        self._connection.members.join(self._member(), self._look_now, self._on_offsets_reset)
+        self._look_now()
+
+    def close(self, deadline_ms: int) -> None:
+        """Ends it all; what handlers did until the deadline is committed."""
+        work, settings = self.work, self._settings
+        is_calm = work.stop(deadline_ms)
+        self._moves.stop(max(deadline_ms, monotonic_ms() + settings.timeout_ms))
+        if not is_calm:
+            log.warning("closed with handlers that go on group=%s", settings.group)
+        self._moves.save(work.uncommitted())
+        ours, leaving = work.queues()
+        work.revoke(ours | leaving)
+        if self._locks is not None and is_calm:
+            self._locks.unlock(sorted(ours | leaving), timeout_ms=settings.timeout_ms)
+        self._opened.close()
+
+    def check_process(self) -> None:
+        """Raises ClientClosed in a forked child."""
+        self._connection.check_process("consumer")
+
+    def _leave(self) -> None:
+        run_blocking(self._connection.members.leave(self._client_id, self._waits))
+
+    # ---- events
+
+    def _look_now(self) -> None:
+        self._moves.look_now()
+
+    def _on_route_changed(self, topic: str) -> None:
+        if topic in self._subscriptions:
+            self._look_now()
+
+    def _on_offsets_reset(self, reset: OffsetsReset) -> None:
+        """In the I/O thread: an operator moved the group. Goes on there, and commits that behind any commit under way."""
+        offsets = {MessageQueue(reset.topic, reset.broker_name, queue_id): offset for queue_id, offset in reset.offsets}
+        moved = {} if self._settings.is_broadcasting else self.work.move(offsets)
+        if moved:
+            log.warning("an operator moved the group group=%s queues=%s", reset.group, sorted(map(str, moved)))
+            self._send_commit(moved)
+
+    def _member(self) -> Member:
+        subscriptions = tuple(sorted(entry.wire() for entry in self._subscriptions.values()))
+        return Member(self._client_id, consumer=(self._settings.group, self._settings.model.value, subscriptions))
+
+    def _commit(self) -> None:
+        """In the I/O thread, by the timer."""
+        self._send_commit(self.work.uncommitted())
+
+    def _send_commit(self, offsets: dict[MessageQueue, int]) -> None:
+        commit_nowait(
+            self._connection,
+            self._settings.group,
+            offsets,
+            timeout_ms=self._settings.timeout_ms,
+            on_done=self._on_committed,
+            client_id=self._client_id if self._settings.ordered else "",
+        )
+
+    def _on_committed(self, part: list[tuple[MessageQueue, int]], error: ZenitError | None) -> None:
+        self._moves.on_committed(part, error)
+        if error is None:
+            return
+        log.warning("offsets not committed group=%s error=%s", self._settings.group, error)
+        if isinstance(error, QueueNotOwned):
+            owned_by_others = (error.topic, error.queue_id)
+            self.work.lose([queue for queue, _ in part if (queue.topic, queue.queue_id) == owned_by_others])
+        if error.route_stale and part:
+            self._connection.routes.refresh_soon(part[0][0].topic)
+
+    def _renew(self) -> None:
+        """In the I/O thread, by the timer. What is being left is not renewed: its lease may end."""
+        if self._locks is not None and self._locks.is_renewal_due():
+            ours, _ = self.work.queues()
+            self._locks.renew_nowait(ours, timeout_ms=self._settings.timeout_ms, on_locked=self.work.on_leased)
+
+
+def _everything(_client_id: str, _members: Sequence[str], queues: Sequence[MessageQueue]) -> list[MessageQueue]:
+    """Broadcasting: each member reads all queues."""
+    return list(queues)

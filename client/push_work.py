@@ -1,0 +1,389 @@
+"""The shell around a push consumer's queues: pulls go out, messages go to the handler's threads, failed ones go back.
+
+Owned by nobody in particular: the I/O thread brings answers and beats, the handler's threads take and finish, the moving
+thread assigns and revokes. One lock guards the pure core; nothing is sent and no handler runs while it is held.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from ..model.clock import monotonic_ms
+from ..model.errors import BufferFull, ClientClosed, CorruptRecordError, MessageNotFound, ZenitError
+from ..model.queue import MessageQueue
+from ..model.subscription import Subscription
+from ..remoting.commands import PullReply, Reply, SendBack
+from .connection import Connection
+from .handler_pool import HandlerPool, Worker
+from .handling import Handler, failure_of, failure_of_error, messages_of
+from .prefetch import Moved, Pull
+from .pull_calls import PullCalls
+from .push_queues import PREFETCH_BYTES, Delivery, Failure, PushQueues, PushRules, Return
+
+log = logging.getLogger(__name__)
+
+PULL_MESSAGES: Final = 256  # of one answer: the limits of a queue are looked at between answers
+DEAD_LETTER_LEVEL: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class PushStatistics:
+    """Counters since the start; `queues` and `running` are of now. `failed`: messages whose handling did not succeed, late
+    ones too. `sent_back`: messages that the broker has taken back."""
+
+    queues: int
+    running: int
+    handled: int
+    failed: int
+    late: int
+    sent_back: int
+
+
+class PushWork:
+    """What one push consumer has under way. Any thread."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        group: str,
+        rules: PushRules,
+        handler: Handler,
+        *,
+        concurrency: int,
+        prefetch_bytes: int = PREFETCH_BYTES,
+        timeout_ms: int,
+        on_lost: Callable[[], None],
+    ) -> None:
+        """`on_lost`: queues were dropped and should be looked for anew; must not block."""
+        self._connection = connection
+        self._group = group
+        self._rules = rules
+        self._handler = handler
+        self._timeout_ms = timeout_ms
+        self._on_lost = on_lost
+        self._lock = threading.Lock()
+        self._ready = threading.Condition(self._lock)  # something may be handed out
+        self._calmed = threading.Condition(self._lock)  # a handler has ended, or a message was returned
+        self._queues = PushQueues(rules, prefetch_bytes=prefetch_bytes)
+        self._pulls = PullCalls(connection, group, PULL_MESSAGES, self._on_pulled)
+        self._pool = HandlerPool(f"zenit-push-{group}", concurrency, self._work)
+        self._idle = 0
+        self._wake_ms: int | None = None  # when the I/O thread is to look for what is handled again
+        self._is_stopping = False
+        self._handled = self._failed = self._late = self._sent_back = 0
+
+    def start(self) -> None:
+        """Starts the handler's threads."""
+        with self._lock:
+            self._pool.start()
+
+    def stop(self, deadline_ms: int) -> bool:
+        """Hands nothing out any more and waits for the handlers; False where some still run at the deadline."""
+        with self._lock:
+            self._is_stopping = True
+            self._ready.notify_all()
+            return self._wait_calm(self._queues.queues(), deadline_ms)
+
+    def statistics(self) -> PushStatistics:
+        """A frozen copy of the counters."""
+        with self._lock:
+            return PushStatistics(
+                len(self._queues.queues()),
+                self._queues.running,
+                self._handled,
+                self._failed,
+                self._late,
+                self._sent_back,
+            )
+
+    # ---- which queues
+
+    def queues(self) -> tuple[set[MessageQueue], set[MessageQueue]]:
+        """(queues that are ours, queues that we are leaving)."""
+        with self._lock:
+            names = self._queues.queues()
+            leaving = {name for name in names if self._queues.is_leaving(name)}
+        return set(names) - leaving, leaving
+
+    def assign(
+        self,
+        name: MessageQueue,
+        offset: int,
+        *,
+        committed: int,
+        subscription: Subscription,
+        leased_until_ms: int = 0,
+    ) -> None:
+        """Takes a queue and pulls."""
+        with self._lock:
+            now = monotonic_ms()
+            self._queues.assign(
+                name,
+                offset,
+                committed=committed,
+                subscription=subscription,
+                now_ms=now,
+                leased_until_ms=leased_until_ms,
+            )
+            pulls = self._queues.due(now)
+        self._send_pulls(pulls)
+
+    def stay(self, names: Iterable[MessageQueue]) -> None:
+        """Queues that were being left are wanted after all."""
+        now = monotonic_ms()
+        with self._lock:
+            for name in names:
+                self._queues.stay(name)
+            self._wake_one(now)
+
+    def leave(self, names: set[MessageQueue], deadline_ms: int) -> tuple[set[MessageQueue], dict[MessageQueue, int]]:
+        """Hands nothing more out of these and waits for their handlers, but not longer than the deadline.
+
+        Returns the queues that are calm, and what is to be committed.
+        """
+        with self._lock:
+            for name in names:
+                self._queues.leave(name)
+            self._wait_calm(sorted(names), deadline_ms)
+            calm = {name for name in names if not self._queues.is_busy([name])}
+            return calm, self._queues.uncommitted(sorted(names))
+
+    def revoke(self, names: Iterable[MessageQueue]) -> None:
+        """Drops queues, whatever their handlers do."""
+        with self._lock:
+            for name in names:
+                self._queues.revoke(name)
+
+    def move(self, offsets: dict[MessageQueue, int]) -> dict[MessageQueue, int]:
+        """An operator moved the group: goes on at these offsets. Returns what of that is to be committed: our queues."""
+        with self._lock:
+            now = monotonic_ms()
+            moved = {name: offset for name, offset in offsets.items() if self._queues.move(name, offset, now)}
+            pulls = self._queues.due(now)
+            self._calmed.notify_all()
+        self._send_pulls(pulls)
+        return moved
+
+    def uncommitted(self) -> dict[MessageQueue, int]:
+        """What to commit now."""
+        with self._lock:
+            return self._queues.uncommitted()
+
+    def on_committed(self, offsets: list[tuple[MessageQueue, int]]) -> None:
+        """The offsets are kept."""
+        with self._lock:
+            self._queues.on_committed(offsets)
+
+    def on_leased(self, asked: list[MessageQueue], leases: dict[MessageQueue, int]) -> None:
+        """The broker answered for these queues: who is not in `leases` is another member's."""
+        lost = [name for name in asked if name not in leases]
+        now = monotonic_ms()
+        with self._lock:
+            for name, until_ms in leases.items():
+                self._queues.on_leased(name, until_ms)
+            self._wake_one(now)
+        if lost:
+            self.lose(lost)
+
+    def lose(self, names: list[MessageQueue]) -> None:
+        """Queues that are not ours any more, or hang: dropped at once, and looked for anew."""
+        log.warning("queues dropped group=%s queues=%s", self._group, names)
+        self.revoke(names)
+        self._on_lost()
+
+    def _wait_calm(self, names: list[MessageQueue], deadline_ms: int) -> bool:
+        """Under the lock."""
+        while self._queues.is_busy(names):
+            left_ms = deadline_ms - monotonic_ms()
+            if left_ms <= 0 or not self._calmed.wait(left_ms / 1000):
+                return not self._queues.is_busy(names)
+        return True
+
+    # ---- pulling
+
+    def _send_pulls(self, pulls: list[Pull]) -> None:
+        for pull in pulls:
+            self._pulls.send(pull)
+
+    def _on_pulled(self, pull: Pull, reply: Reply | None, payload: bytes, error: ZenitError | None) -> None:
+        """In the thread that got the reply."""
+        now = monotonic_ms()
+        moved: Moved | None = None
+        with self._lock:
+            if isinstance(reply, PullReply):
+                moved = self._queues.on_reply(pull, reply, payload, now)
+            elif self._queues.on_error(pull, now):
+                log.debug("pull failed queue=%s error=%s", pull.queue, error)
+            pulls = [] if self._is_stopping else self._queues.due(now)
+            next_due_ms = None if self._is_stopping else self._queues.next_due_ms()
+            self._wake_one(now)
+        if moved is not None:
+            log.warning(
+                "offset moved queue=%s status=%s from=%d to=%d",
+                moved.queue,
+                moved.status.name,
+                moved.from_offset,
+                moved.to_offset,
+            )
+        self._send_pulls(pulls)
+        if next_due_ms is not None:
+            self._later(next_due_ms - now, self._pull_more)
+
+    def _pull_more(self) -> None:
+        """In the I/O thread: a queue's pause may be over."""
+        with self._lock:
+            pulls = [] if self._is_stopping else self._queues.due(monotonic_ms())
+        self._send_pulls(pulls)
+
+    def _later(self, delay_ms: int, callback: Callable[[], None]) -> None:
+        try:
+            self._connection.remoting.call_later(max(1, delay_ms), callback)
+        except (BufferFull, ClientClosed):
+            log.debug("the I/O thread takes no timers; the next beat looks")
+
+    # ---- the handler's threads
+
+    def _work(self, worker: Worker) -> None:
+        """One thread, from its start to its end."""
+        delivery: Delivery | None = None
+        failure: Failure | None = None
+        while True:
+            with self._lock:
+                now = monotonic_ms()
+                returns = self._finish(delivery, failure, now) if delivery is not None else ()
+                worker.delivery = delivery = None if worker.is_given_up else self._take(now)
+                self._plan_wake(now)
+                if delivery is None and not returns:
+                    if self._is_stopping or worker.is_given_up:
+                        self._pool.on_end(worker)
+                        return
+                    self._idle += 1
+                    self._ready.wait()
+                    self._idle -= 1
+                    continue
+                pulls = [] if self._is_stopping else self._queues.due(now)
+                self._wake_one(now)
+            self._send_pulls(pulls)
+            self._send_back(returns)
+            if delivery is not None:
+                failure = self._handle(delivery)
+
+    def _take(self, now_ms: int) -> Delivery | None:
+        """Under the lock: what to handle next, if anything is there."""
+        while not self._is_stopping:
+            try:
+                return self._queues.next_delivery(now_ms)
+            except CorruptRecordError as error:
+                log.exception("messages cannot be decoded; they are pulled again group=%s", self._group, exc_info=error)
+        return None
+
+    def _wake_one(self, now_ms: int) -> None:
+        """Under the lock: one thread at a time is woken, and wakes the next where there is more: few handlers that are
+        quick need few threads."""
+        if self._idle and self._queues.has_ready(now_ms):
+            self._ready.notify()
+
+    def _handle(self, delivery: Delivery) -> Failure | None:
+        """Runs the handler. Whatever it raises, SystemExit too, is a failure of the messages and not of the thread."""
+        try:
+            failure = failure_of(self._handler(messages_of(delivery)))
+        except BaseException as error:  # the top of what is not ours
+            log.warning("handler failed queue=%s", delivery.process.name, exc_info=error)
+            return failure_of_error(error)
+        if failure is not None:
+            log.info("not handled queue=%s reason=%s", delivery.process.name, failure.reason)
+        return failure
+
+    def _finish(self, delivery: Delivery, failure: Failure | None, now_ms: int) -> tuple[Return, ...]:
+        """Under the lock."""
+        if self._queues.is_running(delivery):
+            self._handled += len(delivery.messages)
+            self._failed += len(delivery.messages) if failure is not None else 0
+        returns = self._queues.on_handled(delivery, failure, now_ms)
+        self._calmed.notify_all()
+        return returns
+
+    # ---- what comes again
+
+    def _send_back(self, returns: Iterable[Return]) -> None:
+        for item in returns:
+            self._send_one_back(item)
+
+    def _send_one_back(self, item: Return, record: bytes | None = None) -> None:
+        """`record`: the message itself, where the broker holds it no more."""
+        queue, message = item.process.name, item.message[0]
+
+        def on_reply(_reply: Reply | None, _payload: bytes, error: ZenitError | None) -> None:
+            if isinstance(error, MessageNotFound) and record is None:
+                self._send_one_back(item, message.record)
+                return
+            if error is not None:
+                log.warning("not taken back, handled again here queue=%s error=%s", queue, error)
+                if error.route_stale:
+                    self._connection.routes.refresh_soon(queue.topic)
+            with self._lock:
+                now = monotonic_ms()
+                self._queues.on_returned(item, now, is_taken=error is None)
+                self._sent_back += error is None
+                self._plan_wake(now)
+                self._calmed.notify_all()
+                pulls = [] if self._is_stopping else self._queues.due(now)
+                self._wake_one(now)
+            self._send_pulls(pulls)
+
+        request = SendBack(
+            self._group,
+            queue.topic,
+            message.physical_offset,
+            DEAD_LETTER_LEVEL if item.failure.is_final else 0,
+            self._rules.max_attempts or -1,
+            item.failure.reason,
+        )
+        try:
+            address = self._connection.routes.address_of(queue.topic, queue.broker_name)
+            self._connection.remoting.send_nowait(
+                address, request, record, timeout_ms=self._timeout_ms, on_reply=on_reply
+            )
+        except ZenitError as error:
+            on_reply(None, b"", error)
+
+    def _plan_wake(self, now_ms: int) -> None:
+        """Under the lock: the I/O thread looks when the next message is due that is handled again here."""
+        due_ms = self._queues.next_again_ms()
+        if due_ms is None or due_ms <= now_ms or self._is_stopping:
+            return  # what is due is taken by the next free thread
+        if self._wake_ms is None or due_ms < self._wake_ms:
+            self._wake_ms = due_ms
+            self._later(due_ms - now_ms, self._on_again_due)
+
+    def _on_again_due(self) -> None:
+        """In the I/O thread."""
+        with self._lock:
+            now = monotonic_ms()
+            self._wake_ms = None
+            self._wake_one(now)
+            self._plan_wake(now)
+
+    def on_beat(self) -> None:
+        """In the I/O thread, each second or so: what time alone brings about."""
+        with self._lock:
+            now = monotonic_ms()
+            tick = self._queues.on_tick(now)
+            for delivery in tick.late:
+                self._pool.give_up(delivery)
+                self._late += len(delivery.messages)
+                self._failed += len(delivery.messages)
+            self._calmed.notify_all()
+            pulls = [] if self._is_stopping else self._queues.due(now)
+            self._plan_wake(now)
+            self._wake_one(now)
+        for delivery in tick.late:
+            log.warning("no result in time queue=%s messages=%d", delivery.process.name, len(delivery.messages))
+        self._send_pulls(pulls)
+        self._send_back(tick.returns)
+        if tick.lost:
+            self.lose(list(tick.lost))

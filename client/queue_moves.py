@@ -1,0 +1,199 @@
+"""Which queues a push consumer has, and moving them: one thread a consumer looks, asks the brokers and waits for handlers.
+
+It looks at once when the group's members, the routes or the subscriptions changed, and every 20 s. What could not be
+done is tried again soon; a topic whose brokers cannot be asked keeps its queues meanwhile.
+
+A queue that moves is left first: nothing more is handed out of it, its handlers have a second to end, then what they did
+is committed and the queue dropped. Where queues are locked, one whose handler goes on stays locked until that has ended
+or the lease has: the next owner must not begin before.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from ..model.clock import monotonic_ms
+from ..model.errors import TopicNotFound, ZenitError
+from ..model.queue import MessageQueue
+from ..model.subscription import Subscription
+from .group_share import GroupShare
+from .membership import Member
+from .positions import Positions
+from .push_work import PushWork
+from .queue_locks import QueueLocks
+from .waiting import run_blocking
+
+log = logging.getLogger(__name__)
+
+LOOK_MS: Final = 20_000
+LOOK_AGAIN_MS: Final = 200  # after a look that could not do all; doubles with each
+LOOK_AGAIN_MS_MAX: Final = 2_000
+HANDOVER_MS: Final = 1_000  # how long a queue that moves waits for its handlers
+
+
+class QueueMoves:
+    """One consumer's. `look_now` from any thread; the rest by its own, or while that does not run."""
+
+    def __init__(
+        self,
+        work: PushWork,
+        share: GroupShare,
+        positions: Positions,
+        locks: QueueLocks | None,
+        *,
+        group: str,
+        member: Callable[[], Member],
+        subscriptions: Callable[[], Mapping[str, Subscription]],
+        timeout_ms: int,
+        save_ms: int | None,
+    ) -> None:
+        """`locks`: where queues are consumed in order. `save_ms`: how often this thread keeps offsets; None = another does."""
+        self._work = work
+        self._share = share
+        self._positions = positions
+        self._locks = locks
+        self._group = group
+        self._member = member
+        self._subscriptions = subscriptions
+        self._timeout_ms = timeout_ms
+        self._save_ms = save_ms
+        self._asking = threading.Lock()  # positions and share are used by one thread at a time
+        self._signal = threading.Event()
+        self._is_stopping = False
+        self._thread = threading.Thread(target=self._run, name=f"zenit-moves-{group}", daemon=True)
+
+    def start(self) -> None:
+        """Begins to look."""
+        self._thread.start()
+
+    def look_now(self) -> None:
+        """Something changed."""
+        self._signal.set()
+
+    def stop(self, deadline_ms: int) -> None:
+        """Ends the thread, but waits no longer than the deadline."""
+        self._is_stopping = True
+        self._signal.set()
+        if self._thread.is_alive():
+            self._thread.join(max(0, deadline_ms - monotonic_ms()) / 1000)
+
+    def begin_topic(self, topic: str) -> None:
+        """Makes sure that nothing sent to the topic from now on is skipped. The user's thread; raises why not."""
+        with self._asking:
+            self._positions.start(topic, timeout_ms=self._timeout_ms)
+
+    def save(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Keeps offsets, and waits until they are. Logs what is not."""
+        if not offsets:
+            return
+        try:
+            with self._asking:
+                self._positions.commit(offsets, self.on_committed, timeout_ms=self._timeout_ms)
+        except ZenitError as error:
+            log.warning("offsets not committed group=%s error=%s", self._group, error)
+
+    def on_committed(self, part: list[tuple[MessageQueue, int]], error: ZenitError | None) -> None:
+        """Told of each part of a commit."""
+        if error is None:
+            self._work.on_committed(part)
+
+    # ---- the thread
+
+    def _run(self) -> None:
+        look_ms = incomplete = 0
+        save_ms = monotonic_ms() + (self._save_ms or 0)
+        while not self._is_stopping:
+            now = monotonic_ms()
+            if now >= look_ms or self._signal.is_set():
+                self._signal.clear()
+                incomplete = 0 if self._looked() else incomplete + 1
+                again_ms = min(LOOK_AGAIN_MS << min(incomplete - 1, 8), LOOK_AGAIN_MS_MAX) if incomplete else LOOK_MS
+                look_ms = monotonic_ms() + again_ms
+            if self._save_ms is not None and now >= save_ms:
+                self.save(self._work.uncommitted())
+                save_ms = now + self._save_ms
+            wait_until_ms = look_ms if self._save_ms is None else min(look_ms, save_ms)
+            self._signal.wait(max(0, wait_until_ms - monotonic_ms()) / 1000)
+
+    def _looked(self) -> bool:
+        """The top of this thread: whether all that should be is."""
+        try:
+            return self._look()
+        except ZenitError as error:
+            log.warning("queues stay as they are group=%s error=%s", self._group, error)
+        except Exception:
+            log.exception("a look at the queues failed group=%s", self._group)
+        return False
+
+    def _look(self) -> bool:
+        subscriptions = dict(self._subscriptions())
+        ours, leaving = self._work.queues()
+        wanted: dict[MessageQueue, Subscription] = {}
+        is_done = True
+        for topic, subscription in subscriptions.items():
+            try:
+                queues, is_known = self._queues_of(topic)
+            except TopicNotFound:
+                is_done = False  # not made yet, or deleted
+                continue
+            except ZenitError as error:
+                log.warning("queues of a topic stay as they are group=%s topic=%s error=%s", self._group, topic, error)
+                queues, is_known = [queue for queue in ours if queue.topic == topic], False
+            is_done = is_done and is_known
+            wanted |= dict.fromkeys(queues, subscription)
+        back = leaving & wanted.keys()
+        if back:
+            self._work.stay(back)
+        given_up = self._give_up((ours | leaving) - wanted.keys())
+        begun = self._begin({queue: wanted[queue] for queue in sorted(wanted.keys() - ours - back)})
+        return is_done and given_up and begun
+
+    def _queues_of(self, topic: str) -> tuple[list[MessageQueue], bool]:
+        with self._asking:
+            queues, is_known = run_blocking(self._share.queues_of([topic], self._member(), timeout_ms=self._timeout_ms))
+            if not is_known:
+                self._share.forget_announcements()
+        return queues, is_known
+
+    def _give_up(self, lost: set[MessageQueue]) -> bool:
+        """False where a locked queue's handler still runs."""
+        if not lost:
+            return True
+        calm, offsets = self._work.leave(lost, monotonic_ms() + HANDOVER_MS)
+        self.save(offsets)
+        if self._locks is None:
+            self._work.revoke(lost)
+            calm = lost
+        else:
+            self._work.revoke(calm)
+            self._locks.unlock(sorted(calm), timeout_ms=self._timeout_ms)
+        log.info("queues given up group=%s queues=%s", self._group, sorted(map(str, calm)))
+        return calm == lost
+
+    def _begin(self, fresh: Mapping[MessageQueue, Subscription]) -> bool:
+        """False where a queue could not be begun: its lock is another's still, or its broker does not answer."""
+        if not fresh:
+            return True
+        leases = (
+            self._locks.lock(fresh, timeout_ms=self._timeout_ms) if self._locks is not None else dict.fromkeys(fresh, 0)
+        )
+        begun = []
+        for queue, leased_until_ms in leases.items():
+            if self._is_stopping:
+                break
+            try:
+                with self._asking:
+                    offset, committed = self._positions.begin(queue, timeout_ms=self._timeout_ms)
+            except ZenitError as error:
+                log.warning("a queue is not begun yet group=%s queue=%s error=%s", self._group, queue, error)
+                continue
+            self._work.assign(
+                queue, offset, committed=committed, subscription=fresh[queue], leased_until_ms=leased_until_ms
+            )
+            begun.append(queue)
+        if begun:
+            log.info("queues begun group=%s queues=%s", self._group, sorted(map(str, begun)))
+        return len(begun) == len(fresh)
