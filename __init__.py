@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .client.admin import Admin as Admin
+    from .client.allocation import by_configuration as by_configuration
+    from .client.allocation import consistent_hash as consistent_hash
     from .client.handling import ConsumeResult as ConsumeResult
     from .client.latency_fault import LatencyTable as LatencyTable
+    from .client.machine_rooms import by_machine_room as by_machine_room
+    from .client.machine_rooms import nearby_machine_room as nearby_machine_room
     from .client.process_queue import FlowLimits as FlowLimits
     from .client.producer import Producer as Producer
     from .client.pull_consumer import PullConsumer as PullConsumer
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from .model.errors import ClientClosed as ClientClosed
     from .model.errors import ConnectionLost as ConnectionLost
     from .model.errors import CorruptRecordError as CorruptRecordError
+    from .model.errors import DuplicateClient as DuplicateClient
     from .model.errors import GroupNotFound as GroupNotFound
     from .model.errors import InvalidName as InvalidName
     from .model.errors import InvalidParameter as InvalidParameter
@@ -59,17 +64,19 @@ if TYPE_CHECKING:
 
 _HOMES = {
     ".client.admin": "Admin",
+    ".client.allocation": "by_configuration consistent_hash",
     ".client.handling": "ConsumeResult",
     ".client.latency_fault": "LatencyTable",
+    ".client.machine_rooms": "by_machine_room nearby_machine_room",
     ".client.process_queue": "FlowLimits",
     ".client.producer": "Producer",
     ".client.pull_consumer": "PullConsumer",
     ".client.push_consumer": "PushConsumer",
     ".client.send_future": "SendFuture",
     ".client.start_from": "FIRST LAST StartFrom",
-    ".model.errors": """BrokerBusy BufferFull ClientClosed ConnectionLost CorruptRecordError GroupNotFound InvalidName
-        InvalidParameter MessageIllegal MessageNotFound MessageTooLarge NoPermission NoRoute NotMaster RequestTimeout
-        SendFailed SqlSyntaxError TopicNotFound ZenitError""",
+    ".model.errors": """BrokerBusy BufferFull ClientClosed ConnectionLost CorruptRecordError DuplicateClient
+        GroupNotFound InvalidName InvalidParameter MessageIllegal MessageNotFound MessageTooLarge NoPermission
+        NoRoute NotMaster RequestTimeout SendFailed SqlSyntaxError TopicNotFound ZenitError""",
     ".model.message": "BatchReceipt FailedSend Message SendReceipt SendStatus",
     ".model.queue": "MessageQueue PhysicalOffset QueueOffset",
     ".model.route": "TopicRoute",

@@ -174,8 +174,8 @@ class ClientRegistry:
         return found
 
     def identities(self, group: str) -> list[bytes]:
-        """Connections of a group's members."""
-        return [member.identity for member in self._groups.get(group, {}).values()]
+        """Connections of a group's members, each once: members of one process share theirs."""
+        return list(dict.fromkeys(member.identity for member in self._groups.get(group, {}).values()))
 
     def identity_of(self, client_id: str) -> bytes | None:
         """The connection of a client; None where it is not there."""

@@ -17,8 +17,9 @@ queues; members that do not subscribe to the topic are not on it. Lists differ f
 
 So once the members have seen a change, a queue has one owner, and only that one hands out its messages: a member gives up
 a queue at the look, before it is handed anything more. Until then two may hand out the same messages. What is handled
-twice are messages that the former owner had in hand and not yet committed when the new one asked where to begin; it
-commits what it is done with when it is told of a change, and what it commits from then on never takes the group back.
+twice are messages that the former owner had in hand and not yet committed when the new one asked where to begin. They
+are few: who is told of a change commits what it is done with at once, and the rest at its next poll; who takes a queue
+over gives the others a moment for that. What is committed later than that never takes the group back.
 """
 
 from __future__ import annotations
@@ -145,6 +146,11 @@ class GroupShare:
         share = share_of(self._allocation, self._client_id, members, queues)
         self._seen[topic] = members, share
         return share, self._client_id in members
+
+    @property
+    def has_fellows(self) -> bool:
+        """Another member shared out a topic with this one when they were looked at last."""
+        return any(member != self._client_id for members, _ in self._seen.values() for member in members)
 
     def forget_announcements(self) -> None:
         """Says hello again to every broker at the next look: one of them does not know this member."""

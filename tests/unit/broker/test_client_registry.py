@@ -218,3 +218,10 @@ def test_who_leaves_disagrees_no_more(registry: ClientRegistry) -> None:
     assert registry.disagreements("g") == ()
     registry.on_unregister("a")
     assert (registry.disagreements("g"), registry.others("a")) == ((), ())
+
+
+def test_members_of_one_process_are_told_once(registry: ClientRegistry) -> None:
+    for client_id in "ab":
+        consumers = (("g", "CLUSTERING", TRADES),)
+        registry.on_heartbeat(0, client_id=client_id, identity=b"one", producers=(), consumers=consumers)
+    assert registry.identities("g") == [b"one"]
