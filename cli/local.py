@@ -35,7 +35,10 @@ def up(
     ] = None,
     groups: Annotated[int | None, typer.Option(min=1, help="Replica groups; topics spread over them.")] = None,
     controllers: Annotated[int | None, typer.Option(min=1, help="Controllers, from two replicas on.")] = None,
-    no_controller: Annotated[bool, typer.Option("--no-controller", help="A static master, no failover.")] = False,
+    no_controller: Annotated[
+        bool,
+        typer.Option("--no-controller", help="The first replica is the master, always: no failover, no ZooKeeper."),
+    ] = False,
     zookeeper: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="A ZooKeeper that runs already; else one of its own.")
     ] = None,
@@ -54,18 +57,16 @@ def up(
     """Start a name server and brokers on this machine, or whatever of them is down.
 
     They take ports 9876 and 10911, or the next free ones ten higher. From two replicas on ZooKeeper (2181) and controllers
-    (9878) elect each group's master anew when it dies. Without --detach they stop at Ctrl-C.
+    (9878) elect each group's master anew when it dies; with --no-controller nobody does: the group waits for its master.
+    Without --detach they stop at Ctrl-C.
     """
     from ..deploy.local_cluster import LocalCluster
 
     cluster = LocalCluster(directory, say=note, ready_timeout_ms=round(timeout * 1000))
+    if no_controller and controllers is not None:
+        raise typer.BadParameter("expected nothing beside --no-controller", param_hint="--controllers")
     asked = {"replicas": replicas, "groups": groups, "controllers": controllers, "zookeeper": zookeeper}
-    shape = _shape(cluster, {name: value for name, value in asked.items() if value is not None})
-    if no_controller and shape.is_replicated:
-        raise typer.BadParameter(
-            "only with one replica: `up` starts no static master yet, each broker's key static_master does",
-            param_hint="--no-controller",
-        )
+    shape = _shape(cluster, {name: value for name, value in asked.items() if value is not None}, no_controller)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     record = cluster.up(settings=settings or (), shape=shape)
     document = {
@@ -90,7 +91,7 @@ def up(
         cluster.down()
 
 
-def _shape(cluster: LocalCluster, asked: dict[str, Any]) -> Shape:
+def _shape(cluster: LocalCluster, asked: dict[str, Any], no_controller: bool) -> Shape:
     """What the cluster is to be: as it is, but for what was asked. Raises typer.BadParameter."""
     from ..deploy.cluster_plan import check_shape
     from ..deploy.cluster_record import Shape
@@ -98,6 +99,8 @@ def _shape(cluster: LocalCluster, asked: dict[str, Any]) -> Shape:
 
     record = cluster.read()
     shape = replace(record.shape if record is not None else Shape(), **asked)
+    if no_controller and shape.is_replicated:  # one replica has none anyway
+        shape = replace(shape, controllers=0)
     try:
         check_shape(shape)
         if shape.zookeeper:

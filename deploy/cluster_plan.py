@@ -1,7 +1,8 @@
 """What a local cluster consists of, and what each of its processes is started with. Pure.
 
 One replica: a name server and a broker a group, which masters itself. More: ZooKeeper and controllers between them, and
-the replicas of broker-a are broker-a-1, broker-a-2, ...; each keeps its store in the directory of its name.
+the replicas of broker-a are broker-a-1, broker-a-2, ...; each keeps its store in the directory of its name. Without
+controllers broker-a-1 is the master, always, and the others are told where it listens: so it starts before them.
 """
 
 from __future__ import annotations
@@ -20,33 +21,40 @@ REPLICAS_MAX: Final = 9
 CONTROLLERS_MAX: Final = 9
 DECIDED_HERE: Final = (
     *("cluster", "name", "host", "namesrv", "store_dir"),
-    *("controllers", "replica", "replication_port"),
+    *("controllers", "replica", "replication_port", "static_master"),
 )
 FLUSH_MODE: Final = "store.flush_mode"
+MINIMUM: Final = "static_min_in_sync"
 
 
 def check_shape(shape: Shape) -> None:
     """Raises InvalidParameter for what no local cluster can be."""
-    for name, count, most in (
-        ("--replicas", shape.replicas, REPLICAS_MAX),
-        ("--groups", shape.groups, GROUPS_MAX),
-        ("--controllers", shape.controllers, CONTROLLERS_MAX),
+    for name, count, least, most in (
+        ("--replicas", shape.replicas, 1, REPLICAS_MAX),
+        ("--groups", shape.groups, 1, GROUPS_MAX),
+        ("--controllers", shape.controllers, 0, CONTROLLERS_MAX),
     ):
-        if not 1 <= count <= most:
-            raise InvalidParameter(name, count, f"1 to {most}")
+        if not least <= count <= most:
+            raise InvalidParameter(name, count, f"{least} to {most}")
     if not shape.is_replicated and shape.controllers > 1:
         raise InvalidParameter("--controllers", shape.controllers, "1: one replica has no controller")
     if not shape.is_replicated and shape.zookeeper:
         raise InvalidParameter("--zookeeper", shape.zookeeper, "nothing: one replica has no controller")
+    if shape.has_static_masters and shape.zookeeper:
+        raise InvalidParameter("--zookeeper", shape.zookeeper, "nothing: a static master needs none")
 
 
-def check_settings(settings: Sequence[str], *, several: bool = False) -> None:
-    """Raises InvalidParameter for a key that is not the user's to set, since `up` decides it; `several` brokers cannot
-    have one port."""
+def check_settings(settings: Sequence[str], shape: Shape) -> None:
+    """Raises InvalidParameter for a key that is not the user's to set, since `up` decides it; several brokers cannot have
+    one port, and a group cannot have more replicas in sync than there are."""
+    several = shape.replicas * shape.groups > 1
     decided = (*DECIDED_HERE, "port") if several else DECIDED_HERE
     for setting in settings:
         if setting.partition("=")[0].strip() in decided:
             raise InvalidParameter("--set", setting, f"a key that `up` does not decide itself ({', '.join(decided)})")
+    minimum = _setting(settings, MINIMUM) or ""
+    if shape.has_static_masters and minimum.isdecimal() and int(minimum) > shape.replicas:
+        raise InvalidParameter("--set", f"{MINIMUM}={minimum}", f"at most {shape.replicas}, the replicas of a group")
 
 
 def asked_port(settings: Sequence[str]) -> int | None:
@@ -62,12 +70,12 @@ def plan(directory: str, record: ClusterRecord, settings: Sequence[str]) -> list
     """
     shape = record.shape
     wanted = [ProcessRecord(role=NAME_SERVER, name="namesrv-1", address=f"{HOST}:{NAME_SERVER_PORT}")]
-    if shape.is_replicated and not shape.zookeeper:
+    if shape.has_controllers and not shape.zookeeper:
         store_dir = f"{directory}/{ZOOKEEPER}"
         wanted.append(
             ProcessRecord(role=ZOOKEEPER, name=ZOOKEEPER, address=f"{HOST}:{ZOOKEEPER_PORT}", store_dir=store_dir)
         )
-    if shape.is_replicated:
+    if shape.has_controllers:
         address, founding = f"{HOST}:{CONTROLLER_PORT}", _founding_settings(shape, settings)
         names = [f"controller-{number}" for number in range(1, shape.controllers + 1)]
         wanted += [ProcessRecord(role=CONTROLLER, name=name, address=address, settings=founding) for name in names]
@@ -96,6 +104,18 @@ def replica_names(group: str, shape: Shape) -> list[str]:
     return [f"{group}-{number}" for number in range(1, shape.replicas + 1)] if shape.is_replicated else [group]
 
 
+def static_master(record: ClusterRecord, group: str) -> ProcessRecord | None:
+    """The broker that is always the group's master; None where another can be, and before it was started."""
+    return record.find(BROKER, f"{group}-1") if record.shape.has_static_masters else None
+
+
+def deciding_addresses(record: ClusterRecord, group: str) -> tuple[str, ...]:
+    """Who knows how the group stands: the controllers, or its static master."""
+    master = static_master(record, group)
+    deciding = record.of_role(CONTROLLER) if master is None else (master,)
+    return tuple(process.address for process in deciding)
+
+
 def arguments_of(record: ClusterRecord, process: ProcessRecord) -> list[str]:
     """The settings that a process is started with, as `--set` takes them; what the user asked for comes last."""
     host, port = HOST, process.address.rpartition(":")[2]
@@ -106,9 +126,18 @@ def arguments_of(record: ClusterRecord, process: ProcessRecord) -> list[str]:
         settings += [f"cluster={record.cluster}", f"name={process.group or process.name}", f"namesrv={record.namesrv}"]
         settings.append(f"store_dir={process.store_dir}")
         if process.group is not None:
-            controllers = ",".join(controller.address for controller in record.of_role(CONTROLLER))
-            settings += [f"replica={process.name}", f"replication_port={int(port) + 1}", f"controllers={controllers}"]
+            settings += [f"replica={process.name}", f"replication_port={int(port) + 1}"]
+            settings += _whom_it_asks(record, process, process.group)
     return [*settings, *process.settings]
+
+
+def _whom_it_asks(record: ClusterRecord, replica: ProcessRecord, group: str) -> list[str]:
+    """How a replica hears who leads; a static master finds its own address."""
+    if not record.shape.has_static_masters:
+        return [f"controllers={','.join(deciding_addresses(record, group))}"]
+    master = static_master(record.with_process(replica), group)
+    assert master is not None, "a group's first replica is the first to be started"
+    return [f"static_master={master.address}", f"{MINIMUM}={record.shape.min_in_sync}"]
 
 
 def _as_recorded(record: ClusterRecord, wanted: ProcessRecord, settings: Sequence[str]) -> ProcessRecord:

@@ -6,7 +6,8 @@
         "store_dir": "/tmp/z/broker-a", "settings": ["store.segment_bytes=65536"]}]}
 
 With replicas there are more: {"shape": {"replicas": 3, "groups": 1, "controllers": 1, "zookeeper": ""}, "zookeeper":
-"127.0.0.1:2181"}, processes of the roles zookeeper and controller, and the "group" that a broker is a replica of.
+"127.0.0.1:2181"}, processes of the roles zookeeper and controller, and the "group" that a broker is a replica of. With
+"controllers": 0 there are neither: the first replica of each group is its static master.
 
 `birth` is when the process began, in the machine's own terms: a pid is given again to others, a pid with its birth is
 not. Pure: `processes.py` looks at processes, `local_cluster.py` reads and writes the file.
@@ -33,7 +34,7 @@ BROKER: Final = "broker"
 class Shape:
     """What a cluster was asked to be: `replicas` of each of `groups`. With one replica there is no controller.
 
-    `zookeeper`: one that runs already, host:port; "" = the cluster's own.
+    `controllers`: 0 = a static master in each group. `zookeeper`: one that runs already, host:port; "" = the cluster's own.
     """
 
     replicas: int = 1
@@ -43,8 +44,18 @@ class Shape:
 
     @property
     def is_replicated(self) -> bool:
-        """There are controllers."""
+        """A broker is one of several of its group."""
         return self.replicas > 1
+
+    @property
+    def has_controllers(self) -> bool:
+        """Controllers elect the masters."""
+        return self.is_replicated and self.controllers > 0
+
+    @property
+    def has_static_masters(self) -> bool:
+        """The first replica of each group is its master, always."""
+        return self.is_replicated and not self.controllers
 
     @property
     def min_in_sync(self) -> int:

@@ -1,11 +1,12 @@
 """How a local cluster stands: which processes run, and each replica group as its controller and its brokers tell it.
 
-The sets and the master are the controller's, positions and roles each broker's own. Where no controller answers, the
-master is who says so of itself in the highest epoch, and nobody is known to be in sync.
+The sets and the master are the controller's (or the static master's), positions and roles each broker's own. Where no
+controller answers, the master is who says so of itself in the highest epoch, and nobody is known to be in sync.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -15,7 +16,7 @@ from ..model.errors import ConnectionLost, RequestTimeout, ZenitError
 from ..model.group import GroupNode
 from ..remoting.client import RemotingClient
 from ..remoting.commands import GetBrokerStatistics, Request
-from .cluster_plan import group_names, replica_names
+from .cluster_plan import group_names, replica_names, static_master
 from .cluster_record import BROKER, CONTROLLER, ClusterRecord, ProcessRecord
 from .processes import is_running
 
@@ -37,14 +38,15 @@ def status_document(record: ClusterRecord) -> dict[str, Any]:
             entry["store_dir"] = process.store_dir
         processes.append(entry)
     with RemotingClient() as remoting:
-        leader, nodes = _ask_controllers(remoting, record)
+        static = record.shape.has_static_masters
+        leader, nodes = (None, _ask_masters(remoting, record)) if static else _ask_controllers(remoting, record)
         for group in group_names(record.shape):
             found = (record.find(BROKER, name) for name in replica_names(group, record.shape))
             brokers = [broker for broker in found if broker is not None]
             answers = {broker.name: _statistics(remoting, broker) for broker in brokers}
             groups.append(group_document(group, brokers, answers, nodes.get(group), record.shape.min_in_sync))
     document = {"cluster": record.cluster, "namesrv": record.namesrv, "processes": processes, "groups": groups}
-    return document | {"controller": leader} if record.shape.is_replicated else document
+    return document | {"controller": leader} if record.shape.has_controllers else document
 
 
 def group_document(
@@ -54,7 +56,7 @@ def group_document(
     node: GroupNode | None,
     min_in_sync: int,
 ) -> dict[str, Any]:
-    """One group. `node`: as its controller knows it; None where there is no controller, or none answers."""
+    """One group. `node`: as its controller knows it, or its static master; None where there is neither, or none answers."""
     replicas = [_replica_document(broker, answers[broker.name]) for broker in brokers]
     masters = [replica for replica in replicas if replica["role"] == "master"]
     leading = max(masters, key=lambda replica: replica["epoch"], default=None)
@@ -105,6 +107,18 @@ def _ask_controllers(remoting: RemotingClient, record: ClusterRecord) -> tuple[s
     except ZenitError:
         return None, nodes
     return metadata.leader, nodes
+
+
+def _ask_masters(remoting: RemotingClient, record: ClusterRecord) -> dict[str, GroupNode]:
+    """The groups as their static masters know them."""
+    nodes: dict[str, GroupNode] = {}
+    for group in group_names(record.shape):
+        master = static_master(record, group)
+        if master is not None and is_running(master.pid, master.birth):
+            calls = ControllerCalls(remoting, (master.address,))
+            with contextlib.suppress(ZenitError):
+                nodes[group] = calls.group(group, timeout_ms=CONTROLLER_TIMEOUT_MS).node
+    return nodes
 
 
 def _statistics(remoting: RemotingClient, broker: ProcessRecord) -> Statistics:

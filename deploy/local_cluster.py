@@ -32,6 +32,7 @@ from .cluster_plan import (
     asked_port,
     check_settings,
     check_shape,
+    deciding_addresses,
     group_names,
     plan,
     replica_names,
@@ -99,8 +100,8 @@ class LocalCluster:
         os.makedirs(os.path.join(self.directory, "log"), exist_ok=True)
         with self._locked():
             record = self._record_of(shape)
-            check_settings(settings, several=record.shape.replicas * record.shape.groups > 1)
-            if record.shape.is_replicated and not record.shape.zookeeper:
+            check_settings(settings, record.shape)
+            if record.shape.has_controllers and not record.shape.zookeeper:
                 find_java()
                 find_jars()
             before, started = record, list[ProcessRecord]()
@@ -306,7 +307,7 @@ def _is_served(record: ClusterRecord, group: str) -> bool:
         if not record.shape.is_replicated:
             alone = record.find(BROKER, group)
             return alone is not None and alone.address in masters
-        calls = ControllerCalls(remoting, tuple(controller.address for controller in record.of_role(CONTROLLER)))
+        calls = ControllerCalls(remoting, deciding_addresses(record, group))
         try:
             node = calls.group(group, timeout_ms=ASK_TIMEOUT_MS).node
         except ZenitError:

@@ -38,7 +38,8 @@ class LocalCluster:
     ) -> None:
         """`directory`: where it lives, and stays with its data; None = a temporary one, removed in the end.
 
-        `settings`: of the brokers, as `zenit up --set` takes them. `controllers`: from two replicas on.
+        `settings`: of the brokers, as `zenit up --set` takes them. `controllers`: from two replicas on; 0 = the
+        first replica is the master, always.
         """
         self._replicas, self._controllers = replicas, controllers
         self._settings = tuple(settings)

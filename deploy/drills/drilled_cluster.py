@@ -39,7 +39,8 @@ class DrilledCluster:
         settings: Sequence[str] = (),
         is_given: bool = False,
     ) -> None:
-        """`settings`: of the brokers, as `--set` takes them. `is_given`: it runs already, and is left running."""
+        """`controllers`: 0 = a static master. `settings`: of the brokers, as `--set` takes them. `is_given`: it runs
+        already, and is left running."""
         self.directory = os.path.abspath(directory)
         self.replicas = replicas
         self.is_given = is_given
@@ -54,7 +55,8 @@ class DrilledCluster:
         """Starts what is down and waits until it answers. `environ`: added to what is started. Raises ClusterNotStarted."""
         command = [sys.executable, "-P", "-m", "zenitmq", "up", "--dir", self.directory, "--detach"]
         if self.replicas > 1:
-            command += ["--replicas", str(self.replicas), "--controllers", str(self._controllers)]
+            command += ["--replicas", str(self.replicas)]
+            command += ["--controllers", str(self._controllers)] if self._controllers else ["--no-controller"]
         for setting in self._settings:
             command += ["--set", setting]
         environment = {**os.environ, **(environ or {})}

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from zenitmq.deploy.cluster_plan import arguments_of, check_settings, check_shape, plan
+from zenitmq.deploy.cluster_plan import arguments_of, check_settings, check_shape, deciding_addresses, plan
 from zenitmq.deploy.cluster_record import ClusterRecord, ProcessRecord, Shape
 from zenitmq.model.errors import InvalidParameter
 
 THREE = Shape(replicas=3)
+STATIC = Shape(replicas=3, controllers=0)
 
 
 def empty(shape: Shape) -> ClusterRecord:
@@ -77,6 +78,35 @@ def test_a_controller_is_told_where_zookeeper_is() -> None:
     assert told[:4] == ["host=127.0.0.1", "port=9878", "cluster=zenit", "zookeeper=127.0.0.1:2181"]
 
 
+def test_a_static_master_needs_neither_zookeeper_nor_controllers() -> None:
+    assert names(STATIC) == ["namesrv-1", "broker-a-1", "broker-a-2", "broker-a-3"]
+    one = Shape(controllers=0)
+    assert names(one) == ["namesrv-1", "broker-a"]
+    assert (one.has_static_masters, one.has_controllers) == (False, False)
+
+
+def test_replicas_of_a_static_group_are_told_who_leads() -> None:
+    record = empty(replace(STATIC, groups=2))
+    told = dict[str, list[str]]()
+    for number, process in enumerate(plan("/d", record, [])[1:]):
+        started = replace(process, pid=7, address=f"127.0.0.1:{11001 + 10 * number}")
+        told[process.name] = arguments_of(record, started)[-2:]
+        record = record.with_process(started)
+    assert {name: address.removeprefix("static_master=127.0.0.1:") for name, (address, _) in told.items()} == {
+        **{f"broker-a-{number}": "11001" for number in (1, 2, 3)},
+        **{f"broker-b-{number}": "11031" for number in (1, 2, 3)},
+    }
+    assert {minimum for _, minimum in told.values()} == {"static_min_in_sync=2"}
+    assert deciding_addresses(record, "broker-b") == ("127.0.0.1:11031",)
+
+
+def test_a_static_group_cannot_ask_for_more_than_it_has() -> None:
+    check_settings(["static_min_in_sync=3"], STATIC)
+    check_settings(["static_min_in_sync=4"], THREE)
+    with pytest.raises(InvalidParameter, match=r"static_min_in_sync=4.*at most 3"):
+        check_settings(["static_min_in_sync=4"], STATIC)
+
+
 def test_what_is_recorded_stays_but_for_new_settings_of_brokers() -> None:
     record = empty(THREE)
     for process in plan("/d", record, ["store.flush_mode=sync"]):
@@ -93,7 +123,8 @@ def test_what_is_recorded_stays_but_for_new_settings_of_brokers() -> None:
         (Shape(replicas=0), "--replicas"),
         (Shape(replicas=10), "--replicas"),
         (Shape(groups=27), "--groups"),
-        (Shape(replicas=2, controllers=0), "--controllers"),
+        (Shape(replicas=2, controllers=-1), "--controllers"),
+        (Shape(replicas=2, controllers=0, zookeeper="a:1"), "a static master needs none"),
         (Shape(controllers=2), "no controller"),
         (Shape(zookeeper="a:1"), "no controller"),
     ],
@@ -104,9 +135,9 @@ def test_what_cannot_be_is_refused(shape: Shape, says: str) -> None:
 
 
 def test_several_brokers_cannot_have_one_port() -> None:
-    check_settings(["port=12000"])
+    check_settings(["port=12000"], Shape())
     with pytest.raises(InvalidParameter, match="port=12000"):
-        check_settings(["port=12000"], several=True)
-    for setting in ("replica=x", "controllers=a:1", "replication_port=1"):
+        check_settings(["port=12000"], Shape(groups=2))
+    for setting in ("replica=x", "controllers=a:1", "replication_port=1", "static_master=a:1"):
         with pytest.raises(InvalidParameter, match="decide"):
-            check_settings([setting])
+            check_settings([setting], Shape())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zenitmq.deploy.cluster_plan import arguments_of, asked_port, check_settings
-from zenitmq.deploy.cluster_record import ClusterRecord, ProcessRecord
+from zenitmq.deploy.cluster_record import ClusterRecord, ProcessRecord, Shape
 from zenitmq.model.errors import InvalidParameter
 
 RECORD = ClusterRecord(cluster="zenit", namesrv="127.0.0.1:9886")
@@ -45,6 +45,6 @@ def test_a_port_can_be_asked_for(settings: tuple[str, ...], port: int | None) ->
 
 @pytest.mark.parametrize("setting", ["store_dir=/elsewhere", "name=b", " namesrv=a:1"])
 def test_what_up_decides_itself_cannot_be_set(setting: str) -> None:
-    check_settings(["store.flush_mode=sync", "port=12000"])
+    check_settings(["store.flush_mode=sync", "port=12000"], Shape())
     with pytest.raises(InvalidParameter, match="decide"):
-        check_settings([setting])
+        check_settings([setting], Shape())
