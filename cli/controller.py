@@ -63,7 +63,8 @@ def controller(context: typer.Context, config_file: ConfigFile = None, settings:
 
     with Controller(config) as service:
         stop_on_signals(service.stop)
-        service.run()
+        status = service.run()
+    raise typer.Exit(status)
 
 
 def elect(

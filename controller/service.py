@@ -4,8 +4,8 @@
 
 The loop answers brokers and operators and never waits for ZooKeeper. Once connected this controller joins the others;
 where it is the first it begins a reign (reign), which ends when the connection is lost or another is the first. Who does
-not lead says who does. ZooKeeper away, slow or refusing is waited for; only SIGTERM and a wrong configuration end the
-process.
+not lead says who does. ZooKeeper away, slow or refusing is waited for; only SIGTERM, a wrong configuration and a fault
+of our own end the process: what a callback left half done is not gone on with, and all that counts is in ZooKeeper.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ from .zookeeper import ZooKeeperStore
 log = logging.getLogger(__name__)
 
 TRY_AGAIN_MS: Final = 500
+EXIT_FAULT: Final = 87
 
 _SAID: Final = {
     SessionState.CONNECTED: (logging.INFO, "connected with ZooKeeper again"),
@@ -82,6 +83,7 @@ class Controller:
         self._attempts = 0  # to begin a session
         self._session_changes = 0  # who took part before the last one says nothing about now
         self._campaigning = self._must_campaign = False
+        self._fault: Exception | None = None
         with ExitStack() as opened:
             arena = Arena(drain_bytes=1, frame_bytes_max=HEADER_BYTES_MAX)  # no request of ours has a payload
             bind = f"{config.listen_host or config.host}:{config.port}"
@@ -101,13 +103,22 @@ class Controller:
 
     def __exit__(self, *_: object) -> None:
         self._opened.close()
-        log.info("controller stopped address=%s", self.address)
+        if self._fault is None:
+            log.info("controller stopped address=%s", self.address)
+        else:
+            log.critical("controller ended by a fault of its own, start it again; error=%r", self._fault)
 
-    def run(self) -> None:
-        """Serves in the calling thread until `stop`."""
+    def run(self) -> int:
+        """Serves in the calling thread until `stop`; returns the exit status: 0, or 87 after a fault of our own."""
         log.info("controller started address=%s zookeeper=%s", self.address, ",".join(self._config.zookeeper))
-        self._connect()
-        self._loop.run()
+        try:
+            self._connect()
+            self._loop.run()
+        except Exception as error:  # of a timer or a posted callback: the top of the thread
+            log.exception("a callback failed")
+            self._fault = error
+            return EXIT_FAULT
+        return 0
 
     def stop(self) -> None:
         """Makes `run` return soon. From any thread or a signal handler."""

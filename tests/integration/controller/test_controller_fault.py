@@ -1,0 +1,38 @@
+"""A fault of our own in a timer or a posted callback: the process says so in one line, and ends with its status."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import sys
+from zenitmq.controller import service
+
+def fail(self):
+    {how}
+
+service.Controller._connect = fail
+sys.argv = ["zenit", "controller", "--set", "port=0", "--set", "zookeeper=127.0.0.1:1"]
+from zenitmq.cli.main import run
+run()
+"""
+
+
+@pytest.mark.parametrize("how", ["self._loop.post(lambda: {}['gone'])", "self._loop.call_later(5, lambda: {}['gone'])"])
+def test_a_callback_that_fails_ends_the_controller(how: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT.replace("{how}", how)],
+        env={**os.environ, "ZENIT_LOG": "INFO"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 87, done.stderr
+    last = done.stderr.strip().splitlines()[-1]
+    assert "CRITICAL" in last
+    assert last.endswith("controller ended by a fault of its own, start it again; error=KeyError('gone')")
