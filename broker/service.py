@@ -68,7 +68,7 @@ class Broker:
         self._running = ExitStack()
         self._poisoned: StorePoisoned | None = None
         self._stages = StageClock()
-        self._deleted: list[str] = []  # topics whose deletion was applied in this turn
+        self._deleted: list[tuple[str, int]] = []  # topics whose deletion was applied in this turn, and where that ends
         self._member: GroupMember | None = None  # where the group has more than this one
         self._is_failing = False
         self.is_reopening = False  # the store must be closed and opened anew
@@ -320,18 +320,18 @@ class Broker:
         for event in self._store.on_tick(self._clock.now_ms()):
             _log.warning("store event=%s", event)
 
-    def _on_topic_deleted(self, topic: str) -> None:
+    def _on_topic_deleted(self, topic: str, at: int) -> None:
         """A slave's store deletes at once, since what follows in the same chunk may make the topic's queues anew; in a
         turn of our own nothing follows."""
         if self._member is not None and not self._member.is_master:
-            self._store.delete_topic(topic)
-        self._deleted.append(topic)
+            self._store.delete_topic(topic, at)
+        self._deleted.append((topic, at))
 
     def _delete_topics(self) -> None:
         """The store's part of deletions, which it cannot do while it dispatches the events that tell of them."""
-        for topic in self._deleted:
+        for topic, at in self._deleted:
             if self._member is None or self._member.is_master:
-                self._store.delete_topic(topic)
+                self._store.delete_topic(topic, at)
             self._handlers.on_topic_deleted(topic)
         self._deleted.clear()
 

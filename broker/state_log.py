@@ -70,7 +70,7 @@ class StateLog:
         self.offset_table = OffsetTable()
         self.queue_locks = QueueLocks(lock_lease_ms)
         self.on_topics_changed: Callable[[], None] = _nothing
-        self.on_topic_deleted: Callable[[str], None] = _nothing_of
+        self.on_topic_deleted: Callable[[str, int], None] = _nothing_of  # and where its record ends in the log
         config = os.path.join(directory, "config")
         tables: dict[str, Table] = {
             TOPICS: self.topic_table,
@@ -116,11 +116,12 @@ class StateLog:
             for message in cast(Iterable[StoredMessage], decode_batch(bytes(run.records))):
                 version = {"counter": message.queue_offset + 1, "stateVersion": 0, "timestamp": message.stored_at_ms}
                 event = _event(run.topic, message.body, message.queue_offset)
+                end = PhysicalOffset(message.physical_offset + message.size_bytes)
                 if run.topic == TOPICS:
-                    self._on_topic_event(event, version, run.end)
+                    self._on_topic_event(event, version, end)
                 elif run.topic == GROUPS:
-                    self._on_group_event(event, version, run.end)
-                elif run.end > self._loaded[run.topic]:
+                    self._on_group_event(event, version, end)
+                elif end > self._loaded[run.topic]:
                     table = self.offset_table if run.topic == OFFSETS else self.queue_locks
                     table.on_event(event, version)
         self.advance(run.end)
@@ -174,7 +175,7 @@ class StateLog:
                 self.offset_table.on_topic_deleted(event["topic"])
             if end > self._loaded[LOCKS]:
                 self.queue_locks.on_topic_deleted(event["topic"])
-            self.on_topic_deleted(event["topic"])  # whatever the snapshots hold: queues know for themselves
+            self.on_topic_deleted(event["topic"], end)  # whatever the snapshots hold: queues know for themselves
 
     def _on_group_event(self, event: Document, version: Document, end: PhysicalOffset) -> None:
         if end > self._loaded[GROUPS]:
@@ -220,5 +221,5 @@ def _nothing() -> None:
     """Until the service has wired it."""
 
 
-def _nothing_of(topic: str) -> None:
+def _nothing_of(topic: str, at: int) -> None:
     """Until the service has wired it."""

@@ -91,7 +91,7 @@ class MessageStore:
         self._on_flushed = on_flushed
         self._directory = directory
         self._dispatchers = tuple(dispatchers)
-        self._replaying: tuple[int, int] | None = None  # where the run that is replayed begins and ends
+        self._is_replaying = False
         self._log: CommitLog
         self._queues: QueueTable
         self._index: KeyIndex | None = None
@@ -116,17 +116,17 @@ class MessageStore:
                 dispatchers=self._dispatchers,
                 on_flushed=self._on_flushed,
                 on_poisoned=self._on_poisoned,
-                on_replay=self._on_replay,
                 adopt=self._adopt,
                 started=started,
             )
-            self._replaying = None
+            self._is_replaying = False
             self._staging.refresh()
             self._life = started.pop_all()
         return self
 
     def _adopt(self, opened: Opened) -> None:
         """Takes the opened parts before the replay, since dispatchers may call back (`delete_topic`)."""
+        self._is_replaying = True
         self._opened = opened
         self._upkeep = opened.upkeep
         self._log, self._queues, self._index = opened.log, opened.queues, opened.index
@@ -146,9 +146,6 @@ class MessageStore:
     ) -> None:
         """Flushes, persists and closes; the store counts as cleanly closed where nothing failed."""
         self._life.close()
-
-    def _on_replay(self, begin: int, end: int) -> None:
-        self._replaying = begin, end
 
     # ---- positions
 
@@ -371,17 +368,17 @@ class MessageStore:
 
     # ---- upkeep
 
-    def delete_topic(self, topic: str) -> None:
-        """Deletes the queues of a topic, as the event told last says; its records stay in the log until they expire.
+    def delete_topic(self, topic: str, at: int) -> None:
+        """Deletes the queues of a topic, as an event says whose record ends at byte `at` of the log; the topic's own records
+        stay in the log until they expire.
 
         While that event may yet be cut from the log, they are set aside (deleted_queues). During a replay: only where
         the queues do not already reflect it. Raises OSError.
         """
-        if self._replaying is not None and self._replaying[0] < self._opened.queues_reflected:
+        if self._is_replaying and at <= self._opened.queues_reflected:
             return
         self._staging.write()
-        at = self._replaying[1] if self._replaying is not None else self._dispatch.topic_event_end or self._log.written
-        if self._replaying is not None or at > self.confirm_offset:
+        if self._is_replaying or at > self.confirm_offset:
             self._queues.set_topic_aside(topic, at)
         else:
             self._queues.delete_topic(topic)

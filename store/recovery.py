@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -298,17 +298,12 @@ def replay(
     kernel: RunKernel,
     dispatchers: Sequence[Dispatcher],
     quarantined: Sequence[Range],
-    on_position: Callable[[int, int], None],
 ) -> int:
-    """Tells each dispatcher the records from its `reflected` on, all in the order of the log; returns how many were read.
-
-    `on_position` is told where each run begins and ends, before it is dispatched.
-    """
+    """Tells each dispatcher the records from its `reflected` on, all in the order of the log; returns how many were read."""
     reflected = [int(dispatcher.reflected()) for dispatcher in dispatchers]
     begin = max(min([*reflected, log.written]), log.begin)
     count, reported = 0, begin
     for run in walk(log, kernel, begin, log.written, quarantined):
-        on_position(run.begin, run.end)
         for dispatcher, held in zip(dispatchers, reflected, strict=True):
             if run.end > held:
                 dispatcher.on_run(run)

@@ -49,7 +49,6 @@ class RunDispatch:
         self._confirmation = confirmation
         self._arrivals: dict[tuple[str, int], None] = {}
         self.messages = 0
-        self.topic_event_end = 0  # behind the last run of events about topics
 
     @property
     def is_blocked(self) -> bool:
@@ -124,8 +123,6 @@ class RunDispatch:
         for dispatcher, topics, own_flags, advance in self._others:
             for target, queue_offset, count, begin, run_end, now_ms, ub, ue, kb, ke, at, flags in runs:
                 if topics is None or target.topic in topics or flags & own_flags:
-                    if target.topic == TOPIC_EVENTS:
-                        self.topic_event_end = run_end
                     dispatcher.on_run(
                         Run(target.topic, target.queue_id, QueueOffset(queue_offset), count, PhysicalOffset(begin),
                             PhysicalOffset(run_end), now_ms, units[ub:ue], kernel.hashes, kernel.key_offsets,

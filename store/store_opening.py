@@ -85,7 +85,6 @@ def open_store(
     dispatchers: Sequence[Dispatcher],
     on_flushed: Callable[[], None],
     on_poisoned: Callable[[StorePoisoned], None],
-    on_replay: Callable[[int, int], None],
     adopt: Callable[[Opened], None],
     started: ExitStack,
 ) -> Opened:
@@ -158,7 +157,7 @@ def open_store(
     for dispatcher in dispatchers:
         if isinstance(dispatcher, SettledDispatcher):
             dispatcher.settle(log.begin, log.written)
-    opened.replayed = replay(log, kernel, [*own, *dispatchers], quarantined, on_replay)
+    opened.replayed = replay(log, kernel, [*own, *dispatchers], quarantined)
     queues.advance(log.written)
     if index is not None:
         index.advance(log.written)

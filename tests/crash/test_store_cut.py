@@ -311,7 +311,7 @@ class Deletes:
     def on_run(self, run) -> None:
         for event in decode_batch(bytes(run.records)):
             assert self.store is not None
-            self.store.delete_topic(event.body.decode())
+            self.store.delete_topic(event.body.decode(), event.physical_offset + event.size_bytes)
 
     def advance(self, end: int) -> None:
         pass
@@ -343,7 +343,7 @@ def events_of(directory: Path) -> tuple[list[bytes], list[int]]:
                 master.stage_record(topic=STATE_TOPICS[0], queue_id=0, body=b"t")
                 master.commit()
                 ends.append(master.written)
-                master.delete_topic("t")
+                master.delete_topic("t", master.written)
             else:
                 for number in range(3):
                     put(master, "t", 0, message("t", b"%s %d" % (step.encode(), number)))
@@ -385,6 +385,38 @@ def test_a_deletion_that_is_cut_never_happened(tmp_path, kept: int, together: bo
         for chunk, end in zip(chunks[kept:], ends[kept:], strict=True):
             store.append_chunk(chunk, store.written, end)
         assert [m.body for m in _all_of(store)] == bodies_after(5)
+
+
+@pytest.mark.parametrize("confirmed_first", [False, True])
+@pytest.mark.parametrize("who", ["master", "slave", "replay"])
+def test_of_two_deletions_in_one_turn_the_cut_takes_back_the_second_alone(
+    tmp_path, who: str, confirmed_first: bool
+) -> None:
+    """They are one run of the log, which a cut may part."""
+    with make_store(tmp_path / "m") as master:
+        for topic in ("t", "u"):
+            put(master, topic, 0, message(topic, topic.encode()))
+        before = master.written
+        master.confirm(before)
+        ends = [master.stage_record(topic=STATE_TOPICS[0], queue_id=0, body=topic).end for topic in (b"t", b"u")]
+        master.commit()
+        if confirmed_first:
+            master.confirm(ends[0])
+        for topic, end in zip(("t", "u"), ends, strict=True):
+            master.delete_topic(topic, end)
+        chunk = bytes(master.chunk(0, 1 << 20, limit=ends[1]).data)
+    if who != "master":
+        with deleting_store(tmp_path / "s", 0) as slave:
+            slave.append_chunk(chunk, 0, ends[1])
+            assert slave.queues().keys() & {"t", "u"} == set()
+            kill(tmp_path / "s", tmp_path / "left")
+    directory = {"master": tmp_path / "m", "slave": tmp_path / "s", "replay": tmp_path / "left"}[who]
+    if who == "replay":
+        with deleting_store(directory, 0):
+            pass
+    truncate_store(str(directory), CONFIG, ends[0])
+    with deleting_store(directory, ends[0]) as store:
+        assert store.queues().keys() & {"t", "u"} == {"u"}
 
 
 def test_killed_while_a_deletion_is_taken_back(tmp_path) -> None:

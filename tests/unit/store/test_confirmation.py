@@ -120,7 +120,7 @@ def test_behind_the_end_a_slave_s_reader_waits(store, waits: bool) -> None:
 def test_a_deleted_topic_waits_for_nothing(store) -> None:
     store.confirm(0)
     put(store, "t", 0, numbered(0))
-    store.delete_topic("t")
+    store.delete_topic("t", store.written)
     end = put(store, "t", 0, numbered(1)).end
     store.confirm(end)
     assert [(m.body, m.queue_offset) for m in read_queue(store, "t", 0)] == [(b"1", 0)]

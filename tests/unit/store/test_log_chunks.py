@@ -281,13 +281,13 @@ def test_dispatchers_are_told_as_the_master_s_are(tmp_path) -> None:
         make_store(tmp_path / "m", dispatchers=[told["m"]]) as master,
         make_store(tmp_path / "s", dispatchers=[told["s"]]) as slave,
     ):
-        told["s"].on_event = lambda _: slave.delete_topic("u")
+        told["s"].on_event = lambda _: slave.delete_topic("u", slave.written)
         for _ in range(2):
             put(master, "u", 0, message("u", b"before"))
         put(master, "t", 0, message("t", b"x"), message("t", b"y"))
         master.stage_record(topic=STATE_TOPICS[0], queue_id=0, body=b"delete u")
         master.commit()
-        master.delete_topic("u")
+        master.delete_topic("u", master.written)
         put(master, "u", 0, message("u", b"anew"))
         put(master, "t", 0, message("t", b"z"))
         chunk = master.chunk(0, bytes_max=1 << 20)

@@ -233,7 +233,7 @@ def test_positions_that_hold_no_record(store) -> None:
 def test_a_deleted_topic_begins_anew(tmp_path, store) -> None:
     put(store, "t", 0, message("t", b"old"))
     put(store, "t", 1, message("t", b"old"))
-    store.delete_topic("t")
+    store.delete_topic("t", store.written)
     assert store.queues() == {}
     assert not (tmp_path / "s" / "consumequeue" / "t").exists()
     assert put(store, "t", 0, message("t", b"new")).queue_offset == 0
