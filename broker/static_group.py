@@ -29,7 +29,7 @@ from ..model.errors import (
 )
 from ..model.group import NO_VERSION, GroupNode, GroupSettings, Incarnation, KnownGroup, Replica
 from ..model.group_codec import encode_node
-from ..model.group_limits import REPLICAS_MAX, check_address, check_count, check_name, check_token
+from ..model.group_limits import REPLICAS_MAX, check_address, check_count, check_log_origin, check_name, check_token
 from ..remoting.commands import (
     ControllerReply,
     GetGroup,
@@ -120,12 +120,15 @@ class StaticGroup:
     def on_register(self, call: Call) -> GroupReply:
         """RegisterReplica. A new life is not in sync before it has caught up, whatever it may have forgotten.
 
-        Raises StaticMasterBehind, ReplicaNameTaken, ReplicaGroupNotFound, InvalidName, InvalidParameter.
+        Raises StaticMasterBehind, ForeignLog, ReplicaNameTaken, ReplicaGroupNotFound, InvalidName, InvalidParameter.
         """
         request = cast(RegisterReplica, call.request)
         node, slave = self._node_of(request.broker_name), _replica_of(request)
         if request.epoch > node.epoch or (request.epoch == node.epoch and request.store_id not in self._stores):
             raise StaticMasterBehind(node.broker_name, node.epoch, request.epoch)
+        check_log_origin(
+            node.broker_name, slave.name, epoch=request.epoch, log_end=check_count("log_end", request.log_end)
+        )
         present = node.replica(slave.name)
         if present is None and len(node.replicas) >= REPLICAS_MAX:
             raise InvalidParameter("replicas", len(node.replicas) + 1, f"at most {REPLICAS_MAX}")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from ..model.errors import GroupNodeLost, InvalidParameter, ReplicaNameTaken, StartCounterBehind
 from ..model.group import FlushMode, GroupNode, GroupSettings, Incarnation, Replica
-from ..model.group_limits import REPLICAS_MAX, check_address, check_count, check_name, check_token
+from ..model.group_limits import REPLICAS_MAX, check_address, check_count, check_log_origin, check_name, check_token
 from ..remoting.commands import RegisterReplica
 from .group_state import check_not_lost, electable, with_in_sync
 
@@ -38,7 +38,7 @@ def register(
     """The group's node once the process is registered. `node` None: the group does not exist, the process founds it
     with `settings`. `present_is_alive`: the life that the node has of this name was heard lately.
 
-    Raises GroupNodeLost, ReplicaNameTaken, StartCounterBehind, InvalidName, InvalidParameter.
+    Raises GroupNodeLost, ForeignLog, ReplicaNameTaken, StartCounterBehind, InvalidName, InvalidParameter.
     """
     replica = _replica_of(request)
     if node is None:
@@ -48,14 +48,16 @@ def register(
         return Registration(replace(founded, in_sync=(replica.name,)))
     check_not_lost(node, request.epoch)
     present = node.replica(request.name)
+    if present is None or present.incarnation.store_id != request.store_id:
+        if present is not None and present_is_alive:
+            raise ReplicaNameTaken(node.broker_name, request.name, present.address)
+        check_log_origin(request.broker_name, request.name, epoch=request.epoch, log_end=request.log_end)
     if present is None:
         if len(node.replicas) >= REPLICAS_MAX:
             raise InvalidParameter("replicas", len(node.replicas) + 1, f"at most {REPLICAS_MAX}; remove one first")
         return Registration(_with_replica(node, replica))
     if (present.incarnation, present.life) == (replica.incarnation, replica.life):
         return Registration(node, repeated=True)
-    if present_is_alive and present.incarnation.store_id != request.store_id:
-        raise ReplicaNameTaken(node.broker_name, request.name, present.address)
     if present.incarnation.store_id == request.store_id and request.starts <= present.incarnation.starts:
         raise StartCounterBehind(node.broker_name, request.name, request.starts, present.incarnation.starts)
     if node.epoch == 0:  # there never was a master, so nothing was acknowledged that could have been forgotten
@@ -83,7 +85,8 @@ def _replica_of(request: RegisterReplica) -> Replica:
 def _why_unclean(request: RegisterReplica, present: Incarnation, flush_mode: FlushMode) -> str | None:
     """What the new life may have forgotten; None where nothing.
 
-    `ran_async` counts under either mode: the group may have gone over to `sync` after the bytes were counted.
+    `ran_async` counts under either mode: the group may have gone over to `sync` after bytes were counted which the replica
+    has not flushed since.
     """
     if request.store_id != present.store_id:
         return f"its store is another one ({request.store_id}, was {present.store_id})"

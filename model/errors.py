@@ -709,7 +709,8 @@ class GroupNodeLost(ZenitError):
     def __str__(self) -> str:
         return (
             f"ZooKeeper knows epoch {self.epoch} of group {self.group!r}, a replica has seen {self.persisted}: data was lost"
-            f" or set back; nobody is elected until an operator restores the group at epoch {self.persisted + 1}"
+            f" or set back; nobody is elected until an operator restores the group: zenit controller restore {self.group}"
+            f" --epoch {self.persisted} (or a higher one, where `zenit status` shows it of another replica)"
         )
 
 
@@ -892,6 +893,25 @@ class TraceDamaged(ZenitError):
 
     def __str__(self) -> str:
         return f"not a trace: {self.reason}"
+
+
+class ForeignLog(ZenitError):
+    """A store that is new to a group has a log already, which no master of the group has written: it would pass for a
+    copy. Args: group, replica, log_end (bytes)."""
+
+    code = 9049
+
+    def __init__(self, group: str, replica: str, log_end: int) -> None:
+        super().__init__(group, replica, log_end)
+        self.group = group
+        self.replica = replica
+        self.log_end = log_end
+
+    def __str__(self) -> str:
+        return (
+            f"replica {self.replica!r} is new to group {self.group!r} and has a log of its own up to {self.log_end}: start it"
+            " with an empty directory, or, where the group shall have that log, let it be the first to join a new group"
+        )
 
 
 def error_classes() -> dict[int, type[ZenitError]]:

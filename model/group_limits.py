@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from .errors import InvalidName, InvalidParameter
+from .errors import ForeignLog, InvalidName, InvalidParameter
 
 REPLICAS_MAX: Final = 16
 LAG_MS_MIN: Final = 500
@@ -47,3 +47,13 @@ def check_count(key: str, value: int, minimum: int = 0) -> int:
     if not minimum <= value <= COUNT_MAX:
         raise InvalidParameter(key, value, f"an integer from {minimum} to {COUNT_MAX}")
     return value
+
+
+def check_log_origin(group: str, replica: str, *, epoch: int, log_end: int) -> None:
+    """Whether the log of a store that is new to a group can be a copy of the group's; raises ForeignLog.
+
+    `epoch`: the highest that the store has promised. Who follows a master promises its epoch before the first byte; a log
+    without a promise was written by a broker alone, and since its epochs begin at 1 as well, it would pass for a copy.
+    """
+    if epoch == 0 and log_end > 0:
+        raise ForeignLog(group, replica, log_end)

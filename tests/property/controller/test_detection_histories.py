@@ -119,7 +119,7 @@ class Cluster:
 
     def register(self, broker: Broker) -> None:
         known = self.known()
-        request = registration(broker.name, broker.starts)
+        request = registration(broker.name, broker.starts, log_end=0, marker_end=0)
         settings = GroupSettings(min_in_sync=1)
         made = register(None if known is None else known.node, request, settings=settings, present_is_alive=False)
         if not made.repeated:

@@ -88,7 +88,8 @@ class Master:
         return self.heard[-1].version
 
     def register(self, name: str, starts: int = 1, **facts: Any) -> GroupReply:
-        return self.group.on_register(Call(registration(name, starts, **facts), name.encode()))  # type: ignore[arg-type]
+        request = registration(name, starts, **({"epoch": 1} | facts))
+        return self.group.on_register(Call(request, name.encode()))  # type: ignore[arg-type]
 
     def beat(self, name: str, starts: int = 1, **changed: Any) -> GroupReply:
         return self.group.on_heartbeat(Call(heartbeat(name, starts, **changed), name.encode()))  # type: ignore[arg-type]

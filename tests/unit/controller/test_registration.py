@@ -9,13 +9,21 @@ import pytest
 from sim.group_kit import GROUP, group, life, registration, replica
 
 from zenitmq.controller.registration import Registration, register
-from zenitmq.model.errors import GroupNodeLost, InvalidName, InvalidParameter, ReplicaNameTaken, StartCounterBehind
+from zenitmq.model.errors import (
+    ForeignLog,
+    GroupNodeLost,
+    InvalidName,
+    InvalidParameter,
+    ReplicaNameTaken,
+    StartCounterBehind,
+)
 from zenitmq.model.group import FlushMode, GroupNode, GroupSettings
 from zenitmq.model.group_limits import REPLICAS_MAX
 from zenitmq.remoting.commands import RegisterReplica
 
 SETTINGS = GroupSettings(min_in_sync=2)
 POWER_LOSS = {"clean_marker": False, "marker_end": -1, "same_boot": False}
+WIPED = {"store_id": "another", "log_end": 0}
 KILLED = {"clean_marker": False, "marker_end": -1, "same_boot": True}
 
 
@@ -30,9 +38,21 @@ def test_the_first_founds_the_group_and_is_its_in_sync_set() -> None:
 
 
 def test_a_newcomer_is_in_no_set() -> None:
-    after = registered(group("ac", in_sync="a"), registration("b")).node
+    after = registered(group("ac", in_sync="a"), registration("b", log_end=0)).node
     assert after.replicas == (replica("a"), replica("b"), replica("c"))
     assert (after.in_sync, after.eligible) == (("a",), ())
+
+
+@pytest.mark.parametrize("name", ["d", "b"])
+def test_a_store_with_a_log_of_its_own_is_no_replica(name: str) -> None:
+    """A broker that was alone: its epochs begin at 1 as the group's do, so its log would pass for a copy."""
+    alone = registration(name, store_id="alone", epoch=0)
+    with pytest.raises(ForeignLog) as refused:
+        registered(group(), alone)
+    assert (refused.value.replica, refused.value.log_end) == (name, 1000)
+    assert registered(None, alone).node.in_sync == (name,), "but it may found a group"
+    returned = registered(group("abc"), registration(name, store_id="removed", epoch=1)).node
+    assert name not in returned.in_sync, "who followed a master once has a copy, whatever the group remembers"
 
 
 def test_a_later_life_keeps_its_place() -> None:
@@ -59,8 +79,8 @@ def test_the_masters_later_life_was_not_elected() -> None:
         (POWER_LOSS | {"ran_async": False}, FlushMode.SYNC, None),  # V16: all that it acknowledged was flushed
         (POWER_LOSS, FlushMode.SYNC, "the machine stopped"),  # it was acknowledged before the group went over to sync
         ({"same_boot": False}, FlushMode.ASYNC, None),
-        ({"store_id": "another"}, FlushMode.SYNC, "its store is another one"),  # V12
-        ({"store_id": "another"}, FlushMode.ASYNC, "its store is another one"),
+        (WIPED, FlushMode.SYNC, "its store is another one"),  # V12
+        (WIPED, FlushMode.ASYNC, "its store is another one"),
         ({"log_end": 999}, FlushMode.SYNC, "its log ends at 999"),
         ({"log_end": 1001}, FlushMode.SYNC, None),
         ({"set_back": True}, FlushMode.SYNC, "its disk was set back"),
@@ -162,5 +182,5 @@ def test_a_registration_that_makes_no_sense_is_refused(changed: dict[str, Any], 
 def test_a_group_has_room_for_so_many() -> None:
     full = group("abcdefghijklmnop"[:REPLICAS_MAX])
     with pytest.raises(InvalidParameter, match="at most 16"):
-        registered(full, registration("z"))
+        registered(full, registration("z", log_end=0))
     assert registered(full, registration("a", 2)).unclean is None

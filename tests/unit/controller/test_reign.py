@@ -284,7 +284,7 @@ def test_a_registration_built_on_an_old_node_is_decided_anew() -> None:
     story = Story(group("a", in_sync="a"))
     story.zookeeper.hold_events = True
     story.zookeeper.apply(GROUP, encode_node(group("ab", in_sync="ab")), 0)
-    asked = story.register("c")
+    asked = story.register("c", log_end=0)
     story.work()
     assert [one.name for one in asked.node().replicas] == ["a", "b", "c"]
     assert asked.node().in_sync == ("a", "b")
@@ -293,7 +293,7 @@ def test_a_registration_built_on_an_old_node_is_decided_anew() -> None:
 def test_one_that_others_write_all_the_time_is_told_to_come_again() -> None:
     story = Story(group("a", in_sync="a"))
     story.zookeeper.hold_events = True
-    asked = story.register("c")
+    asked = story.register("c", log_end=0)
     while asked.error is None:
         content = story.zookeeper.groups[GROUP]
         story.zookeeper.apply(GROUP, content.data, content.version)
