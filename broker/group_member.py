@@ -154,6 +154,7 @@ class GroupMember:
         self._host = host
         self._role, self._epoch = Role.CANDIDATE, 0
         self._told: tuple[int | None, int] = (None, 0)
+        self._settles_at: int | None = None  # once that is flushed, nothing was counted that is not
         self._start_facts = files.start_facts(store.written)
         self._disk = StoreDisk(
             store,
@@ -340,6 +341,7 @@ class GroupMember:
         self._disk.on_flushed()
         self._replica.on_flushed()
         self._flush_waits.on_flushed()
+        self._note_settled()
 
     def on_flush_log(self, call: Call) -> commands.Done | None:
         """FlushLog, in any role. Raises UnknownReplica, IncarnationUnknown."""
@@ -399,7 +401,23 @@ class GroupMember:
         if role is Role.CANDIDATE:
             self._host.on_deposed()
         self._role, self._epoch = role, epoch
+        self._settle(role)
         self._tell_role()
+
+    def _settle(self, role: Role) -> None:
+        """In an epoch of synchronous flushing nobody counts what is not flushed: behind the present end nothing was (R9)."""
+        known = self._replica.known
+        is_sync = known is not None and known.node.settings.flush_mode is FlushMode.SYNC
+        self._settles_at = None
+        if is_sync and role is not Role.CANDIDATE and self.files.ran_async:
+            self._settles_at = self._store.written
+            self._store.request_flush()
+            self._note_settled()
+
+    def _note_settled(self) -> None:
+        if self._settles_at is not None and self._store.flushed >= self._settles_at:
+            self._settles_at = None
+            self.files.note_all_flushed()
 
     def _tell_role(self) -> None:
         """What we are to clients, where that has changed: a slave's broker id does with the names of the group."""

@@ -209,6 +209,10 @@ class Detection:
         """The group as it is known; raises ReplicaGroupNotFound."""
         return self._group(broker_name).known
 
+    def epoch_seen(self, broker_name: str) -> int:
+        """The highest epoch that a replica of the group tells of; raises ReplicaGroupNotFound."""
+        return self._group(broker_name).epoch_seen
+
     def is_alive(self, broker_name: str, name: str, now_ms: int) -> bool:
         """Whether the registered life of a replica was heard within the dead time. False for what is not known."""
         group = self._groups.get(broker_name)

@@ -2,7 +2,8 @@
 
 Minimum and flush mode live in the node and nowhere else: a master acts on them once it has read them. A minimum that
 the in-sync set reaches empties the eligible set in the same write; going over to synchronous flushing needs every
-electable member to have flushed its whole log before.
+electable member to have flushed its whole log before. Another flush mode is another epoch of the same master: else
+who hears of it before the master does would take for flushed what the master counts as written.
 """
 
 from __future__ import annotations
@@ -15,15 +16,16 @@ from ..model.errors import InvalidParameter, NotFlushed
 from ..model.group import AckMode, FlushMode, GroupNode, GroupSettings, KnownGroup
 from ..model.group_limits import LAG_MS_MAX, LAG_MS_MIN, REPLICAS_MAX
 from ..remoting.commands import ChangeGroup
-from .group_state import check_version, electable, with_in_sync
+from .group_state import begin_epoch_anew, check_version, electable, with_in_sync
 
 _Choice = TypeVar("_Choice", bound=Enum)
 
 
-def change_settings(known: KnownGroup, request: ChangeGroup, *, flushed: frozenset[str]) -> GroupNode:
-    """The node with other settings. `flushed`: who has flushed its whole log since the change was asked for.
+def change_settings(known: KnownGroup, request: ChangeGroup, *, flushed: frozenset[str], epoch_seen: int) -> GroupNode:
+    """The node with other settings. `flushed`: who has flushed its whole log since the change was asked for. `epoch_seen`:
+    the highest that a replica tells of.
 
-    Raises StaleGroupVersion, InvalidParameter, NotFlushed.
+    Raises StaleGroupVersion, InvalidParameter, NotFlushed, GroupNodeLost.
     """
     node = check_version(known, request.version)
     settings = changed_settings(node.settings, request.settings)
@@ -34,7 +36,10 @@ def change_settings(known: KnownGroup, request: ChangeGroup, *, flushed: frozens
     missing = must_flush(known, request) - flushed
     if missing:
         raise NotFlushed(node.broker_name, ", ".join(sorted(missing)))
-    return with_in_sync(replace(node, settings=settings), node.in_sync)
+    changed = with_in_sync(replace(node, settings=settings), node.in_sync)
+    if settings.flush_mode is node.settings.flush_mode:
+        return changed
+    return begin_epoch_anew(changed, epoch_seen=epoch_seen)
 
 
 def must_flush(known: KnownGroup, request: ChangeGroup) -> frozenset[str]:

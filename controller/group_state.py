@@ -5,7 +5,8 @@ the node still has the version it was made from; a write that fails is decided a
 are the rules of replication that the code keeps:
 
 - R1  An epoch is given with the master's name and life, grows by one each time, and is never used again. An election
-      keeps the in-sync set, adds the elected, and takes the dead old master out in the same write.
+      keeps the in-sync set, adds the elected, and takes the dead old master out in the same write. Within an epoch the
+      flush mode stays what it is: a change of it elects the present master once more.
 - R7  The master proposes the in-sync set; the proposal names the version it was built on, and is made for no other.
 - R9  Who leaves in-sync by a write that leaves fewer than the minimum becomes *eligible*: nothing was acknowledged
       without it since. The write that brings in-sync to the minimum empties the eligible set.
@@ -107,6 +108,16 @@ def elect(node: GroupNode, name: str, *, old_master_is_dead: bool, epoch_seen: i
     return _crowned(with_in_sync(node, members), replica)
 
 
+def begin_epoch_anew(node: GroupNode, *, epoch_seen: int) -> GroupNode:
+    """The node once its master, the same life of it, leads another epoch: by what it counts has changed, and who follows it
+    must know before it is counted so. A group without a master gets its next epoch with the next one.
+
+    Raises GroupNodeLost.
+    """
+    check_not_lost(node, epoch_seen)
+    return node if node.master is None else replace(node, epoch=node.epoch + 1)
+
+
 def force_election(
     node: GroupNode, name: str, *, wait_ms: int, epoch_seen: int, log_end: int, highest_end: int, now_ms: int
 ) -> tuple[GroupNode, ForcedElection]:
@@ -195,5 +206,5 @@ def restore(known: KnownGroup | None, request: RestoreGroup, *, settings: GroupS
 
 
 def _crowned(node: GroupNode, replica: Replica) -> GroupNode:
-    """The one place that gives an epoch."""
+    """Names a master, and gives its epoch."""
     return replace(node, epoch=node.epoch + 1, master=replica.name, master_incarnation=replica.incarnation)

@@ -247,7 +247,9 @@ class Reign:
             known = self._detection.known(request.broker_name)
             asked = must_flush(known, request) if flushed is None else frozenset()
             if not asked:
-                return Write(change_settings(known, request, flushed=flushed or frozenset()), request.version)
+                seen = self._detection.epoch_seen(request.broker_name)
+                node = change_settings(known, request, flushed=flushed or frozenset(), epoch_seen=seen)
+                return Write(node, request.version)
             log.info("flushing for a change group=%s replicas=%s", request.broker_name, ",".join(sorted(asked)))
             timeout_ms = max(1, (call.deadline_ms - self._clock.monotonic_ms()) * 2 // 3)  # the rest is for the write
             flush(known.node, asked, timeout_ms, lambda done: self.on_change_group(call, flush, done))

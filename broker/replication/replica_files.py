@@ -7,7 +7,9 @@
                        ended if it stopped cleanly (R9)
 
 A life that was never registered takes no part in anything and writes nothing to the log, so it leaves the last two as
-they are: what an earlier life may have forgotten is told until somebody has heard it.
+they are: what an earlier life may have forgotten is told until somebody has heard it. That bytes were counted which were
+not flushed (`ran_async`) is told by all lives until one has flushed everything, in an epoch in which no others are counted:
+the page cache that an earlier life left may be lost with a later one.
 
 Each change is a temporary file, fsync, rename, fsync of the directory, and returns once it is durable. One thread.
 """
@@ -37,7 +39,8 @@ _BYTES_MAX: Final = 4096
 class StartFacts:
     """What this life says of the last registered one when it registers. `marker_end`: NO_END without a marker.
 
-    `ran_async`: it counted bytes as its own that it had not flushed. `set_back`: the controller knew a higher counter.
+    `ran_async`: bytes were counted as its own that were perhaps never flushed. `set_back`: the controller knew a higher
+    counter.
     """
 
     has_clean_marker: bool
@@ -131,13 +134,23 @@ class ReplicaFiles:
         """
         if not self._is_registered:
             boot_id = current_boot_id()
-            self._change(boot_id=boot_id, clean_end=NO_END, ran_async=False, set_back=False)
+            self._change(boot_id=boot_id, clean_end=NO_END, set_back=False)
             self._is_registered = True
 
     def note_async(self) -> None:
         """Positions count what is written from now on, not what is flushed. Due before the first one is told."""
         if not self._facts.ran_async:
             self._change(ran_async=True)
+
+    def note_all_flushed(self) -> None:
+        """All that was ever counted is flushed, and from now on only what is flushed will be."""
+        if self._facts.ran_async:
+            self._change(ran_async=False)
+
+    @property
+    def ran_async(self) -> bool:
+        """Bytes were counted that were perhaps never flushed."""
+        return self._facts.ran_async
 
     def promise(self, epoch: int) -> None:
         """No lower epoch is obeyed from now on."""

@@ -39,6 +39,13 @@ def test_all_states_of_three_replicas_under_sync(model: Path) -> None:
     assert "states=1218959" in said, said
 
 
+def test_all_states_around_a_change_of_the_flush_mode(model: Path) -> None:
+    bounds = "N=2 min=2 sync=0 V=1 E=2 maxver=4 L=1 hello=1 pow=1 bootid=1 modes=1"
+    said = result(model, f"{AS_THEY_STAND} mode=bfs time=100 {bounds}")
+    assert "no violation" in said, said
+    assert "COMPLETE" in said, said
+
+
 def test_walks_with_every_message_and_every_fault(model: Path) -> None:
     bounds = "N=3 min=2 sync=0 V=5 E=6 maxver=20 L=6 hello=12 bootid=1"
     faults = "pow=2 kill=1 stop=1 wipe=1"
@@ -55,6 +62,8 @@ def test_walks_with_every_message_and_every_fault(model: Path) -> None:
         ("confmin=0", "isr0=3 V=1 E=2 maxver=4 pow=0", "I3"),
         ("guardmin=0", "isr0=3 V=2 E=2 maxver=4 pow=0", "I6"),
         ("ffmark=0", "isr0=3 V=1 E=2 maxver=4 pow=0 ff=1 bootid=1", "I1"),
+        ("modeepoch=0", "N=2 V=1 E=2 maxver=4 L=1 hello=2 pow=1 bootid=1 modes=1", "I1"),
+        ("modecarry=0", "N=2 V=1 E=3 maxver=5 L=1 hello=1 pow=1 kill=1 bootid=1 modes=1", "I1"),
     ],
 )
 def test_a_rule_that_is_gone_is_missed(model: Path, removed: str, bounds: str, invariant: str) -> None:

@@ -58,8 +58,14 @@ class Ambush:
         """A broker has started."""
         if not self._strikes():
             return
-        if self._rng.random() < 0.5:
+        kind = self._rng.random()
+        if kind < 0.4:
             self._soon(partial(self._simulation.faults.lose_power, name), 300)
+        elif kind < 0.6:  # whatever it has to say to a controller, it does not
+            controllers = {controller.name for controller in self._simulation.controllers}
+            self._cut({pair for other in controllers for pair in ((name, other), (other, name))})
+            self._simulation.schedule.after_us(400 * MS, partial(self._heal, name, controllers))
+            self._soon(partial(self._simulation.faults.stop, name), 100)
         else:
             others = [other for other in self._simulation.swarm.names if other != name]
             self._cut_later({pair for other in others for pair in ((name, other), (other, name))})
@@ -84,6 +90,9 @@ class Ambush:
     def _cut(self, pairs: set[tuple[str, str]]) -> None:
         if not self._simulation.healing:
             self._simulation.network.cuts |= pairs
+
+    def _heal(self, name: str, others: set[str]) -> None:
+        self._simulation.network.cuts -= {pair for other in others for pair in ((name, other), (other, name))}
 
     def _follow(self, master: str, victim: str) -> None:
         """Deaths of the master, elections of the victim."""

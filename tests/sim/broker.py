@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, cast
 
+from zenitmq.broker.flush_waits import FlushWaits
 from zenitmq.broker.replication.replica import SESSION_SHIFT, TICK_MS, ControllerCalls, Replica, ReplicaIdentity
 from zenitmq.broker.replication.replica_log import ReplicaLog
 from zenitmq.broker.replication.role import Role
@@ -16,8 +17,10 @@ from zenitmq.broker.replication.slave import Phase
 from zenitmq.model.errors import NotEnoughReplicas, NotMaster, ZenitError
 from zenitmq.model.group import AckMode, FlushMode, GroupNode, Incarnation, KnownGroup
 from zenitmq.model.group_codec import decode_node
+from zenitmq.remoting.commands import FlushLog
 
 from .disk import Disk, DiskShell
+from .flushing import Answers, LogOf, Question
 from .ledger import Ledger, Violation
 from .network import Network
 from .port import SimulatedPort
@@ -54,7 +57,7 @@ class World(Protocol):
         """Whether a machine answers at all."""
 
     def next_number(self) -> int:
-        """Of a record: unlike all before."""
+        """Of a record, or of a life: unlike all before."""
 
     def on_master(self, broker: Broker, epoch: int) -> None:
         """It begins to lead."""
@@ -66,16 +69,23 @@ class World(Protocol):
 class Broker(Host):
     """`replica`: the shipped shell. `waiting`: (end in the log, answer) of sends that are not acknowledged."""
 
-    def __init__(self, world: World, name: str, disk: Disk, *, rate: float = 1.0, flush_ms: int = 40) -> None:
+    def __init__(
+        self, world: World, name: str, disk: Disk, *, rate: float = 1.0, flush_ms: int = 40, wants_lz4: bool = False
+    ) -> None:
         super().__init__(world.schedule, name, rate=rate)
         self.world = world
         self.disk = disk
         self.confirm_seen = self.checked = self.acknowledged = 0
         self.waiting: deque[tuple[int, Answer]] = deque()
         self.is_sync = False
+        self._settles_at: int | None = None
         self._queues: tuple[int, dict[int, int]] = (0, {})
         disk.start()
         self.incarnation = Incarnation(disk.store_id, disk.starts)
+        self.token = f"life-{name}-{world.next_number()}"
+        self.flush_waits = FlushWaits(
+            cast(Any, Answers()), LogOf(self), broker_name=GROUP, name=name, incarnation=self.incarnation
+        )
         self.shell = DiskShell(disk, self, latency_ms=world.disk_latency_ms, on_fsync_failed=self._on_fsync_failed)
         self.shell.on_flush_done = self._on_flush_done
         replica_log = ReplicaLog(begin=disk.begin, epochs=disk.epochs)
@@ -89,7 +99,7 @@ class Broker(Host):
             replica_log=replica_log,
             promised=disk.promised,
             segment_bytes=SEGMENT,
-            wants_lz4=False,
+            wants_lz4=wants_lz4,
         )
         self.port = SimulatedPort(world, self)
         self.replica.port = self.port  # type: ignore[assignment]
@@ -125,6 +135,7 @@ class Broker(Host):
         if self.replica.log.begin != self.disk.begin:
             self.replica.on_log_begin(self.disk.begin)
         self.replica.on_tick()
+        self.flush_waits.on_tick(self.monotonic_ms())
         self.turn()
 
     def turn(self) -> None:
@@ -137,8 +148,21 @@ class Broker(Host):
 
     def _on_flush_done(self) -> None:
         self.replica.on_flushed()
+        self.flush_waits.on_flushed()
+        self._note_settled()
         if self.is_sync and self.shell.position()[1] < len(self.disk.log):
             self.shell.flush()
+
+    def on_flush_log(self, question: Question) -> None:
+        """A controller asks whether the disk has everything."""
+        request = cast(FlushLog, question.request)
+        try:
+            done = self.flush_waits.on_flush_log(cast(Any, question), request, self.monotonic_ms())
+        except ZenitError as error:
+            question.answer(None, error)
+            return
+        if done is not None:
+            question.answer(done, None)
 
     def _on_fsync_failed(self) -> None:
         self.world.on_exit(self)
@@ -186,6 +210,7 @@ class Broker(Host):
     def on_role(self, role: Role, epoch: int) -> None:
         """What it is from now on. Who waits for a deposed master is told to look for another."""
         self._queues = (-1, {})
+        self._settle(role)
         if role is Role.MASTER:
             self.acknowledged = 0
             self.world.ledger.on_master(self, epoch)
@@ -195,6 +220,19 @@ class Broker(Host):
         waiting, self.waiting = self.waiting, deque()
         for _, answer in waiting:
             answer(NotMaster(GROUP, epoch))
+
+    def _settle(self, role: Role) -> None:
+        """As the broker's own group member does (R9)."""
+        self._settles_at = None
+        if self.is_sync and role is not Role.CANDIDATE and self.disk.ran_async:
+            self._settles_at = len(self.disk.log)
+            self.shell.flush()
+            self._note_settled()
+
+    def _note_settled(self) -> None:
+        if self._settles_at is not None and self.shell.position()[1] >= self._settles_at:
+            self._settles_at = None
+            self.disk.ran_async = False
 
     def on_confirmed(self, offset: int) -> None:
         """Everything below may be read."""

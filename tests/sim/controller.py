@@ -11,13 +11,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from zenitmq.controller.detection import Detection
+from zenitmq.controller.flush_round import FlushRound
 from zenitmq.controller.group_store import Member, MembersTouched, SessionChanged, StoreEvent, Touched
 from zenitmq.controller.leadership import Leadership
 from zenitmq.controller.reign import Reign
 from zenitmq.model.errors import NotLeadingController, ZenitError
-from zenitmq.model.group import GroupSettings
+from zenitmq.model.group import GroupNode, GroupSettings
 from zenitmq.remoting.commands import (
     AlterInSync,
+    ChangeGroup,
     ElectMaster,
     GroupReply,
     RegisterReplica,
@@ -27,6 +29,7 @@ from zenitmq.remoting.commands import (
     Request,
 )
 
+from .flushing import Asker
 from .model_zookeeper import Loss, ModelStore, ModelZooKeeper
 from .schedule import MS, Host, Schedule
 
@@ -63,12 +66,15 @@ class SlowZooKeeper(ModelZooKeeper):
 class Call:
     """A broker's request that waits for its answer."""
 
-    __slots__ = ("answer", "identity", "request")
+    __slots__ = ("answer", "deadline_ms", "identity", "request")
 
-    def __init__(self, identity: bytes, request: Request, answer: Callable[[GroupReply | ZenitError], None]) -> None:
+    def __init__(
+        self, identity: bytes, request: Request, answer: Callable[[GroupReply | ZenitError], None], deadline_ms: int = 0
+    ) -> None:
         self.identity = identity
         self.request = request
         self.answer = answer
+        self.deadline_ms = deadline_ms  # by the controller's clock
 
 
 class SimulatedDesk:
@@ -190,12 +196,24 @@ class Controller(Host):
         try:
             if self.reign is None or not self.reign.is_ready:
                 raise NotLeadingController("" if self.reign is not None else self.leadership.leader)
-            reply = HANDLERS[type(call.request)](self.reign, call)
+            if isinstance(call.request, ChangeGroup):
+                reply: Reply | None = self.reign.on_change_group(cast(Any, call), self._flush)
+            else:
+                reply = HANDLERS[type(call.request)](self.reign, call)
         except ZenitError as error:
             call.answer(error)
             return
         if reply is not None:
             call.answer(cast(GroupReply, reply))
+
+    def _flush(
+        self, node: GroupNode, names: frozenset[str], timeout_ms: int, then: Callable[[frozenset[str]], None]
+    ) -> None:
+        FlushRound(Asker(self._simulation, self), self, node, names, then).begin(timeout_ms)
+
+    def post(self, callback: Callable[[], None]) -> None:
+        """Soon."""
+        self.schedule.after_us(0, callback, self)
 
     def reply(self, call: Call, reply: GroupReply, payload: Iterable[bytes] = ()) -> None:
         """Answers a call."""

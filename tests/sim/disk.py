@@ -85,7 +85,7 @@ class Disk:
 
     def note_registered(self) -> None:
         """The controller has heard of this life; from now on its own end is what counts (R9)."""
-        self.noted_boot_id, self.clean_end, self.ran_async, self.set_back = self.boot_id, NO_END, False, False
+        self.noted_boot_id, self.clean_end, self.set_back = self.boot_id, NO_END, False
         self.unheard, self.is_registered = False, True
 
     def mark_clean(self) -> None:

@@ -5,22 +5,27 @@ window (docs/replication.md), not a failure of the rules.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from zenitmq.broker.replication.frames import Ack
 from zenitmq.controller.group_state import electable
 from zenitmq.model.group import FlushMode
-from zenitmq.remoting.commands import ElectMaster
+from zenitmq.remoting.commands import ChangeGroup, ElectMaster
 
 from .broker import GROUP, node_of
 from .controller import Call, Controller
+from .disk import Disk
 from .ledger import Violation
 from .records import RECORD, SEGMENT
 from .schedule import MS
 
 if TYPE_CHECKING:
     from .simulation import Simulation
+
+
+OPERATOR_WAITS_MS = 5000
 
 
 class Faults:
@@ -36,6 +41,7 @@ class Faults:
         self._weights = [weight for _, weight in simulation.swarm.faults]
         self.forced = 0
         self._wipes = 0
+        self._copies: dict[str, Disk] = {}  # of disks, as they were some time ago
         self._schedule.after_us(500 * MS, self._next)
         self._schedule.after_us(500 * MS, self._watch_over)
 
@@ -108,6 +114,12 @@ class Faults:
                 return True
         return False
 
+    def _may_forget(self, name: str) -> bool:
+        """Whether bytes of this replica count that are perhaps not on its disk."""
+        content = self._simulation.zookeeper.groups.get(GROUP)
+        settings = self._simulation.swarm.settings if content is None else node_of(content.data).settings
+        return settings.flush_mode is FlushMode.ASYNC or self._simulation.disks[name].ran_async
+
     # ---- faults of brokers
 
     def _kill(self) -> None:
@@ -126,15 +138,14 @@ class Faults:
         """Where the machine is on, and its group can afford it; it comes back. `may_empty_sets`: nobody might be left
         who could be elected, though nothing was lost."""
         simulation = self._simulation
-        is_async = simulation.swarm.settings.flush_mode is FlushMode.ASYNC
-        disk = simulation.disks[name]
-        affordable = not is_async or (may_empty_sets and len(disk.log) == disk.durable) or self.is_survivable(name)
+        disk, may_forget = simulation.disks[name], self._may_forget(name)
+        affordable = not may_forget or (may_empty_sets and len(disk.log) == disk.durable) or self.is_survivable(name)
         if name not in simulation.brokers or not affordable:
             return
         simulation.end_broker(name, quietly=True)
         was = len(disk.log)
         disk.lose_power(self._rng)
-        disk.unheard |= is_async
+        disk.unheard |= may_forget
         self.dark.add(name)
         simulation.say("%s loses power, its log ended at %s, now %s", name, was, len(disk.log))
         self._later(partial(self._power_back, name))
@@ -166,25 +177,56 @@ class Faults:
         self._simulation.say("%s is wiped", name)
         self._later(partial(self._simulation.start_broker, name))
 
+    def _set_back(self) -> None:
+        """A disk becomes what it was in an earlier life of its replica; or else a copy of it is taken, for that."""
+        name = self._any_broker()
+        if name is None:
+            return
+        simulation = self._simulation
+        disk, copy = simulation.disks[name], self._copies.get(name)
+        if copy is None or not self._is_of_earlier_life(name, copy):
+            if not (disk.failed_pages or disk.undead):
+                self._copies[name] = replace(disk, log=bytearray(disk.log))
+            return
+        if self.is_survivable(name):
+            del self._copies[name]
+            simulation.end_broker(name)
+            simulation.say("%s is set back from %s to %s", name, len(disk.log), len(copy.log))
+            copy.boot_id, copy.durable, copy.unheard = disk.boot_id, len(copy.log), True
+            simulation.disks[name] = copy
+            self._later(partial(simulation.start_broker, name))
+
+    def _is_of_earlier_life(self, name: str, copy: Disk) -> bool:
+        """The group knows a later life of the same store: else nothing could tell that the disk was set back."""
+        content = self._simulation.zookeeper.groups.get(GROUP)
+        known = None if content is None else node_of(content.data).replica(name)
+        if known is None or known.incarnation.store_id != copy.store_id:
+            return False
+        return copy.starts < known.incarnation.starts
+
     def _fsync(self) -> None:
         name = self._any_broker()
         if name is None:
             return
         simulation = self._simulation
-        is_async = simulation.swarm.settings.flush_mode is FlushMode.ASYNC
 
         def fails() -> bool:
-            return not is_async or self.is_survivable(name)
+            return not self._may_forget(name) or self.is_survivable(name)
 
         simulation.brokers[name].shell.fsync_fails = fails
 
     def _stop(self) -> None:
         """A clean stop."""
         name = self._any_broker()
-        if name is None:
-            return
+        if name is not None:
+            self.stop(name)
+
+    def stop(self, name: str) -> None:
+        """A clean stop, if it lives; it comes back."""
         simulation = self._simulation
-        broker = simulation.brokers[name]
+        broker = simulation.brokers.get(name)
+        if broker is None:
+            return
         simulation.say("%s is stopped", name)
         broker.replica.stop()
         broker.disk.mark_clean()
@@ -309,8 +351,20 @@ class Faults:
         if content is not None:
             self.ask(ElectMaster(GROUP, content.version))
 
-    def ask(self, request: ElectMaster) -> None:
+    def _settings(self) -> None:
+        """Changes one of the group's settings while it runs."""
+        content = self._simulation.zookeeper.groups.get(GROUP)
+        if content is not None:
+            mode = node_of(content.data).settings.flush_mode
+            other = FlushMode.SYNC if mode is FlushMode.ASYNC else FlushMode.ASYNC
+            changes = [("min_in_sync", "1"), ("min_in_sync", "2"), ("lag_ms_max", "2000")]
+            change = self._rng.choice([("flush_mode", other.value)] * 3 + changes)
+            self._simulation.say("an operator sets %s = %s", *change)
+            self.ask(ChangeGroup(GROUP, content.version, (change,)))
+
+    def ask(self, request: ElectMaster | ChangeGroup) -> None:
         """An operator's wish; nobody listens to the answer."""
         for controller in self._simulation.controllers:
             if controller.alive and not controller.paused_until_us > self._schedule.now_us:
-                controller.on_request(Call(b"operator", request, lambda _: None))
+                deadline_ms = controller.monotonic_ms() + OPERATOR_WAITS_MS
+                controller.on_request(Call(b"operator", request, lambda _: None, deadline_ms))

@@ -85,7 +85,7 @@ class ControllerLink:
                 replication_address=f"{broker.name}:10912",
                 store_id=broker.incarnation.store_id,
                 starts=broker.incarnation.starts,
-                life=f"life-{broker.name}-{broker.disk.store_id}-{broker.disk.starts}",
+                life=broker.token,
                 epoch=facts.promised,
                 log_end=broker.replica.log.end,
                 clean_marker=facts.is_clean(),

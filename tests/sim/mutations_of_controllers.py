@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 from zenitmq.controller import detection, group_settings, group_state, registration, reign
 from zenitmq.model.group import GroupNode
@@ -84,3 +85,24 @@ def _() -> list[Patch]:
         return replace(node, epoch=max(1, node.epoch), master=replica.name, master_incarnation=replica.incarnation)
 
     return [(group_state, "_crowned", crowned)]
+
+
+@mutation("modeepoch", "R1: the flush mode changes in mid-reign, and each counts by it once it has heard of it")
+def _() -> list[Patch]:
+    return everywhere("begin_epoch_anew", lambda node, **_: node)
+
+
+@mutation("setback", "R9: a disk that was set back to an earlier life passes for what it was before")
+def _() -> list[Patch]:
+    why, register = registration._why_unclean, registration.register
+
+    def mutant(request: Any, present: Any, flush_mode: Any) -> str | None:
+        return why(replace(request, set_back=False, clean_marker=True, marker_end=0), present, flush_mode)
+
+    def forgiving(node: GroupNode | None, request: Any, **facts: Any) -> Any:
+        if not request.set_back:
+            return register(node, request, **facts)
+        with patch.object(registration, "_why_unclean", mutant):
+            return register(node, request, **facts)
+
+    return [(registration, "register", forgiving), (reign, "register", forgiving)]

@@ -109,6 +109,17 @@ def _() -> list[Patch]:
     return [(disk.Disk, "forget_failed_pages", forget)]
 
 
+@mutation("modecarry", "R9: a registration forgets that bytes were counted which were not flushed")
+def _() -> list[Patch]:
+    note = disk.Disk.note_registered
+
+    def note_registered(self: disk.Disk) -> None:
+        note(self)
+        self.ran_async = False
+
+    return [(disk.Disk, "note_registered", note_registered)]
+
+
 @mutation("sticky", "R9: a clean stop vouches for a life that nobody has heard of")
 def _() -> list[Patch]:
     def mark_clean(self: disk.Disk) -> None:

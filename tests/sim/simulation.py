@@ -147,7 +147,8 @@ class Simulation(World):
             return
         disk = self.disks[name]
         rate = self.swarm.clock_rates[name]
-        broker = Broker(self, name, disk, rate=rate, flush_ms=self.swarm.flush_ms)
+        wants_lz4 = name in self.swarm.lz4
+        broker = Broker(self, name, disk, rate=rate, flush_ms=self.swarm.flush_ms, wants_lz4=wants_lz4)
         self.brokers[name] = broker
         link = ControllerLink(self, broker)
         self.links[self.identity(broker)] = link

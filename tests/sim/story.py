@@ -17,10 +17,10 @@ from dataclasses import replace
 from typing import cast
 
 from zenitmq.broker.replication.frames import Frame
-from zenitmq.controller import group_state, registration
-from zenitmq.model.errors import ZenitError
+from zenitmq.controller import group_settings, group_state, registration
+from zenitmq.model.errors import StartCounterBehind, ZenitError
 from zenitmq.model.group import FlushMode, GroupNode, GroupSettings, KnownGroup
-from zenitmq.remoting.commands import AlterInSync, RegisterReplica
+from zenitmq.remoting.commands import AlterInSync, ChangeGroup, RegisterReplica
 
 from .broker import GROUP, Broker, World
 from .disk import NO_END, Disk
@@ -170,7 +170,7 @@ class Stage(World):
             replication_address=f"{name}:2",
             store_id=disk.store_id,
             starts=disk.starts,
-            life=f"{name}-{disk.store_id}-{disk.starts}",
+            life=broker.token,
             epoch=disk.promised,
             log_end=broker.replica.log.end,
             clean_marker=disk.is_clean(),
@@ -179,9 +179,23 @@ class Stage(World):
             ran_async=disk.ran_async,
             set_back=disk.set_back,
         )
-        made = registration.register(self.node, request, settings=self.settings, present_is_alive=False)
+        try:
+            made = registration.register(self.node, request, settings=self.settings, present_is_alive=False)
+        except StartCounterBehind as behind:
+            disk.starts, disk.set_back = max(disk.starts, behind.current), True
+            self.kill(name)
+            self.start(name)
+            self.register(name)
+            return
         self._write(made.node)
         disk.note_registered()
+
+    def set_flush_mode(self, mode: FlushMode) -> None:
+        """An operator changes it; all who may be elected have flushed what they had when they were asked."""
+        known = self.history[-1]
+        request = ChangeGroup(GROUP, known.version, (("flush_mode", mode.value),))
+        flushed = group_state.electable(known.node)
+        self._write(group_settings.change_settings(known, request, flushed=flushed, epoch_seen=known.node.epoch))
 
     def hear(self, name: str, version: int | None = None) -> None:
         """A replica reads the node as it is, or as it was."""
@@ -224,6 +238,17 @@ class Stage(World):
         if name in self.brokers:
             self.kill(name)
         self.disks[name].wipe(f"{self.disks[name].store_id}-again")
+
+    def copy_disk(self, name: str) -> Disk:
+        """As it is now."""
+        disk = self.disks[name]
+        return replace(disk, log=bytearray(disk.log))
+
+    def set_back(self, name: str, copy: Disk) -> None:
+        """The disk becomes the copy."""
+        self.kill(name)
+        copy.durable = len(copy.log)
+        self.disks[name] = copy
 
     def stop(self, name: str) -> None:
         """A clean stop."""

@@ -29,6 +29,8 @@ FAULTS = (
     "expire",
     "all_power",
     "garbage",
+    "settings",
+    "set_back",
 )
 
 
@@ -56,6 +58,7 @@ class Swarm:
     faults: tuple[tuple[str, int], ...]
     chaos_ms: int
     late_start: dict[str, int] = field(default_factory=dict)
+    lz4: frozenset[str] = frozenset()  # who wants its chunks compressed
 
     @classmethod
     def of(cls, rng: Random) -> Swarm:
@@ -103,4 +106,5 @@ class Swarm:
             faults=tuple((fault, weight) for fault, weight in weights if weight) or (("kill", 1),),
             chaos_ms=10_000,
             late_start={name: rng.choice((0, 0, 30, 1500)) for name in names},
+            lz4=frozenset(name for name in names if rng.random() < 0.15),
         )

@@ -73,6 +73,12 @@ def unflushed_bytes(cluster: LocalCluster) -> list[int]:
     return [replica["written_offset"] - replica["flushed_offset"] for replica in replicas]
 
 
+def tells_of_unflushed(cluster: LocalCluster, name: str) -> bool:
+    """Whether a replica would say, after a loss of power, that it may have forgotten."""
+    text = Path(cluster.directory, name, "replica.zenit").read_text(encoding="ascii")
+    return bool(json.loads(text.splitlines()[0])["ran_async"])
+
+
 def test_a_group_goes_over_to_sync_while_it_runs_with_all_that_may_lead_it(cluster: LocalCluster) -> None:
     """While one of them is gone, the change is refused; once it is back, every log is flushed."""
     topic = cluster.create_topic("changed")
@@ -99,10 +105,14 @@ def test_a_group_goes_over_to_sync_while_it_runs_with_all_that_may_lead_it(clust
     put(cluster, topic, 20)
     await_group(cluster, lambda group: all(replica["lag_bytes"] == 0 for replica in group["replicas"]))
     assert min(unflushed_bytes(cluster)) > 0
+    leading = cluster.group()
     changed = zenit_json(cluster, "settings", GROUP, "--flush", "sync")
     assert changed == after | {"min_in_sync": 2, "flush_mode": "sync"}
     assert unflushed_bytes(cluster) == [0, 0, 0]
+    now = await_group(cluster, lambda group: group["epoch"] == leading["epoch"] + 1)
+    assert now["master"] == leading["master"]
     put(cluster, topic, 5)
+    await_group(cluster, lambda _: not any(tells_of_unflushed(cluster, name) for name in cluster.brokers))
     assert sum(left == 0 for left in unflushed_bytes(cluster)) == 3
 
 

@@ -149,7 +149,7 @@ class History:
         wanted = str(self.random.choice([1, 2, 2, 3]))
         request = ChangeGroup(GROUP, known.version, (("min_in_sync", wanted),))
         try:
-            node = change_settings(known, request, flushed=frozenset())
+            node = change_settings(known, request, flushed=frozenset(), epoch_seen=0)
         except ZenitError:
             return
         self.write(store, node, known.version, f"minimum {wanted}")

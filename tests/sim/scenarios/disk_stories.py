@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from zenitmq.broker.replication.frames import Chunk, Opening
+from zenitmq.model.group import FlushMode
 
 from ..story import Stage
 from .table import story
@@ -88,6 +89,67 @@ def failed_fsync_is_told_under_async() -> None:
     stage.register("a")
     stage.elect("a")
     stage.hear("a")
+    stage.whole()
+
+
+@story("V21a", without="modeepoch", falls="I1")
+def flush_mode_stays_within_an_epoch() -> None:
+    """a has not heard yet that the group flushes, and counts what b has written; b has, and believes that nobody does."""
+    stage = Stage("ab", in_sync="ab")
+    stage.kill("b")
+    stage.set_flush_mode(FlushMode.SYNC)
+    stage.start("b")
+    stage.register("b")
+    stage.hear("b")
+    stage.flush("b")
+    stage.carry("a", "b")
+    stage.append("a")
+    stage.carry("a", "b")
+    stage.lose_power("b")
+    stage.start("b")
+    stage.register("b")
+    stage.elect("b")
+    stage.hear("b")
+    stage.whole()
+
+
+@story("V21b", without="modecarry", falls="I1")
+def what_was_counted_is_told_until_it_is_flushed() -> None:
+    """It was acknowledged behind what the replicas flushed for the change, and lies in a page cache that outlives b's life."""
+    stage = Stage("ab", in_sync="ab")
+    stage.append("a")
+    stage.carry("a", "b")
+    stage.kill("b")
+    stage.set_flush_mode(FlushMode.SYNC)
+    stage.start("b")
+    stage.register("b")
+    stage.lose_power("b")
+    stage.start("b")
+    stage.register("b")
+    stage.elect("b")
+    stage.hear("b")
+    stage.whole()
+
+
+@story("V22", without="setback", falls="I1")
+def disk_that_was_set_back_says_so() -> None:
+    stage = Stage("ab", in_sync="ab", sync=True)
+    copy = stage.copy_disk("b")
+    stage.kill("b")
+    stage.start("b")
+    stage.register("b")
+    stage.hear("b")
+    stage.carry("a", "b")
+    stage.append("a")
+    stage.flush("a")
+    stage.carry("a", "b")
+    stage.flush("b")
+    stage.carry("a", "b")
+    stage.set_back("b", copy)
+    stage.start("b")
+    stage.register("b")
+    stage.elect("b")
+    stage.hear("b")
     stage.whole()
 
 

@@ -6,13 +6,14 @@ import pytest
 from sim.group_kit import GROUP, group
 
 from zenitmq.controller.group_settings import change_settings, changed_settings, must_flush
-from zenitmq.model.errors import InvalidParameter, NotFlushed, StaleGroupVersion
+from zenitmq.model.errors import GroupNodeLost, InvalidParameter, NotFlushed, StaleGroupVersion
 from zenitmq.model.group import AckMode, FlushMode, GroupNode, GroupSettings, KnownGroup
 from zenitmq.remoting.commands import ChangeGroup
 
 
 def changed(node: GroupNode, *changes: tuple[str, str], flushed: str = "") -> GroupNode:
-    return change_settings(KnownGroup(node, 3), ChangeGroup(GROUP, 3, changes), flushed=frozenset(flushed))
+    request = ChangeGroup(GROUP, 3, changes)
+    return change_settings(KnownGroup(node, 3), request, flushed=frozenset(flushed), epoch_seen=node.epoch)
 
 
 def test_what_is_named_changes_and_the_rest_stays() -> None:
@@ -52,6 +53,28 @@ def test_other_changes_wait_for_nobody() -> None:
     assert changed(group(flush_mode=FlushMode.SYNC), ("flush_mode", "sync")).settings.flush_mode is FlushMode.SYNC
 
 
+@pytest.mark.parametrize(("before", "after"), [("async", "sync"), ("sync", "async")])
+def test_another_flush_mode_is_another_epoch_of_the_same_master(before: str, after: str) -> None:
+    node = group(epoch=4, starts=2, flush_mode=FlushMode(before))
+    changed_node = changed(node, ("flush_mode", after), flushed="abc")
+    assert (changed_node.epoch, changed_node.master, changed_node.master_incarnation) == (
+        5,
+        "a",
+        node.master_incarnation,
+    )
+    assert changed_node.in_sync == node.in_sync
+    assert changed(node, ("flush_mode", before), ("lag_ms_max", "700")).epoch == 4
+    assert changed(group(epoch=4, master=None), ("flush_mode", "sync"), flushed="abc").epoch == 4, (
+        "the next one will get it"
+    )
+
+
+def test_no_epoch_is_given_twice_where_zookeeper_was_set_back() -> None:
+    request = ChangeGroup(GROUP, 3, (("flush_mode", "sync"),))
+    with pytest.raises(GroupNodeLost):
+        change_settings(KnownGroup(group(epoch=4), 3), request, flushed=frozenset("abc"), epoch_seen=5)
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -74,7 +97,7 @@ def test_what_is_no_setting_is_refused(change: tuple[str, str]) -> None:
 
 def test_a_change_names_its_version() -> None:
     with pytest.raises(StaleGroupVersion):
-        change_settings(KnownGroup(group(), 4), ChangeGroup(GROUP, 3, ()), flushed=frozenset())
+        change_settings(KnownGroup(group(), 4), ChangeGroup(GROUP, 3, ()), flushed=frozenset(), epoch_seen=1)
 
 
 def test_who_must_flush_is_who_could_be_elected_and_only_before_going_over_to_sync() -> None:

@@ -99,9 +99,20 @@ def test_lives_that_nobody_heard_of_hide_nothing(directory, boot) -> None:
         assert facts(directory) == (False, False, NO_END, True, False)
     files = registered(directory)
     files.mark_clean(120)
-    assert facts(directory) == (True, True, 120, False, False)
+    assert facts(directory) == (True, True, 120, True, False)
     boot()
-    assert facts(directory) == (True, False, 120, False, False)
+    assert facts(directory) == (True, False, 120, True, False)
+
+
+def test_what_was_counted_and_not_flushed_is_told_until_all_is_flushed(directory) -> None:
+    """A life's page cache outlives it under the same boot, and may be lost with the next one."""
+    registered(directory).note_async()
+    files = registered(directory)
+    assert files.ran_async
+    files.note_all_flushed()
+    files.note_all_flushed()
+    assert not files.ran_async
+    assert facts(directory) == (False, True, NO_END, False, False)
 
 
 def test_a_life_that_was_not_registered_marks_nothing_as_clean(directory, boot) -> None:
