@@ -50,7 +50,7 @@ async def find_journey(finder: Finder, message_id: str, *, topic: str | None, tr
     unique_id = message_id if message is None else message.message_id
     told = await _told(finder, unique_id, trace_topic)
     if message is None and not told:
-        raise MessageNotFound(f"trace of id {message_id[:64]}")
+        raise MessageNotFound(f"id {message_id[:64]}, nor any trace of it")
     found = [] if message is None else [_found("stored", message)]
     for group in groups_of(unique_id, told):
         for event, name in (("retried", retry_topic(group)), ("dead_lettered", DEAD_LETTER_PREFIX + group)):
