@@ -243,7 +243,7 @@ class PullCore(ABC):
             with self._lock:
                 self._arrivals.discard(arrival)
 
-    def _end_iteration(self) -> None:
+    def _end_iteration(self, *, is_ok: bool = True) -> None:
         """Under the lock: what the iteration did not hand on is ready again, first in its queue."""
         if self._iterated is None:
             return
@@ -253,7 +253,7 @@ class PullCore(ABC):
             settled = int(self._current.queue_offset)
             begin = bisect_right(batch, settled, key=lambda message: message.queue_offset)
         if self._trace is not None:
-            self._trace.on_done(up_to=-1 if settled is None else settled)
+            self._trace.on_done(count=begin, is_ok=is_ok)
         self._prefetch.put_back(queue, batch.slice(begin, len(batch)), settled=settled)
 
     # ---- fetching ahead
@@ -536,10 +536,9 @@ class PullCore(ABC):
     async def _end(self, *, handed: bool) -> None:
         with self._lock:
             already, self._is_closed = self._is_closed, True
+            self._end_iteration(is_ok=handed)
             if self._trace is not None:
-                up_to = None if self._iterated is None else self._iterated_offset(handed=True) - 1
-                self._trace.on_done(up_to=up_to, is_ok=handed)
-            self._end_iteration()
+                self._trace.on_done(is_ok=handed)
             offsets = self._prefetch.uncommitted(handed=handed)
             self._arrivals.set_all()
         if already:

@@ -26,7 +26,7 @@ from .connection import Connection
 from .delayed_send import Answer
 from .outgoing import check_send_topic
 from .trace_backlog import Noted, TraceBacklog, TraceMessage, TraceStatistics, pack
-from .trace_records import Handed, Sent, consumed, delivered, published
+from .trace_records import Handed, Messages, Sent, consumed, delivered, published
 from .waiting import Signals, Waits
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class TraceRecorder:
         self._draining = threading.Lock()  # whoever makes trace messages
         self._backlog = TraceBacklog()
         self._current: Iterator[TraceRecord] | None = None
-        self._in_flight = self._stored = self._dropped = 0
+        self._in_flight = self._noted = self._stored = self._dropped = 0
         self._is_failing = False
         self._turn = count()
         self._request_prefix = secrets.token_hex(12).upper()
@@ -66,27 +66,29 @@ class TraceRecorder:
         sent = Sent(records, self._group, reply, is_ok, cost_ms)
         self._note(Noted(published(sent), count, len(records)))
 
-    def on_delivered(self, batch: MessageBatch) -> Handed:
-        """A consumer is about to be handed these; `on_consumed` takes what this returns."""
+    def on_delivered(self, messages: Messages, size_bytes: int) -> Handed:
+        """A consumer is about to be handed these; `on_consumed` takes what this returns. `size_bytes`: they keep in memory."""
         request_id = f"{self._request_prefix}{next(self._request_numbers) & 0xFFFFFFFF:08X}"
-        handed = Handed(batch, self._group, request_id, now_ms())
-        self._note(Noted(delivered(handed), len(batch), batch.size_bytes))
+        handed = Handed(messages, self._group, request_id, now_ms(), size_bytes)
+        self._note(Noted(delivered(handed), len(messages), size_bytes))
         return handed
 
-    def on_consumed(self, handed: Handed, code: ConsumeCode, *, cost_ms: int, up_to: int | None = None) -> None:
-        """The consumer is done with them, or with those up to this queue offset."""
-        records = consumed(handed, code, at_ms=now_ms(), cost_ms=cost_ms, up_to=up_to)
-        self._note(Noted(records, len(handed.batch), handed.batch.size_bytes))
+    def on_consumed(self, handed: Handed, code: ConsumeCode, *, cost_ms: int, count: int | None = None) -> None:
+        """The consumer is done with them, or with the first `count` of them."""
+        done = len(handed.messages) if count is None else count
+        records = consumed(handed, code, at_ms=now_ms(), cost_ms=cost_ms, count=done)
+        self._note(Noted(records, done, handed.size_bytes))
 
     def _note(self, noted: Noted) -> None:
         with self._lock:
+            self._noted += noted.count
             if not self._backlog.add(noted):
                 self._dropped += noted.count
 
     def statistics(self) -> TraceStatistics:
         """The counters."""
         with self._lock:
-            return TraceStatistics(self._backlog.count, self._stored, self._dropped)
+            return TraceStatistics(self._noted - self._stored - self._dropped, self._stored, self._dropped)
 
     # ---- sending
 
@@ -129,8 +131,11 @@ class TraceRecorder:
                 if noted is None:
                     return
                 self._current = noted.records
-            yield from self._current
-            self._current = None
+            record = next(self._current, None)  # not `yield from`, which would end it with us
+            if record is None:
+                self._current = None
+            else:
+                yield record
 
     def _destination(self) -> tuple[str, int] | None:
         """(address, queue id) in turn; None where no broker is known that takes traces, which is asked for then.
@@ -206,7 +211,7 @@ class TraceRecorder:
             log.info("traces were not sent any more topic=%s count=%d", self.topic, left)
 
     def _has_more(self) -> bool:
-        return self._current is not None or self._backlog.count > 0
+        return self._current is not None or not self._backlog.is_empty
 
     async def _wait_answered(self, in_flight: int, waits: Waits, deadline_ms: int) -> None:
         """Until no more than so many trace messages wait for their answers, or the time is up."""
@@ -235,15 +240,15 @@ class PullTrace:
 
     def on_handed(self, batch: MessageBatch) -> None:
         """The consumer is handed a batch."""
-        self._handed = self._recorder.on_delivered(batch)
+        self._handed = self._recorder.on_delivered(batch, batch.size_bytes)
         self._began_ms = monotonic_ms()
 
-    def on_done(self, *, up_to: int | None = None, is_ok: bool = True) -> None:
-        """It is done with it, or with the messages up to this queue offset. Does nothing a second time."""
+    def on_done(self, *, count: int | None = None, is_ok: bool = True) -> None:
+        """It is done with it, or with its first `count` messages. Does nothing a second time."""
         handed, self._handed = self._handed, None
         if handed is not None:
             code = ConsumeCode.SUCCESS if is_ok else ConsumeCode.EXCEPTION
-            self._recorder.on_consumed(handed, code, cost_ms=monotonic_ms() - self._began_ms, up_to=up_to)
+            self._recorder.on_consumed(handed, code, cost_ms=monotonic_ms() - self._began_ms, count=count)
 
 
 def trace_topic(trace: bool | str) -> str | None:

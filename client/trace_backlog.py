@@ -41,7 +41,7 @@ class TraceMessage:
 
 @dataclass(frozen=True, slots=True)
 class TraceStatistics:
-    """Records since the start, one for each message that was sent, delivered or consumed. `waiting`: not sent yet;
+    """Records since the start, one for each message that was sent, delivered or consumed. `waiting`: not stored yet;
     `dropped`: noted too fast, or not taken by a broker."""
 
     waiting: int
@@ -52,14 +52,18 @@ class TraceStatistics:
 class TraceBacklog:
     """What waits. Not thread-safe: its owner holds a lock."""
 
-    __slots__ = ("_bytes_max", "_entries", "_entries_max", "_size_bytes", "count")
+    __slots__ = ("_bytes_max", "_entries", "_entries_max", "_size_bytes")
 
     def __init__(self, *, entries_max: int = ENTRIES_MAX, bytes_max: int = BYTES_MAX) -> None:
         self._entries_max = entries_max
         self._bytes_max = bytes_max
         self._entries: deque[Noted] = deque()
         self._size_bytes = 0
-        self.count = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits."""
+        return not self._entries
 
     def add(self, noted: Noted) -> bool:
         """False where there is no room for it."""
@@ -67,7 +71,6 @@ class TraceBacklog:
             return False
         self._entries.append(noted)
         self._size_bytes += noted.size_bytes
-        self.count += noted.count
         return True
 
     def take(self) -> Noted | None:
@@ -76,7 +79,6 @@ class TraceBacklog:
             return None
         noted = self._entries.popleft()
         self._size_bytes -= noted.size_bytes
-        self.count -= noted.count
         return noted
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import cast
 
 from ..model.ids import HostAddress, offset_message_id
@@ -12,6 +13,8 @@ from ..model.trace import REGION, ConsumeCode, Consumed, Delivered, Published, T
 from ..store.record_kernel import MessageBatch, StoredMessage, decode_batch
 from .delayed_send import Answer
 from .send_future import record_begins, record_position
+
+Messages = MessageBatch | Sequence[StoredMessage]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +32,16 @@ class Sent:
 class Handed:
     """Messages that a consumer was handed together. `request_id`: of this delivery."""
 
-    batch: MessageBatch
+    messages: Messages
     group: str
     request_id: str
     at_ms: int
+    size_bytes: int
 
 
 def published(sent: Sent) -> Iterator[Published]:
     """One record a message of the batch."""
-    messages = list(_messages(decode_batch(sent.records)))
+    messages = list(_each(decode_batch(sent.records)))
     reply = sent.reply
     host = None if reply is None else HostAddress(reply.store_host[:-4], int.from_bytes(reply.store_host[-4:], "big"))
     begins = record_begins(message.size_bytes for message in messages)
@@ -65,7 +69,7 @@ def published(sent: Sent) -> Iterator[Published]:
 
 def delivered(handed: Handed) -> Iterator[Delivered]:
     """One record a message, before its consumer deals with it."""
-    for message in _messages(handed.batch):
+    for message in _each(handed.messages):
         properties = message.properties
         yield Delivered(
             at_ms=handed.at_ms,
@@ -78,11 +82,9 @@ def delivered(handed: Handed) -> Iterator[Delivered]:
         )
 
 
-def consumed(handed: Handed, code: ConsumeCode, *, at_ms: int, cost_ms: int, up_to: int | None) -> Iterator[Consumed]:
-    """One record a message, after that. `up_to`: the queue offset of the last one that was dealt with; None = of all."""
-    for message in _messages(handed.batch):
-        if up_to is not None and message.queue_offset > up_to:
-            return
+def consumed(handed: Handed, code: ConsumeCode, *, at_ms: int, cost_ms: int, count: int) -> Iterator[Consumed]:
+    """One record for each of the first `count` messages, after that."""
+    for message in islice(_each(handed.messages), count):
         properties = message.properties
         yield Consumed(
             request_id=handed.request_id,
@@ -96,8 +98,8 @@ def consumed(handed: Handed, code: ConsumeCode, *, at_ms: int, cost_ms: int, up_
         )
 
 
-def _messages(batch: MessageBatch) -> Iterable[StoredMessage]:
-    return cast("Iterable[StoredMessage]", batch)
+def _each(messages: Messages) -> Iterable[StoredMessage]:
+    return cast("Iterable[StoredMessage]", messages)
 
 
 def _type_of(properties: dict[str, str]) -> TracedType:

@@ -18,9 +18,11 @@ from zenitmq import (
     Message,
     MessageIllegal,
     MessageNotFound,
+    MessageQueue,
     Producer,
     PullConsumer,
     SendFailed,
+    StoredMessage,
 )
 from zenitmq.cli.main import app
 from zenitmq.client.trace_backlog import TraceStatistics
@@ -136,6 +138,37 @@ def test_a_send_that_failed_is_told_too(namesrv: str, new_broker: Callable[..., 
     told = [record for message in broker.messages(TRACE_TOPIC) for record in decode_trace(message.body)]
     assert {record.keys for record in told if isinstance(record, Published) and not record.is_ok} == {"a", "b", "c"}
     assert {record.offset_message_id for record in told if isinstance(record, Published)} == {""}
+
+
+def test_every_message_of_large_batches_is_told_of(namesrv: str, producer: Producer, admin: Admin) -> None:
+    """More than one trace message holds, and more than are made at a time."""
+    bodies = [b"%d" % number for number in range(750)]
+    producer.send_bodies(TOPIC, bodies)
+    for body in bodies:
+        producer.post(TOPIC, body)
+    producer.flush()
+    assert len(set(consume(namesrv, 1500))) == 1500
+    wait_for(lambda: producer.trace_statistics() == TraceStatistics(waiting=0, stored=1500, dropped=0))
+    told: dict[str, int] = {}
+    for queue in admin.queues(TRACE_TOPIC):
+        for message in read_queue(namesrv, queue):
+            for record in decode_trace(message.body):
+                told[record.message_id] = told.get(record.message_id, 0) + 1
+    assert len(told) == 1500
+    assert set(told.values()) == {3}  # published, delivered, consumed
+
+
+def read_queue(namesrv: str, queue: MessageQueue) -> list[StoredMessage]:
+    """All of a queue, read without a group."""
+    with (
+        PullConsumer("reader", namesrv=namesrv, start_from=FIRST, auto_commit=False) as reader,
+        Admin(namesrv) as admin,
+    ):
+        reader.assign([queue])
+        wanted, found = admin.max_offset(queue), []
+        while len(found) < wanted:
+            found += list(reader.poll(timeout=WAIT_S))
+    return found
 
 
 def test_an_iteration_tells_of_what_it_handed_on(namesrv: str, producer: Producer, admin: Admin) -> None:
