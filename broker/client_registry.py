@@ -106,8 +106,8 @@ class ClientRegistry:
                 changed.add(group)
                 wants = self._wants.setdefault(group, GroupSubscriptions())
                 if known is not None:
-                    wants.take_out(client_id, known.subscriptions)
-                wants.put(client_id, subscriptions)
+                    wants.take_out(client_id, _shared(known))
+                wants.put(client_id, _shared(members[client_id]))
         for group in left:
             self._leave(group, client_id)
         return sorted(changed | left)
@@ -197,8 +197,8 @@ class ClientRegistry:
         client = self._clients.get(client_id)
         return tuple(
             (group, topic, other)
-            for group, _, subscriptions in (() if client is None else client.consumers)
-            for topic, other in self._wants[group].others(subscriptions)
+            for group, _, _ in (() if client is None else client.consumers)
+            for topic, other in self._wants[group].others(_shared(self._groups[group][client_id]))
         )
 
     def groups(self) -> set[str]:
@@ -214,7 +214,12 @@ class ClientRegistry:
         if members is not None:
             member = members.pop(client_id, None)
             if member is not None:
-                self._wants[group].take_out(client_id, member.subscriptions)
+                self._wants[group].take_out(client_id, _shared(member))
             if not members:
                 del self._groups[group]
                 del self._wants[group]
+
+
+def _shared(member: Member) -> Subscriptions:
+    """What a member shares with others: who broadcasts reads all by itself."""
+    return member.subscriptions if member.model == MessageModel.CLUSTERING.value else ()

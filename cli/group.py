@@ -212,9 +212,9 @@ def conflict_lines(conflicts: list[dict[str, Any]]) -> list[str]:
         lines.append(
             f"members subscribe differently to topic {conflict['topic']}; which messages they get is left to chance:"
         )
-        for want in conflict["subscriptions"]:
-            what = "not at all" if want["kind"] is None else f"{want['kind']} {want['expression']}"
-            lines.append(f"  {what}: {', '.join(want['members'])}")
+        lines += [
+            f"  {want['kind']} {want['expression']}: {', '.join(want['members'])}" for want in conflict["subscriptions"]
+        ]
     return lines
 
 

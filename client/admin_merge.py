@@ -70,7 +70,7 @@ def merge_group(group: str, documents: Mapping[str, Document]) -> Document:
 
 def merge_conflicts(documents: Iterable[Document]) -> list[Document]:
     """[{topic, subscriptions: [{kind, expression, members}]}]: of which topics the group's members want different things."""
-    merged: dict[str, dict[tuple[str | None, str | None], set[str]]] = {}
+    merged: dict[str, dict[tuple[str, str], set[str]]] = {}
     for document in documents:
         for conflict in document.get("conflicts", []):
             wants = merged.setdefault(conflict["topic"], {})

@@ -1,8 +1,8 @@
 """Whether the members of a group want the same of each topic. Pure; owned by the loop thread.
 
-Queues are shared out among all members of a group, so where one wants other messages of a topic than another (or nothing
-of it at all), it depends on who has a queue which of its messages the group gets. That is a mistake, or a roll-out under
-way; both sides are told.
+A topic's queues are shared out among the members of a group that subscribe to it, so where one wants other messages of it
+than another, it depends on who has a queue which of its messages the group gets. That is a mistake, or a roll-out under
+way; both sides are told. Members that read all queues by themselves (broadcasting) share nothing and may differ.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ MEMBERS_NAMED_MAX: Final = 8  # of those who want the same
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """What some members want of a topic; kind and expression None = they have not subscribed. Some of them by name."""
+    """What some members want of a topic, and some of them by name."""
 
-    kind: str | None
-    expression: str | None
+    kind: str
+    expression: str
     client_ids: tuple[str, ...]
 
 
@@ -71,42 +71,34 @@ class GroupSubscriptions:
 
     def others(self, subscriptions: Subscriptions) -> list[tuple[str, str]]:
         """[(topic, another member that wants something else of it)] for a member that subscribes to these."""
+        wants = {disagreement.topic: disagreement.wants for disagreement in self.disagreements()}
         found = []
-        wanted = {topic: (kind, expression) for topic, kind, expression in subscriptions}
-        for disagreement in self.disagreements():
-            mine = _meaning(disagreement.topic, *wanted.get(disagreement.topic, (None, None)))
-            other = next(
-                want for want in disagreement.wants if _meaning(disagreement.topic, want.kind, want.expression) != mine
-            )
-            found.append((disagreement.topic, other.client_ids[0]))
+        for topic, kind, expression in subscriptions:
+            mine = _meaning(topic, kind, expression)
+            others = [want for want in wants.get(topic, ()) if _meaning(topic, want.kind, want.expression) != mine]
+            if others:
+                found.append((topic, others[0].client_ids[0]))
         return found
 
 
 def _disagreements(members: dict[Subscriptions, dict[str, None]]) -> tuple[Disagreement, ...]:
-    tables = [
-        ({topic: (kind, expression) for topic, kind, expression in subscriptions}, clients)
-        for subscriptions, clients in members.items()
-    ]
-    found = []
-    for topic in sorted({topic for table, _ in tables for topic in table}):
-        wants: dict[object, Want] = {}
-        for table, clients in tables:
-            kind, expression = table.get(topic, (None, None))
-            named = tuple(sorted(clients)[:MEMBERS_NAMED_MAX])
+    topics: dict[str, dict[object, Want]] = {}
+    for subscriptions, clients in members.items():
+        named = sorted(clients)[:MEMBERS_NAMED_MAX]
+        for topic, kind, expression in subscriptions:
+            wants = topics.setdefault(topic, {})
             meaning = _meaning(topic, kind, expression)
             known = wants.get(meaning)
             if known is None:
-                wants[meaning] = Want(kind, expression, named)
+                wants[meaning] = Want(kind, expression, tuple(named))
             else:
-                both = tuple(sorted({*known.client_ids, *named})[:MEMBERS_NAMED_MAX])
-                wants[meaning] = Want(known.kind, known.expression, both)
-        if len(wants) > 1:
-            found.append(Disagreement(topic, tuple(wants.values())))
-    return tuple(found)
+                both = sorted({*known.client_ids, *named})[:MEMBERS_NAMED_MAX]
+                wants[meaning] = Want(known.kind, known.expression, tuple(both))
+    return tuple(
+        Disagreement(topic, tuple(wants.values())) for topic, wants in sorted(topics.items()) if len(wants) > 1
+    )
 
 
-def _meaning(topic: str, kind: str | None, expression: str | None) -> object:
+def _meaning(topic: str, kind: str, expression: str) -> object:
     """Equal where the same messages are wanted: the order of tags does not count. A condition is its text."""
-    if kind == ExpressionKind.TAG.value:
-        return Subscription.parse(topic, expression).tags
-    return expression
+    return Subscription.parse(topic, expression).tags if kind == ExpressionKind.TAG.value else expression

@@ -111,6 +111,6 @@ class GetConsumeStatistics(Request):
     """GET_CONSUME_STATS: {"group", "members": [client id], "queues": [{topic, queue_id, broker_queue_offset,
     consumer_queue_offset, lag, lag_seconds, owner}], "sharing": {topic: {members, allocation}}, "conflicts": [{topic,
     subscriptions: [{kind, expression, members}]}]}; null = unknown; owner: who has locked the queue; allocation null =
-    the members do not agree on one; kind and expression null = not subscribed."""
+    the members do not agree on one."""
 
     group: str

@@ -225,3 +225,12 @@ def test_members_of_one_process_are_told_once(registry: ClientRegistry) -> None:
         consumers = (("g", "CLUSTERING", TRADES),)
         registry.on_heartbeat(0, client_id=client_id, identity=b"one", producers=(), consumers=consumers)
     assert registry.identities("g") == [b"one"]
+
+
+def test_who_broadcasts_reads_all_by_itself_and_may_want_something_else(registry: ClientRegistry) -> None:
+    beat(registry, "a", 0, "g")
+    for model, others in (("BROADCASTING", ()), ("CLUSTERING", (("g", "trades", "a"),)), ("BROADCASTING", ())):
+        registry.on_heartbeat(1, client_id="b", identity=b"b", producers=(), consumers=(("g", model, SQL),))
+        assert registry.others("b") == others
+    registry.on_unregister("b")
+    assert registry.disagreements("g") == ()

@@ -8,17 +8,17 @@ from zenitmq.cli.group import conflict_lines
 from zenitmq.client.admin_merge import merge_conflicts, merge_group
 
 
-def conflict(topic: str, *wants: tuple[str | None, str | None, list[str]]) -> dict[str, Any]:
+def conflict(topic: str, *wants: tuple[str, str, list[str]]) -> dict[str, Any]:
     return {"topic": topic, "subscriptions": [{"kind": k, "expression": e, "members": m} for k, e, m in wants]}
 
 
 def test_members_who_want_the_same_are_told_together() -> None:
     first = conflict("t", ("TAG", "a", ["m1"]), ("SQL92", "n > 1", ["m2"]))
-    second = conflict("t", ("SQL92", "n > 1", ["m3"]), (None, None, ["m4"]))
-    third = conflict("s", ("TAG", "a", ["m1"]), (None, None, ["m2"]))
+    second = conflict("t", ("SQL92", "n > 1", ["m3"]), ("TAG", "b", ["m4"]))
+    third = conflict("s", ("TAG", "a", ["m1"]), ("TAG", "b", ["m2"]))
     assert merge_conflicts([{"conflicts": [first]}, {}, {"conflicts": [second, third]}]) == [
         third,
-        conflict("t", ("TAG", "a", ["m1"]), ("SQL92", "n > 1", ["m2", "m3"]), (None, None, ["m4"])),
+        conflict("t", ("TAG", "a", ["m1"]), ("SQL92", "n > 1", ["m2", "m3"]), ("TAG", "b", ["m4"])),
     ]
 
 
@@ -28,8 +28,8 @@ def test_a_group_shows_them() -> None:
 
 
 def test_people_read_who_wants_what() -> None:
-    first = conflict("t", ("TAG", "a || b", ["m1", "m2"]), (None, None, ["m4"]))
+    first = conflict("t", ("TAG", "a || b", ["m1", "m2"]), ("TAG", "b", ["m4"]))
     heading, *wants = conflict_lines([first])
     assert "topic t" in heading
-    assert wants == ["  TAG a || b: m1, m2", "  not at all: m4"]
+    assert wants == ["  TAG a || b: m1, m2", "  TAG b: m4"]
     assert conflict_lines([]) == []

@@ -18,7 +18,7 @@ def group(**members: tuple[tuple[str, str, str], ...]) -> GroupSubscriptions:
     return found
 
 
-def shown(subscriptions: GroupSubscriptions) -> list[tuple[str, list[tuple[str | None, str | None, list[str]]]]]:
+def shown(subscriptions: GroupSubscriptions) -> list[tuple[str, list[tuple[str, str, list[str]]]]]:
     documents = [disagreement.document() for disagreement in subscriptions.disagreements()]
     return [
         (d["topic"], [(want["kind"], want["expression"], want["members"]) for want in d["subscriptions"]])
@@ -38,11 +38,13 @@ def test_other_tags_and_other_kinds_are_told() -> None:
     ]
 
 
-def test_one_who_does_not_subscribe_to_a_topic_disagrees_with_those_who_do() -> None:
-    found = group(a=MORE, b=BUY)
-    assert shown(found) == [("orders", [("TAG", "*", ["a"]), (None, None, ["b"])])]
-    assert found.others(BUY) == [("orders", "a")]
-    assert found.others(MORE) == [("orders", "b")]
+def test_members_may_subscribe_to_different_topics() -> None:
+    found = group(a=MORE, b=BUY, c=())
+    assert shown(found) == []
+    assert [found.others(wanted) for wanted in (MORE, BUY, ())] == [[], [], []]
+    found.put("d", (("orders", "TAG", "x"),))
+    assert shown(found) == [("orders", [("TAG", "*", ["a"]), ("TAG", "x", ["d"])])]
+    assert (found.others(MORE), found.others(BUY)) == ([("orders", "d")], [])
 
 
 def test_each_is_told_of_one_who_wants_something_else() -> None:
