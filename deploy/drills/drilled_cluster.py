@@ -7,6 +7,7 @@ the drill's process has at that moment (environment, group id) goes over to the 
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -135,20 +136,35 @@ class DrilledCluster:
     # ---- waiting
 
     def wait_healthy(self, timeout_ms: int = HEALTHY_MS) -> None:
-        """Until there is a master and every replica is in sync. Raises RequestTimeout, which says how it stands."""
-        self._wait(lambda: _is_healthy(self.group(), self.replicas), "every replica is in sync", timeout_ms)
+        """Until there is a master and every replica is in sync. Raises RequestTimeout, which says how it stands.
+
+        A replica that gets a long log back may take more time, as long as it comes nearer.
+        """
+        self._wait(lambda: _is_healthy(self.group(), self.replicas), "every replica is in sync", timeout_ms, _lag_bytes)
 
     def wait_level(self, timeout_ms: int = HEALTHY_MS) -> None:
         """Until every replica holds the same and knows it confirmed, while nothing is sent. Raises RequestTimeout."""
         self._wait(lambda: _is_level(self.group()), "all replicas hold the same", timeout_ms)
 
-    def _wait(self, condition: Callable[[], bool], what: str, timeout_ms: int = HEALTHY_MS) -> None:
+    def _wait(
+        self,
+        condition: Callable[[], bool],
+        what: str,
+        timeout_ms: int = HEALTHY_MS,
+        left: Callable[[Group], int] = lambda _: 0,
+    ) -> None:
+        """The time counts anew whenever what is `left` to do is less by a tenth than ever before."""
         deadline_ms = monotonic_ms() + timeout_ms
+        least: float = math.inf
         while True:
             try:
                 if condition():
                     return
-                stands = _standing(self.group())
+                group = self.group()
+                stands = _standing(group)
+                if (now_left := left(group)) < 0.9 * least:
+                    least = now_left
+                    deadline_ms = monotonic_ms() + timeout_ms
             except (StoreFormatError, StopIteration) as error:  # read while `zenit up` writes it anew
                 stands = str(error)
             if monotonic_ms() >= deadline_ms:
@@ -159,6 +175,12 @@ class DrilledCluster:
 def _is_healthy(group: Group, replicas: int) -> bool:
     roles = [replica["role"] for replica in group["replicas"]]
     return len(group["in_sync"]) == replicas == len(roles) and sorted(roles) == ["master"] + ["slave"] * (replicas - 1)
+
+
+def _lag_bytes(group: Group) -> int:
+    """How much the replica that is furthest behind lacks of the longest log."""
+    ends = [replica["written_offset"] or 0 for replica in group["replicas"]]
+    return max(ends, default=0) - min(ends, default=0)
 
 
 def _is_level(group: Group) -> bool:
