@@ -362,8 +362,7 @@ class PushQueues:
             return True
         if now_ms - process.pulled_ms < STALLED_MS:
             return False
-        has_work = process.unfinished > 0 or self._prefetch.fetched(process.name)[0] > 0
-        return not has_work and process.name not in self._damaged
+        return not process.unfinished and not self._prefetch.fetched(process.name)[0]
 
     # ---- commits
 
