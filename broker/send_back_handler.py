@@ -44,6 +44,7 @@ class SendBackHandler:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._levels_ms = parts.delays.rules.levels_ms
+        self._delay_ms_max = parts.delays.rules.delay_ms_max
         self.retried = 0
         self.given_up = 0
 
@@ -114,7 +115,7 @@ class SendBackHandler:
             queue_id=message.queue_id % queues,
             body=message.body_as_stored,
             properties=retry_properties(properties, origin),
-            deliver_at_ms=self._parts.clock.now_ms() + delay_ms,
+            deliver_at_ms=self._parts.clock.now_ms() + min(delay_ms, self._delay_ms_max),
             flag=message.flag,
             sys_flag=message.sys_flag & ~TRANSACTION_MASK,
             born_timestamp_ms=message.born_at_ms,

@@ -1,8 +1,8 @@
 """Sends dead letters again: to the topics they came from, or to another. What they say of their failures is left out.
 
-In the order of the queue, each waited for; after each batch the brokers are told how far it came (redrive_plan). It ends
-at the first letter that cannot be sent. What was sent after the last word to the brokers is sent again by the next run:
-at most one batch, under the same unique ids.
+In the order of the queue, some at a time and waited for; after each pull the brokers are told how far it came
+(redrive_plan). It ends at the first letter that cannot be sent. What was sent after the last word to the brokers is sent
+again by the next run: at most one pull, under the same unique ids.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ..model.clock import monotonic_ms
 from ..model.errors import InvalidParameter, NoOrigin, ZenitError
-from ..model.properties import SHARDING_KEY, encode_properties
+from ..model.properties import encode_properties
 from ..model.queue import MessageQueue
 from ..model.redelivery import (
     Origin,
@@ -31,7 +31,7 @@ from .dead_letters import DeadLetters
 from .destinations import Destinations
 from .latency_fault import LatencyFault, latency_table
 from .outgoing import check_send_topic
-from .redrive_plan import REDRIVER, QueuePlan, plan_redrive
+from .redrive_plan import REDRIVER, Letter, QueuePlan, plan_redrive, runs_of
 from .retry import RetryPolicy
 from .waiting import Waits
 
@@ -108,33 +108,46 @@ class Redrive:
 
     async def _send_batch(self, batch: list[StoredMessage], behind: int) -> int:
         """Returns the offset of the first letter that was not sent."""
+        letters: list[Letter] = []
+        unfit: tuple[StoredMessage, ZenitError] | None = None
         for message in batch:
             try:
-                topic = await self._send(message)
+                letters.append(self._address(message))
             except ZenitError as error:
-                self.error = f"queue offset {message.queue_offset}, message {message.message_id}: {error}"
-                return int(message.queue_offset)
-            self._done += 1
-            self._topics[topic] = self._topics.get(topic, 0) + 1
-            if self._on_progress is not None:
-                self._on_progress(self._done, self._total)
-        return behind
+                unfit = message, error
+                break
+        for run in runs_of(letters):
+            try:
+                if not self._dry_run:
+                    await self._sender.send(run)
+            except ZenitError as error:
+                return self._stop(run[0].message, error)
+            self._count(run)
+        return behind if unfit is None else self._stop(*unfit)
 
-    async def _send(self, message: StoredMessage) -> str:
-        """Sends one letter, or only finds out where to; returns the topic."""
+    def _address(self, message: StoredMessage) -> Letter:
+        """Raises NoOrigin, InvalidParameter."""
         properties = message.properties
         origin = dead_letter_origin(message.offset_message_id, properties)
         topic = self._to or origin.topic
         if not topic:
             raise NoOrigin(message.message_id)
-        if self._dry_run:
-            return topic
         if is_retry_topic(topic):  # that one group alone is to have it
             wanted = retry_properties(properties, Origin(origin.topic or topic, origin.message_id))
         else:
             wanted = redriven_properties(properties, origin)
-        await self._sender.send(message, check_send_topic(topic), wanted)
-        return topic
+        return Letter(message, check_send_topic(topic), wanted)
+
+    def _stop(self, message: StoredMessage, error: ZenitError) -> int:
+        self.error = f"queue offset {message.queue_offset}, message {message.message_id}: {error}"
+        return int(message.queue_offset)
+
+    def _count(self, run: list[Letter]) -> None:
+        self._done += len(run)
+        topic = run[0].topic
+        self._topics[topic] = self._topics.get(topic, 0) + len(run)
+        if self._on_progress is not None:
+            self._on_progress(self._done, self._total)
 
     async def _remember(self, plan: QueuePlan, position: int) -> None:
         offset = plan.remembered(position)
@@ -144,7 +157,7 @@ class Redrive:
 
 
 class _Sender:
-    """Stores a message anew, with properties that a producer would not be allowed to set."""
+    """Stores messages anew, with properties that a producer would not be allowed to set."""
 
     def __init__(self, connection: Connection, waits: Waits, timeout_ms: int) -> None:
         self._waits = waits
@@ -153,15 +166,15 @@ class _Sender:
         self._destinations = Destinations(connection.routes, LatencyFault(latency_table(None)))
         self._retry = RetryPolicy()
 
-    async def send(self, message: StoredMessage, topic: str, properties: dict[str, str]) -> None:
-        """Raises what the last try ended with."""
+    async def send(self, run: list[Letter]) -> None:
+        """All of them, or none. Raises what the last try ended with."""
+        topic = run[0].topic
         deadline_ms = monotonic_ms() + self._timeout_ms
-        encoded = encode_properties(properties)
         await self._routes.route(topic, self._waits, timeout_ms=self._timeout_ms)
         tries = 0
         while True:
             try:
-                await self._try(message, self._queue_for(topic, properties.get(SHARDING_KEY)), encoded, deadline_ms)
+                await self._try(run, self._queue_for(topic, run[0].sharding_key), deadline_ms)
             except ZenitError as error:
                 tries += 1
                 left_ms = deadline_ms - monotonic_ms()
@@ -179,21 +192,27 @@ class _Sender:
             return self._destinations.next_queue(topic)
         return self._destinations.sharded_queue(topic, sharding_key)
 
-    async def _try(self, message: StoredMessage, queue: MessageQueue, properties: bytes, deadline_ms: int) -> None:
+    async def _try(self, run: list[Letter], queue: MessageQueue, deadline_ms: int) -> None:
         address = self._destinations.address_of(queue)
-        record = encode_record(
-            topic=queue.topic.encode(),
-            body=message.body_as_stored,
-            properties=properties,
-            flag=message.flag,
-            sys_flag=message.sys_flag & KEPT_FLAGS,
-            born_timestamp_ms=message.born_at_ms,
-            born_host=message.born_host,
-            store_host=bytes(20 if address.startswith("[") else 8),
-        )
+        host_bytes = 20 if address.startswith("[") else 8
         await self._waits.call(
             address,
-            SendMessages(queue.topic, queue.queue_id, 1, REDRIVER),
-            record,
+            SendMessages(queue.topic, queue.queue_id, len(run), REDRIVER),
+            b"".join(_record(letter, host_bytes) for letter in run),
             timeout_ms=self._retry.try_timeout_ms(self._timeout_ms, deadline_ms - monotonic_ms()),
         )
+
+
+def _record(letter: Letter, host_bytes: int) -> bytes:
+    """As a producer would send it. `host_bytes`: of the host that the broker writes into it."""
+    message = letter.message
+    return encode_record(
+        topic=letter.topic.encode(),
+        body=message.body_as_stored,
+        properties=encode_properties(letter.properties),
+        flag=message.flag,
+        sys_flag=message.sys_flag & KEPT_FLAGS,
+        born_timestamp_ms=message.born_at_ms,
+        born_host=message.born_host,
+        store_host=bytes(host_bytes),
+    )

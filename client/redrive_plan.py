@@ -8,13 +8,18 @@ it was sent again, or passed over by `since`. It never goes back; `again` starts
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Final
 
+from ..model.properties import SHARDING_KEY
 from ..model.queue import MessageQueue
+from ..store.record_kernel import StoredMessage
 
 REDRIVER: Final = "ZENIT_REDRIVE"
+RUN_LETTERS: Final = 64
+RUN_BYTES: Final = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +75,31 @@ def _plan(state: QueueState, *, again: bool) -> QueuePlan:
     begin = start if state.since is None else min(max(start, state.since), state.maximum)
     end = state.maximum if state.until is None else min(state.until, state.maximum)
     return QueuePlan(state.queue, begin, max(begin, end), state.done, passed_over=max(0, begin - fresh))
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A dead letter with where it goes, and the properties that it has there."""
+
+    message: StoredMessage
+    topic: str
+    properties: dict[str, str]
+
+    @property
+    def sharding_key(self) -> str | None:
+        """What names its queue there; None: any queue does."""
+        return self.properties.get(SHARDING_KEY)
+
+
+def runs_of(letters: Iterable[Letter]) -> Iterator[list[Letter]]:
+    """Neighbours that may go in one request: of one topic, to one queue, bounded in number and bytes."""
+    for _, neighbours in groupby(letters, lambda letter: (letter.topic, letter.sharding_key)):
+        run: list[Letter] = []
+        size_bytes = 0
+        for letter in neighbours:
+            if run and (len(run) == RUN_LETTERS or size_bytes + letter.message.size_bytes > RUN_BYTES):
+                yield run
+                run, size_bytes = [], 0
+            run.append(letter)
+            size_bytes += letter.message.size_bytes
+        yield run

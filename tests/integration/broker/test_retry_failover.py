@@ -8,7 +8,7 @@ import pytest
 
 from zenitmq import Admin, Message, Producer
 from zenitmq.model.clock import monotonic_ms, now_ms, sleep_ms
-from zenitmq.model.errors import ZenitError
+from zenitmq.model.errors import NotEnoughReplicas, ReplicaTimeout, RequestTimeout, ZenitError
 from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.commands import PullMessages, PullReply, Request, SendBack
 from zenitmq.store.record_kernel import decode_batch
@@ -51,9 +51,27 @@ class Hand:
             sleep_ms(50)
         raise AssertionError(f"fewer than {count} messages in {topic}")
 
+    def is_refused_in_the_end(self, request: SendBack) -> bool:
+        """Whether the master says that too few replicas have what is sent back, once it knows that they are too few."""
+        address = self.admin.route(request.topic).brokers[0].master_address
+        assert address is not None
+        for _ in range(30):
+            try:
+                self.client.call(address, request, timeout_ms=5000)
+            except NotEnoughReplicas:
+                return True
+            except (ReplicaTimeout, RequestTimeout):
+                pass  # it still counts on them
+            sleep_ms(500)
+        return False
+
     def send_back(self, messages: list[Any]) -> None:
         for message in messages:
             self.ask(message.topic, SendBack("g", message.topic, message.physical_offset, reason="why"))
+
+
+def is_slave(cluster: LocalCluster, name: str) -> bool:
+    return any(replica["name"] == name and replica["role"] == "slave" for replica in cluster.group()["replicas"])
 
 
 def ids(messages: list[Any]) -> list[str]:
@@ -89,3 +107,7 @@ def test_retries_and_dead_letters_outlive_their_master() -> None:
         hand.ask("trades", PullMessages("g", "trades", 0, 0, 1, 1))
         assert admin.redrive_dead_letters("g", timeout=30)["redriven"] == COUNT
         assert ids(hand.read("trades", 2 * COUNT)[COUNT:]) == ids(sent)
+
+        (slave,) = [name for name in cluster.brokers if is_slave(cluster, name)]
+        cluster.kill(slave)
+        assert hand.is_refused_in_the_end(SendBack("g", "trades", sent[0].physical_offset))

@@ -84,14 +84,17 @@ def test_what_was_sent_is_remembered(admin: Admin, bury: Bury, namesrv: str) -> 
     plan = admin.redrive_dead_letters("g", max_messages=2, dry_run=True)
     assert (plan["letters"], plan["redriven"], plan["topics"]) == (2, 0, {TOPIC: 2})
     admin.redrive_dead_letters("g", max_messages=2, on_progress=lambda done, total: seen.append((done, total)))
-    assert seen == [(1, 2), (2, 2)]
+    assert seen[-1] == (2, 2)
     assert admin.dead_letter_groups("g")[0]["redriven"] == 2
     assert admin.redrive_dead_letters("g")["redriven"] == 1
     assert admin.redrive_dead_letters("g")["redriven"] == 0
     bury(b"3")
     assert admin.redrive_dead_letters("g")["redriven"] == 1
     assert [message.body for message in messages(namesrv, admin)] == [b"0", b"1", b"2", b"3"]
-    assert admin.redrive_dead_letters("g", again=True)["redriven"] == 4
+    bury(*[b"%d" % number for number in range(4, 104)])
+    assert admin.redrive_dead_letters("g")["redriven"] == 100
+    assert sorted(int(message.body) for message in messages(namesrv, admin)) == list(range(104))
+    assert admin.redrive_dead_letters("g", again=True)["redriven"] == 104
     assert admin.redrive_dead_letters("g")["redriven"] == 0
 
 

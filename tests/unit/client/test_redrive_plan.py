@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zenitmq.client.redrive_plan import QueuePlan, QueueState, plan_redrive
+from zenitmq.client.redrive_plan import RUN_BYTES, RUN_LETTERS, Letter, QueuePlan, QueueState, plan_redrive, runs_of
 from zenitmq.model.queue import MessageQueue
 
 QUEUE = MessageQueue("%DLQ%g", "broker-a", 0)
@@ -59,3 +59,32 @@ def test_a_maximum_is_over_all_queues() -> None:
 def test_only_what_is_new_is_remembered(position: int, expected: int | None) -> None:
     assert QueuePlan(QUEUE, 4, 9, 2, 0).remembered(position) == expected
     assert QueuePlan(QUEUE, 0, 9, 9, 0).remembered(position) is None
+
+
+class Sized:
+    """What counts of a message here."""
+
+    def __init__(self, size_bytes: int = 100) -> None:
+        self.size_bytes = size_bytes
+
+
+def letter(topic: str = "t", key: str | None = None, size_bytes: int = 100) -> Letter:
+    properties = {} if key is None else {"__SHARDINGKEY": key}
+    return Letter(Sized(size_bytes), topic, properties)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("letters", "expected"),
+    [
+        ([], []),
+        ([letter("a"), letter("a"), letter("b"), letter("a")], [2, 1, 1]),
+        ([letter(key="k"), letter(key="k"), letter(key="l"), letter()], [2, 1, 1]),
+        ([letter()] * (2 * RUN_LETTERS + 1), [RUN_LETTERS, RUN_LETTERS, 1]),
+        ([letter(size_bytes=RUN_BYTES // 2)] * 3, [2, 1]),
+        ([letter(size_bytes=RUN_BYTES * 2), letter()], [1, 1]),
+    ],
+)
+def test_neighbours_go_together(letters: list[Letter], expected: list[int]) -> None:
+    runs = list(runs_of(letters))
+    assert [len(run) for run in runs] == expected
+    assert [one for run in runs for one in run] == letters
