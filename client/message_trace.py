@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ..model.errors import CorruptRecordError, MessageNotFound, NoRoute, TopicNotFound, TraceDamaged
-from ..model.names import DEAD_LETTER_PREFIX, retry_topic
-from ..model.trace import decode_trace
+from ..model.names import retry_topic
+from ..model.redelivery import dead_letter_group, dead_letter_origin, dead_letter_topic, origin_of
+from ..model.trace import Published, decode_trace
 from .trace_journey import Document, Found, Told, groups_of, journey
 
 if TYPE_CHECKING:
@@ -51,11 +52,27 @@ async def find_journey(finder: Finder, message_id: str, *, topic: str | None, tr
     told = await _told(finder, unique_id, trace_topic)
     if message is None and not told:
         raise MessageNotFound(f"id {message_id[:64]}, nor any trace of it")
+    origin = _topic_of(message, told) if topic is None else topic
+    if message is not None and message.topic != origin:  # a copy on its way back to a group was found first
+        message = await _message(finder, unique_id, origin)
     found = [] if message is None else [_found("stored", message)]
     for group in groups_of(unique_id, told):
-        for event, name in (("retried", retry_topic(group)), ("dead_lettered", DEAD_LETTER_PREFIX + group)):
+        for event, name in (("retried", retry_topic(group)), ("dead_lettered", dead_letter_topic(group))):
             found += [_found(event, copy) for copy in await _copies(finder, unique_id, name)]
     return journey(unique_id, told, found)
+
+
+def _topic_of(message: StoredMessage | None, told: Iterable[Told]) -> str | None:
+    """Where the message was sent to; None where nobody knows."""
+    for each in told:
+        if isinstance(each.record, Published):
+            return each.record.topic
+    if message is None:
+        return None
+    lies_at = (message.offset_message_id, message.properties)
+    is_dead = dead_letter_group(message.topic) is not None
+    origin = dead_letter_origin(*lies_at) if is_dead else origin_of(message.topic, *lies_at)
+    return origin.topic or message.topic
 
 
 async def _message(finder: Finder, message_id: str, topic: str | None) -> StoredMessage | None:

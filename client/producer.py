@@ -234,9 +234,15 @@ class ProducerCore(ABC):
         if receipt.recall_handle is None:
             raise InvalidParameter("receipt", receipt.message_id, "that of a message that is delivered later")
         queue = receipt.queue
-        await self._waited.ask(
-            queue, RecallMessage(queue.topic, receipt.recall_handle, self.group), self._total_ms(timeout)
-        )
+        is_ok = False
+        try:
+            await self._waited.ask(
+                queue, RecallMessage(queue.topic, receipt.recall_handle, self.group), self._total_ms(timeout)
+            )
+            is_ok = True
+        finally:
+            if self._trace is not None:
+                self._trace.on_recalled(queue.topic, receipt.message_id, is_ok=is_ok)
 
     # ---- in the background
 

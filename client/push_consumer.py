@@ -28,6 +28,8 @@ from .push_queues import PREFETCH_BYTES
 from .push_settings import PushSettings
 from .push_work import PushStatistics
 from .start_from import LAST, StartFrom
+from .trace import trace_topic
+from .trace_backlog import TraceStatistics
 
 __all__ = ["ConsumeResult", "PushConsumer"]
 
@@ -57,6 +59,7 @@ class PushConsumer:
         timeout: float = 3.0,
         instance: str = "default",
         offsets_dir: str | None = None,
+        trace: bool | str = False,
     ) -> None:
         """Connects at `start`. Raises InvalidName or InvalidParameter.
 
@@ -67,6 +70,7 @@ class PushConsumer:
         again. `flow`: how much of a queue may be unfinished. `prefetch_bytes`: what may lie ready in all.
         `commit_interval`: seconds. `timeout`: seconds for each question to a broker. `instance`, `offsets_dir`: the file of
         a broadcasting member's offsets, <offsets_dir>/<group>/.../<instance>.json, by default below ~/.zenit/offsets.
+        `trace`: tell of each message in the trace topic, or in the topic named.
         """
         self.group = group
         self._settings = PushSettings(
@@ -84,6 +88,7 @@ class PushConsumer:
             commit_interval=commit_interval,
             timeout=timeout,
         )
+        self._traced_in = trace_topic(trace)
         self._namesrv = namesrv
         self._allocation = allocation_of(allocation)
         self._instance = check_instance(instance)
@@ -164,6 +169,7 @@ class PushConsumer:
                     namesrv=self._namesrv,
                     allocation=self._allocation,
                     offsets_path=(self._offsets_dir, self._instance),
+                    traced_in=self._traced_in,
                     opened=started,
                 )
                 for topic in sorted(self._subscriptions):
@@ -190,6 +196,10 @@ class PushConsumer:
     def statistics(self) -> PushStatistics:
         """Counters since the start."""
         return _NOTHING_YET if self._member is None else self._member.work.statistics()
+
+    def trace_statistics(self) -> TraceStatistics | None:
+        """How many trace records wait, are stored, were dropped; None before the start and where nothing is traced."""
+        return None if self._member is None else self._member.trace_statistics()
 
     def _check_usable(self) -> None:
         if self._is_closed:

@@ -25,6 +25,8 @@ from .push_settings import PushSettings
 from .push_work import PushWork
 from .queue_locks import QueueLocks
 from .queue_moves import QueueMoves
+from .trace import TraceRecorder, traced_handler
+from .trace_backlog import TraceStatistics
 from .waiting import Blocking, run_blocking
 
 log = logging.getLogger(__name__)
@@ -45,9 +47,11 @@ class PushMember:
         namesrv: str | None,
         allocation: Allocation,
         offsets_path: tuple[str, str],
+        traced_in: str | None,
         opened: ExitStack,
     ) -> None:
-        """`offsets_path`: directory and instance of a broadcasting member's file. `opened`: undoes this where the start fails.
+        """`offsets_path`: directory and instance of a broadcasting member's file. `traced_in`: the topic of its traces, None =
+        there are none. `opened`: undoes this where the start fails.
 
         Raises OffsetFileInUse, OffsetFileFailed, StoreFormatError.
         """
@@ -57,6 +61,11 @@ class PushMember:
         self._connection = connect(namesrv)
         self._waits = Blocking(self._connection.remoting)
         self._opened.callback(lambda: run_blocking(release(self._connection, self._waits)))
+        self._recorder: TraceRecorder | None = None
+        if traced_in is not None:
+            recorder = self._recorder = TraceRecorder(self._connection, settings.group, traced_in)
+            self._opened.callback(lambda: run_blocking(recorder.close(self._waits)))
+            handler = traced_handler(recorder, handler)
         self._client_id = self._connection.new_client_id()
         self._retry_topic = None if settings.is_broadcasting or settings.ordered else retry_topic(settings.group)
         self._subscriptions: Mapping[str, Subscription] = {}
@@ -135,6 +144,10 @@ class PushMember:
         if self._locks is not None and is_calm:
             self._locks.unlock(sorted(ours | leaving), timeout_ms=settings.timeout_ms)
         self._opened.close()
+
+    def trace_statistics(self) -> TraceStatistics | None:
+        """The counters; None where nothing is traced."""
+        return None if self._recorder is None else self._recorder.statistics()
 
     def check_process(self) -> None:
         """Raises ClientClosed in a forked child."""

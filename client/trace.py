@@ -18,12 +18,13 @@ from typing import Final
 from ..model.clock import monotonic_ms, now_ms
 from ..model.errors import BufferFull, ClientClosed, InvalidParameter, ZenitError
 from ..model.names import TRACE_TOPIC
-from ..model.trace import ConsumeCode, TraceRecord
+from ..model.trace import REGION, ConsumeCode, Recalled, TraceRecord
 from ..remoting.commands import Reply, SendMessages, SendReply
-from ..store.record_kernel import MessageBatch
+from ..store.record_kernel import MessageBatch, StoredMessage
 from .accumulators import single_record
 from .connection import Connection
 from .delayed_send import Answer
+from .handling import ConsumeResult, Handler, failure_of
 from .outgoing import check_send_topic
 from .trace_backlog import Noted, TraceBacklog, TraceMessage, TraceStatistics, pack
 from .trace_records import Handed, Messages, Sent, consumed, delivered, published
@@ -65,6 +66,11 @@ class TraceRecorder:
         """A batch's send has ended. `records`: a copy of its payload; `reply` None: there is none."""
         sent = Sent(records, self._group, reply, is_ok, cost_ms)
         self._note(Noted(published(sent), count, len(records)))
+
+    def on_recalled(self, topic: str, message_id: str, *, is_ok: bool) -> None:
+        """A delayed message was taken back, or was to be."""
+        record = Recalled(now_ms(), REGION, self._group, topic, message_id, is_ok)
+        self._note(Noted(iter((record,)), 1, 0))
 
     def on_delivered(self, messages: Messages, size_bytes: int) -> Handed:
         """A consumer is about to be handed these; `on_consumed` takes what this returns. `size_bytes`: they keep in memory."""
@@ -249,6 +255,23 @@ class PullTrace:
         if handed is not None:
             code = ConsumeCode.SUCCESS if is_ok else ConsumeCode.EXCEPTION
             self._recorder.on_consumed(handed, code, cost_ms=monotonic_ms() - self._began_ms, count=count)
+
+
+def traced_handler(recorder: TraceRecorder, handler: Handler) -> Handler:
+    """The handler of a push consumer, telling of what it is given and how it ends. One that never ends tells no end."""
+
+    def handle(messages: list[StoredMessage]) -> ConsumeResult | None:
+        handed = recorder.on_delivered(messages, sum(message.size_bytes for message in messages))
+        began_ms = monotonic_ms()
+        code = ConsumeCode.EXCEPTION
+        try:
+            result = handler(messages)
+            code = ConsumeCode.SUCCESS if failure_of(result) is None else ConsumeCode.FAILED
+            return result
+        finally:
+            recorder.on_consumed(handed, code, cost_ms=monotonic_ms() - began_ms)
+
+    return handle
 
 
 def trace_topic(trace: bool | str) -> str | None:

@@ -5,14 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import cast
+from typing import Final, cast
 
 from ..model.ids import HostAddress, offset_message_id
-from ..model.properties import DELAY_LEVEL, KEYS, TAGS, TIMER_DELIVER_MS, TRANSACTION_PREPARED, UNIQUE_KEY
+from ..model.properties import (
+    DELAY_LEVEL,
+    KEYS,
+    TAGS,
+    TIMER_DELAY_MS,
+    TIMER_DELIVER_MS,
+    TRANSACTION_PREPARED,
+    UNIQUE_KEY,
+)
 from ..model.trace import REGION, ConsumeCode, Consumed, Delivered, Published, TracedType
 from ..store.record_kernel import MessageBatch, StoredMessage, decode_batch
 from .delayed_send import Answer
 from .send_future import record_begins, record_position
+
+_DELAYS: Final = frozenset({DELAY_LEVEL, TIMER_DELAY_MS, TIMER_DELIVER_MS})
 
 Messages = MessageBatch | Sequence[StoredMessage]
 
@@ -105,6 +115,6 @@ def _each(messages: Messages) -> Iterable[StoredMessage]:
 def _type_of(properties: dict[str, str]) -> TracedType:
     if properties.get(TRANSACTION_PREPARED) == "true":
         return TracedType.TRANSACTION_HALF
-    if DELAY_LEVEL in properties or TIMER_DELIVER_MS in properties:
+    if not _DELAYS.isdisjoint(properties):
         return TracedType.DELAY
     return TracedType.NORMAL

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 from zenitmq import (
     FIRST,
     Admin,
+    ConsumeResult,
     InvalidName,
     InvalidParameter,
     Message,
@@ -21,6 +23,7 @@ from zenitmq import (
     MessageQueue,
     Producer,
     PullConsumer,
+    PushConsumer,
     SendFailed,
     StoredMessage,
 )
@@ -247,3 +250,76 @@ def test_the_command_prints_the_journey(namesrv: str, producer: Producer, admin:
         assert word in run.output
     run = CliRunner().invoke(app, ["message", "trace", receipt.offset_message_id, "--json", "--namesrv", namesrv])
     assert json.loads(run.output) == admin.trace(receipt.message_id)
+
+
+SOON = '{"type": "CUSTOMIZED", "customizedRetryPolicy": {"next": [50]}}'
+
+
+def test_a_message_that_a_handler_fails_shows_its_retries_and_its_end(
+    namesrv: str, producer: Producer, admin: Admin
+) -> None:
+    admin.create_group("billing", attributes={"groupRetryPolicy": SOON, "retryMaxTimes": "1"})
+    given_up = threading.Event()
+
+    def handle(messages: list[StoredMessage]) -> ConsumeResult | None:
+        if messages[0].reconsume_times:
+            given_up.set()
+            return ConsumeResult.RETRY
+        raise ValueError("a test")
+
+    consumer = PushConsumer("billing", namesrv=namesrv, start_from=FIRST, trace=True)
+    consumer.subscribe(TOPIC)
+    consumer.on_message(handle)
+    with consumer:
+        receipt = producer.send(Message(TOPIC, b"x"))
+        producer.close()
+        assert given_up.wait(WAIT_S)
+        wait_for(lambda: "dead_lettered" in events(admin.trace(receipt.message_id)))
+    assert consumer.trace_statistics() == TraceStatistics(waiting=0, stored=4, dropped=0)
+    journey = admin.trace(receipt.message_id)
+    (letter,) = admin.query_by_id("%DLQ%billing", receipt.message_id)
+    assert admin.trace(letter.offset_message_id) == admin.trace(receipt.offset_message_id) == journey
+    assert events(admin.trace(letter.offset_message_id, trace_topic="none")) == ["stored"]
+    told = [(event["event"], event.get("attempt"), event.get("result")) for event in journey["events"]]
+    assert told[:2] == [("produced", None, None), ("stored", 0, None)]
+    assert sorted(told[2:], key=str) == sorted(
+        [
+            ("delivered", 0, None),
+            ("consumed", 0, "exception"),
+            ("retried", 1, None),
+            ("delivered", 1, None),
+            ("consumed", 1, "failed"),
+            ("dead_lettered", 2, None),
+        ],
+        key=str,
+    )
+
+
+def test_a_request_may_be_answered_by_a_handler(namesrv: str, producer: Producer, admin: Admin) -> None:
+    with Producer("prices", namesrv=namesrv) as replier:
+        consumer = PushConsumer("prices", namesrv=namesrv, start_from=FIRST)
+        consumer.subscribe(TOPIC)
+
+        @consumer.on_message
+        def handle(messages: list[StoredMessage]) -> None:
+            for message in messages:
+                if not message.reconsume_times and message.body == b"second":
+                    raise ValueError("not yet")
+                replier.reply(message, b"re: " + message.body)
+
+        admin.create_group("prices", attributes={"groupRetryPolicy": SOON})
+        with consumer:
+            assert producer.request(Message(TOPIC, b"first"), timeout=WAIT_S).body == b"re: first"
+            assert producer.request(Message(TOPIC, b"second"), timeout=WAIT_S).body == b"re: second"
+
+
+def test_a_message_that_is_taken_back_is_told_of(producer: Producer, admin: Admin) -> None:
+    receipt = producer.send(Message(TOPIC, b"later", delay=timedelta(hours=1)))
+    producer.recall(receipt)
+    with pytest.raises(MessageNotFound):
+        producer.recall(receipt)
+    producer.close()
+    journey = admin.trace(receipt.message_id)
+    assert [event["ok"] for event in journey["events"] if event["event"] == "recalled"] == [True, False]
+    (produced,) = [event for event in journey["events"] if event["event"] == "produced"]
+    assert (produced["message_type"], produced["topic"]) == ("delay", TOPIC)
