@@ -47,8 +47,7 @@ def merge_group(group: str, documents: Mapping[str, Document]) -> Document:
     """The shape of `group describe`: {group, members, lag, queues, conflicts} out of {broker name: its statistics}.
 
     `owner` is who has locked a queue, or else whose it is by the allocation that all who share out the topic name: None
-    where nobody does, or where their allocation is known to nobody else. `lag` is None where
-    that of any queue is unknown.
+    where nobody does, or where their allocation is known to nobody else. `lag` is None where that of any queue is unknown.
     """
     members = sorted({member for document in documents.values() for member in document["members"]})
     rows = [

@@ -26,10 +26,12 @@ from __future__ import annotations
 
 import logging
 from datetime import datetime
+from typing import Final
 
 from ..model.clock import ms_of_datetime
 from ..model.errors import NoRoute, RemoteProtocolError, ZenitError
 from ..model.queue import MessageQueue
+from ..model.subscription import MessageModel
 from ..remoting.commands import (
     ConsumerListReply,
     ConsumerOffsetReply,
@@ -50,6 +52,13 @@ from .start_from import StartFrom
 from .waiting import Waits
 
 log = logging.getLogger(__name__)
+
+HANDOVER_MS: Final = 50
+
+
+def _shares_out(member: Member) -> bool:
+    """Who reads all queues by itself is on no topic's list, only on the group's."""
+    return member.consumer is not None and member.consumer[1] == MessageModel.CLUSTERING.value
 
 
 class GroupShare:
@@ -117,7 +126,6 @@ class GroupShare:
         Raises what keeps a topic's route or the group's members from being known: the queues then stay as they are; and
         DuplicateClient, InvalidParameter (the allocation).
         """
-        self._seen = {topic: seen for topic, seen in self._seen.items() if topic in topics}
         mine: list[MessageQueue] = []
         are_known = True
         for topic in topics:
@@ -130,7 +138,7 @@ class GroupShare:
             if not addresses:
                 raise NoRoute(topic, "no broker that serves it is up")
             await self._announce(member, addresses, timeout_ms)
-            reply = await self._members(addresses, topic, timeout_ms)
+            reply = await self._members(addresses, topic if _shares_out(member) else "", timeout_ms)
             share, is_known = self._share(topic, reply, route.read_queues())
             are_known = are_known and is_known
             mine += share
@@ -147,10 +155,10 @@ class GroupShare:
         self._seen[topic] = members, share
         return share, self._client_id in members
 
-    @property
-    def has_fellows(self) -> bool:
-        """Another member shared out a topic with this one when they were looked at last."""
-        return any(member != self._client_id for members, _ in self._seen.values() for member in members)
+    async def wait_for_fellows(self) -> None:
+        """Before it is asked where to begin in a queue: gives who had it a moment to commit what it is done with."""
+        if any(member != self._client_id for members, _ in self._seen.values() for member in members):
+            await self._waits.sleep(HANDOVER_MS)
 
     def forget_announcements(self) -> None:
         """Says hello again to every broker at the next look: one of them does not know this member."""

@@ -72,6 +72,7 @@ class GroupPositions:
                 timeout_ms=timeout_ms,
                 on_done=on_done,
                 client_id=self._client_id,
+                forward_only=not self._client_id,  # without a lock another member may have gone on already
             )
         )
 

@@ -42,7 +42,6 @@ log = logging.getLogger(__name__)
 
 REBALANCE_MS: Final = 20_000
 REBALANCE_AGAIN_MS: Final = 200  # after one that could not be done
-HANDOVER_MS: Final = 50  # so long a fellow member has to commit what it gives up, before we ask where to begin
 PULL_MESSAGES_MAX: Final = 65_536  # the broker's own bound is lower; bytes are what counts
 ALL_READY: Final = 1 << 30
 WAIT_MS: Final = 1_000  # how long an iteration waits before it looks whether it is closed
@@ -367,8 +366,8 @@ class PullCore(ABC):
         if lost:
             await self._give_up(lost)
         gained = sorted(wanted.keys() - current)
-        if gained and self._assigned is None and self._share.has_fellows:
-            await self._waits.sleep(HANDOVER_MS)
+        if gained and self._assigned is None:
+            await self._share.wait_for_fellows()
         for queue in gained:
             await self._begin(queue, wanted[queue])
         if lost or gained:

@@ -22,6 +22,7 @@ from ..model.subscription import Expression, MessageModel, Subscription
 from .allocation import Allocation, allocation_of
 from .broadcast_offsets import check_instance, default_directory
 from .handling import ConsumeResult, Handler
+from .machine_rooms import check_room
 from .process_queue import DEFAULT_LIMITS, FlowLimits
 from .push_member import PushMember
 from .push_queues import PREFETCH_BYTES
@@ -60,6 +61,7 @@ class PushConsumer:
         instance: str = "default",
         offsets_dir: str | None = None,
         trace: bool | str = False,
+        room: str | None = None,
     ) -> None:
         """Connects at `start`. Raises InvalidName or InvalidParameter.
 
@@ -71,6 +73,7 @@ class PushConsumer:
         `commit_interval`: seconds. `timeout`: seconds for each question to a broker. `instance`, `offsets_dir`: the file of
         a broadcasting member's offsets, <offsets_dir>/<group>/.../<instance>.json, by default below ~/.zenit/offsets.
         `trace`: tell of each message in the trace topic, or in the topic named.
+        `room`: the machine room it stands in, for allocations that ask.
         """
         self.group = group
         self._settings = PushSettings(
@@ -93,6 +96,7 @@ class PushConsumer:
         self._allocation = allocation_of(allocation)
         self._instance = check_instance(instance)
         self._offsets_dir = default_directory() if offsets_dir is None else offsets_dir
+        self._room = None if room is None else check_room(room)
         self._handler: Handler | None = None
         self._subscriptions: dict[str, Subscription] = {}
         self._lock = threading.Lock()  # of start, close and the subscriptions; not held while messages are handled
@@ -168,6 +172,7 @@ class PushConsumer:
                     self._handler,
                     namesrv=self._namesrv,
                     allocation=self._allocation,
+                    room=self._room,
                     offsets_path=(self._offsets_dir, self._instance),
                     traced_in=self._traced_in,
                     opened=started,

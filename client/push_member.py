@@ -13,7 +13,7 @@ from ..model.names import retry_topic
 from ..model.queue import MessageQueue
 from ..model.subscription import Subscription
 from ..remoting.commands import OffsetsReset
-from .allocation import Allocation
+from .allocation import Allocation, name_of
 from .broadcast_offsets import BroadcastOffsets
 from .connection import connect, release
 from .group_share import GroupShare
@@ -46,6 +46,7 @@ class PushMember:
         *,
         namesrv: str | None,
         allocation: Allocation,
+        room: str | None,
         offsets_path: tuple[str, str],
         traced_in: str | None,
         opened: ExitStack,
@@ -66,10 +67,11 @@ class PushMember:
             recorder = self._recorder = TraceRecorder(self._connection, settings.group, traced_in)
             self._opened.callback(lambda: run_blocking(recorder.close(self._waits)))
             handler = traced_handler(recorder, handler)
-        self._client_id = self._connection.new_client_id()
+        self._client_id = self._connection.new_client_id(room)
         self._retry_topic = None if settings.is_broadcasting or settings.ordered else retry_topic(settings.group)
         self._subscriptions: Mapping[str, Subscription] = {}
         shares = _everything if settings.is_broadcasting else allocation
+        self._allocation_name = "" if settings.is_broadcasting else name_of(allocation)
         share = GroupShare(self._connection, self._waits, settings.group, self._client_id, shares)
         self._locks = QueueLocks(self._connection, settings.group, self._client_id) if settings.ordered else None
         self.work = PushWork(
@@ -128,7 +130,7 @@ class PushMember:
         # Last: it is made by the broker when it first hears of this member, at the look at another topic.
         retries = {} if self._retry_topic is None else {self._retry_topic: Subscription.parse(self._retry_topic)}
         self._subscriptions = {**subscriptions, **retries}
-        self._connection.members.join(self._member(), self._look_now, self._on_offsets_reset)
+        self._connection.members.join(self._member(), self._on_members_changed, self._on_offsets_reset)
         self._look_now()
 
     def close(self, deadline_ms: int) -> None:
@@ -161,6 +163,12 @@ class PushMember:
     def _look_now(self) -> None:
         self._moves.look_now()
 
+    def _on_members_changed(self) -> None:
+        """In the I/O thread: a queue may go to another member, who begins where the group has committed."""
+        if not self._settings.is_broadcasting:
+            self._commit()
+        self._look_now()
+
     def _on_route_changed(self, topic: str) -> None:
         if topic in self._subscriptions:
             self._look_now()
@@ -175,7 +183,8 @@ class PushMember:
 
     def _member(self) -> Member:
         subscriptions = tuple(sorted(entry.wire() for entry in self._subscriptions.values()))
-        return Member(self._client_id, consumer=(self._settings.group, self._settings.model.value, subscriptions))
+        consumer = (self._settings.group, self._settings.model.value, subscriptions)
+        return Member(self._client_id, consumer=consumer, allocation=self._allocation_name)
 
     def _commit(self) -> None:
         """In the I/O thread, by the timer."""

@@ -40,7 +40,7 @@ class QueueLocks:
             asked_ms = monotonic_ms()
             try:
                 reply, _ = self._connection.remoting.call(
-                    self._address(part), self._request(part), timeout_ms=timeout_ms
+                    self._address(part), self._request(part, renews=False), timeout_ms=timeout_ms
                 )
             except ZenitError as error:
                 log.warning("queues not locked group=%s broker=%s error=%s", self._group, part[0].broker_name, error)
@@ -53,7 +53,7 @@ class QueueLocks:
         return monotonic_ms() - self._renewed_ms >= self._renew_after_ms
 
     def renew_nowait(self, queues: Iterable[MessageQueue], *, timeout_ms: int, on_locked: OnLocked) -> None:
-        """Asks again for what is ours; `on_locked` once a broker that answers."""
+        """Asks to keep what is ours, and has been without a gap; `on_locked` once a broker that answers."""
         self._renewed_ms = monotonic_ms()
         for part in _by_broker(queues):
             self._renew_part(part, timeout_ms, on_locked)
@@ -69,7 +69,7 @@ class QueueLocks:
 
         try:
             self._connection.remoting.send_nowait(
-                self._address(part), self._request(part), None, timeout_ms=timeout_ms, on_reply=on_reply
+                self._address(part), self._request(part, renews=True), None, timeout_ms=timeout_ms, on_reply=on_reply
             )
         except ZenitError as error:
             on_reply(None, b"", error)
@@ -90,8 +90,8 @@ class QueueLocks:
         ours = set(reply.queues)
         return {queue: asked_ms + reply.lease_ms for queue in part if (queue.topic, queue.queue_id) in ours}
 
-    def _request(self, part: list[MessageQueue]) -> LockQueues:
-        return LockQueues(self._group, self._client_id, _names(part))
+    def _request(self, part: list[MessageQueue], *, renews: bool) -> LockQueues:
+        return LockQueues(self._group, self._client_id, _names(part), renews)
 
     def _address(self, part: list[MessageQueue]) -> str:
         return self._connection.routes.address_of(part[0].topic, part[0].broker_name)

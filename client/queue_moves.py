@@ -177,6 +177,8 @@ class QueueMoves:
         """False where a queue could not be begun: its lock is another's still, or its broker does not answer."""
         if not fresh:
             return True
+        if self._locks is None:
+            run_blocking(self._share.wait_for_fellows())
         leases = (
             self._locks.lock(fresh, timeout_ms=self._timeout_ms) if self._locks is not None else dict.fromkeys(fresh, 0)
         )

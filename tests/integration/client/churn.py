@@ -2,9 +2,10 @@
 
 As a script it starts a cluster of its own and prints what happened; the same seed draws the same joins and leaves:
 
-    python tests/integration/client/churn.py --seconds 60 --members 20 --seed 1 --fails 0.5
+    python tests/integration/client/churn.py --seconds 60 --members 20 --seed 1 --fails 0.5 --push 0.5
 
-A member leaves by closing, or by an exception, which leaves uncommitted what it had in hand. A message that is handled
+Members are pull consumers and push consumers, side by side. One leaves by closing, or (pulling) by an exception, which
+leaves uncommitted what it had in hand. A message that is handled
 twice must have been in flight when its queue moved: another member handled it first, and had no time to commit it before
 the second began. How long before is reported; it is bounded by the interval of commits and how late threads may run.
 """
@@ -18,7 +19,7 @@ import threading
 from collections import defaultdict
 from dataclasses import asdict, dataclass, field
 
-from zenitmq import FIRST, MessageQueue, Producer, PullConsumer
+from zenitmq import FIRST, MessageQueue, Producer, PullConsumer, PushConsumer
 from zenitmq.model.clock import monotonic_ms
 from zenitmq.testing import LocalCluster
 
@@ -98,8 +99,20 @@ class Leaves(Exception):
     """A member's way out with messages in hand."""
 
 
-def take_part(namesrv: str, topic: str, ledger: Ledger, stay_ms: int, *, fails: bool) -> None:
-    """One stay of one member."""
+def push(namesrv: str, topic: str, ledger: Ledger, stay_ms: int) -> None:
+    """One stay of one member whose handler is called."""
+    member = ledger.join()
+    consumer = PushConsumer(
+        GROUP, namesrv=namesrv, start_from=FIRST, concurrency=2, batch_size=8, commit_interval=COMMIT_MS / 1000
+    )
+    consumer.on_message(lambda messages: ledger.add(member, messages))
+    consumer.subscribe(topic)
+    with consumer:
+        threading.Event().wait(stay_ms / 1000)
+
+
+def pull(namesrv: str, topic: str, ledger: Ledger, stay_ms: int, *, fails: bool) -> None:
+    """One stay of one member that polls."""
     member = ledger.join()
     until_ms = monotonic_ms() + stay_ms
     consumer = PullConsumer(GROUP, namesrv=namesrv, start_from=FIRST, auto_commit_interval=COMMIT_MS / 1000)
@@ -114,13 +127,17 @@ def take_part(namesrv: str, topic: str, ledger: Ledger, stay_ms: int, *, fails: 
         ledger.fail()
 
 
-def come_and_go(namesrv: str, topic: str, ledger: Ledger, seed: str, fails: float, until_ms: int) -> None:
+def come_and_go(namesrv: str, topic: str, ledger: Ledger, seed: str, fails: float, pushes: bool, until_ms: int) -> None:
     """One member's life: out for a while, in for a while, out again."""
     draw = random.Random(seed)
     while monotonic_ms() < until_ms:
         threading.Event().wait(draw.uniform(0, 2))
         stay_ms, does_fail = draw.randint(300, 4000), draw.random() < fails
-        take_part(namesrv, topic, ledger, min(stay_ms, max(1, until_ms - monotonic_ms())), fails=does_fail)
+        stay_ms = min(stay_ms, max(1, until_ms - monotonic_ms()))
+        if pushes:
+            push(namesrv, topic, ledger, stay_ms)
+        else:
+            pull(namesrv, topic, ledger, stay_ms, fails=does_fail)
 
 
 def send(namesrv: str, topic: str, rate: int, until_ms: int) -> set[bytes]:
@@ -136,13 +153,16 @@ def send(namesrv: str, topic: str, rate: int, until_ms: int) -> set[bytes]:
 
 
 def churn(
-    namesrv: str, topic: str, *, seconds: float, members: int, rate: int, seed: int, fails: float = 0.5
+    namesrv: str, topic: str, *, seconds: float, members: int, rate: int, seed: int, fails: float, pushing: float
 ) -> Report:
     """Runs it: members come and go while messages are sent, then one stays until it has seen to the rest."""
     ledger = Ledger()
     until_ms = monotonic_ms() + round(seconds * 1000)
     threads = [
-        threading.Thread(target=come_and_go, args=(namesrv, topic, ledger, f"{seed}.{number}", fails, until_ms))
+        threading.Thread(
+            target=come_and_go,
+            args=(namesrv, topic, ledger, f"{seed}.{number}", fails, number < members * pushing, until_ms),
+        )
         for number in range(members)
     ]
     for thread in threads:
@@ -152,7 +172,7 @@ def churn(
         thread.join()
     deadline_ms = monotonic_ms() + 30_000
     while not sent <= ledger.bodies and monotonic_ms() < deadline_ms:
-        take_part(namesrv, topic, ledger, 1000, fails=False)
+        pull(namesrv, topic, ledger, 1000, fails=False)
     return ledger.report(sent)
 
 
@@ -164,7 +184,8 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=1000, help="messages a second")
     parser.add_argument("--queues", type=int, default=16)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--fails", type=float, default=0.5, help="share of the members that leave by an exception")
+    parser.add_argument("--fails", type=float, default=0.5, help="share of the pullers' leaves that are exceptions")
+    parser.add_argument("--push", type=float, default=0.5, help="share of the members that are push consumers")
     given = parser.parse_args()
     with LocalCluster() as cluster:
         topic = cluster.create_topic("churn", queues=given.queues)
@@ -176,6 +197,7 @@ def main() -> None:
             rate=given.rate,
             seed=given.seed,
             fails=given.fails,
+            pushing=given.push,
         )
     print(json.dumps(asdict(report)))
 

@@ -13,7 +13,7 @@ def test_members_that_join_and_leave_at_random_lose_nothing() -> None:
     """For ten seconds; churn.py does it for as long as one likes."""
     with LocalCluster() as cluster:
         topic = cluster.create_topic("churn", queues=16)
-        report = churn(cluster.namesrv, topic, seconds=10, members=20, rate=500, seed=1)
+        report = churn(cluster.namesrv, topic, seconds=10, members=20, rate=500, seed=1, fails=0.5, pushing=0.5)
     assert report.lost == 0, report
     assert report.unexplained == 0, report
     assert report.age_ms_max <= COMMIT_MS + LATE_MS, report

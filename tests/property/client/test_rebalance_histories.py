@@ -88,6 +88,8 @@ class World:
     async def call(self, _address: str, request: Request, *, timeout_ms: int) -> tuple[Any, bytes]:
         if not isinstance(request, GetConsumerList):
             raise RequestTimeout("b", timeout_ms)
+        if not request.topic:
+            return ConsumerListReply(self.registry.members(request.group)), b""
         is_settled = self.now_ms - self.led_since_ms >= SETTLED_MS
         sharers = self.registry.sharers(request.group, request.topic)
         return ConsumerListReply(tuple(member.client_id for member in sharers), is_settled), b""
@@ -248,5 +250,17 @@ def test_a_member_that_did_not_come_along_is_done_without_once_the_new_master_is
     world.step("new master")
     world.step("look", "a")
     assert len(world.consumers["a"].positions) < QUEUES
+    world.settle()
+    assert len(world.consumers["a"].positions) == QUEUES
+
+
+def test_who_reads_all_queues_by_itself_is_known_and_shares_nothing() -> None:
+    world = World("averaging")
+    world.step("join", "a")
+    world.settle()
+    network: Any = world
+    member = Member("all", consumer=("g", "BROADCASTING", (("t", "TAG", "*"),)))
+    share = GroupShare(network, network, "g", "all", lambda _client_id, _members, queues: queues)
+    assert run_blocking(share.queues_of(["t"], member, timeout_ms=1)) == (ROUTE.read_queues(), True)
     world.settle()
     assert len(world.consumers["a"].positions) == QUEUES
