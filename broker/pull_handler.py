@@ -123,7 +123,10 @@ class PullHandler:
         if not self.hold.count:
             return
         for topic, queue_id in queues:
-            self._woken.extend(self.hold.waiting_on(topic, queue_id))
+            for parked in self.hold.waiting_on(topic, queue_id):
+                if not (parked.is_woken or parked.is_scanning):
+                    parked.is_woken = True
+                    self._woken.append(parked)
         if self._woken and not self._is_resuming:
             self._serve_woken()
 
@@ -142,7 +145,8 @@ class PullHandler:
         self._is_resuming = False
         for _ in range(min(len(self._woken), self._wakes_per_turn)):
             parked = self._woken.popleft()
-            if parked.is_parked and not parked.is_scanning:
+            parked.is_woken = False
+            if parked.is_parked:
                 self._look(parked)
         if self._woken:
             self._is_resuming = True

@@ -24,9 +24,9 @@ _HEAP_SLACK: Final = 1_024
 class Parked(Generic[Waiting]):
     """One pull that waits at `queue_offset`; `deadline_ms` is monotonic.
 
-    `is_scanning`: it does not wait for a message, but for its next turn to look for one that its filter passes; below
-    physical offset `read_below` a worker has read for it what was not in memory. One that may not wait is answered after it
-    has looked once.
+    `is_woken`: more may be read in its queue, and it is about to look. `is_scanning`: it does not wait for a message, but
+    for its next turn to look for one that its filter passes; below physical offset `read_below` a worker has read for it
+    what was not in memory. One that may not wait is answered after it has looked once.
     """
 
     topic: str
@@ -37,6 +37,7 @@ class Parked(Generic[Waiting]):
     waiting: Waiting
     is_parked: bool = True
     may_wait: bool = True
+    is_woken: bool = False
     is_scanning: bool = False
     read_below: int = 0
 

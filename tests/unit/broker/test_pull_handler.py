@@ -210,6 +210,21 @@ def test_wakes_are_bounded_in_a_turn_and_go_on_in_the_next(world: World, pulls: 
     assert (len(world.replies), pulls.hold.count) == (4, 0)
 
 
+def test_pulls_that_nothing_passes_are_woken_once_however_much_arrives(world: World, pulls: PullHandler) -> None:
+    for _ in range(4):
+        pull(pulls, codes=(7,))
+    for _ in range(100):
+        arrive(world, pulls, 1)
+        assert len(pulls._woken) <= 4
+    while world.later:
+        turn(world)
+    assert (world.replies, pulls.hold.count) == ([], 4)
+    arrive(world, pulls, 7)
+    while world.later:
+        turn(world)
+    assert [reply[0] for reply in world.replies] == [GetStatus.FOUND] * 4
+
+
 def test_too_many_waiting_pulls_are_refused(world: World, pulls: PullHandler) -> None:
     for _ in range(4):
         pull(pulls)
