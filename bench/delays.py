@@ -79,6 +79,7 @@ class DelayBench:
     def rate(self, per_second: int, seconds: int) -> dict[str, Any]:
         """How late messages come that are sent and due at a steady rate."""
         delay = timedelta(seconds=2)
+        cpu = self._statistics()["cpu_seconds"]
         began_ms = monotonic_ms()
         count = per_second * seconds
         for n in range(count):
@@ -93,6 +94,7 @@ class DelayBench:
         return {
             "messages": len(late),
             "sent_per_second": round(count / sent_seconds),
+            "broker_cpu_us_per_message": self._cpu_us(cpu, count),
             "late_ms": _percentiles_ms(late * 1_000_000),
         }
 
@@ -109,15 +111,24 @@ class DelayBench:
             )
         left_ms = begin_ms - now_ms()
         quiet = self._others(max(1000, left_ms))
+        cpu = self._statistics()["cpu_seconds"]
         busy = self._others(6000)
+        while self._statistics()["delays"]["waiting"]:
+            sleep_ms(100)
+        used = self._cpu_us(cpu, count)
         arrived = list(self._arrived(TOPICS[2], count))
         return {
             "messages": len(arrived),
             "waited_ms_before": left_ms,
+            "broker_cpu_us_per_message": used,
             "drained_ms": max(stored for stored, _ in arrived) - begin_ms,
             "other_sends_before_ms": _percentiles_ms(quiet),
             "other_sends_meanwhile_ms": _percentiles_ms(busy),
         }
+
+    def _cpu_us(self, before: float, count: int) -> float:
+        used: float = self._statistics()["cpu_seconds"] - before
+        return round(used * 1e6 / count, 1)
 
     def _others(self, duration_ms: int) -> Nanoseconds:
         """What single sends wait, one each 5 ms."""

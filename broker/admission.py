@@ -37,3 +37,9 @@ def known(topics: TopicTable, topic: str, queue_id: int) -> TopicConfig:
     if not 0 <= queue_id < queues:
         raise InvalidParameter("queue_id", queue_id, f"0 to {queues - 1} of topic {topic}")
     return config
+
+
+def queue_count(topics: TopicTable, topic: str) -> int:
+    """How many queues of a topic take messages; 0: there is no such topic."""
+    config = topics.configs.get(topic)
+    return 0 if config is None else max(1, config.write_queues)

@@ -30,6 +30,7 @@ from ..remoting.server import Call, RequestLoop
 from ..store.config import parse_delay_levels
 from ..store.message_store import MessageStore
 from .acknowledgements import Acknowledgements
+from .admission import queue_count
 from .client_registry import ClientRegistry
 from .config import BrokerConfig
 from .delay.delays import Delays
@@ -193,7 +194,7 @@ class Broker:
             loop,
             clock,
             leads=leads,
-            is_topic=lambda topic: topic in state.topic_table.configs,
+            queues_of=lambda topic: queue_count(state.topic_table, topic),
             pace=Pace(per_second=config.timer_deliver_per_second, per_turn=config.timer_deliver_per_turn),
             store_host_bytes=len(self._store_host.encode()),
         )

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from ..model.names import HALF_OP_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
-from ..model.properties import REAL_QUEUE_ID, REAL_TOPIC, UNIQUE_KEY
+from ..model.properties import REAL_QUEUE_ID, REAL_TOPIC, TIMER_DELETES, TIMER_OUT_MS, UNIQUE_KEY
 from ..model.queue import PhysicalOffset
 from .get_status import GetStatus
 from .key_reader import KeyReader
@@ -26,7 +26,6 @@ _PULL_MESSAGES: Final = 1024
 _PULL_BYTES: Final = 1 << 20
 _ALL_TIME: Final = 1 << 62
 _TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
-_TIMER_OUT_MS: Final = "TIMER_OUT_MS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +106,16 @@ class PendingReader:
 
     def _timed(self) -> Iterator[PendingMessage]:
         for queue_id in self._queue_ids(TIMER_TOPIC):
+            ended = {  # taken back, or carried on by a later record
+                -1 - message.prepared_transaction_offset
+                for message in self._messages(TIMER_TOPIC, queue_id, 0)
+                if message.prepared_transaction_offset < 0
+            }
             for message in self._messages(TIMER_TOPIC, queue_id, 0):
-                if not self._is_delivered(message):
-                    yield _pending(message, due_ms=int(message.properties.get(_TIMER_OUT_MS, "0")))
+                properties = message.properties
+                is_message = TIMER_DELETES not in properties and message.physical_offset not in ended
+                if is_message and not self._is_delivered(message):
+                    yield _pending(message, due_ms=int(properties.get(TIMER_OUT_MS, "0")))
 
     def _is_delivered(self, message: StoredMessage) -> bool:
         """Whether its copy is in its real topic: what RocketMQ knew of that may be lost with a kill."""

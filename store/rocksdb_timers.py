@@ -81,15 +81,16 @@ class TimerStore:
         """All of `changes` and what they bring the index to, or nothing. A record that is not there may end. Raises OSError."""
         batch = WriteBatch(raw_mode=True)
         count = self.count
-        added: dict[int, int] = {}
+        within: dict[int, int | None] = {}  # what this batch says of a record: due, or None: it has ended
         for due_ms, offset in changes:
             if due_ms >= 0:
                 batch.put(_BY_TIME + _PAIR.pack(due_ms, offset), b"")
                 batch.put(_BY_OFFSET + _NUMBER.pack(offset), _NUMBER.pack(due_ms))
-                added[offset] = due_ms
+                within[offset] = due_ms
                 count += 1
             else:
-                due = added.pop(offset, None) if offset in added else self.due_of(offset)
+                due = within[offset] if offset in within else self.due_of(offset)
+                within[offset] = None
                 if due is not None:
                     batch.delete(_BY_TIME + _PAIR.pack(due, offset))
                     batch.delete(_BY_OFFSET + _NUMBER.pack(offset))

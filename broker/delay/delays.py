@@ -75,11 +75,12 @@ class Delays:
         clock: Clock,
         *,
         leads: Callable[[], bool],
-        is_topic: Callable[[str], bool],
+        queues_of: Callable[[str], int],
         pace: Pace,
         store_host_bytes: int,
     ) -> None:
-        """`is_topic`: whether a topic exists. `store_host_bytes`: of the host that this broker writes into records, 8 or 20."""
+        """`queues_of`: how many queues a topic has; 0: there is none. `store_host_bytes`: of the host that this broker writes
+        into records, 8 or 20."""
         self.rules = index.rules
         self.delivered = 0
         self.discarded = 0
@@ -88,7 +89,7 @@ class Delays:
         self._loop = loop
         self._clock = clock
         self._leads = leads
-        self._is_topic = is_topic
+        self._queues_of = queues_of
         self._pace = pace
         self._host_bytes = store_host_bytes
         self._was_leading = False
@@ -188,18 +189,19 @@ class Delays:
             if size >= TURN_BYTES:
                 break
             done += 1
-            message = self._waiting_message(entry)
-            if message is not None:
-                properties = message.properties
-                queue = real_queue(properties)
-                if self._is_wanted(message, properties, queue[0]):
+            found = self._waiting_message(entry)
+            if found is not None:
+                message, properties = found
+                topic, queue_id = real_queue(properties)
+                if self._is_wanted(message, properties, topic):
+                    queue = topic, queue_id % self._queues_of(topic)  # made anew since, it may have fewer
                     if not _is_own(message, properties):
-                        self._note_foreign(queue[0], properties.get(UNIQUE_KEY, ""))
+                        self._note_foreign(topic, properties.get(UNIQUE_KEY, ""))
                     copy = _Copy(entry, delivered_record(message, *queue, self._host_bytes))
                     size += len(copy.record)
                     queues.setdefault(queue, []).append(copy)
                 else:
-                    self._discard(entry, properties, queue[0])
+                    self._discard(entry, properties, topic)
         self._table.put_back(entries[done:])
         self._stage_queues(queues)
         return done
@@ -237,19 +239,21 @@ class Delays:
                     del copies[:at]
                     raise
 
-    def _waiting_message(self, entry: Entry) -> StoredMessage | None:
-        """The record that the index means; None, and the entry forgotten, where the log has something else there."""
+    def _waiting_message(self, entry: Entry) -> tuple[StoredMessage, dict[str, str]] | None:
+        """The record that the index means, and its properties; None, and the entry forgotten, where the log has something
+        else there."""
         due_ms, offset = entry
         try:
             message = decode_record(self._store.record_at(PhysicalOffset(offset)))
-            known = due_of(message.topic, message.properties, due_ms)
+            properties = message.properties
+            known = due_of(message.topic, properties, due_ms)
             if known != due_ms or not message.body_crc_matches:
                 raise MessageNotFound(f"a record that waits until {due_ms} at {offset}")
-            real_queue(message.properties)
+            real_queue(properties)
         except (MessageNotFound, CorruptRecordError, MessageIllegal) as error:
             self._forget(entry, str(error))
             return None
-        return message
+        return message, properties
 
     def _forget(self, entry: Entry, why: str) -> None:
         log.warning("what waits is not delivered due_ms=%s offset=%s reason=%s", *entry, why)
@@ -268,7 +272,7 @@ class Delays:
 
     def _is_wanted(self, message: StoredMessage, properties: Mapping[str, str], topic: str) -> bool:
         """Whether it is to be delivered: its topic is still there, and RocketMQ did not deliver it or take it back."""
-        if not self._is_topic(topic):
+        if not self._queues_of(topic):
             log.warning(
                 "what waited for a topic that is gone is dropped topic=%s message=%s", topic, message.message_id
             )
@@ -316,12 +320,11 @@ class Delays:
         for entry in entries:
             if size >= TURN_BYTES:
                 return
-            message = self._waiting_message(entry)
-            if message is not None:
-                size += self._carry_one(entry, message)
+            found = self._waiting_message(entry)
+            if found is not None:
+                size += self._carry_one(entry, *found)
 
-    def _carry_one(self, entry: Entry, message: StoredMessage) -> int:
-        properties = message.properties
+    def _carry_one(self, entry: Entry, message: StoredMessage, properties: dict[str, str]) -> int:
         topic, _ = real_queue(properties)
         if not self._is_wanted(message, properties, topic):
             self._discard(entry, properties, topic)

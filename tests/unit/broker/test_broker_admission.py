@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zenitmq.broker.admission import readable, send_refusal
+from zenitmq.broker.admission import queue_count, readable, send_refusal
 from zenitmq.broker.topic_table import TopicTable
 from zenitmq.model.errors import InvalidName, InvalidParameter, NoPermission, TopicNotFound
 from zenitmq.model.names import TRACE_TOPIC
@@ -59,3 +59,7 @@ def test_the_trace_topic_is_open_to_clients_and_is_routed(topics: TopicTable) ->
     assert topics.write_queues[TRACE_TOPIC] == 1
     assert TRACE_TOPIC in {name for name, *_ in topics.registered()}
     assert type(send_refusal(topics, TRACE_TOPIC, 1)) is InvalidParameter
+
+
+def test_what_is_delivered_later_finds_as_many_queues_as_there_are(topics: TopicTable) -> None:
+    assert [queue_count(topics, topic) for topic in ("t", "missing")] == [2, 0]
