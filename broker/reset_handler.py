@@ -7,6 +7,7 @@ offset (see OffsetsReset). A member that cannot be reached is not waited for.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final
 
@@ -34,19 +35,19 @@ class ResetHandler:
         self._store, self._state = parts.store, parts.state
 
     def on_reset(self, call: Call) -> None:
-        """Moves a group in all queues of a topic; times are looked up by a worker."""
+        """Moves a group in all queues of a topic, or in one; times are looked up by a worker."""
         request = call.request
         assert isinstance(request, ResetOffsets)
         self._check_known(request.group)
-        config = readable(self._state.topic_table, request.topic, 0)
+        config = readable(self._state.topic_table, request.topic, 0 if request.queue_id == -1 else request.queue_id)
         if request.to not in RESET_WORDS:
             raise InvalidParameter("to", request.to[:64], ", ".join(RESET_WORDS))
-        queues = range(config.read_queues)
+        queues = range(config.read_queues) if request.queue_id == -1 else (request.queue_id,)
         if request.to == "time":
             work = partial(self._offsets_at, request.topic, queues, request.value)
             self._parts.desk.run(call, work, partial(self._reset, call))
         else:
-            self._reset(call, [request.value] * len(queues))
+            self._reset(call, [(queue_id, request.value) for queue_id in queues])
 
     def on_clone(self, call: Call) -> None:
         """Moves a group to where another one is."""
@@ -69,11 +70,12 @@ class ResetHandler:
         ]
         self._move(call, request.group, wanted, is_plan=request.dry_run)
 
-    def _offsets_at(self, topic: str, queues: range, timestamp_ms: int) -> list[int]:
+    def _offsets_at(self, topic: str, queues: Iterable[int], timestamp_ms: int) -> list[tuple[int, int]]:
         """Worker thread."""
-        return [self._store.offset_by_time(topic, queue_id, timestamp_ms, upper=False) for queue_id in queues]
+        return [(queue, self._store.offset_by_time(topic, queue, timestamp_ms, upper=False)) for queue in queues]
 
-    def _reset(self, call: Call, values: list[int]) -> None:
+    def _reset(self, call: Call, values: list[tuple[int, int]]) -> None:
+        """`values`: [(queue id, the offset that was asked for)]."""
         request = call.request
         assert isinstance(request, ResetOffsets)
         topic = request.topic
@@ -88,7 +90,7 @@ class ResetHandler:
                     max_offset=self._store.max_offset(topic, queue_id),
                 ),
             )
-            for queue_id, value in enumerate(values)
+            for queue_id, value in values
         ]
         self._move(call, request.group, wanted, is_plan=request.dry_run)
 

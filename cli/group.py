@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..model.queue import MessageQueue
 from .options import Json, Namesrv, parse_pairs, parse_time_ms
 from .output import print_facts, print_table, readable_time, show
 
@@ -98,16 +99,20 @@ def reset_offset(
     name: Name,
     topic: Topic,
     to: Annotated[str, typer.Option("--to", metavar="TIME|OFFSET|earliest|latest", help="Where each queue goes on.")],
+    queue: Annotated[
+        str | None, typer.Option("--queue", metavar="BROKER:ID", help="In this queue only; else in all.")
+    ] = None,
     dry_run: DryRun = False,
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
-    """Move a group within a topic, for all queues; running members go on from there."""
+    """Move a group within a topic; running members go on from there."""
     kind, value = reset_target(to)
+    wanted = None if queue is None else queue_of(topic, queue)
     from ..client.admin import Admin
 
     with Admin(namesrv) as admin:
-        queues = admin.reset_offset(name, topic, kind, value, dry_run=dry_run)
+        queues = admin.reset_offset(name, topic, kind, value, queue=wanted, dry_run=dry_run)
     _show_moved({"group": name, "topic": topic, "dry_run": dry_run, "queues": queues}, as_json)
 
 
@@ -187,6 +192,14 @@ def _print_clients(document: dict[str, Any]) -> None:
         for client in document["clients"]
     ]
     print_table(CLIENT_COLUMNS, [[row[column] for column in CLIENT_COLUMNS] for row in rows])
+
+
+def queue_of(topic: str, text: str) -> MessageQueue:
+    """What `--queue` means. Raises typer.BadParameter."""
+    broker_name, _, number = text.rpartition(":")
+    if not broker_name or not (number.isascii() and number.isdigit() and len(number) < 10):
+        raise typer.BadParameter(f"{text!r} is not a queue such as broker-a:0", param_hint="--queue")
+    return MessageQueue(topic, broker_name, int(number))
 
 
 def _set(name: str, attr: list[str] | None, namesrv: str | None, as_json: bool, *, told: str) -> None:

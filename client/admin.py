@@ -233,20 +233,26 @@ class AdminCore(ABC):
         to: str = "time",
         value: int | datetime = 0,
         *,
+        queue: MessageQueue | None = None,
         dry_run: bool = False,
         timeout: float | None = None,
     ) -> list[Document]:
-        """Moves a group within a topic, all queues: [{topic, broker_name, queue_id, from, to}]; `dry_run` only tells.
+        """Moves a group within a topic: [{topic, broker_name, queue_id, from, to}]; `dry_run` only tells.
 
-        `to`: "earliest", "latest", "offset" or "time" with `value` (an offset; a datetime or ms since the epoch).
-        Raises GroupNotFound, TopicNotFound.
+        `to`: "earliest", "latest", "offset" or "time" with `value` (an offset; a datetime or ms since the epoch). `queue`:
+        in this one only. Members go on from there. Raises GroupNotFound, TopicNotFound, InvalidParameter.
         """
         if to not in ("earliest", "latest", "offset", "time"):
             raise InvalidParameter("to", to, "earliest, latest, offset or time")
         deadline_ms = self._deadline(timeout)
         number = ms_of_datetime(value) if isinstance(value, datetime) else value
-        request = ResetOffsets(check_group(group), topic, to, number, dry_run)
+        queue_id = -1 if queue is None else queue.queue_id
+        request = ResetOffsets(check_group(group), topic, to, number, dry_run, queue_id)
         brokers = _masters_of(await self._fresh_route(topic, deadline_ms))
+        if queue is not None:
+            if queue.topic != topic or queue.broker_name not in brokers or queue_id < 0:
+                raise InvalidParameter("queue", queue, f"a queue of topic {topic} at {' or '.join(sorted(brokers))}")
+            brokers = {queue.broker_name: brokers[queue.broker_name]}
         return merge_resets(await self._ask_some_documents(brokers, request, deadline_ms, GroupNotFound(group)))
 
     async def _clone_offsets(

@@ -79,7 +79,8 @@ class UpdateConsumerOffsets(Request):
 @request(222, Lane.ADMIN, JsonReply)
 @dataclass(frozen=True, slots=True)
 class ResetOffsets(Request):
-    """INVOKE_BROKER_TO_RESET_OFFSET. to: "earliest", "latest", "offset" or "time" with `value` (an offset or ms).
+    """INVOKE_BROKER_TO_RESET_OFFSET. to: "earliest", "latest", "offset" or "time" with `value` (an offset or ms). queue_id: of
+    this queue only; -1 = of all.
 
     Members of the group are told (OffsetsReset). -> {"queues": [{topic, queue_id, from, to}]}, `from` null where nothing
     was committed; `dry_run` changes nothing."""
@@ -89,6 +90,7 @@ class ResetOffsets(Request):
     to: str
     value: int = 0
     dry_run: bool = False
+    queue_id: int = -1
 
 
 @request(220, Lane.HEARTBEAT)

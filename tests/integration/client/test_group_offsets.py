@@ -6,7 +6,17 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from zenitmq import FIRST, Admin, GroupNotFound, InvalidParameter, Producer, PullConsumer, TopicNotFound
+from zenitmq import (
+    FIRST,
+    Admin,
+    GroupNotFound,
+    InvalidParameter,
+    Message,
+    MessageQueue,
+    Producer,
+    PullConsumer,
+    TopicNotFound,
+)
 from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.commands import Heartbeat
 
@@ -71,6 +81,29 @@ def test_a_backlog_is_skipped(admin: Admin, producer: Producer, namesrv: str) ->
     assert admin.lag("g")[queue] == 0
     producer.send_bodies(TOPIC, [b"new"])
     assert admin.describe_group("g")["lag"] == 1
+
+
+def test_one_queue_is_moved_and_the_others_stay(admin: Admin, producer: Producer) -> None:
+    queues = admin.queues(TOPIC)
+    for number in range(8):
+        producer.send(Message(TOPIC, b"%d" % number))
+    admin.create_group("g")
+    admin.reset_offset("g", TOPIC, "earliest")
+    for to, value in (("offset", 1), ("time", 1 << 50)):
+        chosen = next(queue for queue in queues if admin.max_offset(queue) > 1)
+        (row,) = admin.reset_offset("g", TOPIC, to, value, queue=chosen)
+        assert (row["broker_name"], row["queue_id"]) == (chosen.broker_name, chosen.queue_id)
+        assert row["to"] == min(value, admin.max_offset(chosen))
+        lag = admin.lag("g")
+        assert all(lag[queue] == admin.max_offset(queue) for queue in queues if queue != chosen)
+    for wrong in (
+        MessageQueue(TOPIC, "nobody", 0),
+        MessageQueue("other", chosen.broker_name, 0),
+        MessageQueue(TOPIC, chosen.broker_name, 4),
+        MessageQueue(TOPIC, chosen.broker_name, -1),
+    ):
+        with pytest.raises(InvalidParameter):
+            admin.reset_offset("g", TOPIC, "latest", queue=wrong)
 
 
 def test_a_group_goes_on_where_another_one_is(admin: Admin, producer: Producer, namesrv: str) -> None:
