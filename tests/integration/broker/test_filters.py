@@ -113,7 +113,6 @@ def test_a_selective_filter_leaves_the_loop_to_others(broker: Any) -> None:
         statistics = broker.ask(commands.GetBrokerStatistics())
         seen.add(statistics["pulls"]["scanned"])
     assert len(seen) > 10, "it was done in one go"
-    assert statistics["pulls"]["scan_us_max"] < 500_000  # one turn's share, however busy this machine is
     assert statistics["pulls"]["parked"] == 1, "its wait goes on"
     broker.send(TOPIC, trade(5, "us"))
     puller.join(20)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zenitmq.model.errors import SqlSyntaxError
@@ -136,11 +136,13 @@ def naive(node: s.Expression, message: dict[str, str]) -> bool | None:
             return max((naive(part, message) for part in parts), key=rank.__getitem__)
 
 
+@settings(deadline=None)
 @given(expressions)
 def test_what_is_written_is_read_back(expression: s.Expression) -> None:
     assert parse(written(expression)) == expression
 
 
+@settings(deadline=None)
 @given(expressions, messages)
 def test_conditions_answer_as_the_naive_evaluator(expression: s.Expression, message: dict[str, str]) -> None:
     condition = Condition(written(expression))
@@ -163,6 +165,7 @@ def compiled(text: str) -> Condition | SqlSyntaxError:
         return error
 
 
+@settings(deadline=None)
 @given(
     st.text(max_size=200) | st.lists(WORDS, max_size=40).map(" ".join), st.lists(st.none() | st.binary(), max_size=5)
 )
@@ -175,6 +178,7 @@ def test_any_text_is_a_condition_or_refused_with_a_place(text: str, values: list
     assert condition.test(some) in (True, False, None)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=40))
 def test_any_bytes_are_a_number_or_not(text: bytes) -> None:
     found = Condition("a < 5").test([text])
