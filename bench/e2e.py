@@ -8,6 +8,7 @@ omission). Producer and consumer read the same monotonic clock of one machine.
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, cast
@@ -16,6 +17,7 @@ import numpy as np
 
 from ..client.producer import Producer
 from ..client.pull_consumer import PullConsumer
+from ..client.push_consumer import PushConsumer
 from ..model.clock import monotonic_ns, sleep_ms
 from ..model.errors import RequestTimeout
 from ..model.message import FailedSend
@@ -55,6 +57,7 @@ class ReceiveJob:
     queues: list[tuple[str, int, int]]  # broker name, queue id, first offset
     messages: int
     alone: bool
+    push: bool
     samples_path: str
 
 
@@ -98,6 +101,9 @@ def send_on_schedule(job: ScheduleJob, channel: Channel) -> None:
 
 def receive(job: ReceiveJob, channel: Channel) -> None:
     """One consumer: {messages, bytes, seconds}; each message's latency from when it was due, to `samples_path`."""
+    if job.push:
+        _receive_pushed(job, channel)
+        return
     samples = Samples(max(job.messages, 1))
     size_bytes = 0
     with PullConsumer(job.group, namesrv=job.namesrv) as consumer:
@@ -125,3 +131,42 @@ def receive(job: ReceiveJob, channel: Channel) -> None:
         seconds = (now_ns - begin_ns) / 1e9
     np.save(job.samples_path, samples.values)
     channel.result({"messages": samples.count, "bytes": size_bytes, "seconds": seconds})
+
+
+def _receive_pushed(job: ReceiveJob, channel: Channel) -> None:
+    """The same by the handler of a push consumer, which has its share of the topic's queues."""
+    samples = Samples(max(job.messages, 1))
+    size_bytes = 0
+    lock = threading.Lock()
+
+    def on_message(messages: list[StoredMessage]) -> None:
+        nonlocal size_bytes
+        for message in messages:
+            body = message.body
+            with lock:
+                samples.record(monotonic_ns() - STAMP.unpack_from(body)[0])
+                size_bytes += len(body)
+
+    consumer = PushConsumer(job.group, namesrv=job.namesrv)
+    consumer.subscribe(job.topic)
+    consumer.on_message(on_message)
+    with consumer:
+        deadline_ns = monotonic_ns() + int(_TIMEOUT_S * 1e9)
+        while not any(queue.topic == job.topic for queue in consumer.assignment()):
+            if monotonic_ns() >= deadline_ns:
+                raise RequestTimeout("bench e2e: no queues for the push consumer", int(_TIMEOUT_S * 1000))
+            sleep_ms(20)
+        if not channel.ready({}):
+            return
+        begin_ns = last_ns = monotonic_ns()
+        count = 0
+        while count < job.messages and monotonic_ns() - last_ns < _DRY_S * 1e9:
+            sleep_ms(50)
+            if samples.count > count:
+                count, last_ns = samples.count, monotonic_ns()
+                channel.progress(last_ns, count, size_bytes)
+        seconds = (last_ns - begin_ns) / 1e9
+    if job.alone and count < job.messages:
+        raise RequestTimeout(f"bench e2e: {job.messages - count} messages did not come", int(_DRY_S * 1000))
+    np.save(job.samples_path, samples.values)
+    channel.result({"messages": count, "bytes": size_bytes, "seconds": seconds})

@@ -39,6 +39,7 @@ class BenchOptions:
     index: bool = True  # key index of the started cluster on; off shows what it costs
     untouched: bool = False  # consume whole polls without touching a message
     rate: int = 10_000  # e2e: messages a second, sent on schedule whatever the broker does
+    push: bool = False  # e2e: by a push consumer's handler instead of polls
     warm: bool = False  # segments whose pages are cached (recycled) instead of fresh files
     stages: bool = False  # where the time goes, of client and broker
     topic: str | None = None  # None = one of its own, removed afterwards

@@ -196,6 +196,7 @@ def end_to_end(bench: Bench) -> Outcome:
             queues=queues[index::consumers],
             messages=total,
             alone=consumers == 1,
+            push=options.push,
             samples_path=path,
         )
         loads.append(Load(role="receive", job=job, samples_path=path))

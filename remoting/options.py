@@ -18,8 +18,8 @@ FRAME_BYTES_MAX: Final = 8 * 1024 * 1024
 FRAMES_MAX: Final = 1024
 """Payload frames of one message; a pull reply has one a slice of the log."""
 
-IN_FLIGHT_MAX: Final = 1024
-"""Unanswered requests of one asynchronous connection."""
+IN_FLIGHT_MAX: Final = 4096
+"""Unanswered requests of one asynchronous connection: a long poll for each queue, and what else a process asks."""
 
 
 @dataclass(frozen=True, slots=True)
