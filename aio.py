@@ -1,6 +1,6 @@
 """ZenitMQ for asyncio: the classes of `zenitmq` under the same names, with what waits as coroutines.
 
-    from zenitmq.aio import Admin, Producer, PullConsumer
+    from zenitmq.aio import Admin, Producer, PullConsumer, PushConsumer
 
 Messages, receipts and errors are those of `zenitmq`. docs/guide/asyncio.md tells what cancellation means.
 """
@@ -10,5 +10,6 @@ from __future__ import annotations
 from .client.aio_admin import Admin as Admin
 from .client.aio_consumer import PullConsumer as PullConsumer
 from .client.aio_producer import Producer as Producer
+from .client.aio_push_consumer import PushConsumer as PushConsumer
 
-__all__ = ["Admin", "Producer", "PullConsumer"]
+__all__ = ["Admin", "Producer", "PullConsumer", "PushConsumer"]

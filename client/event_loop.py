@@ -12,12 +12,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from ..model.errors import WrongEventLoop, ZenitError
 from ..remoting.client import RemotingClient
 from ..remoting.client_socket import Payload
 from ..remoting.commands import Reply, Request
+from .waiting import Lock
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +71,7 @@ class OnLoop:
         self._remoting = remoting
         self._what = what
         self._calls: LoopCalls | None = None
+        self._tasks: set[asyncio.Task[None]] = set()  # the loop itself holds them weakly
 
     def calls(self) -> LoopCalls:
         """The way to the loop that runs now. Raises WrongEventLoop; RuntimeError where none runs."""
@@ -111,6 +114,26 @@ class OnLoop:
     def new_signal(self) -> LoopSignal:
         """See `Waits`."""
         return LoopSignal(self.calls())
+
+    def new_lock(self) -> Lock:
+        """See `Waits`."""
+        return asyncio.Lock()
+
+    def start(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        """See `Waits`; from another thread only once this was used on its loop."""
+        (self._calls or self.calls()).post(lambda: self._start(work, name))
+
+    def _start(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        task = asyncio.get_running_loop().create_task(work(), name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def is_end(self, error: BaseException) -> bool:
+        """See `Waits`: the task is cancelled, or the loop is gone; a handler may raise CancelledError by itself."""
+        if isinstance(error, GeneratorExit):
+            return True
+        task = asyncio.current_task()
+        return isinstance(error, asyncio.CancelledError) and task is not None and bool(task.cancelling())
 
 
 def _answer(

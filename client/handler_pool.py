@@ -1,13 +1,13 @@
-"""The threads that run a push consumer's handler."""
+"""Those who run a push consumer's handler: threads, or tasks of an event loop."""
 
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 from .push_queues import Delivery
+from .waiting import Waits
 
 log = logging.getLogger(__name__)
 
@@ -15,7 +15,7 @@ GIVEN_UP_MAX: Final = 64
 
 
 class Worker:
-    """One thread. `delivery`: what its handler has now, set by the thread itself. `is_given_up`: it ends after that."""
+    """One of them. `delivery`: what its handler has now, set by the worker itself. `is_given_up`: it ends after that."""
 
     __slots__ = ("delivery", "is_given_up")
 
@@ -25,10 +25,11 @@ class Worker:
 
 
 class HandlerPool:
-    """As many threads as there may be handlers at a time. The owner's lock guards all but `start`."""
+    """As many workers as there may be handlers at a time. The owner's lock guards all but `start`."""
 
-    def __init__(self, name: str, size: int, work: Callable[[Worker], None]) -> None:
-        """`work` is a thread's whole life: it takes deliveries until the owner ends or its worker is given up."""
+    def __init__(self, waits: Waits, name: str, size: int, work: Callable[[Worker], Coroutine[Any, Any, None]]) -> None:
+        """`work` is a worker's whole life: it takes deliveries until the owner ends or the worker is given up."""
+        self._waits = waits
         self._name = name
         self._size = size
         self._work = work
@@ -37,14 +38,14 @@ class HandlerPool:
         self._serial = 0
 
     def start(self) -> None:
-        """Starts the threads."""
+        """Starts the workers."""
         for _ in range(self._size):
             self._start_one()
 
     def give_up(self, delivery: Delivery) -> None:
-        """The handler that has this delivery took too long: another thread takes its place, however long it goes on.
+        """The handler that has this delivery took too long: another worker takes its place, however long it goes on.
 
-        Of threads that hang for good only so many are replaced; then the pool shrinks.
+        Of workers that hang for good only so many are replaced; then the pool shrinks.
         """
         for worker in self._workers:
             if worker.delivery is delivery and not worker.is_given_up:
@@ -59,7 +60,7 @@ class HandlerPool:
                 return
 
     def on_end(self, worker: Worker) -> None:
-        """The worker's thread ends."""
+        """The worker ends."""
         self._workers.discard(worker)
         self._given_up -= worker.is_given_up
 
@@ -67,5 +68,4 @@ class HandlerPool:
         worker = Worker()
         self._workers.add(worker)
         self._serial += 1
-        name = f"{self._name}-{self._serial}"
-        threading.Thread(target=self._work, args=(worker,), name=name, daemon=True).start()
+        self._waits.start(lambda: self._work(worker), f"{self._name}-{self._serial}")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable
-from typing import Final, cast
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final, cast
 
 from ..model.names import RETRY_PREFIX
 from ..model.properties import RETRY_TOPIC
@@ -24,6 +24,9 @@ class ConsumeResult(enum.Enum):
 
 Handler = Callable[[list[StoredMessage]], ConsumeResult | None]
 """Called in a thread of the consumer; None = SUCCESS, an exception = RETRY."""
+
+Handle = Callable[[list[StoredMessage]], Coroutine[Any, Any, object]]
+"""Runs a handler, in whichever way its consumer does; returns and raises what it does."""
 
 
 def messages_of(delivery: Delivery) -> list[StoredMessage]:

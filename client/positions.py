@@ -1,6 +1,6 @@
 """Where a push consumer begins in a queue, and where it keeps how far it is: at the brokers, or in a file of its own.
 
-Blocks: called by the thread that moves queues, and by the one that closes.
+Coroutines of the one who moves queues, and of the one who closes.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from .connection import Connection
 from .group_share import GroupShare
 from .offset_commits import OnCommitted, commit_and_wait
 from .start_from import StartFrom
-from .waiting import Blocking, run_blocking
+from .waiting import Waits
 
 
 class Positions(Protocol):
     """What differs between clustering and broadcasting."""
 
-    def start(self, topic: str, *, timeout_ms: int) -> None:
+    async def start(self, topic: str, *, timeout_ms: int) -> None:
         """Makes sure that nothing sent from now on is skipped. Raises why that cannot be done."""
 
-    def begin(self, queue: MessageQueue, *, timeout_ms: int) -> tuple[int, int]:
+    async def begin(self, queue: MessageQueue, *, timeout_ms: int) -> tuple[int, int]:
         """(where to begin, what is committed; -1 = nothing)."""
 
-    def commit(self, offsets: Mapping[MessageQueue, int], on_done: OnCommitted, *, timeout_ms: int) -> None:
+    async def commit(self, offsets: Mapping[MessageQueue, int], on_done: OnCommitted, *, timeout_ms: int) -> None:
         """Keeps them; `on_done` is told of each part. Raises why not all of it is kept."""
 
 
@@ -38,6 +38,7 @@ class GroupPositions:
     def __init__(
         self,
         connection: Connection,
+        waits: Waits,
         group: str,
         share: GroupShare,
         start_from: StartFrom | datetime,
@@ -45,35 +46,34 @@ class GroupPositions:
         client_id: str,
     ) -> None:
         self._connection = connection
+        self._waits = waits
         self._group = group
         self._share = share
         self._start_from = start_from
         self._retry_topic = retry_topic
         self._client_id = client_id
 
-    def start(self, topic: str, *, timeout_ms: int) -> None:
+    async def start(self, topic: str, *, timeout_ms: int) -> None:
         """See Positions."""
-        run_blocking(self._share.start(topic, self._start_of(topic), timeout_ms=timeout_ms))
+        await self._share.start(topic, self._start_of(topic), timeout_ms=timeout_ms)
 
-    def begin(self, queue: MessageQueue, *, timeout_ms: int) -> tuple[int, int]:
+    async def begin(self, queue: MessageQueue, *, timeout_ms: int) -> tuple[int, int]:
         """See Positions."""
         start_from = self._start_of(queue.topic)
-        offset = run_blocking(self._share.begin_offset(queue, start_from, timeout_ms=timeout_ms))
+        offset = await self._share.begin_offset(queue, start_from, timeout_ms=timeout_ms)
         return offset, offset
 
-    def commit(self, offsets: Mapping[MessageQueue, int], on_done: OnCommitted, *, timeout_ms: int) -> None:
+    async def commit(self, offsets: Mapping[MessageQueue, int], on_done: OnCommitted, *, timeout_ms: int) -> None:
         """See Positions."""
-        run_blocking(
-            commit_and_wait(
-                self._connection,
-                Blocking(self._connection.remoting),
-                self._group,
-                offsets,
-                timeout_ms=timeout_ms,
-                on_done=on_done,
-                client_id=self._client_id,
-                forward_only=not self._client_id,  # without a lock another member may have gone on already
-            )
+        await commit_and_wait(
+            self._connection,
+            self._waits,
+            self._group,
+            offsets,
+            timeout_ms=timeout_ms,
+            on_done=on_done,
+            client_id=self._client_id,
+            forward_only=not self._client_id,  # without a lock another member may have gone on already
         )
 
     def _start_of(self, topic: str) -> StartFrom | datetime:
@@ -85,35 +85,40 @@ class LocalPositions:
     """Offsets of one member in its file. A queue that a known topic gets later begins with its first message."""
 
     def __init__(
-        self, connection: Connection, share: GroupShare, start_from: StartFrom | datetime, offsets: BroadcastOffsets
+        self,
+        connection: Connection,
+        waits: Waits,
+        share: GroupShare,
+        start_from: StartFrom | datetime,
+        offsets: BroadcastOffsets,
     ) -> None:
         self._connection = connection
+        self._waits = waits
         self._share = share
         self._start_from = start_from
         self._offsets = offsets
 
-    def start(self, topic: str, *, timeout_ms: int) -> None:
+    async def start(self, topic: str, *, timeout_ms: int) -> None:
         """See Positions: a topic's first look takes all its queues at once."""
         if self._offsets.knows(topic):
             return
-        waits = Blocking(self._connection.remoting)
-        route = run_blocking(self._connection.routes.route(topic, waits, timeout_ms=timeout_ms))
+        route = await self._connection.routes.route(topic, self._waits, timeout_ms=timeout_ms)
         self._offsets.save(
-            {queue: self._offset_of(queue, self._start_from, timeout_ms) for queue in route.read_queues()}
+            {queue: await self._offset_of(queue, self._start_from, timeout_ms) for queue in route.read_queues()}
         )
 
-    def begin(self, queue: MessageQueue, *, timeout_ms: int) -> tuple[int, int]:
+    async def begin(self, queue: MessageQueue, *, timeout_ms: int) -> tuple[int, int]:
         """See Positions."""
-        self.start(queue.topic, timeout_ms=timeout_ms)
+        await self.start(queue.topic, timeout_ms=timeout_ms)
         kept = self._offsets.offset(queue)
         if kept is not None:
             return kept, kept
-        return self._offset_of(queue, StartFrom.FIRST, timeout_ms), -1
+        return await self._offset_of(queue, StartFrom.FIRST, timeout_ms), -1
 
-    def _offset_of(self, queue: MessageQueue, start_from: StartFrom | datetime, timeout_ms: int) -> int:
-        return run_blocking(self._share.start_offset(queue, start_from, timeout_ms=timeout_ms))
+    async def _offset_of(self, queue: MessageQueue, start_from: StartFrom | datetime, timeout_ms: int) -> int:
+        return await self._share.start_offset(queue, start_from, timeout_ms=timeout_ms)
 
-    def commit(self, offsets: Mapping[MessageQueue, int], on_done: OnCommitted, *, timeout_ms: int) -> None:  # noqa: ARG002  # a file has no time limit
+    async def commit(self, offsets: Mapping[MessageQueue, int], on_done: OnCommitted, *, timeout_ms: int) -> None:  # noqa: ARG002  # a file has no time limit
         """See Positions."""
         part = list(offsets.items())
         try:

@@ -9,18 +9,21 @@ A message is handled at least once: after a crash, a lost reply or a move of its
 
 from __future__ import annotations
 
-import threading
-from contextlib import ExitStack
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from datetime import datetime
-from typing import Self
+from typing import Generic, Self, TypeVar
 
 from ..model.clock import monotonic_ms
 from ..model.errors import ClientClosed, InvalidParameter, LocalProtocolError
 from ..model.names import RETRY_PREFIX, check_topic
 from ..model.queue import MessageQueue
 from ..model.subscription import Expression, MessageModel, Subscription
+from ..store.record_kernel import StoredMessage
 from .allocation import Allocation, allocation_of
 from .broadcast_offsets import check_instance, default_directory
+from .connection import Connection
 from .handling import ConsumeResult, Handler
 from .machine_rooms import check_room
 from .process_queue import DEFAULT_LIMITS, FlowLimits
@@ -31,14 +34,19 @@ from .push_work import PushStatistics
 from .start_from import LAST, StartFrom
 from .trace import trace_topic
 from .trace_backlog import TraceStatistics
+from .waiting import Blocking, Lock, ThreadLock, Waits, blocking
 
 __all__ = ["ConsumeResult", "PushConsumer"]
 
 _NOTHING_YET = PushStatistics(0, 0, 0, 0, 0, 0)
 
+H = TypeVar("H", bound=Callable[..., object])
 
-class PushConsumer:
-    """Calls `handler(messages)` from `start` to `close`. Any thread may subscribe, ask or close."""
+
+class PushCore(ABC, Generic[H]):
+    """All of a push consumer but how it waits and runs its handler: `PushConsumer` here does so in threads, the one of
+    `zenitmq.aio` on an event loop. What waits is a coroutine with an underscore, given its name by both.
+    """
 
     def __init__(
         self,
@@ -97,22 +105,27 @@ class PushConsumer:
         self._instance = check_instance(instance)
         self._offsets_dir = default_directory() if offsets_dir is None else offsets_dir
         self._room = None if room is None else check_room(room)
-        self._handler: Handler | None = None
+        self._handler: H | None = None
         self._subscriptions: dict[str, Subscription] = {}
-        self._lock = threading.Lock()  # of start, close and the subscriptions; not held while messages are handled
+        self._lock = self._new_lock()  # of start, close and the subscriptions; not held while messages are handled
         self._member: PushMember | None = None
         self._is_closed = False
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
+    @abstractmethod
+    def _new_waits(self, connection: Connection) -> Waits:
+        """How it waits."""
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    @abstractmethod
+    async def _handle(self, messages: list[StoredMessage]) -> object:
+        """Runs the handler."""
+
+    @abstractmethod
+    def _new_lock(self) -> Lock:
+        """For coroutines that wait so."""
 
     # ---- what to do
 
-    def on_message(self, handler: Handler) -> Handler:
+    def on_message(self, handler: H) -> H:
         """Sets the handler; usable as a decorator. Before the start.
 
         It gets a list of messages of one queue and returns None or a ConsumeResult; an exception means "again later".
@@ -124,7 +137,7 @@ class PushConsumer:
         self._handler = handler
         return handler
 
-    def subscribe(self, topic: str, expression: Expression = None) -> None:
+    async def _subscribe(self, topic: str, expression: Expression = None) -> None:
         """Consumes a topic, too. `expression`: tags as "a || b", None = all, or Sql("...").
 
         After the start nothing that is sent once this returned is skipped; it raises why that cannot be promised
@@ -135,41 +148,42 @@ class PushConsumer:
                 "topic", topic[:160], "a topic of yours: a group's retry topic is consumed by itself"
             )
         subscription = Subscription.parse(check_topic(topic), expression)
-        with self._lock:
+        async with self._lock:
             self._check_usable()
             if self._member is not None:
-                self._member.begin_topic(topic)
-            self._subscribe({**self._subscriptions, topic: subscription})
+                await self._member.begin_topic(topic)
+            self._set_subscriptions({**self._subscriptions, topic: subscription})
 
-    def unsubscribe(self, topic: str) -> None:
+    async def _unsubscribe(self, topic: str) -> None:
         """Consumes a topic no more; its queues are given up soon."""
-        with self._lock:
+        async with self._lock:
             self._check_usable()
-            self._subscribe({name: entry for name, entry in self._subscriptions.items() if name != topic})
+            self._set_subscriptions({name: entry for name, entry in self._subscriptions.items() if name != topic})
 
-    def _subscribe(self, subscriptions: dict[str, Subscription]) -> None:
+    def _set_subscriptions(self, subscriptions: dict[str, Subscription]) -> None:
         self._subscriptions = subscriptions
         if self._member is not None:
             self._member.subscribe(subscriptions)
 
     # ---- life
 
-    def start(self) -> None:
+    async def _start(self) -> None:
         """Begins: nothing that is sent once this returned is skipped. Again = nothing.
 
         Raises LocalProtocolError without a handler, ClientClosed, why a topic cannot be consumed (TopicNotFound, NoRoute,
         RequestTimeout, ...), OffsetFileInUse or OffsetFileFailed when broadcasting; then it may be tried again.
         """
-        with self._lock:
+        async with self._lock:
             self._check_usable()
             if self._member is not None:
                 return
             if self._handler is None:
                 raise LocalProtocolError("a push consumer needs its handler first: on_message(handler)")
-            with ExitStack() as started:
+            async with AsyncExitStack() as started:
                 member = PushMember(
                     self._settings,
-                    self._handler,
+                    self._handle,
+                    new_waits=self._new_waits,
                     namesrv=self._namesrv,
                     allocation=self._allocation,
                     room=self._room,
@@ -178,21 +192,21 @@ class PushConsumer:
                     opened=started,
                 )
                 for topic in sorted(self._subscriptions):
-                    member.begin_topic(topic)
+                    await member.begin_topic(topic)
                 member.start(self._subscriptions)
                 started.pop_all()
             self._member = member
 
-    def close(self, timeout: float = 5.0) -> None:
+    async def _close(self, timeout: float = 5.0) -> None:
         """Hands nothing out any more, waits up to `timeout` seconds for the handlers, commits what they did and leaves.
 
         A handler that goes on is left alone: its messages come again, to another member. Idempotent.
         """
         deadline_ms = monotonic_ms() + max(0, round(timeout * 1000))
-        with self._lock:
+        async with self._lock:
             already, self._is_closed = self._is_closed, True
         if not already and self._member is not None:
-            self._member.close(deadline_ms)
+            await self._member.close(deadline_ms)
 
     def assignment(self) -> list[MessageQueue]:
         """The queues that are this member's now, sorted; the group's retry topic's too."""
@@ -211,3 +225,29 @@ class PushConsumer:
             raise ClientClosed("consumer")
         if self._member is not None:
             self._member.check_process()
+
+
+class PushConsumer(PushCore[Handler]):
+    """Calls `handler(messages)` from `start` to `close`, in threads. Any thread may subscribe, ask or close."""
+
+    subscribe = blocking(PushCore._subscribe)
+    unsubscribe = blocking(PushCore._unsubscribe)
+    start = blocking(PushCore._start)
+    close = blocking(PushCore._close)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _new_waits(self, connection: Connection) -> Waits:
+        return Blocking(connection.remoting)
+
+    def _new_lock(self) -> Lock:
+        return ThreadLock()
+
+    async def _handle(self, messages: list[StoredMessage]) -> object:
+        assert self._handler is not None
+        return self._handler(messages)

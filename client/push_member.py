@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from typing import Final
 
 from ..model.clock import monotonic_ms
@@ -15,9 +15,9 @@ from ..model.subscription import Subscription
 from ..remoting.commands import OffsetsReset
 from .allocation import Allocation, name_of
 from .broadcast_offsets import BroadcastOffsets
-from .connection import connect, release
+from .connection import Connection, connect, release
 from .group_share import GroupShare
-from .handling import Handler
+from .handling import Handle
 from .membership import Member
 from .offset_commits import commit_nowait
 from .positions import GroupPositions, LocalPositions, Positions
@@ -25,9 +25,9 @@ from .push_settings import PushSettings
 from .push_work import PushWork
 from .queue_locks import QueueLocks
 from .queue_moves import QueueMoves
-from .trace import TraceRecorder, traced_handler
+from .trace import TraceRecorder, traced_handle
 from .trace_backlog import TraceStatistics
-from .waiting import Blocking, run_blocking
+from .waiting import Waits
 
 log = logging.getLogger(__name__)
 
@@ -37,54 +37,59 @@ BEAT_MS_MIN: Final = 20
 
 
 class PushMember:
-    """Made by `PushConsumer.start`. `begin_topic` blocks; timers run in the I/O thread and do not."""
+    """Made by the start of a push consumer. Timers run in the I/O thread and do not wait."""
 
     def __init__(
         self,
         settings: PushSettings,
-        handler: Handler,
+        handle: Handle,
         *,
+        new_waits: Callable[[Connection], Waits],
         namesrv: str | None,
         allocation: Allocation,
         room: str | None,
         offsets_path: tuple[str, str],
         traced_in: str | None,
-        opened: ExitStack,
+        opened: AsyncExitStack,
     ) -> None:
-        """`offsets_path`: directory and instance of a broadcasting member's file. `traced_in`: the topic of its traces, None =
-        there are none. `opened`: undoes this where the start fails.
+        """`handle`: runs the user's handler. `offsets_path`: directory and instance of a broadcasting member's file.
+        `traced_in`: the topic of its traces, None = there are none. `opened`: undoes this where the start fails.
 
         Raises OffsetFileInUse, OffsetFileFailed, StoreFormatError.
         """
         self._settings = settings
-        self._opened = ExitStack()
-        opened.callback(self._opened.close)
+        self._opened = AsyncExitStack()
+        opened.push_async_callback(self._opened.aclose)
         self._connection = connect(namesrv)
-        self._waits = Blocking(self._connection.remoting)
-        self._opened.callback(lambda: run_blocking(release(self._connection, self._waits)))
+        self._waits = new_waits(self._connection)
+        self._opened.push_async_callback(release, self._connection, self._waits)
         self._recorder: TraceRecorder | None = None
         if traced_in is not None:
-            recorder = self._recorder = TraceRecorder(self._connection, settings.group, traced_in)
-            self._opened.callback(lambda: run_blocking(recorder.close(self._waits)))
-            handler = traced_handler(recorder, handler)
+            self._recorder = TraceRecorder(self._connection, settings.group, traced_in)
+            self._opened.push_async_callback(self._recorder.close, self._waits)
+            handle = traced_handle(self._recorder, handle)
         self._client_id = self._connection.new_client_id(room)
         self._retry_topic = None if settings.is_broadcasting or settings.ordered else retry_topic(settings.group)
         self._subscriptions: Mapping[str, Subscription] = {}
         shares = _everything if settings.is_broadcasting else allocation
         self._allocation_name = "" if settings.is_broadcasting else name_of(allocation)
         share = GroupShare(self._connection, self._waits, settings.group, self._client_id, shares)
-        self._locks = QueueLocks(self._connection, settings.group, self._client_id) if settings.ordered else None
+        self._locks = (
+            QueueLocks(self._connection, self._waits, settings.group, self._client_id) if settings.ordered else None
+        )
         self.work = PushWork(
             self._connection,
+            self._waits,
             settings.group,
             settings.rules(),
-            handler,
+            handle,
             concurrency=settings.concurrency,
             prefetch_bytes=settings.prefetch_bytes,
             timeout_ms=settings.timeout_ms,
             on_lost=self._look_now,
         )
         self._moves = QueueMoves(
+            self._waits,
             self.work,
             share,
             self._positions(share, *offsets_path),
@@ -100,19 +105,19 @@ class PushMember:
         settings, start_from = self._settings, self._settings.start_from
         if settings.is_broadcasting:
             file = BroadcastOffsets(directory, settings.group, self._connection.addresses, instance)
-            return LocalPositions(self._connection, share, start_from, self._opened.enter_context(file))
+            return LocalPositions(self._connection, self._waits, share, start_from, self._opened.enter_context(file))
         who = self._client_id if settings.ordered else ""
-        return GroupPositions(self._connection, settings.group, share, start_from, self._retry_topic, who)
+        return GroupPositions(self._connection, self._waits, settings.group, share, start_from, self._retry_topic, who)
 
-    def begin_topic(self, topic: str) -> None:
+    async def begin_topic(self, topic: str) -> None:
         """Makes sure that nothing sent to the topic from now on is skipped. Raises why not."""
-        self._moves.begin_topic(topic)
+        await self._moves.begin_topic(topic)
 
     def start(self, subscriptions: Mapping[str, Subscription]) -> None:
         """Joins the group and begins."""
         settings, remoting = self._settings, self._connection.remoting
         self._opened.callback(self._connection.routes.watch(self._on_route_changed))
-        self._opened.callback(self._leave)
+        self._opened.push_async_callback(self._connection.members.leave, self._client_id, self._waits)
         self.subscribe(subscriptions)
         self.work.start()
         self._moves.start()
@@ -133,19 +138,19 @@ class PushMember:
         self._connection.members.join(self._member(), self._on_members_changed, self._on_offsets_reset)
         self._look_now()
 
-    def close(self, deadline_ms: int) -> None:
+    async def close(self, deadline_ms: int) -> None:
         """Ends it all; what handlers did until the deadline is committed."""
         work, settings = self.work, self._settings
-        is_calm = work.stop(deadline_ms)
-        self._moves.stop(max(deadline_ms, monotonic_ms() + settings.timeout_ms))
-        if not is_calm:
-            log.warning("closed with handlers that go on group=%s", settings.group)
-        self._moves.save(work.uncommitted())
-        ours, leaving = work.queues()
-        work.revoke(ours | leaving)
-        if self._locks is not None and is_calm:
-            self._locks.unlock(sorted(ours | leaving), timeout_ms=settings.timeout_ms)
-        self._opened.close()
+        async with self._opened:
+            is_calm = await work.stop(deadline_ms)
+            await self._moves.stop(max(deadline_ms, monotonic_ms() + settings.timeout_ms))
+            if not is_calm:
+                log.warning("closed with handlers that go on group=%s", settings.group)
+            await self._moves.save(work.uncommitted())
+            ours, leaving = work.queues()
+            work.revoke(ours | leaving)
+            if self._locks is not None and is_calm:
+                await self._locks.unlock(sorted(ours | leaving), timeout_ms=settings.timeout_ms)
 
     def trace_statistics(self) -> TraceStatistics | None:
         """The counters; None where nothing is traced."""
@@ -154,9 +159,6 @@ class PushMember:
     def check_process(self) -> None:
         """Raises ClientClosed in a forked child."""
         self._connection.check_process("consumer")
-
-    def _leave(self) -> None:
-        run_blocking(self._connection.members.leave(self._client_id, self._waits))
 
     # ---- events
 

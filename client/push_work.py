@@ -1,6 +1,6 @@
-"""The shell around a push consumer's queues: pulls go out, messages go to the handler's threads, failed ones go back.
+"""The shell around a push consumer's queues: pulls go out, messages go to the handler's workers, failed ones go back.
 
-Owned by nobody in particular: the I/O thread brings answers and beats, the handler's threads take and finish, the moving
+Owned by nobody in particular: the I/O thread brings answers and beats, the handler's workers take and finish, the moving
 thread assigns and revokes. One lock guards the pure core; nothing is sent and no handler runs while it is held.
 """
 
@@ -19,10 +19,11 @@ from ..model.subscription import Subscription
 from ..remoting.commands import PullReply, Reply, SendBack
 from .connection import Connection
 from .handler_pool import HandlerPool, Worker
-from .handling import Handler, failure_of, failure_of_error, messages_of
+from .handling import Handle, failure_of, failure_of_error, messages_of
 from .prefetch import Moved, Pull
 from .pull_calls import PullCalls
 from .push_queues import PREFETCH_BYTES, Delivery, Failure, PushQueues, PushRules, Return
+from .waiting import Signal, Signals, Waits
 
 log = logging.getLogger(__name__)
 
@@ -49,44 +50,47 @@ class PushWork:
     def __init__(
         self,
         connection: Connection,
+        waits: Waits,
         group: str,
         rules: PushRules,
-        handler: Handler,
+        handle: Handle,
         *,
         concurrency: int,
         prefetch_bytes: int = PREFETCH_BYTES,
         timeout_ms: int,
         on_lost: Callable[[], None],
     ) -> None:
-        """`on_lost`: queues were dropped and should be looked for anew; must not block."""
+        """`handle`: runs the user's handler. `on_lost`: queues were dropped and should be looked for anew; must not block."""
         self._connection = connection
+        self._waits = waits
         self._group = group
         self._rules = rules
-        self._handler = handler
+        self._run_handler = handle
         self._timeout_ms = timeout_ms
         self._on_lost = on_lost
         self._lock = threading.Lock()
-        self._ready = threading.Condition(self._lock)  # something may be handed out
-        self._calmed = threading.Condition(self._lock)  # a handler has ended, or a message was returned
+        self._idle: list[Signal] = []  # workers that wait for something to be handed out; under the lock, as the next
+        self._calmed = Signals()  # a handler has ended, or a message was returned
         self._queues = PushQueues(rules, prefetch_bytes=prefetch_bytes)
         self._pulls = PullCalls(connection, group, PULL_MESSAGES, self._on_pulled)
-        self._pool = HandlerPool(f"zenit-push-{group}", concurrency, self._work)
-        self._idle = 0
+        self._pool = HandlerPool(waits, f"zenit-push-{group}", concurrency, self._work)
         self._wake_ms: int | None = None  # when the I/O thread is to look for what is handled again
         self._is_stopping = False
         self._handled = self._failed = self._late = self._sent_back = 0
 
     def start(self) -> None:
-        """Starts the handler's threads."""
+        """Starts the handler's workers."""
         with self._lock:
             self._pool.start()
 
-    def stop(self, deadline_ms: int) -> bool:
+    async def stop(self, deadline_ms: int) -> bool:
         """Hands nothing out any more and waits for the handlers; False where some still run at the deadline."""
         with self._lock:
             self._is_stopping = True
-            self._ready.notify_all()
-            return self._wait_calm(self._queues.queues(), deadline_ms)
+            names = self._queues.queues()
+            while self._idle:
+                self._idle.pop().set()
+        return await self._wait_calm(names, deadline_ms)
 
     def statistics(self) -> PushStatistics:
         """A frozen copy of the counters."""
@@ -140,7 +144,9 @@ class PushWork:
                 self._queues.stay(name)
             self._wake_one(now)
 
-    def leave(self, names: set[MessageQueue], deadline_ms: int) -> tuple[set[MessageQueue], dict[MessageQueue, int]]:
+    async def leave(
+        self, names: set[MessageQueue], deadline_ms: int
+    ) -> tuple[set[MessageQueue], dict[MessageQueue, int]]:
         """Hands nothing more out of these and waits for their handlers, but not longer than the deadline.
 
         Returns the queues that are calm, and what is to be committed.
@@ -148,7 +154,8 @@ class PushWork:
         with self._lock:
             for name in names:
                 self._queues.leave(name)
-            self._wait_calm(sorted(names), deadline_ms)
+        await self._wait_calm(sorted(names), deadline_ms)
+        with self._lock:
             calm = {name for name in names if not self._queues.is_busy([name])}
             return calm, self._queues.uncommitted(sorted(names))
 
@@ -164,7 +171,7 @@ class PushWork:
             now = monotonic_ms()
             moved = {name: offset for name, offset in offsets.items() if self._queues.move(name, offset, now)}
             pulls = self._queues.due(now)
-            self._calmed.notify_all()
+            self._calmed.set_all()
         self._send_pulls(pulls)
         return moved
 
@@ -195,13 +202,19 @@ class PushWork:
         self.revoke(names)
         self._on_lost()
 
-    def _wait_calm(self, names: list[MessageQueue], deadline_ms: int) -> bool:
-        """Under the lock."""
-        while self._queues.is_busy(names):
-            left_ms = deadline_ms - monotonic_ms()
-            if left_ms <= 0 or not self._calmed.wait(left_ms / 1000):
-                return not self._queues.is_busy(names)
-        return True
+    async def _wait_calm(self, names: list[MessageQueue], deadline_ms: int) -> bool:
+        while True:
+            with self._lock:
+                left_ms = deadline_ms - monotonic_ms()
+                is_busy = self._queues.is_busy(names)
+                if not is_busy or left_ms <= 0:
+                    return not is_busy
+                calmed = self._calmed.add(self._waits.new_signal())
+            try:
+                await calmed.wait(left_ms)
+            finally:
+                with self._lock:
+                    self._calmed.discard(calmed)
 
     # ---- pulling
 
@@ -245,13 +258,14 @@ class PushWork:
         except (BufferFull, ClientClosed):
             log.debug("the I/O thread takes no timers; the next beat looks")
 
-    # ---- the handler's threads
+    # ---- the handler's workers
 
-    def _work(self, worker: Worker) -> None:
-        """One thread, from its start to its end."""
+    async def _work(self, worker: Worker) -> None:
+        """One worker, from its start to its end."""
         delivery: Delivery | None = None
         failure: Failure | None = None
         while True:
+            ready: Signal | None = None
             with self._lock:
                 now = monotonic_ms()
                 returns = self._finish(delivery, failure, now) if delivery is not None else ()
@@ -261,16 +275,18 @@ class PushWork:
                     if self._is_stopping or worker.is_given_up:
                         self._pool.on_end(worker)
                         return
-                    self._idle += 1
-                    self._ready.wait()
-                    self._idle -= 1
-                    continue
-                pulls = [] if self._is_stopping else self._queues.due(now)
-                self._wake_one(now)
+                    ready = self._waits.new_signal()
+                    self._idle.append(ready)
+                else:
+                    pulls = [] if self._is_stopping else self._queues.due(now)
+                    self._wake_one(now)
+            if ready is not None:
+                await ready.wait(None)
+                continue
             self._send_pulls(pulls)
             self._send_back(returns)
             if delivery is not None:
-                failure = self._handle(delivery)
+                failure = await self._handle(delivery)
 
     def _take(self, now_ms: int) -> Delivery | None:
         """Under the lock: what to handle next, if anything is there."""
@@ -282,16 +298,18 @@ class PushWork:
         return None
 
     def _wake_one(self, now_ms: int) -> None:
-        """Under the lock: one thread at a time is woken, and wakes the next where there is more: few handlers that are
-        quick need few threads."""
+        """Under the lock: one worker at a time is woken, and wakes the next where there is more: few handlers that are
+        quick need few workers."""
         if self._idle and self._queues.has_ready(now_ms):
-            self._ready.notify()
+            self._idle.pop().set()
 
-    def _handle(self, delivery: Delivery) -> Failure | None:
-        """Runs the handler. Whatever it raises, SystemExit too, is a failure of the messages and not of the thread."""
+    async def _handle(self, delivery: Delivery) -> Failure | None:
+        """Runs the handler. Whatever it raises, SystemExit too, is a failure of the messages and not of the worker."""
         try:
-            failure = failure_of(self._handler(messages_of(delivery)))
+            failure = failure_of(await self._run_handler(messages_of(delivery)))
         except BaseException as error:  # the top of what is not ours
+            if self._waits.is_end(error):
+                raise
             log.warning("handler failed queue=%s", delivery.process.name, exc_info=error)
             return failure_of_error(error)
         if failure is not None:
@@ -304,7 +322,7 @@ class PushWork:
             self._handled += len(delivery.messages)
             self._failed += len(delivery.messages) if failure is not None else 0
         returns = self._queues.on_handled(delivery, failure, now_ms)
-        self._calmed.notify_all()
+        self._calmed.set_all()
         return returns
 
     # ---- what comes again
@@ -330,7 +348,7 @@ class PushWork:
                 self._queues.on_returned(item, now, is_taken=error is None)
                 self._sent_back += error is None
                 self._plan_wake(now)
-                self._calmed.notify_all()
+                self._calmed.set_all()
                 pulls = [] if self._is_stopping else self._queues.due(now)
                 self._wake_one(now)
             self._send_pulls(pulls)
@@ -355,7 +373,7 @@ class PushWork:
         """Under the lock: the I/O thread looks when the next message is due that is handled again here."""
         due_ms = self._queues.next_again_ms()
         if due_ms is None or due_ms <= now_ms or self._is_stopping:
-            return  # what is due is taken by the next free thread
+            return  # what is due is taken by the next free worker
         if self._wake_ms is None or due_ms < self._wake_ms:
             self._wake_ms = due_ms
             self._later(due_ms - now_ms, self._on_again_due)
@@ -377,7 +395,7 @@ class PushWork:
                 self._pool.give_up(delivery)
                 self._late += len(delivery.messages)
                 self._failed += len(delivery.messages)
-            self._calmed.notify_all()
+            self._calmed.set_all()
             pulls = [] if self._is_stopping else self._queues.due(now)
             self._plan_wake(now)
             self._wake_one(now)

@@ -14,6 +14,7 @@ from ..model.errors import RemoteProtocolError, ZenitError
 from ..model.queue import MessageQueue
 from ..remoting.commands import LockQueues, LockReply, Reply, UnlockQueues
 from .connection import Connection
+from .waiting import Waits
 
 log = logging.getLogger(__name__)
 
@@ -26,22 +27,22 @@ OnLocked = Callable[[list[MessageQueue], dict[MessageQueue, int]], None]
 class QueueLocks:
     """Of one member. Any thread."""
 
-    def __init__(self, connection: Connection, group: str, client_id: str) -> None:
+    def __init__(self, connection: Connection, waits: Waits, group: str, client_id: str) -> None:
         self._connection = connection
+        self._waits = waits
         self._group = group
         self._client_id = client_id
         self._renew_after_ms = RENEW_MS_MAX
         self._renewed_ms = monotonic_ms()
 
-    def lock(self, queues: Iterable[MessageQueue], *, timeout_ms: int) -> dict[MessageQueue, int]:
-        """{queue that is ours now: until when}. Blocks; a broker that does not answer gives none, and is logged."""
+    async def lock(self, queues: Iterable[MessageQueue], *, timeout_ms: int) -> dict[MessageQueue, int]:
+        """{queue that is ours now: until when}. A broker that does not answer gives none, and is logged."""
         leases: dict[MessageQueue, int] = {}
         for part in _by_broker(queues):
             asked_ms = monotonic_ms()
             try:
-                reply, _ = self._connection.remoting.call(
-                    self._address(part), self._request(part, renews=False), timeout_ms=timeout_ms
-                )
+                request = self._request(part, renews=False)
+                reply, _ = await self._waits.call(self._address(part), request, timeout_ms=timeout_ms)
             except ZenitError as error:
                 log.warning("queues not locked group=%s broker=%s error=%s", self._group, part[0].broker_name, error)
             else:
@@ -74,12 +75,12 @@ class QueueLocks:
         except ZenitError as error:
             on_reply(None, b"", error)
 
-    def unlock(self, queues: Iterable[MessageQueue], *, timeout_ms: int) -> None:
-        """Gives them back. Blocks; where that fails the leases end by themselves, and it is logged."""
+    async def unlock(self, queues: Iterable[MessageQueue], *, timeout_ms: int) -> None:
+        """Gives them back. Where that fails the leases end by themselves, and it is logged."""
         for part in _by_broker(queues):
             request = UnlockQueues(self._group, self._client_id, _names(part))
             try:
-                self._connection.remoting.call(self._address(part), request, timeout_ms=timeout_ms)
+                await self._waits.call(self._address(part), request, timeout_ms=timeout_ms)
             except ZenitError as error:
                 log.warning("queues not unlocked group=%s broker=%s error=%s", self._group, part[0].broker_name, error)
 

@@ -1,4 +1,4 @@
-"""Which queues a push consumer has, and moving them: one thread a consumer looks, asks the brokers and waits for handlers.
+"""Which queues a push consumer has, and moving them: beside the rest, it looks, asks the brokers and waits for handlers.
 
 It looks at once when the group's members, the routes or the subscriptions changed, and every 20 s. What could not be
 done is tried again soon; a topic whose brokers cannot be asked keeps its queues meanwhile.
@@ -24,7 +24,7 @@ from .membership import Member
 from .positions import Positions
 from .push_work import PushWork
 from .queue_locks import QueueLocks
-from .waiting import run_blocking
+from .waiting import Signal, Signals, Waits
 
 log = logging.getLogger(__name__)
 
@@ -35,10 +35,11 @@ HANDOVER_MS: Final = 1_000  # how long a queue that moves waits for its handlers
 
 
 class QueueMoves:
-    """One consumer's. `look_now` from any thread; the rest by its own, or while that does not run."""
+    """One consumer's. `look_now` from any thread; the rest by one at a time."""
 
     def __init__(
         self,
+        waits: Waits,
         work: PushWork,
         share: GroupShare,
         positions: Positions,
@@ -50,7 +51,8 @@ class QueueMoves:
         timeout_ms: int,
         save_ms: int | None,
     ) -> None:
-        """`locks`: where queues are consumed in order. `save_ms`: how often this thread keeps offsets; None = another does."""
+        """`locks`: where queues are consumed in order. `save_ms`: how often this keeps offsets; None = another does."""
+        self._waits = waits
         self._work = work
         self._share = share
         self._positions = positions
@@ -60,38 +62,43 @@ class QueueMoves:
         self._subscriptions = subscriptions
         self._timeout_ms = timeout_ms
         self._save_ms = save_ms
-        self._asking = threading.Lock()  # positions and share are used by one thread at a time
-        self._signal = threading.Event()
+        self._asking = waits.new_lock()  # positions and share are used by one at a time
+        self._lock = threading.Lock()
+        self._is_due = False  # something changed since the last look began; under the lock
+        self._changed = Signals()  # under the lock
         self._is_stopping = False
-        self._thread = threading.Thread(target=self._run, name=f"zenit-moves-{group}", daemon=True)
+        self._ended: Signal | None = None
 
     def start(self) -> None:
         """Begins to look."""
-        self._thread.start()
+        self._ended = self._waits.new_signal()
+        self._waits.start(self._run, f"zenit-moves-{self._group}")
 
     def look_now(self) -> None:
         """Something changed."""
-        self._signal.set()
+        with self._lock:
+            self._is_due = True
+            self._changed.set_all()
 
-    def stop(self, deadline_ms: int) -> None:
-        """Ends the thread, but waits no longer than the deadline."""
+    async def stop(self, deadline_ms: int) -> None:
+        """Looks no more; waits for a look that is under way, but no longer than the deadline."""
         self._is_stopping = True
-        self._signal.set()
-        if self._thread.is_alive():
-            self._thread.join(max(0, deadline_ms - monotonic_ms()) / 1000)
+        self.look_now()
+        if self._ended is not None:
+            await self._ended.wait(max(0, deadline_ms - monotonic_ms()))
 
-    def begin_topic(self, topic: str) -> None:
-        """Makes sure that nothing sent to the topic from now on is skipped. The user's thread; raises why not."""
-        with self._asking:
-            self._positions.start(topic, timeout_ms=self._timeout_ms)
+    async def begin_topic(self, topic: str) -> None:
+        """Makes sure that nothing sent to the topic from now on is skipped. Raises why not."""
+        async with self._asking:
+            await self._positions.start(topic, timeout_ms=self._timeout_ms)
 
-    def save(self, offsets: Mapping[MessageQueue, int]) -> None:
+    async def save(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Keeps offsets, and waits until they are. Logs what is not."""
         if not offsets:
             return
         try:
-            with self._asking:
-                self._positions.commit(offsets, self.on_committed, timeout_ms=self._timeout_ms)
+            async with self._asking:
+                await self._positions.commit(offsets, self.on_committed, timeout_ms=self._timeout_ms)
         except ZenitError as error:
             log.warning("offsets not committed group=%s error=%s", self._group, error)
 
@@ -100,42 +107,60 @@ class QueueMoves:
         if error is None:
             self._work.on_committed(part)
 
-    # ---- the thread
+    # ---- beside the rest
 
-    def _run(self) -> None:
+    async def _run(self) -> None:
+        try:
+            await self._look_again_and_again()
+        finally:
+            if self._ended is not None:
+                self._ended.set()
+
+    async def _look_again_and_again(self) -> None:
         look_ms = incomplete = 0
         save_ms = monotonic_ms() + (self._save_ms or 0)
         while not self._is_stopping:
             now = monotonic_ms()
-            if now >= look_ms or self._signal.is_set():
-                self._signal.clear()
-                incomplete = 0 if self._looked() else incomplete + 1
+            with self._lock:
+                is_due, self._is_due = self._is_due or now >= look_ms, False
+            if is_due:
+                incomplete = 0 if await self._looked() else incomplete + 1
                 again_ms = min(LOOK_AGAIN_MS << min(incomplete - 1, 8), LOOK_AGAIN_MS_MAX) if incomplete else LOOK_MS
                 look_ms = monotonic_ms() + again_ms
             if self._save_ms is not None and now >= save_ms:
-                self.save(self._work.uncommitted())
+                await self.save(self._work.uncommitted())
                 save_ms = now + self._save_ms
-            wait_until_ms = look_ms if self._save_ms is None else min(look_ms, save_ms)
-            self._signal.wait(max(0, wait_until_ms - monotonic_ms()) / 1000)
+            await self._wait_changed(look_ms if self._save_ms is None else min(look_ms, save_ms))
 
-    def _looked(self) -> bool:
-        """The top of this thread: whether all that should be is."""
+    async def _wait_changed(self, until_ms: int) -> None:
+        with self._lock:
+            if self._is_due:
+                return
+            changed = self._changed.add(self._waits.new_signal())
         try:
-            return self._look()
+            await changed.wait(max(0, until_ms - monotonic_ms()))
+        finally:
+            with self._lock:
+                self._changed.discard(changed)
+
+    async def _looked(self) -> bool:
+        """The top of it all: whether all that should be is."""
+        try:
+            return await self._look()
         except ZenitError as error:
             log.warning("queues stay as they are group=%s error=%s", self._group, error)
         except Exception:
             log.exception("a look at the queues failed group=%s", self._group)
         return False
 
-    def _look(self) -> bool:
+    async def _look(self) -> bool:
         subscriptions = dict(self._subscriptions())
         ours, leaving = self._work.queues()
         wanted: dict[MessageQueue, Subscription] = {}
         is_done = True
         for topic, subscription in subscriptions.items():
             try:
-                queues, is_known = self._queues_of(topic)
+                queues, is_known = await self._queues_of(topic)
             except TopicNotFound:
                 is_done = False  # not made yet, or deleted
                 continue
@@ -147,48 +172,48 @@ class QueueMoves:
         back = leaving & wanted.keys()
         if back:
             self._work.stay(back)
-        given_up = self._give_up((ours | leaving) - wanted.keys())
-        begun = self._begin({queue: wanted[queue] for queue in sorted(wanted.keys() - ours - back)})
+        given_up = await self._give_up((ours | leaving) - wanted.keys())
+        begun = await self._begin({queue: wanted[queue] for queue in sorted(wanted.keys() - ours - back)})
         return is_done and given_up and begun
 
-    def _queues_of(self, topic: str) -> tuple[list[MessageQueue], bool]:
-        with self._asking:
-            queues, is_known = run_blocking(self._share.queues_of([topic], self._member(), timeout_ms=self._timeout_ms))
+    async def _queues_of(self, topic: str) -> tuple[list[MessageQueue], bool]:
+        async with self._asking:
+            queues, is_known = await self._share.queues_of([topic], self._member(), timeout_ms=self._timeout_ms)
             if not is_known:
                 self._share.forget_announcements()
         return queues, is_known
 
-    def _give_up(self, lost: set[MessageQueue]) -> bool:
+    async def _give_up(self, lost: set[MessageQueue]) -> bool:
         """False where a locked queue's handler still runs."""
         if not lost:
             return True
-        calm, offsets = self._work.leave(lost, monotonic_ms() + HANDOVER_MS)
-        self.save(offsets)
+        calm, offsets = await self._work.leave(lost, monotonic_ms() + HANDOVER_MS)
+        await self.save(offsets)
         if self._locks is None:
             self._work.revoke(lost)
             calm = lost
         else:
             self._work.revoke(calm)
-            self._locks.unlock(sorted(calm), timeout_ms=self._timeout_ms)
+            await self._locks.unlock(sorted(calm), timeout_ms=self._timeout_ms)
         log.info("queues given up group=%s queues=%s", self._group, sorted(map(str, calm)))
         return calm == lost
 
-    def _begin(self, fresh: Mapping[MessageQueue, Subscription]) -> bool:
+    async def _begin(self, fresh: Mapping[MessageQueue, Subscription]) -> bool:
         """False where a queue could not be begun: its lock is another's still, or its broker does not answer."""
         if not fresh:
             return True
+        leases = dict.fromkeys(fresh, 0)
         if self._locks is None:
-            run_blocking(self._share.wait_for_fellows())
-        leases = (
-            self._locks.lock(fresh, timeout_ms=self._timeout_ms) if self._locks is not None else dict.fromkeys(fresh, 0)
-        )
+            await self._share.wait_for_fellows()
+        else:
+            leases = await self._locks.lock(fresh, timeout_ms=self._timeout_ms)
         begun = []
         for queue, leased_until_ms in leases.items():
             if self._is_stopping:
                 break
             try:
-                with self._asking:
-                    offset, committed = self._positions.begin(queue, timeout_ms=self._timeout_ms)
+                async with self._asking:
+                    offset, committed = await self._positions.begin(queue, timeout_ms=self._timeout_ms)
             except ZenitError as error:
                 log.warning("a queue is not begun yet group=%s queue=%s error=%s", self._group, queue, error)
                 continue

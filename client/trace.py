@@ -24,7 +24,7 @@ from ..store.record_kernel import MessageBatch, StoredMessage
 from .accumulators import single_record
 from .connection import Connection
 from .delayed_send import Answer
-from .handling import ConsumeResult, Handler, failure_of
+from .handling import Handle, failure_of
 from .outgoing import check_send_topic
 from .trace_backlog import Noted, TraceBacklog, TraceMessage, TraceStatistics, pack
 from .trace_records import Handed, Messages, Sent, consumed, delivered, published
@@ -257,21 +257,21 @@ class PullTrace:
             self._recorder.on_consumed(handed, code, cost_ms=monotonic_ms() - self._began_ms, count=count)
 
 
-def traced_handler(recorder: TraceRecorder, handler: Handler) -> Handler:
-    """The handler of a push consumer, telling of what it is given and how it ends. One that never ends tells no end."""
+def traced_handle(recorder: TraceRecorder, handle: Handle) -> Handle:
+    """A push consumer's handler, telling of what it is given and how it ends. One that never ends tells no end."""
 
-    def handle(messages: list[StoredMessage]) -> ConsumeResult | None:
+    async def handle_traced(messages: list[StoredMessage]) -> object:
         handed = recorder.on_delivered(messages, sum(message.size_bytes for message in messages))
         began_ms = monotonic_ms()
         code = ConsumeCode.EXCEPTION
         try:
-            result = handler(messages)
+            result = await handle(messages)
             code = ConsumeCode.SUCCESS if failure_of(result) is None else ConsumeCode.FAILED
             return result
         finally:
             recorder.on_consumed(handed, code, cost_ms=monotonic_ms() - began_ms)
 
-    return handle
+    return handle_traced
 
 
 def trace_topic(trace: bool | str) -> str | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -18,6 +19,8 @@ from ..model.clock import sleep_ms
 from ..remoting.client import RemotingClient
 from ..remoting.client_socket import Payload
 from ..remoting.commands import Reply, Request
+
+Lock = AbstractAsyncContextManager[None]
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -51,6 +54,15 @@ class Waits(Protocol):
     def new_signal(self) -> Signal:
         """A signal to wait for."""
 
+    def new_lock(self) -> Lock:
+        """A lock that may be held where its holder waits."""
+
+    def start(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        """Runs a coroutine beside the caller: in a thread of that name, or as a task of the loop. Any thread."""
+
+    def is_end(self, error: BaseException) -> bool:
+        """Whether what was raised where somebody else's code runs is the end of the one who waits for that."""
+
 
 class Blocking:
     """Waits in the calling thread. Any thread."""
@@ -76,6 +88,18 @@ class Blocking:
         """See `Waits`."""
         return _ThreadSignal()
 
+    def new_lock(self) -> Lock:
+        """See `Waits`."""
+        return ThreadLock()
+
+    def start(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        """See `Waits`."""
+        threading.Thread(target=lambda: run_blocking(work()), name=name, daemon=True).start()
+
+    def is_end(self, error: BaseException) -> bool:  # noqa: ARG002  # nothing ends a thread from outside
+        """See `Waits`."""
+        return False
+
 
 class _ThreadSignal:
     __slots__ = ("_event",)
@@ -88,6 +112,21 @@ class _ThreadSignal:
 
     async def wait(self, timeout_ms: int | None) -> bool:
         return self._event.wait(None if timeout_ms is None else timeout_ms / 1000)
+
+
+class ThreadLock:
+    """A lock for coroutines over `Blocking`."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    async def __aenter__(self) -> None:
+        self._lock.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._lock.release()
 
 
 class Signals:

@@ -1,0 +1,49 @@
+"""The push consumer for asyncio: `PushCore` on an event loop. Its handler runs in tasks of the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Self
+
+from ..store.record_kernel import StoredMessage
+from .connection import Connection
+from .event_loop import OnLoop
+from .handling import ConsumeResult
+from .push_consumer import PushCore
+from .waiting import Lock, Waits
+
+AsyncHandler = Callable[[list[StoredMessage]], Awaitable[ConsumeResult | None] | ConsumeResult | None]
+"""A coroutine function, or a function that does not block; what it returns or raises means what it does elsewhere."""
+
+
+class PushConsumer(PushCore[AsyncHandler]):
+    """Calls `handler(messages)` from `start` to `close`, in `concurrency` tasks of one event loop.
+
+    `start`, `subscribe`, `unsubscribe` and `close` are coroutines. `close` that is cancelled does not wait for handlers; a
+    handler that is cancelled by others than the end of its loop has failed, and its messages come again.
+    """
+
+    subscribe = PushCore._subscribe
+    unsubscribe = PushCore._unsubscribe
+    start = PushCore._start
+    close = PushCore._close
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def _new_waits(self, connection: Connection) -> Waits:
+        return OnLoop(connection.remoting, "consumer")
+
+    def _new_lock(self) -> Lock:
+        return asyncio.Lock()
+
+    async def _handle(self, messages: list[StoredMessage]) -> object:
+        assert self._handler is not None
+        result = self._handler(messages)
+        return await result if inspect.isawaitable(result) else result
