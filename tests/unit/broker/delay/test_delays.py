@@ -1,0 +1,257 @@
+"""Delivering what is due, over a real store: nothing twice, nothing lost, whatever the store refuses meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from store_kit import StillClock, kill, make_store, read_queue
+
+from zenitmq.broker.delay.delays import WAKE_MS, Delays, message_recalled
+from zenitmq.broker.delay.pace import Pace
+from zenitmq.broker.delay.timer_index import TimerIndex
+from zenitmq.broker.delay.timing import DelayRules
+from zenitmq.model.errors import InvalidName, InvalidParameter, StoreNotWriteable, StorePoisoned
+from zenitmq.model.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from zenitmq.store.message_store import MessageStore
+
+
+class Loop:
+    """Keeps what it is to call later."""
+
+    def __init__(self) -> None:
+        self.later: list[tuple[int, Callable[[], None]]] = []
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> None:
+        self.later.append((delay_ms, callback))
+
+
+class Scene:
+    """A store, its index and what delivers from it. `turn`: what the loop does."""
+
+    def __init__(self, directory: Path, clock: StillClock, **settings: int) -> None:
+        self.clock, self.loop = clock, Loop()
+        self.leads, self.queues = True, {"t": 4, "u": 1}
+        self.index = TimerIndex(str(directory), DelayRules((1000,), 1 << 40), clock=clock)
+        self.store: MessageStore = make_store(directory, clock, dispatchers=(self.index,), segment_bytes=1 << 16)
+        self.store.__enter__()
+        self.index.on_opened(lambda: self.store.written)
+        self.delays = Delays(
+            self.store,
+            self.index,
+            self.loop,  # type: ignore[arg-type]
+            clock,
+            leads=lambda: self.leads,
+            queues_of=lambda topic: self.queues.get(topic, 0),
+            pace=Pace(per_second=100_000, per_turn=settings.get("per_turn", 100)),
+            store_host_bytes=8,
+        )
+        self.delays.start()
+
+    def turn(self) -> int:
+        """Runs what is due on the loop; returns when it wants to be called again."""
+        (_, callback), *self.loop.later = self.loop.later
+        callback()
+        self.store.commit()
+        return self.loop.later[0][0] if self.loop.later else -1
+
+    def delay(self, body: bytes, delay_ms: int, topic: str = "t", queue_id: int = 0) -> int:
+        placed = self.delays.stage_delayed(
+            topic=topic, queue_id=queue_id, body=body, properties={"own": "o", "DELAY": "1"},
+            deliver_at_ms=self.clock.time_ms + delay_ms,
+        )  # fmt: skip
+        self.store.commit()
+        return placed.physical_offset
+
+    def bodies(self, topic: str = "t", queue_id: int = 0) -> list[bytes]:
+        return [message.body for message in read_queue(self.store, topic, queue_id)]
+
+    def close(self) -> None:
+        self.store.__exit__(None, None, None)
+        self.index.close()
+
+
+@pytest.fixture
+def clock() -> StillClock:
+    return StillClock()
+
+
+@pytest.fixture
+def scene(tmp_path: Path, clock: StillClock):
+    made = Scene(tmp_path / "s", clock)
+    yield made
+    made.close()
+
+
+def test_messages_are_delivered_when_they_are_due_and_not_before(scene: Scene) -> None:
+    scene.delay(b"now", 0)
+    scene.delay(b"past", -5)
+    for n in range(3):
+        scene.delay(b"%d" % n, 100 * (n + 1))
+    assert scene.turn() <= WAKE_MS
+    assert scene.bodies() == [b"now", b"past"]
+    assert [message.properties for message in read_queue(scene.store, "t", 0)] == [{"own": "o"}] * 2
+    scene.clock.time_ms += 200
+    scene.turn()
+    assert scene.bodies()[2:] == [b"0", b"1"]
+    scene.clock.time_ms += 3_600_000
+    scene.turn()
+    scene.clock.time_ms -= 7_200_000
+    scene.turn()
+    assert scene.bodies()[2:] == [b"0", b"1", b"2"]
+    assert scene.delays.document() == {"waiting": 0, "first_due_ms": None, "delivered": 3, "discarded": 0}
+
+
+def test_the_limits_of_the_door_are_told(scene: Scene) -> None:
+    with pytest.raises(InvalidParameter):
+        scene.delay(b"x", (1 << 40) + 1)
+    with pytest.raises(InvalidName):
+        scene.delay(b"x", 5, topic="../x")
+
+
+def test_who_does_not_lead_delivers_nothing_until_it_does(scene: Scene) -> None:
+    scene.delay(b"x", 10)
+    scene.turn()
+    scene.leads = False
+    scene.clock.time_ms += 1000
+    scene.turn()
+    scene.turn()
+    assert scene.bodies() == []
+    scene.leads = True
+    scene.turn()
+    assert scene.bodies() == [b"x"]
+
+
+def test_a_store_that_takes_nothing_costs_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    for n in range(6):
+        scene.delay(b"%d" % n, 10, queue_id=n % 3)
+    scene.clock.time_ms += 1000
+    stage, calls = scene.store.stage_own, []
+
+    def refuse(*args, **kwargs):
+        calls.append(kwargs["queue_id"])
+        if len(calls) == 2:
+            raise StoreNotWriteable("full")
+        return stage(*args, **kwargs)
+
+    monkeypatch.setattr(scene.store, "stage_own", refuse)
+    assert scene.turn() > WAKE_MS, "it comes again later"
+    scene.turn()
+    assert [scene.bodies(queue_id=queue_id) for queue_id in range(3)] == [[b"0", b"3"], [b"1", b"4"], [b"2", b"5"]]
+
+
+def test_a_disk_that_failed_ends_it(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.delay(b"x", 10)
+    scene.clock.time_ms += 1000
+
+    def fail(*args, **kwargs):
+        raise StorePoisoned("gone")
+
+    monkeypatch.setattr(scene.store, "stage_own", fail)
+    assert scene.turn() == -1
+
+
+def test_one_that_no_limit_lets_in_does_not_keep_back_the_others(scene: Scene) -> None:
+    scene.delay(b"a", 10)
+    scene.delay(bytes(20_000), 10)
+    scene.delay(b"b", 10)
+    scene.store._staging._kernel = type(scene.store._staging._kernel)(
+        store_host=bytes(8), record_max=10_000, body_max=10_000
+    )
+    scene.clock.time_ms += 1000
+    scene.turn()
+    scene.turn()
+    assert scene.bodies() == [b"a", b"b"]
+    assert scene.delays.discarded == 1
+
+
+def test_a_topic_that_is_gone_or_has_fewer_queues(scene: Scene) -> None:
+    scene.delay(b"gone", 10, topic="gone")
+    scene.delay(b"fewer", 10, topic="u", queue_id=7)
+    scene.clock.time_ms += 1000
+    scene.turn()
+    assert scene.bodies("u") == [b"fewer"]
+    assert scene.delays.document()["waiting"] == 0
+    assert (scene.delays.delivered, scene.delays.discarded) == (1, 1)
+
+
+def test_a_process_killed_at_any_turn_leaves_a_log_from_which_each_is_delivered_once(
+    tmp_path: Path, clock: StillClock
+) -> None:
+    scene = Scene(tmp_path / "s", clock, per_turn=2)
+    sent = [b"%d" % n for n in range(7)]
+    for n, body in enumerate(sent):
+        scene.delay(body, 10 + n)
+    clock.time_ms += 1000
+    for killed_after in range(6):
+        copy = kill(tmp_path / "s", tmp_path / f"k{killed_after}")
+        (copy / "timers" / "LOCK").unlink()
+        other = Scene(copy, StillClock(clock.time_ms))
+        for _ in range(3):
+            other.turn()
+        assert other.bodies() == sent
+        other.close()
+        if killed_after == 3:
+            scene.index.persist()
+        scene.turn()
+    assert scene.bodies() == sent
+    scene.close()
+
+
+def test_what_waits_in_a_segment_that_is_to_go_is_carried_on(scene: Scene) -> None:
+    first = scene.delay(b"x", 10_000)
+    gone = scene.delay(b"y", 10_000, topic="gone")
+    scene.index.persist()
+    assert scene.delays.clear_below(0)
+    assert not scene.delays.clear_below(scene.store.written)
+    end = scene.store.written
+    scene.turn()
+    assert scene.store.written > end
+    assert not scene.delays.clear_below(end), "the index does not know it durably yet"
+    scene.turn()
+    scene.index.persist()
+    assert scene.delays.clear_below(end)
+    scene.turn()
+    assert not scene.delays.is_waiting(first, scene.clock.time_ms + 10_000)
+    assert not scene.delays.is_waiting(gone, scene.clock.time_ms + 10_000)
+    scene.clock.time_ms += 10_000
+    scene.turn()
+    assert scene.bodies() == [b"x"]
+
+
+def test_rocketmq_s_are_delivered_unless_their_copy_is_there(scene: Scene) -> None:
+    def schedule(unique: str, body: bytes, **properties: str) -> int:
+        named = {"REAL_TOPIC": "t", "REAL_QID": "0", **({"UNIQ_KEY": unique} if unique else {}), **properties}
+        return scene.store.stage_record(topic=SCHEDULE_TOPIC, queue_id=0, body=body, properties=named).physical_offset
+
+    schedule("A", b"copied")
+    schedule("B", b"waits")
+    schedule("C", b"rolled")
+    schedule("C", b"rolled")
+    schedule("", b"nameless")
+    schedule("D", b"recalled")
+    schedule("E", b"lost", REAL_QID="x")
+    scene.store.stage_record(topic="t", queue_id=0, body=b"copied", properties={"UNIQ_KEY": "A"})
+    scene.store.stage_record(
+        topic=TIMER_TOPIC, queue_id=0, body=b"0", properties={"UNIQ_KEY": "D", "TIMER_DEL_UNIQKEY": "t+D"}
+    )
+    scene.store.commit()
+    scene.clock.time_ms += 5000
+    scene.turn()
+    scene.turn()
+    assert scene.bodies() == [b"copied", b"waits", b"rolled", b"nameless"]
+    assert scene.delays.discarded == 4
+
+
+def test_a_record_tells_whether_a_handle_means_it(scene: Scene) -> None:
+    at_ms = scene.clock.time_ms + 10
+    offset = scene.delay(b"x", 10)
+    record = scene.store.record_at(offset)
+    assert message_recalled(record, "t", at_ms) == offset
+    assert message_recalled(record, "u", at_ms) is None
+    assert message_recalled(record, "t", at_ms + 1) is None
+    end = scene.delays.stage_end(offset, "t", "A", at_ms)
+    scene.store.commit()
+    assert message_recalled(scene.store.record_at(end.physical_offset), "t", at_ms) is None
+    assert not scene.delays.is_waiting(offset, at_ms)
