@@ -315,18 +315,30 @@ class Prefetch:
         queue = self._queues.get(name)
         if queue is None:
             return False
+        queue.position = queue.settled = offset
+        self._fetch_anew(queue)
+        if self._handed is queue:
+            self._handed = None
+        return True
+
+    def resubscribe(self, name: MessageQueue, subscription: Subscription) -> None:
+        """Something else is wanted of an assigned queue from its position on; what was prefetched is dropped."""
+        queue = self._queues[name]
+        if queue.subscription != subscription:
+            queue.subscription = subscription
+            self._fetch_anew(queue)
+
+    def _fetch_anew(self, queue: _Queue) -> None:
+        """From its position on; an answer that is under way counts for nothing."""
         self._generation += 1
         queue.generation = self._generation
-        queue.next_pull = queue.position = queue.settled = offset
+        queue.next_pull = queue.position
         queue.chunks.clear()
         queue.ready_bytes = queue.ready_count = 0
         queue.in_flight = False
         queue.not_before_ms = 0
-        self._ready.pop(name, None)
-        self._wanting[name] = None
-        if self._handed is queue:
-            self._handed = None
-        return True
+        self._ready.pop(queue.name, None)
+        self._wanting[queue.name] = None
 
     def pause(self, names: Iterable[MessageQueue]) -> None:
         """Hands nothing out of these queues; what is prefetched stays."""

@@ -362,6 +362,8 @@ class PullCore(ABC):
         self._look_again_ms = monotonic_ms() + (REBALANCE_MS if is_known else REBALANCE_AGAIN_MS)
         with self._lock:
             current = set(self._prefetch.queues())
+            for queue in current & wanted.keys():
+                self._prefetch.resubscribe(queue, wanted[queue])
         lost = current - wanted.keys()
         if lost:
             await self._give_up(lost)

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from zenitmq import FIRST, Message, MessageQueue, Producer, PullConsumer, Sql, SqlSyntaxError
+from zenitmq import FIRST, Message, MessageQueue, Producer, PullConsumer, PushConsumer, Sql, SqlSyntaxError
 from zenitmq.client.admin import Admin
-from zenitmq.model.clock import monotonic_ms
+from zenitmq.model.clock import monotonic_ms, sleep_ms
 from zenitmq.testing import LocalCluster
 
 MESSAGES = 2000
@@ -76,6 +76,34 @@ def test_a_member_gets_what_it_asks_for_and_its_group_moves_past_the_rest(
         consumer.commit()
     with Admin(cluster.namesrv) as admin:
         assert admin.describe_group(group)["lag"] == 0
+
+
+def test_another_expression_counts_for_the_queues_at_hand(cluster: LocalCluster) -> None:
+    name = cluster.create_topic("changed")
+    with (
+        Producer(namesrv=cluster.namesrv) as producer,
+        PullConsumer("g-changed", namesrv=cluster.namesrv, start_from=FIRST) as consumer,
+    ):
+        for number in range(20):
+            producer.send(Message(name, b"%d" % number, properties={"amount": str(number)}))
+        consumer.subscribe(name, Sql("amount < 10"))
+        assert read(consumer, 10) == list(range(10))
+        consumer.subscribe(name, Sql("amount >= 100"))
+        for number in range(95, 110):
+            producer.send(Message(name, b"%d" % number, properties={"amount": str(number)}))
+        assert read(consumer, 10) == list(range(100, 110))
+
+
+def test_a_push_consumer_filters(cluster: LocalCluster, topic: str) -> None:
+    got: list[int] = []
+    consumer = PushConsumer("g-push", namesrv=cluster.namesrv, start_from=FIRST)
+    consumer.subscribe(topic, Sql("amount BETWEEN 5 AND 8"))
+    consumer.on_message(lambda messages: got.extend(int(message.body) for message in messages))
+    with consumer:
+        deadline_ms = monotonic_ms() + 30_000
+        while len(got) < 4 and monotonic_ms() < deadline_ms:
+            sleep_ms(50)
+    assert sorted(got) == [5, 6, 7, 8]
 
 
 def test_given_queues_are_filtered_too(cluster: LocalCluster, topic: str) -> None:

@@ -152,6 +152,7 @@ pieces = st.lists(st.sampled_from([b"a", b"bb", b"\x01", b"\x02", b"1", "ü".enc
 )
 
 
+@settings(deadline=None)
 @given(
     st.lists(properties.filter(bool) | pieces, min_size=1, max_size=4), st.lists(st.sampled_from("a bb ü 1".split()))
 )

@@ -5,7 +5,7 @@ import pytest
 from zenitmq.client.prefetch import EMPTY_PAUSE_MS, Prefetch, Pull, wanted_runs
 from zenitmq.model.errors import CorruptRecordError
 from zenitmq.model.queue import MessageQueue
-from zenitmq.model.subscription import Subscription
+from zenitmq.model.subscription import Sql, Subscription
 from zenitmq.remoting.commands import GetStatus, PullReply
 from zenitmq.store.record_kernel import decode_batch, encode_record
 
@@ -103,6 +103,25 @@ def test_an_answer_to_a_pull_before_a_seek_counts_for_nothing() -> None:
     prefetch.on_reply(new, found(52), run(50, 52), 0)
     assert [message.queue_offset for message in prefetch.take(10)[1]] == [50, 51]
     assert not prefetch.seek(B, 0)
+
+
+def test_another_subscription_counts_from_the_position_on_and_settles_nothing() -> None:
+    prefetch = prefetch_of(A)
+    (pull,) = prefetch.due(0)
+    prefetch.on_reply(pull, found(10), run(0, 10), 0)
+    assert len(prefetch.take(4)[1]) == 4
+    (before,) = prefetch.due(0)
+    prefetch.resubscribe(A, EVERYTHING)
+    assert prefetch.due(0) == []
+    prefetch.resubscribe(A, Subscription.parse("t", Sql("n > 1")))
+    assert prefetch.take(10) is None
+    (pull,) = prefetch.due(0)
+    assert (pull.offset, pull.sql) == (4, "n > 1")
+    assert prefetch.on_reply(before, found(20), run(10, 20), 0) is None
+    assert prefetch.uncommitted(handed=True) == {A: 4}
+    assert prefetch.uncommitted(handed=False) == {A: 0}
+    prefetch.on_reply(pull, found(20), run(12, 20), 0)
+    assert prefetch.take(10)[1][0].queue_offset == 12
 
 
 def test_an_answer_to_a_revoked_queue_counts_for_nothing() -> None:
