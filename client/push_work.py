@@ -358,7 +358,7 @@ class PushWork:
             queue.topic,
             message.physical_offset,
             DEAD_LETTER_LEVEL if item.failure.is_final else 0,
-            self._rules.max_attempts or -1,
+            self._rules.max_attempts - 1,  # how often it may come again; without a bound that is -1: as the group says
             item.failure.reason,
         )
         try:

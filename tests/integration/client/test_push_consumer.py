@@ -124,12 +124,23 @@ def test_the_last_try_ends_in_the_dead_letters(namesrv: str, admin: Admin, produ
         return {b"put aside": ConsumeResult.DEAD_LETTER, b"later": ConsumeResult.RETRY}[message.body]
 
     seen = Seen(then)
-    with consumer_of(namesrv, seen, max_attempts=1):
+    with consumer_of(namesrv, seen, max_attempts=2):
         wait_until(lambda: sum(row["letters"] for row in admin.dead_letter_groups("g")) == 3)
         letters = {letter.message.body: letter for letter in admin.dead_letters("g", 10)}
     assert letters[b"raises"].reason == "ValueError: never"
     assert {letter.origin_topic for letter in letters.values()} == {TOPIC}
     assert [seen.bodies.count(body) for body in (b"raises", b"put aside", b"later")] == [2, 1, 2]
+
+
+def test_a_single_try_ends_in_the_dead_letters(namesrv: str, admin: Admin, producer: Producer) -> None:
+    def then(message: StoredMessage) -> None:
+        raise ValueError("never")
+
+    producer.send(Message(TOPIC, b"once"))
+    seen = Seen(then)
+    with consumer_of(namesrv, seen, max_attempts=1):
+        wait_until(lambda: admin.dead_letters("g"))
+    assert (seen.bodies, admin.dead_letters("g")[0].attempts) == ([b"once"], 1)
 
 
 def test_an_answer_that_is_none_of_ours_is_a_failure(namesrv: str, admin: Admin, producer: Producer) -> None:
