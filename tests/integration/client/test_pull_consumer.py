@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
+import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 
@@ -15,6 +17,7 @@ from zenitmq import (
     LAST,
     BrokerBusy,
     ClientClosed,
+    DuplicateClient,
     InvalidParameter,
     MessageQueue,
     NoPermission,
@@ -24,7 +27,7 @@ from zenitmq import (
     ZenitError,
 )
 from zenitmq.model.errors import LocalProtocolError
-from zenitmq.remoting.commands import PullMessages, Request
+from zenitmq.remoting.commands import Heartbeat, PullMessages, Request
 
 TOPIC = "trades"
 
@@ -241,6 +244,35 @@ def test_members_share_the_queues(namesrv: str, broker) -> None:
             if len(first.assignment()) == 4:
                 break
         assert len(first.assignment()) == 4
+
+
+def test_a_consumer_whose_client_id_is_taken_says_so(namesrv: str, broker) -> None:
+    """Another process goes by it: two of one id would both read its share."""
+    broker.rule = lambda request: DuplicateClient("id", "elsewhere", 7) if isinstance(request, Heartbeat) else None
+    with PullConsumer("g", namesrv=namesrv) as consumer:
+        consumer.subscribe(TOPIC)
+        with pytest.raises(DuplicateClient, match="process 7 on 'elsewhere'"):
+            consumer.poll(timeout=1)
+        assert consumer._prefetch.queues() == []
+
+
+def test_a_function_shares_out_the_queues(namesrv: str, broker) -> None:
+    def even(_client_id: str, _members: Sequence[str], queues: Sequence[MessageQueue]) -> list[MessageQueue]:
+        return [queue for queue in queues if queue.queue_id % 2 == 0]
+
+    with PullConsumer("g", namesrv=namesrv, allocation=even, room="fra1") as consumer:
+        consumer.subscribe(TOPIC)
+        assert consumer.assignment() == [queue(0), queue(2)]
+        beats = [request for request in broker.requests if isinstance(request, Heartbeat) and request.consumers]
+        assert {(beat.allocation, beat.language) for beat in beats} == {("custom", "PYTHON")}
+        assert beats[0].client_id.endswith("@fra1")
+        assert (beats[0].pid, beats[0].host) == (os.getpid(), socket.gethostname())
+    with PullConsumer("h", namesrv=namesrv, allocation=lambda *_: [MessageQueue("other", "a", 0)]) as consumer:
+        consumer.subscribe(TOPIC)
+        with pytest.raises(InvalidParameter, match="queues of the topic only"):
+            consumer.assignment()
+    with pytest.raises(InvalidParameter):
+        PullConsumer("h", namesrv=namesrv, room="no room")
 
 
 def test_what_was_handed_out_is_committed_before_a_queue_is_given_up(namesrv: str, broker, producer: Producer) -> None:
