@@ -111,16 +111,20 @@ class Membership:
 
     async def leave(self, client_id: str, waits: Waits, *, timeout_ms: int = LEAVE_MS) -> None:
         """Takes a member out, tells the brokers and waits a little, so that its queues are free at once."""
+        if self.forget(client_id):
+            addresses = sorted(set(self._brokers().values()))
+            goodbye = UnregisterClient(client_id, self._process.pid, self._process.started_at_ms)
+            await self._tell(goodbye, addresses, waits, timeout_ms)
+
+    def forget(self, client_id: str) -> bool:
+        """Takes a member out and tells nobody: its locks last until their leases end. False where it is out already."""
         with self._lock:
             member = self._members.pop(client_id, None)
             self._on_reply.pop(client_id, None)
             if member is not None and member.consumer is not None:
                 self._listeners.get(member.consumer[0], {}).pop(client_id, None)
                 self._movers.get(member.consumer[0], {}).pop(client_id, None)
-        if member is not None:
-            addresses = sorted(set(self._brokers().values()))
-            goodbye = UnregisterClient(client_id, self._process.pid, self._process.started_at_ms)
-            await self._tell(goodbye, addresses, waits, timeout_ms)
+        return member is not None
 
     def _heartbeat(self, member: Member) -> Heartbeat:
         """The request that says so."""

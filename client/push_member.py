@@ -151,6 +151,8 @@ class PushMember:
             work.revoke(ours | leaving)
             if self._locks is not None and is_calm:
                 await self._locks.unlock(sorted(ours | leaving), timeout_ms=settings.timeout_ms)
+            elif self._locks is not None:  # a handler goes on: nobody may have its queue before the lease ends
+                self._connection.members.forget(self._client_id)
 
     def trace_statistics(self) -> TraceStatistics | None:
         """The counters; None where nothing is traced."""

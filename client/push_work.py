@@ -74,6 +74,7 @@ class PushWork:
         self._queues = PushQueues(rules, prefetch_bytes=prefetch_bytes)
         self._pulls = PullCalls(connection, group, PULL_MESSAGES, self._on_pulled)
         self._pool = HandlerPool(waits, f"zenit-push-{group}", concurrency, self._work)
+        self._failing: set[MessageQueue] = set()  # whose last pull failed
         self._wake_ms: int | None = None  # when the I/O thread is to look for what is handled again
         self._is_stopping = False
         self._handled = self._failed = self._late = self._sent_back = 0
@@ -164,6 +165,7 @@ class PushWork:
         with self._lock:
             for name in names:
                 self._queues.revoke(name)
+                self._failing.discard(name)
 
     def move(self, offsets: dict[MessageQueue, int]) -> dict[MessageQueue, int]:
         """An operator moved the group: goes on at these offsets. Returns what of that is to be committed: our queues."""
@@ -226,11 +228,14 @@ class PushWork:
         """In the thread that got the reply."""
         now = monotonic_ms()
         moved: Moved | None = None
+        is_first = False
         with self._lock:
             if isinstance(reply, PullReply):
                 moved = self._queues.on_reply(pull, reply, payload, now)
+                self._failing.discard(pull.queue)
             elif self._queues.on_error(pull, now):
-                log.debug("pull failed queue=%s error=%s", pull.queue, error)
+                is_first = pull.queue not in self._failing
+                self._failing.add(pull.queue)
             pulls = [] if self._is_stopping else self._queues.due(now)
             next_due_ms = None if self._is_stopping else self._queues.next_due_ms()
             self._wake_one(now)
@@ -242,6 +247,8 @@ class PushWork:
                 moved.from_offset,
                 moved.to_offset,
             )
+        if is_first:
+            log.warning("pulls fail group=%s queue=%s error=%s", self._group, pull.queue, error)
         self._send_pulls(pulls)
         if next_due_ms is not None:
             self._later(next_due_ms - now, self._pull_more)

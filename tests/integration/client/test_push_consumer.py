@@ -59,7 +59,7 @@ def test_all_is_handled_once_and_committed_at_close(namesrv: str, admin: Admin, 
     with consumer_of(namesrv, seen) as consumer:
         sent |= fill(producer, TOPIC, 500, begin=500)
         assert sorted(seen.wait(1000)) == sorted(sent)
-        assert len([queue for queue in consumer.assignment() if queue.topic == TOPIC]) == 4
+        wait_until(lambda: sum(queue.topic == TOPIC for queue in consumer.assignment()) == 4)
         assert lag(admin, "g", TOPIC) > 0
     assert lag(admin, "g", TOPIC) == 0
     assert set(seen.calls) == {1}

@@ -188,3 +188,24 @@ def test_who_was_silent_for_a_lease_is_fenced(
             sent = send(again, 8, begin=8)
         assert set(seen.wait(16)) >= sent
     watch.check()
+
+
+def test_who_is_closed_while_its_handler_goes_on_keeps_its_queue_until_the_lease_ends(
+    namesrv: str, admin: Admin, producer: Producer
+) -> None:
+    release = threading.Event()
+    producer.send(Message(TOPIC, b"slow"), sharding_key="one")
+
+    def then(message: StoredMessage) -> None:
+        release.wait(30)
+
+    slow, other = Seen(then), Seen()
+    first = ordered(namesrv, slow)
+    with first:
+        slow.wait(1)
+        first.close(timeout=0.1)
+    with ordered(namesrv, other):
+        threading.Event().wait(0.5)
+        assert not other.bodies
+        other.wait(1)
+    release.set()
