@@ -40,10 +40,13 @@ if TYPE_CHECKING:
     from .model.errors import MessageTooLarge as MessageTooLarge
     from .model.errors import NoPermission as NoPermission
     from .model.errors import NoRoute as NoRoute
+    from .model.errors import NotARequest as NotARequest
     from .model.errors import NotMaster as NotMaster
+    from .model.errors import RequesterGone as RequesterGone
     from .model.errors import RequestTimeout as RequestTimeout
     from .model.errors import SendFailed as SendFailed
     from .model.errors import SqlSyntaxError as SqlSyntaxError
+    from .model.errors import TooManyRequests as TooManyRequests
     from .model.errors import TopicNotFound as TopicNotFound
     from .model.errors import ZenitError as ZenitError
     from .model.message import BatchReceipt as BatchReceipt
@@ -74,9 +77,10 @@ _HOMES = {
     ".client.push_consumer": "PushConsumer",
     ".client.send_future": "SendFuture",
     ".client.start_from": "FIRST LAST StartFrom",
-    ".model.errors": """BrokerBusy BufferFull ClientClosed ConnectionLost CorruptRecordError DuplicateClient
-        GroupNotFound InvalidName InvalidParameter MessageIllegal MessageNotFound MessageTooLarge NoPermission
-        NoRoute NotMaster RequestTimeout SendFailed SqlSyntaxError TopicNotFound ZenitError""",
+    ".model.errors": """BrokerBusy BufferFull ClientClosed ConnectionLost CorruptRecordError DuplicateClient GroupNotFound
+        InvalidName InvalidParameter MessageIllegal MessageNotFound MessageTooLarge NoPermission NoRoute
+        NotARequest NotMaster RequestTimeout RequesterGone SendFailed SqlSyntaxError TooManyRequests
+        TopicNotFound ZenitError""",
     ".model.message": "BatchReceipt FailedSend Message SendReceipt SendStatus",
     ".model.queue": "MessageQueue PhysicalOffset QueueOffset",
     ".model.route": "TopicRoute",

@@ -90,7 +90,16 @@ class Handlers:
         self._send_backs = SendBackHandler(parts)
         self._starts = StartHandler(parts)
         self.statistics = BrokerStatistics(
-            store, loop, clock, registry, self.sends, self.pulls, parts.stages, parts.delays, self._send_backs
+            store,
+            loop,
+            clock,
+            registry,
+            self.sends,
+            self.pulls,
+            parts.stages,
+            parts.delays,
+            self._send_backs,
+            self._replies,
         )
 
     def table(self) -> dict[type[Request], Handler]:

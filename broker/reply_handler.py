@@ -69,8 +69,7 @@ class ReplyHandler:
         self._broker_name = broker_name
         self._store_host = store_host.encode()
         self._hold: ReplyHold[_Stored] = ReplyHold(held_max=HELD_MAX)
-        self.pushed = 0
-        self.undelivered = 0
+        self._pushed = self._undelivered = 0
 
     def on_send_reply(self, call: Call) -> None:
         """Stages a reply. Raises InvalidParameter, MessageIllegal; then nothing of it is staged."""
@@ -102,6 +101,10 @@ class ReplyHandler:
             for stored in self._hold.due(now_ms):
                 self._give_up(stored)
 
+    def document(self) -> dict[str, int]:
+        """For statistics: replies handed on, those nobody came for, and those that wait for somebody now."""
+        return {"pushed": self._pushed, "undelivered": self._undelivered, "held": self._hold.count}
+
     def _on_promised(self, stored: _Stored, error: ZenitError | None) -> None:
         if error is not None:
             self._loop.fail(stored.call, error)
@@ -111,7 +114,7 @@ class ReplyHandler:
     def _deliver(self, stored: _Stored) -> None:
         identity = self._registry.identity_of(stored.push.client_id)
         if identity is not None and self._loop.send_to(identity, stored.push, (stored.record,)):
-            self.pushed += 1
+            self._pushed += 1
             self._answer(stored, is_delivered=True)
             return
         now_ms = self._clock.monotonic_ms()
@@ -120,7 +123,7 @@ class ReplyHandler:
             self._give_up(stored)
 
     def _give_up(self, stored: _Stored) -> None:
-        self.undelivered += 1
+        self._undelivered += 1
         _log.info(
             "a reply's requester is not connected client=%s correlation_id=%s",
             stored.push.client_id,

@@ -14,6 +14,7 @@ from .client_registry import ClientRegistry
 from .delay.delays import Delays
 from .pull_handler import PullHandler
 from .registration import BrokerIdentity
+from .reply_handler import ReplyHandler
 from .send_back_handler import SendBackHandler
 from .send_handler import SendHandler
 from .stage_clock import StageClock
@@ -67,6 +68,7 @@ class BrokerStatistics:
         stages: StageClock,
         delays: Delays,
         send_backs: SendBackHandler,
+        replies: ReplyHandler,
     ) -> None:
         self._store = store
         self._loop = loop
@@ -77,6 +79,7 @@ class BrokerStatistics:
         self._stages = stages
         self._delays = delays
         self._send_backs = send_backs
+        self._replies = replies
         self._started_at_ms = clock.now_ms()
 
     def document(self, identity: BrokerIdentity, waits: Mapping[str, int]) -> dict[str, Any]:
@@ -114,6 +117,7 @@ class BrokerStatistics:
             },
             "delays": self._delays.document(),
             "send_backs": {"retried": self._send_backs.retried, "given_up": self._send_backs.given_up},
+            "replies": self._replies.document(),
             "clients": {"connected": clients, "consumers": consumers},
             "waiting": dict(waits),
             "loop": loop_document(self._loop.statistics()),

@@ -63,6 +63,7 @@ def test_a_reply_is_stored_and_pushed(serve: Callable[..., Any], flush_mode: str
         stored.physical_offset,
         stored.store_timestamp_ms,
     )
+    assert broker.ask(commands.GetBrokerStatistics())["replies"] == {"pushed": 1, "undelivered": 0, "held": 0}
     push, _ = asker.pushed[0]
     assert (push.client_id, push.correlation_id, push.broker_name) == ("asker", "c-1", "broker-a")
 
@@ -88,6 +89,7 @@ def test_a_reply_nobody_comes_for_is_kept_and_told(serve: Callable[..., Any], ti
     broker = serve(heartbeat_ms=100 if timeout_ms == 10_000 else 60_000)
     stored = send(broker, reply_record(), timeout_ms=timeout_ms)
     assert not stored.is_delivered
+    assert broker.ask(commands.GetBrokerStatistics())["replies"] == {"pushed": 0, "undelivered": 1, "held": 0}
     assert [message.body for message in broker.pull(TOPIC)[1]] == [b"yes"]
 
 

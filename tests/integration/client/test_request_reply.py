@@ -17,14 +17,16 @@ from zenitmq import (
     InvalidParameter,
     Message,
     MessageQueue,
+    NotARequest,
     Producer,
     PullConsumer,
+    RequesterGone,
     RequestTimeout,
     StoredMessage,
+    TooManyRequests,
     TopicNotFound,
 )
 from zenitmq.client import request_reply
-from zenitmq.model.errors import NotARequest, RequesterGone, TooManyRequests
 from zenitmq.model.properties import CORRELATION_ID, MESSAGE_TYPE, REPLY_TO_CLIENT, TIME_TO_LIVE
 
 if TYPE_CHECKING:

@@ -5,7 +5,17 @@ from __future__ import annotations
 import pytest
 
 from zenitmq.model.errors import InvalidName
-from zenitmq.model.names import STATE_TOPICS, SYSTEM_TOPICS, check_group, check_topic, is_system_topic, retry_topic
+from zenitmq.model.names import (
+    STATE_TOPICS,
+    SYSTEM_TOPICS,
+    TRACE_TOPIC,
+    check_group,
+    check_topic,
+    is_routed_topic,
+    is_system_topic,
+    reply_topic,
+    retry_topic,
+)
 
 BAD_IN_ANY_NAME = [
     *("", "../etc/passwd", "..", ".", "a/b", "a\\b", "/abs", "nul\x00", "\x00", "new\nline", "trailing\n", "tab\t"),
@@ -61,3 +71,13 @@ def test_a_megabyte_of_name_makes_a_short_message() -> None:
 )
 def test_system_topics(topic: str, system: bool) -> None:
     assert is_system_topic(topic) is system
+
+
+def test_of_the_system_topics_clients_find_the_trace_topic_only() -> None:
+    assert [topic for topic in sorted(SYSTEM_TOPICS) if is_routed_topic(topic)] == [TRACE_TOPIC]
+    assert is_routed_topic("trades")
+    assert is_routed_topic(reply_topic("zenit"))
+
+
+def test_the_reply_topic_has_its_clusters_name() -> None:
+    assert check_topic(reply_topic("zenit")) == "zenit_REPLY_TOPIC"
