@@ -201,3 +201,45 @@ def test_what_runs_apart_does_not_hold_the_loop() -> None:
         await apart
 
     asyncio.run(run())
+
+
+def test_work_is_started_from_any_thread_and_ends_with_the_loop() -> None:
+    on_loop = OnLoop(Remoting(), "consumer")
+    ended: list[str] = []
+
+    async def work(name: str) -> None:
+        try:
+            await asyncio.sleep(0 if name == "short" else 60)
+            ended.append(name)
+        except asyncio.CancelledError as error:
+            ended.append(f"cancelled, {on_loop.is_end(error)}")
+            raise
+
+    async def run() -> None:
+        on_loop.start(lambda: work("short"), "short")
+        thread = threading.Thread(target=lambda: on_loop.start(lambda: work("long"), "long"))
+        thread.start()
+        thread.join()
+        while "short" not in ended or "long" not in {task.get_name() for task in asyncio.all_tasks()}:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    asyncio.run(run())
+    assert ended == ["short", "cancelled, True"]
+
+
+def test_a_cancellation_of_something_else_is_no_end() -> None:
+    on_loop = OnLoop(Remoting(), "consumer")
+
+    async def run() -> None:
+        inner = asyncio.create_task(asyncio.sleep(10))
+        inner.cancel()
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await inner
+        assert not on_loop.is_end(caught.value)
+        assert not on_loop.is_end(ValueError())
+        assert on_loop.is_end(GeneratorExit())
+        async with on_loop.new_lock():
+            pass
+
+    asyncio.run(run())

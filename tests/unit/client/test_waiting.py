@@ -72,6 +72,33 @@ def test_a_change_sets_those_who_wait_and_nobody_else(waits: Blocking) -> None:
     assert [run_blocking(signal.wait(0)) for signal in (first, second, third, fourth)] == [True, False, True, False]
 
 
+def test_a_lock_is_held_by_one(waits: Blocking) -> None:
+    lock = waits.new_lock()
+    order: list[str] = []
+
+    async def second() -> None:
+        order.append("comes")
+        async with lock:
+            order.append("has it")
+
+    async def first() -> None:
+        async with lock:
+            waits.start(second, "second")
+            while not order:
+                await waits.sleep(1)
+            order.append("lets it go")
+
+    run_blocking(first())
+    (thread,) = [thread for thread in threading.enumerate() if thread.name == "second"] or [None]
+    if thread is not None:
+        thread.join(5)
+    assert order == ["comes", "lets it go", "has it"]
+
+
+def test_nothing_that_a_handler_raises_ends_a_thread(waits: Blocking) -> None:
+    assert not any(map(waits.is_end, (SystemExit(), KeyboardInterrupt(), asyncio.CancelledError())))
+
+
 def test_what_runs_apart_is_run_here(waits: Blocking) -> None:
     ran: list[int] = []
     run_blocking(waits.run_apart(lambda: ran.append(threading.get_ident())))
