@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
 
-from zenitmq import FIRST, Admin, InvalidParameter, PullConsumer, StoredMessage
+from zenitmq import FIRST, Admin, InvalidParameter, PullConsumer, StoredMessage, aio
 from zenitmq.model.properties import encode_properties
 from zenitmq.model.redelivery import Origin, dead_letter_properties
 from zenitmq.remoting.client import RemotingClient
@@ -159,3 +160,19 @@ def test_a_group_without_letters_has_nothing_to_send(admin: Admin) -> None:
     assert admin.redrive_dead_letters("nobody")["letters"] == 0
     with pytest.raises(InvalidParameter):
         admin.redrive_dead_letters("nobody", max_messages=0)
+
+
+def test_the_same_on_an_event_loop(admin: Admin, bury: Bury, namesrv: str) -> None:
+    bury(b"0", b"1")
+
+    async def story() -> None:
+        async with aio.Admin(namesrv) as other:
+            (row,) = await other.dead_letter_groups()
+            assert row["letters"] == 2
+            assert [letter.message.body for letter in await other.dead_letters("g")] == [b"1", b"0"]
+            assert (await other.redrive_dead_letters("g"))["redriven"] == 2
+            (moved,) = await other.clone_offsets("ZENIT_REDRIVE", "auditors", topic=LETTERS)
+            assert (moved["from"], moved["to"]) == (None, 2)
+
+    asyncio.run(story())
+    assert sorted(message.body for message in messages(namesrv, admin)) == [b"0", b"1"]
