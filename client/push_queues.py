@@ -119,6 +119,14 @@ class PushQueues:
         )
         self._prefetch.assign(name, offset, committed=committed, subscription=subscription)
 
+    def resubscribe(self, name: MessageQueue, subscription: Subscription) -> None:
+        """Something else is wanted of a queue, from what is not fetched or not begun yet on."""
+        process = self._processes.get(name)
+        if process is not None:
+            process.subscription = subscription
+            self._prefetch.resubscribe(name, subscription)
+            self._check_flow(process)
+
     def leave(self, name: MessageQueue) -> None:
         """Hands nothing more out of a queue; what handlers have of it still counts."""
         self._processes[name].is_leaving = True

@@ -137,6 +137,15 @@ class PushWork:
             pulls = self._queues.due(now)
         self._send_pulls(pulls)
 
+    def resubscribe(self, wanted: dict[MessageQueue, Subscription]) -> None:
+        """What is wanted of queues, which may be something else than before; those that are not ours are left alone."""
+        with self._lock:
+            now = monotonic_ms()
+            for name, subscription in wanted.items():
+                self._queues.resubscribe(name, subscription)
+            pulls = self._queues.due(now)
+        self._send_pulls(pulls)
+
     def stay(self, names: Iterable[MessageQueue]) -> None:
         """Queues that were being left are wanted after all."""
         now = monotonic_ms()

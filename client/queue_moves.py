@@ -169,6 +169,7 @@ class QueueMoves:
                 queues, is_known = [queue for queue in ours if queue.topic == topic], False
             is_done = is_done and is_known
             wanted |= dict.fromkeys(queues, subscription)
+        self._work.resubscribe(wanted)
         back = leaving & wanted.keys()
         if back:
             self._work.stay(back)

@@ -106,6 +106,24 @@ def test_a_push_consumer_filters(cluster: LocalCluster, topic: str) -> None:
     assert sorted(got) == [5, 6, 7, 8]
 
 
+def test_a_push_consumer_can_change_its_mind(cluster: LocalCluster) -> None:
+    name = cluster.create_topic("changed-pushed")
+    got: list[int] = []
+    consumer = PushConsumer("g-changed-push", namesrv=cluster.namesrv, start_from=FIRST)
+    consumer.subscribe(name, Sql("amount < 0"))
+    consumer.on_message(lambda messages: got.extend(int(message.body) for message in messages))
+    with consumer, Producer(namesrv=cluster.namesrv) as producer:
+        consumer.subscribe(name, Sql("amount >= 100"))
+        deadline_ms = monotonic_ms() + 30_000
+        number = 99
+        while not got and monotonic_ms() < deadline_ms:
+            producer.send(Message(name, b"%d" % number, properties={"amount": str(number)}))
+            number += 1
+            sleep_ms(50)
+    assert got
+    assert min(got) >= 100
+
+
 def test_given_queues_are_filtered_too(cluster: LocalCluster, topic: str) -> None:
     queue = MessageQueue(topic, "broker-a", 0)
     with PullConsumer("g-assigned", namesrv=cluster.namesrv, start_from=FIRST) as consumer:

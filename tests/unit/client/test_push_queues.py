@@ -17,7 +17,7 @@ from zenitmq.client.push_queues import (
 )
 from zenitmq.model.errors import CorruptRecordError
 from zenitmq.model.queue import MessageQueue
-from zenitmq.model.subscription import Subscription
+from zenitmq.model.subscription import Sql, Subscription
 from zenitmq.remoting.commands import GetStatus, PullReply
 from zenitmq.store.record_kernel import encode_record
 
@@ -373,3 +373,31 @@ def test_a_queue_that_is_left_stays_where_it_is_until_it_is_wanted_again() -> No
     assert queues.next_delivery(0) is None
     queues.stay(A)
     assert offsets(take(queues)) == [1]
+
+
+def test_another_subscription_counts_for_what_is_not_handed_out_yet() -> None:
+    queues = queues_of(A)
+    feed(queues, 4)
+    delivery = take(queues)
+    (before,) = queues.due(0)
+    queues.resubscribe(B, Subscription.parse("t", "x"))
+    queues.resubscribe(A, Subscription.parse("t"))
+    assert queues.due(0) == []
+    queues.resubscribe(A, Subscription.parse("t", Sql("n > 1")))
+    assert queues.next_delivery(0) is None
+    (pull,) = queues.due(0)
+    assert (pull.offset, pull.sql) == (1, "n > 1")
+    queues.on_reply(before, PullReply(int(GetStatus.FOUND), 9, 0, 9, 5), records(4, 9), 0)
+    assert queues.next_delivery(0) is None
+    queues.on_handled(delivery, None, 0)
+    assert queues.uncommitted() == {A: 1}
+    queues.on_reply(pull, PullReply(int(GetStatus.FOUND), 4, 0, 4, 1), records(3, 4), 0)
+    assert offsets(take(queues)) == [3]
+
+
+def test_another_subscription_makes_room_in_a_queue_that_was_full() -> None:
+    queues = queues_of(A, limits=FlowLimits(messages=3))
+    feed(queues, 4)
+    assert queues.due(0) == []
+    queues.resubscribe(A, Subscription.parse("t", "x"))
+    assert [pull.offset for pull in queues.due(0)] == [0]
