@@ -47,6 +47,8 @@ log = logging.getLogger(__name__)
 WAKE_MS: Final = 50  # at most between two looks at the clock, which may have been set
 RETRY_MS: Final = 200  # once the store takes nothing
 TURN_BYTES: Final = 256 << 10  # one message more
+TURN_MS: Final = 3  # after this the rest is left to the next turn, however few they were
+LOOKS: Final = 32  # messages between two looks at the clock
 WINDOW_ENTRIES: Final = 2048
 CARRY_COUNT: Final = 256
 FOREIGN_MAX: Final = 1000
@@ -185,8 +187,10 @@ class Delays:
         """Groups copies by queue, so that each queue's are one run; returns how many entries were seen to."""
         queues: dict[tuple[str, int], list[_Copy]] = {}
         size = done = 0
+        began_ms = self._clock.monotonic_ms()
         for entry in entries:
-            if size >= TURN_BYTES:
+            is_late = done % LOOKS == LOOKS - 1 and self._clock.monotonic_ms() - began_ms >= TURN_MS
+            if size >= TURN_BYTES or is_late:
                 break
             done += 1
             found = self._waiting_message(entry)
