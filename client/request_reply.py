@@ -200,17 +200,15 @@ class RequestReply:
             self._fail(correlation_id, error)
 
     async def _say_hello(self, topic: str, total_ms: int) -> None:
-        """Each broker of the topic hears of us before the first request; later ones by the heartbeats."""
+        """Each broker of the topic hears of us before the first request; later, and one that was away, by the heartbeats."""
         route = await self._connection.routes.route(topic, self._waits, timeout_ms=total_ms)
         addresses = {broker.master_address for broker in route.brokers if broker.master_address is not None}
-        if addresses <= self._announced:
-            return
         fresh = sorted(addresses - self._announced)
-        taken = await self._connection.members.announce(
-            self._member, fresh, self._waits, timeout_ms=min(total_ms, ANNOUNCE_MS)
-        )
-        if taken == len(fresh):
+        if fresh:
             self._announced.update(fresh)
+            await self._connection.members.announce(
+                self._member, fresh, self._waits, timeout_ms=min(total_ms, ANNOUNCE_MS)
+            )
 
     # ---- answering
 
