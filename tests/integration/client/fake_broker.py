@@ -10,7 +10,7 @@ from typing import cast
 
 from zenitmq.model.arena import Arena
 from zenitmq.model.clock import SystemClock, now_ms
-from zenitmq.model.errors import TopicNotFound, ZenitError
+from zenitmq.model.errors import MessageNotFound, TopicNotFound, ZenitError
 from zenitmq.model.ids import HostAddress
 from zenitmq.remoting import commands as c
 from zenitmq.remoting.client import RemotingClient
@@ -42,6 +42,7 @@ class FakeBroker:
         self.batches: list[tuple[str, int, int]] = []  # topic, queue id, count of each batch taken
         self.committed: dict[tuple[str, str, int], int] = {}
         self.begun: dict[tuple[str, str], int] = {}  # (group, topic) -> since when
+        self.sent_back: list[bytes] = []  # payloads
         self.consumers: dict[str, dict[str, bytes]] = {}  # group -> client id -> identity
         self.requests: list[c.Request] = []
         self._parked: list[Call] = []
@@ -62,6 +63,7 @@ class FakeBroker:
             ),
             c.UpdateConsumerOffsets: self._commit,
             c.StartConsuming: self._start,
+            c.SendBack: self._send_back,
             c.Heartbeat: self._heartbeat,
             c.UnregisterClient: self._leave,
             c.GetConsumerList: lambda q: c.ConsumerListReply(tuple(sorted(self.consumers.get(q.group, ())))),
@@ -104,7 +106,8 @@ class FakeBroker:
                 raise answer
             if answer == SILENT:
                 return None
-            return handler(call) if handler in (self._send, self._pull, self._heartbeat) else handler(call.request)
+            takes_calls = (self._send, self._pull, self._heartbeat, self._send_back)
+            return handler(call) if handler in takes_calls else handler(call.request)
 
         return handle
 
@@ -170,6 +173,13 @@ class FakeBroker:
     def _commit(self, request: c.UpdateConsumerOffsets) -> c.Reply:
         for topic, queue_id, offset in request.offsets:
             self.committed[request.group, topic, queue_id] = offset
+        return c.Done()
+
+    def _send_back(self, call: Call) -> c.Reply:
+        """As a broker whose retention was faster than the consumer."""
+        self.sent_back.append(call.payload)
+        if not call.payload:
+            raise MessageNotFound("its physical offset")
         return c.Done()
 
     def _start(self, request: c.StartConsuming) -> c.Reply:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -335,3 +335,14 @@ def test_what_is_wrong_is_told(namesrv: str, admin: Admin) -> None:
     for use in (consumer.start, lambda: consumer.subscribe(TOPIC)):
         with pytest.raises(ClientClosed):
             use()
+
+
+def test_what_the_broker_holds_no_more_is_sent_back_whole(namesrv: str, new_broker: Callable) -> None:
+    fake = new_broker("a", trades=1)
+    with Producer("p", namesrv=namesrv) as producer:
+        producer.send_bodies(TOPIC, [b"x"])
+    consumer = consumer_of(namesrv, lambda messages: ConsumeResult.RETRY)
+    with consumer:
+        wait_until(lambda: consumer.statistics().sent_back == 1)
+    assert fake.sent_back == [b"", fake.messages(TOPIC)[0].record]
+    assert fake.committed["g", TOPIC, 0] == 1
