@@ -13,6 +13,7 @@ from integration.client.real_broker import RealBroker
 from zenitmq import (
     BROADCASTING,
     FIRST,
+    LAST,
     Admin,
     ClientClosed,
     ConsumeResult,
@@ -273,6 +274,20 @@ def test_topics_come_and_go(namesrv: str, admin: Admin, producer: Producer) -> N
         consumer.unsubscribe("more")
         wait_until(lambda: all(queue.topic != "more" for queue in consumer.assignment()))
     assert seen.bodies == [b"buy"]
+
+
+def test_queues_that_a_topic_gets_later_are_consumed_from_their_first_message(
+    namesrv: str, admin: Admin, producer: Producer
+) -> None:
+    seen = Seen()
+    with consumer_of(namesrv, seen, start_from=LAST) as consumer:
+        wait_until(lambda: sum(queue.topic == TOPIC for queue in consumer.assignment()) == 4)
+        admin.create_topic(TOPIC, queues=6)
+        sent = [b"%04d" % index for index in range(24)]
+        for body in sent:
+            producer.send(Message(TOPIC, body))
+        assert sorted(seen.wait(24)) == sent
+        wait_until(lambda: sum(queue.topic == TOPIC for queue in consumer.assignment()) == 6)
 
 
 def test_an_operator_moves_the_group(namesrv: str, admin: Admin, producer: Producer) -> None:

@@ -12,6 +12,8 @@ from integration.client.push_kit import Seen, lag, wait_until
 from integration.client.real_broker import RealBroker
 
 from zenitmq import FIRST, Admin, ConsumeResult, Message, Producer, PushConsumer, StoredMessage
+from zenitmq.remoting.client import RemotingClient
+from zenitmq.remoting.commands import LockQueues, UnlockQueues
 
 TOPIC = "trades"
 KEYS = [f"user-{index}" for index in range(8)]
@@ -209,3 +211,22 @@ def test_who_is_closed_while_its_handler_goes_on_keeps_its_queue_until_the_lease
         assert not other.bodies
         other.wait(1)
     release.set()
+
+
+@pytest.mark.parametrize("lease_ms", [30_000])
+def test_a_commit_that_is_refused_costs_the_queue(
+    namesrv: str, admin: Admin, producer: Producer, real_broker: RealBroker
+) -> None:
+    """Another has the locks, as after a pause that this consumer did not notice: it learns that when it commits."""
+    queues = tuple((queue.topic, queue.queue_id) for queue in admin.queues(TOPIC))
+    seen = Seen()
+    with ordered(namesrv, seen, commit_interval=0.1) as consumer:
+        wait_until(lambda: len(consumer.assignment()) == 4)
+        (member,) = admin.describe_group("g")["members"]
+        with RemotingClient() as thief:
+            thief.call(real_broker.address, UnlockQueues("g", member, queues), timeout_ms=5000)
+            thief.call(real_broker.address, LockQueues("g", "thief", queues), timeout_ms=5000)
+        receipt = producer.send(Message(TOPIC, b"x"))
+        seen.wait(1)
+        wait_until(lambda: receipt.queue not in consumer.assignment())
+    assert lag(admin, "g", TOPIC) == 1
