@@ -20,10 +20,11 @@ from ...model.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from ...model.queue import PhysicalOffset
 from ...model.sys_flag import ENDS_WAIT
 from ...store.dispatch import Run
-from ...store.queue_table import goes_to_queue
+from ...store.queue_table import goes_to_queue, list_queues
 from ...store.record_kernel import decode_batch, ended_waits
 from ...store.rocksdb_timers import TimerStore
 from ...store.snapshot import read_snapshot
+from ...store.store_files import read_abort
 from .timing import DelayRules, due_of
 from .waiting_table import ENDED, WaitingTable
 
@@ -48,6 +49,7 @@ class TimerIndex:
         self.rules = rules
         self._clock = clock
         self._store = TimerStore(directory)
+        self._holds_all = self._store.reflected == 0 and _had_no_timers(directory)  # whatever the log holds
         self.table = WaitingTable(self._store)
         self._delivered = _delivered_before(directory)
         self._applied = self._store.reflected
@@ -70,6 +72,9 @@ class TimerIndex:
         if self._store.reflected > log_end:
             log.warning("the index of what waits is made anew reflected=%s log_end=%s", self._store.reflected, log_end)
             self._store.clear()
+        if self._holds_all:
+            self._store.write([], log_end)
+            self._holds_all = False
         while gone := self._store.below(log_begin, count_max=BATCH_CHANGES):
             self._store.write([(ENDED, offset) for offset in gone], self._store.reflected)
         self.table = WaitingTable(self._store)
@@ -115,7 +120,7 @@ class TimerIndex:
 
     def reflected(self) -> PhysicalOffset:
         """What follows from the log below is durable."""
-        return PhysicalOffset(self._store.reflected)
+        return PhysicalOffset(EVERYTHING if self._holds_all else self._store.reflected)
 
     def persist(self) -> PhysicalOffset:
         """Writes what the disk holds the log of. Worker thread. Raises OSError."""
@@ -148,6 +153,14 @@ class TimerIndex:
 
     def _write_step(self, changes: list[tuple[int, int, int]], reflected: int) -> None:
         self._store.write([(due_ms, offset) for _, due_ms, offset in changes], reflected)
+
+
+def _had_no_timers(directory: str) -> bool:
+    """Whether nothing ever waited in a store that was closed well: it need not be read from its beginning to know."""
+    if read_abort(directory) is not None:
+        return False
+    topics = {topic for topic, _, _ in list_queues(directory)}
+    return bool(topics) and topics.isdisjoint(TimerIndex.topics)
 
 
 def _delivered_before(directory: str) -> Mapping[int, int]:

@@ -15,6 +15,7 @@ from zenitmq.model.properties import encode_properties
 from zenitmq.model.queue import PhysicalOffset
 from zenitmq.model.sys_flag import TRANSACTION_PREPARED
 from zenitmq.store.message_store import MessageStore
+from zenitmq.store.store_files import write_abort
 
 RULES = DelayRules((1000, 5000), 1 << 40)
 DUE = 1_700_000_100_000
@@ -157,3 +158,26 @@ def test_rocketmq_s_schedule_topic_waits_by_level_but_for_what_it_had_delivered(
     index.close()
     (tmp_path / "config" / "delayOffset.json").write_text(json.dumps({"offsetTable": []}))
     new_index(tmp_path, clock).close()
+
+
+@pytest.mark.parametrize(("timer", "is_closed_well"), [(False, True), (True, True), (False, False)])
+def test_a_store_in_which_nothing_ever_waited_is_not_read_from_its_beginning(
+    tmp_path: Path, clock: StillClock, timer: bool, is_closed_well: bool
+) -> None:
+    with make_store(tmp_path, clock) as store:
+        put(store, "t", 0, message("t", b"plain"))
+        if timer:
+            wait_in(store)
+            store.commit()
+        end = store.written
+    if not is_closed_well:
+        write_abort(str(tmp_path))
+    index = new_index(tmp_path, clock)
+    assert (index.reflected() > end) == (not timer and is_closed_well)
+    with make_store(tmp_path, clock, dispatchers=(index,)) as store:
+        assert index.table.count == timer
+        assert (index.reflected() == end) == (not timer and is_closed_well)
+        wait_in(store)
+        store.commit()
+        assert index.table.count == timer + 1
+    index.close()
