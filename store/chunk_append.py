@@ -19,7 +19,7 @@ from .record_kernel import MAGIC_BLANK, REASONS, RUN_BLANK, RUN_END, RUN_MORE
 from .run_dispatch import TOPIC_EVENTS, RunDispatch, RunTarget, WrittenRun
 from .store_opening import Opened, scanning_kernel
 
-_INVISIBLE: Final = 0xC  # sysFlag: half, committed or rolled back
+_TOPIC_EVENTS: Final = TOPIC_EVENTS.encode()
 _NAMES_MAX: Final = 10_000
 
 
@@ -89,32 +89,16 @@ class ChunkAppender:
         An event about topics ends a group: it may delete queues that the records behind it make anew.
         """
         kernel, at = self._kernel, 0
-        group = _Group()
-        groups = [group]
-        units_begin = keys_begin = 0
+        groups: list[_Group] = []
         while at < size:
-            count = kernel.scan(data, at, size, begin + at, False)
-            if not count:
+            group = _Group()
+            groups.append(group)
+            group.is_plain = kernel.scan_runs(
+                data, at, size, begin + at, group.targets, self._target, _TOPIC_EVENTS, group.runs
+            )
+            at = kernel.end
+            if not kernel.count:
                 raise CorruptRecordError(begin + at, size - at, _reason(kernel.status))
-            key, offset = (kernel.topic, kernel.queue_id), kernel.queue_offset
-            target = group.targets.get(key)
-            if target is None:
-                target = group.targets[key] = self._target(begin + at, kernel.end - at)
-            elif target.next_offset != offset:
-                group.is_plain = False
-            target.next_offset = offset + count
-            flags = kernel.sys_flag
-            if flags & _INVISIBLE:
-                group.is_plain = False
-            run_end, units_end, keys_end = kernel.end, kernel.units_end, kernel.keys_end
-            group.runs.append(
-                (target, offset, count, begin + at, begin + run_end, kernel.store_timestamp_ms, units_begin, units_end,
-                 keys_begin, keys_end, at, flags)
-            )  # fmt: skip
-            at, units_begin, keys_begin = run_end, units_end, keys_end
-            if target.topic == TOPIC_EVENTS and at < size:
-                group = _Group()
-                groups.append(group)
         return groups
 
     def _target(self, offset: int, size: int) -> _Target:

@@ -19,7 +19,7 @@ code does not check bounds: every function that takes bytes from outside first p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import cython
@@ -686,6 +686,7 @@ class RunKernel:
     _body_max: cython.Py_ssize_t
     _store_host: bytes
     _store_host_bits: cython.longlong
+    _topic_hash: cython.uint  # of `topic` and "#"
 
     def __init__(
         self,
@@ -709,6 +710,8 @@ class RunKernel:
         self._index_tags = index_keys and index_tags
         self._units_capacity = 0
         self._keys_capacity = 0
+        self.topic = b""
+        self._topic_hash = _hash_on(0, b"#", 0, 1)
         self._reserve_units(capacity * 20)
         self._reserve_keys(capacity)
         self.clear()
@@ -856,6 +859,113 @@ class RunKernel:
         physical offset field is its position. Transaction records (half, rollback) end a run and stand alone, for the
         caller to judge.
         """
+        return self._scan(buffer, begin, end, physical_offset, check_body_crc, count_max)
+
+    def scan_runs(
+        self,
+        buffer: cython.const[cython.uchar][::1],
+        begin: cython.Py_ssize_t,
+        end: cython.Py_ssize_t,
+        physical_offset: cython.longlong,
+        targets: dict[tuple[bytes, int], Any],
+        find: Callable[[int, int], Any],
+        last_topic: bytes,
+        runs: list[tuple[Any, ...]],
+    ) -> cython.bint:
+        """Reads run after run as `scan` does, until `end`, behind a run of `last_topic`, or where no record begins (`count` is
+        0 then). Appends to `runs` for each:
+
+            target, queue offset, count, begin, end (physical), store time, units begin, units end, keys begin, keys end,
+            begin in `buffer`, sysFlag
+
+        The target is that of (topic, queue id) in `targets`, else the one that `find(position, size)` makes of the run scanned
+        last. Its `next_offset` is moved behind the run. True where all are visible, and each follows the one before it in
+        its queue.
+        """
+        at: cython.Py_ssize_t = begin
+        units_begin: cython.Py_ssize_t = self.units_end
+        keys_begin: cython.Py_ssize_t = self.keys_end
+        position: cython.longlong
+        plain: cython.bint = True
+        while at < end:
+            position = physical_offset + (at - begin)
+            if self._scan(buffer, at, end, position, False, 0x7FFFFFFF) == 0:
+                break
+            key = (self.topic, self.queue_id)
+            target = targets.get(key)
+            if target is None:
+                target = targets[key] = find(position, self.end - at)
+            elif target.next_offset != self.queue_offset:
+                plain = False
+            target.next_offset = self.queue_offset + self.count
+            if self.sys_flag & 0xC:
+                plain = False
+            runs.append(
+                (target, self.queue_offset, self.count, position, position + (self.end - at), self.store_timestamp_ms,
+                 units_begin, self.units_end, keys_begin, self.keys_end, at, self.sys_flag)
+            )  # fmt: skip
+            at = self.end
+            units_begin = self.units_end
+            keys_begin = self.keys_end
+            if self.topic == last_topic:
+                break
+        return plain
+
+    def units_by_target(self, runs: list[tuple[Any, ...]]) -> list[tuple[Any, int, memoryview]]:
+        """(target, first queue offset, units behind one another) of each target in `runs`, those of `scan_runs`."""
+        numbers: dict[Any, int] = {}
+        firsts: list[int] = []
+        ends: cython.longlong[::1] = memoryview(bytearray(8 * len(runs))).cast("q")  # by number; bytes, then positions
+        units: cython.uchar[::1] = self._units
+        number: cython.Py_ssize_t
+        begin: cython.Py_ssize_t
+        size: cython.Py_ssize_t
+        at: cython.Py_ssize_t
+        i: cython.Py_ssize_t
+        total: cython.Py_ssize_t = 0
+        for run in runs:
+            if run[0] not in numbers:
+                numbers[run[0]] = len(firsts)
+                firsts.append(run[1])
+            number = numbers[run[0]]
+            begin = run[6]
+            size = run[7]
+            ends[number] += size - begin
+        for number in range(len(firsts)):
+            size = ends[number]
+            ends[number] = total
+            total += size
+        gathered = bytearray(total)
+        view: cython.uchar[::1] = gathered
+        for run in runs:
+            number = numbers[run[0]]
+            begin = run[6]
+            size = run[7]
+            size -= begin
+            at = ends[number]
+            for i in range(size):
+                view[at + i] = units[begin + i]
+            ends[number] = at + size
+        whole = memoryview(gathered)
+        begin = 0
+        found: list[tuple[Any, int, memoryview]] = []
+        for target, first in zip(numbers, firsts, strict=True):
+            number = len(found)
+            size = ends[number]
+            found.append((target, first, whole[begin:size]))
+            begin = size
+        return found
+
+    @cython.cfunc
+    def _scan(
+        self,
+        buffer: cython.const[cython.uchar][::1],
+        begin: cython.Py_ssize_t,
+        end: cython.Py_ssize_t,
+        physical_offset: cython.longlong,
+        check_body_crc: cython.bint,
+        count_max: cython.int,
+    ) -> cython.int:
         at: cython.Py_ssize_t = begin
         size: cython.Py_ssize_t
         tail: cython.Py_ssize_t
@@ -871,6 +981,7 @@ class RunKernel:
         topic_hash: cython.uint = 0
         out: cython.Py_ssize_t = self.units_end
         body: cython.Py_ssize_t
+        known: bytes
         flags: cython.uint
         ends_wait: cython.uint = 0
         self.status = 1
@@ -922,10 +1033,20 @@ class RunKernel:
                 run_topic_length = topic_length
                 queue_id = _get_s32(buffer, at + 12)
                 queue_offset = _get64(buffer, at + 20)
-                self.topic = bytes(buffer[tail : tail + topic_length])
                 self.queue_id = queue_id
                 self.queue_offset = queue_offset
-                topic_hash = _hash_on(_hash_on(0, buffer, tail, tail + topic_length), b"#", 0, 1)
+                known = self.topic
+                same = len(known) == topic_length
+                for i in range(topic_length if same else 0):
+                    if known[i] != buffer[tail + i]:
+                        same = False
+                        break
+                if (
+                    not same
+                ):  # runs of one topic follow one another: to make the bytes anew would cost more than the run
+                    self.topic = bytes(buffer[tail : tail + topic_length])
+                    self._topic_hash = _hash_on(_hash_on(0, buffer, tail, tail + topic_length), b"#", 0, 1)
+                topic_hash = self._topic_hash
             if out + 20 > self._units_capacity:
                 self._reserve_units(out + 20)
             tags_code = _scan_properties(self, buffer, tail + topic_length + 2, at + size, topic_hash, physical_offset)

@@ -62,7 +62,7 @@ class RunDispatch:
         units = memoryview(kernel.units)
         end = runs[-1][4]
         if grouped and len(runs) > 1:
-            self._put_grouped(runs, units)
+            self._put_grouped(runs, kernel)
         else:
             for target, queue_offset, _, _, _, now_ms, units_begin, units_end, _, _, _, flags in runs:
                 if goes_to_queue(flags):
@@ -79,19 +79,10 @@ class RunDispatch:
         if self._others:
             self._tell_others(runs, kernel, units, data)
 
-    def _put_grouped(self, runs: list[WrittenRun], units: memoryview) -> None:
+    def _put_grouped(self, runs: list[WrittenRun], kernel: RunKernel) -> None:
         """One write for each queue: the runs of a queue follow one another in it, if not in the log."""
-        parts: dict[RunTarget, list[memoryview]] = {}
-        firsts: dict[RunTarget, int] = {}
-        for run in runs:
-            target = run[0]
-            if target in parts:
-                parts[target].append(units[run[6] : run[7]])
-            else:
-                parts[target] = [units[run[6] : run[7]]]
-                firsts[target] = run[1]
-        for target, views in parts.items():
-            self._queues.put(target.queue, firsts[target], views[0] if len(views) == 1 else b"".join(views), 0)
+        for target, queue_offset, units in kernel.units_by_target(runs):
+            self._queues.put(target.queue, queue_offset, units, 0)
             self._arrivals[target.queue.key] = None
 
     @staticmethod

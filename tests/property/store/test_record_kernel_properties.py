@@ -171,3 +171,91 @@ def test_a_selection_hands_over_the_values_that_decoding_finds(fields: list[byte
         shown = [[value if value is None else value.decode("utf-8", "replace") for value in one] for one in seen]
         decoded = [decode_properties(field) for field in fields]
         assert shown == [[found.get(name) for name in wanted] for found in decoded]
+
+
+class Target:
+    """A queue that runs go to, as `scan_runs` knows it."""
+
+    def __init__(self, name: tuple[bytes, int], next_offset: int) -> None:
+        self.name = name
+        self.next_offset = next_offset
+
+
+placed = st.lists(
+    st.tuples(
+        st.sampled_from([b"a", b"bb", b"events"]),
+        st.integers(0, 2),  # queue
+        st.sampled_from([0, 0, 0, 1]),  # queue offsets left out before it
+        st.sampled_from([0, 0, 1]),  # ms since the one before
+        st.sampled_from([0, 0, 0, 0, 4, 8, 12]),  # sysFlag
+        st.booleans(),  # has a key
+    ),
+    max_size=30,
+)
+
+
+def laid_out(kernel, records: list) -> bytes:
+    data, ends, now = b"", dict[tuple[bytes, int], int](), 5
+    for topic, queue_id, gap, later, flag, has_key in records:
+        offset = ends.get((topic, queue_id), 7) + gap
+        ends[topic, queue_id], now = offset + 1, now + later
+        data += kernel.encode_record(
+            topic=topic,
+            body=b"x" * len(data[:3]),
+            properties=b"KEYS\x01k\x02" if has_key else b"",
+            queue_id=queue_id,
+            queue_offset=offset,
+            physical_offset=20 + len(data),
+            sys_flag=flag,
+            store_timestamp_ms=now,
+        )
+    return data
+
+
+@pytest.mark.parametrize("kernel", [INSTALLED, INTERPRETED], ids=["installed", "interpreted"])
+@given(records=placed, tail=st.sampled_from([b"", bytes(40), b"\xff" * 40]))
+@settings(deadline=None)
+def test_many_runs_in_one_call_are_those_of_many_calls(kernel, records: list, tail: bytes) -> None:
+    data = laid_out(kernel, records) + tail
+    one, many = kernel.RunKernel(**LIMITS), kernel.RunKernel(**LIMITS)
+    begin = 0
+    while begin < len(data):
+        targets, runs = dict[tuple[bytes, int], Target](), list[tuple]()
+        found_at = list[tuple[int, int]]()
+
+        def find(position: int, size: int, asked=found_at) -> Target:
+            asked.append((position, size))
+            return Target((many.topic, many.queue_id), many.queue_offset)
+
+        plain = many.scan_runs(data, begin, len(data), 20 + begin, targets, find, b"events", runs)
+        expected, at, visible, ends = list[tuple](), begin, True, dict[tuple[bytes, int], int]()
+        while at < len(data):
+            units_begin, keys_begin = one.units_end, one.keys_end
+            if not one.scan(data, at, len(data), 20 + at):
+                break
+            key = (one.topic, one.queue_id)
+            visible &= ends.get(key, one.queue_offset) == one.queue_offset and not one.sys_flag & 0xC
+            ends[key] = one.queue_offset + one.count
+            expected.append(
+                (key, one.queue_offset, one.count, 20 + at, 20 + one.end, one.store_timestamp_ms, units_begin,
+                 one.units_end, keys_begin, one.keys_end, at, one.sys_flag)
+            )  # fmt: skip
+            at = one.end
+            if one.topic == b"events":
+                break
+        assert [(run[0].name, *run[1:]) for run in runs] == expected
+        assert (plain, many.status, many.count, many.end) == (visible, one.status, one.count, one.end)
+        assert bytes(many.units[: many.units_end]) == bytes(one.units[: one.units_end])
+        assert list(many.hashes[: many.keys_end]) == list(one.hashes[: one.keys_end])
+        assert len(found_at) == len(targets) == len(ends)
+        gathered = {target.name: (first, bytes(units)) for target, first, units in many.units_by_target(runs)}
+        assert gathered == {
+            key: (
+                next(run[1] for run in expected if run[0] == key),
+                b"".join(bytes(one.units[run[6] : run[7]]) for run in expected if run[0] == key),
+            )
+            for key in ends
+        }
+        if not many.count:
+            break
+        begin = many.end
