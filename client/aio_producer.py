@@ -171,8 +171,7 @@ class Producer(ProducerCore):
         move: Callable[[int], Coroutine[Any, Any, None]],
         fail: Callable[[Exception], None],
     ) -> None:
-        deadline_ms = monotonic_ms() + self._timeout_ms
-        self._backlog.add(line, Waiting(MESSAGE_BYTES + body_bytes, deadline_ms, move, fail))
+        self._backlog.add(line, Waiting(MESSAGE_BYTES + body_bytes, monotonic_ms(), self._timeout_ms, move, fail))
 
     def request_async(
         self, message: Message, *, sharding_key: str | None = None, timeout: float | None = None

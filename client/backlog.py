@@ -2,7 +2,8 @@
 
 A producer on an event loop must not block where a synchronous one does, so what does not fit waits here. Messages of
 one *line* (a topic, or a part of its sharding keys) keep their order: one task a line moves them on and ends when the
-line is empty. The bytes that wait are bounded; past that, `add` raises. One event loop's, not thread-safe.
+line is empty. A line that moves may be long: only its first message's time runs. The bytes that wait are bounded; past
+that, `add` raises. One event loop's, not thread-safe.
 """
 
 from __future__ import annotations
@@ -25,10 +26,13 @@ Line = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """One message. `move(wait_ms)` hands it on, waiting so long; `fail(error)` tells what kept it from that."""
+    """One message, here since `begun_ms`. `move(wait_ms)` hands it on, and is given `wait_ms` for that once it is the first
+    of its line; `fail(error)` tells what kept it from that.
+    """
 
     size_bytes: int
-    deadline_ms: int
+    begun_ms: int
+    wait_ms: int
     move: Callable[[int], Coroutine[Any, Any, None]]
     fail: Callable[[Exception], None]
 
@@ -77,11 +81,11 @@ class Backlog:
         failure: Exception | None = None
         try:
             while queue:
-                left_ms = queue[0].deadline_ms - monotonic_ms()
-                if failure is None or left_ms > 0:
-                    failure = await _move(queue[0], max(1, left_ms))
-                if failure is not None:  # one that waited as long needs no try of its own
-                    queue[0].fail(failure)
+                first = queue[0]
+                if failure is None or monotonic_ms() - first.begun_ms < first.wait_ms:
+                    failure = await _move(first)
+                if failure is not None:  # one that waited as long as the one before needs no try of its own
+                    first.fail(failure)
                 self._size_bytes -= queue.popleft().size_bytes
         finally:
             self._end(line, queue)
@@ -96,9 +100,9 @@ class Backlog:
             waiting.fail(ClientClosed("producer"))
 
 
-async def _move(waiting: Waiting, wait_ms: int) -> Exception | None:
+async def _move(waiting: Waiting) -> Exception | None:
     try:
-        await waiting.move(wait_ms)
+        await waiting.move(waiting.wait_ms)
     except Exception as error:  # noqa: BLE001  # told to the one who sent it, whatever it is
         return error
     return None

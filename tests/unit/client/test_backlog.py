@@ -24,7 +24,7 @@ class Room:
         self.error: Exception | None = None
 
     def message(self, number: int, *, size_bytes: int = 1, wait_ms: int = 10_000) -> Waiting:
-        return Waiting(size_bytes, monotonic_ms() + wait_ms, lambda ms: self._move(number), self._fail(number))
+        return Waiting(size_bytes, monotonic_ms(), wait_ms, lambda ms: self._move(number), self._fail(number))
 
     def _move(self, number: int) -> Coroutine[Any, Any, None]:
         async def move() -> None:
@@ -88,6 +88,21 @@ def test_those_whose_time_is_over_fail_with_the_one_before() -> None:
         await backlog.wait_empty(None)
         assert [number for number, _ in room.failed] == [0, 1, 2, 3]
         assert room.tries == 2  # the first, and the one that had time left
+
+    asyncio.run(story())
+
+
+def test_the_time_of_a_message_runs_once_it_is_the_first() -> None:
+    """A loop that was busy longer than messages may wait has cost them nothing, as long as they find room then."""
+
+    async def story() -> None:
+        backlog, room = Backlog(), Room()
+        room.open.set()
+        for number in range(100):
+            backlog.add(LINE, room.message(number, wait_ms=0))
+        await backlog.wait_empty(None)
+        assert room.moved == list(range(100))
+        assert room.failed == []
 
     asyncio.run(story())
 
