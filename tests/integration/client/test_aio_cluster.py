@@ -93,7 +93,7 @@ def test_the_loop_goes_on_while_the_broker_stands_still(cluster: LocalCluster) -
             ticker.cancel()
         return longest[0]
 
-    assert asyncio.run(story()) < 0.5
+    assert asyncio.run(story()) < 0.8  # a wait that held the loop would last as long as the pause
 
 
 @pytest.mark.timeout(240)
