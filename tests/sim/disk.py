@@ -48,6 +48,7 @@ class Disk:
     ran_async: bool = False
     set_back: bool = False
     unheard: bool = False
+    awaits_hearing: bool = False  # set back, and no controller was told: its next lives must not pass the count unheard
     is_registered: bool = False  # the present life is
     undead: bytes = b""
     failed_pages: bool = False
@@ -86,7 +87,7 @@ class Disk:
     def note_registered(self) -> None:
         """The controller has heard of this life; from now on its own end is what counts (R9)."""
         self.noted_boot_id, self.clean_end, self.set_back = self.boot_id, NO_END, False
-        self.unheard, self.is_registered = False, True
+        self.unheard, self.awaits_hearing, self.is_registered = False, False, True
 
     def mark_clean(self) -> None:
         """A clean stop: all is on the platter; a life that nobody has heard of vouches for nothing."""

@@ -114,6 +114,10 @@ class Faults:
                 return True
         return False
 
+    def _may_end(self, name: str) -> bool:
+        """It lives; and if its disk was set back, a controller has heard of that: a documented window."""
+        return name in self._simulation.brokers and not self._simulation.disks[name].awaits_hearing
+
     def _may_forget(self, name: str) -> bool:
         """Whether bytes of this replica count that are perhaps not on its disk."""
         content = self._simulation.zookeeper.groups.get(GROUP)
@@ -129,7 +133,7 @@ class Faults:
 
     def kill(self, name: str) -> None:
         """kill -9, if it lives; it comes back."""
-        if name in self._simulation.brokers:
+        if self._may_end(name):
             self._simulation.say("kill -9 of %s", name)
             self._simulation.end_broker(name)
             self._later(partial(self._simulation.start_broker, name))
@@ -140,7 +144,7 @@ class Faults:
         simulation = self._simulation
         disk, may_forget = simulation.disks[name], self._may_forget(name)
         affordable = not may_forget or (may_empty_sets and len(disk.log) == disk.durable) or self.is_survivable(name)
-        if name not in simulation.brokers or not affordable:
+        if not self._may_end(name) or not affordable:
             return
         simulation.end_broker(name, quietly=True)
         was = len(disk.log)
@@ -192,7 +196,7 @@ class Faults:
             del self._copies[name]
             simulation.end_broker(name)
             simulation.say("%s is set back from %s to %s", name, len(disk.log), len(copy.log))
-            copy.boot_id, copy.durable, copy.unheard = disk.boot_id, len(copy.log), True
+            copy.boot_id, copy.durable, copy.unheard, copy.awaits_hearing = disk.boot_id, len(copy.log), True, True
             simulation.disks[name] = copy
             self._later(partial(simulation.start_broker, name))
 
@@ -211,7 +215,7 @@ class Faults:
         simulation = self._simulation
 
         def fails() -> bool:
-            return not self._may_forget(name) or self.is_survivable(name)
+            return self._may_end(name) and (not self._may_forget(name) or self.is_survivable(name))
 
         simulation.brokers[name].shell.fsync_fails = fails
 
@@ -224,9 +228,9 @@ class Faults:
     def stop(self, name: str) -> None:
         """A clean stop, if it lives; it comes back."""
         simulation = self._simulation
-        broker = simulation.brokers.get(name)
-        if broker is None:
+        if not self._may_end(name):
             return
+        broker = simulation.brokers[name]
         simulation.say("%s is stopped", name)
         broker.replica.stop()
         broker.disk.mark_clean()
