@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tarfile
+import threading
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -133,3 +134,13 @@ def unpack_golden(name: str, directory: Any) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)
     return Path(directory) / "store"
+
+
+def wait_until(condition, deadline_s: float = 20.0) -> None:
+    """Waits for another thread without a sleep of its own; fails after a deadline."""
+    gate = threading.Event()
+    for _ in range(int(deadline_s / 0.005)):
+        if condition():
+            return
+        gate.wait(0.005)
+    raise AssertionError("it did not come true in time")

@@ -8,7 +8,20 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from store_kit import ALL_TIME, SMALL, StillClock, index_bytes, kill, make_store, message, put, read_queue, stage, tree
+from store_kit import (
+    ALL_TIME,
+    SMALL,
+    StillClock,
+    index_bytes,
+    kill,
+    make_store,
+    message,
+    put,
+    read_queue,
+    stage,
+    tree,
+    wait_until,
+)
 
 from zenitmq.model.errors import OffsetOutOfRange, StoreLocked
 from zenitmq.model.names import STATE_TOPICS
@@ -18,6 +31,7 @@ from zenitmq.store.index_file import SLOT_BYTES
 from zenitmq.store.message_store import MessageStore
 from zenitmq.store.offline import verify_store
 from zenitmq.store.record_kernel import ENTRY_BYTES, INDEX_HEADER_BYTES, StoredMessage, decode_batch, decode_record
+from zenitmq.store.segment import segment_name
 from zenitmq.store.snapshot import read_snapshot, write_snapshot
 from zenitmq.store.store_cut import truncate_store
 
@@ -164,6 +178,7 @@ def test_what_is_open_or_begins_higher_is_left_alone(tmp_path) -> None:
             truncate_store(str(tmp_path / "s"), CONFIG, 0)
         store.flush_all(20_000)
         assert len(store._log.remove_before(4096)) == 1
+        wait_until(lambda: segment_name(0) not in os.listdir(tmp_path / "s" / "commitlog"))
     before = tree(tmp_path / "s", "commitlog", "consumequeue", "index")
     with pytest.raises(OffsetOutOfRange):
         truncate_store(str(tmp_path / "s"), CONFIG, 0)
@@ -176,7 +191,8 @@ def test_a_queue_whose_messages_expired_keeps_its_offsets(tmp_path) -> None:
         for number in range(40):
             put(store, "t", 0, message("t", b"%d" % number * 100))
         store.flush_all(20_000)
-        store._log.remove_before(store.written)
+        removed = {segment_name(segment.base_offset) for segment in store._log.remove_before(store.written)}
+        wait_until(lambda: removed.isdisjoint(os.listdir(tmp_path / "s" / "commitlog")))
         store._queues.remove_before(store.begin)
         kept, begin = store.max_offset("t", 0), store.begin
         offset = store.written

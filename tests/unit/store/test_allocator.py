@@ -5,6 +5,7 @@ import os
 import threading
 
 import pytest
+from store_kit import wait_until
 
 from zenitmq.model.errors import StoreNotWriteable, StorePoisoned
 from zenitmq.store import allocator as allocator_module
@@ -45,16 +46,6 @@ def start(tmp_path):
         allocator.close()
     for segment in taken:
         segment.close()
-
-
-def wait_until(condition) -> None:
-    """Waits for another thread without a sleep of its own; fails after a deadline."""
-    gate = threading.Event()
-    for _ in range(int(DEADLINE_S / 0.005)):
-        if condition():
-            return
-        gate.wait(0.005)
-    raise AssertionError("it did not come true in time")
 
 
 def names(directory) -> list[str]:
