@@ -100,11 +100,12 @@ def kill(store_directory: Any, copy: Any) -> Path:
 
 
 def tree(directory: Any, *folders: str) -> dict[str, bytes]:
-    """{path: bytes} of the files of some folders of a store; empty queue files and unused index files are left out."""
+    """{path: bytes} of the files of some folders of a store; empty queue files, unused index files and what the store's
+    worker is still making are left out."""
     found = {}
     for folder in folders:
         for path in sorted((Path(directory) / folder).rglob("*")):
-            if path.is_file() and any(data := path.read_bytes()):
+            if path.suffix != ".new" and path.is_file() and any(data := path.read_bytes()):
                 found[str(path.relative_to(directory))] = data
     return found
 
