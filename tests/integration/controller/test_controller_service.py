@@ -93,7 +93,8 @@ class Broker:
         self.client.on_request(ProbeReplica, self._on_probe)
 
     def register(self, starts: int = 1) -> tuple[int, GroupNode]:
-        found = self.ask(registration(self.name, starts))
+        log = {} if starts > 1 else {"log_end": 0, "marker_end": 0}  # who joins brings no log
+        found = self.ask(registration(self.name, starts, **log))
         self.client.every(200, self._beat)
         return found
 

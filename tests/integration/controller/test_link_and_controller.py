@@ -68,10 +68,10 @@ class Replica:
             broker_name=GROUP,
             replica_name=name,
             on_group=lambda known: self.heard.append((monotonic_ms(), known)),
-            heartbeat_facts=lambda: HeartbeatFacts(0, 100, 100),
+            heartbeat_facts=lambda: HeartbeatFacts(0, 0, 0),
         )
         self.thread = threading.Thread(target=self.loop.run)
-        facts = {"clean_marker": True, "marker_end": 100, "same_boot": True, "ran_async": False}
+        facts = {"clean_marker": True, "marker_end": 0, "same_boot": True, "ran_async": False}
         own = Life(address="h:1", replication_address="h:2", incarnation=life(name), **facts)
         self.loop.post(lambda: self.link.start(own))
         self.thread.start()

@@ -16,7 +16,7 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 # Run from a directory of the session's own, where a clone has to be there by name.
 FROM_THE_CLONE = {"./quickstart.sh"}
-FOR_A_MOMENT = "--seconds 0.3 --limit-seconds 0.1"
+FOR_A_MOMENT = "--own-cluster --seconds 0.3 --limit-seconds 0.1"  # another test may have one on the usual port
 SHELLS = {"bash", "shell", "console", "zsh"}
 
 

@@ -16,6 +16,7 @@ import zmq
 from zenitmq.model.errors import RemoteProtocolError, UnknownRequest, VersionNotSupported, ZenitError
 from zenitmq.remoting.commands import Done, GetMaxOffset, OffsetReply, PullMessages, PullReply, SendMessages, SendReply
 from zenitmq.remoting.header import decode_reply, encode_reply, encode_request
+from zenitmq.remoting.options import IN_FLIGHT_MAX
 
 FRAME_BYTES_MAX = 256 << 10
 GOOD = encode_request(GetMaxOffset("t", 0), 99, timeout_ms=1000)
@@ -140,9 +141,9 @@ def test_a_peer_that_reads_nothing_loses_its_own_replies_only(served: Any, raw: 
     before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     deaf = raw(served.address, RCVHWM=1, SNDHWM=0, RCVBUF=4096)
     pull = encode_request(PullMessages("g", "t", 0, 0, 1, 1), 1, timeout_ms=60_000)
-    for _ in range(6000):
+    for _ in range(4 * IN_FLIGHT_MAX):
         deaf.send(pull)
-    assert until(lambda: served.loop.statistics().requests >= 6000, 20)
+    assert until(lambda: served.loop.statistics().requests >= 4 * IN_FLIGHT_MAX, 20)
     assert client.call(served.address, GetMaxOffset("t", 0), timeout_ms=5000)[0] == OffsetReply(5)
     assert until(lambda: served.loop.statistics().dropped_slow > 0)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < 100 << 10
