@@ -72,6 +72,7 @@ class Broker:
         self._deleted: list[tuple[str, int]] = []  # topics whose deletion was applied in this turn, and where that ends
         self._member: GroupMember | None = None  # where the group has more than this one
         self._is_failing = False
+        self._was_opened = False  # the store; what keeps it from opening must come out as it is
         self.is_reopening = False  # the store must be closed and opened anew
 
     @property
@@ -153,6 +154,7 @@ class Broker:
         self._loop.arena = self._store.arena
         self._state.on_topic_deleted = self._store.delete_topic
         started.enter_context(self._store)
+        self._was_opened = True
         self._state.on_opened(self._store.written)
         self._timers.on_opened(lambda: self._store.flushed)
         self._store.protect(lambda: self._state.offset_table.unconsumed_from(self._state.topic_table.configs))
@@ -246,7 +248,7 @@ class Broker:
 
     def _mark_clean(self, files: ReplicaFiles) -> None:
         """Last of all, once the store is closed."""
-        if self._poisoned is None:
+        if self._was_opened and self._poisoned is None:
             files.mark_clean(self._store.written)
 
     def _promise(self) -> Callable[[], int] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -14,6 +15,9 @@ from typing import Any
 
 import pytest
 
+from zenitmq.broker.config import BrokerConfig
+from zenitmq.broker.replication.replica_files import ReplicaFiles
+from zenitmq.broker.service import Broker
 from zenitmq.model.errors import (
     ConfigError,
     InvalidName,
@@ -256,3 +260,14 @@ def test_a_process_ends_in_time_and_the_next_has_everything(
     finally:
         process.kill()
         process.wait()
+
+
+def test_what_keeps_a_replica_from_starting_comes_out_as_it_is(tmp_path: Path) -> None:
+    """Not what the way out stumbles over; and nothing is marked as cleanly closed that was never open."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        config = BrokerConfig(
+            port=taken.getsockname()[1], store_dir=str(tmp_path), controllers=("127.0.0.1:1",), replica="a-1"
+        )
+        with pytest.raises(ConfigError, match="bind"), Broker(config):
+            pass
+    assert not ReplicaFiles.open(str(tmp_path)).start_facts(0).has_clean_marker
