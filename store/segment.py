@@ -230,8 +230,13 @@ class Segment(MappedFile):
         wipe_range(self.open_fd(), begin, end)
 
     def drop_cached_pages(self, begin: int) -> None:
-        """Forgets the clean cached pages from position `begin` on, so that the next read asks the disk. Raises OSError."""
+        """Forgets the cached pages from position `begin` on, so that the next read asks the disk. Raises OSError.
+
+        The kernel forgets clean pages only, and several at once or none of them: so what is dirty among them, such as a
+        tail that was prepared and never used, is written first. What a failed sync left looking clean is not.
+        """
         if sys.platform.startswith("linux"):
+            os.fdatasync(self.open_fd())
             _madvise(self.map, MADV_DONTNEED)  # the kernel keeps pages that are mapped
             os.posix_fadvise(self.open_fd(), begin, 0, os.POSIX_FADV_DONTNEED)
 
