@@ -1,0 +1,185 @@
+"""Every error we raise, in one small tree that tells the caller what to do.
+
+`code` goes on the wire (RocketMQ's number where it has one, ours begin at 9000); one code is one class, both ways.
+Arguments are facts, not a sentence: they are attributes, they travel in the reply, and they survive pickling;
+`__str__` renders them. The flags say what may help:
+
+- `retriable`: the same request may succeed later, or at another broker;
+- `route_stale`: ask the name server again first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from .base import ZenitError
+from .calls import (
+    BrokerBusy,
+    BufferFull,
+    ClientClosed,
+    ConnectionLost,
+    LocalProtocolError,
+    NoPermission,
+    NoRoute,
+    NotMaster,
+    RemoteProtocolError,
+    RequestTimeout,
+    SystemFault,
+    UnknownRequest,
+    VersionNotSupported,
+    WrongEventLoop,
+)
+from .consuming import (
+    DuplicateClient,
+    GroupNotFound,
+    MessageNotFound,
+    NoOrigin,
+    OffsetFileFailed,
+    OffsetFileInUse,
+    OffsetOutOfRange,
+    QueueNotOwned,
+    SqlSyntaxError,
+    SubscriptionConflict,
+    TraceDamaged,
+)
+from .groups import (
+    ForeignLog,
+    GroupNodeDamaged,
+    GroupNodeLost,
+    IncarnationUnknown,
+    MasterStillAlive,
+    NotElectable,
+    NotGroupMaster,
+    NotLeadingController,
+    ReplicaGroupNotFound,
+    ReplicaNameTaken,
+    ReplicaNeeded,
+    ReplicaNotAlive,
+    StaleEpoch,
+    StaleGroupVersion,
+    StartCounterBehind,
+    StaticMasterBehind,
+    UnknownReplica,
+    ZooKeeperUnavailable,
+)
+from .sending import (
+    FlushTimeout,
+    MessageIllegal,
+    MessageTooLarge,
+    NotARequest,
+    NotEnoughReplicas,
+    ReplicaTimeout,
+    RequesterGone,
+    SendFailed,
+    TooManyRequests,
+)
+from .settings import (
+    ClusterNotStarted,
+    ConfigError,
+    InvalidName,
+    InvalidParameter,
+    NoCluster,
+    RequirementMissing,
+    TopicExists,
+    TopicNotFound,
+)
+from .storing import (
+    CorruptRecordError,
+    NotFlushed,
+    StoreFormatError,
+    StoreLocked,
+    StoreNotWriteable,
+    StorePoisoned,
+)
+
+__all__ = [
+    "BrokerBusy",
+    "BufferFull",
+    "ClientClosed",
+    "ClusterNotStarted",
+    "ConfigError",
+    "ConnectionLost",
+    "CorruptRecordError",
+    "DuplicateClient",
+    "FlushTimeout",
+    "ForeignLog",
+    "GroupNodeDamaged",
+    "GroupNodeLost",
+    "GroupNotFound",
+    "IncarnationUnknown",
+    "InvalidName",
+    "InvalidParameter",
+    "LocalProtocolError",
+    "MasterStillAlive",
+    "MessageIllegal",
+    "MessageNotFound",
+    "MessageTooLarge",
+    "NoCluster",
+    "NoOrigin",
+    "NoPermission",
+    "NoRoute",
+    "NotARequest",
+    "NotElectable",
+    "NotEnoughReplicas",
+    "NotFlushed",
+    "NotGroupMaster",
+    "NotLeadingController",
+    "NotMaster",
+    "OffsetFileFailed",
+    "OffsetFileInUse",
+    "OffsetOutOfRange",
+    "QueueNotOwned",
+    "RemoteProtocolError",
+    "ReplicaGroupNotFound",
+    "ReplicaNameTaken",
+    "ReplicaNeeded",
+    "ReplicaNotAlive",
+    "ReplicaTimeout",
+    "RequestTimeout",
+    "RequesterGone",
+    "RequirementMissing",
+    "SendFailed",
+    "SqlSyntaxError",
+    "StaleEpoch",
+    "StaleGroupVersion",
+    "StartCounterBehind",
+    "StaticMasterBehind",
+    "StoreFormatError",
+    "StoreLocked",
+    "StoreNotWriteable",
+    "StorePoisoned",
+    "SubscriptionConflict",
+    "SystemFault",
+    "TooManyRequests",
+    "TopicExists",
+    "TopicNotFound",
+    "TraceDamaged",
+    "UnknownReplica",
+    "UnknownRequest",
+    "VersionNotSupported",
+    "WrongEventLoop",
+    "ZenitError",
+    "ZooKeeperUnavailable",
+    "error_classes",
+    "error_from_wire",
+]
+
+
+def error_classes() -> dict[int, type[ZenitError]]:
+    """The table {code: class} of the whole tree, read off the classes themselves."""
+    table: dict[int, type[ZenitError]] = {}
+    pending: list[type[ZenitError]] = [ZenitError]
+    while pending:
+        cls = pending.pop()
+        table.setdefault(cls.code, cls)
+        pending.extend(cls.__subclasses__())
+    return table
+
+
+def error_from_wire(code: int, args: list[object], remark: str) -> ZenitError:
+    """The error a reply carries; one of an unknown code or with odd facts becomes a ZenitError with the remark."""
+    cls = error_classes().get(code, ZenitError)
+    if cls is not ZenitError:
+        with contextlib.suppress(TypeError):  # facts of another number, from a newer peer
+            return cls(*args)
+    return ZenitError(remark or f"error {code}")

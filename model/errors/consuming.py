@@ -1,0 +1,170 @@
+"""Reading messages: subscriptions, offsets, groups of consumers, dead letters, traces."""
+
+from __future__ import annotations
+
+from .base import ZenitError
+
+
+class SqlSyntaxError(ZenitError):
+    """A text is no SQL92 condition. Args: position (of a character, from 1), found, expected."""
+
+    code = 23
+
+    def __init__(self, position: int, found: str, expected: str) -> None:
+        super().__init__(position, found, expected)
+        self.position = position
+        self.found = found
+        self.expected = expected
+
+    def __str__(self) -> str:
+        return f"condition, character {self.position}: found {self.found}, expected {self.expected}"
+
+
+class SubscriptionConflict(ZenitError):
+    """Members of one group want different things of a topic, so each reads its queues its own way. Args: group, topic,
+    client_id (one that wants something else)."""
+
+    code = 25
+
+    def __init__(self, group: str, topic: str, client_id: str) -> None:
+        super().__init__(group, topic, client_id)
+        self.group = group
+        self.topic = topic
+        self.client_id = client_id
+
+    def __str__(self) -> str:
+        return (
+            f"group {self.group!r}: member {self.client_id} subscribes to topic {self.topic} differently; which messages the"
+            " group gets depends on who has their queue"
+        )
+
+
+class GroupNotFound(ZenitError):
+    """No such consumer group. Args: group."""
+
+    code = 26
+
+    def __init__(self, group: str) -> None:
+        super().__init__(group)
+        self.group = group
+
+    def __str__(self) -> str:
+        return f"group {self.group!r} does not exist"
+
+
+class MessageNotFound(ZenitError):
+    """Nothing is stored under this id, key or offset. Args: what."""
+
+    code = 22
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+
+    def __str__(self) -> str:
+        return f"no message for {self.what}"
+
+
+class OffsetOutOfRange(ZenitError):
+    """An offset that was asked for is outside what the queue holds. Args: queue (as text), offset, minimum, maximum."""
+
+    code = 9021
+
+    def __init__(self, queue: str, offset: int, minimum: int, maximum: int) -> None:
+        super().__init__(queue, offset, minimum, maximum)
+        self.queue = queue
+        self.offset = offset
+        self.minimum = minimum
+        self.maximum = maximum
+
+    def __str__(self) -> str:
+        return f"offset {self.offset} of {self.queue} is outside [{self.minimum}, {self.maximum}]"
+
+
+class DuplicateClient(ZenitError):
+    """Another process that is alive goes by the same client id. Args: client_id, host, pid."""
+
+    code = 9051
+
+    def __init__(self, client_id: str, host: str, pid: int) -> None:
+        super().__init__(client_id, host, pid)
+        self.client_id = client_id
+        self.host = host
+        self.pid = pid
+
+    def __str__(self) -> str:
+        return (
+            f"client id {self.client_id!r} is in use by process {self.pid} on {self.host!r}: give each client its own, or"
+            " wait until that one has been silent for three heartbeats"
+        )
+
+
+class QueueNotOwned(ZenitError):
+    """The member does not have the lock of the queue, or not any more. Args: group, topic, queue_id."""
+
+    code = 9050
+
+    def __init__(self, group: str, topic: str, queue_id: int) -> None:
+        super().__init__(group, topic, queue_id)
+        self.group = group
+        self.topic = topic
+        self.queue_id = queue_id
+
+    def __str__(self) -> str:
+        return (
+            f"queue {self.queue_id} of topic {self.topic} is not this member's of group {self.group} (any more): lock it anew,"
+            " and go on where the group has committed"
+        )
+
+
+class NoOrigin(ZenitError):
+    """A dead letter does not say which topic it came from. Args: message_id."""
+
+    code = 9090
+
+    def __init__(self, message_id: str) -> None:
+        super().__init__(message_id)
+        self.message_id = message_id
+
+    def __str__(self) -> str:
+        return f"dead letter {self.message_id} does not say which topic it came from; name one: --to TOPIC"
+
+
+class OffsetFileInUse(ZenitError):
+    """Another broadcasting member on this machine has the same group and instance name. Args: path."""
+
+    code = 9080
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path} belongs to a consumer that runs already; give this one another `instance=`"
+
+
+class OffsetFileFailed(ZenitError):
+    """The file of a broadcasting member's offsets cannot be read or written. Args: path, reason."""
+
+    code, retriable = 9081, True
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"offsets are not kept in {self.path}: {self.reason}"
+
+
+class TraceDamaged(ZenitError):
+    """The body of a trace message is none. Args: reason."""
+
+    code = 9103
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"not a trace: {self.reason}"

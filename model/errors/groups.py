@@ -1,0 +1,296 @@
+"""Groups of replicas, their controllers and ZooKeeper."""
+
+from __future__ import annotations
+
+from .base import ZenitError
+
+
+class StaleEpoch(ZenitError):
+    """A replica group has gone on to a later epoch than the request's. Args: group, epoch, current."""
+
+    code = 2000
+
+    def __init__(self, group: str, epoch: int, current: int) -> None:
+        super().__init__(group, epoch, current)
+        self.group = group
+        self.epoch = epoch
+        self.current = current
+
+    def __str__(self) -> str:
+        return f"replica group {self.group!r} is in epoch {self.current}, the request is of epoch {self.epoch}"
+
+
+class StaleGroupVersion(ZenitError):
+    """A change was built on another version of the group's node than the present one. Args: group, version, current."""
+
+    code = 2001
+
+    def __init__(self, group: str, version: int, current: int) -> None:
+        super().__init__(group, version, current)
+        self.group = group
+        self.version = version
+        self.current = current
+
+    def __str__(self) -> str:
+        return f"the node of replica group {self.group!r} is at version {self.current}, the change names {self.version}"
+
+
+class NotGroupMaster(ZenitError):
+    """Only the elected life of a group's master may ask this. Args: group, replica, master ("" where there is none)."""
+
+    code = 2002
+
+    def __init__(self, group: str, replica: str, master: str) -> None:
+        super().__init__(group, replica, master)
+        self.group = group
+        self.replica = replica
+        self.master = master
+
+    def __str__(self) -> str:
+        return (
+            f"{self.replica!r} is not the elected master of replica group {self.group!r} ({self.master or 'nobody'} is)"
+        )
+
+
+class UnknownReplica(ZenitError):
+    """A name that is no replica of the group. Args: group, replica."""
+
+    code = 2003
+
+    def __init__(self, group: str, replica: str) -> None:
+        super().__init__(group, replica)
+        self.group = group
+        self.replica = replica
+
+    def __str__(self) -> str:
+        return f"{self.replica!r} is not a replica of group {self.group!r}; it must register first"
+
+
+class ReplicaNotAlive(ZenitError):
+    """A replica was not heard of lately, so it cannot be chosen. Args: group, replica."""
+
+    code, retriable = 2006, True
+
+    def __init__(self, group: str, replica: str) -> None:
+        super().__init__(group, replica)
+        self.group = group
+        self.replica = replica
+
+    def __str__(self) -> str:
+        return f"replica {self.replica!r} of group {self.group!r} sends no heartbeats; start it, or choose another"
+
+
+class NotLeadingController(ZenitError):
+    """Another controller leads. Args: leader (its address; "" where none is known)."""
+
+    code, retriable = 2007, True
+
+    def __init__(self, leader: str) -> None:
+        super().__init__(leader)
+        self.leader = leader
+
+    def __str__(self) -> str:
+        return f"this controller does not lead; {self.leader or 'no other is known to, try again'}"
+
+
+class ReplicaGroupNotFound(ZenitError):
+    """No such replica group. Args: group."""
+
+    code = 2008
+
+    def __init__(self, group: str) -> None:
+        super().__init__(group)
+        self.group = group
+
+    def __str__(self) -> str:
+        return f"replica group {self.group!r} does not exist; it begins when its first broker registers"
+
+
+class IncarnationUnknown(ZenitError):
+    """The node has another life of that replica than the one that asks: register. Args: group, replica, starts, current."""
+
+    code = 2010
+
+    def __init__(self, group: str, replica: str, starts: int, current: int) -> None:
+        super().__init__(group, replica, starts, current)
+        self.group = group
+        self.replica = replica
+        self.starts = starts
+        self.current = current
+
+    def __str__(self) -> str:
+        return (
+            f"start {self.starts} of replica {self.replica!r} is not the one that group {self.group!r} knows"
+            f" (start {self.current}); it must register first"
+        )
+
+
+class MasterStillAlive(ZenitError):
+    """A forced election waits until the old master was silent for one dead time. Args: group, master, wait_ms."""
+
+    code, retriable = 2011, True
+
+    def __init__(self, group: str, master: str, wait_ms: int) -> None:
+        super().__init__(group, master, wait_ms)
+        self.group = group
+        self.master = master
+        self.wait_ms = wait_ms
+
+    def __str__(self) -> str:
+        return f"master {self.master!r} of group {self.group!r} may be alive; stop it, and force again after {self.wait_ms} ms"
+
+
+class NotElectable(ZenitError):
+    """A replica that may lack acknowledged messages cannot be elected. Args: group, replica, electable (names as text)."""
+
+    code = 2012
+
+    def __init__(self, group: str, replica: str, electable: str) -> None:
+        super().__init__(group, replica, electable)
+        self.group = group
+        self.replica = replica
+        self.electable = electable
+
+    def __str__(self) -> str:
+        return (
+            f"{self.replica!r} may lack acknowledged messages of group {self.group!r}; electable: {self.electable or 'nobody'}"
+            " (an operator may force it and lose them)"
+        )
+
+
+class ReplicaNameTaken(ZenitError):
+    """Another store registers under the name of a replica that is alive. Args: group, replica, address (of the one alive)."""
+
+    code, retriable = 2014, True
+
+    def __init__(self, group: str, replica: str, address: str) -> None:
+        super().__init__(group, replica, address)
+        self.group = group
+        self.replica = replica
+        self.address = address
+
+    def __str__(self) -> str:
+        return (
+            f"replica {self.replica!r} of group {self.group!r} is alive at {self.address}; give this one another name"
+        )
+
+
+class GroupNodeLost(ZenitError):
+    """ZooKeeper's node of a group is missing or older than what a replica has persisted. Args: group, epoch, persisted."""
+
+    code = 9040
+
+    def __init__(self, group: str, epoch: int, persisted: int) -> None:
+        super().__init__(group, epoch, persisted)
+        self.group = group
+        self.epoch = epoch
+        self.persisted = persisted
+
+    def __str__(self) -> str:
+        return (
+            f"ZooKeeper knows epoch {self.epoch} of group {self.group!r}, a replica has seen {self.persisted}: data was lost"
+            f" or set back; nobody is elected until an operator restores the group: zenit controller restore {self.group}"
+            f" --epoch {self.persisted} (or a higher one, where `zenit status` shows it of another replica)"
+        )
+
+
+class GroupNodeDamaged(ZenitError):
+    """The content of a group's node makes no sense. Args: group, field, reason."""
+
+    code = 9041
+
+    def __init__(self, group: str, field: str, reason: str) -> None:
+        super().__init__(group, field, reason)
+        self.group = group
+        self.field = field
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"node of replica group {self.group!r}: {self.field}: {self.reason}; correct it in ZooKeeper"
+
+
+class ZooKeeperUnavailable(ZenitError):
+    """ZooKeeper did not answer in time, or refused. Args: what, reason."""
+
+    code, retriable = 9042, True
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(what, reason)
+        self.what = what
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"ZooKeeper: {self.what}: {self.reason}"
+
+
+class ReplicaNeeded(ZenitError):
+    """A replica cannot be removed from its group now. Args: group, replica, reason."""
+
+    code = 9044
+
+    def __init__(self, group: str, replica: str, reason: str) -> None:
+        super().__init__(group, replica, reason)
+        self.group = group
+        self.replica = replica
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"replica {self.replica!r} stays in group {self.group!r}: {self.reason}"
+
+
+class StartCounterBehind(ZenitError):
+    """A disk was set back: its start counter is not above the one a group knows of the same store. The replica notes
+    that it may have forgotten, raises its counter above `current`, and registers again. Args: group, replica, starts, current.
+    """
+
+    code = 9046
+
+    def __init__(self, group: str, replica: str, starts: int, current: int) -> None:
+        super().__init__(group, replica, starts, current)
+        self.group = group
+        self.replica = replica
+        self.starts = starts
+        self.current = current
+
+    def __str__(self) -> str:
+        return (
+            f"replica {self.replica!r} of group {self.group!r} counts {self.starts} starts, the group {self.current}:"
+            " its disk was set back"
+        )
+
+
+class StaticMasterBehind(ZenitError):
+    """A replica has seen a later epoch than the static master it is to follow. Args: group, epoch, persisted."""
+
+    code = 9048
+
+    def __init__(self, group: str, epoch: int, persisted: int) -> None:
+        super().__init__(group, epoch, persisted)
+        self.group = group
+        self.epoch = epoch
+        self.persisted = persisted
+
+    def __str__(self) -> str:
+        return (
+            f"the static master of group {self.group!r} is in epoch {self.epoch}, a replica has seen {self.persisted}: the"
+            " master's store is another one or was set back; name the replica with all messages as static_master instead"
+        )
+
+
+class ForeignLog(ZenitError):
+    """A store that is new to a group has a log already, which no master of the group has written: it would pass for a
+    copy. Args: group, replica, log_end (bytes)."""
+
+    code = 9049
+
+    def __init__(self, group: str, replica: str, log_end: int) -> None:
+        super().__init__(group, replica, log_end)
+        self.group = group
+        self.replica = replica
+        self.log_end = log_end
+
+    def __str__(self) -> str:
+        return (
+            f"replica {self.replica!r} is new to group {self.group!r} and has a log of its own up to {self.log_end}: start it"
+            " with an empty directory, or, where the group shall have that log, let it be the first to join a new group"
+        )

@@ -1,0 +1,118 @@
+"""What somebody asked for that cannot be: names, parameters, configuration, the cluster on this machine."""
+
+from __future__ import annotations
+
+from .base import ZenitError
+
+
+class TopicNotFound(ZenitError):
+    """No such topic where it was asked for. Args: topic."""
+
+    code, route_stale = 17, True
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(topic)
+        self.topic = topic
+
+    def __str__(self) -> str:
+        return f"topic {self.topic!r} does not exist; create it: zenit topic create {self.topic} --queues 8"
+
+
+class TopicExists(ZenitError):
+    """The topic exists with other settings. Args: topic."""
+
+    code = 18
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(topic)
+        self.topic = topic
+
+    def __str__(self) -> str:
+        return f"topic {self.topic!r} exists already"
+
+
+class InvalidParameter(ZenitError):
+    """A value is outside its range. Args: name, value (as text), expected."""
+
+    code = 29
+
+    def __init__(self, name: str, value: object, expected: str) -> None:
+        super().__init__(name, str(value), expected)
+        self.name = name
+        self.value = str(value)
+        self.expected = expected
+
+    def __str__(self) -> str:
+        return f"{self.name} = {self.value!r}: expected {self.expected}"
+
+
+class InvalidName(ZenitError):
+    """A topic or group name breaks the rule. Args: kind, name, rule."""
+
+    code = 9009
+
+    def __init__(self, kind: str, name: str, rule: str) -> None:
+        super().__init__(kind, name, rule)
+        self.kind = kind
+        self.name = name
+        self.rule = rule
+
+    def __str__(self) -> str:
+        return f"{self.kind} name {self.name[:140]!r}: {self.rule}"
+
+
+class ConfigError(ZenitError):
+    """A configuration key or value is refused at start. Args: key, value, expected."""
+
+    code = 9020
+
+    def __init__(self, key: str, value: object, expected: str) -> None:
+        super().__init__(key, str(value), expected)
+        self.key = key
+        self.value = str(value)
+        self.expected = expected
+
+    def __str__(self) -> str:
+        return f"configuration {self.key} = {self.value!r}: expected {self.expected}"
+
+
+class ClusterNotStarted(ZenitError):
+    """A process of a local cluster ended or did not answer in time. Args: name, reason, log_path."""
+
+    code = 9030
+
+    def __init__(self, name: str, reason: str, log_path: str) -> None:
+        super().__init__(name, reason, log_path)
+        self.name = name
+        self.reason = reason
+        self.log_path = log_path
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.reason} (log: {self.log_path})"
+
+
+class NoCluster(ZenitError):
+    """A directory holds no cluster. Args: directory."""
+
+    code = 9031
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(directory)
+        self.directory = directory
+
+    def __str__(self) -> str:
+        return f"no cluster in {self.directory}; start one: zenit up --dir {self.directory} --detach"
+
+
+class RequirementMissing(ZenitError):
+    """Something that is not ours is not installed. Args: what, remedy."""
+
+    code = 9045
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(what, remedy)
+        self.what = what
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.what} not found; {self.remedy}"

@@ -1,0 +1,87 @@
+"""The store and its files."""
+
+from __future__ import annotations
+
+from .base import ZenitError
+
+
+class StoreNotWriteable(ZenitError):
+    """The store takes no writes at present (disk full, shutting down); reads go on. Args: reason."""
+
+    code, retriable = 14, True
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the store takes no writes: {self.reason}"
+
+
+class CorruptRecordError(ZenitError):
+    """Bytes on disk are not the record they should be. Args: offset, size_bytes, reason."""
+
+    code = 9010
+
+    def __init__(self, offset: int, size_bytes: int, reason: str = "checksum") -> None:
+        super().__init__(offset, size_bytes, reason)
+        self.offset = offset
+        self.size_bytes = size_bytes
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"damaged record at offset {self.offset} ({self.size_bytes} bytes): {self.reason}"
+
+
+class StoreLocked(ZenitError):
+    """Another process has this store open. Args: store_dir."""
+
+    code = 9011
+
+    def __init__(self, store_dir: str) -> None:
+        super().__init__(store_dir)
+        self.store_dir = store_dir
+
+    def __str__(self) -> str:
+        return f"store {self.store_dir} is open in another process; stop it first, or use another directory"
+
+
+class StoreFormatError(ZenitError):
+    """A file of the store is not what this version can open. Args: path, reason."""
+
+    code = 9012
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"cannot open {self.path}: {self.reason}"
+
+
+class StorePoisoned(ZenitError):
+    """A write or flush failed; nothing is acknowledged any more and the process must exit. Args: what."""
+
+    code = 9014
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+
+    def __str__(self) -> str:
+        return f"the disk failed: {self.what}; this process stops, the next start re-reads the disk"
+
+
+class NotFlushed(ZenitError):
+    """A group goes over to synchronous flushing only after its members have flushed all. Args: group, replicas (as text)."""
+
+    code, retriable = 9043, True
+
+    def __init__(self, group: str, replicas: str) -> None:
+        super().__init__(group, replicas)
+        self.group = group
+        self.replicas = replicas
+
+    def __str__(self) -> str:
+        return f"group {self.group!r}: {self.replicas} did not flush the whole log yet"
