@@ -16,7 +16,7 @@ def tree(root: type[ZenitError] = ZenitError) -> list[type[ZenitError]]:
     return [root, *(found for child in root.__subclasses__() for found in tree(child))]
 
 
-OURS = [cls for cls in tree() if cls.__module__ == errors.__name__]
+OURS = [cls for cls in tree() if cls.__module__.startswith(errors.__name__)]
 
 
 def example(cls: type[ZenitError]) -> ZenitError:
