@@ -75,6 +75,7 @@ from .admin_merge import (
 )
 from .connection import Connection, connect, release
 from .dead_letters import DeadLetter, DeadLetters
+from .letter_selection import EVERY_LETTER, LetterSelection
 from .message_trace import Finder, find_journey
 from .redrive import OnProgress, Redrive
 from .route_cache import route_of
@@ -304,6 +305,8 @@ class AdminCore(ABC):
         since: datetime | None = None,
         until: datetime | None = None,
         max_messages: int | None = None,
+        select: LetterSelection = EVERY_LETTER,
+        rate: float | None = None,
         dry_run: bool = False,
         again: bool = False,
         on_progress: OnProgress | None = None,
@@ -311,9 +314,10 @@ class AdminCore(ABC):
     ) -> Document:
         """Sends a group's dead letters again, oldest first, each to the topic it came from, or all to `to`.
 
-        `since`, `until`: given up within. `again`: those that were sent again before, too; else it goes on behind them.
-        `on_progress(done, in all)` is told of each. `timeout`: seconds for each letter. Returns {group, topic, dry_run,
-        letters, redriven, failed, error, passed_over, topics: {topic: count}}; it ends at the first that fails.
+        `since`, `until`: given up within. `select`: these only. `rate`: letters a second. `again`: those that were sent
+        again before, too; else it goes on behind them. `on_progress(done, to look at)` is told of each. `timeout`: seconds
+        for each letter. Returns {group, topic, dry_run, letters, redriven, failed, error, passed_over, topics: {topic:
+        count}}; it ends at the first that fails.
         """
         self._deadline(timeout)
         run = Redrive(
@@ -321,6 +325,8 @@ class AdminCore(ABC):
             self._waits,
             group,
             to=to,
+            select=select,
+            rate=rate,
             dry_run=dry_run,
             on_progress=on_progress,
             timeout_ms=self._milliseconds(timeout),

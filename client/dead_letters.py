@@ -5,7 +5,7 @@ Every question to a broker has the caller's time limit of its own.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -105,9 +105,15 @@ class DeadLetters:
         return [DeadLetter.of(group, message) for message in found[:max_messages]]
 
     async def states(
-        self, group: str, since: datetime | None = None, until: datetime | None = None
+        self,
+        group: str,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        *,
+        redrivers: Sequence[str] = (REDRIVER,),
     ) -> list[QueueState]:
-        """What each queue of a group's dead letters holds; none where it never gave up a message."""
+        """What each queue of a group's dead letters holds; none where it never gave up a message. What was sent again
+        is what any of `redrivers` remembers."""
         topic = dead_letter_topic(check_group(group))
         try:
             route = await self._connection.routes.refresh(topic, self._waits, timeout_ms=self._timeout_ms)
@@ -118,7 +124,7 @@ class DeadLetters:
                 queue,
                 await self._offset(queue, GetMinOffset(topic, queue.queue_id)),
                 await self._offset(queue, GetMaxOffset(topic, queue.queue_id)),
-                await self._offset(queue, QueryConsumerOffset(REDRIVER, topic, queue.queue_id)),
+                max([await self._offset(queue, QueryConsumerOffset(by, topic, queue.queue_id)) for by in redrivers]),
                 None if since is None else await self._offset_at(queue, ms_of_datetime(since)),
                 None if until is None else await self._offset_at(queue, ms_of_datetime(until) + 1),
             )

@@ -27,18 +27,19 @@ from ..model.sys_flag import COMPRESSED, COMPRESSION_MASK, MULTI_TAGS
 from ..remoting.commands import CreateGroup, SendMessages, UpdateConsumerOffsets
 from ..store.record_kernel import StoredMessage, encode_record
 from .connection import Connection
-from .dead_letters import DeadLetters
+from .dead_letters import DeadLetter, DeadLetters
 from .destinations import Destinations
 from .latency_fault import LatencyFault, latency_table
+from .letter_selection import LetterSelection
 from .outgoing import check_send_topic
-from .redrive_plan import REDRIVER, Letter, QueuePlan, plan_redrive, runs_of
+from .redrive_plan import REDRIVER, Letter, QueuePlan, pause_ms, plan_redrive, run_letters_max, runs_of
 from .retry import RetryPolicy
 from .waiting import Waits
 
 KEPT_FLAGS: Final = COMPRESSED | MULTI_TAGS | COMPRESSION_MASK
 
 OnProgress = Callable[[int, int], None]
-"""Told of (letters done, letters in all)."""
+"""Told of (letters done, letters to look at)."""
 
 
 class Redrive:
@@ -51,19 +52,29 @@ class Redrive:
         group: str,
         *,
         to: str | None,
+        select: LetterSelection,
+        rate: float | None,
         dry_run: bool,
         on_progress: OnProgress | None,
         timeout_ms: int,
     ) -> None:
-        """`timeout_ms`: for each question to a broker, and over all tries of one letter. Raises InvalidName,
-        InvalidParameter (`to`)."""
+        """`rate`: letters a second at most; `timeout_ms`: for each question to a broker, and over all tries of one letter.
+        Raises InvalidName, InvalidParameter (`to`, `rate`)."""
+        if rate is not None and not rate > 0:
+            raise InvalidParameter("rate", rate, "letters a second, more than 0")
         self._letters = DeadLetters(connection, waits, timeout_ms=timeout_ms)
         self._sender = _Sender(connection, waits, timeout_ms)
+        self._waits = waits
         self._group = group
         self._to = None if to is None else check_send_topic(to)
+        self._select = select
+        self._rate = rate
         self._dry_run = dry_run
         self._on_progress = on_progress
+        self._began_ms = monotonic_ms()
         self._total = 0
+        self._selected = 0
+        self._left: int | None = None  # how many more may be selected
         self._done = 0
         self._passed_over = 0
         self._topics: dict[str, int] = {}
@@ -75,17 +86,23 @@ class Redrive:
         """Carries it out; returns the document of `Admin.redrive_dead_letters`. Raises what kept it from reading."""
         if max_messages is not None and max_messages < 1:
             raise InvalidParameter("max_messages", max_messages, "at least 1")
-        states = await self._letters.states(self._group, since, until)
-        plans = plan_redrive(states, again=again, max_messages=max_messages)
+        states = await self._letters.states(
+            self._group, since, until, redrivers=sorted({REDRIVER, self._select.redriver})
+        )
+        if self._select.is_everything:
+            plans = plan_redrive(states, again=again, max_messages=max_messages)
+        else:  # how many of them are meant shows as they are read
+            plans = plan_redrive(states, again=again, max_messages=None)
+            self._left = max_messages
         self._total = sum(plan.count for plan in plans)
         for plan in plans:
-            if self.error is None:
+            if not self._is_over:
                 await self._carry_out(plan)
         return {
             "group": self._group,
             "topic": dead_letter_topic(self._group),
             "dry_run": self._dry_run,
-            "letters": self._total,
+            "letters": self._total if self._select.is_everything else self._selected,
             "redriven": 0 if self._dry_run else self._done,
             "failed": 0 if self.error is None else 1,
             "error": self.error,
@@ -93,33 +110,48 @@ class Redrive:
             "topics": dict(sorted(self._topics.items())),
         }
 
+    @property
+    def _is_over(self) -> bool:
+        return self.error is not None or self._left == 0
+
     async def _carry_out(self, plan: QueuePlan) -> None:
         if not self._dry_run:
-            await self._letters.ask(plan.queue, CreateGroup(REDRIVER))
+            await self._letters.ask(plan.queue, CreateGroup(self._select.redriver))
         position = plan.begin
         async for batch, behind in self._letters.batches(plan.queue, plan.begin, plan.end):
-            position = await self._send_batch(batch, behind)
+            position = await self._send_batch(plan, batch, behind)
             if not self._dry_run:
                 await self._remember(plan, position)
-            if self.error is not None:
+            if self._is_over:
                 break
         if position > plan.begin:
             self._passed_over += plan.passed_over
 
-    async def _send_batch(self, batch: list[StoredMessage], behind: int) -> int:
+    async def _send_batch(self, plan: QueuePlan, batch: list[StoredMessage], behind: int) -> int:
         """Returns the offset of the first letter that was not sent."""
         letters: list[Letter] = []
         unfit: tuple[StoredMessage, ZenitError] | None = None
         for message in batch:
+            if not self._select.matches(DeadLetter.of(self._group, message)):
+                continue
+            if self._left == 0:
+                behind = int(message.queue_offset)
+                break
             try:
                 letters.append(self._address(message))
             except ZenitError as error:
                 unfit = message, error
                 break
-        for run in runs_of(letters):
+            self._selected += 1
+            if self._left is not None:
+                self._left -= 1
+        for run in runs_of(letters, run_letters_max(self._rate)):
             try:
                 if not self._dry_run:
+                    await self._pause()
                     await self._sender.send(run)
+                    if self._rate is not None:  # a slow batch may be stopped half way
+                        await self._remember(plan, int(run[-1].message.queue_offset) + 1)
             except ZenitError as error:
                 return self._stop(run[0].message, error)
             self._count(run)
@@ -138,6 +170,10 @@ class Redrive:
             wanted = redriven_properties(properties, origin)
         return Letter(message, check_send_topic(topic), wanted)
 
+    async def _pause(self) -> None:
+        if self._rate is not None:
+            await self._waits.sleep(pause_ms(self._done, self._rate, monotonic_ms() - self._began_ms))
+
     def _stop(self, message: StoredMessage, error: ZenitError) -> int:
         self.error = f"queue offset {message.queue_offset}, message {message.message_id}: {error}"
         return int(message.queue_offset)
@@ -153,7 +189,9 @@ class Redrive:
         offset = plan.remembered(position)
         if offset is not None:
             queue = plan.queue
-            await self._letters.ask(queue, UpdateConsumerOffsets(REDRIVER, ((queue.topic, queue.queue_id, offset),)))
+            await self._letters.ask(
+                queue, UpdateConsumerOffsets(self._select.redriver, ((queue.topic, queue.queue_id, offset),))
+            )
 
 
 class _Sender:

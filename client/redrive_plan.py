@@ -4,10 +4,12 @@
 
 What was redriven is remembered as the committed offset of one group, REDRIVER, in the topic of the dead letters: all below
 it was sent again, or passed over by `since`. It never goes back; `again` starts at the first letter without regard to it.
+A redrive of some letters only has a group of its own (letter_selection), and goes on behind whichever came further.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -91,13 +93,23 @@ class Letter:
         return self.properties.get(SHARDING_KEY)
 
 
-def runs_of(letters: Iterable[Letter]) -> Iterator[list[Letter]]:
+def run_letters_max(rate: float | None) -> int:
+    """How many letters go in one request: at `rate` letters a second, those of a tenth of a second."""
+    return RUN_LETTERS if rate is None else max(1, min(RUN_LETTERS, int(rate / 10)))
+
+
+def pause_ms(sent: int, rate: float, elapsed_ms: int) -> int:
+    """How long to wait before the next letter, where `sent` went within `elapsed_ms` and `rate` a second may."""
+    return max(0, math.ceil(sent * 1000 / rate) - elapsed_ms)
+
+
+def runs_of(letters: Iterable[Letter], letters_max: int = RUN_LETTERS) -> Iterator[list[Letter]]:
     """Neighbours that may go in one request: of one topic, to one queue, bounded in number and bytes."""
     for _, neighbours in groupby(letters, lambda letter: (letter.topic, letter.sharding_key)):
         run: list[Letter] = []
         size_bytes = 0
         for letter in neighbours:
-            if run and (len(run) == RUN_LETTERS or size_bytes + letter.message.size_bytes > RUN_BYTES):
+            if run and (len(run) == letters_max or size_bytes + letter.message.size_bytes > RUN_BYTES):
                 yield run
                 run, size_bytes = [], 0
             run.append(letter)

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 import pytest
 
 from zenitmq import FIRST, Admin, InvalidParameter, PullConsumer, StoredMessage, aio
+from zenitmq.client.letter_selection import LetterSelection
+from zenitmq.model.clock import monotonic_ms
 from zenitmq.model.properties import encode_properties
 from zenitmq.model.redelivery import Origin, dead_letter_properties
 from zenitmq.remoting.client import RemotingClient
@@ -176,3 +178,30 @@ def test_the_same_on_an_event_loop(admin: Admin, bury: Bury, namesrv: str) -> No
 
     asyncio.run(story())
     assert sorted(message.body for message in messages(namesrv, admin)) == [b"0", b"1"]
+
+
+def test_a_selection_is_sent_and_remembered_for_itself(admin: Admin, bury: Bury, namesrv: str) -> None:
+    for number in range(0, 10, 2):
+        bury(b"%d" % number, TAGS="buy")
+        bury(b"%d" % (number + 1), TAGS="sell")
+    buys = LetterSelection(tags=frozenset({"buy"}), reason="VALUEERROR")
+    plan = admin.redrive_dead_letters("g", select=buys, dry_run=True)
+    assert (plan["letters"], plan["redriven"], plan["topics"]) == (5, 0, {TOPIC: 5})
+    assert admin.redrive_dead_letters("g", select=buys, max_messages=2)["redriven"] == 2
+    assert admin.redrive_dead_letters("g", select=buys)["redriven"] == 3
+    assert admin.redrive_dead_letters("g", select=buys)["redriven"] == 0
+    assert sorted(message.body for message in messages(namesrv, admin)) == [b"0", b"2", b"4", b"6", b"8"]
+    assert admin.redrive_dead_letters("g", select=LetterSelection(topics=frozenset({"other"})))["letters"] == 0
+    assert admin.dead_letter_groups("g")[0]["redriven"] == 0  # a selection says nothing of the others
+    admin.redrive_dead_letters("g")
+    assert admin.redrive_dead_letters("g", select=LetterSelection(tags=frozenset({"sell"})))["redriven"] == 0
+
+
+def test_a_paced_redrive_takes_its_time(admin: Admin, bury: Bury, namesrv: str) -> None:
+    bury(b"0", b"1", b"2", b"3")
+    begin = monotonic_ms()
+    assert admin.redrive_dead_letters("g", rate=10)["redriven"] == 4
+    assert monotonic_ms() - begin >= 300
+    assert [message.body for message in messages(namesrv, admin)] == [b"0", b"1", b"2", b"3"]
+    with pytest.raises(InvalidParameter):
+        admin.redrive_dead_letters("g", rate=0)

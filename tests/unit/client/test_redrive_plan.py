@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from zenitmq.client.redrive_plan import RUN_BYTES, RUN_LETTERS, Letter, QueuePlan, QueueState, plan_redrive, runs_of
+from zenitmq.client.redrive_plan import (
+    RUN_BYTES,
+    RUN_LETTERS,
+    Letter,
+    QueuePlan,
+    QueueState,
+    pause_ms,
+    plan_redrive,
+    run_letters_max,
+    runs_of,
+)
 from zenitmq.model.queue import MessageQueue
 
 QUEUE = MessageQueue("%DLQ%g", "broker-a", 0)
@@ -88,3 +98,22 @@ def test_neighbours_go_together(letters: list[Letter], expected: list[int]) -> N
     runs = list(runs_of(letters))
     assert [len(run) for run in runs] == expected
     assert [one for run in runs for one in run] == letters
+
+
+@pytest.mark.parametrize(
+    ("rate", "letters"), [(None, RUN_LETTERS), (1e6, RUN_LETTERS), (200.0, 20), (5.0, 1), (0.1, 1)]
+)
+def test_a_pace_is_kept_in_small_steps(rate: float | None, letters: int) -> None:
+    assert run_letters_max(rate) == letters
+
+
+def test_runs_are_as_short_as_the_pace_wants() -> None:
+    assert [len(run) for run in runs_of([letter()] * 5, 2)] == [2, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("sent", "rate", "elapsed_ms", "pause"),
+    [(0, 10, 0, 0), (5, 10, 0, 500), (5, 10, 480, 20), (5, 10, 900, 0), (1, 3, 0, 334)],
+)
+def test_the_next_letter_waits_its_turn(sent: int, rate: float, elapsed_ms: int, pause: int) -> None:
+    assert pause_ms(sent, rate, elapsed_ms) == pause
