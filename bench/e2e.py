@@ -18,7 +18,7 @@ import numpy as np
 from ..client.producer import Producer
 from ..client.pull_consumer import PullConsumer
 from ..client.push_consumer import PushConsumer
-from ..model.clock import monotonic_ns, sleep_ms
+from ..model.clock import monotonic_ns, process_cpu_ns, sleep_ms
 from ..model.errors import RequestTimeout
 from ..model.message import FailedSend
 from ..model.queue import MessageQueue
@@ -33,6 +33,7 @@ _LEAD_NS: Final = 200_000_000  # the schedule begins this much after the start
 _BURST: Final = 4096
 _DRY_S: Final = 5.0
 _TIMEOUT_S: Final = 30.0
+_IDLE_MS: Final = 3000  # how long a push consumer is watched before anything is sent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +135,10 @@ def receive(job: ReceiveJob, channel: Channel) -> None:
 
 
 def _receive_pushed(job: ReceiveJob, channel: Channel) -> None:
-    """The same by the handler of a push consumer, which has its share of the topic's queues."""
+    """The same by the handler of a push consumer, which has its share of the topic's queues.
+
+    `idle_cpu`: what its process used of a core while nothing came.
+    """
     samples = Samples(max(job.messages, 1))
     size_bytes = 0
     lock = threading.Lock()
@@ -156,6 +160,9 @@ def _receive_pushed(job: ReceiveJob, channel: Channel) -> None:
             if monotonic_ns() >= deadline_ns:
                 raise RequestTimeout("bench e2e: no queues for the push consumer", int(_TIMEOUT_S * 1000))
             sleep_ms(20)
+        idle_begin_ns, idle_cpu_ns = monotonic_ns(), process_cpu_ns()
+        sleep_ms(_IDLE_MS)
+        idle_cpu = (process_cpu_ns() - idle_cpu_ns) / (monotonic_ns() - idle_begin_ns)
         if not channel.ready({}):
             return
         begin_ns = last_ns = monotonic_ns()
@@ -169,4 +176,4 @@ def _receive_pushed(job: ReceiveJob, channel: Channel) -> None:
     if job.alone and count < job.messages:
         raise RequestTimeout(f"bench e2e: {job.messages - count} messages did not come", int(_DRY_S * 1000))
     np.save(job.samples_path, samples.values)
-    channel.result({"messages": count, "bytes": size_bytes, "seconds": seconds})
+    channel.result({"messages": count, "bytes": size_bytes, "seconds": seconds, "idle_cpu": round(idle_cpu, 4)})

@@ -223,7 +223,10 @@ def end_to_end(bench: Bench) -> Outcome:
         latencies=joined([part.latencies for part in receivers]),
     )
     # how late the producers' own processes were: part of the latency, but not the broker's
-    return replace(outcome, measured=measured, extra={"late_us": latency_us(joined([part.latencies for part in late]))})
+    extra: dict[str, Any] = {"late_us": latency_us(joined([part.latencies for part in late]))}
+    if options.push:
+        extra["consumer_idle_cpu"] = round(sum(part.facts["idle_cpu"] for part in receivers), 4)
+    return replace(outcome, measured=measured, extra=extra)
 
 
 def warm_up(bench: Bench, cluster: OwnCluster) -> dict[str, Any]:

@@ -85,8 +85,11 @@ def test_latency_is_told_beside_the_raw_round_trips_between(tmp_path: Path) -> N
     assert document["ratio_to_raw"]["p50"] > 1
 
 
-def test_e2e_keeps_its_schedule_and_loses_nothing(tmp_path: Path) -> None:
-    document, _ = bench(tmp_path, work="e2e", rate=1000, **SHORT)
+@pytest.mark.parametrize("push", [False, True])
+def test_e2e_keeps_its_schedule_and_loses_nothing(tmp_path: Path, push: bool) -> None:
+    document, _ = bench(tmp_path, work="e2e", rate=1000, push=push, **SHORT)
+    assert ("consumer_idle_cpu" in document) == push
+    assert 0 <= document.get("consumer_idle_cpu", 0) < 1
     assert document["messages"] == 400
     assert document["latency_us"]["max"] >= document["latency_us"]["p50"] > 0
     assert document["share_of_limit"] is None
