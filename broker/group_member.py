@@ -89,6 +89,10 @@ READS_STATE: Final = frozenset(
         commands.CreateGroup,
         commands.DeleteGroup,
         commands.RecallMessage,
+        commands.KeepQueryOffsets,
+        commands.GetQueryOffsets,
+        commands.DropQueryOffsets,
+        commands.GetQueries,
     }
 )
 """What a new master answers only once what it inherited is confirmed."""

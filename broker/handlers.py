@@ -11,11 +11,13 @@ from .delay.delay_handler import DelayHandler
 from .filter.condition_cache import ConditionCache
 from .group_handler import GroupHandler
 from .heartbeat_handler import HeartbeatHandler
+from .hold_handler import HoldHandler
 from .lock_handler import LockHandler
 from .offset_handler import OffsetHandler
 from .parts import Parts
 from .pull_handler import PullHandler
 from .query_handler import QueryHandler
+from .query_offset_handler import QueryOffsetHandler
 from .reply_handler import ReplyHandler
 from .reset_handler import ResetHandler
 from .send_back_handler import SendBackHandler
@@ -89,6 +91,9 @@ class Handlers:
         self._resets = ResetHandler(parts)
         self._send_backs = SendBackHandler(parts)
         self._starts = StartHandler(parts)
+        self._query_offsets = QueryOffsetHandler(parts)
+        self._holds = HoldHandler(parts)
+        store.hold(self._holds.holds.first_offsets)
         self.statistics = BrokerStatistics(
             store,
             loop,
@@ -100,6 +105,7 @@ class Handlers:
             parts.delays,
             self._send_backs,
             self._replies,
+            self._holds.holds,
         )
 
     def table(self) -> dict[type[Request], Handler]:
@@ -108,6 +114,7 @@ class Handlers:
             **self._of_messages(),
             **self._of_groups(),
             **self._of_topics(),
+            **self._of_pipelines(),
         }
 
     def _of_messages(self) -> dict[type[Request], Handler]:
@@ -152,6 +159,17 @@ class Handlers:
             commands.SearchOffset: self._queries.on_search,
         }
 
+    def _of_pipelines(self) -> dict[type[Request], Handler]:
+        return {
+            commands.KeepQueryOffsets: self._query_offsets.on_keep,
+            commands.GetQueryOffsets: self._query_offsets.on_get,
+            commands.DropQueryOffsets: self._query_offsets.on_drop,
+            commands.GetQueries: self._query_offsets.on_list,
+            commands.HoldMessages: self._holds.on_hold,
+            commands.RenewHold: self._holds.on_renew,
+            commands.ReleaseHold: self._holds.on_release,
+        }
+
     # ---- the loop's events
 
     def on_arrivals(self, queues: list[tuple[str, int]]) -> None:
@@ -171,8 +189,10 @@ class Handlers:
         """Each second. `now_ms`: monotonic."""
         self._heartbeats.on_tick(now_ms)
         self._locks.on_tick(now_ms)
+        self._holds.on_tick(now_ms)
 
     def on_deposed(self) -> None:
         """This broker was its group's master, and is no more."""
         self._heartbeats.on_deposed()
         self._locks.on_deposed()
+        self._holds.on_deposed()

@@ -1,4 +1,4 @@
-"""Topics, groups, consumer offsets and queue locks as records of the log, and their snapshots under config/.
+"""Topics, groups, consumer offsets, queue locks and query offsets as records of the log, and their snapshots under config/.
 
 What is answered is in the log first: a handler stages an event (`stage`), the commit writes it, and the commit's
 dispatch brings it back here (`on_run`), which alone changes the tables. A start loads the snapshots and replays the
@@ -24,27 +24,31 @@ from ..store.record_kernel import StoredMessage, decode_batch
 from ..store.snapshot import read_snapshot, write_snapshot
 from .group_table import GroupTable
 from .offset_table import OffsetTable
+from .query_offsets import QueryOffsets
 from .queue_locks import LEASE_MS, QueueLocks
 from .topic_table import DELETED, Document, TopicTable
 
 if TYPE_CHECKING:
     from ..store.message_store import Placed
 
-TOPICS, GROUPS, OFFSETS, LOCKS = STATE_TOPICS
+TOPICS, GROUPS, OFFSETS, LOCKS, QUERIES = STATE_TOPICS
 
 FILE_NAMES: Final = {
     LOCKS: "queueLocks.json",
+    QUERIES: "queryOffsets.json",
     TOPICS: "topics.json",
     GROUPS: "subscriptionGroup.json",
     OFFSETS: "consumerOffset.json",
 }
-"""In the order in which they are written. RocketMQ has no locks in its store: where their file is missing beside others,
-none was recorded in what those reflect."""
+"""In the order in which they are written."""
+LATER: Final = frozenset({LOCKS, QUERIES})
+"""Neither RocketMQ nor every older broker of ours has these: where such a file is missing beside others, nothing of its kind
+was recorded in what those reflect."""
 EVERYTHING: Final = PhysicalOffset(1 << 62)  # a snapshot by RocketMQ reflects the whole log that is found with it
 _LAG_BYTES_MAX: Final = 256 << 20  # a snapshot is renewed before a replay takes longer than about a second
 
 
-Table = TopicTable | GroupTable | OffsetTable | QueueLocks
+Table = TopicTable | GroupTable | OffsetTable | QueueLocks | QueryOffsets
 
 
 class RecordStage(Protocol):
@@ -56,7 +60,7 @@ class RecordStage(Protocol):
 
 
 class StateLog:
-    """The four tables, kept by the log. A Dispatcher of the store, told of the runs of `topics` only."""
+    """The tables, kept by the log. A Dispatcher of the store, told of the runs of `topics` only."""
 
     topics = frozenset(STATE_TOPICS)
     run_flags = 0
@@ -69,6 +73,7 @@ class StateLog:
         self.group_table = GroupTable()
         self.offset_table = OffsetTable()
         self.queue_locks = QueueLocks(lock_lease_ms)
+        self.query_offsets = QueryOffsets()
         self.on_topics_changed: Callable[[], None] = _nothing
         self.on_topic_deleted: Callable[[str, int], None] = _nothing_of  # and where its record ends in the log
         config = os.path.join(directory, "config")
@@ -77,14 +82,22 @@ class StateLog:
             GROUPS: self.group_table,
             OFFSETS: self.offset_table,
             LOCKS: self.queue_locks,
+            QUERIES: self.query_offsets,
         }
         self._files = tuple((topic, os.path.join(config, name), tables[topic]) for topic, name in FILE_NAMES.items())
+        self._plain: dict[str, OffsetTable | QueueLocks | QueryOffsets] = {  # whose events concern nobody else
+            OFFSETS: self.offset_table,
+            LOCKS: self.queue_locks,
+            QUERIES: self.query_offsets,
+        }
         self._clock = clock
         self._persist_interval_ms = persist_interval_ms
         self._persisted_at_ms = clock.monotonic_ms()
         self._loaded = {topic: _load(path, table) for topic, path, table in self._files}  # what each snapshot reflects
-        if not os.path.exists(os.path.join(config, FILE_NAMES[LOCKS])):
-            self._loaded[LOCKS] = min(reflected for topic, reflected in self._loaded.items() if topic != LOCKS)
+        oldest = min(reflected for topic, reflected in self._loaded.items() if topic not in LATER)
+        for topic in LATER:
+            if not os.path.exists(os.path.join(config, FILE_NAMES[topic])):
+                self._loaded[topic] = oldest
         self._persisted = self._applied = min(self._loaded.values())
         self._copied: tuple[PhysicalOffset, PhysicalOffset, list[Document]] | None = (
             None  # reflected, holds up to, documents
@@ -92,7 +105,7 @@ class StateLog:
         self.is_closing = False  # the next persist is the last: it may not be put off
 
     def stage(self, store: RecordStage, topic: str, event: Document) -> PhysicalOffset:
-        """Stages an event (of TOPICS, GROUPS, OFFSETS or LOCKS); returns the end of its record, which a reply waits for."""
+        """Stages an event (of one of `topics`); returns the end of its record, which a reply waits for."""
         body = json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode()
         return PhysicalOffset(store.stage_record(topic=topic, queue_id=0, body=body).end)
 
@@ -122,8 +135,7 @@ class StateLog:
                 elif run.topic == GROUPS:
                     self._on_group_event(event, version, end)
                 elif end > self._loaded[run.topic]:
-                    table = self.offset_table if run.topic == OFFSETS else self.queue_locks
-                    table.on_event(event, version)
+                    self._plain[run.topic].on_event(event, version)
         self.advance(run.end)
 
     def advance(self, end: int) -> None:

@@ -15,6 +15,7 @@ from .delay.delays import Delays
 from .pull_handler import PullHandler
 from .registration import BrokerIdentity
 from .reply_handler import ReplyHandler
+from .retention_holds import RetentionHolds
 from .send_back_handler import SendBackHandler
 from .send_handler import SendHandler
 from .stage_clock import StageClock
@@ -69,6 +70,7 @@ class BrokerStatistics:
         delays: Delays,
         send_backs: SendBackHandler,
         replies: ReplyHandler,
+        holds: RetentionHolds,
     ) -> None:
         self._store = store
         self._loop = loop
@@ -80,6 +82,7 @@ class BrokerStatistics:
         self._delays = delays
         self._send_backs = send_backs
         self._replies = replies
+        self._holds = holds
         self._started_at_ms = clock.now_ms()
 
     def document(self, identity: BrokerIdentity, waits: Mapping[str, int]) -> dict[str, Any]:
@@ -118,6 +121,7 @@ class BrokerStatistics:
             "delays": self._delays.document(),
             "send_backs": {"retried": self._send_backs.retried, "given_up": self._send_backs.given_up},
             "replies": self._replies.document(),
+            "retention_holds": self._holds.document(self._clock.monotonic_ms()),
             "clients": {"connected": clients, "consumers": consumers},
             "waiting": dict(waits),
             "loop": loop_document(self._loop.statistics()),

@@ -163,3 +163,11 @@ def _print_status(document: dict[str, Any]) -> None:
         for replica in group["replicas"]
     ]
     print_table(("group", "replica", *names[1:], "in_sync"), rows)
+    shown = ("owner", "queues", "topics", "ends_in_seconds")
+    holds = [
+        [group["broker_name"], *(hold[name] for name in shown)]
+        for group in document["groups"]
+        for hold in group["retention_holds"]
+    ]
+    if holds:
+        print_table(("group", "held_by", *shown[1:]), holds)

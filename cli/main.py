@@ -31,6 +31,7 @@ from . import (
     message,
     namesrv,
     produce,
+    query_offsets,
     store,
     topic,
 )
@@ -62,6 +63,7 @@ for subject in (
     controller,
     config,
     store,
+    query_offsets,
     bench,
     drill,
 ):

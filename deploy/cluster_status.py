@@ -71,12 +71,14 @@ def group_document(
     for replica in replicas:
         written = replica["written_offset"]
         replica["lag_bytes"] = None if written is None or longest is None else max(0, longest - written)
+    leader = answers.get(master or "")
     return {
         "broker_name": group,
         "epoch": epoch,
         "master": master,
         "in_sync": in_sync,
         "min_in_sync": min_in_sync,
+        "retention_holds": list(leader.get("retention_holds", ())) if leader is not None else [],
         "replicas": replicas,
     }
 

@@ -9,6 +9,7 @@ from .errors import InvalidName
 
 TOPIC_LENGTH_MAX: Final = 127
 GROUP_LENGTH_MAX: Final = 120
+QUERY_LENGTH_MAX: Final = 255
 SYSTEM_TOPIC_LENGTH_MAX: Final = 255  # retry and dead-letter topics carry a group's and a topic's name
 
 RETRY_PREFIX: Final = "%RETRY%"
@@ -26,8 +27,10 @@ STATE_TOPICS: Final = (
     "rmq_sys_zenit_groups",
     "rmq_sys_zenit_offsets",
     "rmq_sys_zenit_locks",
+    "rmq_sys_zenit_queries",
 )
-"""Ours: topics, groups, consumer offsets and queue locks as records of the log (architecture.md section 2)."""
+"""Ours: topics, groups, consumer offsets, queue locks and the offsets that queries began at, as records of the log
+(architecture.md section 2)."""
 
 SYSTEM_TOPICS: Final = frozenset(
     {
@@ -81,6 +84,13 @@ def check_group(group: str) -> str:
     if not 1 <= len(group) <= GROUP_LENGTH_MAX or _ALLOWED.fullmatch(group) is None:
         raise InvalidName("group", group, _RULE.format(GROUP_LENGTH_MAX))
     return group
+
+
+def check_query(query: str) -> str:
+    """Returns the name of a streaming query: any printable text, since others gave it. Raises InvalidName."""
+    if not 1 <= len(query) <= QUERY_LENGTH_MAX or not query.isprintable():
+        raise InvalidName("query", query, f"printable characters only, 1 to {QUERY_LENGTH_MAX} of them")
+    return query
 
 
 def retry_topic(group: str) -> str:

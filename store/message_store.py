@@ -389,6 +389,12 @@ class MessageStore:
         """`provider`: the first offset of each (topic, queue) that some group has yet to consume; retention keeps those."""
         self._upkeep.protect(provider)
 
+    def hold(self, provider: Callable[[], Mapping[tuple[str, int], int]]) -> None:
+        """`provider`: the first offset of each (topic, queue) that somebody reads for now; retention keeps those while the
+        disk has room.
+        """
+        self._upkeep.hold(provider)
+
     def keep_waiting(self, clear_below: Callable[[int], bool]) -> None:
         """`clear_below(offset)`: whether no record below this physical offset waits for its time any more. It is asked before
         segments go; while it says no they stay, and it sees to it that what waits there is appended again.

@@ -1,7 +1,8 @@
 """Which segments of the commit log may go. Decides only; `upkeep` does.
 
 Oldest first, never the one being written: by age, by the size of the log, by the disk's use. Never what a dispatcher has
-not made durable, and never what a group has yet to consume, unless the operator allows that.
+not made durable, and never what a group has yet to consume, unless the operator allows that. What a reader holds for a
+while stays too, but only as long as the disk has room: a lease is no reason to refuse messages.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ class SegmentAge:
 class Decision:
     """Remove all segments that end at or below `remove_before`.
 
-    `held_by_groups`: more would go, but groups have yet to consume it. `needs_persist`: more would go once the
+    `held_by_groups`: more would go, but groups have yet to consume it. `held_by_readers`: more would go, but somebody who
+    reads it holds it. `needs_persist`: more would go once the
     dispatchers have made it durable.
     """
 
     remove_before: int
     held_by_groups: bool = False
+    held_by_readers: bool = False
     needs_persist: bool = False
 
 
@@ -52,9 +55,11 @@ def decide(
     use: float,
     reflected: int,
     unconsumed_from: int,
+    held_from: int,
 ) -> Decision:
     """`segments`: oldest first, the last one is being written. `use`: of the disk. `reflected`: the lowest of all
-    dispatchers. `unconsumed_from`: the lowest physical offset that a group has yet to consume.
+    dispatchers. `unconsumed_from`: the lowest physical offset that a group has yet to consume. `held_from`: the lowest one
+    that a reader holds; it counts while the disk's use is below the ratio at which the oldest files go whatever their age.
 
     Age counts from `first_opened_ms` at the earliest, so a store that was taken over keeps all for a whole retention.
     """
@@ -71,6 +76,8 @@ def decide(
             return Decision(remove_before, needs_persist=True)
         if segment.end > unconsumed_from and not config.delete_unconsumed:
             return Decision(remove_before, held_by_groups=True)
+        if segment.end > held_from and use < config.disk_force_ratio:
+            return Decision(remove_before, held_by_readers=True)
         remove_before = segment.end
         log_bytes -= segment.end - segment.begin
         steps -= 1

@@ -31,12 +31,13 @@ from .store_files import clear_abort
 logger = logging.getLogger(__name__)
 
 CHECKPOINT_FILE: Final = "checkpoint"
-NOTHING_UNCONSUMED: Final = 1 << 62
+NOTHING: Final = 1 << 62  # what nobody needs begins behind any log
 
 
 @dataclass(frozen=True, slots=True)
 class StoreEvent:
-    """Something an operator should see. `kind`: segment_deleted, unconsumed_deleted, unconsumed_held, disk_full, disk_ok."""
+    """Something an operator should see. `kind`: segment_deleted, unconsumed_deleted, unconsumed_held, held_deleted,
+    held_for_readers, disk_full, disk_ok."""
 
     kind: str
     detail: str
@@ -78,18 +79,23 @@ class Upkeep:
         self._confirmation = confirmation
         self._is_closing = False
         self._unconsumed = _nothing_protected
+        self._held = _nothing_protected
         self._clear_below: Callable[[int], bool] = _nothing_waits
         self._checkpoint = Checkpoint()
         self._checkpoint_due_ms = 0
         self._job: Future[None] | None = None
         self._mark = (PhysicalOffset(0), 0)  # (log end, time): what lies below was stored before
-        self._held_reported = False
+        self._held_reported: str | None = None
         self.is_refusing = False  # the disk is too full to take messages
         self._worker = ThreadPoolExecutor(1, "zenit-store-worker")
 
     def protect(self, provider: Callable[[], Mapping[tuple[str, int], int]]) -> None:
         """`provider`: what groups have yet to consume, {(topic, queue id): first queue offset}."""
         self._unconsumed = provider
+
+    def hold(self, provider: Callable[[], Mapping[tuple[str, int], int]]) -> None:
+        """`provider`: what readers hold for now, {(topic, queue id): first queue offset}."""
+        self._held = provider
 
     def keep_waiting(self, clear_below: Callable[[int], bool]) -> None:
         """`clear_below`: see `MessageStore.keep_waiting`."""
@@ -195,33 +201,49 @@ class Upkeep:
             ages = [SegmentAge(s.base_offset, s.end_offset, s.modified_ms()) for s in segments]
         facts = {"now_ms": now_ms, "first_opened_ms": self._first_opened_ms}
         first = decide(
-            ages, self._config, **facts, use=use, reflected=self._log.flushed, unconsumed_from=NOTHING_UNCONSUMED
+            ages,
+            self._config,
+            **facts,
+            use=use,
+            reflected=self._log.flushed,
+            unconsumed_from=NOTHING,
+            held_from=NOTHING,
         )
         if first.remove_before <= self._log.begin:
-            self._held_reported = False
+            self._held_reported = None
             return []
-        unconsumed = self._unconsumed_positions()
-        lowest = min(unconsumed.values(), default=NOTHING_UNCONSUMED)
+        unconsumed, held = self._positions(self._unconsumed()), self._positions(self._held())
         decision = decide(
             ages,
             self._config,
             **facts,
             use=use,
             reflected=min(self._reflected(), self._log.flushed, self._confirmation.end(self._log.written)),
-            unconsumed_from=lowest,
+            unconsumed_from=min(unconsumed.values(), default=NOTHING),
+            held_from=min(held.values(), default=NOTHING),
         )
         events: list[StoreEvent] = []
-        if decision.held_by_groups and not self._held_reported:
-            self._held_reported = True
-            events.append(StoreEvent("unconsumed_held", f"expired files are kept for groups from offset {lowest} on"))
+        if decision.held_by_groups:
+            events += self._report_held("unconsumed_held", f"groups from offset {min(unconsumed.values())} on")
+        elif decision.held_by_readers:
+            events += self._report_held(
+                "held_for_readers", f"readers that hold them from offset {min(held.values())} on"
+            )
         if decision.remove_before > self._log.begin and self._clear_below(decision.remove_before):
-            events += self._remove(decision.remove_before, unconsumed)
+            events += self._remove(decision.remove_before, unconsumed, held)
         return events
 
-    def _unconsumed_positions(self) -> dict[tuple[str, int], int]:
-        """{(topic, queue id): physical offset of the first message that some group has yet to consume}."""
+    def _report_held(self, kind: str, for_whom: str) -> list[StoreEvent]:
+        """Once, until that changes."""
+        if self._held_reported == kind:
+            return []
+        self._held_reported = kind
+        return [StoreEvent(kind, f"expired files are kept for {for_whom}")]
+
+    def _positions(self, needed: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+        """{(topic, queue id): physical offset of the first message that is needed}, of {(topic, queue id): its offset}."""
         positions: dict[tuple[str, int], int] = {}
-        for (topic, queue_id), offset in self._unconsumed().items():
+        for (topic, queue_id), offset in needed.items():
             queue = self._queues.get(topic, queue_id)
             if queue is not None:
                 first = max(offset, queue.min_offset(self._log.begin))
@@ -229,25 +251,31 @@ class Upkeep:
                     positions[topic, queue_id] = queue.unit(first)[0]
         return positions
 
-    def _remove(self, offset: int, unconsumed: Mapping[tuple[str, int], int]) -> list[StoreEvent]:
-        lost = sorted(key for key, position in unconsumed.items() if position < offset)
-        before = {key: self._first_unconsumed(key) for key in lost}
+    def _remove(
+        self, offset: int, unconsumed: Mapping[tuple[str, int], int], held: Mapping[tuple[str, int], int]
+    ) -> list[StoreEvent]:
+        needs = (("unconsumed_deleted", unconsumed, self._unconsumed()), ("held_deleted", held, self._held()))
+        lost = [
+            (kind, key, self._first_kept(key, offsets))
+            for kind, positions, offsets in needs
+            for key in sorted(key for key, position in positions.items() if position < offset)
+        ]
         removed = self._log.remove_before(offset)
         events = [StoreEvent("segment_deleted", f"base {segment.base_offset}") for segment in removed]
         if removed:
             self._queues.remove_before(self._log.begin)
             if self._index is not None:
                 self._index.remove_before(self._log.begin)
-        for topic, queue_id in lost:
-            first = self._first_unconsumed((topic, queue_id))
-            detail = f"{topic} queue {queue_id}: offsets {before[topic, queue_id]} to {first - 1}"
-            if first > before[topic, queue_id]:
-                events.append(StoreEvent("unconsumed_deleted", detail))
+        for kind, (topic, queue_id), before in lost:
+            first = self._first_kept((topic, queue_id), {})
+            if first > before:
+                events.append(StoreEvent(kind, f"{topic} queue {queue_id}: offsets {before} to {first - 1}"))
         return events
 
-    def _first_unconsumed(self, key: tuple[str, int]) -> int:
+    def _first_kept(self, key: tuple[str, int], needed: Mapping[tuple[str, int], int]) -> int:
+        """The first offset of what is needed of a queue (of all, where `needed` does not tell) that the log still has."""
         queue = self._queues.get(*key)
-        offset = self._unconsumed().get(key, 0)
+        offset = needed.get(key, 0)
         return offset if queue is None else max(offset, queue.min_offset(self._log.begin))
 
     # ---- the end

@@ -81,6 +81,14 @@ from .offsets import QueryConsumerOffset as QueryConsumerOffset
 from .offsets import ResetOffsets as ResetOffsets
 from .offsets import SearchOffset as SearchOffset
 from .offsets import UpdateConsumerOffsets as UpdateConsumerOffsets
+from .pipeline import DropQueryOffsets as DropQueryOffsets
+from .pipeline import GetQueries as GetQueries
+from .pipeline import GetQueryOffsets as GetQueryOffsets
+from .pipeline import HoldMessages as HoldMessages
+from .pipeline import HoldReply as HoldReply
+from .pipeline import KeepQueryOffsets as KeepQueryOffsets
+from .pipeline import ReleaseHold as ReleaseHold
+from .pipeline import RenewHold as RenewHold
 from .pulling import GetStatus as GetStatus
 from .pulling import PullMessages as PullMessages
 from .pulling import PullReply as PullReply

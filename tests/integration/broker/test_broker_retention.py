@@ -6,6 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+from zenitmq.model.errors import HoldNotFound, InvalidParameter, TopicNotFound
 from zenitmq.remoting import commands
 
 EXPIRES_AT_ONCE = {
@@ -49,3 +52,33 @@ def test_what_a_group_has_not_consumed_is_kept(serve: Callable[..., Any], record
     broker.restart()
     assert broker.call(commands.QueryConsumerOffset("slow", "t", 0))[0].offset == 60
     assert [topic["name"] for topic in broker.ask(commands.GetTopics())["topics"]] == ["t"]
+
+
+def test_what_a_reader_holds_is_kept_for_its_lease(serve: Callable[..., Any], record: Callable[..., bytes]) -> None:
+    broker = serve(store=EXPIRES_AT_ONCE, state_persist_ms=50)
+    broker.create("t", queues=1)
+    for number in range(30):
+        broker.send("t", record("t", b"%d" % number + bytes(8000)))
+    reply, _ = broker.call(commands.HoldMessages("a scan", (("t", 0, 10),), 100))
+    broker.call(commands.RenewHold(reply.hold_id, 3500))
+    held_until = time.monotonic() + 3.4
+    (held,) = broker.ask(commands.GetBrokerStatistics())["retention_holds"]
+    assert (held["owner"], held["topics"]) == ("a scan", ["t"])
+    first_segment = 64 << 10
+    while time.monotonic() < held_until:
+        assert begin_offset(broker) <= 10 * 8200
+        time.sleep(0.2)
+    assert wait_begin_above(broker, 10 * 8200 + first_segment)
+    with pytest.raises(HoldNotFound):
+        broker.call(commands.RenewHold(reply.hold_id, 1000))
+    assert broker.ask(commands.GetBrokerStatistics())["retention_holds"] == []
+
+
+def test_a_hold_of_what_is_not_there_is_refused(serve: Callable[..., Any]) -> None:
+    broker = serve()
+    broker.create("t", queues=1)
+    with pytest.raises(TopicNotFound):
+        broker.call(commands.HoldMessages("a scan", (("nowhere", 0, 0),), 1000))
+    with pytest.raises(InvalidParameter):
+        broker.call(commands.HoldMessages("a scan", (("t", 0, 0), ("t", 1, 0)), 1000))
+    broker.call(commands.ReleaseHold("never taken"))

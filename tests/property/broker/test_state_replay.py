@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zenitmq.broker.queue_locks import Decision
-from zenitmq.broker.state_log import GROUPS, LOCKS, OFFSETS, TOPICS, StateLog
+from zenitmq.broker.state_log import GROUPS, LOCKS, OFFSETS, QUERIES, TOPICS, StateLog
 from zenitmq.model.clock import SystemClock
 from zenitmq.model.queue import PhysicalOffset, QueueOffset
 from zenitmq.model.route import TopicConfig
@@ -31,6 +31,8 @@ STEPS = st.one_of(
     st.tuples(st.just("lock"), NAMES, NAMES, NAMES, st.integers(0, 2)),
     st.tuples(st.just("unlock"), NAMES, NAMES, NAMES, st.integers(0, 2)),
     st.tuples(st.just("start"), NAMES, NAMES, st.integers(0, 99)),
+    st.tuples(st.just("keep"), NAMES, st.integers(0, 9)),
+    st.tuples(st.just("drop"), NAMES),
     st.tuples(st.just("other")),
 )
 
@@ -73,6 +75,7 @@ def documents(state: StateLog) -> list[Any]:
         state.group_table.document(),
         state.offset_table.document(),
         state.queue_locks.document(),
+        state.query_offsets.document(),
     ]
 
 
@@ -94,6 +97,10 @@ def append(log: Log, state: StateLog, step: tuple[Any, ...]) -> None:
         run = log.append(LOCKS, next(decision.events()))
     elif kind == "start":
         run = log.append(OFFSETS, state.offset_table.event_started(rest[0], rest[1], [rest[2], rest[2] + 1], 7))
+    elif kind == "keep":
+        run = log.append(QUERIES, {"event": "kept", "query": rest[0], "document": f'{{"n": {rest[1]}}}'})
+    elif kind == "drop":
+        run = log.append(QUERIES, {"event": "dropped", "query": rest[0]})
     else:
         run = log.append("trades", {"not": "an event"})
     state.on_run(run)

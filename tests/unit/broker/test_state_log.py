@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from zenitmq.broker.state_log import EVERYTHING, GROUPS, LOCKS, OFFSETS, TOPICS, StateLog
+from zenitmq.broker.state_log import EVERYTHING, GROUPS, LOCKS, OFFSETS, QUERIES, TOPICS, StateLog
 from zenitmq.model.errors import StoreFormatError
 from zenitmq.model.queue import PhysicalOffset, QueueOffset
 from zenitmq.store.dispatch import Run
@@ -123,13 +123,30 @@ def test_the_oldest_of_the_snapshots_says_where_to_replay_from(tmp_path: Path, c
     assert open_state(tmp_path, clock).reflected() == 0
 
 
-def test_a_store_from_before_there_were_locks_is_not_replayed_for_them(tmp_path: Path, clock: ManualClock) -> None:
+@pytest.mark.parametrize("name", ["queueLocks.json", "queryOffsets.json"])
+def test_a_store_from_before_there_was_such_state_is_not_replayed_for_it(
+    tmp_path: Path, clock: ManualClock, name: str
+) -> None:
     config = write_rocketmqs(tmp_path)
     open_state(tmp_path, clock).on_opened(PhysicalOffset(5000))
-    (config / "queueLocks.json").unlink()
+    (config / name).unlink()
     assert open_state(tmp_path, clock).reflected() == 5000
-    (config / "queueLocks.json").write_text("{damaged")
+    (config / name).write_text("{damaged")
     assert open_state(tmp_path, clock).reflected() == 0
+
+
+def test_query_offsets_are_kept_by_the_log_and_the_snapshot(tmp_path: Path, clock: ManualClock) -> None:
+    state = open_state(tmp_path, clock)
+    run = run_of(QUERIES, json.dumps({"event": "kept", "query": "q", "document": '{"t": 1}'}).encode())
+    state.on_run(run)
+    state.is_closing = True
+    state.persist()
+    again = open_state(tmp_path, clock)
+    assert again.query_offsets.listed() == [{"query": "q", "kept_at_ms": 9, "size_bytes": 8}]
+    again.on_run(run)
+    assert again.query_offsets.text("q") == '{"t": 1}'
+    again.on_run(run_of(QUERIES, b'{"event":"dropped","query":"q"}', run.end))
+    assert again.query_offsets.text("q") is None
 
 
 def test_locks_are_kept_by_the_log_and_the_snapshot(tmp_path: Path, clock: ManualClock) -> None:

@@ -76,6 +76,13 @@ def test_sets_are_the_controllers_and_positions_each_brokers_own() -> None:
     ]
 
 
+def test_what_is_held_is_the_masters_to_tell() -> None:
+    held = [{"owner": "a scan"}]
+    told = answers(statistics("slave", 1), statistics("master", 1) | {"retention_holds": held}, None)
+    assert group_document(GROUP, BROKERS, told, NODE, 1)["retention_holds"] == held
+    assert group_document(GROUP, BROKERS, answers(None, None, None), NODE, 1)["retention_holds"] == []
+
+
 def test_without_a_controller_the_master_of_the_highest_epoch_is_believed() -> None:
     """The other was stopped for a while, and does not know yet."""
     told = answers(statistics("master", 900, epoch=3), statistics("master", 1000), statistics("candidate", 0, epoch=3))

@@ -350,6 +350,36 @@ def test_retention_and_what_groups_have_yet_to_consume(tmp_path, allowed: bool) 
             assert store.min_offset("t", 0) > 3
 
 
+@pytest.mark.parametrize("is_full", [False, True])
+def test_retention_and_what_readers_hold(tmp_path, is_full: bool) -> None:
+    clock = StillClock()
+    settings = {"retention_ms": 1000, "flush_interval_ms": 1}
+    if is_full:
+        settings |= {"disk_clean_ratio": 0.0, "disk_force_ratio": 0.0}
+    with make_store(tmp_path / "s", clock, **settings) as store:
+        for _ in range(80):
+            put(store, "t", 0, message("t", bytes(150)))
+        store.hold(lambda: {("t", 0): 3, ("gone", 7): 0})
+        store._log.wait_flushed(store.written, 20_000)
+        events = []
+        for _ in range(6):
+            clock.time_ms += 200_000_000_000  # beyond the files' own times
+            events += store.on_tick(clock.time_ms)
+            store._upkeep.run_in_worker(lambda: None).result(20)
+        if is_full:
+            assert {event.kind for event in events} == {"segment_deleted", "held_deleted"}
+            assert str(next(e for e in events if e.kind == "held_deleted")).startswith(
+                "held_deleted: t queue 0: offsets 3 to "
+            )
+            assert store.min_offset("t", 0) > 3
+        else:
+            assert [event.kind for event in events] == ["held_for_readers"]
+            assert store.min_offset("t", 0) == 0
+            store.hold(dict)
+            store.on_tick(clock.time_ms)
+            assert store.min_offset("t", 0) > 3
+
+
 class Notes:
     """A dispatcher that wants one topic only."""
 

@@ -36,10 +36,27 @@ OLD, YOUNG = NOW - 1000, NOW - 999
         pytest.param((OLD, OLD), {"delete_unconsumed": True}, {"unconsumed_from": 99}, Decision(100), id="allowed"),
         pytest.param((OLD, OLD, OLD), {}, {"use": 0.8, "unconsumed_from": 150}, Decision(100, held_by_groups=True),
                      id="as far as consumed"),
+        pytest.param((OLD, OLD), {}, {"held_from": 99}, Decision(0, held_by_readers=True), id="held by a reader"),
+        pytest.param((OLD, OLD), {}, {"held_from": 100}, Decision(100), id="before what a reader holds"),
+        pytest.param((YOUNG, YOUNG, YOUNG), {"retention_bytes": 250}, {"held_from": 0},
+                     Decision(0, held_by_readers=True), id="held, though over the size"),
+        pytest.param((OLD, OLD), {"delete_unconsumed": True}, {"held_from": 0, "unconsumed_from": 0},
+                     Decision(0, held_by_readers=True), id="held, though the unconsumed may go"),
+        pytest.param((OLD, OLD, OLD), {}, {"use": 0.8, "held_from": 150}, Decision(100, held_by_readers=True),
+                     id="as far as held"),
+        pytest.param((YOUNG, YOUNG), {}, {"use": 0.86, "held_from": 0}, Decision(100),
+                     id="a hold gives way to a disk that is nearly full"),
     ],
 )  # fmt: skip
 def test_decisions(segments, settings, situation, expected) -> None:
-    facts = {"now_ms": NOW, "first_opened_ms": 0, "use": 0.1, "reflected": EVERYTHING, "unconsumed_from": EVERYTHING}
+    facts = {
+        "now_ms": NOW,
+        "first_opened_ms": 0,
+        "use": 0.1,
+        "reflected": EVERYTHING,
+        "unconsumed_from": EVERYTHING,
+        "held_from": EVERYTHING,
+    }
     assert decide(ages(*segments), StoreConfig(**{**CONFIG, **settings}), **{**facts, **situation}) == expected
 
 

@@ -1,0 +1,130 @@
+"""What streaming queries keep at the broker: for each query one document, in which nothing ever changes.
+
+A query that begins "at the latest messages" must begin there once: a restart that looked again would skip what came
+meanwhile. So the first document counts, and keeping another one changes nothing; only dropping makes room for a new
+one. The broker does not look into a document, but for its being a JSON object.
+
+Changed only from the log, as the topic table is (see there). A decision to keep is adopted when it is staged: whoever
+asks in the same turn of the loop hears of the document that will be in the log, not of its own. Pure; owned by the loop
+thread, but for `document`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ..model.errors import InvalidParameter, MessageTooLarge, StoreFormatError, TooManyQueries
+from .topic_table import Document
+
+KEPT: Final = "kept"
+DROPPED: Final = "dropped"
+DOCUMENT_BYTES_MAX: Final = 1 << 20
+QUERIES_MAX: Final = 4096
+TEXT_MAX: Final = 64 << 20  # characters of all documents together: what a snapshot writes each time
+
+
+@dataclass(frozen=True, slots=True)
+class KeptOffsets:
+    """`text`: the document as it was given. `kept_at_ms`: when the broker stored it."""
+
+    text: str
+    kept_at_ms: int
+
+
+def check_document(payload: bytes) -> str:
+    """The text of a document to keep. Raises MessageTooLarge, InvalidParameter where it is no JSON object."""
+    if len(payload) > DOCUMENT_BYTES_MAX:
+        raise MessageTooLarge("query offsets", len(payload), DOCUMENT_BYTES_MAX)
+    try:
+        text = payload.decode()
+        is_object = isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        is_object = False
+    if not is_object:
+        raise InvalidParameter("offsets", payload[:64].decode("utf-8", "replace"), "a JSON object in UTF-8")
+    return text
+
+
+@dataclass(slots=True)
+class QueryOffsets:
+    """The documents by query."""
+
+    _table: dict[str, KeptOffsets] = field(default_factory=dict)  # as the log says
+    _adopted: dict[str, str | None] = field(default_factory=dict)  # staged, and not yet come back from the log
+    _rest: Document = field(default_factory=dict)
+
+    # ---- the log
+
+    def load(self, document: Mapping[str, Any]) -> None:
+        """Takes what a snapshot holds. Raises StoreFormatError."""
+        self._rest = {name: value for name, value in document.items() if name != "queryTable"}
+        try:
+            for query, entry in (document.get("queryTable") or {}).items():
+                self._table[query] = KeptOffsets(str(entry["document"]), int(entry["keptAtMs"]))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise StoreFormatError("queryOffsets.json", f"queryTable: {error}") from error
+
+    def document(self) -> Document:
+        """What the snapshot is to hold. Any thread."""
+        table = {
+            query: {"document": kept.text, "keptAtMs": kept.kept_at_ms}
+            for query, kept in sorted(self._table.copy().items())
+        }
+        return {**self._rest, "queryTable": table}
+
+    def on_event(self, event: Mapping[str, Any], version: Document) -> None:
+        """Applies one event of the log. Raises StoreFormatError."""
+        kind, query, text = event.get("event"), event.get("query"), event.get("document")
+        self._rest = {**self._rest, "dataVersion": version}
+        if kind == KEPT and isinstance(query, str) and isinstance(text, str):
+            self._table.setdefault(query, KeptOffsets(text, version["timestamp"]))
+            adopted: str | None = text
+        elif kind == DROPPED and isinstance(query, str):
+            self._table.pop(query, None)
+            adopted = None
+        else:
+            raise StoreFormatError("query events", f"unknown event {str(event)[:200]}")
+        if query in self._adopted and self._adopted[query] == adopted:
+            del self._adopted[query]
+
+    # ---- deciding
+
+    def keep(self, query: str, text: str) -> Document | None:
+        """The event that keeps the document; None where the query has one. Raises TooManyQueries.
+
+        The caller stages it, then calls `adopt`.
+        """
+        if self.text(query) is not None:
+            return None
+        if len(self._table) + len(self._adopted) >= QUERIES_MAX:
+            raise TooManyQueries(QUERIES_MAX, "queries")
+        if sum(len(kept.text) for kept in self._table.values()) + len(text) > TEXT_MAX:
+            raise TooManyQueries(TEXT_MAX, "characters of offsets")
+        return {"event": KEPT, "query": query, "document": text}
+
+    def drop(self, query: str) -> Document | None:
+        """The event that drops the query's document, for the caller to stage and adopt; None where it has none."""
+        return None if self.text(query) is None else {"event": DROPPED, "query": query}
+
+    def adopt(self, event: Document) -> None:
+        """The event is staged: it counts."""
+        self._adopted[event["query"]] = event.get("document")
+
+    # ---- questions
+
+    def text(self, query: str) -> str | None:
+        """The query's document; None = it has none."""
+        if query in self._adopted:
+            return self._adopted[query]
+        kept = self._table.get(query)
+        return None if kept is None else kept.text
+
+    def listed(self) -> list[Document]:
+        """[{query, kept_at_ms, size_bytes}] of what the log says, sorted."""
+        return [
+            {"query": query, "kept_at_ms": kept.kept_at_ms, "size_bytes": len(kept.text.encode())}
+            for query, kept in sorted(self._table.items())
+        ]

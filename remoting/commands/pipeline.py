@@ -1,0 +1,73 @@
+"""What readers and writers of whole topics ask of a broker: kept offsets of queries, holds against retention."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .base import JsonReply, Lane, Reply, Request, request
+
+
+@request(9140, Lane.ADMIN, JsonReply)
+@dataclass(frozen=True, slots=True)
+class KeepQueryOffsets(Request):
+    """Payload: a JSON object, at most 1 MiB. It is kept unless the query has one already -> the one that is kept, as text.
+    Durable as a send is."""
+
+    query: str
+
+
+@request(9141, Lane.ADMIN, JsonReply)
+@dataclass(frozen=True, slots=True)
+class GetQueryOffsets(Request):
+    """The JSON object that is kept of a query; QueryOffsetsNotFound where none is."""
+
+    query: str
+
+
+@request(9142, Lane.ADMIN)
+@dataclass(frozen=True, slots=True)
+class DropQueryOffsets(Request):
+    """Forgets what is kept of a query; QueryOffsetsNotFound where nothing is. Durable as a send is."""
+
+    query: str
+
+
+@request(9143, Lane.ADMIN, JsonReply)
+@dataclass(frozen=True, slots=True)
+class GetQueries(Request):
+    """{"queries": [{query, kept_at_ms, size_bytes}]}: of which queries something is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class HoldReply(Reply):
+    """`hold_id`: by which it is renewed and released."""
+
+    hold_id: str
+
+
+@request(9144, Lane.QUERY, HoldReply)
+@dataclass(frozen=True, slots=True)
+class HoldMessages(Request):
+    """Keeps retention from what is read, for lease_ms (at most an hour). owner: for people. queues: ((topic, queue id, first
+    offset), ...). Kept in the master's memory."""
+
+    owner: str
+    queues: tuple[tuple[str, int, int], ...]
+    lease_ms: int
+
+
+@request(9145, Lane.QUERY, HoldReply)
+@dataclass(frozen=True, slots=True)
+class RenewHold(Request):
+    """A whole lease from now; HoldNotFound where it is over, or another master gave it."""
+
+    hold_id: str
+    lease_ms: int
+
+
+@request(9146, Lane.QUERY)
+@dataclass(frozen=True, slots=True)
+class ReleaseHold(Request):
+    """Ends a hold; one that is over already is no error."""
+
+    hold_id: str

@@ -1,0 +1,117 @@
+"""What queries keep: the first document counts, until it is dropped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from zenitmq.broker import query_offsets
+from zenitmq.broker.query_offsets import DOCUMENT_BYTES_MAX, QUERIES_MAX, QueryOffsets, check_document
+from zenitmq.model.errors import InvalidParameter, MessageTooLarge, StoreFormatError, TooManyQueries
+
+VERSION = {"counter": 1, "stateVersion": 0, "timestamp": 77}
+
+
+def keep(table: QueryOffsets, query: str, text: str) -> dict[str, Any] | None:
+    """What the handler does in a turn: decide, stage, adopt."""
+    event = table.keep(query, text)
+    if event is not None:
+        table.adopt(event)
+    return event
+
+
+def drop(table: QueryOffsets, query: str) -> dict[str, Any] | None:
+    event = table.drop(query)
+    if event is not None:
+        table.adopt(event)
+    return event
+
+
+def test_the_first_document_counts_before_the_log_has_it_and_after() -> None:
+    table = QueryOffsets()
+    assert table.text("q") is None
+    first = keep(table, "q", '{"n":1}')
+    assert keep(table, "q", '{"n":2}') is None
+    assert table.text("q") == '{"n":1}'
+    assert table.listed() == [], "the log does not say so yet"
+    table.on_event(first, VERSION)
+    assert keep(table, "q", '{"n":3}') is None
+    assert table.listed() == [{"query": "q", "kept_at_ms": 77, "size_bytes": 7}]
+    table.on_event({**first, "document": '{"n":4}'}, VERSION)
+    assert table.text("q") == '{"n":1}', "a second event of one query changes nothing"
+
+
+def test_what_is_dropped_makes_room_for_another_within_one_turn() -> None:
+    table = QueryOffsets()
+    events = [keep(table, "q", "{}"), drop(table, "q"), keep(table, "q", '{"n":2}')]
+    assert drop(table, "unknown") is None
+    assert table.text("q") == '{"n":2}'
+    for event in events:
+        table.on_event(event, VERSION)
+    assert table.text("q") == '{"n":2}'
+    table.on_event(drop(table, "q"), VERSION)
+    assert table.text("q") is None
+    table.on_event({"event": "dropped", "query": "q"}, VERSION)
+    assert table.document() == {"dataVersion": VERSION, "queryTable": {}}
+
+
+def test_a_snapshot_gives_the_same_table_and_keeps_what_it_does_not_know() -> None:
+    table = QueryOffsets()
+    table.on_event(keep(table, "späte Abfrage", '{"ü":1}'), VERSION)
+    again = QueryOffsets()
+    again.load({**table.document(), "later": 1})
+    assert again.document() == {**table.document(), "later": 1}
+    assert again.text("späte Abfrage") == '{"ü":1}'
+    empty = QueryOffsets()
+    empty.load({})
+    assert empty.listed() == []
+
+
+@pytest.mark.parametrize(
+    "table",
+    [["q"], {"q": {}}, {"q": 7}, {"q": {"document": "{}", "keptAtMs": "x"}}],
+    ids=["list", "empty", "int", "time"],
+)
+def test_a_damaged_snapshot_is_told(table: Any) -> None:
+    with pytest.raises(StoreFormatError):
+        QueryOffsets().load({"queryTable": table})
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"event": "kept", "query": "q"},
+        {"event": "kept", "document": "{}"},
+        {"event": "dropped"},
+        {"event": "from the future", "query": "q", "document": "{}"},
+    ],
+)
+def test_an_unknown_event_is_told(event: dict[str, Any]) -> None:
+    with pytest.raises(StoreFormatError):
+        QueryOffsets().on_event(event, VERSION)
+
+
+def test_how_many_queries_and_how_much_of_them_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = QueryOffsets()
+    for number in range(QUERIES_MAX):
+        table.on_event(table.keep(f"q{number}", "{}"), VERSION)
+    with pytest.raises(TooManyQueries, match="zenit query-offsets drop"):
+        table.keep("one more", "{}")
+    assert table.keep("q7", "{}") is None, "what is kept is answered all the same"
+    table.on_event(table.drop("q7"), VERSION)
+    monkeypatch.setattr(query_offsets, "TEXT_MAX", 2 * QUERIES_MAX)
+    with pytest.raises(TooManyQueries, match="characters"):
+        table.keep("long", '{"n":1}')
+    assert table.keep("short", "{}") is not None
+
+
+def test_a_document_is_a_json_object_of_bounded_size() -> None:
+    assert check_document(b'{ "t": {"b": {"0": 1}} }') == '{ "t": {"b": {"0": 1}} }'
+    for payload in (b"", b"[]", b"1", b"{", b"\xff{}", b'{"a":' * 100_000):
+        with pytest.raises(InvalidParameter):
+            check_document(payload)
+    longest = b'{"a":"' + b"x" * (DOCUMENT_BYTES_MAX - 8) + b'"}'
+    assert check_document(longest)
+    with pytest.raises(MessageTooLarge):
+        check_document(longest + b" ")
