@@ -63,11 +63,16 @@ from .groups import (
     ZooKeeperUnavailable,
 )
 from .pipeline import (
+    DataLost,
     HoldNotFound,
+    OffsetsBackwards,
+    OffsetsIncomplete,
+    OptionRefused,
     QueryOffsetsDiffer,
     QueryOffsetsNotFound,
     TooManyHolds,
     TooManyQueries,
+    UnknownOption,
     UnwritableColumn,
 )
 from .sending import (
@@ -108,6 +113,7 @@ __all__ = [
     "ConfigError",
     "ConnectionLost",
     "CorruptRecordError",
+    "DataLost",
     "DuplicateClient",
     "FlushTimeout",
     "ForeignLog",
@@ -137,6 +143,9 @@ __all__ = [
     "OffsetFileFailed",
     "OffsetFileInUse",
     "OffsetOutOfRange",
+    "OffsetsBackwards",
+    "OffsetsIncomplete",
+    "OptionRefused",
     "QueryOffsetsDiffer",
     "QueryOffsetsNotFound",
     "QueueNotOwned",
@@ -167,6 +176,7 @@ __all__ = [
     "TopicExists",
     "TopicNotFound",
     "TraceDamaged",
+    "UnknownOption",
     "UnknownReplica",
     "UnknownRequest",
     "UnwritableColumn",

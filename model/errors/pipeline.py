@@ -1,8 +1,94 @@
-"""The data pipeline: what queries keep at brokers, holds against retention, what a sink cannot write."""
+"""The data pipeline: options, ranges, what queries keep at brokers, holds against retention, what a sink cannot write."""
 
 from __future__ import annotations
 
 from .base import ZenitError
+
+
+class UnknownOption(ZenitError):
+    """The source or the sink has no option of this name. Args: option, nearest (a name that it has, or "")."""
+
+    code = 9060
+
+    def __init__(self, option: str, nearest: str) -> None:
+        super().__init__(option, nearest)
+        self.option = option
+        self.nearest = nearest
+
+    def __str__(self) -> str:
+        hint = f"; did you mean {self.nearest}?" if self.nearest else ""
+        return f"the format zenit has no option {self.option!r}{hint}"
+
+
+class OptionRefused(ZenitError):
+    """An option that cannot be used here. Args: option, reason."""
+
+    code = 9061
+
+    def __init__(self, option: str, reason: str) -> None:
+        super().__init__(option, reason)
+        self.option = option
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"option {self.option}: {self.reason}"
+
+
+class OffsetsBackwards(ZenitError):
+    """A range of offsets ends before it begins: its rows would be left out without a word. Args: queue (as text), start, end.
+
+    On a stream: the offsets that it began with are not those that its checkpoint was made with.
+    """
+
+    code = 9062
+
+    def __init__(self, queue: str, start: int, end: int) -> None:
+        super().__init__(queue, start, end)
+        self.queue = queue
+        self.start = start
+        self.end = end
+
+    def __str__(self) -> str:
+        return (
+            f"{self.queue}: start {self.start} is beyond end {self.end}; a stream that starts at latest or at a time needs"
+            " the option queryName, under which the broker keeps what it began with"
+        )
+
+
+class OffsetsIncomplete(ZenitError):
+    """Offsets were given for some queues of a topic, not for all of those there are, or for one there is not.
+
+    Args: option, queue (as text), reason.
+    """
+
+    code = 9063
+
+    def __init__(self, option: str, queue: str, reason: str) -> None:
+        super().__init__(option, queue, reason)
+        self.option = option
+        self.queue = queue
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.option}: {self.queue} {self.reason}"
+
+
+class DataLost(ZenitError):
+    """Rows that were to be read have expired, or were deleted. Args: queue (as text), offset (wanted), minimum (left)."""
+
+    code = 9064
+
+    def __init__(self, queue: str, offset: int, minimum: int) -> None:
+        super().__init__(queue, offset, minimum)
+        self.queue = queue
+        self.offset = offset
+        self.minimum = minimum
+
+    def __str__(self) -> str:
+        return (
+            f"{self.queue}: offset {self.offset} was to be read, what is left begins at {self.minimum}; with"
+            " failOnDataLoss=false the rest is read, and what is lost is counted in the log"
+        )
 
 
 class QueryOffsetsNotFound(ZenitError):

@@ -1,0 +1,1 @@
+"""The ready jobs: `zenit job run NAME`, each a function as well."""
