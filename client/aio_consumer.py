@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
-from ..model.queue import MessageQueue
-from ..store.record_kernel import MessageBatch, StoredMessage
+from ..store.record_kernel import StoredMessage
 from .connection import Connection
 from .event_loop import OnLoop
 from .pull_consumer import PullCore
+from .pull_work import Taken
 from .waiting import Waits
 
 
@@ -53,15 +53,15 @@ class PullConsumer(PullCore):
 
     # ---- for the iterator
 
-    async def next_to_iterate(self) -> tuple[MessageQueue, MessageBatch] | None:
+    async def next_to_iterate(self) -> Taken | None:
         """The next messages of one queue, taken to be handed on one by one; None once the consumer is closed."""
         return await self._next_to_iterate()
 
-    def hand_on(self, taken: tuple[MessageQueue, MessageBatch], message: StoredMessage) -> bool:
+    def hand_on(self, taken: Taken, message: StoredMessage) -> bool:
         """Notes that `message` is at hand; False where a poll, seek or close has taken the rest back."""
-        if self._iterated is not taken:
+        if self._work.iterated is not taken:
             return False
-        self._current = message
+        self._work.current = message
         return True
 
 
@@ -70,7 +70,7 @@ class Messages:
 
     def __init__(self, consumer: PullConsumer) -> None:
         self._consumer = consumer
-        self._taken: tuple[MessageQueue, MessageBatch] | None = None
+        self._taken: Taken | None = None
         self._left: Iterator[StoredMessage] = iter(())
 
     def __aiter__(self) -> Self:

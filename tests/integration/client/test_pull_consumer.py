@@ -253,7 +253,7 @@ def test_a_consumer_whose_client_id_is_taken_says_so(namesrv: str, broker) -> No
         consumer.subscribe(TOPIC)
         with pytest.raises(DuplicateClient, match="process 7 on 'elsewhere'"):
             consumer.poll(timeout=1)
-        assert consumer._prefetch.queues() == []
+        assert consumer._work.queues() == []
 
 
 def test_a_function_shares_out_the_queues(namesrv: str, broker) -> None:
@@ -285,6 +285,22 @@ def test_what_was_handed_out_is_committed_before_a_queue_is_given_up(namesrv: st
         first.poll(timeout=0.1)
         assert first.assignment() == []
         assert broker.committed["g", TOPIC, held] == 40
+
+
+def test_what_an_iteration_did_not_hand_on_stays_uncommitted_when_its_queue_is_given_up(
+    namesrv: str, broker, producer: Producer
+) -> None:
+    fill(broker, producer, 10)
+    with PullConsumer("g", namesrv=namesrv, start_from=FIRST, auto_commit_interval=60) as consumer:
+        consumer.assign([queue(0)])
+        handed = iter(consumer)
+        assert next(handed).body == b"0"
+        consumer.assign([queue(1)])
+        assert consumer.assignment() == [queue(1)]
+        assert broker.committed["g", TOPIC, 0] == 1
+        broker.queues[TOPIC, 1] = broker.queues[TOPIC, 0]
+        consumer.seek(queue(1), 5)
+        assert next(handed).body == b"5"
 
 
 def test_what_is_sent_between_subscribe_and_the_first_poll_is_not_skipped(

@@ -1,0 +1,217 @@
+"""Which queues a pull consumer reads, and moving them: by the caller, who looks each time it comes for more.
+
+It looks at once when the group's members, the routes or the wishes changed, and every 20 s. So queues move only between
+two polls, never under a caller's hands: what was handed out of a queue is committed before it is given up.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+from ..model.clock import monotonic_ms
+from ..model.errors import LocalProtocolError, ZenitError
+from ..model.names import check_topic
+from ..model.queue import MessageQueue
+from ..model.subscription import Expression, MessageModel, Subscription
+from ..remoting.commands import OffsetsReset
+from .connection import Connection
+from .group_share import GroupShare
+from .membership import Member
+from .pull_commits import PullCommits
+from .pull_work import PullWork
+from .start_from import StartFrom
+
+log = logging.getLogger(__name__)
+
+REBALANCE_MS: Final = 20_000
+REBALANCE_AGAIN_MS: Final = 200  # after one that could not be done
+
+
+class PullMoves:
+    """One consumer's. `look_now`, and what is told of the group, from any thread; queues are moved by one at a time."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        work: PullWork,
+        share: GroupShare,
+        commits: PullCommits,
+        *,
+        group: str,
+        client_id: str,
+        allocation: str,
+        start_from: StartFrom | datetime,
+        auto_commit: bool,
+        timeout_ms: int,
+    ) -> None:
+        """`allocation`: its name, told to the other members."""
+        self._work = work
+        self._share = share
+        self._commits = commits
+        self._group = group
+        self._client_id = client_id
+        self._allocation = allocation
+        self._start_from = start_from
+        self._auto_commit = auto_commit
+        self._timeout_ms = timeout_ms
+        self._members = connection.members
+        self._subscriptions: dict[str, Subscription] = {}
+        self._assigned: dict[MessageQueue, Subscription] | None = None
+        self._lock = threading.Lock()  # of the subscriptions
+        self._moving = threading.Lock()  # held by the one who moves queues
+        self._is_stale = True  # queues must be looked at again
+        self.look_again_ms = 0
+        """When a look is due by time alone."""
+
+    # ---- what is wanted
+
+    def subscribe(self, topic: str, expression: Expression) -> None:
+        """Joins the group for a topic."""
+        if self._assigned is not None:
+            raise LocalProtocolError("subscribe after assign: a consumer does one or the other")
+        subscription = Subscription.parse(check_topic(topic), expression)
+        with self._lock:
+            self._subscriptions[topic] = subscription
+        self._join()
+
+    def unsubscribe(self, topic: str) -> None:
+        """Leaves a topic."""
+        with self._lock:
+            self._subscriptions.pop(topic, None)
+        self._join()
+
+    def _join(self) -> None:
+        self._members.join(self._member(), self._on_members_changed, self._on_offsets_reset)
+        self._share.forget_announcements()
+        self.look_now()
+
+    def assign(self, queues: Sequence[MessageQueue], expression: Expression) -> None:
+        """Reads exactly these queues."""
+        if self._subscriptions:
+            raise LocalProtocolError("assign after subscribe: a consumer does one or the other")
+        self._assigned = {queue: Subscription.parse(check_topic(queue.topic), expression) for queue in queues}
+        self.look_now()
+
+    async def begin_topic(self, topic: str) -> None:
+        """Has the brokers record where the group begins; where that fails, the first look does it, or raises why not."""
+        if not self._moving.acquire(blocking=False):
+            return  # a look is under way, and does it
+        try:
+            await self._share.start(topic, self._start_from, timeout_ms=self._timeout_ms)
+        except ZenitError as error:
+            log.info("not begun yet group=%s topic=%s error=%s", self._group, topic, error)
+        finally:
+            self._moving.release()
+
+    def _member(self) -> Member:
+        subscriptions = tuple(sorted(s.wire() for s in self._subscriptions.values()))
+        consumer = (self._group, MessageModel.CLUSTERING.value, subscriptions)
+        return Member(self._client_id, consumer=consumer, allocation=self._allocation)
+
+    # ---- what is told
+
+    def look_now(self) -> None:
+        """The members, the routes or the wishes changed: the next poll looks."""
+        self._is_stale = True
+        self.look_again_ms = 0
+        self._work.tell_change()
+
+    def on_route_changed(self, topic: str) -> None:
+        """A broker came, went or changed."""
+        if topic in self._subscriptions:
+            self.look_now()
+
+    def may_have_lost_queues(self) -> bool:
+        """The members or routes changed, and what that means for this one is not known yet."""
+        return self._is_stale and self._assigned is None
+
+    def _on_members_changed(self) -> None:
+        """In the I/O thread: a queue may go to another member, who begins where we have committed."""
+        self.look_now()
+        if self._auto_commit:
+            self._commits.send_settled()
+
+    def _on_offsets_reset(self, reset: OffsetsReset) -> None:
+        """In the I/O thread: an operator moved the group. Goes on there, and commits that behind any commit under way."""
+        moved = self._work.seek(
+            {MessageQueue(reset.topic, reset.broker_name, queue_id): offset for queue_id, offset in reset.offsets}
+        )
+        if moved:
+            log.warning("an operator moved the group group=%s queues=%s", self._group, sorted(map(str, moved)))
+            self._commits.send(moved)
+
+    # ---- moving
+
+    async def move_if_due(self) -> None:
+        """By the one who polls. Raises what keeps the first look from succeeding; later looks log it and try again."""
+        if not self._is_stale and (self._assigned is not None or monotonic_ms() < self.look_again_ms):
+            return
+        if not self._moving.acquire(blocking=False):
+            return  # somebody else is at it
+        is_done = False
+        try:
+            self._is_stale = False
+            await self._move()
+            is_done = True
+        except ZenitError as error:
+            is_first = not self._work.queues()
+            self._is_stale = True
+            self.look_again_ms = monotonic_ms() + REBALANCE_AGAIN_MS
+            if is_first or not error.retriable:
+                raise
+            log.warning("queues stay as they are group=%s error=%s", self._group, error)
+            self._is_stale = False
+            is_done = True
+        finally:
+            if not is_done:
+                self._is_stale = True  # cancelled or interrupted halfway as well
+            self._moving.release()
+
+    async def _move(self) -> None:
+        wanted: dict[MessageQueue, Subscription]
+        is_known = True
+        if self._assigned is not None:
+            wanted = dict(self._assigned)
+        else:
+            with self._lock:
+                subscriptions = dict(self._subscriptions)
+            mine, is_known = await self._share.queues_of(
+                sorted(subscriptions), self._member(), timeout_ms=self._timeout_ms
+            )
+            wanted = {queue: subscriptions[queue.topic] for queue in mine}
+        if not is_known:
+            self._share.forget_announcements()
+        self.look_again_ms = monotonic_ms() + (REBALANCE_MS if is_known else REBALANCE_AGAIN_MS)
+        lost, gained = self._work.resubscribe(wanted)
+        if lost:
+            await self._give_up(lost)
+        if gained and self._assigned is None:
+            await self._share.wait_for_fellows()
+        for queue in gained:
+            await self._begin(queue, wanted[queue])
+        if lost or gained:
+            log.info("queues changed group=%s queues=%s", self._group, sorted(map(str, wanted)))
+
+    async def _give_up(self, lost: set[MessageQueue]) -> None:
+        """Commits what was handed out of these queues, then drops them."""
+        handed = self._work.uncommitted(handed=True)
+        offsets = {queue: offset for queue, offset in handed.items() if queue in lost}
+        if self._auto_commit and offsets:
+            try:
+                await self._commits.commit(offsets, forward_only=self._assigned is None)
+            except ZenitError as error:
+                log.warning("not committed before giving up group=%s error=%s", self._group, error)
+        self._work.revoke(lost)
+
+    async def _begin(self, queue: MessageQueue, subscription: Subscription) -> None:
+        if self._assigned is None:
+            offset = committed = await self._share.begin_offset(queue, self._start_from, timeout_ms=self._timeout_ms)
+        else:
+            offset = committed = await self._share.committed_offset(queue, timeout_ms=self._timeout_ms)
+            if committed < 0:
+                offset = await self._share.start_offset(queue, self._start_from, timeout_ms=self._timeout_ms)
+        self._work.assign(queue, offset, committed=committed, subscription=subscription)

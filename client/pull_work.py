@@ -1,0 +1,286 @@
+"""What a pull consumer has fetched ahead, handed out and got back: the shell of `Prefetch`, under one lock.
+
+The I/O thread takes answers in and keeps a long poll at every queue that has room; the caller takes what is ready. Which
+queues there are is decided elsewhere (pull_moves), what is committed as well (pull_commits).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from ..model.clock import monotonic_ms
+from ..model.errors import LocalProtocolError, ZenitError
+from ..model.queue import MessageQueue, QueueOffset
+from ..model.subscription import Subscription
+from ..remoting.commands import PullReply, Reply
+from ..store.record_kernel import MessageBatch, StoredMessage
+from .connection import Connection
+from .prefetch import Prefetch, Pull
+from .pull_calls import PullCalls
+from .trace import PullTrace
+from .waiting import Signals, Waits
+
+log = logging.getLogger(__name__)
+
+PULL_MESSAGES_MAX: Final = 65_536  # the broker's own bound is lower; bytes are what counts
+
+Taken = tuple[MessageQueue, MessageBatch]
+
+
+class PullWork:
+    """One consumer's. Any thread; the lock is never held while sending."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        waits: Waits,
+        group: str,
+        *,
+        prefetch_bytes: int,
+        pull_bytes: int,
+        trace: PullTrace | None,
+    ) -> None:
+        """`prefetch_bytes`: what may lie ready, all queues together. `trace`: is told what is handed out."""
+        self._remoting = connection.remoting
+        self._waits = waits
+        self._group = group
+        self._trace = trace
+        self._pulls = PullCalls(connection, group, PULL_MESSAGES_MAX, self._on_pulled)
+        self._lock = threading.Lock()  # of all that follows
+        self._prefetch = Prefetch(prefetch_bytes, pull_bytes)
+        self._failure: ZenitError | None = None
+        self._failing: set[MessageQueue] = set()  # whose last pull failed
+        self._changed = Signals()
+        self.changes = 0
+        """How often something changed that a caller may wait for."""
+        self.iterated: Taken | None = None
+        """What is handed on message by message; whoever takes it back sets another."""
+        self.current: StoredMessage | None = None
+        """The message of it that is at hand; set by the one who iterates."""
+        self.is_closed = False
+
+    # ---- which queues
+
+    def queues(self) -> list[MessageQueue]:
+        """The assigned queues, sorted."""
+        with self._lock:
+            return self._prefetch.queues()
+
+    def resubscribe(self, wanted: Mapping[MessageQueue, Subscription]) -> tuple[set[MessageQueue], list[MessageQueue]]:
+        """Reads what is wanted of the queues that stay. Returns those that are to go, and those to come, sorted."""
+        with self._lock:
+            current = set(self._prefetch.queues())
+            for queue in current & wanted.keys():
+                self._prefetch.resubscribe(queue, wanted[queue])
+        return current - wanted.keys(), sorted(wanted.keys() - current)
+
+    def assign(self, queue: MessageQueue, offset: int, *, committed: int, subscription: Subscription) -> None:
+        """Takes a queue from `offset` on. `committed`: what the broker has for the group, -1 = nothing."""
+        with self._lock:
+            self._prefetch.assign(queue, offset, committed=committed, subscription=subscription)
+
+    def revoke(self, queues: set[MessageQueue]) -> None:
+        """Drops queues with all that was fetched of them, and the rest of what is iterated."""
+        with self._lock:
+            if self.iterated is not None and self.iterated[0] in queues:
+                self._end_iteration()
+            for queue in queues:
+                self._prefetch.revoke(queue)
+            self._failing -= queues
+
+    # ---- handing out
+
+    def come_back(self) -> None:
+        """The caller comes for more: it has dealt with what it was handed last."""
+        with self._lock:
+            self._end_iteration()
+            self._prefetch.settle()
+            if self._trace is not None:
+                self._trace.on_done()
+
+    def take(self, max_messages: int, *, is_iterated: bool) -> Taken | None:
+        """What is ready, all of one queue, or None; sends the pulls that are due. `is_iterated`: handed on one by one.
+
+        Raises what a pull failed of for good, and CorruptRecordError.
+        """
+        while True:
+            with self._lock:
+                failure, self._failure = self._failure, None
+                if failure is not None:
+                    raise failure
+                taken = self._prefetch.take(max_messages)
+                if is_iterated:
+                    self.iterated, self.current = taken, None
+                if self._trace is not None and taken is not None:
+                    self._trace.on_handed(taken[1])
+                pulls = self._prefetch.due(monotonic_ms())
+            for pull in pulls:
+                self._pulls.send(pull)
+            if taken is not None or not pulls:
+                return taken
+
+    async def wait_change(self, seen: int, until_ms: int) -> None:
+        """Until `changes` is no longer what the caller has seen, until a pull is due, or until a time."""
+        with self._lock:
+            if self.changes != seen or self.is_closed:
+                return
+            due_ms = self._prefetch.next_due_ms()
+            changed = self._changed.add(self._waits.new_signal())
+        try:
+            await changed.wait(max(1, min(until_ms, due_ms or until_ms) - monotonic_ms()))
+        finally:
+            with self._lock:
+                self._changed.discard(changed)
+
+    def tell_change(self) -> None:
+        """Wakes whoever waits."""
+        with self._lock:
+            self._tell_change()
+
+    def _tell_change(self) -> None:
+        """Under the lock."""
+        self.changes += 1
+        self._changed.set_all()
+
+    def end_iteration(self, taken: Taken) -> None:
+        """The one who iterates leaves it: what was not handed on is ready again, unless it was taken back before."""
+        with self._lock:
+            if self.iterated is taken:
+                self._end_iteration()
+
+    def _end_iteration(self, *, is_ok: bool = True) -> None:
+        """Under the lock: what the iteration did not hand on is ready again, first in its queue."""
+        if self.iterated is None:
+            return
+        (queue, batch), self.iterated = self.iterated, None
+        begin, settled = 0, None
+        if self.current is not None:
+            settled = int(self.current.queue_offset)
+            begin = bisect_right(batch, settled, key=lambda message: message.queue_offset)
+        if self._trace is not None:
+            self._trace.on_done(count=begin, is_ok=is_ok)
+        self._prefetch.put_back(queue, batch.slice(begin, len(batch)), settled=settled)
+
+    # ---- positions
+
+    def position(self, queue: MessageQueue) -> QueueOffset | None:
+        """What is handed out next; None for a queue that is not assigned."""
+        with self._lock:
+            position = self._prefetch.position(queue)
+            if position is not None and self.iterated is not None and self.iterated[0] == queue:
+                position = QueueOffset(self._iterated_offset(handed=True))
+        return position
+
+    def seek(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        """Goes on at these offsets; returns those of queues that are assigned."""
+        with self._lock:
+            self._end_iteration()
+            moved = {queue: offset for queue, offset in offsets.items() if self._prefetch.seek(queue, offset)}
+            self._tell_change()
+        self._pull_more()
+        return moved
+
+    def pause(self, queues: Iterable[MessageQueue]) -> None:
+        """Hands nothing out of these queues until `resume`; what was fetched of them stays."""
+        with self._lock:
+            self._prefetch.pause(queues)
+
+    def resume(self, queues: Iterable[MessageQueue]) -> None:
+        """Ends `pause`."""
+        with self._lock:
+            self._prefetch.resume(queues)
+            self._tell_change()
+        self._pull_more()
+
+    def uncommitted(self, *, handed: bool) -> dict[MessageQueue, int]:
+        """What may be committed: `handed` all that was handed out, the message at hand included; else what is dealt with.
+
+        Nothing once it is closed: `close` has told.
+        """
+        with self._lock:
+            if self.is_closed:
+                return {}
+            offsets = self._prefetch.uncommitted(handed=handed)
+            if self.iterated is not None:
+                offsets[self.iterated[0]] = self._iterated_offset(handed=handed)
+        return offsets
+
+    def on_committed(self, part: list[tuple[MessageQueue, int]]) -> None:
+        """The broker has these."""
+        with self._lock:
+            self._prefetch.on_committed(part)
+
+    def _iterated_offset(self, *, handed: bool) -> int:
+        """Under the lock, while a batch is iterated: behind the message at hand (`handed`), or at it."""
+        if self.iterated is None:
+            raise LocalProtocolError("nothing is iterated")
+        if self.current is None:
+            return int(self.iterated[1][0].queue_offset)
+        return int(self.current.queue_offset) + handed
+
+    # ---- fetching ahead
+
+    def _on_pulled(self, pull: Pull, reply: Reply | None, payload: bytes, error: ZenitError | None) -> None:
+        """In the thread that got the reply."""
+        now = monotonic_ms()
+        moved = None
+        is_first = is_over = False
+        with self._lock:
+            if isinstance(reply, PullReply):
+                moved = self._prefetch.on_reply(pull, reply, payload, now)
+                if self._failing and pull.queue in self._failing:
+                    self._failing.discard(pull.queue)
+                    is_over = True
+            elif self._prefetch.on_error(pull, now):
+                is_first = pull.queue not in self._failing
+                self._failing.add(pull.queue)
+                if error is not None and not error.retriable:
+                    self._failure = error
+            pulls = self._prefetch.due(now)
+            next_due_ms = self._prefetch.next_due_ms()
+            self._tell_change()
+        if moved is not None:
+            log.warning(
+                "offset moved queue=%s status=%s from=%d to=%d",
+                moved.queue,
+                moved.status.name,
+                moved.from_offset,
+                moved.to_offset,
+            )
+        if is_first:
+            log.warning("pulls fail group=%s queue=%s error=%s", self._group, pull.queue, error)
+        elif is_over:
+            log.info("pulls succeed again group=%s queue=%s", self._group, pull.queue)
+        for due in pulls:
+            self._pulls.send(due)
+        if next_due_ms is not None and not self.is_closed:
+            self._remoting.call_later(max(1, next_due_ms - now), self._pull_more)
+
+    def _pull_more(self) -> None:
+        """Sends the pulls that are due: a queue's pause is over, or it was moved."""
+        with self._lock:
+            pulls = [] if self.is_closed else self._prefetch.due(monotonic_ms())
+        for pull in pulls:
+            self._pulls.send(pull)
+
+    # ---- the end
+
+    def close(self, *, handed: bool) -> dict[MessageQueue, int] | None:
+        """Hands nothing out any more. Returns what is to be committed, as `uncommitted` does; None the second time."""
+        with self._lock:
+            already, self.is_closed = self.is_closed, True
+            self._end_iteration(is_ok=handed)
+            if self._trace is not None:
+                self._trace.on_done(is_ok=handed)
+            self._tell_change()
+            return None if already else self._prefetch.uncommitted(handed=handed)
+
+    def drop_all(self) -> None:
+        """Frees what is ready."""
+        with self._lock:
+            for queue in self._prefetch.queues():
+                self._prefetch.revoke(queue)
