@@ -24,6 +24,7 @@ class Shell:
         if kernel == "interpreted":
             self.environment["PYTHONPATH"] = str(INTERPRETED)
         self.cwd = home
+        self.cluster = str(home / "z")
 
     def zenit(self, *arguments: str, status: int = 0) -> str:
         done = subprocess.run(
@@ -45,16 +46,17 @@ class Shell:
         return json.loads(self.zenit(*arguments, "--json"))
 
 
-@pytest.fixture(params=["installed", "interpreted"])
-def shell(tmp_path: Path, request: pytest.FixtureRequest):
-    made = Shell(tmp_path, request.param)
+@pytest.fixture(scope="module", params=["installed", "interpreted"])
+def shell(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest):
+    """One cluster for the tests of each kernel; each uses topics and groups of its own."""
+    made = Shell(tmp_path_factory.mktemp(request.param), request.param)
     if request.param == "interpreted":
         assert "interpreted" in made.zenit("--version")
-    made.zenit("up", "--dir", str(tmp_path / "z"), "--detach")
+    made.zenit("up", "--dir", made.cluster, "--detach")
     try:
         yield made
     finally:
-        made.zenit("down", "--dir", str(tmp_path / "z"))
+        made.zenit("down", "--dir", made.cluster)
 
 
 @pytest.fixture
@@ -70,7 +72,7 @@ def log_file(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_file_goes_through_and_comes_out_whole(shell: Shell, log_file: Path, tmp_path: Path) -> None:
+def test_a_file_goes_through_and_comes_out_whole(shell: Shell, log_file: Path) -> None:
     shell.zenit("topic", "create", "logs", "--queues", "8")
     lines = log_file.read_text().splitlines()
 
@@ -116,23 +118,23 @@ def test_a_file_goes_through_and_comes_out_whole(shell: Shell, log_file: Path, t
 
 
 def test_a_second_consumer_of_the_group_finds_nothing_new(shell: Shell, log_file: Path) -> None:
-    shell.zenit("topic", "create", "logs", "--queues", "4")
-    shell.zenit("produce", "logs", "--file", str(log_file))
-    consume = ("consume", "logs", "--group", "g", "--from", "earliest", "--idle-exit", "1.5")
+    shell.zenit("topic", "create", "again", "--queues", "4")
+    shell.zenit("produce", "again", "--file", str(log_file))
+    consume = ("consume", "again", "--group", "h", "--from", "earliest", "--idle-exit", "1.5")
     first = shell.zenit(*consume)
     assert sorted(first.splitlines()) == sorted(log_file.read_text().splitlines())
     assert shell.zenit(*consume) == ""
 
 
-def test_messages_and_positions_survive_a_stop(shell: Shell, log_file: Path, tmp_path: Path) -> None:
-    shell.zenit("topic", "create", "logs", "--queues", "4")
-    shell.zenit("produce", "logs", "--file", str(log_file))
-    shell.zenit("consume", "logs", "--group", "g", "--from", "earliest", "--max", "1000", "--idle-exit", "2")
-    shell.zenit("down", "--dir", str(tmp_path / "z"))
-    shell.zenit("up", "--dir", str(tmp_path / "z"), "--detach")
-    rest = shell.zenit("consume", "logs", "--group", "g", "--from", "earliest", "--idle-exit", "2")
+def test_messages_and_positions_survive_a_stop(shell: Shell, log_file: Path) -> None:
+    shell.zenit("topic", "create", "kept", "--queues", "4")
+    shell.zenit("produce", "kept", "--file", str(log_file))
+    shell.zenit("consume", "kept", "--group", "k", "--from", "earliest", "--max", "1000", "--idle-exit", "2")
+    shell.zenit("down", "--dir", shell.cluster)
+    shell.zenit("up", "--dir", shell.cluster, "--detach")
+    rest = shell.zenit("consume", "kept", "--group", "k", "--from", "earliest", "--idle-exit", "2")
     assert len(rest.splitlines()) == 4000
-    assert shell.json("group", "describe", "g")["lag"] == 0
+    assert shell.json("group", "describe", "k")["lag"] == 0
 
 
 def test_what_is_wrong_is_said_in_one_line(shell: Shell, tmp_path: Path) -> None:

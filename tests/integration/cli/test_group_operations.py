@@ -25,10 +25,17 @@ SELDOM = "store.flush_interval_ms=60000"
 """So that a flush in this test is one that somebody asked for."""
 
 
-@pytest.fixture
-def cluster() -> Iterator[LocalCluster]:
+@pytest.fixture(scope="module")
+def started() -> Iterator[LocalCluster]:
     with LocalCluster(replicas=3, settings=(*SMALL_STORE, SELDOM)) as made:
         yield made
+
+
+@pytest.fixture
+def cluster(started: LocalCluster) -> LocalCluster:
+    """Whole when a test begins; settings stay as the one before left them."""
+    started.wait_healthy()
+    return started
 
 
 def zenit(cluster: LocalCluster, *arguments: str, status: int = 0) -> str:

@@ -19,7 +19,7 @@ from zenitmq import (
 from zenitmq.testing import LocalCluster
 
 
-def test_the_administrators_coroutines() -> None:
+def test_the_administrators_coroutines(one_broker: LocalCluster) -> None:
     async def story(namesrv: str) -> None:
         async with aio.Admin(namesrv) as admin, aio.Producer(namesrv=namesrv) as producer:
             await admin.create_topic("orders", queues=2)
@@ -60,5 +60,4 @@ def test_the_administrators_coroutines() -> None:
         with pytest.raises(ClientClosed):
             await admin.topics()
 
-    with LocalCluster() as cluster:
-        asyncio.run(story(cluster.namesrv))
+    asyncio.run(story(one_broker.namesrv))

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
 
 import pytest
 
 from zenitmq import FIRST, Message, MessageQueue, RequestTimeout, aio
 from zenitmq.testing import LocalCluster
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster() as running:
-        yield running
 
 
 async def read(consumer: aio.PullConsumer, wanted: set[bytes]) -> list[bytes]:
@@ -30,12 +23,12 @@ async def read(consumer: aio.PullConsumer, wanted: set[bytes]) -> list[bytes]:
     return seen
 
 
-def test_what_is_produced_is_consumed_while_both_run(cluster: LocalCluster) -> None:
-    topic = cluster.create_topic("aio-flow")
+def test_what_is_produced_is_consumed_while_both_run(one_broker: LocalCluster) -> None:
+    topic = one_broker.create_topic("aio-flow")
     expected = {b"%06d" % index for index in range(30_000)}
 
     async def produce() -> None:
-        async with aio.Producer(namesrv=cluster.namesrv) as producer:
+        async with aio.Producer(namesrv=one_broker.namesrv) as producer:
             futures = []
             for body in sorted(expected):
                 futures.append(producer.send_async(Message(topic, body)))
@@ -44,7 +37,7 @@ def test_what_is_produced_is_consumed_while_both_run(cluster: LocalCluster) -> N
             await asyncio.gather(*futures)
 
     async def consume() -> list[bytes]:
-        async with aio.PullConsumer("aio-flow", namesrv=cluster.namesrv, start_from=FIRST) as consumer:
+        async with aio.PullConsumer("aio-flow", namesrv=one_broker.namesrv, start_from=FIRST) as consumer:
             consumer.subscribe(topic)
             return await read(consumer, expected)
 
@@ -55,9 +48,9 @@ def test_what_is_produced_is_consumed_while_both_run(cluster: LocalCluster) -> N
     assert sorted(asyncio.run(asyncio.wait_for(story(), 60))) == sorted(expected)
 
 
-def test_the_loop_goes_on_while_the_broker_stands_still(cluster: LocalCluster) -> None:
+def test_the_loop_goes_on_while_the_broker_stands_still(one_broker: LocalCluster) -> None:
     """Every wait of a client leaves the loop to others: a ticker's longest pause says so."""
-    topic = cluster.create_topic("aio-still")
+    topic = one_broker.create_topic("aio-still")
 
     async def tick(longest: list[float]) -> None:
         loop = asyncio.get_running_loop()
@@ -71,15 +64,15 @@ def test_the_loop_goes_on_while_the_broker_stands_still(cluster: LocalCluster) -
         longest = [0.0]
         queue = MessageQueue(topic, "broker-a", 0)
         async with (
-            aio.Producer(namesrv=cluster.namesrv) as producer,
-            aio.PullConsumer("aio-still", namesrv=cluster.namesrv, start_from=FIRST) as consumer,
-            aio.Admin(cluster.namesrv) as admin,
+            aio.Producer(namesrv=one_broker.namesrv) as producer,
+            aio.PullConsumer("aio-still", namesrv=one_broker.namesrv, start_from=FIRST) as consumer,
+            aio.Admin(one_broker.namesrv) as admin,
         ):
             consumer.assign([queue])
             await producer.send(Message(topic, b"first"))
             await consumer.position(queue)
             ticker = asyncio.create_task(tick(longest))
-            with cluster.paused("broker-a"):
+            with one_broker.paused("broker-a"):
                 waits = [
                     asyncio.create_task(producer.send(Message(topic, b"second"), timeout=20)),
                     asyncio.create_task(admin.max_offset(queue, timeout=20)),
@@ -97,69 +90,68 @@ def test_the_loop_goes_on_while_the_broker_stands_still(cluster: LocalCluster) -
 
 
 @pytest.mark.timeout(240)
-def test_a_failover_loses_nothing_that_was_acknowledged() -> None:
-    with LocalCluster(replicas=3) as cluster:
-        topic = cluster.create_topic("aio-failover")
-        master = cluster.master
-        assert master is not None
+def test_a_failover_loses_nothing_that_was_acknowledged(three_replicas: LocalCluster) -> None:
+    topic = three_replicas.create_topic("aio-failover")
+    master = three_replicas.master
+    assert master is not None
 
-        async def story() -> tuple[set[bytes], list[bytes]]:
-            acknowledged: set[bytes] = set()
-            killed = asyncio.Event()
-            ended = asyncio.Event()
+    async def story() -> tuple[set[bytes], list[bytes]]:
+        acknowledged: set[bytes] = set()
+        killed = asyncio.Event()
+        ended = asyncio.Event()
 
-            async def produce() -> None:
-                async with aio.Producer(namesrv=cluster.namesrv, timeout=30.0) as producer:
+        async def produce() -> None:
+            async with aio.Producer(namesrv=three_replicas.namesrv, timeout=30.0) as producer:
 
-                    async def one(number: int) -> None:
-                        body = b"%06d" % number
-                        if number % 2:
-                            await producer.send(Message(topic, body))
-                        else:
-                            await producer.send_async(Message(topic, body))
-                        acknowledged.add(body)
+                async def one(number: int) -> None:
+                    body = b"%06d" % number
+                    if number % 2:
+                        await producer.send(Message(topic, body))
+                    else:
+                        await producer.send_async(Message(topic, body))
+                    acknowledged.add(body)
 
-                    number = 0
-                    while not ended.is_set():
-                        await asyncio.gather(*(one(number + step) for step in range(20)))
-                        number += 20
-                        await asyncio.sleep(0.01)
+                number = 0
+                while not ended.is_set():
+                    await asyncio.gather(*(one(number + step) for step in range(20)))
+                    number += 20
+                    await asyncio.sleep(0.01)
 
-            async def kill() -> None:
-                await asyncio.sleep(1.0)
-                await asyncio.to_thread(cluster.kill, master)
-                killed.set()
-                before = len(acknowledged)
-                while len(acknowledged) < before + 1000:
-                    await asyncio.sleep(0.05)
-                ended.set()
+        async def kill() -> None:
+            await asyncio.sleep(1.0)
+            await asyncio.to_thread(three_replicas.kill, master)
+            killed.set()
+            before = len(acknowledged)
+            while len(acknowledged) < before + 1000:
+                await asyncio.sleep(0.05)
+            ended.set()
 
-            async with aio.PullConsumer("aio-failover", namesrv=cluster.namesrv, start_from=FIRST) as consumer:
-                consumer.subscribe(topic)
-                seen: list[bytes] = []
+        async with aio.PullConsumer("aio-failover", namesrv=three_replicas.namesrv, start_from=FIRST) as consumer:
+            consumer.subscribe(topic)
+            seen: list[bytes] = []
 
-                async def consume() -> None:
-                    while not ended.is_set():
-                        seen.extend(message.body for message in await consumer.poll(timeout=0.2))
+            async def consume() -> None:
+                while not ended.is_set():
+                    seen.extend(message.body for message in await consumer.poll(timeout=0.2))
 
-                await asyncio.gather(produce(), kill(), consume())
-                while not acknowledged <= set(seen):
-                    seen.extend(message.body for message in await consumer.poll(timeout=1))
-            return acknowledged, seen
+            await asyncio.gather(produce(), kill(), consume())
+            while not acknowledged <= set(seen):
+                seen.extend(message.body for message in await consumer.poll(timeout=1))
+        return acknowledged, seen
 
-        acknowledged, seen = asyncio.run(asyncio.wait_for(story(), 120))
-        assert len(acknowledged) > 1000
-        assert acknowledged <= set(seen)
+    acknowledged, seen = asyncio.run(asyncio.wait_for(story(), 120))
+    assert len(acknowledged) > 1000
+    assert acknowledged <= set(seen)
 
 
-def test_requests_are_answered_on_one_loop(cluster: LocalCluster) -> None:
-    topic = cluster.create_topic("aio-questions")
+def test_requests_are_answered_on_one_loop(one_broker: LocalCluster) -> None:
+    topic = one_broker.create_topic("aio-questions")
 
     async def story() -> None:
         async with (
-            aio.Producer("askers", namesrv=cluster.namesrv) as asker,
-            aio.Producer("answerers", namesrv=cluster.namesrv) as answerer,
-            aio.PullConsumer("answerers", namesrv=cluster.namesrv, start_from=FIRST) as consumer,
+            aio.Producer("askers", namesrv=one_broker.namesrv) as asker,
+            aio.Producer("answerers", namesrv=one_broker.namesrv) as answerer,
+            aio.PullConsumer("answerers", namesrv=one_broker.namesrv, start_from=FIRST) as consumer,
         ):
             consumer.subscribe(topic)
 

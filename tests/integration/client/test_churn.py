@@ -9,11 +9,10 @@ from zenitmq.testing import LocalCluster
 LATE_MS = 5_000  # how late a thread may run on a machine that does other things too
 
 
-def test_members_that_join_and_leave_at_random_lose_nothing() -> None:
+def test_members_that_join_and_leave_at_random_lose_nothing(one_broker: LocalCluster) -> None:
     """For ten seconds; churn.py does it for as long as one likes."""
-    with LocalCluster() as cluster:
-        topic = cluster.create_topic("churn", queues=16)
-        report = churn(cluster.namesrv, topic, seconds=10, members=20, rate=500, seed=1, fails=0.5, pushing=0.5)
+    topic = one_broker.create_topic("churn", queues=16)
+    report = churn(one_broker.namesrv, topic, seconds=10, members=20, rate=500, seed=1, fails=0.5, pushing=0.5)
     assert report.lost == 0, report
     assert report.unexplained == 0, report
     assert report.age_ms_max <= COMMIT_MS + LATE_MS, report

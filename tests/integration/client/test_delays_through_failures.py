@@ -33,20 +33,18 @@ def deliveries(namesrv: str, topic: str, count: int) -> Counter[str]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("replicas", [1, 3])
-def test_a_broker_that_is_killed_while_messages_come_due(replicas: int) -> None:
-    with LocalCluster(replicas=replicas) as cluster:
-        topic = cluster.create_topic("later", queues=2)
-        with Producer(namesrv=cluster.namesrv) as producer:
-            futures = [
-                producer.send_async(Message(topic, b"%d" % n, delay=timedelta(milliseconds=4000 + 10 * n)))
-                for n in range(COUNT)
-            ]
-            sent = Counter(future.result(30).message_id for future in futures)
-            time.sleep(6)  # they come due for four seconds from four seconds on
-            master = cluster.master
-            assert master is not None
-            cluster.kill(master)
-            if replicas == 1:
-                cluster.restart()
-            assert deliveries(cluster.namesrv, topic, COUNT) == sent
+@pytest.mark.parametrize("shape", ["one_broker", "three_replicas"])
+def test_a_broker_that_is_killed_while_messages_come_due(shape: str, request: pytest.FixtureRequest) -> None:
+    cluster: LocalCluster = request.getfixturevalue(shape)
+    topic = cluster.create_topic("later", queues=2)
+    with Producer(namesrv=cluster.namesrv) as producer:
+        futures = [
+            producer.send_async(Message(topic, b"%d" % n, delay=timedelta(milliseconds=4000 + 10 * n)))
+            for n in range(COUNT)
+        ]
+        sent = Counter(future.result(30).message_id for future in futures)
+        time.sleep(6)  # they come due for four seconds from four seconds on
+        cluster.kill(cluster.master)
+        if shape == "one_broker":
+            cluster.restart()
+        assert deliveries(cluster.namesrv, topic, COUNT) == sent

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 
 import pytest
 
@@ -16,16 +15,10 @@ MESSAGES = 2000
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def topic(cluster: LocalCluster) -> str:
+def topic(one_broker: LocalCluster) -> str:
     """Message n has amount n, region eu or us, and each tenth the tag rare."""
-    name = cluster.create_topic("filtered")
-    with Producer(namesrv=cluster.namesrv) as producer:
+    name = one_broker.create_topic("filtered")
+    with Producer(namesrv=one_broker.namesrv) as producer:
         futures = [
             producer.send_async(
                 Message(
@@ -62,10 +55,16 @@ EXPRESSIONS = [
     ("expression", "expected"), EXPRESSIONS, ids=["tag", "tags", "condition", "tag-in-a-condition"]
 )
 def test_a_member_gets_what_it_asks_for_and_its_group_moves_past_the_rest(
-    cluster: LocalCluster, topic: str, expression: str | Sql, expected: list[int], request: pytest.FixtureRequest
+    one_broker: LocalCluster,
+    topic: str,
+    expression: str | Sql,
+    expected: list[int],
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("zenitmq.client.pull_calls.SUSPEND_MS", 500)  # what is passed over is told when a pull ends
     group = f"g-{request.node.callspec.id}"
-    with PullConsumer(group, namesrv=cluster.namesrv, start_from=FIRST) as consumer:
+    with PullConsumer(group, namesrv=one_broker.namesrv, start_from=FIRST) as consumer:
         consumer.subscribe(topic, expression)
         assert read(consumer, len(expected)) == expected
         deadline_ms = monotonic_ms() + 20_000
@@ -74,15 +73,15 @@ def test_a_member_gets_what_it_asks_for_and_its_group_moves_past_the_rest(
             assert not consumer.poll(timeout=0.2)
         assert sum(consumer.position(queue) for queue in queues) == MESSAGES
         consumer.commit()
-    with Admin(cluster.namesrv) as admin:
+    with Admin(one_broker.namesrv) as admin:
         assert admin.describe_group(group)["lag"] == 0
 
 
-def test_another_expression_counts_for_the_queues_at_hand(cluster: LocalCluster) -> None:
-    name = cluster.create_topic("changed")
+def test_another_expression_counts_for_the_queues_at_hand(one_broker: LocalCluster) -> None:
+    name = one_broker.create_topic("changed")
     with (
-        Producer(namesrv=cluster.namesrv) as producer,
-        PullConsumer("g-changed", namesrv=cluster.namesrv, start_from=FIRST) as consumer,
+        Producer(namesrv=one_broker.namesrv) as producer,
+        PullConsumer("g-changed", namesrv=one_broker.namesrv, start_from=FIRST) as consumer,
     ):
         for number in range(20):
             producer.send(Message(name, b"%d" % number, properties={"amount": str(number)}))
@@ -94,9 +93,9 @@ def test_another_expression_counts_for_the_queues_at_hand(cluster: LocalCluster)
         assert read(consumer, 10) == list(range(100, 110))
 
 
-def test_a_push_consumer_filters(cluster: LocalCluster, topic: str) -> None:
+def test_a_push_consumer_filters(one_broker: LocalCluster, topic: str) -> None:
     got: list[int] = []
-    consumer = PushConsumer("g-push", namesrv=cluster.namesrv, start_from=FIRST)
+    consumer = PushConsumer("g-push", namesrv=one_broker.namesrv, start_from=FIRST)
     consumer.subscribe(topic, Sql("amount BETWEEN 5 AND 8"))
     consumer.on_message(lambda messages: got.extend(int(message.body) for message in messages))
     with consumer:
@@ -106,13 +105,13 @@ def test_a_push_consumer_filters(cluster: LocalCluster, topic: str) -> None:
     assert sorted(got) == [5, 6, 7, 8]
 
 
-def test_a_push_consumer_can_change_its_mind(cluster: LocalCluster) -> None:
-    name = cluster.create_topic("changed-pushed")
+def test_a_push_consumer_can_change_its_mind(one_broker: LocalCluster) -> None:
+    name = one_broker.create_topic("changed-pushed")
     got: list[int] = []
-    consumer = PushConsumer("g-changed-push", namesrv=cluster.namesrv, start_from=FIRST)
+    consumer = PushConsumer("g-changed-push", namesrv=one_broker.namesrv, start_from=FIRST)
     consumer.subscribe(name, Sql("amount < 0"))
     consumer.on_message(lambda messages: got.extend(int(message.body) for message in messages))
-    with consumer, Producer(namesrv=cluster.namesrv) as producer:
+    with consumer, Producer(namesrv=one_broker.namesrv) as producer:
         consumer.subscribe(name, Sql("amount >= 100"))
         deadline_ms = monotonic_ms() + 30_000
         number = 99
@@ -124,31 +123,33 @@ def test_a_push_consumer_can_change_its_mind(cluster: LocalCluster) -> None:
     assert min(got) >= 100
 
 
-def test_given_queues_are_filtered_too(cluster: LocalCluster) -> None:
-    queue = MessageQueue(cluster.create_topic("filtered-queue", queues=1), "broker-a", 0)
-    with Producer(namesrv=cluster.namesrv) as producer:
+def test_given_queues_are_filtered_too(one_broker: LocalCluster) -> None:
+    queue = MessageQueue(one_broker.create_topic("filtered-queue", queues=1), "broker-a", 0)
+    with Producer(namesrv=one_broker.namesrv) as producer:
         producer.send_batch([Message(queue.topic, b"%d" % n, properties={"amount": str(n)}) for n in range(100)])
-    with PullConsumer("g-assigned", namesrv=cluster.namesrv, start_from=FIRST) as consumer:
+    with PullConsumer("g-assigned", namesrv=one_broker.namesrv, start_from=FIRST) as consumer:
         consumer.assign([queue], Sql("amount >= 90"))
         consumer.seek(queue, 50)
         batch = consumer.poll(timeout=20)
         assert [int(message.body) for message in batch] == list(range(90, 100))
 
 
-def test_a_broken_condition_never_leaves_the_caller(cluster: LocalCluster, topic: str) -> None:
+def test_a_broken_condition_never_leaves_the_caller(one_broker: LocalCluster, topic: str) -> None:
     with (
-        PullConsumer("g-broken", namesrv=cluster.namesrv) as consumer,
+        PullConsumer("g-broken", namesrv=one_broker.namesrv) as consumer,
         pytest.raises(SqlSyntaxError, match="character 10"),
     ):
         consumer.subscribe(topic, Sql("amount > 'ten'"))
 
 
-def test_members_who_do_not_agree_are_told(cluster: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_members_who_do_not_agree_are_told(
+    one_broker: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.WARNING)
     with (
-        PullConsumer("g-odd", namesrv=cluster.namesrv) as first,
-        PullConsumer("g-odd", namesrv=cluster.namesrv) as second,
-        Admin(cluster.namesrv) as admin,
+        PullConsumer("g-odd", namesrv=one_broker.namesrv) as first,
+        PullConsumer("g-odd", namesrv=one_broker.namesrv) as second,
+        Admin(one_broker.namesrv) as admin,
     ):
         first.subscribe(topic, "rare")
         second.subscribe(topic, Sql("amount > 5"))

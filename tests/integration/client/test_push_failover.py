@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 
 import pytest
 from integration.client.push_kit import Seen, wait_until
@@ -12,12 +11,6 @@ from zenitmq import FIRST, Message, Producer, PushConsumer, StoredMessage, Zenit
 from zenitmq.testing import LocalCluster
 
 pytestmark = pytest.mark.timeout(180)
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(replicas=3) as running:
-        yield running
 
 
 def produce(cluster: LocalCluster, topic: str, count: int, kill_at: int) -> set[bytes]:
@@ -40,8 +33,8 @@ def produce(cluster: LocalCluster, topic: str, count: int, kill_at: int) -> set[
 
 
 @pytest.mark.parametrize("is_ordered", [False, True], ids=["concurrent", "ordered"])
-def test_nothing_is_lost_when_the_master_is_killed(cluster: LocalCluster, is_ordered: bool) -> None:
-    topic = cluster.create_topic(f"push-{is_ordered}", queues=4)
+def test_nothing_is_lost_when_the_master_is_killed(three_replicas: LocalCluster, is_ordered: bool) -> None:
+    topic = three_replicas.create_topic(f"push-{is_ordered}", queues=4)
     seen = Seen()
     fails = threading.Event()
 
@@ -51,12 +44,12 @@ def test_nothing_is_lost_when_the_master_is_killed(cluster: LocalCluster, is_ord
             raise ValueError("once")
 
     settings = {"ordered": is_ordered, "suspend": 0.05, "start_from": FIRST}
-    consumers = [PushConsumer(f"g-{is_ordered}", namesrv=cluster.namesrv, **settings) for _ in range(2)]
+    consumers = [PushConsumer(f"g-{is_ordered}", namesrv=three_replicas.namesrv, **settings) for _ in range(2)]
     for consumer in consumers:
         consumer.subscribe(topic)
         consumer.on_message(handler)
     with consumers[0], consumers[1]:
-        acknowledged = produce(cluster, topic, 600, kill_at=300)
+        acknowledged = produce(three_replicas, topic, 600, kill_at=300)
         assert len(acknowledged) == 600
         wait_until(lambda: acknowledged <= set(seen.bodies), seconds=60)
     if is_ordered:
@@ -65,4 +58,3 @@ def test_nothing_is_lost_when_the_master_is_killed(cluster: LocalCluster, is_ord
             highest = first_seen.get(message.queue_id, -1)
             assert message.queue_offset <= highest + 1
             first_seen[message.queue_id] = max(highest, message.queue_offset)
-    cluster.restart()

@@ -14,23 +14,22 @@ WAIT_S = 60.0
 
 
 @pytest.mark.timeout(240)
-def test_a_request_is_answered_through_the_next_master() -> None:
-    with LocalCluster(replicas=3) as cluster:
-        cluster.create_topic(TOPIC, queues=2)
-        with Producer("asking", namesrv=cluster.namesrv) as producer, Admin(cluster.namesrv) as admin:
-            before = producer.request_async(Message(TOPIC, b"before"), timeout=WAIT_S)
-            while not sum(admin.max_offset(queue) for queue in admin.queues(TOPIC)):
-                threading.Event().wait(0.05)
-            first = cluster.master
-            cluster.kill(first)
-            with Producer("answering", namesrv=cluster.namesrv, timeout=20.0) as replier:
-                answer_all(cluster.namesrv, replier, 1)
-                assert before.result(WAIT_S).body == b"re: before"
-                after = producer.request_async(Message(TOPIC, b"after"), timeout=WAIT_S)
-                answer_all(cluster.namesrv, replier, 1)
-                assert after.result(WAIT_S).body == b"re: after"
-            assert cluster.master != first
-        assert producer.request_statistics().answered == 2
+def test_a_request_is_answered_through_the_next_master(three_replicas: LocalCluster) -> None:
+    three_replicas.create_topic(TOPIC, queues=2)
+    with Producer("asking", namesrv=three_replicas.namesrv) as producer, Admin(three_replicas.namesrv) as admin:
+        before = producer.request_async(Message(TOPIC, b"before"), timeout=WAIT_S)
+        while not sum(admin.max_offset(queue) for queue in admin.queues(TOPIC)):
+            threading.Event().wait(0.05)
+        first = three_replicas.master
+        three_replicas.kill(first)
+        with Producer("answering", namesrv=three_replicas.namesrv, timeout=20.0) as replier:
+            answer_all(three_replicas.namesrv, replier, 1)
+            assert before.result(WAIT_S).body == b"re: before"
+            after = producer.request_async(Message(TOPIC, b"after"), timeout=WAIT_S)
+            answer_all(three_replicas.namesrv, replier, 1)
+            assert after.result(WAIT_S).body == b"re: after"
+        assert three_replicas.master != first
+    assert producer.request_statistics().answered == 2
 
 
 def answer_all(namesrv: str, replier: Producer, count: int) -> None:
