@@ -18,42 +18,67 @@ say "ruff"
 "$python" -m ruff check .
 "$python" -m ruff format --check .
 
-say "mypy --strict"
 # The root of the clone is the package, whatever the clone is called: give it its name.
-mkdir -p .venv/typecheck
+mkdir -p .venv/typecheck .venv/parts
 ln -sfn "$PWD" .venv/typecheck/zenitmq
-(cd .venv/typecheck && "$python" -m mypy --strict --config-file ../../pyproject.toml -p zenitmq)
+types=(env -C .venv/typecheck "$python" -m mypy --strict --config-file ../../pyproject.toml -p zenitmq)
+pytest=("$python" -m pytest)
 
 if [ $# -gt 0 ]; then
+  say "mypy --strict"
+  "${types[@]}"
   say "pytest"
-  exec "$python" -m pytest "$@"
+  exec "${pytest[@]}" "$@"
 fi
 
-# Two lanes, one a core: what computes, in the background; what waits for processes and ports, in front, but for some of it
-# that the background takes over once it is done, in a network of its own: both lanes start clusters on the usual ports.
-beside=(tests/integration/{controller,deploy,docs,drills,namesrv,remoting})
-unshare --net true 2>/dev/null || beside=()
-computing() {
-  local failed=0
-  "$python" -m pytest tests/architecture tests/crash tests/model tests/sim tests/wire || failed=1
-  if "$zenit" --version | grep -q compiled; then
-    say "pytest on the interpreted kernel"
-    "$python" -m pytest --kernel interpreted tests/unit tests/property tests/wire tests/crash || failed=1
-  fi
-  if [ ${#beside[@]} -gt 0 ]; then
-    unshare --net sh -c 'ip link set lo up && exec "$@"' beside "$python" -m pytest "${beside[@]}" || failed=1
-  fi
-  return "$failed"
+# The rest in parts, one more at a time than there are cores: some mostly wait. What starts clusters does so in a network of
+# its own, since all of them would take the usual ports; where that is not allowed, one part after the other.
+lanes=$(($(nproc) + 1))
+clusters=apart
+unshare --net true 2>/dev/null || clusters=in_turn
+running=0 status=0
+
+part() { # part HOW NAME COMMAND...: runs it, then prints what it said
+  local how=$1 name=$2 log=.venv/parts/$2.log began=$SECONDS told=passed lock scratch
+  shift 2
+  scratch=$(mktemp -d)
+  # A shell's background jobs are deaf to Ctrl-C, and what they start would be too.
+  set -- env --default-signal=INT TMPDIR="$scratch" "$@"
+  case $how in
+    computes) nice "$@" ;; # what waits for a reply in time comes first
+    apart) unshare --net sh -c 'ip link set lo up && exec "$@"' "$name" "$@" ;;
+    in_turn) flock .venv/parts/ports "$@" ;;
+  esac >"$log" 2>&1 || told=FAILED
+  exec {lock}>.venv/parts/printing
+  flock "$lock"
+  printf '\n== %s: %s after %d s\n' "$name" "$told" $((SECONDS - began))
+  cat "$log"
+  [ "$told" = passed ] && rm -rf "$scratch"
 }
-say "pytest in the background: architecture, crash, model, sim, wire; on the interpreted kernel; some of integration"
-computing >.venv/computing.log 2>&1 &
-lane=$!
+ended() {
+  wait -n || status=1
+  running=$((running - 1))
+}
+start() { # start HOW NAME COMMAND...: as soon as a lane is free
+  [ "$running" -lt "$lanes" ] || ended
+  say "$2"
+  part "$@" &
+  running=$((running + 1))
+}
 
-say "pytest: unit and property, with branch coverage of the pure files; then the rest of integration"
-status=0
-"$python" -m pytest tests/unit tests/property --cov || status=1
-"$python" -m pytest tests/integration "${beside[@]/#/--ignore=}" || status=1
-
-wait "$lane" || status=1
-cat .venv/computing.log
+# Long ones first, what computes and what waits by turns.
+here=tests/integration
+start "$clusters" client "${pytest[@]}" $here/client
+if "$zenit" --version | grep -q compiled; then
+  start computes interpreted "${pytest[@]}" --kernel interpreted tests/unit tests/property tests/wire tests/crash
+fi
+start "$clusters" drills "${pytest[@]}" $here/drills $here/deploy
+start "$clusters" broker "${pytest[@]}" $here/broker
+start computes covered "${pytest[@]}" tests/unit tests/property --cov
+start "$clusters" cli "${pytest[@]}" $here/cli $here/bench
+start "$clusters" docs "${pytest[@]}" $here/docs
+start computes others "${pytest[@]}" tests --ignore=tests/{unit,property,integration}
+start computes types "${types[@]}"
+start "$clusters" rest "${pytest[@]}" $here --ignore=$here/{client,drills,deploy,broker,cli,bench,docs}
+while [ "$running" -gt 0 ]; do ended; done
 exit "$status"
