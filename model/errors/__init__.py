@@ -62,6 +62,15 @@ from .groups import (
     UnknownReplica,
     ZooKeeperUnavailable,
 )
+from .jobs import (
+    ArchiveDamaged,
+    ArchiveNotWritable,
+    CheckpointLost,
+    JobFailed,
+    NoArchive,
+    ReplayChanged,
+    TargetInUse,
+)
 from .pipeline import (
     DataLost,
     HoldNotFound,
@@ -106,8 +115,11 @@ from .storing import (
 )
 
 __all__ = [
+    "ArchiveDamaged",
+    "ArchiveNotWritable",
     "BrokerBusy",
     "BufferFull",
+    "CheckpointLost",
     "ClientClosed",
     "ClusterNotStarted",
     "ConfigError",
@@ -124,11 +136,13 @@ __all__ = [
     "IncarnationUnknown",
     "InvalidName",
     "InvalidParameter",
+    "JobFailed",
     "LocalProtocolError",
     "MasterStillAlive",
     "MessageIllegal",
     "MessageNotFound",
     "MessageTooLarge",
+    "NoArchive",
     "NoCluster",
     "NoOrigin",
     "NoPermission",
@@ -150,6 +164,7 @@ __all__ = [
     "QueryOffsetsNotFound",
     "QueueNotOwned",
     "RemoteProtocolError",
+    "ReplayChanged",
     "ReplicaGroupNotFound",
     "ReplicaNameTaken",
     "ReplicaNeeded",
@@ -170,6 +185,7 @@ __all__ = [
     "StorePoisoned",
     "SubscriptionConflict",
     "SystemFault",
+    "TargetInUse",
     "TooManyHolds",
     "TooManyQueries",
     "TooManyRequests",

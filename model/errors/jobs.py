@@ -1,0 +1,105 @@
+"""What keeps a job of the data pipeline, or an archive that it writes, from going on."""
+
+from __future__ import annotations
+
+from .base import ZenitError
+
+
+class JobFailed(ZenitError):
+    """Spark gave a job up. Args: job, reason (one line), path of what Spark and its workers said ("" = nowhere)."""
+
+    code = 9095
+
+    def __init__(self, job: str, reason: str, log_path: str) -> None:
+        super().__init__(job, reason, log_path)
+        self.job = job
+        self.reason = reason
+        self.log_path = log_path
+
+    def __str__(self) -> str:
+        return f"job {self.job}: {self.reason}" + (f" (log: {self.log_path})" if self.log_path else "")
+
+
+class ArchiveNotWritable(ZenitError):
+    """Nothing can be written where an archive is to be. Args: directory, reason."""
+
+    code = 9096
+
+    def __init__(self, directory: str, reason: str) -> None:
+        super().__init__(directory, reason)
+        self.directory = directory
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"cannot write the archive {self.directory}: {self.reason}"
+
+
+class ArchiveDamaged(ZenitError):
+    """A file that says what an archive holds is not as we write it. Args: path, reason."""
+
+    code = 9097
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.path} is damaged: {self.reason}; restore it from a copy"
+
+
+class TargetInUse(ZenitError):
+    """Another job works on the same archive or replay. Args: target, owner (as it wrote itself down)."""
+
+    code, retriable = 9098, True
+
+    def __init__(self, target: str, owner: str) -> None:
+        super().__init__(target, owner)
+        self.target = target
+        self.owner = owner
+
+    def __str__(self) -> str:
+        return f"another job works on {self.target} ({self.owner}); wait for it or stop it"
+
+
+class NoArchive(ZenitError):
+    """A directory holds no archive. Args: directory."""
+
+    code = 9099
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(directory)
+        self.directory = directory
+
+    def __str__(self) -> str:
+        return f"no archive in {self.directory}; make one: zenit job run archive --topics T --target {self.directory}"
+
+
+class CheckpointLost(ZenitError):
+    """An archive has rows, but no longer the checkpoint which says where it ends. Args: directory."""
+
+    code = 9101
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(directory)
+        self.directory = directory
+
+    def __str__(self) -> str:
+        return (
+            f"the archive {self.directory} holds rows, but its _checkpoint is gone or another's: rows would be "
+            "archived twice; restore it, or archive into another directory"
+        )
+
+
+class ReplayChanged(ZenitError):
+    """A replay of this name was begun with other options. Args: name, path of its state."""
+
+    code = 9102
+
+    def __init__(self, name: str, path: str) -> None:
+        super().__init__(name, path)
+        self.name = name
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"replay {self.name!r} was begun with other options; give another --name, or delete {self.path}"

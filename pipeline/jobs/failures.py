@@ -1,0 +1,43 @@
+"""What Spark's long errors mean: our own error out of a Python worker's traceback, or the first line that says something.
+
+Pure. An error that a worker raised arrives as text, inside a Java exception, inside a Python one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from ...model.errors import JobFailed, ZenitError
+
+REASON_CHARACTERS_MAX: Final = 400
+
+_OURS: Final = re.compile(r"(?:zenitmq\.)?model\.errors\.\w+\.(\w+): ([^\n]*)")
+_RAISED: Final = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception)): ([^\n]+)", re.MULTILINE)
+_WRAPPERS: Final = frozenset(
+    {"PythonException", "Py4JJavaError", "Py4JException", "SparkException", "StreamingQueryException"}
+)
+
+
+def failure(job: str, error: BaseException, log_path: str) -> ZenitError:
+    """The error to tell a user of: the one that was raised, where it is ours, else JobFailed with its reason in a line."""
+    if isinstance(error, ZenitError):
+        return error
+    return JobFailed(job, reason_of(str(error)) or type(error).__name__, log_path)
+
+
+def reason_of(text: str) -> str:
+    """The one line of an error's text that tells most: our error, else the innermost that is no wrapper, else the first."""
+    ours = _OURS.findall(text)
+    if ours:
+        return _short(ours[-1][1])
+    raised = [(name, said) for name, said in _RAISED.findall(text) if name not in _WRAPPERS]
+    if raised:
+        name, said = raised[-1]
+        return _short(f"{name}: {said}")
+    return _short(next((line for line in text.splitlines() if line.strip()), ""))
+
+
+def _short(line: str) -> str:
+    line = " ".join(line.split())
+    return line if len(line) <= REASON_CHARACTERS_MAX else line[: REASON_CHARACTERS_MAX - 1] + "…"
