@@ -18,12 +18,13 @@ from typing import Final
 
 from ..model.clock import Clock, monotonic_ns
 from ..model.errors import InvalidParameter, TopicNotFound, ZenitError
+from ..model.get_status import GetStatus
 from ..model.names import check_group
 from ..model.route import MASTER_ID
 from ..model.subscription import TAGS_MAX
 from ..remoting.commands import PullMessages, PullReply
 from ..remoting.server import Call, RequestLoop
-from ..store.get_status import GetResult, GetStatus, Search
+from ..store.get_result import GetResult, Search
 from ..store.message_store import MessageStore
 from .admission import readable
 from .config import BrokerConfig

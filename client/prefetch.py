@@ -16,9 +16,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from ..model.get_status import GetStatus
 from ..model.queue import MessageQueue, QueueOffset
 from ..model.subscription import Subscription
-from ..remoting.commands import GetStatus, PullReply
+from ..remoting.commands import PullReply
 from ..store.record_kernel import MessageBatch, decode_batch
 
 PREFETCH_BYTES: Final = 16 * 1024 * 1024

@@ -29,7 +29,7 @@ from .chunk_reader import LogChunk, read_chunk
 from .commit_log import CommitLog
 from .config import StoreConfig
 from .dispatch import Dispatcher
-from .get_status import GetResult, Search
+from .get_result import GetResult, Search
 from .key_index import KeyIndex
 from .key_reader import KeyReader
 from .queue_reader import QueueReader

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from ..model.get_status import GetStatus
 from ..model.names import HALF_OP_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from ..model.properties import REAL_QUEUE_ID, REAL_TOPIC, TIMER_DELETES, TIMER_OUT_MS, UNIQUE_KEY
 from ..model.queue import PhysicalOffset
-from .get_status import GetStatus
 from .key_reader import KeyReader
 from .queue_reader import QueueReader
 from .queue_table import QueueTable

@@ -1,7 +1,7 @@
 """Reading a queue: units say where the records are, the log gives them, statuses say what else there is.
 
 Reads stop at the confirm offset, pass over quarantined ranges, and answer with views of the log (they pin its maps while
-they are held). The statuses and next offsets are RocketMQ's (`get_status`). Loop thread; `offset_by_time`: any.
+they are held). The statuses and next offsets are RocketMQ's (`model/get_status`). Loop thread; `offset_by_time`: any.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from ..model.errors import OffsetOutOfRange
+from ..model.get_status import GetStatus
 from ..model.queue import PhysicalOffset, QueueOffset
 from .commit_log import CommitLog
 from .config import StoreConfig
 from .confirmation import Confirmation
 from .consume_queue import FILLER_SIZE, UNIT_BYTES, ConsumeQueue, OpenFiles
-from .get_status import GetResult, GetStatus, Search
+from .get_result import GetResult, Search
 from .queue_table import QueueTable
 from .record import UNIT, store_timestamp_of
 from .record_kernel import UnitSelector

@@ -89,7 +89,6 @@ from .pipeline import HoldReply as HoldReply
 from .pipeline import KeepQueryOffsets as KeepQueryOffsets
 from .pipeline import ReleaseHold as ReleaseHold
 from .pipeline import RenewHold as RenewHold
-from .pulling import GetStatus as GetStatus
 from .pulling import PullMessages as PullMessages
 from .pulling import PullReply as PullReply
 from .replies import PushReply as PushReply

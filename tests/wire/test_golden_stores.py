@@ -18,10 +18,10 @@ from store_kit import (
 )
 
 from zenitmq.model.errors import StoreFormatError
+from zenitmq.model.get_status import GetStatus
 from zenitmq.model.ids import parse_offset_message_id
 from zenitmq.model.tag_hash import java_hash
 from zenitmq.store.config import StoreConfig
-from zenitmq.store.get_status import GetStatus
 from zenitmq.store.message_store import MessageStore
 from zenitmq.store.offline import dump_store, inspect_store, verify_store
 from zenitmq.store.record_kernel import decode_record

@@ -18,8 +18,8 @@ from zenitmq.model.errors import (
     TopicNotFound,
     ZenitError,
 )
+from zenitmq.model.get_status import GetStatus
 from zenitmq.remoting import commands
-from zenitmq.remoting.commands import GetStatus
 
 Record = Callable[..., bytes]
 

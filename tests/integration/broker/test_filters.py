@@ -11,10 +11,10 @@ import pytest
 from integration.broker.test_static_master import StaticGroup, await_that, in_sync, replication
 
 from zenitmq.model.errors import InvalidParameter, SqlSyntaxError
+from zenitmq.model.get_status import GetStatus
 from zenitmq.model.properties import encode_properties
 from zenitmq.model.tag_hash import java_hash
 from zenitmq.remoting import commands
-from zenitmq.remoting.commands import GetStatus
 from zenitmq.store.record_kernel import encode_record
 
 TOPIC = "trades"

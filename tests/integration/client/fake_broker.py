@@ -11,6 +11,7 @@ from typing import cast
 from zenitmq.model.arena import Arena
 from zenitmq.model.clock import SystemClock, now_ms
 from zenitmq.model.errors import MessageNotFound, TopicNotFound, ZenitError
+from zenitmq.model.get_status import GetStatus
 from zenitmq.model.ids import HostAddress
 from zenitmq.remoting import commands as c
 from zenitmq.remoting.client import RemotingClient
@@ -147,16 +148,16 @@ class FakeBroker:
         request = cast(c.PullMessages, call.request)
         queue = self.queue(request)
         at = request.queue_offset
-        status, following = c.GetStatus.FOUND, at
+        status, following = GetStatus.FOUND, at
         if at < queue.begin:
-            status, following = c.GetStatus.OFFSET_TOO_SMALL, queue.begin
+            status, following = GetStatus.OFFSET_TOO_SMALL, queue.begin
         elif at > queue.end:
-            status, following = c.GetStatus.OFFSET_OVERFLOW_BADLY, queue.end
+            status, following = GetStatus.OFFSET_OVERFLOW_BADLY, queue.end
         elif at == queue.end:
             self._parked.append(call)
             return
         taken: list[bytes] = []
-        while status is c.GetStatus.FOUND and following < queue.end and len(taken) < request.max_messages:
+        while status is GetStatus.FOUND and following < queue.end and len(taken) < request.max_messages:
             record = queue.records[following - queue.begin]
             if taken and sum(map(len, taken)) + len(record) > request.max_bytes:
                 break

@@ -4,9 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zenitmq.client.prefetch import Prefetch
+from zenitmq.model.get_status import GetStatus
 from zenitmq.model.queue import MessageQueue
 from zenitmq.model.subscription import Subscription
-from zenitmq.remoting.commands import GetStatus, PullReply
+from zenitmq.remoting.commands import PullReply
 from zenitmq.store.record_kernel import encode_record
 
 QUEUE = MessageQueue("t", "x", 0)

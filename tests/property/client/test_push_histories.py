@@ -9,9 +9,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from zenitmq.client.process_queue import FlowLimits
 from zenitmq.client.push_queues import Delivery, Failure, PushQueues, PushRules, Return
+from zenitmq.model.get_status import GetStatus
 from zenitmq.model.queue import MessageQueue
 from zenitmq.model.subscription import Subscription
-from zenitmq.remoting.commands import GetStatus, PullReply
+from zenitmq.remoting.commands import PullReply
 from zenitmq.store.record_kernel import encode_record
 
 QUEUES = [MessageQueue("t", "x", index) for index in range(2)]

@@ -13,9 +13,10 @@ from zenitmq.broker.group_table import GroupTable
 from zenitmq.broker.pull_handler import LOOK_MS, SCAN_NS, PullHandler
 from zenitmq.broker.topic_table import TopicTable
 from zenitmq.model.errors import BrokerBusy, InvalidParameter, SqlSyntaxError, TopicNotFound, ZenitError
+from zenitmq.model.get_status import GetStatus
 from zenitmq.model.route import TopicConfig
 from zenitmq.remoting.commands import PullMessages, PullReply
-from zenitmq.store.get_status import GetResult, GetStatus, Search
+from zenitmq.store.get_result import GetResult, Search
 
 
 class Call:

@@ -4,9 +4,10 @@ import pytest
 
 from zenitmq.client.prefetch import EMPTY_PAUSE_MS, Prefetch, Pull, wanted_runs
 from zenitmq.model.errors import CorruptRecordError
+from zenitmq.model.get_status import GetStatus
 from zenitmq.model.queue import MessageQueue
 from zenitmq.model.subscription import Sql, Subscription
-from zenitmq.remoting.commands import GetStatus, PullReply
+from zenitmq.remoting.commands import PullReply
 from zenitmq.store.record_kernel import decode_batch, encode_record
 
 A, B = MessageQueue("t", "x", 0), MessageQueue("t", "x", 1)

@@ -16,9 +16,10 @@ from zenitmq.client.push_queues import (
     Return,
 )
 from zenitmq.model.errors import CorruptRecordError
+from zenitmq.model.get_status import GetStatus
 from zenitmq.model.queue import MessageQueue
 from zenitmq.model.subscription import Sql, Subscription
-from zenitmq.remoting.commands import GetStatus, PullReply
+from zenitmq.remoting.commands import PullReply
 from zenitmq.store.record_kernel import encode_record
 
 A, B = MessageQueue("t", "x", 0), MessageQueue("t", "x", 1)

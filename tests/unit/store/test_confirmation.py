@@ -6,7 +6,7 @@ import pytest
 from store_kit import ALL_TIME, StillClock, make_store, message, put, read_queue, stage
 
 from zenitmq.model.errors import MessageNotFound
-from zenitmq.store.get_status import GetStatus
+from zenitmq.model.get_status import GetStatus
 from zenitmq.store.message_store import MessageStore
 
 BOUNDS = {"max_messages": 100, "max_bytes": 1 << 20}

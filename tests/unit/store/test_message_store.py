@@ -7,10 +7,9 @@ import pytest
 from store_kit import ALL_TIME, StillClock, make_store, message, put, read_queue, stage
 
 from zenitmq.model.errors import InvalidName, MessageIllegal, MessageNotFound, StoreNotWriteable, StorePoisoned
+from zenitmq.model.get_status import GetStatus
 from zenitmq.model.tag_hash import java_hash
-from zenitmq.remoting.commands import GetStatus as WireStatus
 from zenitmq.store.consume_queue import ConsumeQueue
-from zenitmq.store.get_status import GetStatus
 from zenitmq.store.record_kernel import decode_record
 
 BOUNDS = {"max_messages": 100, "max_bytes": 1 << 20}
@@ -29,10 +28,6 @@ def store(tmp_path, clock):
 
 def bodies(store, topic="t", queue_id=0) -> list[bytes]:
     return [m.body for m in read_queue(store, topic, queue_id)]
-
-
-def test_statuses_are_those_on_the_wire() -> None:
-    assert {s.name: s.value for s in GetStatus} == {s.name: s.value for s in WireStatus}
 
 
 def test_a_turn_shares_one_write(store, monkeypatch) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from store_kit import make_store, put
 
+from zenitmq.model.get_status import GetStatus
 from zenitmq.model.sql92.condition import Condition
-from zenitmq.store.get_status import GetResult, GetStatus, Search
+from zenitmq.store.get_result import GetResult, Search
 from zenitmq.store.message_store import MessageStore
 from zenitmq.store.record_kernel import decode_batch, encode_record
 

@@ -1,29 +1,11 @@
-"""How a read of a queue ended, and where to read next.
-
-The same numbers as the pull reply's on the wire (a test holds the two equal).
-"""
+"""What a read of a queue found, and where to read next; which messages a search wants."""
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..model.sql92.condition import Condition
-
-
-class GetStatus(enum.IntEnum):
-    """RocketMQ's GetMessageStatus; in the comment the next offset it implies."""
-
-    FOUND = 0  # past the last unit examined
-    NO_MATCHED_MESSAGE = 1  # past the last unit examined
-    MESSAGE_WAS_REMOVING = 2  # the first offset of the next queue file
-    OFFSET_FOUND_NULL = 3  # the first offset of the next queue file
-    OFFSET_OVERFLOW_BADLY = 4  # the minimum where that is 0, else the maximum
-    OFFSET_OVERFLOW_ONE = 5  # the same
-    OFFSET_TOO_SMALL = 6  # the minimum
-    NO_MATCHED_LOGIC_QUEUE = 7  # 0
-    NO_MESSAGE_IN_QUEUE = 8  # 0
 
 
 @dataclass(slots=True)
@@ -34,7 +16,7 @@ class GetResult:
     look at next and may have to come from there, up to physical offset `unread_end`: it goes on once the caller has read it.
     """
 
-    status: int
+    status: int  # GetStatus
     next_offset: int
     min_offset: int
     max_offset: int
