@@ -137,12 +137,20 @@ class Allocator:
             self._poke()
 
     def close(self) -> None:
-        """Stops the thread and unmaps what it holds; prepared segments and spares stay on disk for the next start."""
+        """Stops the thread and unmaps what it holds; prepared segments and spares stay on disk for the next start.
+
+        What was retired leaves the log's directory first, or it would be a part of the log again.
+        """
         with self._changed:
             self._stopping = True
             self._poke()
         if self._thread is not None:
             self._thread.join()
+            try:
+                while self._retire_next():
+                    pass
+            except OSError as error:
+                logger.warning("expired segments stay in the log directory=%s error=%s", self._directory, error)
         for segment in (*self._ready, *self._retired, *self._pinned):
             segment.close()
 

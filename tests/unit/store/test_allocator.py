@@ -203,6 +203,35 @@ def test_spares_beyond_the_limit_are_deleted_step_by_step(start, tmp_path, monke
     assert steps == [SEGMENT * 3 // 4, SEGMENT // 2, SEGMENT // 4]
 
 
+def test_what_was_retired_shortly_before_the_end_is_a_spare_at_the_next_start(start, tmp_path, monkeypatch):
+    allocator = start(ahead=1)
+    first = start.take(allocator, 0)
+    inode = os.fstat(first.fd).st_ino
+    wait_until(lambda: allocator._ready)
+    monkeypatch.setattr(allocator, "_step", lambda: False)  # the thread does not come to it
+    allocator.retire([first])
+    allocator.close()
+    assert names(tmp_path / "commitlog") == [segment_name(SEGMENT)]
+    again = start(2 * SEGMENT, ahead=1)
+    assert os.fstat(start.take(again, 2 * SEGMENT).fd).st_ino == inode
+
+
+def test_a_disk_that_refuses_does_not_keep_the_rest_from_closing(start, tmp_path, monkeypatch, caplog):
+    allocator = start(ahead=1)
+    first = start.take(allocator, 0)
+    wait_until(lambda: allocator._ready)
+    monkeypatch.setattr(allocator, "_step", lambda: False)
+
+    def refuse(*_):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(os, "rename", refuse)
+    allocator.retire([first])
+    allocator.close()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert segment_name(0) in names(tmp_path / "commitlog")
+
+
 def test_a_segment_whose_file_is_gone_does_not_stop_the_thread(start, caplog):
     allocator = start(ahead=1)
     first = start.take(allocator, 0)

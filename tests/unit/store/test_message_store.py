@@ -115,6 +115,17 @@ def test_limits_are_told(tmp_path) -> None:
         assert store.written == 0
 
 
+def test_what_retention_gave_up_just_before_a_stop_stays_away(tmp_path) -> None:
+    with make_store(tmp_path / "s") as store:
+        for number in range(30):
+            put(store, "t", 0, message("t", b"%02d" % number * 200))
+        store.flush_all(20_000)
+        assert len(store._log.remove_before(8192)) == 2
+        begin = store.begin
+    with make_store(tmp_path / "s") as store:
+        assert store.begin == begin == 8192
+
+
 def test_batches_roll_to_the_next_segment_whole(store) -> None:
     for number in range(30):
         placed = put(store, "t", 0, *(message("t", b"%02d-%d" % (number, part) * 30) for part in range(5)))
