@@ -59,7 +59,9 @@ class Handlers:
         )
         conditions = ConditionCache()
         self.pulls = PullHandler(store, state, loop, clock, desk, config, conditions)
-        self._locks = LockHandler(store, state, acknowledgements, clock, parts.leads)
+        self._locks = LockHandler(
+            store, state, acknowledgements, clock, parts.leads, may_be_deposed=bool(config.controllers)
+        )
         self._replies = ReplyHandler(
             store,
             state,

@@ -1,11 +1,12 @@
 """LockQueues and UnlockQueues, and what becomes of locks by themselves. Loop thread.
 
 A change of owner is staged, then adopted, and answered as durable as a send is, so that whoever is told that a queue is
-its own finds the next master knowing it. A renewal waits for the last such change only.
+its own finds the next master knowing it.
 
-What a lease cannot exclude: a master that was deposed and has not heard of it may renew for its clients what the new
-master keeps for the same owner anyway, and give to another one lease later. Such an owner handles messages that it can
-no longer commit: its commits are acknowledged by nobody.
+A renewal changes nothing, but a master that was deposed and has not heard of it must not grant one: its successor gives
+the queue to another client a lease after it began to lead. So where another replica may be elected, a renewal is staged
+too, as an event of no effect: who acknowledges that followed this master when the client asked, and any successor begins
+later. (Under `ack = master` nobody else is asked, of renewals as of sends.)
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ..remoting.commands import Done, LockQueues, LockReply, Reply, UnlockQueues
 from ..remoting.server import Call
 from ..store.message_store import MessageStore
 from .acknowledgements import Acknowledgements
-from .queue_locks import Decision, Queue
+from .queue_locks import Decision, Queue, renewal_of
 from .state_log import LOCKS, StateLog
 
 log = logging.getLogger(__name__)
@@ -41,14 +42,18 @@ class LockHandler:
         acknowledgements: Acknowledgements,
         clock: Clock,
         leads: Callable[[], bool],
+        *,
+        may_be_deposed: bool,
     ) -> None:
+        """`may_be_deposed`: another replica may be elected master."""
         self._store = store
         self._state = state
         self._locks = state.queue_locks
         self._acknowledgements = acknowledgements
         self._clock = clock
         self._leads = leads
-        self._end = 0  # of the last change of owner, in the log
+        self._may_be_deposed = may_be_deposed
+        self._end = 0  # of the last event, in the log
 
     def on_lock(self, call: Call) -> None:
         """Takes or renews. Raises what is wrong with the request; then nothing changes."""
@@ -59,6 +64,8 @@ class LockHandler:
         wanted = [queue for queue in request.queues if self._exists(queue)]
         decision = self._locks.lock(now_ms, request.group, request.client_id, wanted, renews=request.renews)
         self._carry_out(decision, now_ms)
+        if self._may_be_deposed and decision.kept and not decision.taken:
+            self._end = self._state.stage(self._store, LOCKS, renewal_of(request.group, request.client_id))
         had = tuple((topic, queue_id) for _, topic, queue_id in sorted((*decision.kept, *decision.taken)))
         self._answer(call, LockReply(had, self._locks.lease_ms))
 

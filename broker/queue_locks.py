@@ -2,7 +2,7 @@
 
 The *owner* of a queue is what the log says: each change of owner is an event there, so that a restart, and the next
 master, know it. The *lease* is how long the owner may stay silent; it is counted on this process's monotonic clock, and
-renewing one leaves no trace in the log:
+renewing one changes nothing that the log says:
 
     free --lock--> owned --renewed before the lease is over--> owned, with a whole lease again
       ^              |
@@ -28,6 +28,7 @@ from .topic_table import Document
 
 LOCKED: Final = "locked"
 UNLOCKED: Final = "unlocked"
+RENEWED: Final = "renewed"
 LEASE_MS: Final = 60_000
 EVENT_QUEUES_MAX: Final = 256  # so that an event is a small record, however many queues it is about
 
@@ -86,6 +87,8 @@ class QueueLocks:
     def on_event(self, event: Mapping[str, Any], version: Document) -> None:
         """Applies one event of the log. Raises StoreFormatError."""
         kind, group, client_id, queues = (event.get(name) for name in ("event", "group", "client", "queues"))
+        if kind == RENEWED:
+            return
         if kind not in (LOCKED, UNLOCKED) or not isinstance(client_id, str) or not isinstance(queues, list):
             raise StoreFormatError("lock events", f"unknown event {str(event)[:200]}")
         self._rest = {**self._rest, "dataVersion": version}
@@ -175,6 +178,11 @@ class QueueLocks:
 
     def _locks(self) -> Sequence[Lock]:
         return sorted({*self._owners, *self._adopted}) if self._owners or self._adopted else ()
+
+
+def renewal_of(group: str, client_id: str) -> Document:
+    """An event that changes nothing: that it is in the log is what its master wants to know."""
+    return {"event": RENEWED, "group": group, "client": client_id}
 
 
 def _by_group(locks: Iterable[Lock]) -> dict[str, list[Queue]]:

@@ -1,4 +1,4 @@
-"""The master that gave out a queue is killed: the next one keeps the queue for its owner, until one lease is over."""
+"""A group of two replicas and its queue locks: what a renewal waits for, and whose a queue is under the next master."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from zenitmq.model.clock import monotonic_ms
-from zenitmq.model.errors import QueueNotOwned, ZenitError
+from zenitmq.model.errors import QueueNotOwned, RequestTimeout, ZenitError
 from zenitmq.remoting import commands
 from zenitmq.remoting.client import RemotingClient
 from zenitmq.testing import LocalCluster
@@ -40,6 +40,16 @@ class Cluster:
     def lock(self, client_id: str, *, renews: bool = False) -> bool:
         return bool(self.ask(commands.LockQueues("g", client_id, QUEUE, renews)).queues)
 
+    def renew_without_the_slave(self, client_id: str, timeout_ms: int) -> None:
+        """Has the client own the queue, then asks the master once, while its slave stands still."""
+        self._cluster.wait_healthy()
+        master = self._cluster.master
+        (slave,) = (name for name in self._cluster.brokers if name != master)
+        address = self._cluster.process(master).address
+        assert self.lock(client_id)
+        with self._cluster.paused(slave):
+            self._client.call(address, commands.LockQueues("g", client_id, QUEUE, renews=True), timeout_ms=timeout_ms)
+
     def commit(self, client_id: str, offset: int) -> None:
         self.ask(commands.UpdateConsumerOffsets("g", (("trades", 0, offset),), client_id))
 
@@ -52,7 +62,7 @@ class Cluster:
             threading.Event().wait(0.05)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     settings = (*SMALL_STORE, f"queue_lock_lease_ms={LEASE_MS}")
     with LocalCluster(replicas=2, settings=settings) as started, RemotingClient() as client:
@@ -60,6 +70,14 @@ def cluster() -> Iterator[Cluster]:
         cluster = Cluster(started, client)
         cluster.ask(commands.CreateGroup("g"))
         yield cluster
+
+
+def test_nobody_is_granted_a_lease_by_a_master_that_only_thinks_it_leads(cluster: Cluster) -> None:
+    """While its slave is silent a master cannot know: the other may have been elected."""
+    with pytest.raises(RequestTimeout):
+        cluster.renew_without_the_slave("a", timeout_ms=500)  # before the slave is struck off
+    assert cluster.lock("a"), "and goes on once it knows"
+    cluster.ask(commands.UnlockQueues("g", "a", QUEUE))
 
 
 def test_a_queue_goes_to_its_recorded_owner_only_until_that_ones_lease_is_over(cluster: Cluster) -> None:
