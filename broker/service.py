@@ -196,6 +196,7 @@ class Broker:
             loop,
             clock,
             leads=leads,
+            on_damaged=self._on_timers_damaged,
             queues_of=lambda topic: queue_count(state.topic_table, topic),
             pace=Pace(per_second=config.timer_deliver_per_second, per_turn=config.timer_deliver_per_turn),
             store_host_bytes=len(self._store_host.encode()),
@@ -374,6 +375,11 @@ class Broker:
         """Something must be done to a closed store."""
         self.is_reopening = True
         self._loop.stop()
+
+    def _on_timers_damaged(self) -> None:
+        """What waits is told by the log, but only while the store is opened."""
+        _log.error("the index of what waits is damaged: the store is opened again, and the index made anew")
+        self.on_reopen_needed()
 
     def on_fatal(self) -> None:
         """What we were sent cannot be ours: somebody must look."""

@@ -19,6 +19,7 @@ from ...model.errors import (
     MessageIllegal,
     MessageNotFound,
     MessageTooLarge,
+    StoreFormatError,
     StoreNotWriteable,
     StorePoisoned,
 )
@@ -77,20 +78,23 @@ class Delays:
         clock: Clock,
         *,
         leads: Callable[[], bool],
+        on_damaged: Callable[[], None],
         queues_of: Callable[[str], int],
         pace: Pace,
         store_host_bytes: int,
     ) -> None:
-        """`queues_of`: how many queues a topic has; 0: there is none. `store_host_bytes`: of the host that this broker writes
-        into records, 8 or 20."""
+        """`on_damaged`: nothing is delivered until the index is opened again. `queues_of`: how many queues a topic has; 0:
+        there is none. `store_host_bytes`: of the host that this broker writes into records, 8 or 20."""
         self.rules = index.rules
         self.delivered = 0
         self.discarded = 0
         self._store = store
+        self._index = index
         self._table = index.table
         self._loop = loop
         self._clock = clock
         self._leads = leads
+        self._on_damaged = on_damaged
         self._queues_of = queues_of
         self._pace = pace
         self._host_bytes = store_host_bytes
@@ -168,6 +172,11 @@ class Delays:
             delay_ms = RETRY_MS
         except StorePoisoned:
             return  # the store has told the broker, which ends
+        except StoreFormatError as error:
+            log.warning("what is due cannot be told error=%s", error)
+        if self._index.is_damaged:
+            self._on_damaged()
+            return
         self._loop.call_later(delay_ms, self._on_wake)
 
     def _deliver(self) -> int:
@@ -310,8 +319,11 @@ class Delays:
 
     def clear_below(self, offset: int) -> bool:
         """Whether nothing below `offset` waits; else a master begins to append it again. See MessageStore.keep_waiting."""
-        if not self._table.has_below(offset):
-            return True
+        try:
+            if not self._table.has_below(offset):
+                return True
+        except StoreFormatError:  # nothing goes before the index is whole again
+            return False
         self._carry_below = max(self._carry_below, offset)
         return False
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ...model.clock import Clock
+from ...model.errors import StoreFormatError
 from ...model.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from ...model.queue import PhysicalOffset
 from ...model.sys_flag import ENDS_WAIT
@@ -60,6 +61,11 @@ class TimerIndex:
     def close(self) -> None:
         """Once the message store is closed."""
         self._store.close()
+
+    @property
+    def is_damaged(self) -> bool:
+        """It must be opened again: only then is it made anew."""
+        return self._store.is_damaged
 
     def on_opened(self, flushed: Callable[[], int]) -> None:
         """The store is open. `flushed()`: everything below is on the disk."""
@@ -134,8 +140,11 @@ class TimerIndex:
         is_due = self.is_closing or behind > LAG_BYTES_MAX or now_ms - self._persisted_at_ms >= PERSIST_INTERVAL_MS
         if behind > 0 and (is_due or self.table.take(limit)):
             self._persisted_at_ms = now_ms
-            self._write(limit)
-            self._store.flush()
+            try:
+                self._write(limit)
+                self._store.flush()
+            except StoreFormatError as error:  # who asks for what is due finds out: `is_damaged`
+                log.warning("the index of what waits cannot go on error=%s", error)
         return self.reflected()
 
     def _write(self, limit: int) -> None:

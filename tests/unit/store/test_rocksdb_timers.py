@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from zenitmq.model.errors import StoreLocked
+from zenitmq.model.errors import StoreFormatError, StoreLocked
 from zenitmq.store.rocksdb_timers import TIMER_FOLDER, TimerStore
 
 ALL = {"until_ms": (1 << 63) - 1, "count_max": 100}
@@ -55,6 +56,74 @@ def test_a_damaged_one_is_made_anew(store: TimerStore, tmp_path: Path) -> None:
     store.close()
     for path in (tmp_path / TIMER_FOLDER).glob("MANIFEST*"):
         path.write_bytes(b"damage")
+    again = TimerStore(str(tmp_path))
+    assert (again.count, again.reflected) == (0, 0)
+    again.close()
+
+
+def damage(directory: Path, *, at: float) -> None:
+    """Flips one byte of each table, as far into it."""
+    for path in (directory / TIMER_FOLDER).glob("*.sst"):
+        with open(path, "r+b") as file:
+            place = round(path.stat().st_size * at)
+            file.seek(place)
+            byte = file.read(1)[0]
+            file.seek(place)
+            file.write(bytes([byte ^ 0x55]))
+
+
+def filled(directory: Path) -> TimerStore:
+    """10,000 entries in one table, none of whose blocks is in memory."""
+    store = TimerStore(str(directory))
+    for begin in range(0, 10_000, 500):
+        store.write([(1000 + n, n) for n in range(begin, begin + 500)], begin + 500)
+    store._db.flush()
+    store.close()
+    return TimerStore(str(directory))
+
+
+READS: dict[str, tuple[float, Callable[[TimerStore], object]]] = {
+    "due_from": (0.2, lambda store: store.due_from(0, 0, until_ms=1 << 40, count_max=1 << 20)),
+    "below": (0.6, lambda store: store.below(1 << 40, count_max=1 << 20)),
+    "due_of": (0.6, lambda store: [store.due_of(offset) for offset in range(0, 10_000, 10)]),
+    "write": (0.6, lambda store: store.write([(-1, offset) for offset in range(0, 10_000, 10)], 10_001)),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_damage_is_told_where_it_is_met_and_the_next_to_open_it_begins_anew(tmp_path: Path, name: str) -> None:
+    store = filled(tmp_path)
+    assert store.count == 10_000
+    at, read = READS[name]
+    damage(tmp_path, at=at)
+    with pytest.raises(StoreFormatError, match="made anew"):
+        read(store)
+    assert store.is_damaged
+    store.close()
+    again = TimerStore(str(tmp_path))
+    assert (again.is_damaged, again.count, again.reflected) == (False, 0, 0)
+    again.write([(300, 7)], 10)
+    again.close()
+    again = TimerStore(str(tmp_path))
+    assert again.count == 1
+    again.close()
+
+
+@pytest.mark.parametrize("at", [0.0, 0.2, 0.4, 0.6])
+def test_damage_is_found_at_the_start_and_is_no_lock(tmp_path: Path, at: float) -> None:
+    """RocksDB says "block checksum mismatch"."""
+    filled(tmp_path).close()
+    damage(tmp_path, at=at)
+    again = TimerStore(str(tmp_path))
+    assert (again.is_damaged, again.count, again.reflected) == (False, 0, 0)
+    again.close()
+
+
+def test_a_table_that_is_missing_without_a_trace_is_missed(tmp_path: Path) -> None:
+    """As after the loss of what the manifest said last."""
+    store = filled(tmp_path)
+    store._db.delete(b"d" + (1700).to_bytes(8, "big") + (700).to_bytes(8, "big"))
+    store.close()
     again = TimerStore(str(tmp_path))
     assert (again.count, again.reflected) == (0, 0)
     again.close()

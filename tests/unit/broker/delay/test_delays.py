@@ -2,74 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from store_kit import StillClock, kill, make_store, read_queue
+from delay_kit import Scene
+from store_kit import StillClock, kill, read_queue
 
-from zenitmq.broker.delay.delays import WAKE_MS, Delays, message_recalled
-from zenitmq.broker.delay.pace import Pace
-from zenitmq.broker.delay.timer_index import TimerIndex
-from zenitmq.broker.delay.timing import DelayRules
+from zenitmq.broker.delay.delays import WAKE_MS, message_recalled
 from zenitmq.model.errors import InvalidName, InvalidParameter, StoreNotWriteable, StorePoisoned
 from zenitmq.model.names import SCHEDULE_TOPIC, TIMER_TOPIC
-from zenitmq.store.message_store import MessageStore
-
-
-class Loop:
-    """Keeps what it is to call later."""
-
-    def __init__(self) -> None:
-        self.later: list[tuple[int, Callable[[], None]]] = []
-
-    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> None:
-        self.later.append((delay_ms, callback))
-
-
-class Scene:
-    """A store, its index and what delivers from it. `turn`: what the loop does."""
-
-    def __init__(self, directory: Path, clock: StillClock, **settings: int) -> None:
-        self.clock, self.loop = clock, Loop()
-        self.leads, self.queues = True, {"t": 4, "u": 1}
-        self.index = TimerIndex(str(directory), DelayRules((1000,), 1 << 40), clock=clock)
-        self.store: MessageStore = make_store(directory, clock, dispatchers=(self.index,), segment_bytes=1 << 16)
-        self.store.__enter__()
-        self.index.on_opened(lambda: self.store.written)
-        self.delays = Delays(
-            self.store,
-            self.index,
-            self.loop,  # type: ignore[arg-type]
-            clock,
-            leads=lambda: self.leads,
-            queues_of=lambda topic: self.queues.get(topic, 0),
-            pace=Pace(per_second=100_000, per_turn=settings.get("per_turn", 100)),
-            store_host_bytes=8,
-        )
-        self.delays.start()
-
-    def turn(self) -> int:
-        """Runs what is due on the loop; returns when it wants to be called again."""
-        (_, callback), *self.loop.later = self.loop.later
-        callback()
-        self.store.commit()
-        return self.loop.later[0][0] if self.loop.later else -1
-
-    def delay(self, body: bytes, delay_ms: int, topic: str = "t", queue_id: int = 0) -> int:
-        placed = self.delays.stage_delayed(
-            topic=topic, queue_id=queue_id, body=body, properties={"own": "o", "DELAY": "1"},
-            deliver_at_ms=self.clock.time_ms + delay_ms,
-        )  # fmt: skip
-        self.store.commit()
-        return placed.physical_offset
-
-    def bodies(self, topic: str = "t", queue_id: int = 0) -> list[bytes]:
-        return [message.body for message in read_queue(self.store, topic, queue_id)]
-
-    def close(self) -> None:
-        self.store.__exit__(None, None, None)
-        self.index.close()
 
 
 @pytest.fixture
@@ -255,3 +196,18 @@ def test_a_record_tells_whether_a_handle_means_it(scene: Scene) -> None:
     scene.store.commit()
     assert message_recalled(scene.store.record_at(end.physical_offset), "t", at_ms) is None
     assert not scene.delays.is_waiting(offset, at_ms)
+
+
+def test_a_damaged_index_stops_delivery_and_holds_the_log(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.delay(b"x", 10)
+    scene.index.persist()
+    scene.clock.time_ms += 1000
+
+    def fail(*_: object, **__: object) -> None:
+        raise scene.index._store._damaged(ValueError("a block that cannot be read"))
+
+    monkeypatch.setattr(scene.index._store, "due_from", fail)
+    monkeypatch.setattr(scene.index._store, "below", fail)
+    assert not scene.delays.clear_below(scene.store.written)
+    assert scene.turn() == -1
+    assert (scene.damages, scene.bodies()) == (1, [])

@@ -181,3 +181,30 @@ def test_a_store_in_which_nothing_ever_waited_is_not_read_from_its_beginning(
         store.commit()
         assert index.table.count == timer + 1
     index.close()
+
+
+def test_an_index_that_is_damaged_keeps_what_it_has_made_durable_and_says_so(
+    tmp_path: Path, clock: StillClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = new_index(tmp_path, clock)
+    with make_store(tmp_path, dispatchers=(index,)) as store:
+        index.on_opened(lambda: store.written)
+        offset = wait_in(store)
+        store.commit()
+        reflected = index.persist()
+        assert reflected == store.written
+        end(store, offset)
+        store.commit()
+
+        def fail(*_: object) -> None:
+            raise index._store._damaged(ValueError("a block that cannot be read"))
+
+        monkeypatch.setattr(index._store, "due_of", fail)
+        assert index.persist() == reflected
+        assert index.is_damaged
+    index.close()
+    again = new_index(tmp_path, clock)
+    assert not again.is_damaged
+    with make_store(tmp_path, dispatchers=(again,)):
+        assert again.table.count == 0
+    again.close()
