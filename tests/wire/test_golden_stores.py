@@ -2,6 +2,7 @@
 
 import json
 import os
+import struct
 
 import pytest
 from store_kit import (
@@ -20,11 +21,15 @@ from store_kit import (
 from zenitmq.model.errors import StoreFormatError
 from zenitmq.model.get_status import GetStatus
 from zenitmq.model.ids import parse_offset_message_id
+from zenitmq.model.sql92.condition import Condition
+from zenitmq.model.subscription import Subscription
 from zenitmq.model.tag_hash import java_hash
 from zenitmq.store.config import StoreConfig
+from zenitmq.store.get_result import Search
 from zenitmq.store.message_store import MessageStore
 from zenitmq.store.offline import dump_store, inspect_store, verify_store
-from zenitmq.store.record_kernel import decode_record
+from zenitmq.store.record import UNIT
+from zenitmq.store.record_kernel import StoredMessage, decode_batch, decode_record
 from zenitmq.store.snapshot import read_snapshot
 
 OPENED_MS = 1_795_250_000_000
@@ -86,6 +91,53 @@ def test_tags_and_times(golden, store: MessageStore) -> None:
         assert lower == 0 or messages[lower - 1].stored_at_ms < stored.stored_at_ms
     assert store.offset_by_time("trades", 1, 1 << 62, upper=False) == store.max_offset("trades", 1)
     assert store.offset_by_time("trades", 1, 0, upper=True) == 0
+
+
+EXT_UNIT = struct.Struct(">hqqh8s")  # size, tags code, store time, bytes of bitmap, bitmap
+
+
+def write_extension(golden) -> dict[str, bytes]:
+    """Has queue 1 of trades as RocketMQ leaves it where `enableConsumeQueueExt` is on: for tags, addresses in another file."""
+    queue = golden / "consumequeue" / "trades" / "1" / f"{0:020d}"
+    units, extension = bytearray(queue.read_bytes()), bytearray()
+    for at in range(0, len(units), UNIT.size):
+        offset, size, code = UNIT.unpack_from(units, at)
+        if size:
+            UNIT.pack_into(units, at, offset, size, len(extension) - (1 << 63))
+            extension += EXT_UNIT.pack(EXT_UNIT.size, code, 1_795_245_200_000, 8, bytes(8))
+    queue.write_bytes(units)
+    folder = golden / "consumequeue_ext" / "trades" / "1"
+    folder.mkdir(parents=True)
+    (folder / f"{0:020d}").write_bytes(extension + struct.pack(">hh", -1, 4) + bytes(1000))
+    return tree(golden, "consumequeue_ext")
+
+
+def test_an_extension_of_queues_is_left_alone_and_hides_nothing(golden) -> None:
+    """Its bitmaps are not asked: where a unit says no more than an address, the message itself is looked at."""
+    extension = write_extension(golden)
+    sent = [line for line in expected(golden, "trades") if line["queue_id"] == 1]
+    wanted = [line["msg_id"] for line in sent if line["tags"] == "tag1"]
+    subscription = Subscription.parse("trades", "tag1")
+    tagged = Search(Condition("TAGS = 'tag1'"), lambda: True)
+
+    def found(**how: object) -> list[StoredMessage]:
+        messages: list[StoredMessage] = []
+        offset = 0
+        while offset < store.max_offset("trades", 1):
+            result = store.get_messages("trades", 1, offset, max_messages=99, max_bytes=1 << 20, **how)
+            messages += [message for part in result.slices for message in decode_batch(bytes(part))]
+            offset = result.next_offset
+        return messages
+
+    with make_store(golden, StillClock(OPENED_MS), **SETTINGS) as store:
+        assert [message.message_id for message in read_queue(store, "trades", 1)] == [line["msg_id"] for line in sent]
+        by_code = [message for message in found(codes=subscription.codes()) if subscription.accepts(message.tags)]
+        assert [message.message_id for message in by_code] == wanted
+        assert [message.message_id for message in found(search=tagged)] == wanted
+        put(store, "trades", 1, message("trades", b"new", tags="tag1"), message("trades", b"other", tags="tag2"))
+        assert [message.body for message in found(codes=subscription.codes())][-1] == b"new"
+    assert tree(golden, "consumequeue_ext") == extension
+    assert verify_store(str(golden))["damaged"] == []
 
 
 def test_what_is_visible_of_reminders_and_payments(golden, store: MessageStore) -> None:

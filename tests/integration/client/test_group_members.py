@@ -5,7 +5,19 @@ from __future__ import annotations
 import os
 import socket
 
-from zenitmq import FIRST, Admin, MessageQueue, Producer, PullConsumer, by_configuration, consistent_hash
+from integration.client.push_kit import Seen, fill
+
+from zenitmq import (
+    FIRST,
+    Admin,
+    Message,
+    MessageQueue,
+    Producer,
+    PullConsumer,
+    PushConsumer,
+    by_configuration,
+    consistent_hash,
+)
 
 TOPIC, OTHER = "trades", "orders"
 
@@ -67,3 +79,52 @@ def test_a_topic_that_some_members_want_is_theirs_alone(admin: Admin, producer: 
         settle(admin, trades, orders)
         assert trades.assignment() == admin.queues(TOPIC)
         assert orders.assignment() == admin.queues(OTHER)
+
+
+def test_members_that_pull_and_members_that_push_share_the_queues(
+    admin: Admin, producer: Producer, namesrv: str
+) -> None:
+    seen, pulled = Seen(), list[bytes]()
+    pushing = PushConsumer("g", namesrv=namesrv, start_from=FIRST)
+    pushing.subscribe(TOPIC)
+    pushing.on_message(seen)
+    with PullConsumer("g", namesrv=namesrv, start_from=FIRST) as pulling, pushing:
+        pulling.subscribe(TOPIC)
+        for _ in range(200):
+            pulling.poll(timeout=0.05)
+            if len(pulling.assignment()) == sum(queue.topic == TOPIC for queue in pushing.assignment()) == 2:
+                break
+        sent = [b"%d" % number for number in range(100)]
+        for body in sent:
+            producer.send(Message(TOPIC, body))  # one by one: over all queues
+        for _ in range(200):
+            pulled += [message.body for message in pulling.poll(timeout=0.05)]
+            if len(pulled) + len(seen.bodies) >= len(sent):
+                break
+        assert sorted(pulled + seen.bodies) == sorted(sent)
+        assert pulled
+        assert seen.bodies
+        described = admin.describe_group("g")
+        owners = [row["owner"] for row in described["queues"] if row["topic"] == TOPIC]
+        assert sorted(set(owners)) == described["members"]
+        assert len(described["members"]) == 2
+        assert described["conflicts"] == []
+
+
+def test_a_member_that_never_commits_gets_all_again_and_is_seen_to_be_behind(
+    admin: Admin, producer: Producer, namesrv: str
+) -> None:
+    sent = fill(producer, TOPIC, 100)
+    for _ in range(2):
+        with PullConsumer("g", namesrv=namesrv, start_from=FIRST, auto_commit=False) as consumer:
+            consumer.subscribe(TOPIC)
+            got: list[bytes] = []
+            while len(got) < 100:
+                batch = consumer.poll(timeout=10)
+                assert batch
+                got += [message.body for message in batch]
+            assert sorted(got) == sorted(sent)
+            described = admin.describe_group("g")
+            assert described["lag"] == 100
+            assert {row["owner"] for row in described["queues"]} == set(described["members"])
+            assert all(row["lag_seconds"] >= 0 for row in described["queues"])

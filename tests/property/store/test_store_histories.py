@@ -16,7 +16,7 @@ steps = st.lists(
         st.tuples(st.just("put"), st.integers(0, 3), st.integers(1, 12), st.integers(0, 300)),
         st.tuples(st.just("record"), st.integers(0, 3), st.sampled_from([0, 0x4, 0x8, 0xC])),
         st.tuples(st.just("commit")),
-        st.tuples(st.just("wait"), st.integers(0, 5000)),
+        st.tuples(st.just("wait"), st.integers(0, 5000) | st.sampled_from([-3_600_000, 3_600_000])),
         st.tuples(st.just("flush")),
         st.tuples(st.just("checkpoint")),
         st.tuples(st.just("reopen")),
