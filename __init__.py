@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .model.errors import NoRoute as NoRoute
     from .model.errors import NotARequest as NotARequest
     from .model.errors import NotMaster as NotMaster
+    from .model.errors import OutcomeUnknown as OutcomeUnknown
     from .model.errors import RequesterGone as RequesterGone
     from .model.errors import RequestTimeout as RequestTimeout
     from .model.errors import SendFailed as SendFailed
@@ -79,7 +80,7 @@ _HOMES = {
     ".client.start_from": "FIRST LAST StartFrom",
     ".model.errors": """BrokerBusy BufferFull ClientClosed ConnectionLost CorruptRecordError DuplicateClient GroupNotFound
         InvalidName InvalidParameter MessageIllegal MessageNotFound MessageTooLarge NoPermission NoRoute
-        NotARequest NotMaster RequestTimeout RequesterGone SendFailed SqlSyntaxError TooManyRequests
+        NotARequest NotMaster OutcomeUnknown RequestTimeout RequesterGone SendFailed SqlSyntaxError TooManyRequests
         TopicNotFound ZenitError""",
     ".model.message": "BatchReceipt FailedSend Message SendReceipt SendStatus",
     ".model.queue": "MessageQueue PhysicalOffset QueueOffset",

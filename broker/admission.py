@@ -20,6 +20,17 @@ def send_refusal(topics: TopicTable, topic: str, queue_id: int) -> ZenitError:
     return InvalidParameter("queue_id", queue_id, f"0 to {config.write_queues - 1} of topic {topic}")
 
 
+def queues_to_create(topics: TopicTable, topic: str, queue_id: int, queues: int) -> int:
+    """With how many queues a send to a queue that `write_queues` does not have creates its topic: `queues`, where it does.
+
+    Raises why the send is refused.
+    """
+    refusal = send_refusal(topics, topic, queue_id)
+    if not isinstance(refusal, TopicNotFound) or not 0 <= queue_id < queues:
+        raise refusal
+    return queues
+
+
 def readable(topics: TopicTable, topic: str, queue_id: int) -> TopicConfig:
     """The topic of a queue that may be read. Raises TopicNotFound, NoPermission, InvalidParameter."""
     config = known(topics, topic, queue_id)

@@ -79,6 +79,19 @@ class BrokerConfig:
     state_persist_ms: int = setting(
         5000, "how often topics, groups and offsets are written out: longer replays more at a start", minimum=50
     )
+    producer_state_retention_ms: int = setting(
+        86_400_000,
+        "how long what an idempotent producer sent last is remembered: longer takes memory, a try that comes later than that"
+        " may store its messages a second time; the same at every replica",
+        minimum=60_000,
+    )
+    producer_states_max: int = setting(
+        20_000,
+        "idempotent producers times queues that are remembered, under 1 KiB each; while all of them were heard of in the last"
+        " ten minutes, further ones are told to wait; the same at every replica",
+        minimum=16,
+        maximum=10_000_000,
+    )
     timer_delay_ms_max: int = setting(
         TEN_YEARS_MS,
         "how far ahead a message may be delivered; later ones are refused",

@@ -65,7 +65,14 @@ SERVED_BY_ALL: Final = frozenset(
 """What any replica answers; all else is the master's."""
 
 TAKES_WRITES: Final = frozenset(
-    {commands.SendMessages, commands.SendDelayed, commands.SendBack, commands.SendReplyMessage}
+    {
+        commands.SendMessages,
+        commands.SendSequenced,
+        commands.SendDelayed,
+        commands.SendDelayedSequenced,
+        commands.SendBack,
+        commands.SendReplyMessage,
+    }
 )
 """What a master takes only while enough replicas are in sync."""
 

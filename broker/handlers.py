@@ -22,6 +22,7 @@ from .reply_handler import ReplyHandler
 from .reset_handler import ResetHandler
 from .send_back_handler import SendBackHandler
 from .send_handler import SendHandler
+from .sequenced_send_handler import SequencedSendHandler
 from .start_handler import StartHandler
 from .statistics import BrokerStatistics
 from .topic_handler import TopicHandler
@@ -57,6 +58,7 @@ class Handlers:
             store_host=parts.store_host,
             auto_create_queues=auto_create_queues,
         )
+        self._sequenced = SequencedSendHandler(parts, self.sends, self._delays, auto_create_queues=auto_create_queues)
         conditions = ConditionCache()
         self.pulls = PullHandler(store, state, loop, clock, desk, config, conditions)
         self._locks = LockHandler(
@@ -108,6 +110,7 @@ class Handlers:
             self._send_backs,
             self._replies,
             self._holds.holds,
+            self._sequenced,
         )
 
     def table(self) -> dict[type[Request], Handler]:
@@ -122,7 +125,9 @@ class Handlers:
     def _of_messages(self) -> dict[type[Request], Handler]:
         return {
             commands.SendMessages: self.sends.on_send,
+            commands.SendSequenced: self._sequenced.on_send,
             commands.SendDelayed: self._delays.on_send,
+            commands.SendDelayedSequenced: self._sequenced.on_send_delayed,
             commands.RecallMessage: self._delays.on_recall,
             commands.SendBack: self._send_backs.on_send_back,
             commands.SendReplyMessage: self._replies.on_send_reply,

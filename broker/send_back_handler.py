@@ -27,7 +27,7 @@ from ..model.redelivery import (
     retry_properties,
 )
 from ..model.route import TopicConfig
-from ..model.sys_flag import TRANSACTION_MASK
+from ..model.sys_flag import NOT_COPIED
 from ..remoting.commands import Done, SendBack
 from ..remoting.server import Call
 from ..store.message_store import Placed
@@ -117,7 +117,7 @@ class SendBackHandler:
             properties=retry_properties(properties, origin),
             deliver_at_ms=self._parts.clock.now_ms() + min(delay_ms, self._delay_ms_max),
             flag=message.flag,
-            sys_flag=message.sys_flag & ~TRANSACTION_MASK,
+            sys_flag=message.sys_flag & ~NOT_COPIED,
             born_timestamp_ms=message.born_at_ms,
             born_host=message.born_host,
             reconsume_times=message.reconsume_times + 1,
@@ -132,7 +132,7 @@ class SendBackHandler:
             body=message.body_as_stored,
             properties=dead_letter_properties(properties, origin, request.reason),
             flag=message.flag,
-            sys_flag=message.sys_flag & ~TRANSACTION_MASK,
+            sys_flag=message.sys_flag & ~NOT_COPIED,
             born_timestamp_ms=message.born_at_ms,
             born_host=message.born_host,
             reconsume_times=message.reconsume_times + 1,

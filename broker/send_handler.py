@@ -5,7 +5,7 @@ Handlers run while the loop drains; the service commits at the end of the turn a
 
 from __future__ import annotations
 
-from ..model.errors import MessageIllegal, TopicNotFound
+from ..model.errors import MessageIllegal
 from ..model.ids import HostAddress
 from ..model.names import TRACE_TOPIC
 from ..model.route import TopicConfig
@@ -13,7 +13,7 @@ from ..remoting.commands import SendMessages, SendReply
 from ..remoting.server import Call
 from ..store.message_store import MessageStore
 from .acknowledgements import Acknowledgements
-from .admission import send_refusal
+from .admission import queues_to_create
 from .stage_clock import StageClock
 from .state_log import TOPICS, StateLog
 
@@ -86,9 +86,7 @@ class SendHandler:
         """
         topic, queue_id = request.topic, request.queue_id
         queues = TRACE_QUEUES if topic == TRACE_TOPIC else self._auto_create_queues
-        refusal = send_refusal(self._state.topic_table, topic, queue_id)
-        if not isinstance(refusal, TopicNotFound) or not 0 <= queue_id < queues:
-            raise refusal
+        queues_to_create(self._state.topic_table, topic, queue_id, queues)
         reply, _ = self._stage(call, request)
         event = self._state.topic_table.event_set(TopicConfig(topic, read_queues=queues, write_queues=queues))
         end = self._state.stage(self._store, TOPICS, event)

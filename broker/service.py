@@ -43,6 +43,7 @@ from .group_member import GroupMember, carry_through_cut
 from .handlers import Handlers
 from .json_reply import reply_json
 from .parts import Parts
+from .producer_table import ProducerTable
 from .registration import BrokerIdentity, Registration
 from .replication.replica_files import ReplicaFiles
 from .stage_clock import StageClock
@@ -139,6 +140,9 @@ class Broker:
             clock=self._clock,
             persist_interval_ms=config.state_persist_ms,
             lock_lease_ms=config.queue_lock_lease_ms,
+            producers=ProducerTable(
+                retention_ms=config.producer_state_retention_ms, entries_max=config.producer_states_max
+            ),
         )
         rules = DelayRules(parse_delay_levels(config.store.delay_levels), config.timer_delay_ms_max)
         self._timers = started.enter_context(closing(TimerIndex(config.store_dir, rules, clock=self._clock)))

@@ -1,8 +1,10 @@
-"""Topics, groups, consumer offsets, queue locks and query offsets as records of the log, and their snapshots under config/.
+"""Topics, groups, consumer offsets, queue locks, query offsets and producers' sequences, kept by the log, and their snapshots
+under config/.
 
 What is answered is in the log first: a handler stages an event (`stage`), the commit writes it, and the commit's
 dispatch brings it back here (`on_run`), which alone changes the tables. A start loads the snapshots and replays the
 same records from where those end. Events name final values, so a replay from further back ends in the same state.
+Producers' sequences have no events: messages of any topic carry them.
 
 Threads: the loop stages and applies; a worker persists, from copies that one bytecode takes (dict.copy); `reflected`
 is read before the copy, so that a snapshot holds at least what it says.
@@ -17,13 +19,17 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from ..model.clock import Clock
 from ..model.errors import StoreFormatError
-from ..model.names import STATE_TOPICS
+from ..model.names import STATE_TOPICS, TIMER_TOPIC
 from ..model.queue import PhysicalOffset
+from ..model.sys_flag import SEQUENCED
 from ..store.dispatch import Run
-from ..store.record_kernel import StoredMessage, decode_batch
+from ..store.record_kernel import StoredMessage, decode_batch, sequenced_stretches
 from ..store.snapshot import read_snapshot, write_snapshot
+from .delay.timing import real_queue
 from .group_table import GroupTable
 from .offset_table import OffsetTable
+from .producer_table import FILE_NAME as SEQUENCES_FILE
+from .producer_table import Piece, ProducerTable
 from .query_offsets import QueryOffsets
 from .queue_locks import LEASE_MS, QueueLocks
 from .topic_table import DELETED, Document, TopicTable
@@ -32,23 +38,25 @@ if TYPE_CHECKING:
     from ..store.message_store import Placed
 
 TOPICS, GROUPS, OFFSETS, LOCKS, QUERIES = STATE_TOPICS
+SEQUENCES: Final = "#sequences"  # no topic's name: they have none
 
 FILE_NAMES: Final = {
     LOCKS: "queueLocks.json",
     QUERIES: "queryOffsets.json",
+    SEQUENCES: SEQUENCES_FILE,
     TOPICS: "topics.json",
     GROUPS: "subscriptionGroup.json",
     OFFSETS: "consumerOffset.json",
 }
 """In the order in which they are written."""
-LATER: Final = frozenset({LOCKS, QUERIES})
+LATER: Final = frozenset({LOCKS, QUERIES, SEQUENCES})
 """Neither RocketMQ nor every older broker of ours has these: where such a file is missing beside others, nothing of its kind
 was recorded in what those reflect."""
 EVERYTHING: Final = PhysicalOffset(1 << 62)  # a snapshot by RocketMQ reflects the whole log that is found with it
 _LAG_BYTES_MAX: Final = 256 << 20  # a snapshot is renewed before a replay takes longer than about a second
 
 
-Table = TopicTable | GroupTable | OffsetTable | QueueLocks | QueryOffsets
+Table = TopicTable | GroupTable | OffsetTable | QueueLocks | QueryOffsets | ProducerTable
 
 
 class RecordStage(Protocol):
@@ -60,20 +68,27 @@ class RecordStage(Protocol):
 
 
 class StateLog:
-    """The tables, kept by the log. A Dispatcher of the store, told of the runs of `topics` only."""
+    """The tables, kept by the log. A Dispatcher of the store, told of the runs of `topics`, and of those with sequences."""
 
     topics = frozenset(STATE_TOPICS)
-    run_flags = 0
+    run_flags = SEQUENCED
 
     def __init__(
-        self, directory: str, *, clock: Clock, persist_interval_ms: int, lock_lease_ms: int = LEASE_MS
+        self,
+        directory: str,
+        *,
+        clock: Clock,
+        persist_interval_ms: int,
+        lock_lease_ms: int = LEASE_MS,
+        producers: ProducerTable,
     ) -> None:
-        """Loads the snapshots below `directory`/config. Raises StoreFormatError."""
+        """Loads the snapshots below `directory`/config; `producers`: empty. Raises StoreFormatError."""
         self.topic_table = TopicTable()
         self.group_table = GroupTable()
         self.offset_table = OffsetTable()
         self.queue_locks = QueueLocks(lock_lease_ms)
         self.query_offsets = QueryOffsets()
+        self.producer_table = producers
         self.on_topics_changed: Callable[[], None] = _nothing
         self.on_topic_deleted: Callable[[str, int], None] = _nothing_of  # and where its record ends in the log
         config = os.path.join(directory, "config")
@@ -83,6 +98,7 @@ class StateLog:
             OFFSETS: self.offset_table,
             LOCKS: self.queue_locks,
             QUERIES: self.query_offsets,
+            SEQUENCES: self.producer_table,
         }
         self._files = tuple((topic, os.path.join(config, name), tables[topic]) for topic, name in FILE_NAMES.items())
         self._plain: dict[str, OffsetTable | QueueLocks | QueryOffsets] = {  # whose events concern nobody else
@@ -124,7 +140,9 @@ class StateLog:
         self._loaded = dict.fromkeys(self._loaded, written)
 
     def on_run(self, run: Run) -> None:
-        """Applies what a run of a state topic says, as far as the tables do not hold it."""
+        """Applies what a run says, as far as the tables do not hold it."""
+        if run.sys_flag & SEQUENCED and run.end > self._loaded[SEQUENCES]:
+            self._on_sequences(run)
         if run.topic in self._loaded:
             for message in cast(Iterable[StoredMessage], decode_batch(bytes(run.records))):
                 version = {"counter": message.queue_offset + 1, "stateVersion": 0, "timestamp": message.stored_at_ms}
@@ -142,6 +160,7 @@ class StateLog:
         """All runs below `end` have been told; the store tells those of the state topics only."""
         if end > self._applied:
             self._applied = PhysicalOffset(end)
+        self.producer_table.on_written()
 
     def reflected(self) -> PhysicalOffset:
         """What the snapshots hold; EVERYTHING while they are RocketMQ's."""
@@ -178,6 +197,19 @@ class StateLog:
         self._persisted = reflected
         self._persisted_at_ms = self._clock.monotonic_ms()
 
+    def _on_sequences(self, run: Run) -> None:
+        """Notes who sent what. A message that waits belongs to the queue that it will come to."""
+        waits = run.topic == TIMER_TOPIC
+        topic, queue_id = run.topic, run.queue_id
+        for producer_id, first, last, index, begin, end in sequenced_stretches(run.records):
+            if waits:
+                first_message = cast(StoredMessage, decode_batch(bytes(run.records[begin:end]))[0])
+                topic, queue_id = real_queue(first_message.properties)
+            piece = Piece(first, last, run.queue_offset + index, run.begin + begin, waits)
+            self.producer_table.on_stored(
+                (producer_id, topic, queue_id), piece, run.begin + end, run.store_timestamp_ms
+            )
+
     def _on_topic_event(self, event: Document, version: Document, end: PhysicalOffset) -> None:
         if end > self._loaded[TOPICS]:
             self.topic_table.on_event(event, version)
@@ -187,6 +219,8 @@ class StateLog:
                 self.offset_table.on_topic_deleted(event["topic"])
             if end > self._loaded[LOCKS]:
                 self.queue_locks.on_topic_deleted(event["topic"])
+            if end > self._loaded[SEQUENCES]:
+                self.producer_table.on_topic_deleted(event["topic"])
             self.on_topic_deleted(event["topic"], end)  # whatever the snapshots hold: queues know for themselves
 
     def _on_group_event(self, event: Document, version: Document, end: PhysicalOffset) -> None:

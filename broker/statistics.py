@@ -18,6 +18,7 @@ from .reply_handler import ReplyHandler
 from .retention_holds import RetentionHolds
 from .send_back_handler import SendBackHandler
 from .send_handler import SendHandler
+from .sequenced_send_handler import SequencedSendHandler
 from .stage_clock import StageClock
 
 _STATUS_FILE: Final = "/proc/self/status"
@@ -71,6 +72,7 @@ class BrokerStatistics:
         send_backs: SendBackHandler,
         replies: ReplyHandler,
         holds: RetentionHolds,
+        sequenced: SequencedSendHandler,
     ) -> None:
         self._store = store
         self._loop = loop
@@ -83,6 +85,7 @@ class BrokerStatistics:
         self._send_backs = send_backs
         self._replies = replies
         self._holds = holds
+        self._sequenced = sequenced
         self._started_at_ms = clock.now_ms()
 
     def document(self, identity: BrokerIdentity, waits: Mapping[str, int]) -> dict[str, Any]:
@@ -122,6 +125,7 @@ class BrokerStatistics:
             "send_backs": {"retried": self._send_backs.retried, "given_up": self._send_backs.given_up},
             "replies": self._replies.document(),
             "retention_holds": self._holds.document(self._clock.monotonic_ms()),
+            "producers": self._sequenced.document(),
             "clients": {"connected": clients, "consumers": consumers},
             "waiting": dict(waits),
             "loop": loop_document(self._loop.statistics()),

@@ -9,8 +9,11 @@ from .outgoing import Parts
 from .unique_ids import BornTime, new_id_prefix
 
 
-def new_accumulator(connection: Connection, topic: str, capacity: int, address: str | None) -> Accumulator:
-    """One for records that go to the broker at `address` ("host:port"; None = not known yet)."""
+def new_accumulator(
+    connection: Connection, topic: str, capacity: int, address: str | None, own_properties: bytes = b""
+) -> Accumulator:
+    """One for records that go to the broker at `address` ("host:port"; None = not known yet). `own_properties`: encoded, for
+    every record."""
     ip = connection.local_ip if address is None else local_ip_towards(address)
     return Accumulator(
         topic.encode(),
@@ -19,6 +22,7 @@ def new_accumulator(connection: Connection, topic: str, capacity: int, address: 
         born_host=ip + bytes(4),
         store_host_bytes=20 if address is not None and address.startswith("[") else 8,
         body_max=BODY_BYTES_MAX,
+        own_properties=own_properties,
     )
 
 

@@ -17,7 +17,7 @@ from typing import Final
 from ..model.clock import monotonic_ms
 from ..model.errors import BufferFull, NoRoute, ZenitError
 from ..model.queue import MessageQueue
-from ..remoting.commands import Reply
+from ..remoting.commands import Reply, Request
 from .batching import BufferPool, Lane, Sealed
 from .connection import Connection
 from .delayed_send import Answer, answer_of, send_request
@@ -103,13 +103,17 @@ class BatchSender:
             if lane.in_flight:
                 return None
             self._destinations.address_of(lane.shard)
-            queue = lane.shard
-        else:
-            queue = self._destinations.next_queue(lane.topic, has_room=self._has_room)
-            if not self._has_room(queue.broker_name):
-                return None
-        self._enter(lane, queue.broker_name)
+        queue = self._choose(lane)
+        if queue is not None:
+            self._enter(lane, queue.broker_name)
         return queue
+
+    def _choose(self, lane: Lane) -> MessageQueue | None:
+        """Where the lane's next batch goes; None where there is no room for it now. Raises NoRoute."""
+        if lane.shard is not None:
+            return lane.shard
+        queue = self._destinations.next_queue(lane.topic, has_room=self._has_room)
+        return queue if self._has_room(queue.broker_name) else None
 
     def _has_room(self, broker_name: str) -> bool:
         return self._in_flight.get(broker_name, 0) < self._window
@@ -146,7 +150,7 @@ class BatchSender:
         def on_reply(reply: Reply | None, payload: bytes, error: ZenitError | None) -> None:
             if error is None:
                 try:
-                    answer = answer_of(reply, payload, sealed.count)
+                    answer = self._answer_of(sealed, serial, reply, payload)
                 except ZenitError as wrong:
                     error = wrong
                 else:
@@ -155,15 +159,24 @@ class BatchSender:
             self._on_failure(sealed, serial, queue, error)
 
         try:
+            request, payload = self._request_of(sealed, serial, queue)
             self._connection.remoting.send_nowait(
                 self._destinations.address_of(queue),
-                send_request(queue, sealed.count, self._group, waits=sealed.lane.waits),
-                sealed.payload(),
+                request,
+                payload,
                 timeout_ms=self._retry.try_timeout_ms(self.batch_ms, sealed.deadline_ms - now),
                 on_reply=on_reply,
             )
         except ZenitError as error:
             self._on_failure(sealed, serial, queue, error)
+
+    def _request_of(self, sealed: Sealed, serial: int, queue: MessageQueue) -> tuple[Request, memoryview]:  # noqa: ARG002
+        """What the next try asks. `serial`: of the batch."""
+        return send_request(queue, sealed.count, self._group, waits=sealed.lane.waits), sealed.payload()
+
+    def _answer_of(self, sealed: Sealed, serial: int, reply: Reply | None, payload: bytes) -> Answer:  # noqa: ARG002
+        """What it was answered. Raises RemoteProtocolError."""
+        return answer_of(reply, payload, sealed.count)
 
     def _on_stored(self, sealed: Sealed, serial: int, queue: MessageQueue, answer: Answer) -> None:
         now = monotonic_ms()
@@ -175,7 +188,7 @@ class BatchSender:
         self._fault.on_failed(queue.broker_name, now)
         if failure.route_stale:
             self._connection.routes.refresh_soon(queue.topic)
-        elsewhere = sealed.lane.shard is None and self._destinations.has_other_broker(queue.topic, queue.broker_name)
+        elsewhere = self._has_elsewhere(sealed, serial, queue)
         delay_ms = self._retry.delay_ms(
             failure, tries=sealed.tries, left_ms=sealed.deadline_ms - now, elsewhere=elsewhere
         )
@@ -185,6 +198,14 @@ class BatchSender:
         log.info("batch tried again topic=%s broker=%s error=%s", queue.topic, queue.broker_name, failure)
         self._connection.remoting.call_later(delay_ms, lambda: self._send_again(sealed, serial, failure))
 
+    def _has_elsewhere(self, sealed: Sealed, serial: int, queue: MessageQueue) -> bool:  # noqa: ARG002
+        """Whether the batch may go to another broker."""
+        return sealed.lane.shard is None and self._destinations.has_other_broker(queue.topic, queue.broker_name)
+
+    def _next_queue(self, sealed: Sealed, serial: int, last: MessageQueue) -> MessageQueue:  # noqa: ARG002
+        """Where a batch that failed goes next. Raises NoRoute."""
+        return sealed.lane.shard or self._destinations.next_queue(last.topic, avoid=last.broker_name)
+
     def _send_again(self, sealed: Sealed, serial: int, failure: ZenitError) -> None:
         """In the I/O thread. Moves the batch's place to the broker it goes to next, whether its window has room or not."""
         last = sealed.queue
@@ -192,7 +213,7 @@ class BatchSender:
             self._settle(sealed, serial, last, None, failure)
             return
         try:
-            queue = sealed.lane.shard or self._destinations.next_queue(last.topic, avoid=last.broker_name)
+            queue = self._next_queue(sealed, serial, last)
         except NoRoute as error:
             self._on_failure(sealed, serial, last, error)
             return

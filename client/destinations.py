@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from ..model.clock import monotonic_ms
 from ..model.errors import NoRoute
@@ -52,6 +52,13 @@ class Destinations:
 
         fit = None if quiet and has_room is None else is_fit
         return choose_queue(ring.queues, ring.turn, avoid=avoid, fit=fit)
+
+    def queues_in_turn(
+        self, topic: str, *, avoid: str | None = None, has_room: Callable[[str], bool] | None = None
+    ) -> Iterator[MessageQueue]:
+        """As many choices of `next_queue` as the topic has queues. Raises NoRoute."""
+        for _ in range(len(self._ring(topic).queues)):
+            yield self.next_queue(topic, avoid=avoid, has_room=has_room)
 
     def sharded_queue(self, topic: str, sharding_key: str) -> MessageQueue:
         """The one queue of a key. Raises NoRoute where the topic's queues are not known."""

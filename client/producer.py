@@ -8,6 +8,7 @@
 - A sharding key names one queue; such a message waits for that queue and is never sent to another.
 
 Retries may store a message twice where a reply was lost: consumers must bear with that, as in every queue of this kind.
+With `idempotent=True` they do not (sequencing.py): one batch at a time goes to each queue, and brokers know it again.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -23,24 +25,28 @@ from ..model.errors import ClientClosed, InvalidParameter, ZenitError
 from ..model.message import BODY_BYTES_MAX, BatchReceipt, Message, SendReceipt
 from ..model.names import check_group
 from ..model.queue import QueueOffset
-from ..remoting.commands import RecallMessage, SendReply
+from ..model.sequence import sequence_room
+from ..remoting.commands import RecallMessage
 from ..store.record_kernel import Accumulator, StoredMessage
 from .accumulators import new_accumulator
 from .background_sends import BackgroundSends
 from .batch_sender import WINDOW_BATCHES, BatchSender
 from .batching import BATCH_BYTES, LINGER_MS, BufferPool
 from .connection import Connection, connect, release
-from .delayed_send import is_delayed
+from .delayed_send import DelayedAnswer, is_delayed
 from .destinations import Destinations
 from .failed_sends import FailedSends, OnError
 from .latency_fault import LatencyFault, LatencyTable, latency_table
 from .membership import Member
 from .outgoing import COMPRESS_OVER_BYTES, fill_bodies, fill_messages, message_parts
 from .pending_replies import RequestStatistics
+from .queue_streams import ID_LENGTH, QueueStreams
 from .ready_batch import ReadyBatches
 from .request_reply import ReplyFuture, RequestReply
 from .retry import RetryPolicy
 from .send_future import BatchReceipts, SendFuture
+from .sequenced_batch_sender import SequencedBatchSender
+from .sequenced_waited_send import SequencedWaitedSends
 from .trace import TraceRecorder, trace_topic
 from .trace_backlog import TraceStatistics
 from .waited_send import WaitedSends
@@ -78,11 +84,11 @@ class ProducerCore(ABC):
 
         `batch_timeout`: seconds over all tries of a batch sent in the background. `retries`: at most so many further
         tries; None = as the time allows. `on_error(list[FailedSend])`: told of posted messages that failed, in the
-        I/O thread. `trace`: tell of each message in the trace topic, or in the topic that is named here, as best one can.
+        I/O thread. `idempotent`: no retry stores a message a second time, and what goes to one queue stays in order over
+        retries; a send whose outcome cannot be learnt in time ends with OutcomeUnknown. `trace`: tell of each message in
+        the trace topic, or in the topic that is named here, as best one can.
         Raises InvalidName or InvalidParameter. Connects at the first send.
         """
-        if idempotent:
-            raise InvalidParameter("idempotent", idempotent, "False: idempotent producers are not part of this version")
         if compression not in (None, "lz4"):
             raise InvalidParameter("compression", compression, "lz4 or None")
         _check_range("linger_ms", linger_ms, 0, 10_000)
@@ -106,7 +112,14 @@ class ProducerCore(ABC):
             "retry": RetryPolicy(tries_max=0 if retries is None else retries + 1),
             "trace": self._trace,
         }
-        self._waited = WaitedSends(
+        waited, sender = WaitedSends, BatchSender
+        self._own_properties = b""
+        if idempotent:
+            streams = QueueStreams()
+            waited = partial(SequencedWaitedSends, streams=streams)  # type: ignore[assignment]
+            sender = partial(SequencedBatchSender, streams=streams)  # type: ignore[assignment]
+            self._own_properties = sequence_room(ID_LENGTH)
+        self._waited = waited(
             self._connection,
             self._waits,
             destinations,
@@ -120,7 +133,7 @@ class ProducerCore(ABC):
             self._new_accumulator,
             self._check_usable,
             FailedSends(None if on_error is None else self._teller(on_error)),
-            new_sender=lambda on_failed: BatchSender(
+            new_sender=lambda on_failed: sender(
                 self._connection,
                 self._waits,
                 destinations,
@@ -209,8 +222,8 @@ class ProducerCore(ABC):
         self._check_usable()
         fill = fill_bodies(bodies, self._compress_over, tags, keys)
         batch, queue, reply = await self._waited.send(topic, fill, sharding_key, self._total_ms(timeout))
-        assert isinstance(reply, SendReply)
-        return BatchReceipt(queue, QueueOffset(reply.queue_offset), batch.count)
+        first = reply.places[0].queue_offset if isinstance(reply, DelayedAnswer) else reply.queue_offset
+        return BatchReceipt(queue, QueueOffset(first), batch.count)
 
     async def _send_oneway(self, message: Message, *, sharding_key: str | None = None) -> None:
         """Sends one message and does not ask what became of it: no retry, no error once it has left."""
@@ -328,7 +341,7 @@ class ProducerCore(ABC):
         address = next(
             (broker.master_address for broker in (route.brokers if route else ()) if broker.master_address), None
         )
-        return new_accumulator(self._connection, topic, capacity, address)
+        return new_accumulator(self._connection, topic, capacity, address, self._own_properties)
 
     def _total_ms(self, timeout: float | None) -> int:
         return self._timeout_ms if timeout is None else milliseconds("timeout", timeout)

@@ -42,8 +42,11 @@ class ReadyBatch:
 
     def facts(self) -> SealedFacts:
         """What receipts are made of; stays valid."""
-        sizes = batch_sizes(self._buffer, self._used)
-        return SealedFacts(self._id_prefix, self._month_ms, self._first_counter, sizes)
+        return SealedFacts(self._id_prefix, self._month_ms, self._first_counter, self.sizes())
+
+    def sizes(self) -> list[int]:
+        """Of the records, bytes."""
+        return batch_sizes(self._buffer, self._used)
 
 
 class _Encoder:

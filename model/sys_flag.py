@@ -19,6 +19,13 @@ COMPRESSION_ZLIB: Final = 0x300  # 0 in the bits means zlib too
 COMPRESSION_LZ4: Final = 0x100
 COMPRESSION_ZSTD: Final = 0x200
 
+SEQUENCED: Final = 1 << 30
+"""Ours, set by the broker: the record counts in its producer's sequence, which its PSEQ property names (model.sequence). In
+the flags of a run: one of its records does."""
+
+NOT_COPIED: Final = TRANSACTION_MASK | SEQUENCED
+"""What a record that the broker makes of another one does not have of it."""
+
 ENDS_WAIT: Final = 1 << 31
 """In no record: in the flags of a run, where one of its records ends the wait of another (its prepared transaction offset
 is -1 - the physical offset of that one)."""
@@ -33,4 +40,5 @@ BITS: Final[tuple[tuple[int, str], ...]] = (
     (STORE_HOST_IPV6, "store host is 16 + 4 bytes"),
     (NEED_UNWRAP, "body wraps inner messages that must be unwrapped"),
     (INNER_BATCH, "one record holds a batch (INNER_NUM messages)"),
+    (SEQUENCED, "ours: the record counts in its producer's sequence (property PSEQ)"),
 )

@@ -33,7 +33,7 @@ class Run:
     keys_begin: int
     keys_end: int
     records: memoryview
-    sys_flag: int = 0  # of the last record; ENDS_WAIT of any of them
+    sys_flag: int = 0  # of the last record; ENDS_WAIT and SEQUENCED of any of them
 
 
 class Dispatcher(Protocol):

@@ -44,7 +44,9 @@ from .upkeep import StoreEvent, Upkeep
 class Stage(Protocol):
     """What stages a producer's batch; see `MessageStore.stage`."""
 
-    def __call__(self, begin: int, end: int, topic: str, queue_id: int, count: int) -> Placed: ...
+    def __call__(
+        self, begin: int, end: int, topic: str, queue_id: int, count: int, own: bool = ..., flags: int = ...
+    ) -> Placed: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +207,7 @@ class MessageStore:
     def stage(self) -> Stage:
         """`stage(begin, end, topic, queue_id, count)` takes a producer's batch that lies in arena.view[begin:end], begin ==
         arena.used: checks and stamps it there. Whoever stages often asks for it once, while the store is open.
+        `own`: the records may hold what a client may not set; `flags`: of the run, for the dispatchers.
 
         Moves arena.used to `end`. Raises InvalidName, MessageIllegal, StoreNotWriteable, StorePoisoned; arena.used is
         unchanged then.
@@ -242,13 +245,13 @@ class MessageStore:
             prepared_transaction_offset=prepared_transaction_offset,
         )
 
-    def stage_own(self, records: bytes, *, topic: str, queue_id: int, count: int, ends_wait: bool = False) -> Placed:
+    def stage_own(self, records: bytes, *, topic: str, queue_id: int, count: int, flags: int = 0) -> Placed:
         """Takes visible records of one queue that the broker made, back to back, its own fields zero, all or none.
 
-        `ends_wait`: some of them end the wait of other records. Raises InvalidName, MessageIllegal (also where they are
-        more than a segment holds), StoreNotWriteable, StorePoisoned.
+        `flags`: ENDS_WAIT where some of them end the wait of other records, SEQUENCED where some have it. Raises
+        InvalidName, MessageIllegal (also where they are more than a segment holds), StoreNotWriteable, StorePoisoned.
         """
-        return self._staging.stage_own(records, topic=topic, queue_id=queue_id, count=count, ends_wait=ends_wait)
+        return self._staging.stage_own(records, topic=topic, queue_id=queue_id, count=count, flags=flags)
 
     # ---- committing
 
@@ -344,6 +347,13 @@ class MessageStore:
         if queue is None:
             return QueueOffset(0)
         return QueueOffset(max(queue.min_offset(self._log.begin), self._confirmation.next_offset(queue)))
+
+    def position_of(self, topic: str, queue_id: int, queue_offset: QueueOffset) -> PhysicalOffset | None:
+        """Where a message of a queue lies in the log, readable yet or not; None where the queue does not hold it."""
+        queue = self._queues.get(topic, queue_id)
+        if queue is None or not queue.min_offset(self._log.begin) <= queue_offset < queue.next_offset:
+            return None
+        return PhysicalOffset(queue.unit(queue_offset)[0])
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool) -> QueueOffset:
         """The first message stored at or after a time, or the last at or before it (`upper`). Any thread."""

@@ -62,6 +62,7 @@ BAD_COUNT = -9
 BAD_OFFSET = -10
 BAD_BODY_CRC = -11
 BAD_TRANSACTION = -12
+BAD_SEQUENCE_ROOM = -13
 
 REASONS = {
     BAD_SIZE: "record size is below the minimum, over the limit, or past the end of the batch",
@@ -75,6 +76,7 @@ REASONS = {
     BAD_OFFSET: "physical offset is not the record's position",
     BAD_BODY_CRC: "body checksum does not match",
     BAD_TRANSACTION: "prepared transaction offset must be zero",
+    BAD_SEQUENCE_ROOM: "record has no property PSEQ of the size that its producer's sequence takes",
 }
 
 _V1 = cython.declare(cython.uint, 0xDAA320A7)
@@ -84,8 +86,10 @@ _UNIQ = cython.declare(cython.uint, 0x554E4951)  # property names as big-endian 
 _KEY = cython.declare(cython.uint, 0x5F4B4559)
 _TAGS = cython.declare(cython.uint, 0x54414753)
 _KEYS = cython.declare(cython.uint, 0x4B455953)
+_PSEQ = cython.declare(cython.uint, 0x50534551)
 _MASK = cython.declare(cython.uint, 0xFFFFFFFF)  # as C variables: literals this large would be Python objects
 _SIGN = cython.declare(cython.uint, 0x80000000)
+_SEQUENCED = cython.declare(cython.uint, 0x40000000)
 # Bits a producer may set: compressed, multi tags, the two host families, how it is compressed.
 _SYS_FLAG_ALLOWED = cython.declare(cython.uint, 0x1 | 0x2 | 0x10 | 0x20 | 0x700)
 
@@ -417,6 +421,8 @@ class Accumulator:
     _sys_flag: cython.uint
     _store_host_bytes: cython.Py_ssize_t
     _id_head: bytes
+    _own_properties: bytes
+    _own_bytes: cython.Py_ssize_t
     _tags_text: object
     _tags_bytes: bytes
 
@@ -429,8 +435,12 @@ class Accumulator:
         born_host: bytes = bytes(8),
         store_host_bytes: int = 8,
         body_max: int = 4 * 1024 * 1024,
+        own_properties: bytes = b"",
     ) -> None:
-        """`id_prefix`: the 10 bytes of `model.ids.unique_id_prefix`; its salt must be this accumulator's alone."""
+        """`id_prefix`: the 10 bytes of `model.ids.unique_id_prefix`; its salt must be this accumulator's alone.
+
+        `own_properties`: encoded, for every record.
+        """
         if len(id_prefix) != 10 or len(born_host) not in (8, 20) or store_host_bytes not in (8, 20):
             raise ValueError("id prefix or host length")
         self.topic = topic
@@ -440,6 +450,8 @@ class Accumulator:
         self._born_host = born_host
         self._store_host_bytes = store_host_bytes
         self._sys_flag = (0x10 if len(born_host) == 20 else 0) | (0x20 if store_host_bytes == 20 else 0)
+        self._own_properties = own_properties
+        self._own_bytes = len(own_properties) + 42  # and UNIQ_KEY, 0x01, 32 digits, 0x02
         self.counter = 0
         self._tags_text = None
         self._tags_bytes = b""
@@ -460,7 +472,9 @@ class Accumulator:
         self.born_ms = born_ms
         self.month_ms = month_ms & 0xFFFFFFFF
         self._id_head = (
-            b"UNIQ_KEY\x01" + (self.id_prefix + (month_ms & 0xFFFFFFFF).to_bytes(4, "big")).hex().upper().encode()
+            self._own_properties
+            + b"UNIQ_KEY\x01"
+            + (self.id_prefix + (month_ms & 0xFFFFFFFF).to_bytes(4, "big")).hex().upper().encode()
         )
 
     def append(
@@ -534,7 +548,7 @@ class Accumulator:
         born_host: bytes = self._born_host
         topic_length: cython.Py_ssize_t = len(topic)
         wide: cython.Py_ssize_t = 2 if topic_length > 127 else 1
-        properties_length: cython.Py_ssize_t = len(properties) + 42  # UNIQ_KEY, 0x01, 32 digits, 0x02
+        properties_length: cython.Py_ssize_t = len(properties) + self._own_bytes
         if len(tags) > 0:
             properties_length += 6 + len(tags)
         if len(keys) > 0:
@@ -633,6 +647,145 @@ def ended_waits(records: cython.const[cython.uchar][::1]) -> list[tuple[int, int
         at += _get32(records, at)
         if cause < 0:
             found.append((at, -1 - cause))
+    return found
+
+
+@cython.cfunc
+@cython.inline
+def _sequence_at(
+    buf: cython.const[cython.uchar][::1], begin: cython.Py_ssize_t, end: cython.Py_ssize_t
+) -> cython.Py_ssize_t:
+    """Where the value of property PSEQ begins among the properties [begin, end); -1: there is none."""
+    at: cython.Py_ssize_t = begin
+    while end - at > 5:
+        if _get32(buf, at) == _PSEQ and buf[at + 4] == 1:
+            return at + 5
+        at = _find(buf, at, end, 2) + 1
+    return -1
+
+
+def write_sequences(
+    buffer: cython.uchar[::1],
+    begin: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    record_max: cython.Py_ssize_t,
+    producer_id: bytes,
+    first: cython.longlong,
+) -> int:
+    """Fills in who sent the records in buffer[begin:end] as which of its sequences: `first`, and so on. Proves what it reads.
+
+    Returns how many there are, or a BAD_ reason: the bytes are not to be used then. What a client may not set is refused,
+    since the broker stages them as its own from then on.
+    """
+    view: cython.const[cython.uchar][::1] = buffer
+    at: cython.Py_ssize_t = begin
+    size: cython.Py_ssize_t
+    value: cython.Py_ssize_t
+    stop: cython.Py_ssize_t
+    i: cython.Py_ssize_t
+    shift: cython.int
+    sys_flag: cython.uint
+    sequence: cython.ulonglong = first
+    room: cython.Py_ssize_t = len(producer_id) + 17  # ":" and 16 digits
+    done: cython.int = 0
+    if end > len(buffer) or begin < 0:
+        return BAD_SIZE
+    while at < end:
+        size = _check_lengths(view, at, end, record_max)
+        if size < 0:
+            return int(size)
+        sys_flag = _get32(view, at + 36)
+        if sys_flag & ~_SYS_FLAG_ALLOWED:
+            return BAD_SYS_FLAG
+        if _get64(view, _body_at(view, at) - 12) != 0:
+            return BAD_TRANSACTION
+        value = _topic_at(view, at)
+        value = _sequence_at(view, value + _topic_length(view, at, value) + 2, at + size)
+        if value < 0:
+            return BAD_SEQUENCE_ROOM
+        stop = _find(view, value, at + size, 2)
+        if stop - value != room or stop == at + size:
+            return BAD_SEQUENCE_ROOM
+        value = _copy(buffer, value, producer_id)
+        buffer[value] = 58  # ":"
+        for i in range(16):
+            shift = 4 * (15 - i)
+            buffer[value + 1 + i] = _hex((sequence >> shift) & 15)
+        _put32(buffer, at + 36, sys_flag | _SEQUENCED)
+        sequence += 1
+        at += size
+        done += 1
+    return int(done)
+
+
+def sequenced_stretches(records: cython.const[cython.uchar][::1]) -> list[tuple[str, int, int, int, int, int]]:
+    """Who sent these records (proven, back to back) as what: (producer id, first and last sequence, index of the first record,
+    where it begins, where the last one ends) of each stretch of one producer's consecutive sequences.
+
+    Records without SEQUENCED, and such whose PSEQ is not what the broker writes, are in no stretch.
+    """
+    at: cython.Py_ssize_t = 0
+    end: cython.Py_ssize_t = len(records)
+    size: cython.Py_ssize_t
+    value: cython.Py_ssize_t
+    colon: cython.Py_ssize_t
+    i: cython.Py_ssize_t
+    c: cython.uint
+    index: cython.Py_ssize_t = 0
+    known: cython.Py_ssize_t = -1  # where the stretch's id stands
+    known_length: cython.Py_ssize_t = 0
+    begin: cython.Py_ssize_t = 0
+    begin_index: cython.Py_ssize_t = 0
+    first: cython.ulonglong = 0
+    sequence: cython.ulonglong = 0
+    next_sequence: cython.ulonglong = 0
+    same: cython.bint
+    found: list[tuple[str, int, int, int, int, int]] = []
+    while at < end:
+        size = _get32(records, at)
+        value = -1
+        colon = 0
+        if _get32(records, at + 36) & _SEQUENCED:
+            value = _topic_at(records, at)
+            value = _sequence_at(records, value + _topic_length(records, at, value) + 2, at + size)
+            if value >= 0:
+                colon = _find(records, value, at + size, 2) - 17
+                if colon <= value or records[colon] != 58:
+                    value = -1
+        if value >= 0:
+            sequence = 0
+            for i in range(16):
+                c = records[colon + 1 + i]
+                c = c - 48 if 48 <= c < 58 else c - 55 if 65 <= c < 71 else 255
+                if c > 15 or (i == 0 and c > 7):
+                    value = -1
+                    break
+                sequence = (sequence << 4) | c
+        same = value >= 0 and known >= 0 and sequence == next_sequence and colon - value == known_length
+        if same:
+            for i in range(known_length):
+                if records[value + i] != records[known + i]:
+                    same = False
+                    break
+        if not same:
+            if known >= 0:
+                found.append(
+                    (bytes(records[known : known + known_length]).decode("ascii", "replace"), int(first),
+                     int(next_sequence) - 1, begin_index, begin, at)
+                )  # fmt: skip
+            known = value
+            known_length = colon - value
+            first = sequence
+            begin = at
+            begin_index = index
+        next_sequence = sequence + 1
+        index += 1
+        at += size
+    if known >= 0:
+        found.append(
+            (bytes(records[known : known + known_length]).decode("ascii", "replace"), int(first),
+             int(next_sequence) - 1, begin_index, begin, at)
+        )  # fmt: skip
     return found
 
 
@@ -854,10 +1007,10 @@ class RunKernel:
         """Reads the run of records that begins at `begin`, where `physical_offset` is: one topic, one queue, in order.
 
         All have one store time. Sets `topic`, `queue_id`, `queue_offset` (of the first), `count`, `end` (behind the
-        last), `sys_flag` (of the last, with ENDS_WAIT where any of them ends the wait of another record),
-        `store_timestamp_ms`, and `status`: why the run ended there. Returns `count`. A record counts only where its
-        physical offset field is its position. Transaction records (half, rollback) end a run and stand alone, for the
-        caller to judge.
+        last), `sys_flag` (of the last, with ENDS_WAIT where any of them ends the wait of another record, and SEQUENCED
+        where any counts in its producer's sequence), `store_timestamp_ms`, and `status`: why the run ended there.
+        Returns `count`. A record counts only where its physical offset field is its position. Transaction records
+        (half, rollback) end a run and stand alone, for the caller to judge.
         """
         return self._scan(buffer, begin, end, physical_offset, check_body_crc, count_max)
 
@@ -983,7 +1136,7 @@ class RunKernel:
         body: cython.Py_ssize_t
         known: bytes
         flags: cython.uint
-        ends_wait: cython.uint = 0
+        marks: cython.uint = 0
         self.status = 1
         while done < count_max:
             if end - at < 8:
@@ -1054,9 +1207,10 @@ class RunKernel:
             _put32(self._units, out + 8, size)
             _put64(self._units, out + 12, tags_code)
             self.store_timestamp_ms = _get64(buffer, at + 56 + (12 if flags & 0x10 else 0))
+            marks |= flags & _SEQUENCED
             if buffer[body - 12] & 0x80:  # prepared transaction offset is below zero
-                ends_wait = _SIGN
-            self.sys_flag = (flags & 0x7FFFFFFF) | ends_wait
+                marks |= _SIGN
+            self.sys_flag = (flags & 0x7FFFFFFF) | marks
             out += 20
             at += size
             physical_offset += size

@@ -31,7 +31,7 @@ class RunTarget:
 
 
 # target, queue offset, count, begin, end, time, units begin, units end, keys begin, keys end, at (in the bytes), flags:
-# sysFlag of the last record, ENDS_WAIT of any of them
+# sysFlag of the last record, ENDS_WAIT and SEQUENCED of any of them
 WrittenRun = tuple[RunTarget, int, int, int, int, int, int, int, int, int, int, int]
 
 

@@ -17,7 +17,6 @@ from ..model.arena import Arena
 from ..model.errors import MessageIllegal, StoreNotWriteable
 from ..model.names import check_topic
 from ..model.properties import encode_properties
-from ..model.sys_flag import ENDS_WAIT
 from .config import StoreConfig
 from .consume_queue import ConsumeQueue
 from .queue_table import goes_to_queue
@@ -108,13 +107,13 @@ class Staging:
         """Takes a producer's batch that lies in arena.view[begin:end], begin == arena.used: checks and stamps it there.
 
         Moves arena.used to `end`. Raises MessageIllegal, StoreNotWriteable, StorePoisoned; arena.used is unchanged then.
-        `own`, `flags`: of `stage_own`.
+        `own`: the records may hold what a client may not set; `flags`: of the run.
         """
         tail = self._tails.get((topic, queue_id)) or self._tail(topic, queue_id)
         size = end - begin
         if size > self._staged_room:
             if size + TERMINATOR_BYTES > self._log.segment_bytes:
-                return self._stage_split(tail, begin, end, count)
+                return self._stage_split(tail, begin, end, count, own, flags)
             self._make_room(size)
         now_ms = self._now_ms()
         physical = self._staged_end
@@ -148,10 +147,10 @@ class Staging:
         self._arena.used = end
         return Placed(queue_offset, physical, now_ms, done, physical + size)
 
-    def stage_own(self, records: bytes, *, topic: str, queue_id: int, count: int, ends_wait: bool) -> Placed:
+    def stage_own(self, records: bytes, *, topic: str, queue_id: int, count: int, flags: int) -> Placed:
         """Takes visible records of one queue that the broker made, back to back, its own fields zero, all or none.
 
-        `ends_wait`: some of them end the wait of other records. Raises InvalidName, MessageIllegal (also where they are
+        `flags`: as `MessageStore.stage_own` has them. Raises InvalidName, MessageIllegal (also where they are
         more than a segment or the arena holds), StoreNotWriteable, StorePoisoned.
         """
         size = len(records)
@@ -161,7 +160,7 @@ class Staging:
             self._make_room(size)
         begin = self._arena.used
         self._memory[begin : begin + size] = records
-        return self.stage(begin, begin + size, topic, queue_id, count, own=True, flags=ENDS_WAIT if ends_wait else 0)
+        return self.stage(begin, begin + size, topic, queue_id, count, own=True, flags=flags)
 
     def stage_record(
         self,
@@ -250,12 +249,12 @@ class Staging:
         text = REASONS.get(reason, REASONS[BAD_SIZE])
         return MessageIllegal(text if limit is None else f"{text} (limit {min(limit, self._log.segment_bytes)} bytes)")
 
-    def _stage_split(self, tail: _Tail, begin: int, end: int, count: int) -> Placed:
+    def _stage_split(self, tail: _Tail, begin: int, end: int, count: int, own: bool, flags: int) -> Placed:
         """A batch larger than a segment: checked whole, then written piece by piece at once."""
         self._make_room(RECORD_OVERHEAD_BYTES)
         kernel = self._kernel
         done = kernel.stamp(
-            self._memory, begin, end, tail.topic_bytes, tail.topic_hash, count, tail.queue_id, 0, 0, self._now_ms()
+            self._memory, begin, end, tail.topic_bytes, tail.topic_hash, count, tail.queue_id, 0, 0, self._now_ms(), own
         )
         kernel.clear()
         if done <= 0:
@@ -273,7 +272,7 @@ class Staging:
         for piece_begin, piece_end in pairwise(cuts):
             pieces = batch_sizes(bytearray(self._arena.view[piece_begin:piece_end]), piece_end - piece_begin)
             self._arena.used = piece_begin
-            placed.append(self.stage(piece_begin, piece_end, tail.topic, tail.queue_id, len(pieces)))
+            placed.append(self.stage(piece_begin, piece_end, tail.topic, tail.queue_id, len(pieces), own, flags))
             self.write()
         first = placed[0]
         return Placed(

@@ -8,19 +8,19 @@ from itertools import groupby
 from typing import Final
 
 from ...model.clock import Clock
-from ...model.errors import InvalidParameter, MessageIllegal, MessageNotFound, TopicNotFound
+from ...model.errors import InvalidParameter, MessageIllegal, MessageNotFound
 from ...model.ids import HostAddress
 from ...model.names import TIMER_TOPIC
 from ...model.recall_handle import RecallHandle
 from ...model.route import TopicConfig
-from ...remoting.commands import DelayedReply, RecallMessage, RecallReply, SendDelayed
+from ...remoting.commands import DelayedReply, RecallMessage, RecallReply, SendDelayed, SendDelayedSequenced
 from ...remoting.delayed_places import NOWHERE, Place, encode_places
 from ...remoting.server import Call, RequestLoop
 from ...store.config import StoreConfig
-from ...store.message_store import MessageStore
+from ...store.message_store import MessageStore, Placed
 from ...store.record_kernel import REASONS, RunKernel, decode_batch
 from ..acknowledgements import Acknowledgements
-from ..admission import send_refusal
+from ..admission import queues_to_create
 from ..state_log import TOPICS, StateLog
 from ..worker_desk import WorkerDesk
 from .delays import Delays, message_recalled
@@ -76,30 +76,38 @@ class DelayHandler:
         but where the disk is full in the middle of it."""
         request = call.request
         assert isinstance(request, SendDelayed)
+        self.take(call, request, bytearray(call.loop.arena.view[call.begin : call.end]))
+
+    def take(
+        self, call: Call, request: SendDelayed | SendDelayedSequenced, payload: bytearray, *, flags: int = 0
+    ) -> list[tuple[bool, Placed]]:
+        """Stages a batch and its answer; returns what was staged side by side: whether it waits, and where it is.
+
+        `flags`: SEQUENCED where the broker has filled in who sent the records as what. Raises as `on_send` does.
+        """
         topic, queue_id = request.topic, request.queue_id
-        creates = not 0 <= queue_id < self._state.topic_table.write_queues.get(topic, 0)
-        if creates:
-            refusal = send_refusal(self._state.topic_table, topic, queue_id)
-            if not isinstance(refusal, TopicNotFound) or not 0 <= queue_id < self._auto_create_queues:
-                raise refusal
-        records = self._rewritten(call, request)
-        if creates:
-            queues = self._auto_create_queues
+        queues = 0
+        if not 0 <= queue_id < self._state.topic_table.write_queues.get(topic, 0):
+            queues = queues_to_create(self._state.topic_table, topic, queue_id, self._auto_create_queues)
+        records = self._rewritten(request, payload, own=flags != 0)
+        if queues:
             event = self._state.topic_table.event_set(TopicConfig(topic, read_queues=queues, write_queues=queues))
             self._state.stage(self._store, TOPICS, event)
-        places, end = self._stage(topic, queue_id, records)
+        places, staged = self._stage(topic, queue_id, records, flags)
         reply = DelayedReply(queue_id, self._store_host)
-        self._acknowledgements.staged.append((call, reply, end, (encode_places(places),)))
+        self._acknowledgements.staged.append((call, reply, staged[-1][1].end, (encode_places(places),)))
+        return staged
 
-    def _rewritten(self, call: Call, request: SendDelayed) -> list[tuple[int, bytes]]:
+    def _rewritten(
+        self, request: SendDelayed | SendDelayedSequenced, payload: bytearray, *, own: bool
+    ) -> list[tuple[int, bytes]]:
         """(when it is to be delivered, NOWHERE: at once; the record) of each message. Raises MessageIllegal, MessageTooLarge,
         InvalidParameter."""
-        payload = bytearray(call.loop.arena.view[call.begin : call.end])
         if not payload:
             raise MessageIllegal("a send without records")
         now_ms = self._clock.now_ms()
         done = self._kernel.stamp(
-            payload, 0, len(payload), request.topic.encode(), 0, request.count, request.queue_id, 0, 0, now_ms
+            payload, 0, len(payload), request.topic.encode(), 0, request.count, request.queue_id, 0, 0, now_ms, own
         )
         self._kernel.clear()
         if done <= 0:
@@ -115,22 +123,24 @@ class DelayHandler:
                 records.append((NOWHERE, immediate_record(message, *where, host_bytes)))
         return records
 
-    def _stage(self, topic: str, queue_id: int, records: Sequence[tuple[int, bytes]]) -> tuple[list[Place], int]:
-        """(where each is, where the last ends). Raises MessageIllegal (a record beyond the limit), StoreNotWriteable."""
+    def _stage(
+        self, topic: str, queue_id: int, records: Sequence[tuple[int, bytes]], flags: int
+    ) -> tuple[list[Place], list[tuple[bool, Placed]]]:
+        """(where each is, what was staged side by side). Raises MessageIllegal (a record over the limit), StoreNotWriteable."""
         places: list[Place] = []
-        end = 0
+        staged: list[tuple[bool, Placed]] = []
         for waits, group in groupby(records, key=lambda item: item[0] != NOWHERE):
             target = (TIMER_TOPIC, 0) if waits else (topic, queue_id)
             for block in _blocks(list(group), self._block_bytes):
                 data = b"".join([record for _, record in block])
-                placed = self._store.stage_own(data, topic=target[0], queue_id=target[1], count=len(block))
+                placed = self._store.stage_own(data, topic=target[0], queue_id=target[1], count=len(block), flags=flags)
+                staged.append((waits, placed))
                 at = placed.physical_offset
                 for index, (deliver_at_ms, record) in enumerate(block):
                     offset = NOWHERE if waits else placed.queue_offset + index
                     places.append(Place(deliver_at_ms, offset, at))
                     at += len(record)
-                end = placed.end
-        return places, end
+        return places, staged
 
     # ---- taking back
 

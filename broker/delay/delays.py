@@ -26,6 +26,7 @@ from ...model.errors import (
 from ...model.names import SCHEDULE_TOPIC, TIMER_TOPIC, check_topic
 from ...model.properties import TIMER_DELETES, TIMER_OUT_MS, UNIQUE_KEY, decode_properties
 from ...model.queue import PhysicalOffset
+from ...model.sys_flag import ENDS_WAIT
 from ...remoting.server import RequestLoop
 from ...store.message_store import MessageStore, Placed
 from ...store.record_kernel import StoredMessage, decode_record
@@ -238,7 +239,7 @@ class Delays:
                 topic=topic,
                 queue_id=queue_id,
                 count=len(copies),
-                ends_wait=True,
+                flags=ENDS_WAIT,
             )
             self.delivered += len(copies)
         except MessageIllegal as error:
@@ -347,7 +348,7 @@ class Delays:
             return 0
         try:
             record = rolled_record(message, entry[0], self._host_bytes)
-            self._store.stage_own(record, topic=TIMER_TOPIC, queue_id=0, count=1, ends_wait=True)
+            self._store.stage_own(record, topic=TIMER_TOPIC, queue_id=0, count=1, flags=ENDS_WAIT)
         except (MessageTooLarge, MessageIllegal) as error:
             self._forget(entry, str(error))
             return 0

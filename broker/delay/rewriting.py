@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...model.names import TIMER_TOPIC
 from ...model.properties import TIMER_OUT_MS
-from ...model.sys_flag import TRANSACTION_MASK
+from ...model.sys_flag import NOT_COPIED, TRANSACTION_MASK
 from ...store.record_kernel import StoredMessage, encode_record
 from .timing import NOT_DELIVERED, WAITING_NAMES, changed, waiting_properties
 
@@ -27,23 +27,33 @@ def immediate_record(message: StoredMessage, topic: str, queue_id: int, host_byt
 def delivered_record(message: StoredMessage, topic: str, queue_id: int, host_bytes: int) -> bytes:
     """The copy, in its real queue, of a message that has waited; it ends that wait."""
     properties = changed(message.properties_as_stored, NOT_DELIVERED, {})
-    return _record(message, topic, queue_id, properties, -1 - message.physical_offset, host_bytes)
+    return _record(message, topic, queue_id, properties, -1 - message.physical_offset, host_bytes, without=NOT_COPIED)
 
 
 def rolled_record(message: StoredMessage, due_ms: int, host_bytes: int) -> bytes:
     """The same message, waiting on at the end of the log; it ends the wait of the first. Raises MessageTooLarge."""
     properties = changed(message.properties_as_stored, _OUT_NAME, {TIMER_OUT_MS: str(due_ms)})
-    return _record(message, TIMER_TOPIC, 0, properties, -1 - message.physical_offset, host_bytes)
+    return _record(message, TIMER_TOPIC, 0, properties, -1 - message.physical_offset, host_bytes, without=NOT_COPIED)
 
 
-def _record(message: StoredMessage, topic: str, queue_id: int, properties: bytes, cause: int, host_bytes: int) -> bytes:
+def _record(
+    message: StoredMessage,
+    topic: str,
+    queue_id: int,
+    properties: bytes,
+    cause: int,
+    host_bytes: int,
+    *,
+    without: int = TRANSACTION_MASK,
+) -> bytes:
+    """`without`: bits of its sysFlag. What a sender's batch becomes keeps SEQUENCED: it is that batch, stored first."""
     return encode_record(
         topic=topic.encode(),
         body=message.body_as_stored,
         properties=properties,
         queue_id=queue_id,
         flag=message.flag,
-        sys_flag=message.sys_flag & ~TRANSACTION_MASK,
+        sys_flag=message.sys_flag & ~without,
         born_timestamp_ms=message.born_at_ms,
         born_host=message.born_host,
         store_host=bytes(host_bytes),

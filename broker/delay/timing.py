@@ -21,6 +21,7 @@ from ...model.properties import (
     DELAY_LEVEL,
     REAL_QUEUE_ID,
     REAL_TOPIC,
+    SEQUENCE,
     TIMER_DELAY_MS,
     TIMER_DELAY_SECONDS,
     TIMER_DELETES,
@@ -36,7 +37,7 @@ RECALL_BODY: Final = b"0"
 SAID_BY_SENDER: Final = (DELAY_LEVEL, TIMER_DELAY_MS, TIMER_DELAY_SECONDS, TIMER_DELIVER_MS)
 WAITING_NAMES: Final = frozenset(name.encode() for name in (*SAID_BY_SENDER, REAL_TOPIC, REAL_QUEUE_ID, TIMER_OUT_MS))
 """What a record that begins to wait must not have had before."""
-NOT_DELIVERED: Final = WAITING_NAMES - {TIMER_OUT_MS.encode()}
+NOT_DELIVERED: Final = (WAITING_NAMES - {TIMER_OUT_MS.encode()}) | {SEQUENCE.encode()}
 """What its copy in the real topic does not have."""
 
 _NUMBER_LENGTH_MAX: Final = 18

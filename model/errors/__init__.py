@@ -95,6 +95,7 @@ from .sending import (
     SendFailed,
     TooManyRequests,
 )
+from .sequences import OutcomeUnknown, OutOfOrderSequence, SequenceKnownInPart
 from .settings import (
     ClusterNotStarted,
     ConfigError,
@@ -160,6 +161,8 @@ __all__ = [
     "OffsetsBackwards",
     "OffsetsIncomplete",
     "OptionRefused",
+    "OutOfOrderSequence",
+    "OutcomeUnknown",
     "QueryOffsetsDiffer",
     "QueryOffsetsNotFound",
     "QueueNotOwned",
@@ -174,6 +177,7 @@ __all__ = [
     "RequesterGone",
     "RequirementMissing",
     "SendFailed",
+    "SequenceKnownInPart",
     "SqlSyntaxError",
     "StaleEpoch",
     "StaleGroupVersion",

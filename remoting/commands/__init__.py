@@ -98,5 +98,8 @@ from .sending import DelayedReply as DelayedReply
 from .sending import RecallMessage as RecallMessage
 from .sending import RecallReply as RecallReply
 from .sending import SendDelayed as SendDelayed
+from .sending import SendDelayedSequenced as SendDelayedSequenced
 from .sending import SendMessages as SendMessages
 from .sending import SendReply as SendReply
+from .sending import SendSequenced as SendSequenced
+from .sending import SequencedReply as SequencedReply

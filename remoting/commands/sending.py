@@ -74,3 +74,43 @@ class RecallMessage(Request):
     topic: str
     handle: str
     producer_group: str = ""
+
+
+@dataclass(slots=True)
+class SequencedReply(SendReply):
+    """`is_duplicate`: all of it was stored by an earlier try, there; `store_timestamp_ms` is then that of the newest of its
+    producer in the queue. Offsets are -1 where they are not known any more."""
+
+    is_duplicate: bool = False
+
+
+@request(9130, Lane.SEND, SequencedReply)
+@dataclass(frozen=True, slots=True)
+class SendSequenced(Request):
+    """As SendMessages, of records with a blank PSEQ property (model.sequence): they are `first_sequence` and so on of what this
+    producer sends to the queue, and none of them is stored twice.
+
+    `has_gaps`: the sequence need not follow the one before, only be higher. Refused with OutOfOrderSequence, and with
+    SequenceKnownInPart.
+    """
+
+    topic: str
+    queue_id: int
+    count: int
+    producer_group: str
+    producer_id: str
+    first_sequence: int
+    has_gaps: bool = False
+
+
+@request(9131, Lane.SEND, DelayedReply)
+@dataclass(frozen=True, slots=True)
+class SendDelayedSequenced(Request):
+    """The same of messages of which some wait, as SendDelayed has them."""
+
+    topic: str
+    queue_id: int
+    count: int
+    producer_group: str
+    producer_id: str
+    first_sequence: int

@@ -13,6 +13,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from zenitmq.broker.producer_table import ProducerTable
 from zenitmq.broker.queue_locks import Decision
 from zenitmq.broker.state_log import GROUPS, LOCKS, OFFSETS, QUERIES, TOPICS, StateLog
 from zenitmq.model.clock import SystemClock
@@ -66,7 +67,8 @@ class Log:
 
 
 def open_state(directory: str) -> StateLog:
-    return StateLog(directory, clock=SystemClock(), persist_interval_ms=1 << 40)
+    producers = ProducerTable(retention_ms=1 << 40, entries_max=100)
+    return StateLog(directory, clock=SystemClock(), persist_interval_ms=1 << 40, producers=producers)
 
 
 def documents(state: StateLog) -> list[Any]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from zenitmq.broker.producer_table import ProducerTable
 from zenitmq.broker.state_log import EVERYTHING, GROUPS, LOCKS, OFFSETS, QUERIES, TOPICS, StateLog
 from zenitmq.model.errors import StoreFormatError
 from zenitmq.model.queue import PhysicalOffset, QueueOffset
@@ -48,7 +49,8 @@ def clock() -> ManualClock:
 
 
 def open_state(directory: Path, clock: ManualClock) -> StateLog:
-    return StateLog(str(directory), clock=clock, persist_interval_ms=100)
+    producers = ProducerTable(retention_ms=1 << 40, entries_max=100)
+    return StateLog(str(directory), clock=clock, persist_interval_ms=100, producers=producers)
 
 
 def write_rocketmqs(directory: Path) -> Path:

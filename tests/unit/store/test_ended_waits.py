@@ -75,7 +75,7 @@ def test_who_wants_them_is_told_of_their_runs_only(tmp_path) -> None:
     told = [Told(), Told(), Told()]
     with make_store(tmp_path / "m", dispatchers=(told[0],)) as master:
         block = message("t", b"a") + message("t", b"b")
-        placed = master.stage_own(block, topic="t", queue_id=0, count=2, ends_wait=True)
+        placed = master.stage_own(block, topic="t", queue_id=0, count=2, flags=ENDS_WAIT)
         assert placed.count == 2
         master.stage_own(message("t", b"c"), topic="t", queue_id=1, count=1)
         master.stage_record(topic="u", queue_id=0, body=b"d", prepared_transaction_offset=-1)
