@@ -6,7 +6,8 @@ from .base import ZenitError
 
 
 class JobFailed(ZenitError):
-    """Spark gave a job up. Args: job, reason (one line), path of what Spark and its workers said ("" = nowhere)."""
+    """Spark gave a job up. Args: job, reason (one line), log_path of what Spark and its workers
+    said ("" = nowhere)."""
 
     code = 9095
 
@@ -78,7 +79,7 @@ class NoArchive(ZenitError):
 class CheckpointLost(ZenitError):
     """An archive has rows, but no longer the checkpoint which says where it ends. Args: directory."""
 
-    code = 9101
+    code = 9104
 
     def __init__(self, directory: str) -> None:
         super().__init__(directory)
@@ -94,7 +95,7 @@ class CheckpointLost(ZenitError):
 class ReplayChanged(ZenitError):
     """A replay of this name was begun with other options. Args: name, path of its state."""
 
-    code = 9102
+    code = 9094
 
     def __init__(self, name: str, path: str) -> None:
         super().__init__(name, path)
