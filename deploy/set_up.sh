@@ -45,7 +45,7 @@ can_compile() {
 }
 
 set_up() {
-  local extras=$1 base stamp kernel
+  local extras=$1 base stamp kernel columns
   base=$(find_python) || fail "Python 3.11 or newer is needed; on Debian 12 or Ubuntu 24.04: sudo apt-get install -y python3 python3-venv"
   if ! can_compile "$base"; then
     apt_install "C compiler and Python headers" gcc libc6-dev "$(basename "$(readlink -f "$base")")-dev" ||
@@ -69,12 +69,13 @@ set_up() {
       fail "pip could not install the project; its messages are above"
     touch ".venv/installed$extras"
   fi
-  # An editable install compiles the kernel; compile again where its source is newer than what was built.
+  # An editable install compiles the kernels; compile again where the source of one is newer than what was built.
   kernel=$(find store -name 'record_kernel*.so' -newer store/record_kernel.py -print -quit)
-  if [ -z "$kernel" ] && can_compile "$base"; then
-    say "compiling the record kernel"
+  columns=$(find store -name 'column_kernel*.so' -newer store/column_kernel.py -print -quit)
+  if { [ -z "$kernel" ] || [ -z "$columns" ]; } && can_compile "$base"; then
+    say "compiling the kernels"
     "$python" -m pip install --quiet --disable-pip-version-check --no-deps --editable . ||
-      fail "the record kernel did not compile; its messages are above"
+      fail "the kernels did not compile; their messages are above"
   fi
 }
 

@@ -1657,6 +1657,16 @@ class MessageBatch:
         last: cython.Py_ssize_t = self._at[self._end - 1]
         return last + _get32(self._view, last) - self._at[self._begin]
 
+    @property
+    def data(self) -> bytes:
+        """What the records lie in."""
+        return self._data
+
+    @property
+    def positions(self) -> memoryview:
+        """Where in `data` each record begins; all their lengths are proven."""
+        return memoryview(self._at[self._begin : self._end])
+
     def next_offset(self) -> int:
         """The queue offset behind the last message. Raises IndexError for an empty batch."""
         if self._begin == self._end:

@@ -17,13 +17,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    from kernels import NAME, use_interpreted_kernel
+    from kernels import COLUMNS, NAME, use_interpreted_kernel
 
     wanted = config.getoption("--kernel")
     if wanted == "interpreted":
         use_interpreted_kernel()
-    elif wanted == "compiled" and not importlib.import_module(NAME).COMPILED:
-        raise pytest.UsageError("the kernel is not compiled here; a C compiler and Python's headers are needed")
+    elif wanted == "compiled" and not all(importlib.import_module(name).COMPILED for name in (NAME, COLUMNS)):
+        raise pytest.UsageError("the kernels are not compiled here; a C compiler and Python's headers are needed")
 
 
 @pytest.fixture(params=["installed", "interpreted"])
@@ -32,3 +32,11 @@ def kernel(request: pytest.FixtureRequest) -> ModuleType:
     from kernels import NAME, interpreted_kernel
 
     return importlib.import_module(NAME) if request.param == "installed" else interpreted_kernel()
+
+
+@pytest.fixture(params=["installed", "interpreted"])
+def column_kernel(request: pytest.FixtureRequest) -> ModuleType:
+    """The column kernel in both forms too."""
+    from kernels import COLUMNS, interpreted_kernel
+
+    return importlib.import_module(COLUMNS) if request.param == "installed" else interpreted_kernel(COLUMNS)

@@ -1,4 +1,4 @@
-"""Both forms of the record kernel side by side, whatever was built: for tests that hold each to the same table."""
+"""Both forms of the kernels side by side, whatever was built: for tests that hold each to the same table."""
 
 from __future__ import annotations
 
@@ -11,24 +11,26 @@ from types import ModuleType
 import zenitmq.store
 
 NAME = "zenitmq.store.record_kernel"
-SOURCE = Path(zenitmq.store.__path__[0]) / "record_kernel.py"
+COLUMNS = "zenitmq.store.column_kernel"
 
 
-def interpreted_kernel() -> ModuleType:
-    """The kernel run from its source, as on a machine without a C compiler."""
-    name = NAME + "_interpreted"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_loader(name, importlib.machinery.SourceFileLoader(name, str(SOURCE)))
+def interpreted_kernel(name: str = NAME) -> ModuleType:
+    """A kernel run from its source, as on a machine without a C compiler."""
+    own_name = name + "_interpreted"
+    if own_name not in sys.modules:
+        source = Path(zenitmq.store.__path__[0]) / f"{name.rpartition('.')[2]}.py"
+        spec = importlib.util.spec_from_loader(own_name, importlib.machinery.SourceFileLoader(own_name, str(source)))
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
+        sys.modules[own_name] = module
         spec.loader.exec_module(module)
-    return sys.modules[name]
+    return sys.modules[own_name]
 
 
 def use_interpreted_kernel() -> None:
-    """Makes the whole package run on the interpreted kernel; call before anything of it is imported."""
+    """Makes the whole package run on the interpreted kernels; call before anything of it is imported."""
     if NAME in sys.modules:
         raise RuntimeError("the kernel is imported already")
-    sys.modules[NAME] = interpreted_kernel()
+    for name in (NAME, COLUMNS):
+        sys.modules[name] = interpreted_kernel(name)
