@@ -44,7 +44,9 @@ PROPERTIES_ROOM_BYTES = 131_072
 ENTRIES_ROOM = 10_923
 """As many properties fit into 32767 bytes: each has a separator, a value and an end."""
 
-_COMPARED_MAX = cython.declare(cython.Py_ssize_t, 16)  # properties that are compared each with each, to find one named twice
+_COMPARED_MAX = cython.declare(
+    cython.Py_ssize_t, 16
+)  # properties that are compared each with each, to find one named twice
 _ID_ROOM = cython.declare(cython.Py_ssize_t, 64)  # an offset message id has at most 56 characters
 _V1 = cython.declare(cython.uint, 0xDAA320A7)
 _MS_MAX = cython.declare(cython.longlong, 9_223_372_036_854_775)  # as microseconds just within 64 bits
@@ -141,7 +143,7 @@ def _hex(nibble: cython.uint) -> cython.uchar:
 @cython.final
 @cython.cclass
 class BytesColumn:
-    """A column of bytes or text. `ends`: int32, room for a first 0 and one for each row; `valid`: one bit a row, no bits = never null."""
+    """A column of bytes or text. `ends`: int32, a first 0 and one for each row. `valid`: a bit for each row; empty = never null."""
 
     used_bytes = cython.declare(cython.Py_ssize_t, visibility="readonly")
     null_count = cython.declare(cython.Py_ssize_t, visibility="readonly")
@@ -412,7 +414,7 @@ class ColumnFiller:
                 data[begin:end].decode()
             except UnicodeDecodeError:
                 return False
-        return not (self._has_nameless(text) or (self._has_map and self._is_any_named_twice(text)))
+        return not (self._has_nameless() or (self._has_map and self._is_any_named_twice(text)))
 
     @cython.cfunc
     def _scan(
@@ -468,7 +470,7 @@ class ColumnFiller:
         return seen
 
     @cython.cfunc
-    def _has_nameless(self, text: cython.const[cython.uchar][::1]) -> cython.bint:
+    def _has_nameless(self) -> cython.bint:
         """Whether a property has no name: whether it counts then depends on its value's characters."""
         i: cython.Py_ssize_t
         for i in range(self._found):

@@ -19,7 +19,7 @@ def numbers(letter: str, count: int) -> memoryview:
 
 
 class Columns:
-    """Buffers for `rows` rows of some columns. `text_bytes`, `body_bytes`, `entries`: room of each text, of bodies, of the map."""
+    """Buffers for `rows` rows of some columns. `text_bytes`: room of each text; `entries`: of the map."""
 
     def __init__(
         self,

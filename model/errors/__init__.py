@@ -72,6 +72,7 @@ from .jobs import (
     TargetInUse,
 )
 from .pipeline import (
+    DamagedMessage,
     DataLost,
     HoldNotFound,
     OffsetsBackwards,
@@ -79,6 +80,7 @@ from .pipeline import (
     OptionRefused,
     QueryOffsetsDiffer,
     QueryOffsetsNotFound,
+    RangeUnread,
     TooManyHolds,
     TooManyQueries,
     UnknownOption,
@@ -126,6 +128,7 @@ __all__ = [
     "ConfigError",
     "ConnectionLost",
     "CorruptRecordError",
+    "DamagedMessage",
     "DataLost",
     "DuplicateClient",
     "FlushTimeout",
@@ -166,6 +169,7 @@ __all__ = [
     "QueryOffsetsDiffer",
     "QueryOffsetsNotFound",
     "QueueNotOwned",
+    "RangeUnread",
     "RemoteProtocolError",
     "ReplayChanged",
     "ReplicaGroupNotFound",

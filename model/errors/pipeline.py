@@ -91,6 +91,40 @@ class DataLost(ZenitError):
         )
 
 
+class DamagedMessage(ZenitError):
+    """A message that was to be read is damaged. Args: queue (as text), offset, reason."""
+
+    code = 9070
+
+    def __init__(self, queue: str, offset: int, reason: str) -> None:
+        super().__init__(queue, offset, reason)
+        self.queue = queue
+        self.offset = offset
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"{self.queue}: the message at offset {self.offset} is damaged: {self.reason}; with onCorrupt=quarantine such"
+            " messages are passed over, and told of in the log"
+        )
+
+
+class RangeUnread(ZenitError):
+    """Messages of a range did not come, however often they were asked for. Args: queue (as text), offset, waited_ms, reason."""
+
+    code, retriable, route_stale = 9071, True, True
+
+    def __init__(self, queue: str, offset: int, waited_ms: int, reason: str) -> None:
+        super().__init__(queue, offset, waited_ms, reason)
+        self.queue = queue
+        self.offset = offset
+        self.waited_ms = waited_ms
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.queue}: nothing came from offset {self.offset} on within {self.waited_ms} ms: {self.reason}"
+
+
 class QueryOffsetsNotFound(ZenitError):
     """Nothing is kept of a query. Args: query."""
 

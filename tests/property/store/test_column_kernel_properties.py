@@ -22,7 +22,9 @@ HOST = st.binary(min_size=8, max_size=8) | st.binary(min_size=20, max_size=20)
 NAME = st.sampled_from(
     [b"UNIQ_KEY", b"KEYS", b"TAGS", b"__SHARDINGKEY", b"traceparent", b"TIMER_OUT_MS", b"TAGZ", b"", b"a", "ü".encode()]
 )
-VALUE = st.sampled_from([b"", b"v", b"buy", b"17", b"a\x01b", "é".encode(), "früh😀".encode(), b"\xc3", b"\xed\xa0\x80"])
+VALUE = st.sampled_from(
+    [b"", b"v", b"buy", b"17", b"a\x01b", "é".encode(), "früh😀".encode(), b"\xc3", b"\xed\xa0\x80"]
+)
 ENTRY = st.builds(lambda name, value: name + b"\x01" + value, NAME, VALUE | st.binary(max_size=6))
 PROPERTIES = st.lists(ENTRY | st.binary(max_size=8), max_size=20).map(b"\x02".join) | st.binary(max_size=64)
 BODY = st.tuples(st.binary(max_size=64), st.sampled_from([0, 0, 0, 0x301, 0x101]))
@@ -69,7 +71,9 @@ def test_rows_are_what_messages_say(form, data: list[bytes]) -> None:
     entries=st.integers(80, 120),
 )
 @settings(deadline=None)
-def test_batches_of_any_size_together_hold_every_row(form, data, names, rows: int, text_bytes: int, entries: int) -> None:
+def test_batches_of_any_size_together_hold_every_row(
+    form, data, names, rows: int, text_bytes: int, entries: int
+) -> None:
     """However soon a batch is full, the next goes on with the message that found no room."""
     wanted = tuple(sorted(names))
     batch = decode_batch(b"".join(data), "broker-a")

@@ -223,5 +223,5 @@ def test_every_flip_and_every_cut_is_told_or_harmless(column_kernel: ModuleType)
             changed = bytearray(whole)
             changed[at] ^= flip
             assert outcome(column_kernel, bytes(changed)) == outcome(installed, bytes(changed))
-        if 0 < at and at != len(record(b"ab", b"TAGS\x01t\x02KEYS\x01k\x02")):
+        if at > 0 and at != len(record(b"ab", b"TAGS\x01t\x02KEYS\x01k\x02")):
             assert outcome(column_kernel, whole[:at])[0] is CorruptRecordError  # type: ignore[index]
