@@ -143,7 +143,7 @@ def _hex(nibble: cython.uint) -> cython.uchar:
 @cython.final
 @cython.cclass
 class BytesColumn:
-    """A column of bytes or text. `ends`: int32, a first 0 and one for each row. `valid`: a bit for each row; empty = never null."""
+    """A column of bytes or text. `ends`: int32, a first 0, then one a row. `valid`: a bit a row; empty = never null."""
 
     used_bytes = cython.declare(cython.Py_ssize_t, visibility="readonly")
     null_count = cython.declare(cython.Py_ssize_t, visibility="readonly")
