@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ..model.errors import DataLost, OffsetOutOfRange, RangeUnread, RemoteProtocolError, ZenitError
-from ..remoting.commands import GetStatus, PullReply
+from ..model.get_status import GetStatus
+from ..remoting.commands import PullReply
 
 STRIPS_MAX: Final = 3
 READY_MAX: Final = 2  # answers of a strip that wait to be taken, before it is asked for more

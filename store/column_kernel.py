@@ -233,7 +233,7 @@ class ColumnFiller:
     _entries_max: cython.Py_ssize_t
     _begin: cython.longlong
     _end: cython.longlong
-    _tags_wanted: tuple | None
+    _tags_wanted: Any
     _checks_crc: cython.bint
     _reads_properties: cython.bint
     _has_queue_ids: cython.bint
@@ -295,7 +295,7 @@ class ColumnFiller:
         self.status = ALL_TAKEN
         self._rows_max = rows_max
         self._tags_wanted = tags
-        get = columns.get
+        get: Any = columns.get
         self._bodies = get("body")
         self._checks_crc = check_crc and self._bodies is not None
         self._queue_ids, self._tries, self._flags = get("queueId"), get("reconsumeTimes"), get("flag")
@@ -383,7 +383,7 @@ class ColumnFiller:
         body: cython.Py_ssize_t,
         body_end: cython.Py_ssize_t,
         is_packed: cython.bint,
-        cleaned: object,
+        cleaned: Any,
     ) -> cython.int:
         """A record whose body or properties do not go in as they lie there: others take their place."""
         plain: bytes = data

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zenitmq.model.errors import ConnectionLost
+from zenitmq.model.get_status import GetStatus
 from zenitmq.pipeline.range_pulls import Ask, Limits, RangePulls
-from zenitmq.remoting.commands import GetStatus, PullReply
+from zenitmq.remoting.commands import PullReply
 
 PATIENT = Limits(bytes_max=1 << 20, timeout_ms=10**12, retries=10**6, fail_on_data_loss=True)
 

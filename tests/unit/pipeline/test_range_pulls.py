@@ -12,6 +12,7 @@ from zenitmq.model.errors import (
     RemoteProtocolError,
     TopicNotFound,
 )
+from zenitmq.model.get_status import GetStatus
 from zenitmq.pipeline.range_pulls import (
     ANSWER_BYTES,
     PAUSE_MS,
@@ -25,7 +26,7 @@ from zenitmq.pipeline.range_pulls import (
     RangePulls,
     Taken,
 )
-from zenitmq.remoting.commands import GetStatus, PullReply
+from zenitmq.remoting.commands import PullReply
 
 LIMITS = Limits(bytes_max=4 << 20, timeout_ms=30_000, retries=3, fail_on_data_loss=True)
 LENIENT = Limits(bytes_max=4 << 20, timeout_ms=30_000, retries=3, fail_on_data_loss=False)
