@@ -1,7 +1,11 @@
 """Builds the optional extensions: the two kernels, compiled from the same source that runs interpreted."""
 
+import os
+import sys
+import sysconfig
+
 from Cython.Build import cythonize
-from setuptools import Extension, setup
+from setuptools import Distribution, Extension, setup
 
 # Without the vectorizer of straight-line code: it gathers the bytes of a big-endian integer into a vector register through
 # memory, and each store then waits for the one before; without it they become one byte swap and one store.
@@ -13,4 +17,19 @@ kernels = [
 extensions = cythonize(kernels, language_level=3, quiet=True)
 for extension in extensions:
     extension.optional = True  # set here, since cythonize drops it: without a compiler they run interpreted
-setup(ext_modules=extensions, script_name="setup.py")  # named, so that it is not taken for a module of the package
+
+
+class Zenit(Distribution):
+    """Asked by an editable install, in these words, whether it has data files."""
+
+    has_data = Distribution.has_data_files
+
+
+# Spark finds modules in the folders of the path only, and an editable install has none there: this one is put among them.
+site = os.path.relpath(sysconfig.get_path("purelib"), sysconfig.get_path("data"))
+setup(
+    distclass=Zenit,
+    ext_modules=extensions,
+    data_files=[(site, ["pyspark_zenit.py"])] if "editable_wheel" in sys.argv else [],
+    script_name="setup.py",  # named, so that it is not taken for a module of the package
+)

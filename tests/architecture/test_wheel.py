@@ -26,28 +26,41 @@ def shipped_files(root: Path) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def wheel_files(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """Names inside a wheel that was built from a copy of the tree; no compiler is asked, so that it takes seconds."""
-    work = tmp_path_factory.mktemp("wheel")
-    source = work / "a clone-of.zenit"  # a name that is no Python identifier
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the tree, under a name that is no Python identifier."""
+    source = tmp_path_factory.mktemp("wheel") / "a clone-of.zenit"
     ignored = shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__", "*.so", "*.c", "tests", "docs")
     shutil.copytree(ROOT, source, ignore=ignored)
+    return source
+
+
+def names_in_wheel(tree: Path, build: str) -> set[str]:
+    """What the wheel holds that `build` makes of the tree; no compiler is asked, so that it takes seconds."""
     built = subprocess.run(
-        [sys.executable, "-c", "from setuptools import build_meta; print(build_meta.build_wheel('../out'))"],
-        cwd=source,
+        [sys.executable, "-c", f"from setuptools import build_meta; print(build_meta.{build}('../{build}'))"],
+        cwd=tree,
         env=os.environ | {"CC": "false"},
         capture_output=True,
         text=True,
         timeout=100,
     )
     assert built.returncode == 0, built.stderr[-2000:]
-    (wheel,) = (work / "out").glob("*.whl")
+    (wheel,) = (tree.parent / build).glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
-        return {name.removeprefix("zenitmq/") for name in archive.namelist() if name.startswith("zenitmq/")}
+        return set(archive.namelist())
 
 
-def test_the_wheel_holds_every_module_and_nothing_else(wheel_files: set[str]) -> None:
-    assert wheel_files == shipped_files(ROOT)
+def test_the_wheel_holds_every_module_and_nothing_else(tree: Path) -> None:
+    names = names_in_wheel(tree, "build_wheel")
+    package = {name.removeprefix("zenitmq/") for name in names if name.startswith("zenitmq/")}
+    assert package == shipped_files(ROOT)
+    assert "pyspark_zenit.py" in names, "Spark looks for it beside the package"
+
+
+def test_an_editable_install_has_what_spark_looks_for(tree: Path) -> None:
+    """Spark lists the folders of the path: what an editable install's own finder knows, it does not see."""
+    names = names_in_wheel(tree, "build_editable")
+    assert any(name.endswith("-packages/pyspark_zenit.py") for name in names)
 
 
 def test_every_package_is_listed() -> None:

@@ -1,0 +1,63 @@
+"""The format "zenit" of Spark: what Spark makes by name, and asks for readers and writers.
+
+Imported in every Python process that Spark starts: what is heavy comes in with the method that needs it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+    from pyspark.sql.types import StructType
+
+    from .options import ReadOptions
+
+NAME: Final = "zenit"
+
+
+class ZenitDataSource(DataSource):
+    """Topics as data frames: `spark.read.format("zenit")` and `spark.readStream.format("zenit")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What comes after `format`."""
+        return NAME
+
+    def schema(self) -> StructType:
+        """The columns that the options ask for. Raises what is wrong with the options."""
+        from .schema import spark_schema
+
+        return spark_schema(self._read_options().columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Of a batch."""
+        from .batch_reader import BatchReader, FilteringBatchReader
+
+        options = self._columns_of(schema).for_batch()
+        return FilteringBatchReader(options) if options.pushdown else BatchReader(options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
+        """Of a stream."""
+        from .stream_reader import StreamReader
+
+        return StreamReader(self._columns_of(schema).for_stream())
+
+    def _read_options(self) -> ReadOptions:
+        from .options import ReadOptions
+
+        return ReadOptions.parse(dict(self.options))
+
+    def _columns_of(self, schema: StructType) -> ReadOptions:
+        """The options with the columns of the schema (the user may have given one), and with the name servers as the driver
+        knows them: an executor may run elsewhere.
+        """
+        from dataclasses import replace
+
+        from ..client.cluster import name_servers
+        from .schema import columns_of
+
+        options = self._read_options()
+        return replace(options, columns=columns_of(schema), namesrv=",".join(name_servers(options.namesrv)))
