@@ -14,6 +14,9 @@ from zenitmq.broker.config import BrokerConfig
 from zenitmq.controller.config import ControllerConfig
 from zenitmq.model.config import SettingInfo, config_schema
 from zenitmq.namesrv.config import NameServerConfig
+from zenitmq.pipeline.option_tables import READ_OPTIONS, WRITE_OPTIONS
+from zenitmq.pipeline.option_values import Option
+from zenitmq.pipeline.schema import COLUMNS
 from zenitmq.store.record import LAYOUTS, Layout
 
 ROOT = Path(__file__).parents[2]
@@ -83,6 +86,30 @@ def configuration_page() -> str:
 
 def test_the_configuration_page_lists_every_setting() -> None:
     hold(ROOT / "docs" / "configuration.md", configuration_page())
+
+
+def option_rows(options: tuple[Option, ...]) -> list[str]:
+    meanings = {"both": "", "batch": " (batch)", "stream": " (stream)"}
+    return [
+        f"| `{option.name}` | {f'`{option.default}`' if option.default else ''} |"
+        f" {option.meaning.replace('|', chr(92) + '|')}{meanings[option.used_by]} |"
+        for option in options
+    ]
+
+
+def pipeline_table(name: str) -> str:
+    if name == "columns":
+        rows = [f"| {column.name} | {column.spark.simpleString()} | {column.meaning} |" for column in COLUMNS]
+        return "\n".join(["| column | type | what it is |", "|---|---|---|", *rows]) + "\n"
+    options = {"read_options": READ_OPTIONS, "write_options": WRITE_OPTIONS}[name]
+    return "\n".join(["| option | default | meaning |", "|---|---|---|", *option_rows(options)]) + "\n"
+
+
+def test_the_pipeline_page_shows_the_columns_and_options_of_the_code() -> None:
+    path = ROOT / "docs" / "pipeline.md"
+    text = path.read_text(encoding="utf-8")
+    assert {mark[2] for mark in MARKED.finditer(text)} >= {"columns", "read_options"}
+    hold(path, with_tables(text, pipeline_table))
 
 
 def test_every_dependency_says_why() -> None:
