@@ -1,0 +1,35 @@
+"""Which dead letters the jobs dlq-report and dlq-redrive are about: the settings that both have."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ...client.admin import Admin
+from ...client.letter_selection import LetterSelection
+from .job import Document
+
+
+class LetterOptions(Protocol):
+    """Settings of both jobs."""
+
+    @property
+    def groups(self) -> tuple[str, ...]: ...
+    @property
+    def origins(self) -> tuple[str, ...]: ...
+    @property
+    def tags(self) -> tuple[str, ...]: ...
+    @property
+    def reason(self) -> str: ...
+
+
+def selection_of(options: LetterOptions) -> LetterSelection:
+    """Which letters are meant."""
+    return LetterSelection(topics=frozenset(options.origins), tags=frozenset(options.tags), reason=options.reason)
+
+
+def groups_with_letters(admin: Admin, groups: tuple[str, ...]) -> list[Document]:
+    """What the groups hold, of all or of those named; those that hold none are left out."""
+    found = (
+        [row for group in groups for row in admin.dead_letter_groups(group)] if groups else admin.dead_letter_groups()
+    )
+    return [row for row in found if row["letters"]]

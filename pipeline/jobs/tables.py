@@ -1,0 +1,34 @@
+"""Topics as tables that a job reads to their end of now, and what is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
+
+from ...client.admin import Admin
+
+
+def topic_table(spark: SparkSession, topics: Iterable[str], columns: Iterable[str], namesrv: str) -> DataFrame:
+    """The messages that the topics hold. Conditions on time, queue and tags are looked for by the brokers."""
+    options = {"subscribe": ",".join(topics), "columns": ",".join(columns), "pushdown": "true"}
+    if namesrv:
+        options["namesrv"] = namesrv
+    return spark.read.format("zenit").options(**options).load()
+
+
+def between(rows: DataFrame, since_ms: int | None, until_ms: int | None) -> DataFrame:
+    """Those stored within; None = no such bound."""
+    if since_ms is not None:
+        rows = rows.where(F.col("storeTimestamp") >= F.timestamp_millis(F.lit(since_ms)))
+    if until_ms is not None:
+        rows = rows.where(F.col("storeTimestamp") <= F.timestamp_millis(F.lit(until_ms)))
+    return rows
+
+
+def messages_in(namesrv: str, topics: Sequence[str]) -> int:
+    """How many messages the topics hold now. Raises TopicNotFound: before Spark is started for nothing."""
+    with Admin(namesrv or None) as admin:
+        queues = [queue for topic in topics for queue in admin.describe_topic(topic)["queues"]]
+    return sum(queue["max_offset"] - queue["min_offset"] for queue in queues)
