@@ -72,7 +72,9 @@ def kernel_figures() -> dict[str, int]:
         selector.select(packed, 0, len(packed), codes, 4096, 1 << 40, 1 << 60)
 
     def by_condition() -> None:
-        selector.select_where(packed, log, 0, condition.names, condition.test, 4096, 1 << 40, lambda: True)
+        selector.select_where(
+            packed, log, 0, condition.names, condition.needs, condition.test, 4096, 1 << 40, lambda: True
+        )
 
     return {
         "kernel_tag_units_per_second": _per_second(by_tag),

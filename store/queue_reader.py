@@ -208,8 +208,8 @@ class QueueReader:
         records = self._log.view_onwards(first, limit)
         selector = self._selector
         matched = selector.select_where(
-            units, records, first, search.condition.names, search.condition.test, max_messages,
-            min(max_bytes, bound), search.has_time,
+            units, records, first, search.condition.names, search.condition.needs, search.condition.test,
+            max_messages, min(max_bytes, bound), search.has_time,
         )  # fmt: skip
         runs = selector.runs
         if matched:

@@ -90,6 +90,7 @@ _PSEQ = cython.declare(cython.uint, 0x50534551)
 _MASK = cython.declare(cython.uint, 0xFFFFFFFF)  # as C variables: literals this large would be Python objects
 _SIGN = cython.declare(cython.uint, 0x80000000)
 _SEQUENCED = cython.declare(cython.uint, 0x40000000)
+_NEEDS_MAX = cython.declare(cython.int, 64)  # of a condition that are tested before it is
 # Bits a producer may set: compressed, multi tags, the two host families, how it is compressed.
 _SYS_FLAG_ALLOWED = cython.declare(cython.uint, 0x1 | 0x2 | 0x10 | 0x20 | 0x700)
 
@@ -1318,12 +1319,22 @@ class UnitSelector:
     _runs: cython.longlong[::1]
     _capacity: cython.int
     _codes: cython.longlong[::1]
+    _values: cython.longlong[::1]  # where the value of each name begins and ends in the records; -1: there is none
+    _need_count: cython.int
+    _need_places: cython.longlong[::1]
+    _need_outcomes: cython.longlong[::1]
+    _need_numbers: cython.double[::1]
+    _need_texts: list[bytes | None]  # None: compares by number
 
     def __init__(self, runs_max: int = 4096) -> None:
         self.runs = memoryview(bytearray(16 * runs_max)).cast("q")
         self._runs = self.runs
         self._capacity = runs_max
         self._codes = memoryview(bytearray(8 * 16)).cast("q")
+        self._values = memoryview(bytearray(16 * 16)).cast("q")
+        self._need_places = memoryview(bytearray(8 * _NEEDS_MAX)).cast("q")
+        self._need_outcomes = memoryview(bytearray(8 * _NEEDS_MAX)).cast("q")
+        self._need_numbers = memoryview(bytearray(8 * _NEEDS_MAX)).cast("d")
 
     @cython.cfunc
     def _want(self, codes: tuple[int, ...]):
@@ -1421,6 +1432,7 @@ class UnitSelector:
         records: Any,
         base: cython.longlong,
         names: tuple[bytes, ...],
+        needs: tuple[tuple[int, int, Any], ...],
         test: Any,
         messages_max: cython.int,
         bytes_max: cython.longlong,
@@ -1428,7 +1440,8 @@ class UnitSelector:
     ) -> cython.int:
         """Takes units whose records have properties that pass: test([value of each name, or None]) is True.
 
-        `records`: the log's bytes from physical offset `base` on. Stops where a record is not whole within them, at
+        `needs` (model/sql92/needs): what a record's values must be for that; one that lacks any is passed over without
+        asking. `records`: the log's bytes from physical offset `base` on. Stops where a record is not whole within them, at
         `messages_max`, before `bytes_max` would be passed (the first record is always taken), and where `has_time()`,
         asked every few records, says no. A record that cannot be read is taken: its reader is to be told. Returns
         `matched`.
@@ -1446,6 +1459,8 @@ class UnitSelector:
         count: cython.int = 0
         last_end: cython.longlong = -1
         runs: cython.longlong[::1] = self._runs
+        name_count: cython.Py_ssize_t = len(names)
+        self._ask(name_count, needs)
         while at + 20 <= end and matched < messages_max:
             offset = _get64(units, at)
             size = _get32(units, at + 8)
@@ -1460,12 +1475,12 @@ class UnitSelector:
                     break
                 tested = 0
             tested += 1
-            if _check_lengths(buf, offset - base, offset - base + size, size) == size and (
-                test(_properties_of(records, buf, offset - base, names)) is not True
-            ):
-                examined += 1
-                at += 20
-                continue
+            if _check_lengths(buf, offset - base, offset - base + size, size) == size:
+                self._find_values(buf, offset - base, names)
+                if self._lacks(buf) or test(self._texts(records, name_count)) is not True:
+                    examined += 1
+                    at += 20
+                    continue
             if matched and total + size > bytes_max:
                 break
             if offset == last_end:
@@ -1487,41 +1502,121 @@ class UnitSelector:
         self.size_bytes = total
         return matched
 
+    @cython.cfunc
+    def _ask(self, name_count: cython.Py_ssize_t, needs: tuple[tuple[int, int, Any], ...]):
+        """Makes room for as many values, and notes what is needed of them, or the first _NEEDS_MAX of it."""
+        i: cython.Py_ssize_t
+        if 2 * name_count > len(self._values):
+            self._values = memoryview(bytearray(16 * name_count)).cast("q")
+        self._need_count = min(len(needs), _NEEDS_MAX)
+        self._need_texts = [None] * self._need_count
+        for i in range(self._need_count):
+            place, outcomes, operand = needs[i]
+            self._need_places[i] = place
+            self._need_outcomes[i] = outcomes
+            if isinstance(operand, bytes):
+                self._need_texts[i] = operand
+            else:
+                self._need_numbers[i] = operand
+
+    @cython.cfunc
+    def _find_values(self, buf: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, names: tuple[bytes, ...]):
+        """Finds the values of these properties of the proven record at `at`.
+
+        As `decode_properties` has it: an entry without a value counts for nothing, of several the last one counts.
+        """
+        entry: cython.Py_ssize_t = _topic_at(buf, at)
+        entry += _topic_length(buf, at, entry) + 2
+        end: cython.Py_ssize_t = at + _get32(buf, at)
+        stop: cython.Py_ssize_t
+        separator: cython.Py_ssize_t
+        i: cython.Py_ssize_t
+        k: cython.Py_ssize_t
+        count: cython.Py_ssize_t = len(names)
+        name: bytes
+        values: cython.longlong[::1] = self._values
+        for i in range(count):
+            values[2 * i] = -1
+        while entry < end:
+            stop = _find(buf, entry, end, 2)
+            separator = _find(buf, entry, stop, 1)
+            if separator + 1 < stop:
+                for i in range(count):
+                    name = names[i]
+                    if len(name) != separator - entry:
+                        continue
+                    k = 0
+                    while entry + k < separator and name[k] == buf[entry + k]:
+                        k += 1
+                    if entry + k == separator:
+                        values[2 * i] = separator + 1
+                        values[2 * i + 1] = stop
+                        break
+            entry = stop + 1
+
+    @cython.cfunc
+    def _texts(self, records: Any, count: cython.Py_ssize_t) -> list[bytes | None]:
+        """The values that were found."""
+        i: cython.Py_ssize_t
+        texts: list[bytes | None] = [None] * count
+        for i in range(count):
+            if self._values[2 * i] >= 0:
+                texts[i] = bytes(records[self._values[2 * i] : self._values[2 * i + 1]])
+        return texts
+
+    @cython.cfunc
+    def _lacks(self, buf: cython.const[cython.uchar][::1]) -> cython.bint:
+        """Whether the values that were found leave a need unmet."""
+        i: cython.Py_ssize_t
+        k: cython.Py_ssize_t
+        begin: cython.Py_ssize_t
+        end: cython.Py_ssize_t
+        outcome: cython.longlong
+        text: bytes
+        for i in range(self._need_count):
+            begin = self._values[2 * self._need_places[i]]
+            if begin < 0:
+                return True
+            end = self._values[2 * self._need_places[i] + 1]
+            if self._need_texts[i] is None:
+                outcome = _compared_with_number(buf, begin, end, self._need_numbers[i])
+            else:
+                text = self._need_texts[i]
+                outcome = 5  # another text is as good as less and greater
+                if len(text) == end - begin:
+                    k = 0
+                    while begin + k < end and text[k] == buf[begin + k]:
+                        k += 1
+                    if begin + k == end:
+                        outcome = 2
+            if not outcome & self._need_outcomes[i]:
+                return True
+        return False
+
 
 @cython.cfunc
-def _properties_of(
-    records: Any, buf: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, names: tuple[bytes, ...]
-) -> list[bytes | None]:
-    """The values of these properties of the proven record at `at`; None for each that it has not.
-
-    As `decode_properties` has it: an entry without a value counts for nothing, of several the last one counts.
-    """
-    entry: cython.Py_ssize_t = _topic_at(buf, at)
-    entry += _topic_length(buf, at, entry) + 2
-    end: cython.Py_ssize_t = at + _get32(buf, at)
-    stop: cython.Py_ssize_t
-    separator: cython.Py_ssize_t
-    i: cython.Py_ssize_t
-    k: cython.Py_ssize_t
-    count: cython.Py_ssize_t = len(names)
-    name: bytes
-    values: list[bytes | None] = [None] * count
-    while entry < end:
-        stop = _find(buf, entry, end, 2)
-        separator = _find(buf, entry, stop, 1)
-        if separator + 1 < stop:
-            for i in range(count):
-                name = names[i]
-                if len(name) != separator - entry:
-                    continue
-                k = 0
-                while entry + k < separator and name[k] == buf[entry + k]:
-                    k += 1
-                if entry + k == separator:
-                    values[i] = bytes(records[separator + 1 : stop])
-                    break
-        entry = stop + 1
-    return values
+@cython.inline
+def _compared_with_number(
+    buf: cython.const[cython.uchar][::1], begin: cython.Py_ssize_t, end: cython.Py_ssize_t, number: cython.double
+) -> cython.longlong:
+    """How the text buf[begin:end] compares by number: 1 = less, 2 = equal, 4 = greater. All three where it is no small whole
+    number: others tell."""
+    at: cython.Py_ssize_t = begin
+    value: cython.longlong = 0
+    exact: cython.double
+    if buf[at] == 43 or buf[at] == 45:
+        at += 1
+    if at == end or end - at > 15:
+        return 7
+    while at < end:
+        if buf[at] < 48 or buf[at] > 57:
+            return 7
+        value = 10 * value + (buf[at] - 48)
+        at += 1
+    exact = -value if buf[begin] == 45 else value
+    if exact < number:
+        return 1
+    return 2 if exact == number else 4
 
 
 def index_insert(

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from .needs import needs_of
 from .parser import EQUALITIES, parse
 from .syntax import (
     And,
@@ -54,15 +55,18 @@ _TEXT_TESTS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 
 
 class Condition:
-    """One condition. `names`: the properties it asks for; `test` takes their values in that order."""
+    """One condition. `names`: the properties it asks for; `test` takes their values in that order. `needs`: what it cannot
+    be true without (needs)."""
 
-    __slots__ = ("names", "test", "text")
+    __slots__ = ("names", "needs", "test", "text")
 
     def __init__(self, text: str) -> None:
         """Raises SqlSyntaxError."""
         compiler = _Compiler()
         self.text = text
-        self.test = compiler.compiled(parse(text))
+        tree = parse(text)
+        self.test = compiler.compiled(tree)
+        self.needs = needs_of(tree, compiler.names)
         self.names = tuple(name.encode() for name in compiler.names)
 
     def matches(self, values: Values) -> bool:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import math
+import struct
+from types import ModuleType
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernels import NAME, interpreted_kernel
 from zenitmq.model.errors import SqlSyntaxError
+from zenitmq.model.properties import encode_properties
 from zenitmq.model.sql92 import syntax as s
 from zenitmq.model.sql92.condition import Condition
 from zenitmq.model.sql92.parser import parse
@@ -148,6 +154,32 @@ def test_conditions_answer_as_the_naive_evaluator(expression: s.Expression, mess
     condition = Condition(written(expression))
     values = [message[name].encode() if (name := key.decode()) in message else None for key in condition.names]
     assert condition.test(values) is naive(expression, message)
+
+
+conjunctions = st.lists(tests | expressions, min_size=2, max_size=4).map(lambda parts: s.And(tuple(parts)))
+
+
+@pytest.mark.parametrize("kernel", [importlib.import_module(NAME), interpreted_kernel()], ids=["installed", "source"])
+@settings(deadline=None)
+@given(expression=tests | conjunctions | expressions, sent=st.lists(messages, min_size=1, max_size=6))
+def test_looking_first_at_what_is_needed_changes_no_answer(
+    kernel: ModuleType, expression: s.Expression, sent: list[dict[str, str]]
+) -> None:
+    condition = Condition(written(expression))
+    records = [kernel.encode_record(topic=b"t", body=b"", properties=encode_properties(message)) for message in sent]
+    units, at = b"", 0
+    for record in records:
+        units += struct.pack(">qiq", at, len(record), 0)
+        at += len(record)
+    log = memoryview(b"".join(records))
+    passed = [
+        (selector.matched, list(selector.runs[: 2 * selector.run_count]))
+        for needs in ((), condition.needs)
+        for selector in [kernel.UnitSelector()]
+        if selector.select_where(units, log, 0, condition.names, needs, condition.test, 100, 1 << 30, lambda: True) >= 0
+    ]
+    assert passed[0] == passed[1]
+    assert passed[0][0] == sum(naive(expression, message) is True for message in sent)
 
 
 WORDS = st.sampled_from(

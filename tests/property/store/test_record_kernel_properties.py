@@ -166,7 +166,7 @@ def test_a_selection_hands_over_the_values_that_decoding_finds(fields: list[byte
     for kernel in (INSTALLED, INTERPRETED):
         seen: list[list[bytes | None]] = []
         kernel.UnitSelector().select_where(
-            bytes(units), log, 0, tuple(name.encode() for name in wanted), seen.append, 100, 1 << 30, lambda: True
+            bytes(units), log, 0, tuple(name.encode() for name in wanted), (), seen.append, 100, 1 << 30, lambda: True
         )
         shown = [[value if value is None else value.decode("utf-8", "replace") for value in one] for one in seen]
         decoded = [decode_properties(field) for field in fields]

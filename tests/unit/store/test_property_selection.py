@@ -41,11 +41,13 @@ def select(
     has_time: Callable[[], bool] = lambda: True,
     units: bytes | None = None,
     runs_max: int = 100,
+    needs: tuple[tuple[int, int, float | bytes], ...] = (),
 ) -> tuple[int, int, list[tuple[int, int]]]:
     selector = kernel.UnitSelector(runs_max)
     selector.select_where(
-        log.units if units is None else units, memoryview(log.bytes), log.base, names, test, messages, size, has_time
-    )
+        log.units if units is None else units, memoryview(log.bytes), log.base, names, needs, test, messages, size,
+        has_time,
+    )  # fmt: skip
     runs = [(selector.runs[2 * i], selector.runs[2 * i + 1]) for i in range(selector.run_count)]
     assert sum(end - begin for begin, end in runs) == selector.size_bytes
     return selector.examined, selector.matched, runs
@@ -140,3 +142,64 @@ def test_an_error_of_the_test_comes_out(kernel: ModuleType) -> None:
 
     with pytest.raises(ArithmeticError):
         select(kernel, Log(0, record(kernel, b"")), fail)
+
+
+LESS, EQUAL, GREATER, ANY = 1, 2, 4, 7
+
+
+@pytest.mark.parametrize(
+    ("value", "operand", "outcome"),
+    [
+        ("10", 10, EQUAL),
+        ("9", 10, LESS),
+        ("11", 10, GREATER),
+        ("+10", 10.0, EQUAL),
+        ("-10", 10, LESS),
+        ("-10", -10.5, GREATER),
+        ("0010", 10, EQUAL),
+        ("-0", 0, EQUAL),
+        ("10", float("inf"), LESS),
+        ("999999999999999", 999999999999999, EQUAL),
+        ("999999999999999", 999999999999998.9, GREATER),
+        ("1000000000000000", 5, ANY),  # more digits than are looked at here
+        ("1.0", 5, ANY),
+        ("1e1", 5, ANY),
+        ("x", 5, ANY),
+        ("-", 5, ANY),
+        ("1 ", 5, ANY),
+        ("/", 5, ANY),
+        (":", 5, ANY),
+        ("eu", b"eu", EQUAL),
+        ("eu", b"us", LESS | GREATER),
+        ("eu", b"e", LESS | GREATER),
+        ("e", b"eu", LESS | GREATER),
+        ("ü", "ü".encode(), EQUAL),
+        ("ü", b"\xc3\xbd", LESS | GREATER),
+        ("eu", b"", LESS | GREATER),
+    ],
+)
+def test_what_is_needed_is_looked_at_before_the_test(
+    kernel: ModuleType, value: str, operand: float | bytes, outcome: int
+) -> None:
+    log = Log(0, record(kernel, entry("a", value)))
+    for outcomes in range(1, 8):
+        _, matched, _ = select(kernel, log, lambda values: True, b"a", needs=((0, outcomes, operand),))
+        assert matched == bool(outcomes & outcome), outcomes
+
+
+def test_a_property_that_is_needed_and_missing_is_never_asked_about(kernel: ModuleType) -> None:
+    log = Log(0, *(record(kernel, entry(name, "5")) for name in ("a", "b", "a")))
+    seen: list[Values] = []
+    assert select(kernel, log, lambda values: seen.append(values), b"b", b"a", needs=((1, ANY, b""),))[:2] == (3, 0)
+    assert seen == [[None, b"5"]] * 2
+    assert select(kernel, log, lambda values: True, b"a", needs=((0, ANY, b""), (0, GREATER, 5)))[1] == 0
+
+
+def test_more_is_needed_than_is_looked_at(kernel: ModuleType) -> None:
+    names = tuple(b"n%d" % number for number in range(70))
+    log = Log(0, record(kernel, b"".join(entry(name.decode(), "1") for name in names)))
+    met = tuple((place, EQUAL, 1) for place in range(70))
+    assert select(kernel, log, lambda values: values == [b"1"] * 70, *names, needs=met)[1] == 1
+    for place in (0, 63, 69):
+        needs = tuple((at, LESS if at == place else EQUAL, 1) for at in range(70))
+        assert select(kernel, log, lambda values: True, *names, needs=needs)[1] == (place == 69)
