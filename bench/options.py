@@ -15,6 +15,7 @@ from ..model.names import check_topic
 
 WORKS: Final = ("produce", "consume", "e2e", "latency", "limits", "restart")
 GROUP_WORKS: Final = ("catch-up",)  # need a replica group, which they start themselves
+SPARK_WORKS: Final = ("spark",)  # need Spark, and are measured by the pipeline
 APIS: Final = ("post", "send", "send_async", "send_batch", "send_bodies")
 FLUSH_MODES: Final = ("async", "sync")
 MESSAGES_MAX: Final = 1 << 31
@@ -44,15 +45,18 @@ class BenchOptions:
     stages: bool = False  # where the time goes, of client and broker
     topic: str | None = None  # None = one of its own, removed afterwards
     queues: int = 4  # of a topic that the run creates
-    messages: int = 0  # consume: size of the backlog; 0 = what `seconds` need at full speed, within 2 GiB
+    messages: int = (
+        0  # consume: size of the backlog; 0 = what `seconds` need at full speed, within 2 GiB; spark: how many
+    )
     log_gib: float = 1.0  # restart, catch-up: how much log there is
     limit_seconds: float = 2.0  # each raw-path run, before and after; 0 = none, then no share is told
+    master: str = "local[2]"  # spark: where Spark runs
     namesrv: str | None = None  # a cluster to measure; None = the one that runs here, else one started for the run
     own_cluster: bool = False  # start one in any case (the only way to choose flush and warm)
     directory: str | None = None  # where a started cluster and the raw path keep files; None = a temporary directory
 
     def __post_init__(self) -> None:
-        _check_choice("work", self.work, (*WORKS, *GROUP_WORKS))
+        _check_choice("work", self.work, (*WORKS, *GROUP_WORKS, *SPARK_WORKS))
         _check_choice("api", self.api, APIS)
         _check_choice("flush", self.flush, FLUSH_MODES)
         for name, value, low, high in (

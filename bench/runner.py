@@ -14,7 +14,7 @@ from .document import picture, result_document
 from .environment import environment, kernel_kind
 from .limits import measure_limits
 from .measure import Load, Measured, measure
-from .options import GROUP_WORKS, BenchOptions, BenchResult, Progress, Report
+from .options import GROUP_WORKS, SPARK_WORKS, BenchOptions, BenchResult, Progress, Report
 from .own_cluster import LogFiles
 from .percentiles import Nanoseconds, joined, latency_us
 from .processes import Worker
@@ -45,7 +45,7 @@ def run(options: BenchOptions, report: Report, *, files: LogFiles = USUAL_FILES)
     Raises ZenitError where the cluster cannot be reached or started, or where a message got lost; everything that it
     started is stopped on the way out.
     """
-    if options.work in GROUP_WORKS:
+    if options.work in (*GROUP_WORKS, *SPARK_WORKS):
         raise InvalidParameter("work", options.work, f"one broker's: {', '.join(WORKS)}")
     with _directory(options) as directory:
         if options.work == "limits":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ..bench.options import APIS, FLUSH_MODES, GROUP_WORKS, WORKS, BenchOptions
+from ..bench.options import APIS, FLUSH_MODES, GROUP_WORKS, SPARK_WORKS, WORKS, BenchOptions
 from .options import Json, Namesrv
 from .output import note, print_facts, readable_bytes, show
 
@@ -26,7 +26,9 @@ def register(app: typer.Typer) -> None:
 
 
 def bench(
-    work: Annotated[str, typer.Argument(metavar="WORK", help=f"One of {', '.join((*WORKS, *GROUP_WORKS))}.")],
+    work: Annotated[
+        str, typer.Argument(metavar="WORK", help=f"One of {', '.join((*WORKS, *GROUP_WORKS, *SPARK_WORKS))}.")
+    ],
     size: Annotated[int, typer.Option(help="Body bytes of a message.")] = USUAL.size,
     batch: Annotated[int, typer.Option(help="Messages a request.")] = USUAL.batch,
     producers: Annotated[int, typer.Option(help="Processes that produce.")] = USUAL.producers,
@@ -55,11 +57,14 @@ def bench(
     stages: Annotated[bool, typer.Option("--stages", help="Tell where the time goes.")] = OFF,
     topic: Annotated[str | None, typer.Option(help="An existing topic; else one of the run's own.")] = USUAL.topic,
     queues: Annotated[int, typer.Option(help="Queues of the run's own topic.")] = USUAL.queues,
-    messages: Annotated[int, typer.Option(help="consume: size of the backlog; 0 = by --seconds.")] = USUAL.messages,
+    messages: Annotated[
+        int, typer.Option(help="consume: size of the backlog; 0 = by --seconds. spark: how many; 0 = 500000.")
+    ] = USUAL.messages,
     log_gib: Annotated[float, typer.Option("--log-gib", help="restart, catch-up: GiB of log.")] = USUAL.log_gib,
     limit_seconds: Annotated[float, typer.Option(help="Each run of the raw path; 0 = none.")] = USUAL.limit_seconds,
     own_cluster: Annotated[bool, typer.Option("--own-cluster", help="Start a cluster in any case.")] = OFF,
     directory: Annotated[str | None, typer.Option("--dir", help="Where a started cluster keeps its files.")] = None,
+    master: Annotated[str, typer.Option(help="spark: where Spark runs.")] = USUAL.master,
     plot: Annotated[str | None, typer.Option(metavar="FILE.svg", help="Write a picture of the run.")] = None,
     namesrv: Namesrv = None,
     as_json: Json = False,
@@ -88,11 +93,19 @@ def bench(
         queues=queues,
         messages=messages,
         log_gib=log_gib,
+        master=master,
         limit_seconds=limit_seconds,
         namesrv=namesrv,
         own_cluster=own_cluster,
         directory=directory,
     )
+    if work in SPARK_WORKS:
+        from .bench_spark import run_spark
+
+        with _live_table() as report:
+            document = run_spark(options, report)
+        show(document, as_json, lambda: print_facts(document))
+        return
     from ..bench.runner import run
     from .bench_catch_up import run_catch_up
     from .bench_replicas import run_on_replicas

@@ -1,0 +1,158 @@
+"""How fast topics are read and written with Spark here, beside Spark reading the same rows from Parquet.
+
+Each figure is one job over all rows: rows of a batch are counted while they are read and thrown away (`noop`). A small
+read goes before, so that Java and the Python workers run already.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql.functions import count, lit
+
+from ..client.admin import Admin
+from ..client.producer import Producer
+from ..model.clock import monotonic_ns
+from ..model.errors import SystemFault
+
+FOUR_COLUMNS: Final = "topic,queueId,queueOffset,body"
+STREAM_ROWS: Final = 200_000  # a micro-batch of the stream that is measured
+_SEND_BATCH: Final = 500
+_BODIES: Final = 4_000  # different ones
+_WARM_ROWS: Final = 5_000
+
+Tell = Callable[[str], None]
+"""Told what comes next."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkLoad:
+    """What is measured: `messages` of `size` body bytes in a topic of `queues`. Files go to `directory`, which is empty."""
+
+    namesrv: str
+    topic: str
+    queues: int
+    messages: int
+    size: int
+    directory: str
+    floor_batches: int = 20  # micro-batches of next to nothing
+
+
+def measure(spark: SparkSession, load: SparkLoad, tell: Tell) -> dict[str, Any]:
+    """Fills the topic and measures; {name: {rows, seconds, rows_per_second}, ..., micro_batch_ms}.
+
+    Raises SystemFault where rows are missing or too many, and what broker or Spark fail with.
+    """
+    tell("fill")
+    filled = _rate(load.messages, lambda: _fill(load, load.topic, load.messages))
+    _seen(_topic(spark, load, maxRecordsPerPartition=str(_WARM_ROWS)).limit(_WARM_ROWS))
+    parquet = os.path.join(load.directory, "parquet")
+    works: dict[str, Callable[[], int]] = {
+        "every_column": lambda: _seen(_topic(spark, load)),
+        "four_columns": lambda: _seen(_topic(spark, load, columns=FOUR_COLUMNS)),
+        "without_body": lambda: _seen(_topic(spark, load, includeBody="false")),
+        "stream": lambda: _streamed(spark, load, os.path.join(load.directory, "checkpoint")),
+        "archive": lambda: _archived(_topic(spark, load), parquet),
+        "parquet_every_column": lambda: _seen(spark.read.parquet(parquet)),
+        "parquet_without_body": lambda: _seen(spark.read.parquet(parquet).drop("body")),
+    }
+    found: dict[str, Any] = {"fill": filled}
+    for name, work in works.items():
+        tell(name)
+        found[name] = checked_rate(name, load.messages, work)
+    tell("micro_batch")
+    return found | {"micro_batch_ms": _floor_ms(spark, load)}
+
+
+def _rate(rows: int, work: Callable[[], object]) -> dict[str, Any]:
+    begin_ns = monotonic_ns()
+    work()
+    seconds = (monotonic_ns() - begin_ns) / 1e9
+    return {"rows": rows, "seconds": round(seconds, 3), "rows_per_second": round(rows / seconds, 1)}
+
+
+def checked_rate(name: str, rows: int, work: Callable[[], int]) -> dict[str, Any]:
+    """The rate of a work that says how many rows it has seen. Raises SystemFault where it saw others than `rows`."""
+    seen: list[int] = []
+    rate = _rate(rows, lambda: seen.append(work()))
+    if seen != [rows]:
+        raise SystemFault(f"bench spark {name}: {seen[0]} rows instead of {rows}")
+    return rate
+
+
+def _fill(load: SparkLoad, topic: str, messages: int) -> None:
+    content = [random.randbytes(load.size) for _ in range(_BODIES)]
+    with Producer("bench-spark", namesrv=load.namesrv, compression=None) as producer:
+        for at in range(0, messages, _SEND_BATCH):
+            first = at % _BODIES
+            producer.send_bodies(topic, content[first : first + min(_SEND_BATCH, messages - at)])
+
+
+def _topic(spark: SparkSession, load: SparkLoad, **options: str) -> DataFrame:
+    return spark.read.format("zenit").options(namesrv=load.namesrv, subscribe=load.topic, **options).load()
+
+
+def _seen(frame: DataFrame) -> int:
+    """Reads every row and column; returns how many rows there were."""
+    seen = Observation()
+    frame.observe(seen, count(lit(1)).alias("rows")).write.format("noop").mode("overwrite").save()
+    return int(seen.get["rows"])
+
+
+def _streamed(spark: SparkSession, load: SparkLoad, checkpoint: str) -> int:
+    progress = _stream(spark, load, load.topic, checkpoint, rows_max=STREAM_ROWS)
+    return sum(int(batch["numInputRows"]) for batch in progress)
+
+
+def _stream(
+    spark: SparkSession, load: SparkLoad, topic: str, checkpoint: str, *, rows_max: int
+) -> list[dict[str, Any]]:
+    """Streams what a topic holds to nowhere; returns the progress of each micro-batch."""
+    query = (
+        spark.readStream.format("zenit")
+        .options(namesrv=load.namesrv, subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=str(rows_max))
+        .load()
+        .writeStream.format("noop")
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return [dict(batch) if isinstance(batch, dict) else batch.jsonValue for batch in query.recentProgress]
+
+
+def _archived(frame: DataFrame, path: str) -> int:
+    seen = Observation()
+    frame.observe(seen, count(lit(1)).alias("rows")).write.mode("overwrite").parquet(path)
+    return int(seen.get["rows"])
+
+
+def _floor_ms(spark: SparkSession, load: SparkLoad) -> float:
+    """What a micro-batch of one row a queue takes, in the median."""
+    with _own_topic(load) as topic:
+        with Producer("bench-spark", namesrv=load.namesrv) as producer:
+            for _ in range(load.floor_batches):
+                for _ in range(load.queues):
+                    producer.send_bodies(topic, [bytes(load.size)])
+        progress = _stream(spark, load, topic, os.path.join(load.directory, "floor"), rows_max=load.queues)
+    return float(median(batch["durationMs"]["triggerExecution"] for batch in progress[1:]))
+
+
+@contextmanager
+def _own_topic(load: SparkLoad) -> Iterator[str]:
+    """Another topic, deleted afterwards."""
+    topic = f"{load.topic}-{secrets.token_hex(4)}"
+    with Admin(load.namesrv) as admin:
+        admin.create_topic(topic, queues=load.queues)
+        try:
+            yield topic
+        finally:
+            admin.delete_topic(topic)
