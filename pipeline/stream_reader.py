@@ -91,7 +91,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: OffsetsDocument, limit: ReadLimit) -> OffsetsDocument:  # noqa: N802  # Spark's name
         """The end of the next batch; `start` where there is nothing new, or too little."""
         begin = offsets_of(start)
-        held = self._positions.look()
+        held = self._positions.look(begin)
         self._check_shrunk(begin, held.end)
         self._available = end = reachable(begin, held.end)
         limits = self._limits
@@ -118,7 +118,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ranges_between(begin, behind)  # before anything is passed over: a start beyond its end is an error
         begin = dict.fromkeys(behind, 0) | {key: offset for key, offset in begin.items() if key in behind}
         if any(offset > begin[key] for key, offset in behind.items()):
-            minimum = self._positions.look().minimum
+            minimum = self._positions.look(behind).minimum
             begin = passed_over(begin, minimum, fail=self._options.fail_on_data_loss)
             behind = {key: max(offset, begin[key]) for key, offset in behind.items()}
         pieces = split_ranges(

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Final, TypeVar
 
 from ..client.retry import RetryPolicy
 from ..client.waiting import Blocking, run_blocking
 from ..model.clock import monotonic_ms, sleep_ms
-from ..model.errors import NoRoute, RemoteProtocolError, RequestTimeout, TopicNotFound, ZenitError
+from ..model.errors import NoRoute, OffsetsIncomplete, RemoteProtocolError, RequestTimeout, TopicNotFound, ZenitError
 from ..model.names import is_system_topic
 from ..model.route import TopicRoute
 from ..remoting.commands import (
@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 
 SAMPLE_ROWS: Final = 32
 SAMPLE_BYTES: Final = 64 * 1024
+AWAY_MS: Final = 500  # for what did not answer the last time either
 BACKOFF_MS: Final = 50
 BACKOFF_MS_MAX: Final = 1000
 
@@ -49,26 +50,27 @@ class TopicPositions:
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        self._seen: set[str] = set()
+        self._seen: set[str] = set()  # topics that were there
+        self._away: set[str] = set()  # what did not answer when it was asked last
         self._policy = RetryPolicy(
             tries_max=options.retries + 1, backoff_ms=BACKOFF_MS, backoff_ms_max=BACKOFF_MS_MAX, try_ms_max=10_000
         )
 
-    def look(self) -> Held:
-        """What the queues to be read hold now.
+    def look(self, known: Collection[QueueKey] = ()) -> Held:
+        """What the queues to be read hold now. `known`: some that there were before; their brokers are asked, too, when no
+        name server tells of them any more.
 
-        Queues whose broker does not answer are left out where that is tolerated. Raises TopicNotFound, and why a broker or
-        all name servers did not answer.
+        Queues whose broker does not answer are left out where that is tolerated. Raises TopicNotFound, OffsetsIncomplete
+        for an assigned queue that there is not, and why a broker or all name servers did not answer.
         """
         minimum: Offsets = {}
         end: Offsets = {}
         for topic in self._topics():
-            for broker in self._tolerated(topic, partial(self._brokers_of, topic)):
-                rows = self._tolerated(f"{topic} at {broker}", partial(self._rows, topic, broker))
-                for queue_id, first, behind in rows:
-                    key = QueueKey(topic, broker, queue_id)
-                    if self._options.reads(key):
-                        minimum[key], end[key] = first, behind
+            before = {key.broker for key in known if key.topic == topic and self._options.reads(key)}
+            for broker in self._tolerated(topic, partial(self._brokers_of, topic, before)):
+                rows = partial(self._rows, topic, broker)
+                for key, first, behind in self._tolerated(_place(topic, broker), rows):
+                    minimum[key], end[key] = first, behind
         return Held(minimum, end)
 
     def at_times(self, times_ms: Mapping[QueueKey, int]) -> Offsets:
@@ -102,32 +104,39 @@ class TopicPositions:
             )
         return sorted({key.topic for key in options.assigned}) or options.topics
 
-    def _brokers_of(self, topic: str) -> list[str]:
-        brokers = [data.broker_name for data in self._route(topic).queues]
+    def _brokers_of(self, topic: str, before: Collection[str]) -> list[str]:
         if self._options.assigned:
-            wanted = {key.broker for key in self._options.assigned if key.topic == topic}
-            return [broker for broker in brokers if broker in wanted]
-        return brokers
+            return sorted({key.broker for key in self._options.assigned if key.topic == topic})
+        return sorted({*before, *(data.broker_name for data in self._route(topic).queues)})
 
-    def _rows(self, topic: str, broker: str) -> list[tuple[int, int, int]]:
-        """[(queue id, minimum, end)] of the queues there."""
-        return self._ask(topic, broker, GetTopicStatistics(topic), _queue_rows)
+    def _rows(self, topic: str, broker: str) -> list[tuple[QueueKey, int, int]]:
+        """[(queue, minimum, end)] of the queues there that are to be read."""
+        rows = self._ask(topic, broker, GetTopicStatistics(topic), _queue_rows)
+        found = [(QueueKey(topic, broker, queue_id), first, behind) for queue_id, first, behind in rows]
+        there = {key for key, _, _ in found}
+        for key in self._options.assigned:
+            if (key.topic, key.broker) == (topic, broker) and key not in there:
+                raise OffsetsIncomplete("assign", str(key), "does not exist")
+        return [row for row in found if self._options.reads(row[0])]
 
     def _tolerated(self, what: str, ask: Callable[[], list[_R]]) -> list[_R]:
+        """Nothing, where what is asked about is away and may be; it is not waited for long the next time."""
         try:
-            return ask()
+            rows = ask()
         except ZenitError as error:
             if not (self._options.tolerate_unavailable and error.retriable):
                 raise
-            log.warning("not served now, its queues wait what=%s error=%s", what, error)
+            if what not in self._away:
+                log.warning("not served now, its queues wait what=%s error=%s", what, error)
+            self._away.add(what)
             return []
+        self._away.discard(what)
+        return rows
 
     # ---- asking
 
     def _route(self, topic: str) -> TopicRoute:
-        return self._until_answered(
-            lambda timeout_ms: self._refreshed(topic, timeout_ms), on_stale=None, what=f"the route of {topic}"
-        )
+        return self._until_answered(lambda timeout_ms: self._refreshed(topic, timeout_ms), on_stale=None, what=topic)
 
     def _refreshed(self, topic: str, timeout_ms: int) -> TopicRoute:
         """Raises TopicNotFound for a topic that was never there, NoRoute for one that was: a name server may have lost it."""
@@ -157,17 +166,21 @@ class TopicPositions:
         shared = connection(self._options.namesrv)
 
         def once(timeout_ms: int) -> _R:
+            if shared.routes.cached(topic) is None:
+                self._refreshed(topic, timeout_ms)
             address = shared.routes.address_of(topic, broker)
             return decode(*shared.remoting.call(address, request, None, timeout_ms=timeout_ms))
 
         return self._until_answered(
             once,
             on_stale=lambda timeout_ms: self._refreshed(topic, timeout_ms),
-            what=f"{type(request).__name__} of {topic} to {broker}",
+            what=_place(topic, broker),
         )
 
     def _until_answered(self, once: Callable[[int], _R], *, on_stale: Callable[[int], object] | None, what: str) -> _R:
         total_ms = self._options.request_timeout_ms
+        if what in self._away:
+            total_ms = min(total_ms, AWAY_MS)
         deadline_ms = monotonic_ms() + total_ms
         tries = 0
         failure: ZenitError | None = None
@@ -186,6 +199,10 @@ class TopicPositions:
                 log.info("asked again soon what=%s error=%s", what, error)
                 sleep_ms(delay_ms)
         raise failure or RequestTimeout(what, total_ms)
+
+
+def _place(topic: str, broker: str) -> str:
+    return f"{topic} at {broker}"
 
 
 # ---- answers

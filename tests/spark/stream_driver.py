@@ -1,4 +1,5 @@
-"""A driver of its own: copies a topic to Parquet in small batches, and dies by SIGKILL after a few of them.
+"""A driver of its own, with a session of its own in which nobody registered the format: copies a topic to Parquet in small
+batches, and dies by SIGKILL after a few of them.
 
 Arguments: name server, topic, target, checkpoint, how many batches to live for.
 """
@@ -10,11 +11,11 @@ import signal
 import sys
 from threading import Event
 
-from zenitmq.pipeline.session import spark_session
+from pyspark.sql import SparkSession
 
 
 def main(namesrv: str, topic: str, target: str, checkpoint: str, batches: str) -> None:
-    spark = spark_session("dies", "local[2]", shuffle_partitions=2)
+    spark = SparkSession.builder.master("local[2]").config("spark.driver.host", "127.0.0.1").getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     options = {"namesrv": namesrv, "subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "20"}
     writer = spark.readStream.format("zenit").options(**options).load().writeStream.format("parquet")

@@ -14,10 +14,19 @@ from spark.spark_kit import send
 
 from zenitmq import Admin
 from zenitmq.model.clock import now_ms
-from zenitmq.model.errors import ConnectionLost, DataLost, OffsetsBackwards, RequestTimeout, TopicNotFound, ZenitError
+from zenitmq.model.errors import (
+    ConnectionLost,
+    DataLost,
+    NoRoute,
+    OffsetsBackwards,
+    OffsetsIncomplete,
+    RequestTimeout,
+    TopicNotFound,
+    ZenitError,
+)
 from zenitmq.pipeline.batch_reader import BatchReader
 from zenitmq.pipeline.connections import connection
-from zenitmq.pipeline.offsets import Offsets, document_of, offsets_of, row_count
+from zenitmq.pipeline.offsets import Offsets, QueueKey, document_of, offsets_of, row_count
 from zenitmq.pipeline.options import ReadOptions
 from zenitmq.pipeline.source import ZenitDataSource
 from zenitmq.pipeline.stream_reader import StreamReader
@@ -190,8 +199,8 @@ def held(reader: StreamReader, minimum: Offsets, monkeypatch: pytest.MonkeyPatch
     """Makes it look as if rows had expired."""
     look = reader._positions.look
 
-    def looked() -> Any:
-        found = look()
+    def looked(known: Any = ()) -> Any:
+        found = look(known)
         return type(found)(found.minimum | minimum, found.end)
 
     monkeypatch.setattr(reader._positions, "look", looked)
@@ -267,20 +276,25 @@ def test_a_batch_holds_what_it_is_to_read_for_a_while(cluster: LocalCluster, top
     assert 0 < hold["ends_in_seconds"] <= 600
 
 
-def test_brokers_that_are_away_are_waited_for_or_passed_by(tmp_path: Any) -> None:
-    """One broker of two groups is gone: that is an error, or the queues of the other are read meanwhile."""
-    from zenitmq.pipeline.topic_positions import TopicPositions
+def test_an_assigned_queue_has_to_exist(cluster: LocalCluster, topic: str, new_reader: NewReader) -> None:
+    assigned = json.dumps({topic: {cluster.brokers[0]: [1, 99]}})
+    with pytest.raises(OffsetsIncomplete, match="99 does not exist"):
+        new_reader(subscribe=None, assign=assigned).initialOffset()
 
+
+def test_a_broker_that_is_away_is_waited_for_or_passed_by(new_reader: NewReader) -> None:
+    """An error, or its queues stay where they are; also once no name server tells of it any more."""
     with LocalCluster() as cluster:
         topic = cluster.create_topic("orders")
         send(cluster.namesrv, topic, 20)
-        options = ReadOptions.parse({"namesrv": cluster.namesrv, "subscribe": topic, "requesttimeoutms": "400"})
-        tolerant = ReadOptions.parse(
-            {"namesrv": cluster.namesrv, "subscribe": topic, "requesttimeoutms": "400", "tolerateunavailable": "true"}
-        )
-        strict, lenient = StreamReader(options.for_stream()), StreamReader(tolerant.for_stream())
+        options = {"namesrv": cluster.namesrv, "subscribe": topic, "requestTimeoutMs": "400"}
+        strict, lenient = new_reader(**options), new_reader(**options, tolerateUnavailable="true")
         start = lenient.latestOffset({}, ALL)
         assert strict.latestOffset({}, ALL) == start
+        gone = document_of({QueueKey(topic, "broker-z", 0): 5})
+        with pytest.raises(NoRoute, match="broker-z"):
+            strict.latestOffset(gone, ALL)
+        assert lenient.latestOffset(gone, ALL)[topic]["broker-z"] == {"0": 5}
         cluster.kill(cluster.brokers[0])
         with pytest.raises(ZenitError) as raised:
             strict.latestOffset(start, ALL)
@@ -290,7 +304,6 @@ def test_brokers_that_are_away_are_waited_for_or_passed_by(tmp_path: Any) -> Non
         later = send(cluster.namesrv, topic, 20, first=20)
         end = lenient.latestOffset(start, ALL)
         assert sorted(read_all(lenient, lenient.partitions(start, end))) == later
-        assert TopicPositions(options).look().end == offsets_of(end)
 
 
 def test_the_format_s_name_is_known_without_an_instance() -> None:

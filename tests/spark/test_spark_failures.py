@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -63,8 +64,10 @@ def standalone(tmp_path: Path) -> Iterator[str]:
         yield address
 
 
-def run_driver(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+def run_driver(script: str, *arguments: str, site: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Runs a driver to its end. `site`: a folder of its path beside ours."""
+    path = os.pathsep.join([*([str(site)] if site is not None else []), *filter(None, sys.path)])
+    environment = os.environ | {"PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable, "JAVA_HOME": bring_java()}
     command = [sys.executable, str(HERE / script), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=280, env=environment, check=False)
 
@@ -84,7 +87,10 @@ def test_a_driver_that_is_killed_between_batches(
 ) -> None:
     send(cluster.namesrv, topic, 100)
     target, checkpoint = str(tmp_path / "rows"), str(tmp_path / "checkpoint")
-    done = run_driver("stream_driver.py", cluster.namesrv, topic, target, checkpoint, "1")
+    site = tmp_path / "site"  # has what an installed package has there
+    site.mkdir()
+    shutil.copy(HERE.parents[1] / "pyspark_zenit.py", site)
+    done = run_driver("stream_driver.py", cluster.namesrv, topic, target, checkpoint, "1", site=site)
     assert done.returncode == -9, done.stderr[-3000:]
     send(cluster.namesrv, topic, 40, first=100)
     writer = read_stream(maxOffsetsPerTrigger="50").writeStream.format("parquet").option("path", target)
