@@ -19,6 +19,8 @@ from zenitmq.testing import LocalCluster
 
 ReadStream = Callable[..., DataFrame]
 
+pytestmark = pytest.mark.timeout(300)  # Spark on a busy machine
+
 
 def drain(frame: DataFrame, target: Path, checkpoint: Path) -> Any:
     """Writes what is there as Parquet and ends; returns the query."""
@@ -26,7 +28,7 @@ def drain(frame: DataFrame, target: Path, checkpoint: Path) -> Any:
         frame.writeStream.format("parquet").option("path", str(target)).option("checkpointLocation", str(checkpoint))
     )
     query = writer.trigger(availableNow=True).start()
-    assert query.awaitTermination(100)
+    assert query.awaitTermination(250)
     return query
 
 
@@ -69,7 +71,7 @@ def test_trap_a_batch_that_failed_is_read_again_from_where_it_began(
     def run(sink: Callable[[DataFrame, int], None]) -> bool:
         frame = read_stream(columns="body", **options)
         writer = frame.writeStream.foreachBatch(sink).option("checkpointLocation", str(tmp_path / "checkpoint"))
-        return writer.trigger(availableNow=True).start().awaitTermination(100)
+        return writer.trigger(availableNow=True).start().awaitTermination(250)
 
     bodies = send(cluster.namesrv, topic, 20)
     with pytest.raises(PySparkException, match="the sink broke"):
@@ -81,7 +83,7 @@ def test_trap_a_batch_that_failed_is_read_again_from_where_it_began(
 
 def test_bad_input_is_told_in_the_driver(read_stream: ReadStream) -> None:
     with pytest.raises(PySparkException, match="is for batches"):
-        read_stream(endingOffsets="latest").writeStream.format("noop").start().awaitTermination(60)
+        read_stream(endingOffsets="latest").writeStream.format("noop").start().awaitTermination(250)
     with pytest.raises(PySparkException, match="did you mean startingOffsets"):
         read_stream(startingOfsets="latest")
 
