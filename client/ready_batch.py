@@ -52,20 +52,23 @@ class ReadyBatch:
 class _Encoder:
     __slots__ = ("accumulator", "born", "spare")
 
-    def __init__(self, accumulator: Accumulator) -> None:
+    def __init__(self, accumulator: Accumulator, buffer_bytes: int) -> None:
         self.accumulator = accumulator
         self.born = BornTime()
-        self.spare = bytearray(BUFFER_BYTES)
+        self.spare = bytearray(buffer_bytes)
 
 
 class ReadyBatches:
     """Makes them. Any thread may call; each works on its own accumulators."""
 
-    def __init__(self, new_accumulator: Callable[[str, int], Accumulator], *, keep: bool) -> None:
+    def __init__(
+        self, new_accumulator: Callable[[str, int], Accumulator], *, keep: bool, buffer_bytes: int = BUFFER_BYTES
+    ) -> None:
         """`new_accumulator(topic, capacity in bytes)`: one with an id prefix of its own. `keep`: a batch stays valid when
-        its thread makes the next."""
+        its thread makes the next. `buffer_bytes`: up to where a batch is encoded without an allocation."""
         self._new_accumulator = new_accumulator
         self._keep = keep
+        self._buffer_bytes = buffer_bytes
         self._local = threading.local()
 
     def make(self, topic: str, fill: Fill) -> ReadyBatch:
@@ -74,7 +77,7 @@ class ReadyBatches:
         accumulator = encoder.accumulator
         if accumulator.count:  # a fill that raised left a part of its messages behind
             accumulator.swap(accumulator.swap(encoder.spare)[0])
-        size_bytes = BUFFER_BYTES
+        size_bytes = self._buffer_bytes
         accumulator.begin(*encoder.born.read())
         while not fill(accumulator):
             size_bytes *= 4
@@ -82,7 +85,7 @@ class ReadyBatches:
                 raise MessageTooLarge("batch", size_bytes, BATCH_BYTES_MAX)
             encoder.spare = accumulator.swap(bytearray(min(size_bytes, BATCH_BYTES_MAX)))[0]
             accumulator.begin(*encoder.born.read())
-        spare = encoder.spare if len(encoder.spare) == BUFFER_BYTES else bytearray(BUFFER_BYTES)
+        spare = encoder.spare if len(encoder.spare) == self._buffer_bytes else bytearray(self._buffer_bytes)
         buffer, used, count, _born_ms, month_ms, first_counter = accumulator.swap(spare)
         encoder.spare = buffer
         if used > BATCH_BYTES_MAX:
@@ -101,5 +104,5 @@ class ReadyBatches:
         if encoder is None:
             if len(encoders) >= TOPICS_MAX:
                 encoders.clear()
-            encoder = encoders[topic] = _Encoder(self._new_accumulator(topic, BUFFER_BYTES))
+            encoder = encoders[topic] = _Encoder(self._new_accumulator(topic, self._buffer_bytes), self._buffer_bytes)
         return encoder

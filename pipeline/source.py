@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from .options import ReadOptions
+    from .sink import BatchWriter, StreamWriter
 
 NAME: Final = "zenit"
 
 
 class ZenitDataSource(DataSource):
-    """Topics as data frames: `spark.read.format("zenit")` and `spark.readStream.format("zenit")`."""
+    """Topics as data frames: `spark.read.format("zenit")`, `readStream`, `write` and `writeStream`."""
 
     @classmethod
     def name(cls) -> str:
@@ -44,6 +45,18 @@ class ZenitDataSource(DataSource):
         from .stream_reader import StreamReader
 
         return StreamReader(self._columns_of(schema).for_stream())
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """Of a batch."""
+        from .sink import batch_writer
+
+        return batch_writer(dict(self.options), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802  # Spark's name
+        """Of a stream."""
+        from .sink import stream_writer
+
+        return stream_writer(dict(self.options), schema, overwrite)
 
     def _read_options(self) -> ReadOptions:
         from .options import ReadOptions

@@ -1,0 +1,76 @@
+"""Which queue each row of a write goes to, and which rows go there together. Pure.
+
+With delivery=dedup a batch that is written again must go the same ways, row by row, whatever became of the topic
+meanwhile: its queues are pinned when a query first writes to it, and a row's queue follows from its number in its task,
+or from its message group, and from nothing else. Rows without a group change queues in blocks: BLOCK_ROWS side by side
+share one, so that a request holds many rows of one queue.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ..client.queue_choice import shard_queue
+from ..model.errors import StoreFormatError
+from ..model.queue import MessageQueue
+from .arrow_records import Rows
+
+BLOCK_ROWS: Final = 512
+
+Destination = Callable[[str, str | None, int], MessageQueue | None]
+"""(topic, message group, block) -> the queue; None: any queue of the topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Rows (indexes in a batch, in order) that go one way."""
+
+    topic: str
+    queue: MessageQueue | None
+    picks: Sequence[int]
+
+
+def shares(rows: Rows, first_row: int, destination: Destination) -> list[Share]:
+    """The ways of a batch's rows; within one way rows keep their order. `first_row`: the batch's first, in its task."""
+    if isinstance(rows.topics, str) and rows.groups is None:
+        found = []
+        begin = 0
+        while begin < len(rows):
+            block, within = divmod(first_row + begin, BLOCK_ROWS)
+            end = min(len(rows), begin + BLOCK_ROWS - within)
+            found.append(Share(rows.topics, destination(rows.topics, None, block), range(begin, end)))
+            begin = end
+        return found
+    ways: dict[tuple[str, MessageQueue | None], list[int]] = {}
+    for index in range(len(rows)):
+        topic = rows.topic(index)
+        queue = destination(topic, rows.group(index), (first_row + index) // BLOCK_ROWS)
+        ways.setdefault((topic, queue), []).append(index)
+    return [Share(topic, queue, picks) for (topic, queue), picks in ways.items()]
+
+
+def pinned_queue(queues: Sequence[MessageQueue], group: str | None, salt: int, block: int) -> MessageQueue:
+    """The queue of a row, of those that are pinned. `salt`: sets tasks and batches apart."""
+    if group is not None:
+        return shard_queue(queues, group)
+    return queues[(salt + block) % len(queues)]
+
+
+def pinned_text(queues: Sequence[MessageQueue]) -> str:
+    """The queues of one topic as they are kept at the brokers."""
+    return json.dumps({"queues": [[queue.broker_name, queue.queue_id] for queue in queues]}, separators=(",", ":"))
+
+
+def parse_pinned(topic: str, text: str) -> tuple[MessageQueue, ...]:
+    """The reverse. Raises StoreFormatError."""
+    try:
+        rows = json.loads(text)["queues"]
+        queues = tuple(MessageQueue(topic, str(broker_name), int(queue_id)) for broker_name, queue_id in rows)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise StoreFormatError("pinned queues", f"of topic {topic}: {text[:200]}") from error
+    if not queues:
+        raise StoreFormatError("pinned queues", f"of topic {topic}: none")
+    return queues

@@ -1,0 +1,198 @@
+"""The writers of the format "zenit": rows of a data frame become messages.
+
+    writer(schema, options)        planned in a process of the driver: columns and options are checked, nothing is opened
+        write(batches)             in a task: rows -> shares (row_shares) -> requests -> queues (row_sends) -> counts
+        commit | abort(counts)     in the driver: the counts are told
+
+A row is visible to consumers as soon as it is stored: a topic takes nothing back. So `commit` has nothing to do, and what a
+failed or repeated task stored stays, which is what `delivery` is about: at-least-once, or dedup.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from ..client.cluster import name_servers
+from ..model.errors import InvalidParameter, OptionRefused
+from .options import WriteOptions
+from .write_columns import WriteColumns, plan_columns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from .row_sends import RowSends
+
+log = logging.getLogger(__name__)
+
+QUERY_ID: Final = "sql.streaming.queryId"  # what Spark tells a task of a stream
+BATCH_ID: Final = "streaming.sql.batchId"
+SPECULATION: Final = "spark.speculation"
+IDENTITY_LENGTH_MAX: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCounts(WriterCommitMessage):
+    """What one task wrote: rows, bytes of their bodies, requests; `duplicates`: rows that were stored before."""
+
+    rows: int = 0
+    body_bytes: int = 0
+    requests: int = 0
+    duplicates: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """All that a task needs to know; travels to it."""
+
+    options: WriteOptions
+    columns: WriteColumns
+
+    def run(self, batches: Iterator[pa.RecordBatch], *, is_stream: bool) -> TaskCounts:
+        """Writes a task's rows. Raises InvalidParameter, UnwritableColumn, and what kept rows from being sent."""
+        from .arrow_records import rows_of
+        from .row_shares import shares
+
+        task = TaskContext.get()
+        assert task is not None
+        check_speculation(task)
+        sends = self._new_sends(task, is_stream=is_stream)
+        first_row = body_bytes = requests = 0
+        for batch in batches:
+            rows = rows_of(batch, self.columns, self.options.topic)
+            for share in shares(rows, first_row, sends.destination):
+                for picks in rows.requests(share.picks):
+                    sends.send(share.topic, share.queue, rows, picks)
+                    requests += 1
+            first_row += len(rows)
+            body_bytes += rows.body_bytes
+        return TaskCounts(first_row, body_bytes, requests, sends.duplicates)
+
+    def _new_sends(self, task: TaskContext, *, is_stream: bool) -> RowSends:
+        from .connections import connection
+        from .row_sends import LooseSends, PinnedSends
+
+        options = self.options
+        cluster = connection(options.namesrv)
+        if options.delivery != "dedup":
+            return LooseSends(cluster, total_ms=options.request_timeout_ms)
+        identity, batch_id = identity_of(task, options, is_stream=is_stream)
+        return PinnedSends(
+            cluster,
+            identity=identity,
+            partition_id=task.partitionId(),
+            batch_id=batch_id,
+            total_ms=options.request_timeout_ms,
+        )
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Of `df.write`."""
+
+    def __init__(self, writing: Writing) -> None:
+        self._writing = writing
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCounts:
+        """See `Writing.run`."""
+        return self._writing.run(iterator, is_stream=False)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """All tasks are done."""
+        log.info("batch written %s", summary(messages))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """One of them failed for good; what others stored stays."""
+        log.warning("batch given up, of tasks that ended there are stored: %s", summary(messages))
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Of `df.writeStream`."""
+
+    def __init__(self, writing: Writing) -> None:
+        self._writing = writing
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCounts:
+        """See `Writing.run`."""
+        return self._writing.run(iterator, is_stream=True)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
+        """All tasks of the batch are done."""
+        log.info("batch written batch=%s %s", batchId, summary(messages))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
+        """One of them failed for good; what others stored stays, and the batch comes again when the query does."""
+        log.warning("batch given up batch=%s, of tasks that ended there are stored: %s", batchId, summary(messages))
+
+
+def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
+    """Raises UnknownOption, OptionRefused, InvalidParameter, InvalidName, UnwritableColumn."""
+    if overwrite:
+        raise InvalidParameter("mode", "overwrite", "append: a topic takes nothing back")
+    writing = plan(options, schema)
+    if writing.options.delivery == "dedup" and None in (writing.options.query_name, writing.options.batch_id):
+        raise OptionRefused(
+            "delivery", "dedup needs queryName and batchId for a batch: they say which one is written again"
+        )
+    return BatchWriter(writing)
+
+
+def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
+    """Raises UnknownOption, OptionRefused, InvalidParameter, InvalidName, UnwritableColumn."""
+    if overwrite:
+        raise InvalidParameter("outputMode", "complete", "append or update: a topic takes nothing back")
+    return StreamWriter(plan(options, schema))
+
+
+def plan(options: Mapping[str, str], schema: StructType) -> Writing:
+    """What both have in common. Name servers are those that the driver knows: an executor may run elsewhere."""
+    from dataclasses import replace
+
+    parsed = WriteOptions.parse(options)
+    columns = plan_columns(
+        ((field.name, field.dataType.simpleString()) for field in schema.fields),
+        has_topic=parsed.topic is not None,
+        is_dedup=parsed.delivery == "dedup",
+    )
+    return Writing(replace(parsed, namesrv=",".join(name_servers(parsed.namesrv))), columns)
+
+
+def check_speculation(task: TaskContext) -> None:
+    """Raises InvalidParameter where Spark may run a task twice at the same time: both would store its rows."""
+    if str(task.getLocalProperty(SPECULATION)).lower() == "true":
+        raise InvalidParameter(
+            SPECULATION, "true", "false for who writes to a topic: each of two tasks would store the rows"
+        )
+
+
+def identity_of(task: TaskContext, options: WriteOptions, *, is_stream: bool) -> tuple[str, int]:
+    """Who writes, and the number of the batch: what a stream is, and what a batch says. Raises InvalidParameter."""
+    if not is_stream:
+        assert options.query_name is not None
+        assert options.batch_id is not None
+        return short_identity(options.query_name), options.batch_id
+    query_id, batch_id = task.getLocalProperty(QUERY_ID), task.getLocalProperty(BATCH_ID)
+    if not query_id or not batch_id:
+        raise InvalidParameter(QUERY_ID, query_id, "what Spark tells tasks of a stream; use delivery=at-least-once")
+    return short_identity(query_id), int(batch_id)
+
+
+def short_identity(name: str) -> str:
+    """A name as part of a producer's; a long one by its hash."""
+    return name if len(name) <= IDENTITY_LENGTH_MAX else hashlib.sha256(name.encode()).hexdigest()[:32]
+
+
+def summary(messages: Sequence[WriterCommitMessage | None]) -> str:
+    """The counts of all tasks together."""
+    counts = [message for message in messages if isinstance(message, TaskCounts)]
+    return (
+        f"tasks={len(counts)} rows={sum(count.rows for count in counts)}"
+        f" body_bytes={sum(count.body_bytes for count in counts)} requests={sum(count.requests for count in counts)}"
+        f" duplicates={sum(count.duplicates for count in counts)}"
+    )
