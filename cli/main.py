@@ -27,6 +27,7 @@ from . import (
     dlq,
     drill,
     group,
+    job,
     local,
     message,
     namesrv,
@@ -66,6 +67,7 @@ for subject in (
     query_offsets,
     bench,
     drill,
+    job,
 ):
     subject.register(app)
 

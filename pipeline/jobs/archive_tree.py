@@ -92,7 +92,7 @@ class ArchiveTree:
         Raises ArchiveNotWritable, also where a directory holds something else already.
         """
         try:
-            if not os.path.exists(self._identity) and (foreign := sorted(set(_names(self.root)) - OURS)):
+            if not self.exists() and (foreign := sorted(set(_names(self.root)) - OURS)):
                 raise ArchiveNotWritable(self.root, f"it is no archive, and holds {foreign[0]}")
             for directory in (self.root, self._manifests, self._staging):
                 os.makedirs(directory, exist_ok=True)
@@ -102,9 +102,13 @@ class ArchiveTree:
         except OSError as error:
             raise ArchiveNotWritable(self.root, error.strerror or str(error)) from error
 
+    def exists(self) -> bool:
+        """Whether an archive was begun here."""
+        return os.path.exists(self._identity)
+
     def identify(self) -> str:
         """The archive's own name; it gets one where it has none. The lock is held."""
-        if not os.path.exists(self._identity):
+        if not self.exists():
             write_whole(self._identity, encode_identity(uuid.uuid4().hex))
         return self.identity()
 

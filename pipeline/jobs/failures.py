@@ -14,6 +14,8 @@ REASON_CHARACTERS_MAX: Final = 400
 
 _OURS: Final = re.compile(r"(?:zenitmq\.)?model\.errors\.\w+\.(\w+): ([^\n]*)")
 _RAISED: Final = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception)): ([^\n]+)", re.MULTILINE)
+_PREFACE: Final = re.compile(r"^\[[A-Z_.]+\] (?:Query \[[^\]]*\] terminated with exception: )?")
+_SQLSTATE: Final = re.compile(r" SQLSTATE: \w+\s*$")
 _WRAPPERS: Final = frozenset(
     {"PythonException", "Py4JJavaError", "Py4JException", "SparkException", "StreamingQueryException"}
 )
@@ -35,7 +37,8 @@ def reason_of(text: str) -> str:
     if raised:
         name, said = raised[-1]
         return _short(f"{name}: {said}")
-    return _short(next((line for line in text.splitlines() if line.strip()), ""))
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    return _short(_PREFACE.sub("", _SQLSTATE.sub("", first)))
 
 
 def _short(line: str) -> str:

@@ -33,6 +33,11 @@ def test_ours_is_found_in_the_traceback_of_a_worker() -> None:
         ("\n  first line \nsecond", "first line"),
         ("PythonException: wrapped\nValueError: three of them\nmore", "ValueError: three of them"),
         ("java.lang.OutOfMemoryError: Java heap space\n\tat org.x", "OutOfMemoryError: Java heap space"),
+        (
+            "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: It broke. SQLSTATE: XXKST\n=",
+            "It broke.",
+        ),
+        ("[TABLE_NOT_FOUND] No such table.", "No such table."),
         ("x" * 1000, "x" * (REASON_CHARACTERS_MAX - 1) + "…"),
     ],
 )

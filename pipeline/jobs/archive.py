@@ -1,0 +1,258 @@
+"""The job `archive`: topics to Parquet files, each message once, whatever is killed in between.
+
+A streaming query reads; each of its batches becomes one commit of the archive (archive_tree). The checkpoint is inside the
+archive, and the two go together: a batch that Spark repeats after a crash was committed (then it is passed over: its
+offsets are in the checkpoint, so its rows are the same) or it was not (then nothing of it is there).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+from ...model.clock import monotonic_ms
+from ...model.config import check_settings, setting
+from ...model.errors import ArchiveDamaged, CheckpointLost, ConfigError
+from ..offsets import QueueKey
+from .archive_tree import ArchiveTree, StagedFile, local_path
+from .file_sink import write_files
+from .job import Document, Job, Report, Session, moment_ms, required
+from .manifest import Catalogue, spans_of
+from .queue_bounds import begin_and_end
+from .spans import Spans, common, union
+from .summary import Progress, rows_behind
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+METADATA_BYTES_MAX: Final = 1 << 16
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ArchiveOptions:
+    """What to archive, and where to."""
+
+    target: str = setting("", "The archive: a directory of this machine (needed).")
+    topics: tuple[str, ...] = setting((), "Topics to archive; these or a pattern are needed.")
+    pattern: str = setting("", "A regular expression for the names of topics, new ones too.")
+    namesrv: str = setting("", "Name servers, HOST:PORT,...; else as for every command.")
+    starting: str = setting("earliest", "Where a new archive begins: earliest, latest or a time.")
+    target_file_mb: int = setting(128, "Size at which a file is closed, MiB.", minimum=1, maximum=65_536)
+    batch_rows: int = setting(5_000_000, "Rows of one batch, which is committed as a whole.", minimum=1)
+    continuous: bool = setting(False, "Go on until stopped (Ctrl-C); else end when all that there is now is archived.")
+    trigger_seconds: float = setting(60.0, "continuous: a batch every so often.", minimum=0.1, maximum=86_400)
+    fail_on_data_loss: bool = setting(True, "Fail where messages expired before they were archived; =false: go on.")
+    on_corrupt: str = setting("fail", "Records that are damaged.", choices=("fail", "quarantine"))
+    read_from: str = setting("broker", "Who is read: masters, or replicas.", choices=("broker", "replica"))
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        required("target", self.target, "a directory")
+        if bool(self.topics) == bool(self.pattern):
+            raise ConfigError("topics", ",".join(self.topics), "topics or a pattern, one of them")
+        self.starting_options()
+        self.root()
+
+    def root(self) -> str:
+        """The absolute path of the archive. Raises ConfigError."""
+        return local_path("target", self.target)
+
+    def subscription(self) -> dict[str, str]:
+        """What to read, as options of the source."""
+        what = {"subscribe": ",".join(self.topics)} if self.topics else {"subscribePattern": self.pattern}
+        return what | ({"namesrv": self.namesrv} if self.namesrv else {})
+
+    def starting_options(self) -> dict[str, str]:
+        """Where a new archive begins, as options of the source. Raises ConfigError."""
+        if self.starting in ("earliest", "latest"):
+            return {"startingOffsets": self.starting}
+        at_ms = moment_ms("starting", self.starting)
+        if at_ms is None:
+            raise ConfigError("starting", "", "earliest, latest or a time")
+        return {"startingTimestamp": str(at_ms), "startingOffsetsByTimestampStrategy": "latest"}
+
+
+def plan(options: ArchiveOptions, session: Session) -> Document:
+    """What would be archived: by queue, from where to where. Starts no Spark and changes nothing."""
+    del session
+    tree = ArchiveTree(options.root())
+    known = _ends(tree.catalogue()) if tree.exists() else {}
+    starts, ends = begin_and_end(options.subscription() | options.starting_options())
+    if known:
+        starts = dict.fromkeys(ends, 0) | known  # a queue that it has nothing of yet is read from its beginning
+    queues = [
+        {
+            "topic": key.topic,
+            "broker_name": key.broker,
+            "queue_id": key.queue_id,
+            "begin": starts[key],
+            "end": ends[key],
+            "rows": max(0, ends[key] - starts[key]),
+        }
+        for key in sorted(ends)
+    ]
+    return {"rows": sum(row["rows"] for row in queues), "target": tree.root, "queues": queues}
+
+
+def run(options: ArchiveOptions, session: Session, report: Report) -> Document:
+    """Archives what there is, or until stopped.
+
+    Raises ArchiveNotWritable, TargetInUse, CheckpointLost, ArchiveDamaged, and what the source raises.
+    """
+    tree = ArchiveTree(options.root())
+    tree.create()
+    with tree.locked():
+        identity = tree.identify()
+        tree.recover()
+        batches = Batches.of(tree, options.target_file_mb << 20)
+        query = _start(options, session(), batches, identity)
+        _watch(query, batches, report)
+        return batches.summary() | {"target": tree.root, "rows_archived": tree.catalogue().rows}
+
+
+JOB = Job("archive", ArchiveOptions, plan, run)
+
+
+@dataclass(slots=True)
+class Batches:
+    """Makes a commit of each batch. `last`: the number of the last that is committed, -1 before the first; `held`: the
+    offsets that are in the archive.
+    """
+
+    tree: ArchiveTree
+    target_bytes: int
+    last: int
+    query: str | None
+    held: dict[QueueKey, Spans]
+    rows: int = 0
+    files: int = 0
+    size_bytes: int = 0
+    count: int = 0
+    begin_ms: int = field(default_factory=monotonic_ms)
+    is_closed: bool = False
+    writing: Lock = field(default_factory=Lock)
+
+    @staticmethod
+    def of(tree: ArchiveTree, target_bytes: int) -> Batches:
+        """For an archive as it is. Raises CheckpointLost where its checkpoint is not the one it was made with."""
+        catalogue = tree.catalogue()
+        last = catalogue.last_batch
+        query = checkpoint_query(tree.checkpoint)
+        if last is not None and last.query != query:
+            raise CheckpointLost(tree.root)
+        held = {key: union(spans) for key, spans in catalogue.spans().items()}
+        return Batches(tree, target_bytes, -1 if last is None else last.batch or 0, query, held)
+
+    def write(self, frame: DataFrame, number: int) -> None:
+        """What `foreachBatch` calls; once it returns, Spark takes the batch as done.
+
+        Raises CheckpointLost where the checkpoint is older than the archive, InterruptedError after `close`.
+        """
+        with self.writing:
+            if self.is_closed:
+                raise InterruptedError("the archive is closed")
+            self._write(frame, number)
+
+    def close(self) -> None:
+        """Waits for the batch that is being written, and takes no more: Spark ends a query without asking what it called."""
+        with self.writing:
+            self.is_closed = True
+
+    def progress(self, behind: int | None) -> Progress:
+        """How it goes."""
+        return Progress(self.rows, (monotonic_ms() - self.begin_ms) / 1000, behind)
+
+    def summary(self) -> Document:
+        """What was done so far."""
+        return {"rows": self.rows, "bytes": self.size_bytes, "files": self.files, "batches": self.count}
+
+    def _write(self, frame: DataFrame, number: int) -> None:
+        if number == self.last:
+            return  # Spark did not hear of it any more: these rows are in the archive
+        if number < self.last:
+            raise CheckpointLost(self.tree.root)
+        name = f"batch-{number}"
+        tasks = frame.sparkSession.sparkContext.defaultParallelism
+        # One file a task at least: more tasks than cores would only make more and smaller files.
+        staged = write_files(frame.coalesce(tasks), self.tree.staging(name), self.target_bytes)
+        self._check_new(staged)
+        commit = self.tree.commit(name, staged, query=self._query_id())
+        self.last = number
+        self.count += 1
+        self.files += len(commit.files)
+        self.rows += sum(file.rows for file in commit.files)
+        self.size_bytes += sum(file.size_bytes for file in commit.files)
+
+    def _query_id(self) -> str:
+        if self.query is None:
+            self.query = checkpoint_query(self.tree.checkpoint)
+        if self.query is None:
+            raise CheckpointLost(self.tree.root)
+        return self.query
+
+    def _check_new(self, staged: Sequence[StagedFile]) -> None:
+        """No row is archived that is there already, as a checkpoint that was set back would have it."""
+        for key, spans in spans_of((each.topic, each.file.ranges) for each in staged).items():
+            held = self.held.get(key, ())
+            if common(held, union(spans)):
+                raise CheckpointLost(self.tree.root)
+            self.held[key] = union([*held, *spans])
+
+
+def checkpoint_query(checkpoint: str) -> str | None:
+    """The id of the query that a checkpoint is of; None where there is none. Raises ArchiveDamaged."""
+    path = os.path.join(checkpoint, "metadata")
+    try:
+        with open(path, "rb") as file:
+            document = json.loads(file.read(METADATA_BYTES_MAX))
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        raise ArchiveDamaged(path, "no JSON") from None
+    query = document.get("id") if isinstance(document, dict) else None
+    if not isinstance(query, str):
+        raise ArchiveDamaged(path, "it names no query")
+    return query
+
+
+def _start(options: ArchiveOptions, spark: SparkSession, batches: Batches, identity: str) -> StreamingQuery:
+    """Starts the query. Where it began is kept at the brokers under the archive's own name."""
+    source = options.subscription() | options.starting_options()
+    source |= {
+        "queryName": f"archive-{identity}",
+        "maxOffsetsPerTrigger": str(options.batch_rows),
+        "minPartitions": str(spark.sparkContext.defaultParallelism),
+        "failOnDataLoss": str(options.fail_on_data_loss).lower(),
+        "onCorrupt": options.on_corrupt,
+        "readFrom": options.read_from,
+    }
+    writer = spark.readStream.format("zenit").options(**source).load().writeStream.foreachBatch(batches.write)
+    writer = writer.queryName(f"archive-{identity}").option("checkpointLocation", "file://" + batches.tree.checkpoint)
+    if options.continuous:
+        writer = writer.trigger(processingTime=f"{options.trigger_seconds} seconds")
+    else:
+        writer = writer.trigger(availableNow=True)
+    return writer.start()
+
+
+def _watch(query: StreamingQuery, batches: Batches, report: Report) -> None:
+    """Waits for the end of the query, or ends it when told to (Ctrl-C, SIGTERM): a batch that is not committed is not there."""
+    try:
+        while not query.awaitTermination(1):
+            last = query.lastProgress
+            report(batches.progress(rows_behind(last) if last is not None else None))
+    except KeyboardInterrupt:
+        query.stop()
+    finally:
+        batches.close()
+
+
+def _ends(catalogue: Catalogue) -> dict[QueueKey, int]:
+    """Where each queue goes on that the archive has."""
+    return {key: max(end for _, end in spans) for key, spans in catalogue.spans().items()}

@@ -1,0 +1,40 @@
+"""The jobs by name: what each is for, and where it is found. A job is imported when it is asked for, Spark with it."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+from ...model.errors import InvalidParameter
+from .job import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One job. `module`: where its `JOB` is, relative to this package."""
+
+    meaning: str
+    module: str
+
+
+JOBS: Final[Mapping[str, Entry]] = MappingProxyType(
+    {
+        "archive": Entry("topics to Parquet files, each message once", ".archive"),
+        "compact": Entry("merge an archive's small files of past days", ".compact"),
+        "verify": Entry("hold an archive against its manifest and the brokers: gaps, duplicates, CRCs", ".verify"),
+    }
+)
+
+
+def find_job(name: str) -> Job[Any]:
+    """Imports a job. Raises InvalidParameter with the nearest name."""
+    entry = JOBS.get(name)
+    if entry is None:
+        nearest = difflib.get_close_matches(name, JOBS, 1)
+        raise InvalidParameter("job", name, f"{nearest[0]}?" if nearest else f"one of {', '.join(JOBS)}")
+    job: Job[Any] = importlib.import_module(entry.module, __package__).JOB
+    return job

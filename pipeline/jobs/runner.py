@@ -1,0 +1,112 @@
+"""Runs a job from its name and its arguments: what `zenit job run` calls.
+
+Spark is started when the job first asks for it, so what is wrong with its options or its directories is told before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from ...model.clock import monotonic_ms
+from ...model.errors import JobFailed, RequirementMissing
+from .failures import failure
+from .job import Document, Job, Report, parse_options
+from .registry import find_job
+from .summary import rate
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+STDERR: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedJob:
+    """A job and the options it is to run with. `master`, `shuffle_partitions`: of Spark; 0 = as many as cores."""
+
+    job: Job[Any]
+    options: Any
+    master: str = "local[*]"
+    shuffle_partitions: int = 0
+
+
+def job_named(name: str) -> Job[Any]:
+    """Imports a job. Raises InvalidParameter for a name that is none, RequirementMissing without Spark."""
+    try:
+        return find_job(name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("pyspark", "pyarrow"):
+            raise
+        raise RequirementMissing(str(error.name), "the data pipeline needs it: pip install 'zenitmq[spark]'") from None
+
+
+def prepare(
+    name: str, arguments: Sequence[str], *, master: str = "local[*]", shuffle_partitions: int = 0
+) -> PreparedJob:
+    """Reads a job's command line. Raises InvalidParameter where it is wrong, RequirementMissing without Spark."""
+    job = job_named(name)
+    return PreparedJob(job, parse_options(job.options, arguments), master, shuffle_partitions)
+
+
+def run_job(prepared: PreparedJob, report: Report, *, dry_run: bool = False) -> Document:
+    """Runs a job, or tells what it would do; returns its summary: `{job, dry_run, rows, seconds, rows_per_second, ...}`.
+
+    What Spark and its workers say goes into a file, which stays where Spark gave the job up. Raises ZenitError: the job's
+    own, or JobFailed with one line of what Spark said.
+    """
+    job, options = prepared.job, prepared.options
+    descriptor, log_path = tempfile.mkstemp(prefix=f"zenit-{job.name}-", suffix=".log")
+    started: list[SparkSession] = []
+
+    def session() -> SparkSession:
+        if not started:
+            with _stderr_into(descriptor):
+                started.append(_session(prepared))
+        return started[0]
+
+    begin_ms = monotonic_ms()
+    keep = False
+    try:
+        summary = job.plan(options, session) if dry_run else job.run(options, session, report)
+    except Exception as error:  # of whatever kind Spark has for it: the user gets one line
+        told = failure(job.name, error, log_path if os.fstat(descriptor).st_size else "")
+        keep = isinstance(told, JobFailed) and bool(told.log_path)
+        raise told from error
+    finally:
+        for each in started:
+            each.stop()
+        os.close(descriptor)
+        if not keep:
+            os.unlink(log_path)
+    seconds = (monotonic_ms() - begin_ms) / 1000
+    rows = summary.pop("rows", 0)
+    head = {"job": job.name, "dry_run": dry_run, "rows": rows, "seconds": round(seconds, 3)}
+    return {**head, "rows_per_second": rate(rows, seconds), **summary}
+
+
+@contextlib.contextmanager
+def _stderr_into(descriptor: int) -> Iterator[None]:
+    """The processes that are started meanwhile have this file as their stderr."""
+    sys.stderr.flush()
+    own = os.dup(STDERR)
+    os.dup2(descriptor, STDERR)
+    try:
+        yield
+    finally:
+        os.dup2(own, STDERR)
+        os.close(own)
+
+
+def _session(prepared: PreparedJob) -> SparkSession:
+    from ..session import spark_session
+
+    return spark_session(
+        f"zenit {prepared.job.name}", prepared.master, shuffle_partitions=prepared.shuffle_partitions or None
+    )
