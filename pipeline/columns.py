@@ -16,7 +16,7 @@ from ..store.record_kernel import MessageBatch
 from .schema import arrow_schema
 
 ROWS_MAX: Final = 16_384
-BODIES_BYTES: Final = 8 << 20  # of one batch; a single larger body has a batch of its own
+BODIES_BYTES: Final = 4 << 20  # of one batch; a single larger body has a batch of its own
 _TEXT_BYTES: Final = 48  # a row; with more a batch has fewer rows
 _MAP_BYTES: Final = 128  # a row, of names and of values each
 _MAP_ENTRIES: Final = 8  # a row

@@ -19,7 +19,7 @@ from ..model.subscription import Sql, Subscription
 from ..remoting.commands import PullMessages, PullReply, Reply
 from ..store.column_kernel import ALL_TAKEN, BEHIND_END, NO_ROOM, REASONS
 from ..store.record_kernel import decode_batch
-from .columns import BatchBuilder
+from .columns import ROWS_MAX, BatchBuilder
 from .connections import connection
 from .offsets import QueueRange
 from .options import ReadOptions
@@ -72,6 +72,7 @@ class _RangeReader:
             options.columns,
             topic=item.topic,
             broker=item.broker,
+            rows_max=min(ROWS_MAX, item.rows + 1),
             tags=tuple(sorted(tag.encode() for tag in subscription.tags)) or None,
         )
 

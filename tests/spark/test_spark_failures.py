@@ -19,6 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from spark.spark_kit import place, send, stored
 
 from zenitmq.pipeline.java import bring_java
+from zenitmq.remoting.client import RemotingClient
+from zenitmq.remoting.commands import GetBrokerStatistics
 from zenitmq.testing import LocalCluster
 
 HERE = Path(__file__).parent
@@ -101,14 +103,26 @@ def test_a_driver_that_is_killed_between_batches(
     assert sorted(rows) == sorted(stored(cluster.namesrv, topic, 140))
 
 
+def pulls_at(address: str) -> int:
+    """How many pulls a broker has had."""
+    with RemotingClient() as client:
+        _, payload = client.call(address, GetBrokerStatistics(), timeout_ms=5_000)
+    return int(json.loads(payload)["pulls"]["requests"])
+
+
 @pytest.mark.timeout(300)
 def test_a_master_that_is_killed_in_the_middle(spark: SparkSession, tmp_path: Path) -> None:
-    """Of three replicas: what was acknowledged before and after is read, each once, from where Spark was."""
+    """What was acknowledged by three replicas before and after is read, each once, from slaves too where that is told."""
     rows: list[tuple] = []
     bodies: list[bytes] = []
     with LocalCluster(replicas=3) as cluster:
         topic = cluster.create_topic("orders")
         bodies += send(cluster.namesrv, topic, 60)
+        pulled = pulls_at(cluster.process(cluster.master).address)
+        options = {"namesrv": cluster.namesrv, "subscribe": topic}
+        frame = spark.read.format("zenit").options(**options, readFrom="replica").load()
+        assert {bytes(row.body) for row in frame.collect()} == set(bodies)
+        assert pulls_at(cluster.process(cluster.master).address) == pulled, "its slaves were asked"
 
         def take(batch: DataFrame, number: int) -> None:
             rows.extend((place(row), bytes(row.body)) for row in batch.collect())
@@ -116,8 +130,8 @@ def test_a_master_that_is_killed_in_the_middle(spark: SparkSession, tmp_path: Pa
                 cluster.kill(cluster.master)
                 bodies.extend(send(cluster.namesrv, topic, 60, first=60, timeout=60))
 
-        options = {"namesrv": cluster.namesrv, "subscribe": topic, "startingOffsets": "earliest"}
-        frame = spark.readStream.format("zenit").options(**options, maxOffsetsPerTrigger="40").load()
+        options |= {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "40"}
+        frame = spark.readStream.format("zenit").options(**options).load()
         query = frame.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path / "checkpoint")).start()
         try:
             for _ in range(2000):
