@@ -63,6 +63,7 @@ def measure(spark: SparkSession, load: SparkLoad, tell: Tell) -> dict[str, Any]:
         "archive": lambda: _archived(_topic(spark, load), parquet),
         "parquet_every_column": lambda: _seen(spark.read.parquet(parquet)),
         "parquet_without_body": lambda: _seen(spark.read.parquet(parquet).drop("body")),
+        "sink": lambda: _sunk(spark, load, parquet),
     }
     found: dict[str, Any] = {"fill": filled}
     for name, work in works.items():
@@ -133,6 +134,15 @@ def _archived(frame: DataFrame, path: str) -> int:
     seen = Observation()
     frame.observe(seen, count(lit(1)).alias("rows")).write.mode("overwrite").parquet(path)
     return int(seen.get["rows"])
+
+
+def _sunk(spark: SparkSession, load: SparkLoad, parquet: str) -> int:
+    """Writes the archived bodies to another topic; returns how many messages that has then."""
+    with _own_topic(load) as topic:
+        rows = spark.read.parquet(parquet).select("body")
+        rows.write.format("zenit").options(namesrv=load.namesrv, topic=topic).mode("append").save()
+        with Admin(load.namesrv) as admin:
+            return sum(int(admin.max_offset(queue)) for queue in admin.queues(topic))
 
 
 def _floor_ms(spark: SparkSession, load: SparkLoad) -> float:
