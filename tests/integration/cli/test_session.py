@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
+from zenitmq.client.pipeline_calls import pipeline_calls
 from zenitmq.deploy.processes import birth_of, wait_ended
 from zenitmq.model.clock import monotonic_ms, sleep_ms
+from zenitmq.model.queue import MessageQueue
 
 ZENIT = str(Path(sys.executable).with_name("zenit"))
 SMALL_STORE = (
@@ -105,6 +107,23 @@ def test_status_tells_what_runs(session: Session) -> None:
     assert replica["epoch"] == group["epoch"] >= 1
     assert replica["written_offset"] >= replica["flushed_offset"] >= 0
     assert b"broker-a" in session.out("status", "--dir", session.directory)
+
+
+def test_what_queries_keep_and_what_readers_hold_is_shown(session: Session) -> None:
+    session.run("topic", "create", "held", "--queues", "1")
+    kept = {"held": {"broker-a": {"0": 7}}}
+    with pipeline_calls(session.json("status", "--dir", session.directory)["namesrv"]) as calls:
+        calls.keep_query_offsets("daily", json.dumps(kept))
+        hold = calls.hold("a long scan", {MessageQueue("held", "broker-a", 0): 0}, seconds=60)
+        assert b"a long scan" in session.out("status", "--dir", session.directory)
+        calls.release(hold)
+        assert b"a long scan" not in session.out("status", "--dir", session.directory)
+    assert b"daily" in session.out("query-offsets", "list")
+    assert json.loads(session.out("query-offsets", "show", "daily")) == kept
+    assert session.json("query-offsets", "show", "daily") == {"query": "daily", "kept": {"broker-a": kept}}
+    session.run("query-offsets", "drop", "daily")
+    for command in ("show", "drop"):
+        assert b"no offsets are kept" in session.run("query-offsets", command, "daily", status=1).stderr
 
 
 def test_a_taken_port_is_chosen_around(apart: Session) -> None:
