@@ -87,13 +87,13 @@ def whereabouts(entry: Entry, first: int, count: int) -> list[Piece] | None:
 
 
 class ProducerTable:
-    """The entries, in the order in which the log last had something of them."""
+    """The entries, in the order in which the log last had something of them. `staged`: what this turn adds to them."""
 
     def __init__(self, *, retention_ms: int, entries_max: int) -> None:
         self._retention_ms = retention_ms
         self._entries_max = entries_max
         self._entries: dict[Key, Entry] = {}  # values are replaced, never changed
-        self._staged: dict[Key, Entry] = {}
+        self.staged: dict[Key, Entry] = {}
         self._rest: Document = {}
 
     def __len__(self) -> int:
@@ -103,7 +103,7 @@ class ProducerTable:
 
     def entry(self, key: Key) -> Entry | None:
         """What is known, with what is staged."""
-        return self._staged.get(key) or self._entries.get(key)
+        return self.staged.get(key) or self._entries.get(key)
 
     def check(self, key: Key, first: int, count: int, *, has_gaps: bool, now_ms: int) -> Entry | None:
         """Whether a batch is to be stored (None), or is known already (the entry that says so). `now_ms`: since the epoch.
@@ -125,7 +125,7 @@ class ProducerTable:
         raise SequenceKnownInPart(first, entry.last)
 
     def _check_room(self, now_ms: int) -> None:
-        if len(self._entries) + len(self._staged) < self._entries_max:
+        if len(self._entries) + len(self.staged) < self._entries_max:
             return
         oldest = next(iter(self._entries.values()), None)
         if oldest is None or now_ms - oldest.stored_ms < QUIET_MS:
@@ -139,12 +139,11 @@ class ProducerTable:
         for piece in pieces:
             entry = advanced(entry, piece, end, stored_ms) or entry
         if entry is not None:
-            self._staged[key] = entry
+            self.staged[key] = entry
 
     def on_written(self) -> None:
         """All that was staged is in the log, and was told from there."""
-        if self._staged:
-            self._staged.clear()
+        self.staged.clear()
 
     # ---- the log
 
@@ -160,6 +159,14 @@ class ProducerTable:
 
     def _oldest_ms(self) -> int:
         return next(iter(self._entries.values())).stored_ms
+
+    def settle(self, log_end: int) -> None:
+        """The log ends there, before it is replayed: an entry that says more than it does is not to be believed.
+
+        A snapshot may say more where a disk lost what it had said to have.
+        """
+        for key in [key for key, entry in self._entries.items() if entry.end > log_end]:
+            del self._entries[key]
 
     def on_topic_deleted(self, topic: str) -> None:
         """Its queues are gone: one of that name begins anew."""

@@ -159,7 +159,7 @@ class Broker:
         self._state.on_topic_deleted = self._store.delete_topic
         started.enter_context(self._store)
         self._was_opened = True
-        self._state.on_opened(self._store.written)
+        self._state.on_opened(self._store.written, lambda: self._store.flushed)
         self._timers.on_opened(lambda: self._store.flushed)
         self._store.protect(lambda: self._state.offset_table.unconsumed_from(self._state.topic_table.configs))
         self._identity = BrokerIdentity(config.cluster, config.name, str(self._store_host), 0, None)

@@ -118,6 +118,7 @@ class StateLog:
         self._copied: tuple[PhysicalOffset, PhysicalOffset, list[Document]] | None = (
             None  # reflected, holds up to, documents
         )
+        self._flushed: Callable[[], int] = _everything
         self.is_closing = False  # the next persist is the last: it may not be put off
 
     def stage(self, store: RecordStage, topic: str, event: Document) -> PhysicalOffset:
@@ -125,12 +126,18 @@ class StateLog:
         body = json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode()
         return PhysicalOffset(store.stage_record(topic=topic, queue_id=0, body=body).end)
 
-    def on_opened(self, written: PhysicalOffset) -> None:
+    def settle(self, log_begin: PhysicalOffset, log_end: PhysicalOffset) -> None:  # noqa: ARG002
+        """The log was found to end there, and will be replayed."""
+        self.producer_table.settle(log_end)
+
+    def on_opened(self, written: PhysicalOffset, flushed: Callable[[], int] | None = None) -> None:
         """The store is open and replayed up to `written`, from where on the log gets events that no snapshot knows.
 
         Snapshots that claim more (RocketMQ's, or ours where a power cut cost the log its end) are written anew first, and
-        RocketMQ's spare copies set aside: they are older than what the log says from now on.
+        RocketMQ's spare copies set aside: they are older than what the log says from now on. `flushed()`: what the disk
+        has of the log.
         """
+        self._flushed = flushed or self._flushed
         if max(self._loaded.values()) > written:
             self._applied = written
             self._write(written)
@@ -160,25 +167,32 @@ class StateLog:
         """All runs below `end` have been told; the store tells those of the state topics only."""
         if end > self._applied:
             self._applied = PhysicalOffset(end)
-        self.producer_table.on_written()
+        if self.producer_table.staged:
+            self.producer_table.on_written()
 
     def reflected(self) -> PhysicalOffset:
         """What the snapshots hold; EVERYTHING while they are RocketMQ's."""
         return self._persisted
 
     def persist(self) -> PhysicalOffset:
-        """Writes the snapshots, unless they are young and a replay would be short. Worker thread."""
-        if self._is_due():
-            self._write(self._applied)
-        return self._persisted
+        """Writes the snapshots, unless they are young and a replay would be short, of what the disk has of the log: after a
+        power cut no snapshot may speak of messages that are gone. Worker thread.
+        """
+        return self._persist_up_to(self._flushed())
 
     def persist_confirmed(self, confirmed: PhysicalOffset) -> PhysicalOffset:
-        """The same of a log that may yet lose what is not confirmed: what the tables held a while ago, once all of it is."""
+        """The same of a log that may yet lose what is not confirmed."""
+        return self._persist_up_to(min(confirmed, self._flushed()))
+
+    def _persist_up_to(self, limit: int) -> PhysicalOffset:
+        """Writes what the tables held a while ago, once all of it lies below `limit`."""
+        if self.is_closing and self._applied <= limit:
+            self._copied = None  # there will be no later call for what came since
         if self._copied is None and self._is_due():
             reflected = self._applied
             documents = [table.document() for _, _, table in self._files]
             self._copied = (reflected, self._applied, documents)  # the loop may have applied more meanwhile
-        if self._copied is not None and self._copied[1] <= confirmed:
+        if self._copied is not None and self._copied[1] <= limit:
             (reflected, _, documents), self._copied = self._copied, None
             self._write_documents(documents, reflected)
         return self._persisted
@@ -261,6 +275,11 @@ def _event(topic: str, body: bytes, queue_offset: int) -> dict[str, Any]:
     if not isinstance(event, dict):
         raise StoreFormatError(topic, f"the event at queue offset {queue_offset} is no object")
     return event
+
+
+def _everything() -> int:
+    """Until the store is open."""
+    return EVERYTHING
 
 
 def _nothing() -> None:

@@ -144,6 +144,16 @@ def test_a_deleted_topics_queues_begin_anew(table: ProducerTable) -> None:
     assert len(table) == 1
 
 
+def test_what_the_log_does_not_have_is_not_believed(table: ProducerTable) -> None:
+    """A power cut took the end of the log, and the snapshot is newer: a replay tells what is left."""
+    table.on_stored(("q", "t", 0), Piece(0, 3, 0, 5500), 5700, 7)
+    table.settle(5700)
+    assert len(table) == 2
+    table.settle(5699)
+    assert table.entry(("q", "t", 0)) is None
+    assert table.entry(KEY) is not None
+
+
 def test_a_snapshot_holds_it_all(table: ProducerTable) -> None:
     table.on_stored(("q", "t", 3), Piece(4, 6, 7, 8, True), 9, 10)
     document = json.loads(json.dumps(table.document()))

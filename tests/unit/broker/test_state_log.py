@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from zenitmq.broker.producer_table import ProducerTable
 from zenitmq.broker.state_log import EVERYTHING, GROUPS, LOCKS, OFFSETS, QUERIES, TOPICS, StateLog
 from zenitmq.model.errors import StoreFormatError
+from zenitmq.model.names import TIMER_TOPIC
+from zenitmq.model.properties import encode_properties
 from zenitmq.model.queue import PhysicalOffset, QueueOffset
+from zenitmq.model.sys_flag import SEQUENCED
 from zenitmq.store.dispatch import Run
 from zenitmq.store.record_kernel import encode_record
 
@@ -62,8 +66,8 @@ def write_rocketmqs(directory: Path) -> Path:
     return config
 
 
-def run_of(topic: str, body: bytes, begin: int = 0) -> Run:
-    record = encode_record(topic=topic.encode(), body=body, physical_offset=begin, store_timestamp_ms=9)
+def run_of(topic: str, body: bytes, begin: int = 0, **fields: Any) -> Run:
+    record = encode_record(topic=topic.encode(), body=body, physical_offset=begin, store_timestamp_ms=9, **fields)
     end, nothing = PhysicalOffset(begin + len(record)), memoryview(b"")
     return Run(
         topic, 0, QueueOffset(0), 1, PhysicalOffset(begin), end, 9, nothing, nothing, nothing, 0, 0, memoryview(record)
@@ -125,7 +129,7 @@ def test_the_oldest_of_the_snapshots_says_where_to_replay_from(tmp_path: Path, c
     assert open_state(tmp_path, clock).reflected() == 0
 
 
-@pytest.mark.parametrize("name", ["queueLocks.json", "queryOffsets.json"])
+@pytest.mark.parametrize("name", ["queueLocks.json", "queryOffsets.json", "producerSequences.json"])
 def test_a_store_from_before_there_was_such_state_is_not_replayed_for_it(
     tmp_path: Path, clock: ManualClock, name: str
 ) -> None:
@@ -167,6 +171,57 @@ def test_locks_are_kept_by_the_log_and_the_snapshot(tmp_path: Path, clock: Manua
     assert again.queue_locks.owner("desk", "trades", 0) is None, "the snapshot holds it already"
     again.on_run(run_of(GROUPS, b'{"event":"deleted","group":"desk"}', deleted.end))
     assert again.queue_locks.owner("desk", "orders", 1) is None
+
+
+def sequenced_run(topic: str, begin: int = 0, **properties: str) -> Run:
+    """One message, which is a producer's first."""
+    encoded = encode_properties({"PSEQ": f"p:{0:016X}", **properties})
+    run = run_of(topic, b"", begin, properties=encoded, sys_flag=SEQUENCED)
+    run.sys_flag = SEQUENCED
+    return run
+
+
+def test_sequences_are_kept_by_the_log_and_the_snapshot(tmp_path: Path, clock: ManualClock) -> None:
+    """Those of a message that waits in the queue that it will come to."""
+    state = open_state(tmp_path, clock)
+    run = sequenced_run("trades")
+    waiting = sequenced_run(TIMER_TOPIC, run.end, REAL_TOPIC="orders", REAL_QID="7")
+    state.on_run(run)
+    state.on_run(waiting)
+    keys = [("p", "trades", 0), ("p", "orders", 7)]
+    entries = [state.producer_table.entry(key) for key in keys]
+    assert [entry and entry.pieces[0].waits for entry in entries] == [False, True]
+    state.is_closing = True
+    state.persist()
+    again = open_state(tmp_path, clock)
+    again.settle(PhysicalOffset(0), waiting.end)
+    again.on_run(run)
+    assert [again.producer_table.entry(key) for key in keys] == entries
+    again.on_run(run_of(TOPICS, b'{"event":"deleted","topic":"trades"}', waiting.end))
+    assert [again.producer_table.entry(key) for key in keys] == [None, entries[1]]
+    lost = open_state(tmp_path, clock)
+    lost.settle(PhysicalOffset(0), run.end)
+    assert [lost.producer_table.entry(key) for key in keys] == [entries[0], None]
+
+
+def test_a_snapshot_holds_nothing_that_a_power_cut_could_take_from_the_log(tmp_path: Path, clock: ManualClock) -> None:
+    flushed = [0]
+    state = open_state(tmp_path, clock)
+    state.on_opened(PhysicalOffset(0), lambda: flushed[0])
+    first = sequenced_run("trades")
+    state.on_run(first)
+    clock.now = 1000
+    assert state.persist() == 0
+    later = run_of("trades", b"", first.end)
+    state.on_run(later)
+    flushed[0] = first.end
+    assert state.persist() == first.end, "what the tables held at the call before"
+    clock.now = 2000
+    assert state.persist_confirmed(later.end) == first.end
+    flushed[0] = later.end
+    assert state.persist_confirmed(first.end) == first.end
+    state.is_closing = True
+    assert state.persist_confirmed(later.end) == later.end
 
 
 def test_snapshots_are_written_when_they_are_old_and_something_came(tmp_path: Path, clock: ManualClock) -> None:

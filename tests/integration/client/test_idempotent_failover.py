@@ -1,0 +1,88 @@
+"""Brokers are killed under an idempotent producer: each message is there once, each key's in order."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from zenitmq import Admin, Message, OutcomeUnknown, Producer, PullConsumer
+from zenitmq.testing import LocalCluster
+
+pytestmark = pytest.mark.timeout(180)
+
+TOPIC = "once"
+KEYS = 4
+
+
+def stored(namesrv: str) -> list[Any]:
+    found: list[Any] = []
+    with Admin(namesrv) as admin, PullConsumer("readers", namesrv=namesrv) as consumer:
+        queues = sorted(admin.queues(TOPIC))
+        count = sum(admin.max_offset(queue) for queue in queues)
+        consumer.assign(queues)
+        for queue in queues:
+            consumer.seek(queue, 0)
+        for _ in range(200):
+            if len(found) >= count:
+                break
+            found += consumer.poll(max_messages=10_000, timeout=0.2)
+    assert len(found) == count
+    return sorted(found, key=lambda message: (message.queue, message.queue_offset))
+
+
+def produce(producer: Producer, stop: threading.Event, sent: list[tuple[bytes, Any]]) -> None:
+    """Futures of keys, and messages without one."""
+    number = 0
+    while not stop.is_set():
+        for key in range(KEYS):
+            body = b"%d-%06d" % (key, number)
+            sent.append((body, producer.send_async(Message(TOPIC, body), sharding_key=f"k{key}")))
+        body = b"any-%06d" % number
+        sent.append((body, producer.send_async(Message(TOPIC, body + bytes(200)))))
+        number += 1
+        stop.wait(0.001)
+
+
+def wait_for_more(sent: list[tuple[bytes, Any]], count: int) -> None:
+    """Until so many more messages are acknowledged."""
+    begin = len(sent)
+    for _ in range(1200):
+        if len(sent) >= begin + count and all(future.done() for _, future in sent[begin : begin + count]):
+            return
+        threading.Event().wait(0.05)
+    raise AssertionError("the producer came to a stand")
+
+
+@pytest.mark.parametrize("replicas", [3, 1])
+def test_a_killed_master_neither_loses_nor_doubles(replicas: int) -> None:
+    """With three replicas another takes over; with one the same comes back and knows its log."""
+    sent: list[tuple[bytes, Any]] = []
+    stop = threading.Event()
+    with LocalCluster(replicas=replicas) as cluster:
+        cluster.create_topic(TOPIC, queues=4)
+        with Producer(namesrv=cluster.namesrv, idempotent=True, batch_bytes=4096, timeout=30.0) as producer:
+            thread = threading.Thread(target=produce, args=(producer, stop, sent))
+            thread.start()
+            try:
+                wait_for_more(sent, 300)
+                cluster.kill(cluster.master)
+                if replicas == 1:
+                    cluster.restart()
+                wait_for_more(sent, 300)
+            finally:
+                stop.set()
+                thread.join()
+            producer.flush()
+            outcomes = {body: future.exception(60) for body, future in sent}
+        messages = stored(cluster.namesrv)
+    bodies = [message.body.rstrip(b"\0") for message in messages]
+    assert set(Counter(bodies).values()) == {1}
+    assert {body for body, error in outcomes.items() if error is None} <= set(bodies)
+    assert all(error is None or isinstance(error, OutcomeUnknown) for error in outcomes.values())
+    for key in range(KEYS):
+        mine = [body for body in bodies if body.startswith(b"%d-" % key)]
+        assert mine == sorted(mine)
+    assert sum(error is None for error in outcomes.values()) >= 600
