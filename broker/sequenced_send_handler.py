@@ -94,21 +94,17 @@ class SequencedSendHandler:
     def _known_reply(self, request: SendSequenced, known: Entry) -> SequencedReply:
         """Where the batch is, as far as that is known: offsets of one that lies side by side in its queue."""
         self._duplicates += 1
-        pieces = whereabouts(known, request.first_sequence, request.count)
-        positions = [] if pieces is None else [self._position(request, piece) for piece in pieces]
-        if pieces is None or UNKNOWN in positions or not _is_side_by_side(pieces):
-            unknown = UNKNOWN
-            return SequencedReply(request.queue_id, unknown, unknown, known.stored_ms, self._store_host, (), True)
-        split = tuple((piece.last - piece.first + 1, at) for piece, at in zip(pieces, positions, strict=True))
-        return SequencedReply(
-            request.queue_id,
-            pieces[0].queue_offset,
-            positions[0],
-            known.stored_ms,
-            self._store_host,
-            split if len(split) > 1 else (),
-            True,
-        )
+        pieces = whereabouts(known, request.first_sequence, request.count) or []
+        positions = [self._position(request, piece) for piece in pieces]
+        offset = at = UNKNOWN
+        split: tuple[tuple[int, int], ...] = ()
+        if pieces and UNKNOWN not in positions and _is_side_by_side(pieces):
+            offset, at = pieces[0].queue_offset, positions[0]
+            if len(pieces) > 1:
+                split = tuple(
+                    (piece.last - piece.first + 1, place) for piece, place in zip(pieces, positions, strict=True)
+                )
+        return SequencedReply(request.queue_id, offset, at, known.stored_ms, self._store_host, split, True)
 
     def _position(self, request: SendSequenced, piece: Piece) -> int:
         if piece.physical_offset != UNKNOWN or piece.waits:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zenitmq.broker.admission import queue_count, readable, send_refusal
+from zenitmq.broker.admission import queue_count, queues_to_create, readable, send_refusal
 from zenitmq.broker.topic_table import TopicTable
 from zenitmq.model.errors import InvalidName, InvalidParameter, NoPermission, TopicNotFound
 from zenitmq.model.names import TRACE_TOPIC
@@ -32,6 +32,19 @@ def topics() -> TopicTable:
 )
 def test_a_send_is_refused_for_its_reason(topics: TopicTable, topic: str, queue_id: int, kind: type[Exception]) -> None:
     assert type(send_refusal(topics, topic, queue_id)) is kind
+
+
+def test_a_send_creates_an_unknown_topic_where_it_may(topics: TopicTable) -> None:
+    assert queues_to_create(topics, "missing", 3, 4) == 4
+    for topic, queue_id, queues, kind in (
+        ("missing", 4, 4, TopicNotFound),
+        ("missing", -1, 4, TopicNotFound),
+        ("missing", 0, 0, TopicNotFound),
+        ("t", 2, 4, InvalidParameter),
+        ("ro", 0, 4, NoPermission),
+    ):
+        with pytest.raises(kind):
+            queues_to_create(topics, topic, queue_id, queues)
 
 
 @pytest.mark.parametrize("topic", ["../etc", "a\0b", "x" * 128, "", "a b", "ü"])
