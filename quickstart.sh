@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # From a fresh clone to real files going through a real name server and a real broker, and coming out whole; then through
-# a group of three, whose master is killed on the way.
+# a group of three, whose master is killed on the way; and a report by Spark on what went through.
 # Usage: ./quickstart.sh [DIR]     DIR: where the cluster lives; without one, a temporary directory, removed at the end.
-# Sets up .venv by itself; on a Debian or Ubuntu where it is root it also installs a C compiler, Python's headers and ZooKeeper.
+# Sets up .venv by itself; on a Debian or Ubuntu where it is root it also installs a C compiler and Python's headers.
 set -euo pipefail
 cd "$(dirname "$0")"
 . deploy/set_up.sh
 set_up ''
-bring_zookeeper
+bring_spark
 
 work=$(mktemp -d)
 directory=${1:-$work/cluster}
@@ -32,7 +32,7 @@ store=$(field 'next(p["store_dir"] for p in status["processes"] if p["role"] == 
 
 echo
 echo "== files of this machine through it, one message a line, and back"
-files=()
+files=() topics=()
 for file in /var/log/dpkg.log /var/lib/dpkg/status README.md LICENSE store/record_kernel.py; do
   [ ! -s "$file" ] || files+=("$file")
 done
@@ -41,6 +41,7 @@ run=$(date +%s)
 for file in "${files[@]}"; do
   number=$((number + 1))
   topic="quickstart-$run-$number"
+  topics+=("$topic")
   "$zenit" topic create "$topic" --queues 4 >/dev/null
   "$zenit" produce "$topic" --file "$file" --key-field 1
   "$zenit" consume "$topic" --group quickstart --from earliest --idle-exit 2 --format '{queue_id} {body}' >"$work/consumed"
@@ -59,6 +60,12 @@ echo "== where the group stands"
 echo
 echo "== the store, read again from the first byte to the last"
 "$zenit" store verify "$store"
+
+echo
+echo "== a report by Spark on what went through"
+rows=$(printf 'SELECT topic, keys, body FROM `%s` UNION ALL ' "${topics[@]}")
+"$zenit" sql "SELECT topic, count(*) AS messages, sum(length(body)) AS bytes, max(length(body)) AS longest,
+  count(DISTINCT keys) AS first_words FROM (${rows% UNION ALL }) GROUP BY topic ORDER BY topic"
 
 echo
 echo "== down"

