@@ -1,0 +1,170 @@
+"""The job `window`: counts, sums and the like by key over windows of time, to a topic or to Parquet files.
+
+What to count says a small TOML file (window_spec). A window is told of once, when the watermark is behind its end: the
+newest ones are held back until newer messages come. What is told is told once, whatever is killed: Spark repeats a batch
+with the same windows, which a topic takes once by their numbers, and which as files have the batch's own directory.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
+
+from ...model.config import check_settings, setting
+from ...model.errors import ConfigError
+from ..durations import duration_ms, spark_interval
+from ..window_spec import WINDOW_COLUMNS, WindowSpec, parse_window_spec
+from .archive_tree import local_path
+from .durable_files import sync_directory
+from .job import Document, Job, Report, Session, required
+from .streaming import (
+    WriteBatch,
+    lag_listener,
+    run_query,
+    sink_options,
+    source_options,
+    start_at,
+    topic_stream,
+)
+from .tables import messages_in
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WindowOptions:
+    """What to count, and where to tell of it."""
+
+    spec: str = setting("", "TOML file that says what to count (needed).")
+    to: str = setting("", "Topic to send to; it must be there. This or --parquet is needed.")
+    parquet: str = setting("", "Directory of this machine to write Parquet files to.")
+    checkpoint: str = setting("", "Directory where the job keeps how far it is (needed).")
+    start: str = setting("earliest", "Where a new checkpoint begins: earliest, latest or a time.")
+    continuous: bool = setting(False, "Go on until stopped (Ctrl-C); else end when all that there is now is read.")
+    every: str = setting("5s", "continuous: a batch every so often.")
+    lag_json: str = setting("", "File to append a line of lag to after each batch.")
+    prometheus: str = setting("", "File to tell Prometheus' node exporter of lag.")
+    namesrv: str = setting("", "Name servers, HOST:PORT,...; else as for every command.")
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        required("spec", self.spec, "a TOML file")
+        required("checkpoint", self.checkpoint, "a directory")
+        if bool(self.to) == bool(self.parquet):
+            raise ConfigError("to", self.to, "a topic or a directory for Parquet files, one of them")
+        if self.parquet:
+            local_path("parquet", self.parquet)
+        duration_ms("every", self.every)
+        start_at(self.start)
+        if self.to in self.window_spec().topics:
+            raise ConfigError("to", self.to, "another topic than those that are read")
+
+    def window_spec(self) -> WindowSpec:
+        """What the file says. Raises ConfigError."""
+        try:
+            with open(self.spec, encoding="utf-8") as file:
+                return parse_window_spec(file.read())
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError("spec", self.spec, f"a readable text file ({error})") from error
+
+
+def plan(options: WindowOptions, session: Session) -> Document:
+    """How much there is to read, whatever a checkpoint says. Starts no Spark."""
+    del session
+    spec = options.window_spec()
+    if options.to:
+        messages_in(options.namesrv, [options.to])
+    rows = messages_in(options.namesrv, spec.topics)
+    return {"rows": rows, "topics": list(spec.topics), "columns": list(spec.columns)}
+
+
+def run(options: WindowOptions, session: Session, report: Report) -> Document:
+    """Counts, and tells of the windows that are over."""
+    spec = options.window_spec()
+    messages_in(options.namesrv, [*spec.topics, *([options.to] if options.to else [])])
+    spark = session()
+    source = source_options(options.start, options.checkpoint, options.namesrv)
+    columns = ("topic", "tags", "keys", "messageGroup", "body", "bornTimestamp", "storeTimestamp")
+    counts = run_query(
+        spark,
+        windows(topic_stream(spark, spec.topics, columns, source), spec),
+        _to_topic(options, spec) if options.to else _to_files(local_path("parquet", options.parquet), spec),
+        report,
+        name=f"zenit window {options.to or options.parquet}",
+        checkpoint=options.checkpoint,
+        every_ms=duration_ms("every", options.every) if options.continuous else None,
+        lag=lag_listener(options.namesrv, options.lag_json, options.prometheus),
+    )
+    return {
+        "rows": counts.rows,
+        "windows": counts.state_rows_ended,
+        "late_rows": counts.late_rows,
+        "batches": counts.batches,
+        "to": options.to or options.parquet,
+    }
+
+
+JOB = Job("window", WindowOptions, plan, run)
+
+
+def windows(frame: DataFrame, spec: WindowSpec) -> DataFrame:
+    """The result of a spec over the messages of its topics: the columns that it names."""
+    span = F.window(spec.time_column, spark_interval(spec.window_ms), spark_interval(spec.slide_ms))
+    keys = [F.expr(column.expression).alias(column.name) for column in spec.keys]
+    counted = [F.expr(column.expression).alias(column.name) for column in spec.aggregates]
+    grouped = (
+        frame.withWatermark(spec.time_column, spark_interval(spec.watermark_ms)).groupBy(span, *keys).agg(*counted)
+    )
+    begin, end = (
+        F.col(f"window.{side}").alias(name) for side, name in zip(("start", "end"), WINDOW_COLUMNS, strict=True)
+    )
+    return grouped.select(begin, end, *spec.columns[len(WINDOW_COLUMNS) :])
+
+
+def _in_order(batch: DataFrame, spec: WindowSpec) -> DataFrame:
+    """Of two attempts at a batch each partition has the same rows; so they are in the same order, too."""
+    return batch.sortWithinPartitions(WINDOW_COLUMNS[0], *(column.name for column in spec.keys))
+
+
+def _to_topic(options: WindowOptions, spec: WindowSpec) -> WriteBatch:
+    times = [F.unix_millis(name).alias(f"{name}_ms") for name in WINDOW_COLUMNS]
+    body = F.to_json(F.struct(*times, *spec.columns[len(WINDOW_COLUMNS) :]), {"ignoreNullFields": "false"})
+    names = [F.coalesce(F.col(column.name), F.lit("")) for column in spec.keys]
+    key = F.translate(F.concat_ws("|", *names), " ", "_") if names else F.lit(None).cast("string")
+    sink = sink_options(options.to, options.namesrv)
+
+    def write(batch: DataFrame, number: int, query: str) -> None:
+        rows = _in_order(batch, spec).select(body.alias("body"), key.alias("keys"), key.alias("messageGroup"))
+        rows.write.format("zenit").mode("append").options(**sink, queryName=query, batchId=str(number)).save()
+
+    return write
+
+
+def _to_files(target: str, spec: WindowSpec) -> WriteBatch:
+    """Files of a batch come into sight all at once, by one rename of their directory."""
+
+    def write(batch: DataFrame, number: int, query: str) -> None:
+        name = f"batch={query[:8]}-{number}"
+        whole, staged = os.path.join(target, name), os.path.join(target, "_staging", name)
+        if os.path.exists(whole):
+            return  # of an attempt that Spark did not hear the end of
+        _in_order(batch, spec).write.mode("overwrite").parquet(f"file://{staged}")
+        files = [os.path.join(staged, file) for file in os.listdir(staged) if file.endswith(".parquet")]
+        if any(pq.read_metadata(file).num_rows for file in files):
+            for file in files:
+                _sync_file(file)
+            sync_directory(staged)
+            os.rename(staged, whole)
+            sync_directory(target)
+        else:
+            shutil.rmtree(staged)
+
+    return write
+
+
+def _sync_file(path: str) -> None:
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
