@@ -33,6 +33,7 @@ from . import (
     namesrv,
     produce,
     query_offsets,
+    sql,
     store,
     topic,
 )
@@ -64,6 +65,7 @@ for subject in (
     controller,
     config,
     store,
+    sql,
     query_offsets,
     bench,
     drill,

@@ -68,6 +68,7 @@ from .jobs import (
     CheckpointLost,
     JobFailed,
     NoArchive,
+    QueryFailed,
     ReplayChanged,
     TargetInUse,
 )
@@ -166,6 +167,7 @@ __all__ = [
     "OptionRefused",
     "OutOfOrderSequence",
     "OutcomeUnknown",
+    "QueryFailed",
     "QueryOffsetsDiffer",
     "QueryOffsetsNotFound",
     "QueueNotOwned",

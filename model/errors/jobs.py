@@ -104,3 +104,16 @@ class ReplayChanged(ZenitError):
 
     def __str__(self) -> str:
         return f"replay {self.name!r} was begun with other options; give another --name, or delete {self.path}"
+
+
+class QueryFailed(ZenitError):
+    """Spark cannot understand or carry out a query in SQL. Args: reason (one line)."""
+
+    code = 9105
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the query failed: {self.reason}"

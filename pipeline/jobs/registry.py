@@ -26,6 +26,12 @@ JOBS: Final[Mapping[str, Entry]] = MappingProxyType(
         "archive": Entry("topics to Parquet files, each message once", ".archive"),
         "compact": Entry("merge an archive's small files of past days", ".compact"),
         "verify": Entry("hold an archive against its manifest and the brokers: gaps, duplicates, CRCs", ".verify"),
+        "dlq-report": Entry("dead letters by group, topic, tag and kind of failure", ".dlq_report"),
+        "dlq-redrive": Entry("send chosen dead letters again, at a pace", ".dlq_redrive"),
+        "lag-report": Entry("how far groups are behind, held against limits", ".lag_report"),
+        "trace-report": Entry("where messages lose their time: hops, retry storms, failures", ".trace_report"),
+        "dedup": Entry("topics to another topic, each message once", ".dedup"),
+        "window": Entry("count and sum by key over windows of time", ".window"),
     }
 )
 

@@ -22,10 +22,11 @@ from .summary import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 STATE_STORE: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-LOOK_S: Final = 0.5
+LOOK_S: Final = 1
 ID_WAIT_S: Final = 60.0
 
 WriteBatch = Callable[["DataFrame", int, str], None]
