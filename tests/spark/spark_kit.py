@@ -40,7 +40,7 @@ def send(
 def stored(namesrv: str, topic: str, count: int) -> dict[Place, StoredMessage]:
     """The first `count` messages of a topic as a consumer sees them, by where they lie."""
     found: dict[Place, StoredMessage] = {}
-    deadline_ms = monotonic_ms() + 20_000
+    deadline_ms = monotonic_ms() + 100_000
     with PullConsumer(f"look-{monotonic_ms()}", namesrv=namesrv, start_from=FIRST) as consumer:
         consumer.subscribe(topic)
         while len(found) < count and monotonic_ms() < deadline_ms:
