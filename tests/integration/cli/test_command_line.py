@@ -58,6 +58,7 @@ COMMANDS = [
     "store verify",
     "store dump",
     "bench",
+    "sql",
     "drill list",
     "drill run",
 ]
