@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from zenitmq.pipeline.jobs.summary import Progress
 
+pytestmark = pytest.mark.timeout(300)  # Spark on a busy machine
+
 
 def ignore(_progress: Progress) -> None:
     """Nobody watches."""

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from zenitmq.pipeline.sql import SqlResult
 
+pytestmark = pytest.mark.timeout(300)  # Spark on a busy machine
+
 Ask = Callable[..., "SqlResult"]
 
 

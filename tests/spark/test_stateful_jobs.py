@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from zenitmq.pipeline.jobs.summary import Progress
 
+pytestmark = pytest.mark.timeout(300)  # Spark on a busy machine
+
 Rows = Callable[..., list[Any]]
 
 
