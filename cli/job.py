@@ -40,7 +40,10 @@ def list_jobs(as_json: Json = False) -> None:
 def run(
     context: typer.Context,
     name: Annotated[
-        str, typer.Argument(metavar="NAME [--help]", help="A job of `zenit job list`; its options follow.")
+        str,
+        typer.Argument(
+            metavar="NAME [--help]", show_default=False, help="A job of `zenit job list`; its options follow."
+        ),
     ] = "--help",
     master: Annotated[
         str, typer.Option("--master", metavar="URL", help="Where Spark runs: local[2], spark://host:7077, ...")

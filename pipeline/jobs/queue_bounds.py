@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..boundaries import Held, offsets_at, times_wanted
-from ..offsets import Offsets
+from ..offsets import Offsets, QueueRange
 from ..options import EARLIEST, ReadOptions
 from ..topic_positions import TopicPositions
 
@@ -29,3 +29,18 @@ def begin_and_end(settings: Mapping[str, str]) -> tuple[Offsets, Offsets]:
     at_time = positions.at_times(times_wanted(starting, there))
     begin = offsets_at(starting, there, at_time, side="starting", none_from_time=options.none_from_time)
     return begin, there.end
+
+
+def between_times(settings: Mapping[str, str], since_ms: int | None, until_ms: int | None) -> list[QueueRange]:
+    """What the queues hold that was stored in [since, until), as the brokers find it by time; None: no bound."""
+    positions = TopicPositions(reading(settings))
+    there = positions.look()
+    begins = there.minimum if since_ms is None else positions.at_times(dict.fromkeys(there.end, since_ms))
+    ends = there.end if until_ms is None else positions.at_times(dict.fromkeys(there.end, until_ms))
+    found = []
+    for key in sorted(there.end):
+        start = max(begins[key], there.minimum[key])
+        end = min(ends[key], there.end[key])
+        if start < end:
+            found.append(QueueRange(key.topic, key.broker, key.queue_id, start, end))
+    return found

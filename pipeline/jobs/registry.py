@@ -26,6 +26,7 @@ JOBS: Final[Mapping[str, Entry]] = MappingProxyType(
         "archive": Entry("topics to Parquet files, each message once", ".archive"),
         "compact": Entry("merge an archive's small files of past days", ".compact"),
         "verify": Entry("hold an archive against its manifest and the brokers: gaps, duplicates, CRCs", ".verify"),
+        "replay": Entry("send messages of an archive or of past offsets to a topic", ".replay"),
         "dlq-report": Entry("dead letters by group, topic, tag and kind of failure", ".dlq_report"),
         "dlq-redrive": Entry("send chosen dead letters again, at a pace", ".dlq_redrive"),
         "lag-report": Entry("how far groups are behind, held against limits", ".lag_report"),

@@ -61,6 +61,8 @@ COMMANDS = [
     "sql",
     "drill list",
     "drill run",
+    "job list",
+    "job run",
 ]
 
 
