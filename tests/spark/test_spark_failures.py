@@ -74,7 +74,7 @@ def run_driver(script: str, *arguments: str, site: Path | None = None) -> subpro
     return subprocess.run(command, capture_output=True, text=True, timeout=280, env=environment, check=False)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_tasks_that_are_killed_on_a_cluster_of_processes(cluster: LocalCluster, topic: str, standalone: str) -> None:
     send(cluster.namesrv, topic, 60)
     done = run_driver("task_killer.py", standalone, cluster.namesrv, topic)
@@ -83,7 +83,7 @@ def test_tasks_that_are_killed_on_a_cluster_of_processes(cluster: LocalCluster, 
     assert sorted(rows) == sorted(where[2:] for where in stored(cluster.namesrv, topic, 60))
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_driver_that_is_killed_between_batches(
     spark: SparkSession, cluster: LocalCluster, topic: str, read_stream: Callable[..., DataFrame], tmp_path: Path
 ) -> None:
@@ -97,7 +97,7 @@ def test_a_driver_that_is_killed_between_batches(
     send(cluster.namesrv, topic, 40, first=100)
     writer = read_stream(maxOffsetsPerTrigger="50").writeStream.format("parquet").option("path", target)
     query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
-    assert query.awaitTermination(200)
+    assert query.awaitTermination(400)
     assert query.recentProgress[0].batchId >= 1, "it went on, it did not begin again"
     rows = [place(row) for row in spark.read.parquet(target).collect()]
     assert sorted(rows) == sorted(stored(cluster.namesrv, topic, 140))
@@ -110,7 +110,7 @@ def pulls_at(address: str) -> int:
     return int(json.loads(payload)["pulls"]["requests"])
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_master_that_is_killed_in_the_middle(spark: SparkSession, tmp_path: Path) -> None:
     """What was acknowledged by three replicas before and after is read, each once, from slaves too where that is told."""
     rows: list[tuple] = []

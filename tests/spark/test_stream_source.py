@@ -19,7 +19,7 @@ from zenitmq.testing import LocalCluster
 
 ReadStream = Callable[..., DataFrame]
 
-pytestmark = pytest.mark.timeout(300)  # Spark on a busy machine
+pytestmark = pytest.mark.timeout(600)  # Spark on a busy machine
 
 
 def drain(frame: DataFrame, target: Path, checkpoint: Path) -> Any:
