@@ -233,12 +233,12 @@ def cut(ranges: Sequence[QueueRange], starting: Offsets, ending: Offsets) -> lis
 
 def matching(rows: DataFrame, sql: str) -> DataFrame:
     """The rows whose properties meet a condition, as the broker understands it."""
-    from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+    from pyspark.sql.pandas.functions import arrow_udf
 
     def meets(properties: pa.Array) -> pa.Array:
         return pa.array(meet(sql, properties), pa.bool_())
 
-    return rows.where(arrow_udf(meets, "boolean", ArrowUDFType.SCALAR)("properties"))
+    return rows.where(arrow_udf(meets, "boolean")("properties"))
 
 
 def meet(sql: str, properties: pa.Array) -> list[bool]:
