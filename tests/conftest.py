@@ -1,8 +1,12 @@
-"""`pytest --kernel interpreted` runs a suite on the kernel's source instead of the compiled extension."""
+"""`pytest --kernel interpreted` runs a suite on the kernel's source instead of the compiled extension.
+
+Spark, wherever a test starts it, has the settings of tests/spark/conf.
+"""
 
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -10,6 +14,7 @@ from types import ModuleType
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "spark" / "conf"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

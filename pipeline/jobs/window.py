@@ -149,7 +149,9 @@ def _to_files(target: str, spec: WindowSpec) -> WriteBatch:
     def write(batch: DataFrame, number: int, query: str) -> None:
         name = f"batch={query[:8]}-{number}"
         whole, staged = os.path.join(target, name), os.path.join(target, "_staging", name)
-        if os.path.exists(whole):  # of an attempt that Spark did not hear the end of: its state has to be made all the same
+        if os.path.exists(
+            whole
+        ):  # of an attempt that Spark did not hear the end of: its state has to be made all the same
             batch.write.format("noop").mode("overwrite").save()
             return
         _in_order(batch, spec).write.mode("overwrite").parquet(f"file://{staged}")

@@ -15,8 +15,10 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 # Run from a directory of the session's own, where a clone has to be there by name.
+pytestmark = pytest.mark.timeout(300)
 FROM_THE_CLONE = {"./quickstart.sh"}
 FOR_A_MOMENT = "--own-cluster --seconds 0.3 --limit-seconds 0.1"  # another test may have one on the usual port
+SESSION_S = 280  # some start Spark several times, beside other tests
 SHELLS = {"bash", "shell", "console", "zsh"}
 
 
@@ -40,7 +42,7 @@ def run_session(script: str, home: Path, *, cwd: Path) -> None:
             cwd=cwd,
             capture_output=True,
             text=True,
-            timeout=110,
+            timeout=SESSION_S,
             check=False,
         )
         assert done.returncode == 0, f"{script}\n--- printed\n{done.stdout}\n--- and\n{done.stderr}"
@@ -61,7 +63,6 @@ def test_the_commands_of_a_page_work_as_written(page: Path, tmp_path: Path) -> N
     run_session(script, tmp_path, cwd=work)
 
 
-@pytest.mark.timeout(300)
 def test_the_quickstart_works(tmp_path: Path) -> None:
     run_session("./quickstart.sh", tmp_path, cwd=ROOT)
 
