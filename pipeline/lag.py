@@ -76,12 +76,12 @@ class LagListener(StreamingQueryListener):
     def _tell(self, table: LagTable) -> None:
         log.info("lag %s", lag_line(table))
         document = lag_document(table)
-        if self._on_lag is not None:
-            self._on_lag(document)
         if self._json_path is not None:
             with open(self._json_path, "a", encoding="utf-8") as file:
                 file.write(json.dumps(document, ensure_ascii=False) + "\n")
         self._replace_prometheus()
+        if self._on_lag is not None:  # last: whoever is told finds the files as they are to be
+            self._on_lag(document)
 
     def _replace_prometheus(self) -> None:
         """Who reads the file sees the old one or the new one."""
