@@ -238,7 +238,8 @@ def matching(rows: DataFrame, sql: str) -> DataFrame:
     def meets(properties: pa.Array) -> pa.Array:
         return pa.array(meet(sql, properties), pa.bool_())
 
-    return rows.where(arrow_udf(meets, "boolean")("properties"))
+    udf = arrow_udf(meets, "boolean")  # type: ignore[call-overload]  # its stubs ask for what its code warns of
+    return rows.where(udf("properties"))
 
 
 def meet(sql: str, properties: pa.Array) -> list[bool]:
