@@ -7,30 +7,15 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from integration.client.stored_messages import stored
 
-from zenitmq import Admin, Message, OutcomeUnknown, Producer, PullConsumer, ZenitError
+from zenitmq import Message, OutcomeUnknown, Producer, ZenitError
 from zenitmq.testing import LocalCluster
 
 pytestmark = pytest.mark.timeout(300)
 
 TOPIC = "once"
 KEYS = 4
-
-
-def stored(namesrv: str) -> list[Any]:
-    found: list[Any] = []
-    with Admin(namesrv) as admin, PullConsumer("readers", namesrv=namesrv) as consumer:
-        queues = sorted(admin.queues(TOPIC))
-        count = sum(admin.max_offset(queue) for queue in queues)
-        consumer.assign(queues)
-        for queue in queues:
-            consumer.seek(queue, 0)
-        for _ in range(200):
-            if len(found) >= count:
-                break
-            found += consumer.poll(max_messages=10_000, timeout=0.2)
-    assert len(found) == count
-    return sorted(found, key=lambda message: (message.queue, message.queue_offset))
 
 
 def produce(producer: Producer, stop: threading.Event, sent: list[tuple[bytes, Any]]) -> None:
@@ -79,7 +64,7 @@ def test_a_killed_master_neither_loses_nor_doubles(replicas: int) -> None:
                 thread.join()
             producer.flush()
             outcomes = {body: future.exception(60) for body, future in sent}
-        messages = stored(cluster.namesrv)
+        messages = stored(cluster.namesrv, TOPIC)
     bodies = [message.body.rstrip(b"\0") for message in messages]
     assert set(Counter(bodies).values()) == {1}
     assert {body for body, error in outcomes.items() if error is None} <= set(bodies)

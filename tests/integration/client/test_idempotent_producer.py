@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from integration.client.lying_network import LyingNetwork
 from integration.client.real_broker import RealBroker
+from integration.client.stored_messages import stored
 
-from zenitmq import Admin, Message, MessageQueue, OutcomeUnknown, Producer, PullConsumer, aio
+from zenitmq import Admin, Message, MessageQueue, OutcomeUnknown, Producer, aio
 from zenitmq.client.connection import connect, release
 from zenitmq.client.sequenced_sends import SequencedResult, SequencedSends
 from zenitmq.client.waiting import Blocking, run_blocking
@@ -33,25 +34,8 @@ def broker(real_broker: RealBroker, namesrv: str) -> RealBroker:
     return real_broker
 
 
-def stored(namesrv: str) -> list[Any]:
-    """All messages of the topic, queue by queue in order."""
-    found: list[Any] = []
-    with Admin(namesrv) as admin, PullConsumer("readers", namesrv=namesrv) as consumer:
-        queues = sorted(admin.queues(TOPIC))
-        count = sum(admin.max_offset(queue) for queue in queues)
-        consumer.assign(queues)
-        for queue in queues:
-            consumer.seek(queue, 0)
-        for _ in range(100):
-            if len(found) >= count:
-                break
-            found += consumer.poll(max_messages=5000, timeout=0.2)
-    assert len(found) == count
-    return sorted(found, key=lambda message: (message.queue, message.queue_offset))
-
-
 def check(namesrv: str, expected: list[bytes], *, idempotent: bool) -> None:
-    counts = Counter(message.body for message in stored(namesrv))
+    counts = Counter(message.body for message in stored(namesrv, TOPIC))
     assert set(counts) == set(expected)
     if idempotent:
         assert set(counts.values()) == {1}
@@ -107,7 +91,7 @@ def test_order_is_kept_over_retries(broker: RealBroker, namesrv: str, monkeypatc
         for thread in threads:
             thread.join()
         network.is_honest = True
-    bodies = [message.body.rstrip(b"\0") for message in stored(namesrv)]
+    bodies = [message.body.rstrip(b"\0") for message in stored(namesrv, TOPIC)]
     for name, count in (("future", COUNT), ("waited0", 30), ("waited1", 30), ("waited2", 30)):
         mine = [body for body in bodies if body.startswith(name.encode())]
         assert mine == [f"{name}-{number:04d}".encode() for number in range(count)]
@@ -124,7 +108,7 @@ def test_receipts_tell_where_the_messages_are(
         futures = [producer.send_async(Message(TOPIC, b"%d" % number)) for number in range(60, 90)]
         receipts += [future.result(20) for future in futures]
         network.is_honest = True
-    by_body = {message.body: message for message in stored(namesrv)}
+    by_body = {message.body: message for message in stored(namesrv, TOPIC)}
     for number, receipt in enumerate(receipts):
         message = by_body[b"%d" % number]
         assert (receipt.queue, receipt.queue_offset) == (message.queue, message.queue_offset)
@@ -178,7 +162,7 @@ def test_a_send_that_is_cancelled_harms_none_that_follows(broker: RealBroker, na
                 await producer.send(Message(TOPIC, b"%d" % number), sharding_key="k")
 
     asyncio.run(produce())
-    bodies = [message.body for message in stored(namesrv) if message.body != b"cancelled"]
+    bodies = [message.body for message in stored(namesrv, TOPIC) if message.body != b"cancelled"]
     assert bodies == [b"%d" % number for number in range(20)]
 
 
@@ -198,7 +182,7 @@ def test_a_send_without_an_answer_ends_as_unknown_and_the_queue_goes_on(
         producer.send(Message(TOPIC, b"last"), sharding_key="k")
         with pytest.raises(MessageIllegal):
             producer.send(Message(TOPIC, b"x", tags="\x02"))
-    assert [message.body for message in stored(namesrv)] == [b"first", b"unknown", b"unknown too", b"last"]
+    assert [message.body for message in stored(namesrv, TOPIC)] == [b"first", b"unknown", b"unknown too", b"last"]
 
 
 def test_a_caller_in_line_for_a_queue_gives_up_in_time(
@@ -216,7 +200,7 @@ def test_a_caller_in_line_for_a_queue_gives_up_in_time(
             producer.send(Message(TOPIC, b"in line"), sharding_key="k", timeout=0.2)
         network.is_honest = True
         future.result(10)
-    assert b"in line" not in [message.body for message in stored(namesrv)]
+    assert b"in line" not in [message.body for message in stored(namesrv, TOPIC)]
 
 
 def test_a_broker_that_forgot_the_producer_is_met_anew(
@@ -255,7 +239,7 @@ def test_a_batch_that_is_there_in_part_is_completed(
         producer.send(Message(TOPIC, b"before"), sharding_key="k")
         receipts = producer.send_batch([Message(TOPIC, b"%d" % number) for number in range(5)], sharding_key="k")
         assert cut
-    messages = stored(namesrv)
+    messages = stored(namesrv, TOPIC)
     assert [message.body for message in messages] == [b"before", b"0", b"1", b"2", b"3", b"4"]
     assert [receipt.queue_offset for receipt in receipts] == [1, 2, 3, 4, 5]
     assert [receipt.physical_offset for receipt in receipts] == [message.physical_offset for message in messages[1:]]
@@ -290,7 +274,7 @@ def test_a_task_that_runs_twice_stores_once(sends: SequencedSends, namesrv: str)
     later = 9 << 32
     assert sends.send(QUEUE, payload(sends, b"d"), 1, later) == SequencedResult(later, 0)
     assert sends.send(QUEUE, payload(sends, b"a"), 1, first) == SequencedResult(first, 1)
-    assert [message.body for message in stored(namesrv)] == [b"a", b"b", b"c", b"d"]
+    assert [message.body for message in stored(namesrv, TOPIC)] == [b"a", b"b", b"c", b"d"]
 
 
 def test_a_task_survives_lost_answers(sends: SequencedSends, namesrv: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,7 +286,7 @@ def test_a_task_survives_lost_answers(sends: SequencedSends, namesrv: str, monke
     assert network.lies > 4
     network.is_honest = True
     expected = [body for number in range(40) for body in (b"%d" % number, b"x%d" % number)]
-    assert [message.body for message in stored(namesrv)] == expected
+    assert [message.body for message in stored(namesrv, TOPIC)] == expected
 
 
 def test_what_a_task_is_told_when_it_fails(
