@@ -1,6 +1,7 @@
 """`pytest --kernel interpreted` runs a suite on the kernel's source instead of the compiled extension.
 
-Spark, wherever a test starts it, has the settings of tests/spark/conf.
+Spark, wherever a test starts it, has the settings of tests/spark/conf. How long an example of a property test takes, and
+how late a log's next segment is, says something of the machine, not of the code.
 """
 
 from __future__ import annotations
@@ -8,13 +9,17 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "spark" / "conf"))
+settings.register_profile("zenitmq", deadline=None)
+settings.load_profile("zenitmq")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,3 +50,13 @@ def column_kernel(request: pytest.FixtureRequest) -> ModuleType:
     from kernels import COLUMNS, interpreted_kernel
 
     return importlib.import_module(COLUMNS) if request.param == "installed" else interpreted_kernel(COLUMNS)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def patient_allocator() -> Iterator[None]:
+    """A log that rolls waits for its segment for as long as a busy machine needs; a user's send would be told to try again."""
+    from zenitmq.store import allocator
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(allocator, "TAKE_WAIT_MS", 30_000)
+        yield
