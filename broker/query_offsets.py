@@ -54,6 +54,7 @@ class QueryOffsets:
 
     _table: dict[str, KeptOffsets] = field(default_factory=dict)  # as the log says
     _adopted: dict[str, str | None] = field(default_factory=dict)  # staged, and not yet come back from the log
+    _characters: int = 0  # of the table's documents together
     _rest: Document = field(default_factory=dict)
 
     # ---- the log
@@ -63,7 +64,7 @@ class QueryOffsets:
         self._rest = {name: value for name, value in document.items() if name != "queryTable"}
         try:
             for query, entry in (document.get("queryTable") or {}).items():
-                self._table[query] = KeptOffsets(str(entry["document"]), int(entry["keptAtMs"]))
+                self._add(query, KeptOffsets(str(entry["document"]), int(entry["keptAtMs"])))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise StoreFormatError("queryOffsets.json", f"queryTable: {error}") from error
 
@@ -80,15 +81,21 @@ class QueryOffsets:
         kind, query, text = event.get("event"), event.get("query"), event.get("document")
         self._rest = {**self._rest, "dataVersion": version}
         if kind == KEPT and isinstance(query, str) and isinstance(text, str):
-            self._table.setdefault(query, KeptOffsets(text, version["timestamp"]))
+            if query not in self._table:
+                self._add(query, KeptOffsets(text, version["timestamp"]))
             adopted: str | None = text
         elif kind == DROPPED and isinstance(query, str):
-            self._table.pop(query, None)
+            if (dropped := self._table.pop(query, None)) is not None:
+                self._characters -= len(dropped.text)
             adopted = None
         else:
             raise StoreFormatError("query events", f"unknown event {str(event)[:200]}")
         if query in self._adopted and self._adopted[query] == adopted:
             del self._adopted[query]
+
+    def _add(self, query: str, kept: KeptOffsets) -> None:
+        self._table[query] = kept
+        self._characters += len(kept.text)
 
     # ---- deciding
 
@@ -101,7 +108,7 @@ class QueryOffsets:
             return None
         if len(self._table) + len(self._adopted) >= QUERIES_MAX:
             raise TooManyQueries(QUERIES_MAX, "queries")
-        if sum(len(kept.text) for kept in self._table.values()) + len(text) > TEXT_MAX:
+        if self._characters + len(text) > TEXT_MAX:
             raise TooManyQueries(TEXT_MAX, "characters of offsets")
         return {"event": KEPT, "query": query, "document": text}
 

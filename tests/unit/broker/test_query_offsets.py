@@ -106,6 +106,25 @@ def test_how_many_queries_and_how_much_of_them_is_bounded(monkeypatch: pytest.Mo
     assert table.keep("short", "{}") is not None
 
 
+def test_characters_count_once_a_query_and_from_a_snapshot_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query_offsets, "TEXT_MAX", 10)
+    table = QueryOffsets()
+    first = keep(table, "q", '{"n":1}')
+    table.on_event(first, VERSION)
+    table.on_event({**first, "document": '{"n":22222}'}, VERSION)
+    again = QueryOffsets()
+    again.load(table.document())
+    for one in (table, again):
+        assert one.keep("fits", "{ }") is not None
+        with pytest.raises(TooManyQueries, match="characters"):
+            one.keep("one too many", "{  }")
+        for _ in range(2):
+            one.on_event({"event": "dropped", "query": "q"}, VERSION)
+        assert one.keep("all of it", '{"nnn":10}') is not None
+        with pytest.raises(TooManyQueries, match="characters"):
+            one.keep("more than all", '{"nnnn":10}')
+
+
 def test_a_document_is_a_json_object_of_bounded_size() -> None:
     assert check_document(b'{ "t": {"b": {"0": 1}} }') == '{ "t": {"b": {"0": 1}} }'
     for payload in (b"", b"[]", b"1", b"{", b"\xff{}", b'{"a":' * 100_000):
