@@ -70,8 +70,8 @@ start() { # start HOW NAME COMMAND...: as soon as a lane is free
 # its kind.
 here=tests/integration
 if "$zenit" --version | grep -q compiled; then
-  start computes interpreted "${pytest[@]}" --kernel interpreted tests/unit tests/property tests/wire tests/crash \
-    --ignore=tests/{unit,property}/{model,remoting,namesrv,controller} # these have no kernel below them
+  # Of these it takes the files that lead to a kernel, by their imports; see tests/conftest.py.
+  start computes interpreted "${pytest[@]}" --kernel interpreted tests/unit tests/property tests/wire tests/crash
 fi
 start "$clusters" client "${pytest[@]}" $here/client
 start "$clusters" spark "${pytest[@]}" tests/spark # its Java comes with the dev extra, where there is none

@@ -1,5 +1,8 @@
 """`pytest --kernel interpreted` runs a suite on the kernel's source instead of the compiled extension.
 
+It leaves out what would run the same lines twice: files that do not lead to a kernel (kernel_reach says which those are),
+and tests that run on both forms by themselves.
+
 Spark, wherever a test starts it, has the settings of tests/spark/conf. How long an example of a property test takes, and
 how late a log's next segment is, says something of the machine, not of the code.
 """
@@ -34,6 +37,21 @@ def pytest_configure(config: pytest.Config) -> None:
         use_interpreted_kernel()
     elif wanted == "compiled" and not all(importlib.import_module(name).COMPILED for name in (NAME, COLUMNS)):
         raise pytest.UsageError("the kernels are not compiled here; a C compiler and Python's headers are needed")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if config.getoption("--kernel") != "interpreted" or not collection_path.match("test_*.py"):
+        return None
+    from kernel_reach import reaches_kernel
+
+    return None if reaches_kernel(collection_path) else True
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--kernel") == "interpreted":
+        twice = [item for item in items if {"kernel", "column_kernel"} & set(getattr(item, "fixturenames", ()))]
+        config.hook.pytest_deselected(items=twice)
+        items[:] = [item for item in items if item not in set(twice)]
 
 
 @pytest.fixture(params=["installed", "interpreted"])

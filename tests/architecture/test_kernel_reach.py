@@ -1,0 +1,34 @@
+"""What a run on interpreted kernels leaves out leads to no kernel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from kernel_reach import TESTS, reaches_kernel
+
+LEADS = {
+    "from zenitmq.store.record_kernel import encode_record": True,
+    "from zenitmq.store import column_kernel": True,
+    "import zenitmq.broker.service": True,
+    "def test() -> None:\n    from zenitmq.broker.service import Broker": True,
+    "from zenitmq import Message, StoredMessage": True,
+    "from store_kit import make_store": True,
+    "from zenitmq import Message": False,
+    "from zenitmq.model.group import Group": False,
+    "if TYPE_CHECKING:\n    from zenitmq.store.record_kernel import StoredMessage": False,
+}
+
+
+@pytest.mark.parametrize("source", LEADS)
+def test_imports_are_followed_to_a_kernel(source: str, tmp_path: Path) -> None:
+    file = tmp_path / "test_it.py"
+    file.write_text(source)
+    assert reaches_kernel(file) is LEADS[source]
+
+
+def test_every_file_that_cuts_or_compares_stores_is_run() -> None:
+    reached = {
+        file.relative_to(TESTS).as_posix() for file in (TESTS / "crash").glob("test_store_*.py") if reaches_kernel(file)
+    }
+    assert reached == {"crash/test_store_cut.py", "crash/test_store_recovery.py"}
