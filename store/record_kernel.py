@@ -98,6 +98,8 @@ _SYS_FLAG_ALLOWED = cython.declare(cython.uint, 0x1 | 0x2 | 0x10 | 0x20 | 0x700)
 @cython.cfunc
 @cython.inline
 def _get32(buf: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.uint:
+    if not cython.compiled:  # a cast is a call there, dearer than all the rest
+        return (buf[at] << 24) | (buf[at + 1] << 16) | (buf[at + 2] << 8) | buf[at + 3]
     return (
         (cython.cast(cython.uint, buf[at]) << 24)
         | (cython.cast(cython.uint, buf[at + 1]) << 16)
@@ -109,8 +111,10 @@ def _get32(buf: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cytho
 @cython.cfunc
 @cython.inline
 def _get64(buf: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.longlong:
+    if not cython.compiled:
+        return (((_get32(buf, at) << 32) | _get32(buf, at + 4)) ^ (1 << 63)) - (1 << 63)
     value: cython.ulonglong = (cython.cast(cython.ulonglong, _get32(buf, at)) << 32) | _get32(buf, at + 4)
-    return cython.cast(cython.longlong, value) if cython.compiled else (value ^ (1 << 63)) - (1 << 63)
+    return cython.cast(cython.longlong, value)
 
 
 @cython.cfunc
