@@ -1,8 +1,8 @@
 """The `zenit` command: one file per subject beside this one, put together here.
 
 Each command is thin: it calls the client, a service or a tool below, and prints. What a command needs is imported when
-it runs, so that `zenit --help` stays quick. Exit codes: 0 done, 1 the thing failed (one line on stderr: what, and
-what to do), 2 wrong usage.
+it runs, so that `zenit --help` stays quick, and a file beside this one when one of its commands is asked for. Exit codes:
+0 done, 1 the thing failed (one line on stderr: what, and what to do), 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -12,31 +12,12 @@ import logging
 import os
 import select
 import sys
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
 from ..model.errors import ZenitError
-from . import (
-    bench,
-    broker,
-    cluster,
-    config,
-    consume,
-    controller,
-    dlq,
-    drill,
-    group,
-    job,
-    local,
-    message,
-    namesrv,
-    produce,
-    query_offsets,
-    sql,
-    store,
-    topic,
-)
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 STDOUT = 1
@@ -44,34 +25,17 @@ STDOUT = 1
 # What typer raises for a wrong command line: a usage error, which knows the command that was meant.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
-app = typer.Typer(
-    name="zenit",
-    help="A distributed message queue: clusters, topics, messages, groups, stores.",
-    rich_markup_mode=None,  # plain help: it is read in pipes too, and starts in half the time
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-for subject in (
-    local,
-    cluster,
-    topic,
-    produce,
-    consume,
-    group,
-    message,
-    dlq,
-    namesrv,
-    broker,
-    controller,
-    config,
-    store,
-    sql,
-    query_offsets,
-    bench,
-    drill,
-    job,
-):
-    subject.register(app)
+# The file beside this one that has a command, in the order of the help.
+SUBJECTS = {
+    **dict.fromkeys(("up", "down", "status"), "local"),
+    **{
+        name: name.replace("-", "_")
+        for name in (
+            "cluster topic produce consume group message dlq namesrv broker controller config store sql query-offsets "
+            "bench drill job"
+        ).split()
+    },
+}
 
 
 def _print_version(wanted: bool) -> None:
@@ -85,7 +49,6 @@ def _print_version(wanted: bool) -> None:
     raise typer.Exit
 
 
-@app.callback(invoke_without_command=True)
 def _root(
     context: typer.Context,
     _version: Annotated[
@@ -97,6 +60,21 @@ def _root(
         typer.echo(context.get_help())
 
 
+def application(command: str | None = None) -> typer.Typer:
+    """With the subject of that command, which is what it takes to run it; with all of them where nothing has that name."""
+    app = typer.Typer(
+        name="zenit",
+        help="A distributed message queue: clusters, topics, messages, groups, stores.",
+        rich_markup_mode=None,  # plain help: it is read in pipes too, and starts in half the time
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(invoke_without_command=True)(_root)
+    for subject in [SUBJECTS[command]] if command in SUBJECTS else dict.fromkeys(SUBJECTS.values()):
+        import_module(f".{subject}", __package__).register(app)
+    return app
+
+
 def run() -> None:
     """The console script. Ends the process with the exit code; a user never sees a traceback."""
     if "ZENIT_DEBUG" not in os.environ:
@@ -106,7 +84,7 @@ def run() -> None:
 
 def _outcome() -> int:
     try:
-        code = app(standalone_mode=False)
+        code = application(sys.argv[1] if len(sys.argv) > 1 else None)(standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else DONE
     except UsageError as error:

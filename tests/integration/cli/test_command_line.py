@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from zenitmq.model.clock import monotonic_ms
+from zenitmq.cli.main import SUBJECTS
 
 ZENIT = str(Path(sys.executable).with_name("zenit"))
 NOBODY = "127.0.0.1:9"  # the discard port: nothing of ours listens there
@@ -74,25 +75,32 @@ def zenit(*arguments: str, home: Path, **environment: str) -> subprocess.Complet
     )
 
 
-def test_help_starts_within_300_ms(tmp_path: Path) -> None:
-    """The best of several, so that a busy machine does not decide; and nothing heavy is loaded for it."""
-    times = []
-    for _ in range(7):
-        began = monotonic_ms()
+def test_help_takes_less_than_300_ms_of_a_core(tmp_path: Path) -> None:
+    """The best of several, since a core that is shared is slower; and nothing heavy is loaded for it."""
+    times: list[float] = []
+    while len(times) < 7 and not (times and times[-1] < 0.3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         assert zenit("--help", home=tmp_path).returncode == 0
-        times.append(monotonic_ms() - began)
-    assert min(times) < 300, times
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert times[-1] < 0.3, times
 
 
-def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
+def loaded_by(tmp_path: Path, *arguments: str) -> set[str]:
+    """The modules that a command has imported in the end."""
     code = (
-        "import sys; sys.argv = ['zenit', '--help']\n"
+        "import sys; sys.argv[0] = 'zenit'\n"
         "from zenitmq.cli.main import run\n"
         "try:\n    run()\n"
         "except SystemExit:\n    print(*sorted(sys.modules), file=sys.stderr)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    loaded = set(done.stderr.split())
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    return set(done.stderr.split())
+
+
+def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
+    loaded = loaded_by(tmp_path, "--help")
     assert "zenitmq.cli.main" in loaded
     assert not loaded & {
         "zmq",
@@ -104,6 +112,13 @@ def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
         "kazoo",
         "zenitmq.store.record_kernel",
     }
+
+
+def test_a_command_loads_its_own_subject_only(tmp_path: Path) -> None:
+    loaded = loaded_by(tmp_path, "query-offsets", "list", "--help")
+    subjects = {f"zenitmq.cli.{subject}" for subject in SUBJECTS.values()}
+    assert loaded & subjects == {"zenitmq.cli.query_offsets"}
+    assert loaded_by(tmp_path, "--help") >= subjects
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -27,7 +27,7 @@ from zenitmq import (
     SendFailed,
     StoredMessage,
 )
-from zenitmq.cli.main import app
+from zenitmq.cli.main import application
 from zenitmq.client.trace_backlog import TraceStatistics
 from zenitmq.model.names import TRACE_TOPIC
 from zenitmq.model.trace import Published, decode_trace
@@ -244,11 +244,13 @@ def test_the_command_prints_the_journey(namesrv: str, producer: Producer, admin:
     receipt = producer.send(Message(TOPIC, b"buy 5"))
     producer.close()
     consume(namesrv, 1)
-    run = CliRunner().invoke(app, ["message", "trace", receipt.message_id, "--namesrv", namesrv])
+    run = CliRunner().invoke(application("message"), ["message", "trace", receipt.message_id, "--namesrv", namesrv])
     assert run.exit_code == 0, run.output
     for word in ("produced", "stored", "delivered", "consumed", "orders at 127.0.0.1", "success after", "attempt 1"):
         assert word in run.output
-    run = CliRunner().invoke(app, ["message", "trace", receipt.offset_message_id, "--json", "--namesrv", namesrv])
+    run = CliRunner().invoke(
+        application("message"), ["message", "trace", receipt.offset_message_id, "--json", "--namesrv", namesrv]
+    )
     assert json.loads(run.output) == admin.trace(receipt.message_id)
 
 

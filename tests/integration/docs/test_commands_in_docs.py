@@ -18,6 +18,7 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 pytestmark = pytest.mark.timeout(300)
 FROM_THE_CLONE = {"./quickstart.sh"}
 FOR_A_MOMENT = "--own-cluster --seconds 0.3 --limit-seconds 0.1"  # another test may have one on the usual port
+FEW_ROWS = "--messages 5000"  # of the one that is measured by rows, half a million of them
 SESSION_S = 280  # some start Spark several times, beside other tests
 SHELLS = {"bash", "shell", "console", "zsh"}
 
@@ -84,7 +85,9 @@ def test_the_benchmarks_of_the_page_run(tmp_path: Path) -> None:
     commands = [line.partition(" #")[0].strip() for line in text.splitlines() if line.startswith("zenit bench")]
     assert len(commands) > 4
     script = [
-        f"{command} --help" if "--warm" in command or "--log-gib" in command else f"{command} {FOR_A_MOMENT}"
+        f"{command} --help"
+        if "--warm" in command or "--log-gib" in command
+        else f"{command} {FOR_A_MOMENT} {FEW_ROWS if command.startswith('zenit bench spark') else ''}"
         for command in commands
     ]
     run_session("\n".join(script), tmp_path, cwd=tmp_path)
