@@ -66,23 +66,22 @@ start() { # start HOW NAME COMMAND...: as soon as a lane is free
   running=$((running + 1))
 }
 
-# Long ones first, what computes and what waits by turns. Each folder has its place: what is not named runs in the last of
-# its kind.
+# Long ones first. Each folder has its place: what is not named runs in the last of its kind.
 here=tests/integration
+start "$clusters" spark "${pytest[@]}" tests/spark # its Java comes with the dev extra, where there is none
+start "$clusters" cli "${pytest[@]}" $here/cli
+start "$clusters" docs "${pytest[@]}" $here/docs
+start "$clusters" client "${pytest[@]}" $here/client
+start computes covered "${pytest[@]}" tests/unit tests/property --cov
+start computes others "${pytest[@]}" tests --ignore=tests/{unit,property,spark,integration}
 if "$zenit" --version | grep -q compiled; then
   # Of these it takes the files that lead to a kernel, by their imports; see tests/conftest.py.
   start computes interpreted "${pytest[@]}" --kernel interpreted tests/unit tests/property tests/wire tests/crash
 fi
-start "$clusters" client "${pytest[@]}" $here/client
-start "$clusters" spark "${pytest[@]}" tests/spark # its Java comes with the dev extra, where there is none
-start "$clusters" cli "${pytest[@]}" $here/cli
-start computes covered "${pytest[@]}" tests/unit tests/property --cov
 start "$clusters" drills "${pytest[@]}" $here/drills $here/deploy
-start "$clusters" docs "${pytest[@]}" $here/docs
-start computes others "${pytest[@]}" tests --ignore=tests/{unit,property,spark,integration}
 start "$clusters" bench "${pytest[@]}" $here/bench
 start "$clusters" broker "${pytest[@]}" $here/broker
-start computes types "${types[@]}"
 start "$clusters" rest "${pytest[@]}" $here --ignore=$here/{client,cli,drills,deploy,docs,bench,broker}
+start computes types "${types[@]}"
 while [ "$running" -gt 0 ]; do ended; done
 exit "$status"

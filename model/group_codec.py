@@ -14,7 +14,6 @@ What does not is one GroupNodeDamaged that names the field.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from enum import Enum
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -44,12 +43,38 @@ _Choice = TypeVar("_Choice", bound=Enum)
 
 def encode_node(node: GroupNode) -> bytes:
     """The node's bytes: one line of ASCII, keys in a fixed order."""
-    document = {"format": FORMAT} | asdict(node)
-    document["settings"] |= {
-        "flush_mode": node.settings.flush_mode.value,
-        "ack_mode": node.settings.ack_mode.value,
+    settings = node.settings
+    document = {
+        "format": FORMAT,
+        "broker_name": node.broker_name,
+        "epoch": node.epoch,
+        "master": node.master,
+        "master_incarnation": _incarnation(node.master_incarnation),
+        "in_sync": node.in_sync,
+        "eligible": node.eligible,
+        "last": node.last,
+        "settings": {
+            "min_in_sync": settings.min_in_sync,
+            "flush_mode": settings.flush_mode.value,
+            "ack_mode": settings.ack_mode.value,
+            "lag_ms_max": settings.lag_ms_max,
+        },
+        "replicas": [
+            {
+                "name": replica.name,
+                "address": replica.address,
+                "replication_address": replica.replication_address,
+                "incarnation": _incarnation(replica.incarnation),
+                "life": replica.life,
+            }
+            for replica in node.replicas
+        ],
     }
     return json.dumps(document, separators=(", ", ": ")).encode("ascii")
+
+
+def _incarnation(one: Incarnation | None) -> dict[str, Any] | None:
+    return None if one is None else {"store_id": one.store_id, "starts": one.starts}
 
 
 def decode_node(data: bytes, broker_name: str) -> GroupNode:
