@@ -66,14 +66,15 @@ start() { # start HOW NAME COMMAND...: as soon as a lane is free
   running=$((running + 1))
 }
 
-# Long ones first. Each folder has its place: what is not named runs in the last of its kind.
+# Long ones first, what computes and what waits by turns. Each folder has its place: what is not named runs in the last of
+# its kind.
 here=tests/integration
 start "$clusters" spark "${pytest[@]}" tests/spark # its Java comes with the dev extra, where there is none
-start "$clusters" cli "${pytest[@]}" $here/cli
-start "$clusters" docs "${pytest[@]}" $here/docs
-start "$clusters" client "${pytest[@]}" $here/client
 start computes covered "${pytest[@]}" tests/unit tests/property --cov
+start "$clusters" cli "${pytest[@]}" $here/cli
+start "$clusters" client "${pytest[@]}" $here/client
 start computes others "${pytest[@]}" tests --ignore=tests/{unit,property,spark,integration}
+start "$clusters" docs "${pytest[@]}" $here/docs
 if "$zenit" --version | grep -q compiled; then
   # Of these it takes the files that lead to a kernel, by their imports; see tests/conftest.py.
   start computes interpreted "${pytest[@]}" --kernel interpreted tests/unit tests/property tests/wire tests/crash
