@@ -227,11 +227,11 @@ class KeyIndex:
                 logger.warning("index keys wait error=%s", error)
                 return None
             self._prepared = None
-        if self._files:
-            file.prime(self._files[-1].header)
+            if self._files:
+                file.prime(self._files[-1].header)
+            self._files = (*self._files, file)  # before a worker may make one: each is named after the newest
         self._asked = False
         self._touched = 0
-        self._files = (*self._files, file)
         return file
 
     @property

@@ -1,5 +1,6 @@
 """The series of index files: RocketMQ's quirks, rolling, replays, cuts."""
 
+import threading
 from array import array
 
 import pytest
@@ -108,6 +109,28 @@ def test_the_next_file_is_made_ahead(tmp_path) -> None:
     assert len(list_index_files(index.directory)) == 3
     assert found(index, 1) == list(reversed(range(20)))
     index.close()
+
+
+def test_a_file_made_in_time_and_one_made_ahead_are_two(tmp_path, monkeypatch) -> None:
+    """The worker comes so late that the loop has made the file itself, in the same millisecond, and is about to use it."""
+    index = open_index(tmp_path)
+    late = threading.Thread(target=index.prepare_next)
+    prime = IndexFile.prime
+
+    def prime_late(file: IndexFile, before: IndexHeader) -> None:
+        if not late.ident:
+            late.start()
+            late.join(0.2)  # it ends only where it does not wait for the loop
+        prime(file, before)
+
+    monkeypatch.setattr(IndexFile, "prime", prime_late)
+    put(index, [(1, n) for n in range(12)], 5)
+    late.join(20)
+    put(index, [(1, n) for n in range(12, 30)], 6)
+    index.close()
+    again = open_index(tmp_path)
+    assert found(again, 1) == list(reversed(range(30)))
+    again.close()
 
 
 def test_pages_are_touched_ahead_of_the_keys(tmp_path, monkeypatch) -> None:
