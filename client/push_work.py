@@ -70,6 +70,7 @@ class PushWork:
         self._on_lost = on_lost
         self._lock = threading.Lock()
         self._idle: list[Signal] = []  # workers that wait for something to be handed out; under the lock, as the next
+        self._woken: Signal | None = None  # a worker that was woken and has not come yet
         self._calmed = Signals()  # a handler has ended, or a message was returned
         self._queues = PushQueues(rules, prefetch_bytes=prefetch_bytes)
         self._pulls = PullCalls(connection, group, PULL_MESSAGES, self._on_pulled)
@@ -280,9 +281,12 @@ class PushWork:
         """One worker, from its start to its end."""
         delivery: Delivery | None = None
         failure: Failure | None = None
+        ready: Signal | None = None
         while True:
-            ready: Signal | None = None
             with self._lock:
+                if ready is not None and ready is self._woken:
+                    self._woken = None
+                ready = None
                 now = monotonic_ms()
                 returns = self._finish(delivery, failure, now) if delivery is not None else ()
                 worker.delivery = delivery = None if worker.is_given_up else self._take(now)
@@ -297,7 +301,7 @@ class PushWork:
                     pulls = [] if self._is_stopping else self._queues.due(now)
                     self._wake_one(now)
             if ready is not None:
-                await ready.wait(None)
+                await self._wait_ready(ready)
                 continue
             self._send_pulls(pulls)
             self._send_back(returns)
@@ -313,11 +317,24 @@ class PushWork:
                 log.exception("messages cannot be decoded; they are pulled again group=%s", self._group, exc_info=error)
         return None
 
+    async def _wait_ready(self, ready: Signal) -> None:
+        try:
+            await ready.wait(None)
+        except BaseException:  # its task was cancelled: others are woken in its stead
+            with self._lock:
+                if ready in self._idle:
+                    self._idle.remove(ready)
+                elif ready is self._woken:
+                    self._woken = None
+                    self._wake_one(monotonic_ms())
+            raise
+
     def _wake_one(self, now_ms: int) -> None:
-        """Under the lock: one worker at a time is woken, and wakes the next where there is more: few handlers that are
-        quick need few workers."""
-        if self._idle and self._queues.has_ready(now_ms):
-            self._idle.pop().set()
+        """Under the lock: one worker at a time is woken, and once it has come wakes the next where there is more. So few
+        handlers that are quick need few workers, and do not wake one for each message."""
+        if self._woken is None and self._idle and self._queues.has_ready(now_ms):
+            self._woken = self._idle.pop()
+            self._woken.set()
 
     async def _handle(self, delivery: Delivery) -> Failure | None:
         """Runs the handler. Whatever it raises, SystemExit too, is a failure of the messages and not of the worker."""
