@@ -79,6 +79,7 @@ TAKES_WRITES: Final = frozenset(
 READS_STATE: Final = frozenset(
     {
         commands.QueryConsumerOffset,
+        commands.GetBeginOffsets,
         commands.UpdateConsumerOffsets,
         commands.ResetOffsets,
         commands.CloneOffsets,

@@ -147,6 +147,7 @@ class Handlers:
             commands.GetGroups: self._groups.on_list,
             commands.GetConsumeStatistics: self._groups.on_statistics,
             commands.QueryConsumerOffset: self._offsets.on_query_offset,
+            commands.GetBeginOffsets: self._offsets.on_begin_offsets,
             commands.UpdateConsumerOffsets: self._offsets.on_update_offsets,
             commands.ResetOffsets: self._resets.on_reset,
             commands.CloneOffsets: self._resets.on_clone,

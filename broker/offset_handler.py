@@ -10,8 +10,10 @@ from typing import Final
 from ..model.errors import GroupNotFound, InvalidParameter, QueueNotOwned
 from ..model.names import check_group
 from ..remoting.commands import (
+    BeginOffsetsReply,
     ConsumerOffsetReply,
     Done,
+    GetBeginOffsets,
     GetMaxOffset,
     GetMinOffset,
     OffsetReply,
@@ -28,7 +30,7 @@ OFFSET_MAX: Final = 1 << 62
 
 
 class OffsetHandler:
-    """GetMinOffset, GetMaxOffset, QueryConsumerOffset, UpdateConsumerOffsets."""
+    """GetMinOffset, GetMaxOffset, QueryConsumerOffset, GetBeginOffsets, UpdateConsumerOffsets."""
 
     def __init__(
         self,
@@ -63,6 +65,18 @@ class OffsetHandler:
         assert isinstance(request, QueryConsumerOffset)
         known(self._state.topic_table, request.topic, request.queue_id)
         return ConsumerOffsetReply(self._state.offset_table.offset(request.group, request.topic, request.queue_id))
+
+    def on_begin_offsets(self, call: Call) -> BeginOffsetsReply:
+        """Where a group goes on. Raises what is wrong with any of the queues."""
+        request = call.request
+        assert isinstance(request, GetBeginOffsets)
+        group, topic = request.group, request.topic
+        for queue_id in request.queue_ids:
+            known(self._state.topic_table, topic, queue_id)
+        committed, first = self._state.offset_table.offset, self._store.min_offset
+        return BeginOffsetsReply(
+            tuple((committed(group, topic, queue_id), first(topic, queue_id)) for queue_id in request.queue_ids)
+        )
 
     def on_update_offsets(self, call: Call) -> Done | None:
         """Commits. Raises what is wrong with any of the offsets; then none is taken."""

@@ -25,6 +25,7 @@ over gives the others a moment for that. What is committed later than that never
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -33,8 +34,10 @@ from ..model.errors import NoRoute, RemoteProtocolError, ZenitError
 from ..model.queue import MessageQueue
 from ..model.subscription import MessageModel
 from ..remoting.commands import (
+    BeginOffsetsReply,
     ConsumerListReply,
     ConsumerOffsetReply,
+    GetBeginOffsets,
     GetConsumerList,
     GetMaxOffset,
     GetMinOffset,
@@ -114,11 +117,18 @@ class GroupShare:
             raise RemoteProtocolError("a group's start was not answered with one")
         return reply.since_ms
 
-    async def begin_offset(self, queue: MessageQueue, start_from: StartFrom | datetime, *, timeout_ms: int) -> int:
-        """Where the group goes on in a queue of a topic it subscribes to: one without an offset begins at its first."""
-        await self.start(queue.topic, start_from, timeout_ms=timeout_ms)
-        committed = await self.committed_offset(queue, timeout_ms=timeout_ms)
-        return committed if committed >= 0 else await self.start_offset(queue, StartFrom.FIRST, timeout_ms=timeout_ms)
+    async def begin_offsets(
+        self, queues: Sequence[MessageQueue], start_from: StartFrom | datetime, *, timeout_ms: int
+    ) -> dict[MessageQueue, int]:
+        """Where the group goes on in queues of one topic and broker: one without an offset begins at its first."""
+        topic = queues[0].topic
+        await self.start(topic, start_from, timeout_ms=timeout_ms)
+        request = GetBeginOffsets(self._group, topic, tuple(queue.queue_id for queue in queues))
+        reply = await self._ask(queues[0], request, timeout_ms)
+        if not isinstance(reply, BeginOffsetsReply) or len(reply.offsets) != len(queues):
+            raise RemoteProtocolError("where a group goes on was not answered with one offset a queue")
+        begin = (committed if committed >= 0 else first for committed, first in reply.offsets)
+        return dict(zip(queues, begin, strict=True))
 
     async def queues_of(self, topics: list[str], member: Member, *, timeout_ms: int) -> tuple[list[MessageQueue], bool]:
         """(this member's queues, whether the brokers know it and its fellows yet).
@@ -214,6 +224,14 @@ class GroupShare:
         address = routes.address_of(queue.topic, queue.broker_name)
         reply, _ = await self._waits.call(address, request, timeout_ms=timeout_ms)
         return reply
+
+
+def by_broker(queues: Iterable[MessageQueue]) -> list[list[MessageQueue]]:
+    """The queues in parts of one topic and broker each: what one question is about."""
+    parts: dict[tuple[str, str], list[MessageQueue]] = {}
+    for queue in queues:
+        parts.setdefault((queue.topic, queue.broker_name), []).append(queue)
+    return list(parts.values())
 
 
 def _start_words(start_from: StartFrom | datetime) -> tuple[str, int]:

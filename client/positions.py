@@ -5,7 +5,7 @@ Coroutines of the one who moves queues, and of the one who closes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -25,8 +25,8 @@ class Positions(Protocol):
     async def start(self, topic: str, *, timeout_ms: int) -> None:
         """Makes sure that nothing sent from now on is skipped. Raises why that cannot be done."""
 
-    async def begin(self, queue: MessageQueue, *, timeout_ms: int) -> tuple[int, int]:
-        """(where to begin, what is committed; -1 = nothing)."""
+    async def begin(self, queues: Sequence[MessageQueue], *, timeout_ms: int) -> dict[MessageQueue, tuple[int, int]]:
+        """Of queues of one topic and broker: (where to begin, what is committed; -1 = nothing)."""
 
     async def commit(self, offsets: Mapping[MessageQueue, int], on_done: OnCommitted, *, timeout_ms: int) -> None:
         """Keeps them; `on_done` is told of each part. Raises why not all of it is kept."""
@@ -57,11 +57,11 @@ class GroupPositions:
         """See Positions."""
         await self._share.start(topic, self._start_of(topic), timeout_ms=timeout_ms)
 
-    async def begin(self, queue: MessageQueue, *, timeout_ms: int) -> tuple[int, int]:
+    async def begin(self, queues: Sequence[MessageQueue], *, timeout_ms: int) -> dict[MessageQueue, tuple[int, int]]:
         """See Positions."""
-        start_from = self._start_of(queue.topic)
-        offset = await self._share.begin_offset(queue, start_from, timeout_ms=timeout_ms)
-        return offset, offset
+        start_from = self._start_of(queues[0].topic)
+        offsets = await self._share.begin_offsets(queues, start_from, timeout_ms=timeout_ms)
+        return {queue: (offset, offset) for queue, offset in offsets.items()}
 
     async def commit(self, offsets: Mapping[MessageQueue, int], on_done: OnCommitted, *, timeout_ms: int) -> None:
         """See Positions."""
@@ -107,13 +107,17 @@ class LocalPositions:
             {queue: await self._offset_of(queue, self._start_from, timeout_ms) for queue in route.read_queues()}
         )
 
-    async def begin(self, queue: MessageQueue, *, timeout_ms: int) -> tuple[int, int]:
+    async def begin(self, queues: Sequence[MessageQueue], *, timeout_ms: int) -> dict[MessageQueue, tuple[int, int]]:
         """See Positions."""
-        await self.start(queue.topic, timeout_ms=timeout_ms)
-        kept = self._offsets.offset(queue)
-        if kept is not None:
-            return kept, kept
-        return await self._offset_of(queue, StartFrom.FIRST, timeout_ms), -1
+        await self.start(queues[0].topic, timeout_ms=timeout_ms)
+        begun = {}
+        for queue in queues:
+            kept = self._offsets.offset(queue)
+            if kept is None:
+                begun[queue] = await self._offset_of(queue, StartFrom.FIRST, timeout_ms), -1
+            else:
+                begun[queue] = kept, kept
+        return begun
 
     async def _offset_of(self, queue: MessageQueue, start_from: StartFrom | datetime, timeout_ms: int) -> int:
         return await self._share.start_offset(queue, start_from, timeout_ms=timeout_ms)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -19,7 +19,7 @@ from ..model.queue import MessageQueue
 from ..model.subscription import Expression, MessageModel, Subscription
 from ..remoting.commands import OffsetsReset
 from .connection import Connection
-from .group_share import GroupShare
+from .group_share import GroupShare, by_broker
 from .membership import Member
 from .pull_commits import PullCommits
 from .pull_work import PullWork
@@ -191,8 +191,8 @@ class PullMoves:
             await self._give_up(lost)
         if gained and self._assigned is None:
             await self._share.wait_for_fellows()
-        for queue in gained:
-            await self._begin(queue, wanted[queue])
+        for part in by_broker(gained):
+            await self._begin(part, wanted)
         if lost or gained:
             log.info("queues changed group=%s queues=%s", self._group, sorted(map(str, wanted)))
 
@@ -207,11 +207,15 @@ class PullMoves:
                 log.warning("not committed before giving up group=%s error=%s", self._group, error)
         self._work.revoke(lost)
 
-    async def _begin(self, queue: MessageQueue, subscription: Subscription) -> None:
+    async def _begin(self, queues: list[MessageQueue], subscriptions: Mapping[MessageQueue, Subscription]) -> None:
+        """Queues of one topic and broker."""
         if self._assigned is None:
-            offset = committed = await self._share.begin_offset(queue, self._start_from, timeout_ms=self._timeout_ms)
-        else:
+            begin = await self._share.begin_offsets(queues, self._start_from, timeout_ms=self._timeout_ms)
+            for queue, offset in begin.items():
+                self._work.assign(queue, offset, committed=offset, subscription=subscriptions[queue])
+            return
+        for queue in queues:
             offset = committed = await self._share.committed_offset(queue, timeout_ms=self._timeout_ms)
             if committed < 0:
                 offset = await self._share.start_offset(queue, self._start_from, timeout_ms=self._timeout_ms)
-        self._work.assign(queue, offset, committed=committed, subscription=subscription)
+            self._work.assign(queue, offset, committed=committed, subscription=subscriptions[queue])

@@ -19,7 +19,7 @@ from ..model.clock import monotonic_ms
 from ..model.errors import TopicNotFound, ZenitError
 from ..model.queue import MessageQueue
 from ..model.subscription import Subscription
-from .group_share import GroupShare
+from .group_share import GroupShare, by_broker
 from .membership import Member
 from .positions import Positions
 from .push_work import PushWork
@@ -209,19 +209,20 @@ class QueueMoves:
         else:
             leases = await self._locks.lock(fresh, timeout_ms=self._timeout_ms)
         begun = []
-        for queue, leased_until_ms in leases.items():
+        for part in by_broker(leases):
             if self._is_stopping:
                 break
             try:
                 async with self._asking:
-                    offset, committed = await self._positions.begin(queue, timeout_ms=self._timeout_ms)
+                    positions = await self._positions.begin(part, timeout_ms=self._timeout_ms)
             except ZenitError as error:
-                log.warning("a queue is not begun yet group=%s queue=%s error=%s", self._group, queue, error)
+                log.warning("queues are not begun yet group=%s queues=%s error=%s", self._group, part, error)
                 continue
-            self._work.assign(
-                queue, offset, committed=committed, subscription=fresh[queue], leased_until_ms=leased_until_ms
-            )
-            begun.append(queue)
+            for queue, (offset, committed) in positions.items():
+                self._work.assign(
+                    queue, offset, committed=committed, subscription=fresh[queue], leased_until_ms=leases[queue]
+                )
+            begun += part
         if begun:
             log.info("queues begun group=%s queues=%s", self._group, sorted(map(str, begun)))
         return len(begun) == len(fresh)

@@ -60,6 +60,24 @@ class QueryConsumerOffset(Request):
     queue_id: int
 
 
+@dataclass(frozen=True, slots=True)
+class BeginOffsetsReply(Reply):
+    """One (committed, first) for each queue that was asked for, in that order: the group's offset, -1 = none was ever
+    committed, and the oldest offset still held."""
+
+    offsets: tuple[tuple[int, int], ...]
+
+
+@request(9011, Lane.QUERY, BeginOffsetsReply)
+@dataclass(frozen=True, slots=True)
+class GetBeginOffsets(Request):
+    """Where a group goes on in queues of a topic: all of them in one question, since a member may have a thousand."""
+
+    group: str
+    topic: str
+    queue_ids: tuple[int, ...]
+
+
 @request(15, Lane.QUERY)
 @dataclass(frozen=True, slots=True)
 class UpdateConsumerOffsets(Request):

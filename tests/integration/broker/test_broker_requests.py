@@ -189,6 +189,19 @@ def test_commits_survive_a_restart_and_tell_the_lag(broker: Any, record: Record)
     assert rows[1]["lag_seconds"] == 0
 
 
+def test_where_a_group_goes_on_is_asked_of_many_queues_at_once(broker: Any, record: Record) -> None:
+    broker.create("trades", queues=4)
+    broker.send("trades", *[record("trades")] * 5, queue_id=1)
+    broker.call(commands.UpdateConsumerOffsets("g", (("trades", 1, 3), ("trades", 3, 0))))
+    assert broker.call(commands.GetBeginOffsets("g", "trades", (3, 0, 1)))[0].offsets == ((0, 0), (-1, 0), (3, 0))
+    assert broker.call(commands.GetBeginOffsets("other", "trades", (1,)))[0].offsets == ((-1, 0),)
+    assert broker.call(commands.GetBeginOffsets("g", "trades", ()))[0].offsets == ()
+    with pytest.raises(InvalidParameter):
+        broker.call(commands.GetBeginOffsets("g", "trades", (0, 4)))
+    with pytest.raises(TopicNotFound):
+        broker.call(commands.GetBeginOffsets("g", "nope", (0,)))
+
+
 @pytest.mark.parametrize("offsets", [(("nope", 0, 1),), (("trades", 9, 1),), (("trades", 0, -2),)])
 def test_a_wrong_commit_is_refused_whole(broker: Any, offsets: tuple[tuple[str, int, int], ...]) -> None:
     broker.create("trades")

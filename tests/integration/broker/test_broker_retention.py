@@ -49,6 +49,9 @@ def test_what_a_group_has_not_consumed_is_kept(serve: Callable[..., Any], record
     reply, messages = broker.pull("t", broker.pull("t")[0].min_offset)
     assert reply.min_offset > 0
     assert messages[0].queue_offset == reply.min_offset
+    ((committed, first),) = broker.call(commands.GetBeginOffsets("new", "t", (0,)))[0].offsets
+    assert committed == -1
+    assert first >= reply.min_offset
     broker.restart()
     assert broker.call(commands.QueryConsumerOffset("slow", "t", 0))[0].offset == 60
     assert [topic["name"] for topic in broker.ask(commands.GetTopics())["topics"]] == ["t"]

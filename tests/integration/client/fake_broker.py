@@ -62,6 +62,7 @@ class FakeBroker:
             c.QueryConsumerOffset: lambda q: c.ConsumerOffsetReply(
                 self.committed.get((q.group, q.topic, q.queue_id), -1)
             ),
+            c.GetBeginOffsets: self._begin_offsets,
             c.UpdateConsumerOffsets: self._commit,
             c.StartConsuming: self._start,
             c.SendBack: self._send_back,
@@ -89,7 +90,9 @@ class FakeBroker:
             self._loop.close()
 
     def queue(self, request: c.Request) -> Queue:
-        topic, queue_id = request.topic, request.queue_id
+        return self._queue(request.topic, request.queue_id)
+
+    def _queue(self, topic: str, queue_id: int) -> Queue:
         if not 0 <= queue_id < self.topics.get(topic, 0):
             raise TopicNotFound(topic)
         return self.queues.setdefault((topic, queue_id), Queue())
@@ -170,6 +173,15 @@ class FakeBroker:
         queue = self.queue(request)
         times = [decode_batch(record)[0].stored_at_ms for record in queue.records]
         return c.OffsetReply(queue.begin + bisect_left(times, request.timestamp_ms))
+
+    def _begin_offsets(self, request: c.GetBeginOffsets) -> c.Reply:
+        group, topic = request.group, request.topic
+        return c.BeginOffsetsReply(
+            tuple(
+                (self.committed.get((group, topic, queue_id), -1), self._queue(topic, queue_id).begin)
+                for queue_id in request.queue_ids
+            )
+        )
 
     def _commit(self, request: c.UpdateConsumerOffsets) -> c.Reply:
         for topic, queue_id, offset in request.offsets:

@@ -24,7 +24,7 @@ from zenitmq import (
 )
 from zenitmq.model.clock import datetime_of_ms
 from zenitmq.model.errors import WrongEventLoop
-from zenitmq.remoting.commands import GetConsumerList, QueryConsumerOffset, UpdateConsumerOffsets
+from zenitmq.remoting.commands import GetBeginOffsets, GetConsumerList, QueryConsumerOffset, UpdateConsumerOffsets
 
 TOPIC = "trades"
 
@@ -162,7 +162,7 @@ def test_cancelled_polls_lose_nothing_and_give_nothing_twice(
     bad = [30]
 
     def rule(request):
-        if isinstance(request, QueryConsumerOffset | GetConsumerList | UpdateConsumerOffsets) and bad[0]:
+        if isinstance(request, GetBeginOffsets | GetConsumerList | UpdateConsumerOffsets) and bad[0]:
             bad[0] -= 1
             return BrokerBusy(1) if chance.random() < 0.5 else None
         return None
