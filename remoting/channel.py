@@ -45,6 +45,7 @@ class Channel:
         self._lock = threading.Lock()
         self._in_flight: dict[int, _Pending] = {}
         self._in_flight_bytes = 0
+        self._none_late_ms = 0  # nothing in flight is to be given up before
 
     @property
     def is_idle(self) -> bool:
@@ -68,6 +69,7 @@ class Channel:
             sent = self.dealer.send(header, payload)
             if sent:
                 in_flight[opaque] = pending
+                self._none_late_ms = min(self._none_late_ms, pending[2])
                 self._in_flight_bytes += size_bytes
             answers = self._drain()  # a send that found no room may have taken the descriptor's signal all the same
         if answers:
@@ -93,8 +95,8 @@ class Channel:
 
     def expire(self, now_ms: int) -> None:
         """I/O thread: fails what has waited too long; a later reply to it is discarded."""
-        if not self._in_flight:
-            return
+        if not self._in_flight or now_ms < self._none_late_ms:
+            return  # a consumer may have thousands in flight, and this is asked each time that the thread wakes
         answers: list[_Answer] = []
         with self._lock:
             late = [opaque for opaque, pending in self._in_flight.items() if pending[2] <= now_ms]
@@ -103,6 +105,8 @@ class Channel:
                 self._in_flight_bytes -= size_bytes
                 error = RequestTimeout(f"{request_class.__name__} at {self.address}", timeout_ms)
                 answers.append((on_reply, None, b"", error))
+            in_flight = self._in_flight.values()
+            self._none_late_ms = min((pending[2] for pending in in_flight), default=now_ms)
         _tell(answers)
 
     def end(self, error: ZenitError | None = None) -> None:

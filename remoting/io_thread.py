@@ -53,7 +53,10 @@ class IoThread:
     def add_timer(self, delay_ms: int, callback: Callable[[], None], interval_ms: int) -> Timer:
         """Runs `callback` after `delay_ms`, then each `interval_ms` (0 = once). It must not block."""
         timer, due_ms = Timer(callback, interval_ms), monotonic_ms() + delay_ms
-        self.post(lambda: self._timers.add(due_ms, timer))
+        if self.is_current():  # it looks at its timers before it waits again
+            self._timers.add(due_ms, timer)
+        else:
+            self.post(lambda: self._timers.add(due_ms, timer))
         return timer
 
     def watch(self, descriptor: int, on_readable: Callable[[], None]) -> None:

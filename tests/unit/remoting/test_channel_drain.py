@@ -7,7 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from zenitmq.model.errors import BufferFull
+from zenitmq.model.clock import monotonic_ms
+from zenitmq.model.errors import BufferFull, RequestTimeout
 from zenitmq.remoting.channel import Channel
 from zenitmq.remoting.client_socket import Dealer
 from zenitmq.remoting.commands import GetMaxOffset, OffsetReply
@@ -126,3 +127,22 @@ def test_every_other_use_takes_them_too(channel: Channel, dealer: FakeDealer, ha
     assert channel.send(REQUEST, None, 1000, answers.named("third"))
     assert answers.told[1:] == [("second", OffsetReply(2))]
     assert dealer.waiting() == 0
+
+
+def test_each_request_is_given_up_at_its_own_time(channel: Channel) -> None:
+    """Who looks learns when the next look is worth it: a request that is sent since then may be due earlier."""
+    answers, begin_ms = Answers(), monotonic_ms()
+    channel.send(REQUEST, None, 5000, answers.named("patient"))
+    channel.expire(begin_ms + 10)
+    channel.send(REQUEST, None, 100, answers.named("hasty"))
+    channel.expire(begin_ms + 50)
+    assert answers.told == []
+    channel.expire(begin_ms + 1000)
+    assert [name for name, _ in answers.told] == ["hasty"]
+    channel.expire(begin_ms + 4000)
+    channel.expire(begin_ms + 6000)
+    assert [(name, type(error)) for name, error in answers.told] == [
+        ("hasty", RequestTimeout),
+        ("patient", RequestTimeout),
+    ]
+    assert channel.is_idle
