@@ -16,6 +16,7 @@ from typing import Final, cast
 import numpy as np
 
 from ..client.producer import Producer
+from ..client.pull_calls import SUSPEND_MS
 from ..client.pull_consumer import PullConsumer
 from ..client.push_consumer import PushConsumer
 from ..model.clock import monotonic_ns, process_cpu_ns, sleep_ms
@@ -34,6 +35,7 @@ _BURST: Final = 4096
 _DRY_S: Final = 5.0
 _TIMEOUT_S: Final = 30.0
 _IDLE_MS: Final = 3000  # how long a push consumer is watched before anything is sent
+_MANY_QUEUES: Final = 100  # with more of them, it is watched while each of its long polls is sent once again, too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +139,8 @@ def receive(job: ReceiveJob, channel: Channel) -> None:
 def _receive_pushed(job: ReceiveJob, channel: Channel) -> None:
     """The same by the handler of a push consumer, which has its share of the topic's queues.
 
-    `idle_cpu`: what its process used of a core while nothing came.
+    `idle_cpu`: what its process used of a core while nothing came, from when it had its first queue on. `settled_cpu`:
+    the same afterwards, where the queues are many; else None.
     """
     samples = Samples(max(job.messages, 1))
     size_bytes = 0
@@ -160,9 +163,8 @@ def _receive_pushed(job: ReceiveJob, channel: Channel) -> None:
             if monotonic_ns() >= deadline_ns:
                 raise RequestTimeout("bench e2e: no queues for the push consumer", int(_TIMEOUT_S * 1000))
             sleep_ms(20)
-        idle_begin_ns, idle_cpu_ns = monotonic_ns(), process_cpu_ns()
-        sleep_ms(_IDLE_MS)
-        idle_cpu = (process_cpu_ns() - idle_cpu_ns) / (monotonic_ns() - idle_begin_ns)
+        idle_cpu = _cpu_share(_IDLE_MS)
+        settled_cpu = _cpu_share(SUSPEND_MS) if len(job.queues) > _MANY_QUEUES else None
         if not channel.ready({}):
             return
         begin_ns = last_ns = monotonic_ns()
@@ -176,4 +178,12 @@ def _receive_pushed(job: ReceiveJob, channel: Channel) -> None:
     if job.alone and count < job.messages:
         raise RequestTimeout(f"bench e2e: {job.messages - count} messages did not come", int(_DRY_S * 1000))
     np.save(job.samples_path, samples.values)
-    channel.result({"messages": count, "bytes": size_bytes, "seconds": seconds, "idle_cpu": round(idle_cpu, 4)})
+    cpu = {"idle_cpu": idle_cpu, "settled_cpu": settled_cpu}
+    channel.result({"messages": count, "bytes": size_bytes, "seconds": seconds, **cpu})
+
+
+def _cpu_share(watched_ms: int) -> float:
+    """What this process uses of a core in that time."""
+    begin_ns, used_ns = monotonic_ns(), process_cpu_ns()
+    sleep_ms(watched_ms)
+    return (process_cpu_ns() - used_ns) / (monotonic_ns() - begin_ns)

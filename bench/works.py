@@ -226,6 +226,9 @@ def end_to_end(bench: Bench) -> Outcome:
     extra: dict[str, Any] = {"late_us": latency_us(joined([part.latencies for part in late]))}
     if options.push:
         extra["consumer_idle_cpu"] = round(sum(part.facts["idle_cpu"] for part in receivers), 4)
+        settled = [part.facts["settled_cpu"] for part in receivers]
+        if None not in settled:
+            extra["consumer_settled_cpu"] = round(sum(settled), 4)
     return replace(outcome, measured=measured, extra=extra)
 
 
