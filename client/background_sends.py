@@ -65,7 +65,7 @@ class BackgroundSends:
         self._failed = failed
         self._sender = new_sender(self._on_failed)
         self._batch_bytes = batch_bytes
-        self._linger_ms = linger_ms
+        self._linger_ms = max(1, linger_ms)  # without any, a batch would be of one message
         self._compress_over = compress_over
         self._lock = threading.Lock()
         self._post_lanes: dict[str, Lane] = {}
@@ -259,7 +259,7 @@ class BackgroundSends:
             return
         try:
             left_ms = lane.linger_left_ms(self._linger_ms)
-            if left_ms > 0.2:
+            if left_ms > 0.05:
                 self._linger_on(lane, left_ms)
             elif not lane.accumulator.count:
                 lane.is_open = False
@@ -278,14 +278,14 @@ class BackgroundSends:
             self._linger_on(lane, SWEEP_MS)
             return
         if queue is None:  # all windows are taken: the batch grows meanwhile
-            self._linger_on(lane, max(1, self._linger_ms))
+            self._linger_on(lane, self._linger_ms)
             return
         self._sender.ship(lane, queue)
         self._linger_on(lane, self._linger_ms)
 
     def _linger_on(self, lane: Lane, left_ms: float) -> None:
         try:
-            self._remoting.call_later(max(1, round(left_ms)), lambda: self._on_linger(lane))
+            self._remoting.call_later(max(0, left_ms), lambda: self._on_linger(lane))
         except (BufferFull, ClientClosed):  # the sweep comes by, or nobody any more
             lane.is_open = False
 

@@ -94,7 +94,7 @@ class RemotingClient:
 
     # ---- the I/O thread
 
-    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
         """Runs `callback` once on the I/O thread; it must not block."""
         return self._io_thread().add_timer(delay_ms, callback, 0)
 

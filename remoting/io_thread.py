@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import select
 import selectors
 import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from ..model.clock import monotonic_ms
+from ..model.clock import monotonic_ms, monotonic_ns
 from ..model.errors import BufferFull
 from .timers import Timer, Timers
 
@@ -20,6 +21,9 @@ POSTED_MAX: Final = 100_000
 TICK_MS: Final = 50
 """How late a request in flight may be failed past its deadline."""
 IDLE_TICK_MS: Final = 250
+EXACT_BELOW_MS: Final = 3
+"""A shorter wait ends when it should: epoll's are rounded up to whole milliseconds, which made two of one."""
+FD_SETSIZE: Final = 1024  # `select` takes no descriptor from here on
 
 
 class IoThread:
@@ -50,9 +54,9 @@ class IoThread:
             if len(self._posted) == 1:
                 self._ring()
 
-    def add_timer(self, delay_ms: int, callback: Callable[[], None], interval_ms: int) -> Timer:
+    def add_timer(self, delay_ms: float, callback: Callable[[], None], interval_ms: int) -> Timer:
         """Runs `callback` after `delay_ms`, then each `interval_ms` (0 = once). It must not block."""
-        timer, due_ms = Timer(callback, interval_ms), monotonic_ms() + delay_ms
+        timer, due_ms = Timer(callback, interval_ms), _now_ms() + delay_ms
         if self.is_current():  # it looks at its timers before it waits again
             self._timers.add(due_ms, timer)
         else:
@@ -102,16 +106,14 @@ class IoThread:
             self._guarded(callback)
 
     def _run(self) -> None:
-        wait_ms = 0
+        wait_ms = 0.0
         while not self._stopping:
-            for key, _ in self._selector.select(wait_ms / 1000):
-                self._guarded(key.data)
-            now_ms = monotonic_ms()
-            for timer in self._timers.due(now_ms):
+            self._wait(wait_ms)
+            for timer in self._timers.due(_now_ms()):
                 if not timer.cancelled:
                     self._guarded(timer.callback)
-            tick_ms = TICK_MS if self._on_tick(now_ms) else IDLE_TICK_MS
-            wait_ms = min(tick_ms, self._timers.wait_ms(monotonic_ms()))
+            tick_ms = TICK_MS if self._on_tick(monotonic_ms()) else IDLE_TICK_MS
+            wait_ms = min(tick_ms, self._timers.wait_ms(_now_ms()))
         self._guarded(self._on_end)
         self._selector.close()
         with self._lock:  # both ends at once: whoever rings holds it
@@ -119,9 +121,23 @@ class IoThread:
             os.close(self._wake_write)
             self._wake_write = -1
 
+    def _wait(self, wait_ms: float) -> None:
+        """Waits for what has come, and serves it."""
+        descriptor = self._selector.fileno()
+        if 0 < wait_ms < EXACT_BELOW_MS and descriptor < FD_SETSIZE:
+            select.select((descriptor,), (), (), wait_ms / 1000)
+            wait_ms = 0
+        for key, _ in self._selector.select(wait_ms / 1000):
+            self._guarded(key.data)
+
     def _guarded(self, callback: Callable[[], None]) -> None:
         """The top of this thread: one callback that fails ends neither it nor the others."""
         try:
             callback()
         except Exception:
             log.exception("a callback of the I/O thread failed")
+
+
+def _now_ms() -> float:
+    """Of the timers, with the fraction."""
+    return monotonic_ns() / 1e6

@@ -255,7 +255,7 @@ class RequestLoop:
 
     def turn(self, wait_ms: int = NEVER_MS) -> None:
         """One turn; waits at most `wait_ms` for something to do."""
-        idle_ms = 0 if self._queued else min(wait_ms, self._timers.wait_ms(self._clock.monotonic_ms()))
+        idle_ms = 0 if self._queued else min(wait_ms, int(self._timers.wait_ms(self._clock.monotonic_ms())))
         message = self._socket.receive(idle_ms) if self._waiter is None else self._receive_any(self._waiter, idle_ms)
         self._now_ms = self._clock.monotonic_ms()
         self._turns += 1

@@ -30,21 +30,21 @@ class Timers:
     """A heap of timers by due time (monotonic ms). One thread."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, Timer]] = []
+        self._heap: list[tuple[float, int, Timer]] = []
         self._serial = itertools.count()
 
-    def add(self, due_ms: int, timer: Timer) -> None:
+    def add(self, due_ms: float, timer: Timer) -> None:
         """Puts a timer in."""
         heapq.heappush(self._heap, (due_ms, next(self._serial), timer))
 
-    def wait_ms(self, now_ms: int) -> int:
+    def wait_ms(self, now_ms: float) -> float:
         """Milliseconds until the next is due, 0 = now, at most NEVER_MS."""
         heap = self._heap
         while heap and heap[0][2].cancelled:
             heapq.heappop(heap)
         return min(max(heap[0][0] - now_ms, 0), NEVER_MS) if heap else NEVER_MS
 
-    def due(self, now_ms: int) -> list[Timer]:
+    def due(self, now_ms: float) -> list[Timer]:
         """Takes out what is due; a repeating one is put in again, an interval from now (missed beats are not made up)."""
         heap, ready = self._heap, []
         while heap and heap[0][0] <= now_ms:

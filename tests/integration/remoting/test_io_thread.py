@@ -1,0 +1,52 @@
+"""The client's background thread: its timers, whichever way it waits for them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from zenitmq.remoting import io_thread
+from zenitmq.remoting.io_thread import IoThread
+
+
+@pytest.fixture
+def thread() -> Iterator[IoThread]:
+    started = IoThread("io", lambda _now_ms: False, lambda: None)
+    yield started
+    assert started.stop(5000)
+
+
+@pytest.mark.parametrize("descriptors", [0, io_thread.FD_SETSIZE])
+def test_timers_run_in_the_order_of_their_times(
+    thread: IoThread, monkeypatch: pytest.MonkeyPatch, descriptors: int
+) -> None:
+    """By `select` too, and in a process whose descriptors are too large for that."""
+    monkeypatch.setattr(io_thread, "FD_SETSIZE", descriptors)
+    order: list[float] = []
+    is_done = threading.Event()
+
+    def note(delay_ms: float) -> Callable[[], None]:
+        return lambda: order.append(delay_ms)
+
+    def set_all() -> None:
+        for delay_ms in (2.5, 0.5, 4, 1):
+            thread.add_timer(delay_ms, note(delay_ms), 0)
+        thread.add_timer(8, is_done.set, 0)
+
+    thread.post(set_all)
+    assert is_done.wait(5)
+    assert order == [0.5, 1, 2.5, 4]
+
+
+def test_a_timer_that_the_thread_sets_itself_does_not_wake_it(
+    thread: IoThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rings = []
+    ring = thread._ring
+    monkeypatch.setattr(thread, "_ring", lambda: (rings.append(1), ring()))
+    is_done = threading.Event()
+    thread.post(lambda: thread.add_timer(1, is_done.set, 0))
+    assert is_done.wait(5)
+    assert len(rings) == 1
