@@ -3,16 +3,37 @@
 import os
 import sys
 import sysconfig
+import zlib
 
 from Cython.Build import cythonize
 from setuptools import Distribution, Extension, setup
+
+FOLDER = os.path.join("build", "kernels")
+
+
+def signed(name):
+    """The path of a copy of a kernel's source that tells at its import what it is: compiled, it is not taken for another."""
+    source, path = os.path.join("store", f"{name}.py"), os.path.join(FOLDER, f"{name}.py")
+    text = _read(source)
+    text += b"\n\nfrom .kernel_source import check_source\n\ncheck_source(__file__, %d)\n" % zlib.crc32(text)
+    if not os.path.exists(path) or os.path.getmtime(path) <= os.path.getmtime(source) or _read(path) != text:
+        os.makedirs(FOLDER, exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(text)
+    return path
+
+
+def _read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
 
 # Without the vectorizer of straight-line code: it gathers the bytes of a big-endian integer into a vector register through
 # memory, and each store then waits for the one before; without it they become one byte swap and one store.
 # Names and lines for a debugger take a third of the compiler's time.
 flags = ["-O3", "-fno-tree-slp-vectorize", "-g0"]
 kernels = [
-    Extension(f"zenitmq.store.{name}", [f"store/{name}.py"], extra_compile_args=flags)
+    Extension(f"zenitmq.store.{name}", [signed(name)], extra_compile_args=flags)
     for name in ("record_kernel", "column_kernel")
 ]
 extensions = cythonize(kernels, language_level=3, quiet=True)

@@ -116,3 +116,17 @@ class RequirementMissing(ZenitError):
 
     def __str__(self) -> str:
         return f"{self.what} not found; {self.remedy}"
+
+
+class KernelOutdated(ZenitError):
+    """In a checkout, a compiled kernel was not made of the source beside it. Args: kernel (its file), checkout."""
+
+    code = 9111
+
+    def __init__(self, kernel: str, checkout: str) -> None:
+        super().__init__(kernel, checkout)
+        self.kernel = kernel
+        self.checkout = checkout
+
+    def __str__(self) -> str:
+        return f"{self.kernel} was compiled from another source than is here; compile it again: pip install -e {self.checkout}"
