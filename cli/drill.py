@@ -23,6 +23,7 @@ COLUMNS: Final = (
     "reordered",
     "first_write_ms",
     "longest_gap_ms",
+    "gap_before_fault_ms",
 )
 
 

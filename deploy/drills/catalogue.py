@@ -46,6 +46,7 @@ class Whom(Enum):
 
 
 CUTS_NETWORK: Final = frozenset({Deed.CUT_IN, Deed.CUT_OUT, Deed.CUT_BOTH})
+DRAWN_HOLD_MS: Final = 8_000
 NEEDS_CONTROLLER: Final = frozenset({Whom.CONTROLLER, Whom.ALL_CONTROLLERS, Whom.ZOOKEEPER})
 
 
@@ -85,6 +86,11 @@ class Drill:
     def is_random(self) -> bool:
         """Whether its faults are drawn."""
         return not self.faults
+
+    @property
+    def longest_hold_ms(self) -> int:
+        """Of its faults, or of most that are drawn."""
+        return max((fault.hold_ms for fault in self.faults), default=DRAWN_HOLD_MS)
 
     def held(self, hold_ms: int) -> Drill:
         """The same with every fault held for so long."""

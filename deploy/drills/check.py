@@ -163,12 +163,13 @@ UNDER_WAY_NS: Final = 10_000_000
 class Mark:
     """One fault: `begin_ns` when it was begun, `done_ns` when it was complete (the process gone, the rule in place).
 
-    `end_ns`: when it was mended. All monotonic.
+    `mend_ns`: when its mending began. `end_ns`: when it was mended. All monotonic.
     """
 
     name: str
     begin_ns: int
     done_ns: int
+    mend_ns: int
     end_ns: int
 
 

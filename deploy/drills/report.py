@@ -64,6 +64,7 @@ class RunReport:
             "first_write_ms": max(known) if len(known) == len(firsts) and known else None,
             "longest_gap_ms": longest_gap_ms(self.times_ns, self.begin_ns, self.end_ns),
             "gap_before_fault_ms": longest_gap_ms(self.times_ns, self.begin_ns, first_fault_ns),
+            "before_fault_ms": _since(self.begin_ns, first_fault_ns),
             "changed": verdict.changed,
             "uneven": verdict.uneven,
             "holes": verdict.holes,
@@ -75,6 +76,8 @@ class RunReport:
                     "fault": mark.name,
                     "at_ms": _since(self.begin_ns, mark.begin_ns),
                     "mended_at_ms": _since(self.begin_ns, mark.end_ns),
+                    "held_ms": _since(mark.begin_ns, mark.mend_ns),
+                    "gap_while_held_ms": longest_gap_ms(self.times_ns, mark.begin_ns, mark.mend_ns),
                     "first_write_ms": first,
                     "pause_ms": pause,
                 }

@@ -1,7 +1,7 @@
 """Runs a drill: a cluster, load, faults one after another, and in the end every acknowledgement held against every replica.
 
-    cluster up -> (new topic -> load -> settle -> [fault -> hold -> mend -> in sync again -> settle] ... -> load stops ->
-    replicas level -> read back through each -> verdict) as often as there are runs -> cluster down
+    cluster up -> (new topic -> load -> as long as a fault will be held -> [fault -> hold -> mend -> in sync again -> settle]
+    ... -> load stops -> replicas level -> read back through each -> verdict) as often as there are runs -> cluster down
 
 One cluster serves all runs of a drill; each run has a topic and a number of its own. Every wait is bounded, what was
 started is ended on every way out, and a directory that the drill made is removed with everything in it.
@@ -198,7 +198,7 @@ class _Run:
         )
         with Load(job, processes=PROCESSES, directory=self._work) as load:
             begin_ns = monotonic_ns()
-            self._settle(load)
+            self._settle(load, self._drill.longest_hold_ms)
             for fault in self._faults():
                 self._strike(fault, load)
             end_ns = monotonic_ns()
@@ -248,9 +248,9 @@ class _Run:
         with faults.begun(self._cluster, fault, processes, self._tools):
             done_ns = monotonic_ns()
             faults.hold(fault, processes, lambda: self._tell(load))
-        self._marks.append(
-            Mark(name=f"{fault.deed.value} {names}", begin_ns=begin_ns, done_ns=done_ns, end_ns=monotonic_ns())
-        )
+            mend_ns = monotonic_ns()
+        name, end_ns = f"{fault.deed.value} {names}", monotonic_ns()
+        self._marks.append(Mark(name=name, begin_ns=begin_ns, done_ns=done_ns, mend_ns=mend_ns, end_ns=end_ns))
         if fault.deed is Deed.POWER_CUT and self._tools.last_cut is not None:
             cut = self._tools.last_cut
             self._say(
@@ -260,8 +260,8 @@ class _Run:
         self._cluster.wait_healthy()
         self._settle(load)
 
-    def _settle(self, load: Load) -> None:
-        deadline_ms = monotonic_ms() + SETTLE_MS
+    def _settle(self, load: Load, least_ms: int = 0) -> None:
+        deadline_ms = monotonic_ms() + max(SETTLE_MS, least_ms)
         while monotonic_ms() < deadline_ms:
             sleep_ms(100)
             self._tell(load)

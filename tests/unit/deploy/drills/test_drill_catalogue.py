@@ -43,6 +43,12 @@ def test_faults_are_held_as_long_as_was_asked() -> None:
     assert DrillOptions(drill="pause-master").chosen() == drill_named("pause-master")
 
 
+def test_the_time_before_a_fault_is_as_long_as_the_longest_one() -> None:
+    assert drill_named("pause-master").longest_hold_ms == 6_000
+    assert drill_named("pause-master").held(250).longest_hold_ms == 250
+    assert drill_named("random").longest_hold_ms == 8_000
+
+
 @pytest.mark.parametrize("seed", [1, 2, 77])
 def test_drawn_faults_are_the_same_for_a_seed(seed: int) -> None:
     first = list(islice(random_faults(seed, can_cut_network=True), 400))
