@@ -45,7 +45,7 @@ class RefusalReason(IntEnum):
     STALE_SESSION = 2
     """The number is not above the highest seen from this slave; `offset` is that number."""
     NOT_A_MEMBER = 3
-    """The group's node, as this master knows it, does not name the replica."""
+    """The group's node, as this master knows it, does not name the replica, or with another store."""
     BEHIND_RETENTION = 4
     """The truncation point `offset` lies before `log_begin`: the slave must start anew there, under `epochs`."""
     CLOSED = 5

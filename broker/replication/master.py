@@ -205,6 +205,10 @@ class MasterState:
             return [refusal(frame, RefusalReason.NOT_A_MEMBER, epoch=self.epoch)]
         if frame.epoch != self.epoch:
             return [refusal(frame, RefusalReason.OTHER_EPOCH, epoch=self.epoch)]
+        if frame.incarnation.store_id != member.incarnation.store_id:
+            # New, and the node does not say so yet; or of another cluster's group that is named alike, whose master had our
+            # address before it went down: epochs do not tell the two apart.
+            return [refusal(frame, RefusalReason.NOT_A_MEMBER, epoch=self.epoch)]
         if frame.session <= member.session:
             return [refusal(frame, RefusalReason.STALE_SESSION, epoch=self.epoch, offset=member.session)]
         effects: list[Effect] = [self._close(member)] if member.is_open else []

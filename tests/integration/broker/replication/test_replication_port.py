@@ -66,8 +66,8 @@ def goes_on(running: Group) -> bool:
     return eventually(lambda: a.acknowledged() == a.written() == b.written())
 
 
-def opening(name: str, *, session: int = 1, epoch: int = 1, key: int = KEY) -> Opening:
-    return Opening(key, epoch, session, name, LIFE, 0, 0, EpochList(), False)
+def opening(name: str, *, session: int = 1, epoch: int = 1, key: int = KEY, life: Incarnation = LIFE) -> Opening:
+    return Opening(key, epoch, session, name, life, 0, 0, EpochList(), False)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -90,6 +90,16 @@ def test_who_is_no_member_is_refused(running: Group, stranger: Stranger) -> None
     assert goes_on(running)
 
 
+def test_another_store_under_a_member_s_name_is_refused(running: Group, stranger: Stranger) -> None:
+    """A slave of another cluster's group that is named alike, say. The session that is open stays."""
+    session = running.nodes["b"].member._replica._slave.session
+    answer = stranger.ask(opening("b", session=1 << 40))
+    assert isinstance(answer, Refused)
+    assert answer.reason is RefusalReason.NOT_A_MEMBER
+    assert goes_on(running)
+    assert running.nodes["b"].member._replica._slave.session == session
+
+
 def test_a_slave_of_another_epoch_hears_which_one_it_is(running: Group, stranger: Stranger) -> None:
     answer = stranger.ask(opening("b", session=1 << 40, epoch=7))
     assert isinstance(answer, Refused)
@@ -100,7 +110,7 @@ def test_a_slave_of_another_epoch_hears_which_one_it_is(running: Group, stranger
 def test_a_session_of_the_past_is_refused(running: Group, stranger: Stranger) -> None:
     """And the one that is open is left alone, though it goes by the same name."""
     assert goes_on(running)
-    answer = stranger.ask(opening("b", session=1))
+    answer = stranger.ask(opening("b", session=1, life=running.nodes["b"].member.files.incarnation))
     assert isinstance(answer, Refused)
     assert answer.reason is RefusalReason.STALE_SESSION
     assert goes_on(running)
@@ -133,6 +143,6 @@ def test_two_processes_that_claim_one_identity_do_not_both_get_a_session(running
     assert goes_on(running)
     b = running.nodes["b"]
     session = b.member._replica._slave.session
-    stranger.send(encode(opening("b", session=session + 1)))
+    stranger.send(encode(opening("b", session=session + 1, life=b.member.files.incarnation)))
     assert eventually(lambda: b.member._replica._slave.session > session + 1)
     assert goes_on(running)

@@ -425,6 +425,7 @@ def test_m_r14_an_ack_out_of_bounds_closes_the_session(written: int, flushed: in
         ("B", Opening(KEY, EPOCH + 1, 1, "B", LIFE["B"], 0, 0, EpochList(), False), RefusalReason.OTHER_EPOCH),
         ("D", Opening(KEY, EPOCH, 1, "D", LIFE["B"], 0, 0, EpochList(), False), RefusalReason.NOT_A_MEMBER),
         ("A", Opening(KEY, EPOCH, 1, "A", LIFE["A"], 0, 0, EpochList(), False), RefusalReason.NOT_A_MEMBER),
+        ("B", Opening(KEY, EPOCH, 1, "B", LIFE["C"], 0, 0, EpochList(), False), RefusalReason.NOT_A_MEMBER),
     ],
 )
 def test_who_is_refused(peer: str, opening: Opening, reason: RefusalReason) -> None:
@@ -432,6 +433,13 @@ def test_who_is_refused(peer: str, opening: Opening, reason: RefusalReason) -> N
     (refused,) = frames(master.core.on_frame(peer, opening, 0))
     assert isinstance(refused, Refused)
     assert (refused.reason, refused.epoch, refused.session) == (reason, EPOCH, 1)
+
+
+def test_a_later_life_of_a_member_s_store_is_let_in_before_the_node_tells_of_it() -> None:
+    master = Master()
+    later = Incarnation(LIFE["B"].store_id, 2)
+    (accepted,) = frames(master.core.on_frame("B", Opening(KEY, EPOCH, 1, "B", later, 0, 0, EpochList(), False), 0))
+    assert isinstance(accepted, Accepted)
 
 
 def test_one_that_gives_anothers_name_gets_no_answer() -> None:
