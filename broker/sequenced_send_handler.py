@@ -104,7 +104,7 @@ class SequencedSendHandler:
                 split = tuple(
                     (piece.last - piece.first + 1, place) for piece, place in zip(pieces, positions, strict=True)
                 )
-        return SequencedReply(request.queue_id, offset, at, known.stored_ms, self._store_host, split, True)
+        return SequencedReply(request.queue_id, offset, at, known.stored_ms, self._store_host, split, True, known.last)
 
     def _position(self, request: SendSequenced, piece: Piece) -> int:
         if piece.physical_offset != UNKNOWN or piece.waits:

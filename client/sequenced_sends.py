@@ -27,10 +27,12 @@ TOTAL_MS: Final = 30_000
 
 @dataclass(frozen=True, slots=True)
 class SequencedResult:
-    """`last_sequence`: of the batch, which the queue has now. `duplicate_messages`: how many of it were there already."""
+    """`last_sequence`: of the batch, which the queue has now. `duplicate_messages`: how many of it were there already.
+    `known_sequence`: the newest that the queue had, where it had all of the batch; -1: it had not, or does not say."""
 
     last_sequence: int
     duplicate_messages: int
+    known_sequence: int = -1
 
 
 class SequencedSends:
@@ -79,7 +81,9 @@ class SequencedSends:
                 reply, _ = await self._waits.call(address, request, payload, timeout_ms=timeout_ms)
                 if not isinstance(reply, SequencedReply):
                     raise RemoteProtocolError(f"a send was answered with {type(reply).__name__}")
-                return SequencedResult(last, duplicates + (last - first + 1 if reply.is_duplicate else 0))
+                if reply.is_duplicate:
+                    return SequencedResult(last, duplicates + last - first + 1, reply.last_sequence)
+                return SequencedResult(last, duplicates)
             except SequenceKnownInPart as error:
                 known = error.last_sequence + 1 - first
                 if not 0 < known <= last - first:

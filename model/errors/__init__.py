@@ -73,6 +73,7 @@ from .jobs import (
     TargetInUse,
 )
 from .pipeline import (
+    BatchOutdated,
     DamagedMessage,
     DataLost,
     HoldNotFound,
@@ -122,6 +123,7 @@ from .storing import (
 __all__ = [
     "ArchiveDamaged",
     "ArchiveNotWritable",
+    "BatchOutdated",
     "BrokerBusy",
     "BufferFull",
     "CheckpointLost",

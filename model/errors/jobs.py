@@ -77,7 +77,7 @@ class NoArchive(ZenitError):
 
 
 class CheckpointLost(ZenitError):
-    """An archive has rows, but no longer the checkpoint which says where it ends. Args: directory."""
+    """An archive has rows, but no longer the checkpoint which says where it ends, or an older one. Args: directory."""
 
     code = 9104
 
@@ -87,8 +87,8 @@ class CheckpointLost(ZenitError):
 
     def __str__(self) -> str:
         return (
-            f"the archive {self.directory} holds rows, but its _checkpoint is gone or another's: rows would be "
-            "archived twice; restore it, or archive into another directory"
+            f"the archive {self.directory} holds rows, but its _checkpoint is gone, another's, or older than they are: rows "
+            "would be archived twice, or left out; restore it as it was last, or archive into another directory"
         )
 
 

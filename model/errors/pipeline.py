@@ -199,6 +199,27 @@ class TooManyHolds(ZenitError):
         return f"the broker takes at most {self.limit} {self.what}; others end when their readers do, or within an hour"
 
 
+class BatchOutdated(ZenitError):
+    """A batch is to be written with delivery=dedup, and a later one of its query was: what it brings that is new would count
+    as written. Args: query, batch_id, known (the later one's).
+    """
+
+    code = 9106
+
+    def __init__(self, query: str, batch_id: int, known: int) -> None:
+        super().__init__(query, batch_id, known)
+        self.query = query
+        self.batch_id = batch_id
+        self.known = known
+
+    def __str__(self) -> str:
+        return (
+            f"batch {self.batch_id} of query {self.query!r} is to be written, but its batch {self.known} was before: a"
+            " checkpoint was set back, or a batchId is not higher, and what is new in the batch would count as written; go on"
+            " with a new checkpoint (or queryName) at offsets behind what was written"
+        )
+
+
 class UnwritableColumn(ZenitError):
     """A sink cannot write this column of a row. Args: column, reason."""
 

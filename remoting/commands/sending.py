@@ -79,9 +79,10 @@ class RecallMessage(Request):
 @dataclass(slots=True)
 class SequencedReply(SendReply):
     """`is_duplicate`: all of it was stored by an earlier try, there; `store_timestamp_ms` is then that of the newest of its
-    producer in the queue. Offsets are -1 where they are not known any more."""
+    producer in the queue, and `last_sequence` its sequence. Offsets are -1 where they are not known any more."""
 
     is_duplicate: bool = False
+    last_sequence: int = -1
 
 
 @request(9130, Lane.SEND, SequencedReply)
