@@ -16,11 +16,11 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 
-from ...model.config import check_settings, setting
+from ...model.config import setting
 from ...model.errors import ConfigError
 from ..durations import duration_ms, spark_interval
 from .job import Document, Job, Report, Session, required
-from .streaming import lag_listener, run_query, sink_options, source_options, start_at, topic_stream
+from .streaming import StreamOptions, run_query, topic_stream
 from .tables import messages_in
 
 KEYED_BY: Final = ("messageId", "keys", "messageGroup")
@@ -31,33 +31,23 @@ PLACE: Final = ("topic", "broker", "queueId", "queueOffset")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DedupOptions:
+class DedupOptions(StreamOptions):
     """What to read, what makes two messages the same, where to send them."""
 
     topics: tuple[str, ...] = setting((), "Topics to read (needed).")
     to: str = setting("", "Topic to send to; it must be there (needed).")
-    checkpoint: str = setting("", "Directory where the job keeps how far it is (needed).")
     by: str = setting("messageId", "Same by: messageId, keys, messageGroup or property:NAME.")
     watermark: str = setting("10m", "Within this time; longer keeps more state.")
-    start: str = setting("earliest", "Where a new checkpoint begins: earliest, latest or a time.")
-    continuous: bool = setting(False, "Go on until stopped (Ctrl-C); else end when all that there is now is read.")
-    every: str = setting("5s", "continuous: a batch every so often.")
-    lag_json: str = setting("", "File to append a line of lag to after each batch.")
-    prometheus: str = setting("", "File to tell Prometheus' node exporter of lag.")
-    namesrv: str = setting("", "Name servers, HOST:PORT,...; else as for every command.")
 
     def __post_init__(self) -> None:
-        check_settings(self)
+        self.check()
         required("topics", self.topics, "topics")
         required("to", self.to, "a topic")
-        required("checkpoint", self.checkpoint, "a directory")
         if self.to in self.topics:
             raise ConfigError("to", self.to, "another topic than those that are read")
         if self.by not in KEYED_BY and not (self.by.startswith(PROPERTY) and len(self.by) > len(PROPERTY)):
             raise ConfigError("by", self.by, f"one of {', '.join(KEYED_BY)} or {PROPERTY}NAME")
         duration_ms("watermark", self.watermark)
-        duration_ms("every", self.every)
-        start_at(self.start)
 
 
 def plan(options: DedupOptions, session: Session) -> Document:
@@ -72,14 +62,13 @@ def run(options: DedupOptions, session: Session, report: Report) -> Document:
     """Reads, leaves out, sends. `passed` is False where rows came later than the watermark allows: they were left out."""
     messages_in(options.namesrv, [*options.topics, options.to])
     spark = session()
-    source = source_options(options.start, options.checkpoint, options.namesrv)
-    frame = topic_stream(spark, options.topics, (*PASSED_ON, *PLACE, "messageId", "storeTimestamp"), source)
+    frame = topic_stream(spark, options.topics, (*PASSED_ON, *PLACE, "messageId", "storeTimestamp"), options.source())
     unique = (
         frame.withColumn(KEY, key_column(options.by))
         .withWatermark("storeTimestamp", spark_interval(duration_ms("watermark", options.watermark)))
         .dropDuplicatesWithinWatermark([KEY])
     )
-    sink = sink_options(options.to, options.namesrv)
+    sink = options.sink(options.to)
 
     def write(batch: DataFrame, number: int, query: str) -> None:
         rows = batch.sortWithinPartitions(KEY).select(*PASSED_ON)
@@ -91,9 +80,7 @@ def run(options: DedupOptions, session: Session, report: Report) -> Document:
         write,
         report,
         name=f"zenit dedup {options.to}",
-        checkpoint=options.checkpoint,
-        every_ms=duration_ms("every", options.every) if options.continuous else None,
-        lag=lag_listener(options.namesrv, options.lag_json, options.prometheus),
+        options=options,
     )
     return {
         "rows": counts.rows,

@@ -12,11 +12,14 @@ import json
 import os
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ...model.clock import monotonic_ms
+from ...model.config import check_settings, setting
+from ..durations import duration_ms
 from ..lag import LagListener
-from .job import Report, moment_ms
+from .job import Report, moment_ms, required
 from .stream_counts import StreamCounts
 from .summary import Progress
 
@@ -33,26 +36,54 @@ WriteBatch = Callable[["DataFrame", int, str], None]
 """Told of (batch, its number, the query's id, which is that of its checkpoint). Told again of a batch after a crash."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StreamOptions:
+    """What all jobs that keep state are told."""
+
+    checkpoint: str = setting("", "Directory where the job keeps how far it is (needed).")
+    start: str = setting("earliest", "Where a new checkpoint begins: earliest, latest or a time.")
+    continuous: bool = setting(False, "Go on until stopped (Ctrl-C); else end when all that there is now is read.")
+    every: str = setting("5s", "continuous: a batch every so often.")
+    lag_json: str = setting("", "File to append a line of lag to after each batch.")
+    prometheus: str = setting("", "File to tell Prometheus' node exporter of lag.")
+    namesrv: str = setting("", "Name servers, HOST:PORT,...; else as for every command.")
+
+    def check(self) -> None:
+        """For `__post_init__`. Raises ConfigError."""
+        check_settings(self)
+        required("checkpoint", self.checkpoint, "a directory")
+        duration_ms("every", self.every)
+        start_at(self.start)
+
+    def every_ms(self) -> int | None:
+        """How often a batch begins; None: as often as there is something, to the end of what there is now."""
+        return duration_ms("every", self.every) if self.continuous else None
+
+    def source(self) -> dict[str, str]:
+        """Options of the source, beside what is read. Where one that does not start at the earliest began, the brokers keep
+        under a name made of the checkpoint's place."""
+        options = start_at(self.start) | _at(self.namesrv)
+        if self.start != "earliest":
+            place = self.checkpoint if "://" in self.checkpoint else os.path.abspath(self.checkpoint)
+            options["queryName"] = f"job-{hashlib.sha256(place.encode()).hexdigest()[:24]}"
+        return options
+
+    def sink(self, topic: str) -> dict[str, str]:
+        """Options of the sink, beside the name of the query and the number of the batch."""
+        return {"topic": topic, "delivery": "dedup"} | _at(self.namesrv)
+
+    def lag(self) -> LagListener:
+        """Who tells of lag."""
+        return LagListener(
+            namesrv=self.namesrv or None, json_path=self.lag_json or None, prometheus_path=self.prometheus or None
+        )
+
+
 def start_at(text: str) -> dict[str, str]:
     """What `start` means to the source. Raises ConfigError."""
     if text in ("earliest", "latest"):
         return {"startingOffsets": text}
     return {"startingTimestamp": str(moment_ms("start", text)), "startingOffsetsByTimestampStrategy": "latest"}
-
-
-def source_options(start: str, checkpoint: str, namesrv: str) -> dict[str, str]:
-    """Of the source, beside what is read. Where one that does not start at the earliest began, the brokers keep under a
-    name made of the checkpoint's place."""
-    options = start_at(start) | _at(namesrv)
-    if start != "earliest":
-        place = checkpoint if "://" in checkpoint else os.path.abspath(checkpoint)
-        options["queryName"] = f"job-{hashlib.sha256(place.encode()).hexdigest()[:24]}"
-    return options
-
-
-def sink_options(topic: str, namesrv: str) -> dict[str, str]:
-    """Of the sink, beside the name of the query and the number of the batch."""
-    return {"topic": topic, "delivery": "dedup"} | _at(namesrv)
 
 
 def _at(namesrv: str) -> dict[str, str]:
@@ -74,11 +105,9 @@ def run_query(
     report: Report,
     *,
     name: str,
-    checkpoint: str,
-    every_ms: int | None,
-    lag: LagListener,
+    options: StreamOptions,
 ) -> StreamCounts:
-    """Runs the query to the end of what there is now, or (`every_ms` given) until Ctrl-C; returns what was counted.
+    """Runs the query to the end of what there is now, or (`continuous`) until Ctrl-C; returns what was counted.
 
     Raises what the query ended with.
     """
@@ -91,10 +120,13 @@ def run_query(
         write(batch, number, identity[0])
 
     spark.conf.set("spark.sql.streaming.stateStore.providerClass", STATE_STORE)
+    lag = options.lag()
     spark.streams.addListener(lag)
     try:
-        writer = frame.writeStream.foreachBatch(write_batch).queryName(name).option("checkpointLocation", checkpoint)
-        query = _triggered(writer, every_ms).start()
+        writer = (
+            frame.writeStream.foreachBatch(write_batch).queryName(name).option("checkpointLocation", options.checkpoint)
+        )
+        query = _triggered(writer, options.every_ms()).start()
         identity.append(str(query.id))
         known.set()
         return _watched(query, report)
@@ -124,8 +156,3 @@ def _watched(query: StreamingQuery, report: Report) -> StreamCounts:
 
 def _recent(query: StreamingQuery) -> list[dict[str, Any]]:
     return [json.loads(progress.json) for progress in query.recentProgress]
-
-
-def lag_listener(namesrv: str, lag_json: str, prometheus: str) -> LagListener:
-    """Of the settings of those names."""
-    return LagListener(namesrv=namesrv or None, json_path=lag_json or None, prometheus_path=prometheus or None)

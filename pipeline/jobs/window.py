@@ -15,50 +15,32 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 
-from ...model.config import check_settings, setting
-from ...model.errors import ConfigError
-from ..durations import duration_ms, spark_interval
+from ...model.config import setting
+from ...model.errors import BatchOutdated, ConfigError
+from ..durations import spark_interval
 from ..window_spec import WINDOW_COLUMNS, WindowSpec, parse_window_spec
 from .archive_tree import local_path
 from .durable_files import sync_directory
 from .job import Document, Job, Report, Session, required
-from .streaming import (
-    WriteBatch,
-    lag_listener,
-    run_query,
-    sink_options,
-    source_options,
-    start_at,
-    topic_stream,
-)
+from .streaming import StreamOptions, WriteBatch, run_query, topic_stream
 from .tables import messages_in
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class WindowOptions:
+class WindowOptions(StreamOptions):
     """What to count, and where to tell of it."""
 
     spec: str = setting("", "TOML file that says what to count (needed).")
     to: str = setting("", "Topic to send to; it must be there. This or --parquet is needed.")
     parquet: str = setting("", "Directory of this machine to write Parquet files to.")
-    checkpoint: str = setting("", "Directory where the job keeps how far it is (needed).")
-    start: str = setting("earliest", "Where a new checkpoint begins: earliest, latest or a time.")
-    continuous: bool = setting(False, "Go on until stopped (Ctrl-C); else end when all that there is now is read.")
-    every: str = setting("5s", "continuous: a batch every so often.")
-    lag_json: str = setting("", "File to append a line of lag to after each batch.")
-    prometheus: str = setting("", "File to tell Prometheus' node exporter of lag.")
-    namesrv: str = setting("", "Name servers, HOST:PORT,...; else as for every command.")
 
     def __post_init__(self) -> None:
-        check_settings(self)
+        self.check()
         required("spec", self.spec, "a TOML file")
-        required("checkpoint", self.checkpoint, "a directory")
         if bool(self.to) == bool(self.parquet):
             raise ConfigError("to", self.to, "a topic or a directory for Parquet files, one of them")
         if self.parquet:
             local_path("parquet", self.parquet)
-        duration_ms("every", self.every)
-        start_at(self.start)
         if self.to in self.window_spec().topics:
             raise ConfigError("to", self.to, "another topic than those that are read")
 
@@ -86,17 +68,14 @@ def run(options: WindowOptions, session: Session, report: Report) -> Document:
     spec = options.window_spec()
     messages_in(options.namesrv, [*spec.topics, *([options.to] if options.to else [])])
     spark = session()
-    source = source_options(options.start, options.checkpoint, options.namesrv)
     columns = ("topic", "tags", "keys", "messageGroup", "body", "bornTimestamp", "storeTimestamp")
     counts = run_query(
         spark,
-        windows(topic_stream(spark, spec.topics, columns, source), spec),
+        windows(topic_stream(spark, spec.topics, columns, options.source()), spec),
         _to_topic(options, spec) if options.to else _to_files(local_path("parquet", options.parquet), spec),
         report,
         name=f"zenit window {options.to or options.parquet}",
-        checkpoint=options.checkpoint,
-        every_ms=duration_ms("every", options.every) if options.continuous else None,
-        lag=lag_listener(options.namesrv, options.lag_json, options.prometheus),
+        options=options,
     )
     return {
         "rows": counts.rows,
@@ -134,7 +113,7 @@ def _to_topic(options: WindowOptions, spec: WindowSpec) -> WriteBatch:
     body = F.to_json(F.struct(*times, *spec.columns[len(WINDOW_COLUMNS) :]), {"ignoreNullFields": "false"})
     names = [F.coalesce(F.col(column.name), F.lit("")) for column in spec.keys]
     key = F.translate(F.concat_ws("|", *names), " ", "_") if names else F.lit(None).cast("string")
-    sink = sink_options(options.to, options.namesrv)
+    sink = options.sink(options.to)
 
     def write(batch: DataFrame, number: int, query: str) -> None:
         rows = _in_order(batch, spec).select(body.alias("body"), key.alias("keys"), key.alias("messageGroup"))
@@ -148,6 +127,9 @@ def _to_files(target: str, spec: WindowSpec) -> WriteBatch:
 
     def write(batch: DataFrame, number: int, query: str) -> None:
         name = f"batch={query[:8]}-{number}"
+        known = last_batch(target, query)
+        if number < known:
+            raise BatchOutdated(query, number, known)
         whole, staged = os.path.join(target, name), os.path.join(target, "_staging", name)
         if os.path.exists(
             whole
@@ -166,6 +148,14 @@ def _to_files(target: str, spec: WindowSpec) -> WriteBatch:
             shutil.rmtree(staged)
 
     return write
+
+
+def last_batch(target: str, query: str) -> int:
+    """The highest number of a query's batches that are there; -1: none is."""
+    prefix = f"batch={query[:8]}-"
+    names = os.listdir(target) if os.path.isdir(target) else []
+    numbers = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+    return max((int(number) for number in numbers if number.isdecimal()), default=-1)
 
 
 def _sync_file(path: str) -> None:

@@ -255,6 +255,14 @@ def test_windows_go_to_a_topic_and_to_files_once(
     assert len(rows(to, "body")) == len(told)
     assert spark.read.parquet(f"file://{target}").count() == len(listed)
 
+    # a checkpoint that was set back: windows of a batch of that number are there already, and other ones
+    newest = next(name for name in os.listdir(target) if name.startswith("batch="))
+    (target / f"{newest.rpartition('-')[0]}-999").mkdir()
+    with Producer("p", namesrv=cluster.namesrv) as producer:
+        producer.send(Message(topic, b"{}"))
+    with pytest.raises(Exception, match="its batch 999 was before"):
+        window.run(to_files, lambda: spark, ignore)
+
 
 @pytest.mark.parametrize(
     ("changed", "key"),
