@@ -1,4 +1,6 @@
-"""How a task's rows get into queues: at least once, or once by name and number (dedup). One thread each; both block.
+"""How a task's rows get into queues: at least once, or once by name and number (dedup). One thread each, which may block.
+
+Several requests are under way at a time (send_lanes), those of one queue one after another.
 
 At least once they go the roads of a producer: rows without a message group to any broker that is well, a group's rows to
 the group's own queue. For dedup each task of a query is a producer by name, `spark/<who>/<task>`, and its rows are numbered
@@ -24,11 +26,13 @@ from ..client.retry import RetryPolicy
 from ..client.sequenced_sends import SequencedSends
 from ..client.waited_send import WaitedSends
 from ..client.waiting import Blocking, run_blocking
-from ..model.errors import NoRoute
+from ..model.errors import BatchOutdated, NoRoute
 from ..model.queue import MessageQueue
+from ..model.route import TopicRoute
 from ..store.record_kernel import Accumulator
 from .arrow_records import Rows
 from .row_shares import parse_pinned, pinned_queue, pinned_text
+from .send_lanes import LANES, TaskLanes
 
 GROUP: Final = "spark-zenit-sink"  # the producer group that brokers see
 LATENCY_FAULT: Final = "rocketmq-5"
@@ -38,15 +42,16 @@ BATCH_SHIFT: Final = 32  # a sequence is (batch id << 32) + n-th row of the task
 
 
 class RowSends(Protocol):
-    """One task's way into the cluster. `duplicates`: rows that were stored before."""
+    """One task's way into the cluster. `lanes`: what is under way; `finish` them, or `abandon` them after an error."""
 
-    duplicates: int
+    lanes: TaskLanes
 
     def destination(self, topic: str, group: str | None, block: int) -> MessageQueue | None:
         """See row_shares. Raises TopicNotFound, NoRoute, and what kept the question from being answered."""
 
     def send(self, topic: str, queue: MessageQueue | None, rows: Rows, picks: Sequence[int]) -> None:
-        """Returns once these rows are stored as durably as the cluster promises. Raises what the last try ended with."""
+        """These rows are stored as durably as the cluster promises once the lanes have finished. Raises what the last try of
+        some rows ended with."""
 
 
 class TaskDestinations(Destinations):
@@ -72,7 +77,9 @@ class LooseSends:
 
     def __init__(self, connection: Connection, *, total_ms: int) -> None:
         """`total_ms`: for each send, over all its tries."""
-        self.duplicates = 0
+        self.lanes = TaskLanes()
+        self._lane_of: dict[MessageQueue, int] = {}
+        self._turn = 0
         self._connection = connection
         self._waits = Blocking(connection.remoting)
         self._total_ms = total_ms
@@ -100,7 +107,18 @@ class LooseSends:
     def send(self, topic: str, queue: MessageQueue | None, rows: Rows, picks: Sequence[int]) -> None:
         """See `RowSends`."""
         group = None if queue is None else rows.group(picks[0])  # by which the queue is found again
-        run_blocking(self._sends.send(topic, rows.fill(picks), group, self._total_ms, waits=rows.waits(picks)))
+
+        def request() -> int:
+            run_blocking(self._sends.send(topic, rows.fill(picks), group, self._total_ms, waits=rows.waits(picks)))
+            return 0
+
+        if queue is not None:
+            self.lanes.add(self._lane_of.setdefault(queue, len(self._lane_of)), request)
+        elif has_one_queue(self._connection.routes.cached(topic)):
+            self.lanes.add(0, request)
+        else:  # any broker, in any order
+            self._turn += 1
+            self.lanes.add(self._turn, request)
 
     def _new_accumulator(self, topic: str, capacity: int) -> Accumulator:
         return new_accumulator(self._connection, topic, capacity, _address(self._connection, topic))
@@ -113,13 +131,15 @@ class PinnedSends:
         self, connection: Connection, *, identity: str, partition_id: int, batch_id: int, total_ms: int
     ) -> None:
         """`identity`: of the query. Raises InvalidParameter."""
-        self.duplicates = 0
+        self.lanes = TaskLanes()
+        self._lane_of: dict[MessageQueue, int] = {}
         self._connection = connection
         self._identity = identity
         self._salt = partition_id + batch_id
-        self._begin = batch_id << BATCH_SHIFT
+        self._batch_id = batch_id
         self._total_ms = total_ms
-        self._sends = SequencedSends(connection, f"spark/{identity}/{partition_id}", group=GROUP, total_ms=total_ms)
+        name = f"spark/{identity}/{partition_id}"
+        self._sends = [SequencedSends(connection, name, group=GROUP, total_ms=total_ms) for _ in range(LANES)]
         self._batches = ReadyBatches(self._new_accumulator, keep=False, buffer_bytes=BUFFER_BYTES)
         self._next: dict[MessageQueue, int] = {}
         self._queues: dict[tuple[str, str], MessageQueue] = {}
@@ -138,17 +158,26 @@ class PinnedSends:
     def send(self, topic: str, queue: MessageQueue | None, rows: Rows, picks: Sequence[int]) -> None:
         """See `RowSends`."""
         assert queue is not None
-        first = self._next.get(queue, self._begin)
+        first = self._next.get(queue, self._batch_id << BATCH_SHIFT)
         self._next[queue] = first + len(picks)
-        batch = self._batches.make(topic, rows.fill(picks))
-        self.duplicates += self._sends.send(queue, batch.payload(), batch.count, first).duplicate_messages
+        lane = self._lane_of.setdefault(queue, len(self._lane_of) % LANES)
+
+        def request() -> int:
+            batch = self._batches.make(topic, rows.fill(picks))
+            result = self._sends[lane].send(queue, batch.payload(), batch.count, first)
+            known = result.known_sequence >> BATCH_SHIFT
+            if known > self._batch_id:
+                raise BatchOutdated(self._identity, self._batch_id, known)
+            return result.duplicate_messages
+
+        self.lanes.add(lane, request)
 
     def _pinned(self, topic: str) -> tuple[MessageQueue, ...]:
         return pinned_queues(self._connection, self._identity, topic, self._total_ms)
 
     def _new_accumulator(self, topic: str, capacity: int) -> Accumulator:
         address = _address(self._connection, topic)
-        return new_accumulator(self._connection, topic, capacity, address, own_properties=self._sends.room)
+        return new_accumulator(self._connection, topic, capacity, address, own_properties=self._sends[0].room)
 
 
 @lru_cache(maxsize=1024)
@@ -169,6 +198,11 @@ def pinned_queues(connection: Connection, identity: str, topic: str, total_ms: i
 def pin_name(identity: str, topic: str) -> str:
     """The name under which the queues are kept (zenit query-offsets list)."""
     return f"{identity}/sink/{topic}"
+
+
+def has_one_queue(route: TopicRoute | None) -> bool:
+    """Whether a topic's rows have an order even without message groups: it has one queue, as far as is known."""
+    return route is None or sum(data.write_queues for data in route.queues) < 2
 
 
 def _address(connection: Connection, topic: str) -> str | None:

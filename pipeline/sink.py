@@ -65,15 +65,19 @@ class Writing:
         check_speculation(task)
         sends = self._new_sends(task, is_stream=is_stream)
         first_row = body_bytes = requests = 0
-        for batch in batches:
-            rows = rows_of(batch, self.columns, self.options.topic)
-            for share in shares(rows, first_row, sends.destination):
-                for picks in rows.requests(share.picks):
-                    sends.send(share.topic, share.queue, rows, picks)
-                    requests += 1
-            first_row += len(rows)
-            body_bytes += rows.body_bytes
-        return TaskCounts(first_row, body_bytes, requests, sends.duplicates)
+        try:
+            for batch in batches:
+                rows = rows_of(batch, self.columns, self.options.topic)
+                for share in shares(rows, first_row, sends.destination):
+                    for picks in rows.requests(share.picks):
+                        sends.send(share.topic, share.queue, rows, picks)
+                        requests += 1
+                first_row += len(rows)
+                body_bytes += rows.body_bytes
+            sends.lanes.finish()
+        finally:
+            sends.lanes.abandon()
+        return TaskCounts(first_row, body_bytes, requests, sends.lanes.duplicates)
 
     def _new_sends(self, task: TaskContext, *, is_stream: bool) -> RowSends:
         from .connections import connection

@@ -16,7 +16,7 @@ from spark.sink_kit import messages_of, twice
 
 from zenitmq import Admin
 from zenitmq.client.pipeline_calls import pipeline_calls
-from zenitmq.model.errors import InvalidParameter, OptionRefused, TopicNotFound, UnwritableColumn
+from zenitmq.model.errors import BatchOutdated, InvalidParameter, OptionRefused, TopicNotFound, UnwritableColumn
 from zenitmq.pipeline.row_sends import pin_name
 from zenitmq.pipeline.sink import StreamWriter, TaskCounts, batch_writer, short_identity, stream_writer, summary
 from zenitmq.testing import LocalCluster
@@ -92,12 +92,13 @@ def test_an_attempt_that_dies_is_repeated(
         counts = writer.write(batches(COUNT, 411, groups=groups, first=first))
         assert counts.rows == COUNT
         assert counts.body_bytes == 7 * COUNT
-        assert counts.duplicates == (2100 if delivery == "dedup" else 0)
+        known = counts.duplicates
+        assert 0 < known <= 2100 if delivery == "dedup" else not known
     found = messages_of(cluster.namesrv, topic)
     bodies = [message.body for message in found]
     assert set(bodies) == {b"%07d" % n for n in range(2 * COUNT)}
     if delivery == "at-least-once":
-        assert len(twice(bodies)) == 2 * 2100, "or the test would show nothing"
+        assert 0 < len(twice(bodies)) <= 2 * 2100, "or the test would show nothing"
         return
     assert not twice(bodies)
     assert {message.queue.queue_id for message in found} == set(range(4)), "queues are pinned"
@@ -114,6 +115,16 @@ def _assert_groups_in_order(found: list[Any]) -> None:
             assert last.get(group, b"") < message.body
             last[group] = message.body
     assert all(len(ids) == 1 for ids in queues.values())
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", "dedup"])
+def test_a_topic_with_one_queue_keeps_the_order_of_a_task(cluster: LocalCluster, run_as: Any, delivery: str) -> None:
+    """Requests that are under way at the same time would change places now and then."""
+    topic = cluster.create_topic(f"one-{delivery}", queues=1)
+    run_as(Attempt("q", 0))
+    writer_of(cluster, topic, delivery).write(batches(40_000, 1000, groups=False))
+    bodies = [message.body for message in messages_of(cluster.namesrv, topic)]
+    assert bodies == [b"%07d" % number for number in range(40_000)]
 
 
 def test_tasks_and_queries_are_told_apart(cluster: LocalCluster, topic: str, run_as: Any) -> None:
@@ -138,6 +149,19 @@ def test_a_batch_of_a_data_frame_is_known_by_the_name_and_number_it_was_given(
     later = batch_writer({**options, "batchId": "8"}, SCHEMA, False)
     assert later.write(batches(20, 20, groups=False)).duplicates == 0
     assert len(messages_of(cluster.namesrv, topic)) == 40
+
+
+def test_a_batch_that_is_older_than_what_was_written_is_refused(cluster: LocalCluster, topic: str, run_as: Any) -> None:
+    """A checkpoint was set back: the batch of that number now has rows of later ones, which would count as written."""
+    writer = writer_of(cluster, topic, "dedup")
+    for batch_id in range(6):
+        run_as(Attempt("set-back", batch_id))
+        writer.write(batches(10, 10, groups=False, first=10 * batch_id))
+    assert writer.write(batches(10, 10, groups=False, first=50)).duplicates == 10, "the last may come again"
+    run_as(Attempt("set-back", 1))
+    with pytest.raises(BatchOutdated, match=r"batch 1 of query 'set-back'.*its batch 5 was before"):
+        writer.write(batches(60, 60, groups=False, first=10))
+    assert len(messages_of(cluster.namesrv, topic)) == 60
 
 
 def test_what_cannot_be_written_is_told(cluster: LocalCluster, topic: str, run_as: Any) -> None:

@@ -1,0 +1,74 @@
+"""Lanes: several requests of one task under way at the same time, those of one queue one after another.
+
+A lane is a thread that runs what it is given in order. A task gives all that goes to one queue to the same lane, so the
+queue's order is the task's, and no request of a queue leaves before the one ahead of it was answered. Once one has
+failed, nothing of the task is begun any more: what a queue would get behind a hole could never be filled in again.
+
+The threads belong to the process, as its connections do: a task comes and goes, and finds them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final
+
+LANES: Final = 2
+UNDER_WAY_MAX: Final = 4  # requests of a task that are sent, or wait to be
+THREAD_NAME: Final = "zenit-sink"
+
+_kept: Final[list[ThreadPoolExecutor]] = []
+
+
+class TaskLanes:
+    """Those of one task, and how many rows its requests found stored before. One thread."""
+
+    def __init__(self) -> None:
+        self.duplicates = 0
+        self._threads = _threads()
+        self._waiting: deque[Future[int]] = deque()
+        self._has_failed = False
+
+    def add(self, lane: int, request: Callable[[], int]) -> None:
+        """Runs `request` in a lane; it returns how many of its rows were there already. Waits where enough are under way.
+
+        Raises what an earlier one failed with.
+        """
+        if len(self._waiting) >= UNDER_WAY_MAX:
+            self._take_oldest()
+        self._waiting.append(self._threads[lane % LANES].submit(self._run, request))
+
+    def finish(self) -> None:
+        """Waits for all. Raises what one failed with."""
+        while self._waiting:
+            self._take_oldest()
+
+    def abandon(self) -> None:
+        """Begins nothing more, and waits for what is under way: nobody sends behind the back of a task that has ended."""
+        self._has_failed = True
+        while self._waiting:
+            self._waiting.popleft().exception()
+
+    def _take_oldest(self) -> None:
+        self.duplicates += self._waiting.popleft().result()
+
+    def _run(self, request: Callable[[], int]) -> int:
+        if self._has_failed:
+            return 0
+        try:
+            return request()
+        except BaseException:
+            self._has_failed = True
+            raise
+
+
+def _threads() -> list[ThreadPoolExecutor]:
+    """The process's."""
+    if not _kept:
+        _kept.extend(ThreadPoolExecutor(1, THREAD_NAME) for _ in range(LANES))
+    return _kept
+
+
+os.register_at_fork(after_in_child=_kept.clear)  # threads do not survive a fork
