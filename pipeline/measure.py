@@ -1,7 +1,8 @@
 """How fast topics are read and written with Spark here, beside Spark reading the same rows from Parquet.
 
 Each figure is one job over all rows: rows of a batch are counted while they are read and thrown away (`noop`). The first
-read of a session starts the Python workers and has Java compile what it runs, so it has a figure of its own.
+read and the first write of a session start Python workers and have Java compile what it runs, so they have figures of
+their own. What is archived is archived by the job of that name, and read from its files.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from ..client.admin import Admin
 from ..client.producer import Producer
 from ..model.clock import monotonic_ns
 from ..model.errors import SystemFault
+from .jobs import archive
+from .jobs.archived_rows import archive_frame
 
 FOUR_COLUMNS: Final = "topic,queueId,queueOffset,body"
 STREAM_ROWS: Final = 200_000  # a micro-batch of the stream that is measured
@@ -52,17 +55,18 @@ def measure(spark: SparkSession, load: SparkLoad, tell: Tell) -> dict[str, Any]:
     """
     tell("fill")
     filled = _rate(load.messages, lambda: _fill(load, load.topic, load.messages))
-    parquet = os.path.join(load.directory, "parquet")
+    archived = os.path.join(load.directory, "archive")
     works: dict[str, Callable[[], int]] = {
         "first_read": lambda: _seen(_topic(spark, load)),
         "every_column": lambda: _seen(_topic(spark, load)),
         "four_columns": lambda: _seen(_topic(spark, load, columns=FOUR_COLUMNS)),
         "without_body": lambda: _seen(_topic(spark, load, includeBody="false")),
         "stream": lambda: _streamed(spark, load, os.path.join(load.directory, "checkpoint")),
-        "archive": lambda: _archived(_topic(spark, load), parquet),
-        "parquet_every_column": lambda: _seen(spark.read.parquet(parquet)),
-        "parquet_without_body": lambda: _seen(spark.read.parquet(parquet).drop("body")),
-        "sink": lambda: _sunk(spark, load, parquet),
+        "archive": lambda: _archived(spark, load, archived),
+        "parquet_every_column": lambda: _seen(archive_frame(spark, archived)),
+        "parquet_without_body": lambda: _seen(archive_frame(spark, archived).drop("body")),
+        "first_sink": lambda: _sunk(spark, load, archived),
+        "sink": lambda: _sunk(spark, load, archived),
     }
     found: dict[str, Any] = {"fill": filled}
     for name, work in works.items():
@@ -129,16 +133,15 @@ def _stream(
     return [dict(batch) if isinstance(batch, dict) else batch.jsonValue for batch in query.recentProgress]
 
 
-def _archived(frame: DataFrame, path: str) -> int:
-    seen = Observation()
-    frame.observe(seen, count(lit(1)).alias("rows")).write.mode("overwrite").parquet(path)
-    return int(seen.get["rows"])
+def _archived(spark: SparkSession, load: SparkLoad, directory: str) -> int:
+    options = archive.ArchiveOptions(topics=(load.topic,), target=directory, namesrv=load.namesrv)
+    return int(archive.run(options, lambda: spark, lambda _progress: None)["rows"])
 
 
-def _sunk(spark: SparkSession, load: SparkLoad, parquet: str) -> int:
+def _sunk(spark: SparkSession, load: SparkLoad, archived: str) -> int:
     """Writes the archived bodies to another topic; returns how many messages that has then."""
     with _own_topic(load) as topic:
-        rows = spark.read.parquet(parquet).select("body")
+        rows = archive_frame(spark, archived).select("body")
         rows.write.format("zenit").options(namesrv=load.namesrv, topic=topic).mode("append").save()
         with Admin(load.namesrv) as admin:
             return sum(int(admin.max_offset(queue)) for queue in admin.queues(topic))

@@ -2,7 +2,8 @@
 
 A streaming query reads; each of its batches becomes one commit of the archive (archive_tree). The checkpoint is inside the
 archive, and the two go together: a batch that Spark repeats after a crash was committed (then it is passed over: its
-offsets are in the checkpoint, so its rows are the same) or it was not (then nothing of it is there).
+offsets are in the checkpoint, so its rows are the same) or it was not (then nothing of it is there). What Spark hands on are
+ranges of queues (range_source); tasks read the messages of them, and write the files.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from typing import TYPE_CHECKING, Final
 from ...model.clock import monotonic_ms
 from ...model.config import check_settings, setting
 from ...model.errors import ArchiveDamaged, CheckpointLost, ConfigError
-from ..offsets import QueueKey
+from ..offsets import QueueKey, QueueRange
+from ..options import ReadOptions
 from .archive_tree import ArchiveTree, StagedFile, local_path
-from .file_sink import write_files
 from .job import Document, Job, Report, Session, moment_ms, required
-from .manifest import Catalogue, spans_of
+from .manifest import Catalogue, Commit, spans_of
 from .queue_bounds import begin_and_end
-from .spans import Spans, common, union
+from .range_files import write_ranges
+from .range_source import NAME, RangeSource, located, ranges_of
+from .spans import Span, Spans, common, union
 from .summary import Progress, rows_behind
 
 if TYPE_CHECKING:
@@ -110,8 +113,9 @@ def run(options: ArchiveOptions, session: Session, report: Report) -> Document:
     with tree.locked():
         identity = tree.identify()
         tree.recover()
-        batches = Batches.of(tree, options.target_file_mb << 20)
-        query = _start(options, session(), batches, identity)
+        source = _source(options, identity)
+        batches = Batches.of(tree, located(source), options.target_file_mb << 20)
+        query = _start(options, session(), source, batches)
         _watch(query, batches, report)
         return batches.summary() | {"target": tree.root, "rows_archived": tree.catalogue().rows}
 
@@ -121,13 +125,12 @@ JOB = Job("archive", ArchiveOptions, plan, run)
 
 @dataclass(slots=True)
 class Batches:
-    """Makes a commit of each batch. `last`: the number of the last that is committed, -1 before the first; `held`: the
-    offsets that are in the archive.
-    """
+    """Makes a commit of each batch. `last`: the last that is committed; `held`: the offsets that are in the archive."""
 
     tree: ArchiveTree
+    reading: ReadOptions
     target_bytes: int
-    last: int
+    last: Commit | None
     query: str | None
     held: dict[QueueKey, Spans]
     rows: int = 0
@@ -139,7 +142,7 @@ class Batches:
     writing: Lock = field(default_factory=Lock)
 
     @staticmethod
-    def of(tree: ArchiveTree, target_bytes: int) -> Batches:
+    def of(tree: ArchiveTree, reading: ReadOptions, target_bytes: int) -> Batches:
         """For an archive as it is. Raises CheckpointLost where its checkpoint is not the one it was made with."""
         catalogue = tree.catalogue()
         last = catalogue.last_batch
@@ -147,7 +150,7 @@ class Batches:
         if last is not None and last.query != query:
             raise CheckpointLost(tree.root)
         held = {key: union(spans) for key, spans in catalogue.spans().items()}
-        return Batches(tree, target_bytes, -1 if last is None else last.batch or 0, query, held)
+        return Batches(tree, reading, target_bytes, last, query, held)
 
     def write(self, frame: DataFrame, number: int) -> None:
         """What `foreachBatch` calls; once it returns, Spark takes the batch as done.
@@ -173,17 +176,19 @@ class Batches:
         return {"rows": self.rows, "bytes": self.size_bytes, "files": self.files, "batches": self.count}
 
     def _write(self, frame: DataFrame, number: int) -> None:
-        if number == self.last:
+        ranges = ranges_of(frame)
+        last = -1 if self.last is None else self.last.batch or 0
+        if self.last is not None and number == last:
+            self._check_same(self.last, ranges)
             return  # Spark did not hear of it any more: these rows are in the archive
-        if number < self.last:
+        if number < last:
             raise CheckpointLost(self.tree.root)
         name = f"batch-{number}"
-        tasks = frame.sparkSession.sparkContext.defaultParallelism
-        # One file a task at least: more tasks than cores would only make more and smaller files.
-        staged = write_files(frame.coalesce(tasks), self.tree.staging(name), self.target_bytes)
+        context = frame.sparkSession.sparkContext
+        staged = write_ranges(context, self.reading, ranges, self.tree.staging(name), self.target_bytes)
         self._check_new(staged)
         commit = self.tree.commit(name, staged, query=self._query_id())
-        self.last = number
+        self.last = commit
         self.count += 1
         self.files += len(commit.files)
         self.rows += sum(file.rows for file in commit.files)
@@ -195,6 +200,20 @@ class Batches:
         if self.query is None:
             raise CheckpointLost(self.tree.root)
         return self.query
+
+    def _check_same(self, commit: Commit, ranges: Sequence[QueueRange]) -> None:
+        """A batch that comes again is the one that was committed: one of a checkpoint that was set back may be longer."""
+        planned: dict[QueueKey, list[Span]] = {}
+        for each in ranges:
+            planned.setdefault(each.key, []).append((each.start, each.end))
+        wanted = {key: union(spans) for key, spans in planned.items()}
+        there = {key: union(spans) for key, spans in commit.spans().items()}
+        if self.reading.fail_on_data_loss and self.reading.on_corrupt == "fail":
+            is_same = wanted == there
+        else:  # rows of it may have been passed over
+            is_same = all(common(wanted.get(key, ()), spans) == spans for key, spans in there.items())
+        if not is_same:
+            raise CheckpointLost(self.tree.root)
 
     def _check_new(self, staged: Sequence[StagedFile]) -> None:
         """No row is archived that is there already, as a checkpoint that was set back would have it."""
@@ -221,19 +240,23 @@ def checkpoint_query(checkpoint: str) -> str | None:
     return query
 
 
-def _start(options: ArchiveOptions, spark: SparkSession, batches: Batches, identity: str) -> StreamingQuery:
-    """Starts the query. Where it began is kept at the brokers under the archive's own name."""
-    source = options.subscription() | options.starting_options()
-    source |= {
+def _source(options: ArchiveOptions, identity: str) -> dict[str, str]:
+    """What is read, as options of the source. Where the query began is kept at the brokers under the archive's own name."""
+    return {
+        **options.subscription(),
+        **options.starting_options(),
         "queryName": f"archive-{identity}",
         "maxOffsetsPerTrigger": str(options.batch_rows),
-        "minPartitions": str(spark.sparkContext.defaultParallelism),
         "failOnDataLoss": str(options.fail_on_data_loss).lower(),
         "onCorrupt": options.on_corrupt,
         "readFrom": options.read_from,
     }
-    writer = spark.readStream.format("zenit").options(**source).load().writeStream.foreachBatch(batches.write)
-    writer = writer.queryName(f"archive-{identity}").option("checkpointLocation", "file://" + batches.tree.checkpoint)
+
+
+def _start(options: ArchiveOptions, spark: SparkSession, source: dict[str, str], batches: Batches) -> StreamingQuery:
+    spark.dataSource.register(RangeSource)
+    writer = spark.readStream.format(NAME).options(**source).load().writeStream.foreachBatch(batches.write)
+    writer = writer.queryName(source["queryName"]).option("checkpointLocation", "file://" + batches.tree.checkpoint)
     if options.continuous:
         writer = writer.trigger(processingTime=f"{options.trigger_seconds} seconds")
     else:

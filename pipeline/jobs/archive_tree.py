@@ -2,6 +2,7 @@
 
     _archive.json                 the archive's identity, made with it
     _lock                         locked by the job that writes (flock: a dead one holds nothing)
+    _readers                      shared by jobs that read, locked by the one that takes files away
     _checkpoint/                  Spark's, of the query that archives
     _staging/batch-12/            files that are written; none ends in .parquet
     _manifest/batch-12.json       a commit (manifest.py)
@@ -24,7 +25,7 @@ import contextlib
 import os
 import shutil
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Final
@@ -53,7 +54,9 @@ from .manifest import (
 
 SETTLE_WAIT_MS: Final = 30_000
 LOOK_AGAIN_MS: Final = 50
-OURS: Final = frozenset({"_archive.json", "_archive.json.new", "_lock", "_checkpoint", "_manifest", "_staging"})
+OURS: Final = frozenset(
+    {"_archive.json", "_archive.json.new", "_lock", "_readers", "_checkpoint", "_manifest", "_staging"}
+)
 
 
 def local_path(key: str, text: str) -> str:
@@ -122,6 +125,31 @@ class ArchiveTree:
     def locked(self) -> AbstractContextManager[None]:
         """Holds the archive for writing. Raises TargetInUse where another process does, ArchiveNotWritable."""
         return locked_file(os.path.join(self.root, "_lock"), f"the archive {self.root}")
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """No file goes away meanwhile; what is added does not wait. An archive that cannot be written is not held.
+
+        Raises TargetInUse where files have been going away for half a minute.
+        """
+        deadline_ms = monotonic_ms() + SETTLE_WAIT_MS
+        with contextlib.ExitStack() as held:
+            while os.access(self.root, os.W_OK):
+                try:
+                    held.enter_context(self._readers(is_shared=True))
+                    break
+                except TargetInUse:
+                    if monotonic_ms() > deadline_ms:
+                        raise
+                    sleep_ms(LOOK_AGAIN_MS)
+            yield
+
+    def unread(self) -> AbstractContextManager[None]:
+        """Files may be taken away meanwhile: no job reads. Raises TargetInUse where one does."""
+        return self._readers(is_shared=False)
+
+    def _readers(self, *, is_shared: bool) -> AbstractContextManager[None]:
+        return locked_file(os.path.join(self.root, "_readers"), f"the files of {self.root}", is_shared=is_shared)
 
     def staging(self, name: str) -> str:
         """An empty directory where the files of a commit are to be written."""
@@ -234,11 +262,11 @@ class ArchiveTree:
         changed = set()
         for file in commit.files:
             staged_as = _staged_name(file.path)
+            place = self.place(file.path)
+            changed |= {os.path.dirname(place), os.path.dirname(os.path.dirname(place)), self.root}
+            os.makedirs(os.path.dirname(place), exist_ok=True)
             if staged_as in waiting:
-                place = self.place(file.path)
-                os.makedirs(os.path.dirname(place), exist_ok=True)
                 os.rename(os.path.join(directory, staged_as), place)
-                changed |= {os.path.dirname(place), os.path.dirname(os.path.dirname(place)), self.root}
         for path in commit.replaces:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self.place(path))

@@ -71,7 +71,7 @@ def run(options: CompactOptions, session: Session, report: Report) -> Document:
     """Merges. Raises NoArchive, TargetInUse, ArchiveNotWritable; ArchiveDamaged where rows are not as they should be."""
     tree = ArchiveTree(options.root())
     tree.identity()
-    with tree.locked():
+    with tree.locked(), tree.unread():
         tree.recover()
         planned = options.planned(tree)
         if not planned:

@@ -15,8 +15,9 @@ OWNER_BYTES_MAX: Final = 200
 
 
 @contextlib.contextmanager
-def locked_file(path: str, target: str) -> Iterator[None]:
-    """Holds a lock file, which is made where there is none. `target`: what it stands for, for the error.
+def locked_file(path: str, target: str, *, is_shared: bool = False) -> Iterator[None]:
+    """Holds a lock file, which is made where there is none. `target`: what it stands for, for the error. `is_shared`: beside
+    others that share it.
 
     Raises TargetInUse where another process holds it, ArchiveNotWritable where it cannot be made.
     """
@@ -26,7 +27,7 @@ def locked_file(path: str, target: str) -> Iterator[None]:
         raise ArchiveNotWritable(os.path.dirname(path), error.strerror or str(error)) from error
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:
             owner = os.pread(descriptor, OWNER_BYTES_MAX, 0).decode("utf-8", "replace").strip()
             raise TargetInUse(target, owner or "unknown") from None

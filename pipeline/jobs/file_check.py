@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ...store.checksum_log import crc32 as checksum
 from .archive_tree import ArchiveTree
 from .manifest import ArchivedFile, FileRange
 from .row_runs import joined, runs
@@ -55,5 +55,5 @@ def _bytes_of(path: str) -> tuple[int, int]:
     with open(path, "rb") as file:
         while chunk := file.read(CHUNK_BYTES):
             size_bytes += len(chunk)
-            crc32 = zlib.crc32(chunk, crc32)
+            crc32 = checksum(chunk, crc32)
     return size_bytes, crc32

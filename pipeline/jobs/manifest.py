@@ -92,6 +92,10 @@ class Commit:
         kind, _, number = self.name.partition("-")
         return int(number) if kind == "batch" else None
 
+    def spans(self) -> dict[QueueKey, list[Span]]:
+        """The ranges of each queue, as often as they are listed."""
+        return spans_of((file.topic, file.ranges) for file in self.files)
+
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:

@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import uuid
-import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -21,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ...store.checksum_log import crc32
 from ..column_names import COLUMN_NAMES
 from ..schema import arrow_schema
 from .archive_tree import StagedFile
@@ -184,7 +184,7 @@ class _CheckedSink:
 
     def write(self, data: Any) -> int:
         view = memoryview(data)
-        self.crc32 = zlib.crc32(view, self.crc32)
+        self.crc32 = crc32(view, self.crc32)
         written = 0
         while written < len(view):
             written += self._file.write(view[written:])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
@@ -101,6 +102,14 @@ class ReplayOptions:
     def source(self) -> dict[str, str]:
         """Where the brokers are, as options of the source and the sink."""
         return {"namesrv": self.namesrv} if self.namesrv else {}
+
+    def reading(self) -> AbstractContextManager[None]:
+        """No file of the archive goes away meanwhile, where there is one. Raises NoArchive, TargetInUse."""
+        if not self.archive:
+            return nullcontext()
+        tree = ArchiveTree(local_path("archive", self.archive))
+        tree.identity()
+        return tree.reading()
 
     def digest(self) -> str:
         """Of what is sent, and where to: how fast and from which machine does not matter."""
@@ -195,7 +204,7 @@ def run(options: ReplayOptions, session: Session, report: Report) -> Document:
         os.makedirs(directory, exist_ok=True)
     except OSError as error:
         raise ArchiveNotWritable(directory, error.strerror or str(error)) from error
-    with locked_file(os.path.join(directory, f"{name}.lock"), f"the replay {name}"):
+    with locked_file(os.path.join(directory, f"{name}.lock"), f"the replay {name}"), options.reading():
         rows = Rows.of(options)
         state = _state(path, name, digest, rows, options)
         already = state.sent

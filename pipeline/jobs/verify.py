@@ -64,6 +64,15 @@ def plan(options: VerifyOptions, session: Session) -> Document:
 def run(options: VerifyOptions, session: Session, tell: Report) -> Document:
     """Reads the archive, asks the brokers, compares. Raises NoArchive, ArchiveDamaged, and why brokers do not answer."""
     tree = ArchiveTree(options.root())
+    tree.identity()
+    with tree.reading():
+        return _verified(options, session, tell, tree)
+
+
+JOB = Job("verify", VerifyOptions, plan, run)
+
+
+def _verified(options: VerifyOptions, session: Session, tell: Report, tree: ArchiveTree) -> Document:
     catalogue = tree.settled()
     files = options.files(catalogue)
     begin_ms = monotonic_ms()
@@ -76,9 +85,6 @@ def run(options: VerifyOptions, session: Session, tell: Report) -> Document:
     findings = [FileFinding(check.path, check.problem) for check in checks if check.problem]
     findings += [FileFinding(path, "no manifest lists it") for path in _unlisted(tree, catalogue)]
     return report(facts_of(archived, broker, differing), findings, len(files), quick=options.quick)
-
-
-JOB = Job("verify", VerifyOptions, plan, run)
 
 
 def _checked(spark: SparkSession, tree: ArchiveTree, files: Sequence[ArchivedFile]) -> list[FileCheck]:

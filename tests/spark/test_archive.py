@@ -239,6 +239,51 @@ def test_an_archive_without_its_checkpoint_is_not_written_twice(jobs: Jobs) -> N
         archive.run(jobs.archive_options(), never, silent)
 
 
+def set_back(jobs: Jobs, kept: str) -> None:
+    """The checkpoint as it was when `kept` was copied."""
+    shutil.rmtree(jobs.tree().checkpoint)
+    shutil.copytree(kept, jobs.tree().checkpoint)
+
+
+def test_an_archive_whose_checkpoint_was_set_back_is_not_written(jobs: Jobs, read: Read, tmp_path: Path) -> None:
+    """By one batch or by more: a batch of a number that is there would have other rows now."""
+    kept = [str(tmp_path / f"kept-{number}") for number in range(3)]
+    for number in range(3):
+        send(jobs.cluster.namesrv, jobs.topic, 40, first=40 * number)
+        jobs.archive()
+        shutil.copytree(jobs.tree().checkpoint, kept[number])
+    send(jobs.cluster.namesrv, jobs.topic, 40, first=120)
+    for number in (1, 0):
+        set_back(jobs, kept[number])
+        with pytest.raises(Exception, match="older than they are"):
+            jobs.archive()
+        assert jobs.verify()["passed"]
+    set_back(jobs, kept[2])
+    assert jobs.archive()["rows"] == 40
+    assert jobs.rows() == stored_rows(read)
+
+
+def test_a_compaction_takes_no_file_from_under_a_job_that_reads(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(2):
+        send(jobs.cluster.namesrv, jobs.topic, 20, first=20 * number)
+        jobs.archive()
+    refused: list[str] = []
+    checked = verify._checked
+
+    def compact_meanwhile(*arguments: Any) -> Any:
+        with pytest.raises(TargetInUse) as error:
+            jobs.compact()
+        refused.append(str(error.value))
+        return checked(*arguments)
+
+    monkeypatch.setattr(verify, "_checked", compact_meanwhile)
+    assert jobs.verify()["passed"]
+    assert len(refused) == 1
+    monkeypatch.undo()
+    assert jobs.compact()["files_before"] > 1
+    assert jobs.verify()["passed"]
+
+
 def test_the_command_tells_in_json_and_by_its_exit_code(jobs: Jobs, tmp_path: Path) -> None:
     def zenit(*arguments: str, status: int) -> subprocess.CompletedProcess[str]:
         done = subprocess.run([ZENIT, "job", *arguments], capture_output=True, text=True, timeout=110, check=False)

@@ -169,6 +169,53 @@ def test_one_job_at_a_time(tree: ArchiveTree) -> None:
         pass
 
 
+def test_files_that_were_moved_before_a_crash_have_their_names_on_the_disk_before_the_staging_goes(
+    tree: ArchiveTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process died between the last rename and the first sync."""
+    synced: list[str] = []
+    staging = os.path.join(tree.root, "_staging")
+
+    def sync(path: str) -> None:
+        if not path.startswith(staging):
+            if not synced:
+                synced.append("died")
+                raise Stopped
+            assert os.listdir(staging) == ["batch-0"]
+            synced.append(path)
+
+    monkeypatch.setattr(archive_tree, "sync_directory", sync)
+    with pytest.raises(Stopped):
+        write_batch(tree, 0)
+    assert len(tree.listed()) == 2
+    tree.recover()
+    directories = {os.path.dirname(tree.place(path)) for path in tree.listed()}
+    assert directories <= set(synced)
+
+
+def test_no_file_goes_away_under_a_reader(tree: ArchiveTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several may read; a compaction waits for none of them, nor they for longer than half a minute for one."""
+    other = ArchiveTree(tree.root)
+    with tree.reading(), other.reading(), pytest.raises(TargetInUse), ArchiveTree(tree.root).unread():
+        pass
+    compaction = tree.unread()
+    compaction.__enter__()
+    monkeypatch.setattr(archive_tree, "sleep_ms", lambda _duration_ms: compaction.__exit__(None, None, None))
+    with other.reading():
+        pass
+    now = iter(range(0, 10 * archive_tree.SETTLE_WAIT_MS, 10_000))
+    monkeypatch.setattr(archive_tree, "monotonic_ms", lambda: next(now))
+    monkeypatch.setattr(archive_tree, "sleep_ms", lambda _duration_ms: None)
+    with tree.unread(), pytest.raises(TargetInUse, match=f"process {os.getpid()}"), other.reading():
+        pass
+
+
+def test_an_archive_that_cannot_be_written_is_read(tree: ArchiveTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with tree.reading():
+        assert "_readers" not in os.listdir(tree.root)
+
+
 def test_a_reader_waits_for_a_writer_that_settles(tree: ArchiveTree, monkeypatch: pytest.MonkeyPatch) -> None:
     """The writer has committed, but not moved its files yet; then it does."""
     with monkeypatch.context() as patch:
