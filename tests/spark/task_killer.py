@@ -1,4 +1,4 @@
-"""A driver on a cluster of processes: reads a topic; the first attempt of each task is killed in its middle.
+"""A driver on a standalone cluster: reads a topic; the first attempt of each task is killed in its middle.
 
 Arguments: Spark's master, name server, topic. Prints a JSON document: [[queue id, queue offset], ...] of all rows.
 """
@@ -12,11 +12,14 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from zenitmq.pipeline.session import spark_session
+from zenitmq.pipeline.session import LOOPBACK, spark_session
 
 
 def main(master: str, namesrv: str, topic: str) -> None:
-    spark = spark_session("survives", master, shuffle_partitions=2, config={"spark.executor.memory": "512m"})
+    loopback = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+    spark = spark_session(
+        "survives", master, shuffle_partitions=2, config={**loopback, "spark.executor.memory": "512m"}
+    )
     spark.sparkContext.setLogLevel("OFF")
     options = {"namesrv": namesrv, "subscribe": topic, "columns": "queueId,queueOffset", "minPartitions": "3"}
     frame = spark.read.format("zenit").options(**options).load()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Event
 
@@ -22,38 +24,60 @@ from zenitmq.remoting.commands import GetBrokerStatistics
 from zenitmq.testing import LocalCluster
 
 HERE = Path(__file__).parent
+HOME = Path(pyspark.__file__).parent
+
+
+def start_spark_process(log: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    """A process of pyspark's own jars; it writes to `log`."""
+    environment = os.environ | {"JAVA_HOME": bring_java(), "SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": "127.0.0.1"}
+    with open(log, "wb") as output:
+        command = [str(HOME / "bin" / "spark-class"), *arguments]
+        return subprocess.Popen(command, stdout=output, stderr=output, env=environment, cwd=log.parent)
+
+
+def wait_logged(log: Path, pattern: str, process: subprocess.Popen[bytes]) -> str:
+    for _ in range(1200):
+        found = re.search(pattern, log.read_text(errors="replace"))
+        if found is not None:
+            return found[0]
+        assert process.poll() is None, log.read_text(errors="replace")
+        Event().wait(0.1)
+    raise AssertionError(log.read_text(errors="replace"))
 
 
 @pytest.fixture
-def spark_home(tmp_path: Path) -> Path:
-    """pyspark's own, where a cluster of processes may write."""
-    home = tmp_path / "home"
-    home.mkdir()
-    for folder in ("bin", "jars"):
-        (home / folder).symlink_to(Path(pyspark.__file__).parent / folder)
-    return home
+def standalone(tmp_path: Path) -> Iterator[str]:
+    """The address of a Spark master that has a worker of two cores: processes of their own, as on a cluster."""
+    with ExitStack() as running:
+        master = start_spark_process(
+            tmp_path / "master.log", "org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", "0"
+        )
+        running.callback(master.wait, 20)
+        running.callback(master.terminate)
+        address = wait_logged(tmp_path / "master.log", r"spark://127\.0\.0\.1:\d+", master)
+        worker = start_spark_process(
+            tmp_path / "worker.log",
+            *("org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--webui-port", "0"),
+            *("--cores", "2", "--memory", "1g", "--work-dir", str(tmp_path / "work"), address),
+        )
+        running.callback(worker.wait, 20)
+        running.callback(worker.terminate)
+        wait_logged(tmp_path / "worker.log", "Successfully registered with master", worker)
+        yield address
 
 
-def run_driver(
-    script: str, *arguments: str, site: Path | None = None, **environ: str
-) -> subprocess.CompletedProcess[str]:
+def run_driver(script: str, *arguments: str, site: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Runs a driver to its end. `site`: a folder of its path beside ours."""
     path = os.pathsep.join([*([str(site)] if site is not None else []), *filter(None, sys.path)])
-    environment = os.environ | {
-        "PYTHONPATH": path,
-        "PYSPARK_PYTHON": sys.executable,
-        "JAVA_HOME": bring_java(),
-        **environ,
-    }
+    environment = os.environ | {"PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable, "JAVA_HOME": bring_java()}
     command = [sys.executable, str(HERE / script), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=280, env=environment, check=False)
 
 
 @pytest.mark.timeout(600)
-def test_tasks_that_are_killed_on_a_cluster_of_processes(cluster: LocalCluster, topic: str, spark_home: Path) -> None:
-    """Executors are processes of their own; master and worker, which only start them, live in the driver's."""
+def test_tasks_that_are_killed_on_a_cluster_of_processes(cluster: LocalCluster, topic: str, standalone: str) -> None:
     send(cluster.namesrv, topic, 60)
-    done = run_driver("task_killer.py", "local-cluster[1,2,512]", cluster.namesrv, topic, SPARK_HOME=str(spark_home))
+    done = run_driver("task_killer.py", standalone, cluster.namesrv, topic)
     assert done.returncode == 0, done.stderr[-3000:]
     rows = [tuple(row) for row in json.loads(done.stdout.splitlines()[-1])]
     assert sorted(rows) == sorted(where[2:] for where in stored(cluster.namesrv, topic, 60))
