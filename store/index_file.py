@@ -6,28 +6,26 @@ A slot holds the number of its newest entry, an entry that of the one before it 
 RocketMQ's and kept: the count begins at 1; a new file's header holds the end values of the file before until the first
 entry comes, whose time difference is counted from there.
 
-The loop thread inserts, any thread searches: `index_insert` and `index_search` run under the GIL, each as one step. numpy
-comes in where a file is found that was there before: its import is a fourth of a broker's start.
+The loop thread inserts, any thread searches: `index_insert` and `index_search` run under the GIL, each as one step.
 """
 
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import numpy as np
 
 from ..model.errors import StoreFormatError
 from .record import INDEX_ENTRY, INDEX_HEADER
 from .record_kernel import ENTRY_BYTES, INDEX_HEADER_BYTES, index_insert, index_search
 from .segment import MappedFile
 
-if TYPE_CHECKING:
-    import numpy as np
-
 SLOT_BYTES: Final = 4
 _SAMPLED: Final = 4096  # entries looked at to find out a file's slot count
 _ENTRIES_PER_SLOT: Final = (4, 2, 1, 3, 5, 6, 8, 10, 16, 20)
 _DIFFERENCE_MAX: Final = 0x7FFFFFFF
-_ENTRY: Final = [("hash", ">u4"), ("offset", ">i8"), ("difference", ">i4"), ("previous", ">u4")]
+_ENTRY: Final = np.dtype([("hash", ">u4"), ("offset", ">i8"), ("difference", ">i4"), ("previous", ">u4")])
 
 
 def index_file_bytes(slots: int, entries: int) -> int:
@@ -135,8 +133,6 @@ class IndexFile:
 
     def count_below(self, offset: int) -> int:
         """Number of the first entry whose record does not lie below `offset`; entries ascend by offset."""
-        import numpy as np
-
         offsets = self._entries_array(1, self.header.count)["offset"]
         return 1 + int(np.searchsorted(offsets, offset))
 
@@ -149,8 +145,6 @@ class IndexFile:
 
         After a crash the slots may know of entries that never reached the disk: entries are the truth.
         """
-        import numpy as np
-
         entries = self._entries_array(1, count)
         slots = np.zeros(self.slots, dtype=">u4")
         slots[entries["hash"] % self.slots] = np.arange(1, count, dtype=np.uint32)  # of equal slots the last one stays
@@ -175,14 +169,10 @@ class IndexFile:
             self._file.populate(self._entry_at(begin), self._entry_at(last), writing=True)
 
     def _entries_array(self, begin: int, end: int) -> np.ndarray:
-        import numpy as np
-
         return np.frombuffer(self._file.map, dtype=_ENTRY, count=end - begin, offset=self._entry_at(begin))
 
     def chains_hold(self) -> bool:
         """Whether entries hang on the chains of the slots that their hashes say: false for a wrong slot count."""
-        import numpy as np
-
         count = self.header.count
         entries = self._entries_array(1, min(count, _SAMPLED))
         slot_of = entries["hash"] % self.slots

@@ -18,7 +18,9 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final
+
+import numpy as np
 
 from ..model.errors import StoreFormatError, StoreNotWriteable, StorePoisoned, ZenitError
 
@@ -126,30 +128,9 @@ def _madvise(view: memoryview, advice: int) -> bool:
     """Calls the kernel's madvise off the GIL; False where this platform or kernel does not know the advice."""
     if _libc is None or not len(view):
         return False
-    address = _address_of(view)
+    address = np.frombuffer(view, dtype=np.uint8).ctypes.data
     skipped = address % mmap.PAGESIZE
     return bool(_libc.madvise(address - skipped, len(view) + skipped, advice) == 0)
-
-
-class _Buffer(ctypes.Structure):
-    """CPython's Py_buffer, part of its stable interface."""
-
-    _fields_ = (
-        ("buf", ctypes.c_void_p),
-        ("obj", ctypes.c_void_p),
-        *((name, ctypes.c_ssize_t) for name in ("len", "itemsize")),
-        *((name, ctypes.c_int) for name in ("readonly", "ndim")),
-        *((name, ctypes.c_void_p) for name in ("format", "shape", "strides", "suboffsets", "internal")),
-    )
-
-
-def _address_of(view: memoryview) -> int:
-    """Where its first byte lies. As numpy tells it too, whose import is a fourth of a broker's start."""
-    buffer = _Buffer()
-    ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(view), ctypes.byref(buffer), 0)
-    address = cast(int, buffer.buf)
-    ctypes.pythonapi.PyBuffer_Release(ctypes.byref(buffer))
-    return address
 
 
 def _load_libc() -> ctypes.CDLL | None:
