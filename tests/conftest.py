@@ -17,11 +17,11 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "spark" / "conf"))
-settings.register_profile("zenitmq", deadline=None)
+settings.register_profile("zenitmq", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("zenitmq")
 
 

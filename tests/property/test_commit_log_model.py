@@ -29,7 +29,7 @@ def open_log(directory: str) -> CommitLog:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(steps=STEPS)
 def test_a_log_holds_what_was_appended(steps):
     with tempfile.TemporaryDirectory() as directory:

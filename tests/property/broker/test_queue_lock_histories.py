@@ -97,7 +97,7 @@ class World:
                 assert may_commit or client not in trusting
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(steps=st.lists(STEPS, max_size=40))
 def test_no_two_clients_trust_in_one_queue(steps: list[tuple[Any, ...]]) -> None:
     world = World()
@@ -106,7 +106,7 @@ def test_no_two_clients_trust_in_one_queue(steps: list[tuple[Any, ...]]) -> None
         world.check()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(steps=st.lists(STEPS, max_size=20), client=CLIENTS)
 def test_a_queue_is_to_be_had_again_one_lease_after_its_owner_fell_silent(
     steps: list[tuple[Any, ...]], client: str

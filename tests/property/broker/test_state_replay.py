@@ -108,7 +108,7 @@ def append(log: Log, state: StateLog, step: tuple[Any, ...]) -> None:
     state.on_run(run)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(steps=st.lists(STEPS, max_size=25), data=st.data())
 def test_any_snapshot_and_the_rest_of_the_log_give_the_same_state(
     steps: list[tuple[Any, ...]], data: st.DataObject

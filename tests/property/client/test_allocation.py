@@ -64,14 +64,14 @@ def owners_of(taken: dict[str, list[MessageQueue]]) -> dict[MessageQueue, str]:
 
 
 @pytest.mark.parametrize("name", TOTAL)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(members=MEMBERS, queues=QUEUES)
 def test_each_queue_has_one_owner(name: str, members: set[str], queues: set[MessageQueue]) -> None:
     assert owners_of(shares(TOTAL[name], members, queues)).keys() == queues
 
 
 @pytest.mark.parametrize("name", [*TOTAL, "by machine room"])
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(members=MEMBERS, queues=QUEUES, data=st.data())
 def test_the_order_of_the_lists_does_not_matter(
     name: str, members: set[str], queues: set[MessageQueue], data: st.DataObject
@@ -85,7 +85,7 @@ def test_the_order_of_the_lists_does_not_matter(
 
 
 @pytest.mark.parametrize("name", [*TOTAL, "by machine room"])
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(members=MEMBERS, queues=QUEUES)
 def test_a_stranger_gets_nothing(name: str, members: set[str], queues: set[MessageQueue]) -> None:
     allocation = TOTAL.get(name, EVERYWHERE)
@@ -94,7 +94,7 @@ def test_a_stranger_gets_nothing(name: str, members: set[str], queues: set[Messa
 
 
 @pytest.mark.parametrize("allocation", [averaging, averaging_by_circle])
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(members=MEMBERS, queues=QUEUES)
 def test_averages_differ_by_one_at_most_and_the_first_members_have_more(
     allocation: Allocation, members: set[str], queues: set[MessageQueue]
@@ -112,7 +112,7 @@ def rocketmqs_average(index: int, members: int, queues: int) -> list[int]:
     return list(range(begin, begin + min(size, queues - begin))) if begin < queues else []
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(members=st.integers(1, 30), queues=st.integers(0, 64))
 def test_averaging_is_rocketmqs(members: int, queues: int) -> None:
     names = [f"{number:02}" for number in range(members)]
@@ -122,7 +122,7 @@ def test_averaging_is_rocketmqs(members: int, queues: int) -> None:
 
 
 @pytest.mark.parametrize("virtual_nodes", [1, 10, 100])
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(members=MEMBERS, queues=QUEUES, joins=st.text("abc", min_size=1))
 def test_who_joins_the_ring_moves_nothing_between_others(
     virtual_nodes: int, members: set[str], queues: set[MessageQueue], joins: str
@@ -135,7 +135,7 @@ def test_who_joins_the_ring_moves_nothing_between_others(
     assert {queue: owner for queue, owner in after.items() if owner != newcomer}.items() <= before.items()
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(seed=st.integers(0, 1 << 30))
 def test_a_finer_ring_shares_evenly_enough(seed: int) -> None:
     members = {f"10.0.0.{number}@{seed}#1" for number in range(8)}
@@ -157,7 +157,7 @@ def test_points_of_the_ring_are_where_rocketmq_has_them() -> None:
         assert consistent_hash()(owner, ["a", "b"], [MessageQueue("trades", "broker-a", number)])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(members=MEMBERS, queues=QUEUES)
 def test_queues_of_a_room_stay_in_it_where_it_has_members(members: set[str], queues: set[MessageQueue]) -> None:
     rooms = {room_of_client(member) for member in members}
@@ -167,7 +167,7 @@ def test_queues_of_a_room_stay_in_it_where_it_has_members(members: set[str], que
             assert room == room_of_client(member) or room not in rooms or room is None
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(members=MEMBERS, queues=QUEUES)
 def test_only_queues_of_the_rooms_are_read_and_evenly(members: set[str], queues: set[MessageQueue]) -> None:
     taken = shares(EVERYWHERE, members, queues)

@@ -179,4 +179,4 @@ class PushHistory(RuleBasedStateMachine):
 
 
 TestPushHistory = PushHistory.TestCase
-TestPushHistory.settings = settings(max_examples=80, stateful_step_count=60, deadline=None)
+TestPushHistory.settings = settings(max_examples=80, stateful_step_count=60)

@@ -201,7 +201,7 @@ class World:
                 self.handle(consumer, 0)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(steps=st.lists(STEPS, max_size=40), allocation=st.sampled_from(sorted(ALLOCATIONS)))
 def test_every_message_is_handled_and_by_one_of_those_who_have_seen_a_change(
     steps: list[tuple[Any, ...]], allocation: str
@@ -225,7 +225,7 @@ def test_every_message_is_handled_and_by_one_of_those_who_have_seen_a_change(
                 assert not both, f"{queue} {offset} by {name} and {both}, who have seen the same"
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(looks=st.lists(st.tuples(NAMES, st.integers(1, 60)), max_size=12))
 def test_a_new_master_moves_no_queue_of_members_that_stay(looks: list[tuple[str, int]]) -> None:
     """Each reports to it in time, and meanwhile looks when it likes."""

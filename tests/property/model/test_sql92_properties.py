@@ -8,7 +8,7 @@ import struct
 from types import ModuleType
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels import NAME, interpreted_kernel
@@ -18,7 +18,6 @@ from zenitmq.model.sql92 import syntax as s
 from zenitmq.model.sql92.condition import Condition
 from zenitmq.model.sql92.parser import parse
 
-PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine proves nothing
 
 NAMES = ("a", "b", "c", "d-e")
 TEXTS = ("", "x", "eu", "it's", "10", "1.5", "true", "FALSE", "-3", "1e1", "ü")
@@ -144,13 +143,11 @@ def naive(node: s.Expression, message: dict[str, str]) -> bool | None:
             return max((naive(part, message) for part in parts), key=rank.__getitem__)
 
 
-@PATIENT
 @given(expressions)
 def test_what_is_written_is_read_back(expression: s.Expression) -> None:
     assert parse(written(expression)) == expression
 
 
-@PATIENT
 @given(expressions, messages)
 def test_conditions_answer_as_the_naive_evaluator(expression: s.Expression, message: dict[str, str]) -> None:
     condition = Condition(written(expression))
@@ -162,7 +159,6 @@ conjunctions = st.lists(tests | expressions, min_size=2, max_size=4).map(lambda 
 
 
 @pytest.mark.parametrize("kernel", [importlib.import_module(NAME), interpreted_kernel()], ids=["installed", "source"])
-@PATIENT
 @given(expression=tests | conjunctions | expressions, sent=st.lists(messages, min_size=1, max_size=6))
 def test_looking_first_at_what_is_needed_changes_no_answer(
     kernel: ModuleType, expression: s.Expression, sent: list[dict[str, str]]
@@ -199,7 +195,6 @@ def compiled(text: str) -> Condition | SqlSyntaxError:
         return error
 
 
-@PATIENT
 @given(
     st.text(max_size=200) | st.lists(WORDS, max_size=40).map(" ".join), st.lists(st.none() | st.binary(), max_size=5)
 )
@@ -212,7 +207,6 @@ def test_any_text_is_a_condition_or_refused_with_a_place(text: str, values: list
     assert condition.test(some) in (True, False, None)
 
 
-@PATIENT
 @given(st.binary(max_size=40))
 def test_any_bytes_are_a_number_or_not(text: bytes) -> None:
     found = Condition("a < 5").test([text])

@@ -133,4 +133,4 @@ class RouteTableMachine(RuleBasedStateMachine):
 
 
 TestRouteTable = RouteTableMachine.TestCase
-TestRouteTable.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestRouteTable.settings = settings(max_examples=60, stateful_step_count=30)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from zenitmq.pipeline.offsets import (
@@ -78,7 +78,6 @@ def test_pieces_are_the_ranges_without_gap_or_overlap(
     assert len(pieces) >= min(partitions_min, sum(item.rows for item in ranges))
 
 
-@settings(deadline=None)
 @given(OFFSETS, st.lists(GROWTH, min_size=1, max_size=5), st.integers(300, 5000), st.integers(0, 5))
 def test_triggers_reach_the_target_and_read_each_row_once(
     start: dict[QueueKey, int], arrivals: list[dict[QueueKey, int]], rows_max: int, pinned_at: int

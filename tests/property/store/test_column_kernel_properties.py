@@ -6,7 +6,7 @@ import importlib
 import zlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from column_kit import NAMES, Columns, expected_row
@@ -54,7 +54,6 @@ def records(draw: st.DrawFn) -> bytes:
 
 @pytest.mark.parametrize("form", FORMS, ids=["installed", "interpreted"])
 @given(data=st.lists(records(), max_size=12))
-@settings(deadline=None)
 def test_rows_are_what_messages_say(form, data: list[bytes]) -> None:
     batch = decode_batch(b"".join(data), "broker-a")
     columns = Columns(form, rows=16, text_bytes=1 << 15, body_bytes=1 << 12, entries=1 << 10)
@@ -70,7 +69,6 @@ def test_rows_are_what_messages_say(form, data: list[bytes]) -> None:
     text_bytes=st.integers(1600, 3000),
     entries=st.integers(80, 120),
 )
-@settings(deadline=None)
 def test_batches_of_any_size_together_hold_every_row(
     form, data, names, rows: int, text_bytes: int, entries: int
 ) -> None:

@@ -5,7 +5,7 @@ import os
 import shutil
 import tempfile
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_kit import SMALL, StillClock, kill, make_store, message, read_queue, stage, tree
 
@@ -104,7 +104,7 @@ class Pair:
             assert [m.body for m in held] == [m.body for m in read_queue(self.master, "t", queue_id)][: len(held)]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(steps)
 def test_a_slave_becomes_its_master_s_copy_whatever_happens_to_it(history) -> None:
     with tempfile.TemporaryDirectory() as directory:

@@ -152,7 +152,6 @@ pieces = st.lists(st.sampled_from([b"a", b"bb", b"\x01", b"\x02", b"1", "ü".enc
 )
 
 
-@settings(deadline=None)
 @given(
     st.lists(properties.filter(bool) | pieces, min_size=1, max_size=4), st.lists(st.sampled_from("a bb ü 1".split()))
 )
@@ -214,7 +213,6 @@ def laid_out(kernel, records: list) -> bytes:
 
 @pytest.mark.parametrize("kernel", [INSTALLED, INTERPRETED], ids=["installed", "interpreted"])
 @given(records=placed, tail=st.sampled_from([b"", bytes(40), b"\xff" * 40]))
-@settings(deadline=None)
 def test_many_runs_in_one_call_are_those_of_many_calls(kernel, records: list, tail: bytes) -> None:
     data = laid_out(kernel, records) + tail
     one, many = kernel.RunKernel(**LIMITS), kernel.RunKernel(**LIMITS)

@@ -5,7 +5,7 @@ import os
 import shutil
 import tempfile
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_kit import StillClock, index_bytes, kill, make_store, message, read_queue, stage, tree
 
@@ -110,7 +110,7 @@ class History:
             assert index_bytes(self.scratch) == index_bytes(self.directory)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40)
 @given(steps)
 def test_any_history_equals_its_model_and_its_rebuild(history) -> None:
     with tempfile.TemporaryDirectory() as directory:
@@ -123,7 +123,7 @@ def test_any_history_equals_its_model_and_its_rebuild(history) -> None:
             run.close()
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40)
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5), st.integers(0, 200)), min_size=1, max_size=25), st.data()
 )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import tempfile
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_kit import StillClock, make_store, message, put
 
 STEPS_MS = st.lists(st.integers(0, 3) | st.sampled_from([-3_600_000, 3_600_000]), min_size=1, max_size=40)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30)
 @given(steps_ms=STEPS_MS, asked=st.data())
 def test_what_is_found_is_of_that_time_and_its_neighbour_is_not(steps_ms: list[int], asked: st.DataObject) -> None:
     clock = StillClock()

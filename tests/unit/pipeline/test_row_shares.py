@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from zenitmq.client.queue_choice import shard_queue
@@ -59,7 +59,6 @@ def test_rows_of_several_topics_or_groups_are_put_together_by_their_way() -> Non
     }
 
 
-@settings(deadline=None)
 @given(
     sizes=st.lists(st.integers(0, 700), max_size=6),
     others=st.lists(st.integers(50, 700), min_size=1, max_size=20),

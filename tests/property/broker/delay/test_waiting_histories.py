@@ -198,7 +198,7 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestHistories.settings = settings(max_examples=150, stateful_step_count=40)
 
 
 @given(st.lists(st.integers(0, 3 * LOOK_AHEAD_MS), max_size=30))

@@ -181,7 +181,7 @@ def damaged_runs(draw: st.DrawFn) -> tuple[str, Table, dict[str, Table]]:
     return kind, acknowledged(rows), replicas
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(damaged_runs())
 def test_any_damage_to_any_replica_is_found(run: tuple[str, Table, dict[str, Table]]) -> None:
     kind, table, replicas = run
