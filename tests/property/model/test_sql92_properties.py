@@ -18,7 +18,6 @@ from zenitmq.model.sql92 import syntax as s
 from zenitmq.model.sql92.condition import Condition
 from zenitmq.model.sql92.parser import parse
 
-
 NAMES = ("a", "b", "c", "d-e")
 TEXTS = ("", "x", "eu", "it's", "10", "1.5", "true", "FALSE", "-3", "1e1", "ü")
 NUMBERS = (0, 1, 10, -3, 1.5, 10.0, 2.5e3)
