@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..model.queue import PhysicalOffset
-from .segment import NO_SPACE, SYSTEM_DISK, Disk, segment_name, sync_directory
+from .segment import NO_SPACE, SYSTEM_DISK, Disk, make_directory, segment_name, sync_directory
 
 try:
     from isal.isal_zlib import crc32 as crc32
@@ -109,10 +109,11 @@ class ChecksumLog:
 
     def _open(self, base: int) -> None:
         self._close_file()
-        os.makedirs(self._directory, exist_ok=True)
+        make_directory(self._directory)
         fd = os.open(self._path(base), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self._fd, self._base = fd, base
         self._size_bytes = os.fstat(fd).st_size // ENTRY.size * ENTRY.size
+        sync_directory(self._directory)  # entries that are synced are worth nothing in a file that has lost its name
 
     def _close_file(self) -> None:
         fd, self._fd, self._base = self._fd, -1, -1

@@ -303,6 +303,7 @@ class CommitLog:
         self._drop_empty_file()
         end = (self._prepared or self._segments)[-1].end_offset if self._segments else self.begin
         self._allocator.start(end, self._prepared, keep_spares=bool(self._segments))
+        sync_directory(os.path.dirname(self.directory))  # what was made in it so far keeps its name
         self._flusher.start()
         self._started = True
 

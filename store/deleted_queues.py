@@ -14,7 +14,7 @@ import os
 import shutil
 from typing import Final
 
-from .segment import NAME_DIGITS, sync_directory
+from .segment import NAME_DIGITS, make_directory, sync_directory
 
 DELETED_FOLDER: Final = "deletedqueue"
 
@@ -25,7 +25,7 @@ def set_aside(store_directory: str, topic_folder: str, at: int) -> str:
     Where that was done before, in a life that the log outlived, those found now are what a replay has made since.
     """
     deleted = os.path.join(store_directory, DELETED_FOLDER)
-    os.makedirs(deleted, exist_ok=True)
+    make_directory(deleted)
     target = os.path.join(deleted, f"{at:0{NAME_DIGITS}d}.{os.path.basename(topic_folder)}")
     if os.path.isdir(target):
         shutil.rmtree(topic_folder)

@@ -23,7 +23,7 @@ from ..model.queue import PhysicalOffset
 from ..model.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from .dispatch import Run
 from .index_file import IndexFile, find_slot_count, index_file_bytes
-from .segment import NO_SPACE, create_allocated, disk_error, sync_directory
+from .segment import NO_SPACE, create_allocated, disk_error, make_directory, sync_directory
 
 logger = logging.getLogger(__name__)
 
@@ -266,7 +266,7 @@ class KeyIndex:
             name = str(int(newest) + 1)  # two in one millisecond, or the clock went back
         path = os.path.join(self.directory, name)
         try:
-            os.makedirs(self.directory, exist_ok=True)
+            make_directory(self.directory)
             create_allocated(path + ".new", index_file_bytes(self.slots, self.entries))
             os.rename(path + ".new", path)
             sync_directory(self.directory)

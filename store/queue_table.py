@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Final
 
 from ..model.errors import StoreFormatError
@@ -233,18 +234,25 @@ class QueueTable:
         return self._reflected
 
     def persist(self) -> PhysicalOffset:
-        """Makes the units written so far durable. A worker's. Raises OSError."""
+        """Makes the units written so far durable. A worker's. Raises OSError.
+
+        Where a file is gone it may be that its topic was set aside just now: that says nothing, and the next time tells.
+        """
         taken = self._taken  # before the files: what is below it has been noted in them
-        directories = set()
+        are_whole = True
+        directories: set[str] = set()
         for path in list(self._dirty):  # each of now, however often the loop notes some of them again meanwhile
             self._dirty.pop(path, None)  # before the sync: what is written during it is noted for the next time
-            directories.add(os.path.dirname(path))
-            _sync_file(path)
-        for directory in directories:
-            if os.path.isdir(directory):
+            queue_folder = os.path.dirname(path)
+            topic_folder = os.path.dirname(queue_folder)
+            topics_folder = os.path.dirname(topic_folder)
+            directories |= {queue_folder, topic_folder, topics_folder, os.path.dirname(topics_folder)}
+            are_whole = _sync_file(path) and are_whole
+        for directory in directories:  # each may be as new as the file in it
+            with suppress(FileNotFoundError):
                 sync_directory(directory)
-                sync_directory(os.path.dirname(directory))
-        self._reflected = max(self._reflected, taken)
+        if are_whole:
+            self._reflected = max(self._reflected, taken)
         return self._reflected
 
     # ---- removing
@@ -262,6 +270,7 @@ class QueueTable:
             if queue is not None:
                 queue.remove()
             self._queues.pop(key, None)
+        self._forget_dirty(os.path.join(self.directory, topic))
         self._remove_topic_folder(topic)
 
     def set_topic_aside(self, topic: str, at: int) -> None:
@@ -274,9 +283,13 @@ class QueueTable:
             self._unloaded.pop(key, None)
         if os.path.isdir(folder):
             target = set_aside(os.path.dirname(self.directory), folder, at)
-            for path in [path for path in self._dirty if path.startswith(folder + "/")]:
-                del self._dirty[path]
-                self._dirty[target + path[len(folder) :]] = None
+            self._forget_dirty(folder)
+            for inner, _, names in os.walk(target):  # all: a worker that was about to sync one finds it gone
+                self._dirty.update((os.path.join(inner, name), None) for name in names)
+
+    def _forget_dirty(self, folder: str) -> None:
+        for path in [path for path in list(self._dirty) if path.startswith(folder + "/")]:
+            self._dirty.pop(path, None)
 
     def _remove_topic_folder(self, topic: str) -> None:
         """Where no queue is left in it."""
@@ -290,12 +303,14 @@ class QueueTable:
         self._files.close()
 
 
-def _sync_file(path: str) -> None:
+def _sync_file(path: str) -> bool:
+    """False where there is no such file (any more)."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:  # removed since
-        return
+    except FileNotFoundError:
+        return False
     try:
         os.fdatasync(fd)
     finally:
         os.close(fd)
+    return True

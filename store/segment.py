@@ -117,6 +117,16 @@ def sync_directory(directory: str) -> None:
         os.close(fd)
 
 
+def make_directory(path: str) -> None:
+    """Makes a directory where there is none, and those above it; their names are durable then. Raises OSError."""
+    if os.path.isdir(path):
+        return
+    above = os.path.dirname(path) or "."
+    make_directory(above)
+    os.makedirs(path, exist_ok=True)
+    sync_directory(above)
+
+
 def disk_error(error: OSError, doing: str) -> ZenitError:
     """What a failed allocation means: no space can come back (StoreNotWriteable), a broken disk is final (StorePoisoned)."""
     if error.errno in (errno.EIO, errno.EROFS):

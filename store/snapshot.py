@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ..model.queue import PhysicalOffset
-from .segment import sync_directory
+from .segment import make_directory, sync_directory
 
 _OURS: Final = "zenit"
 _SNAPSHOT_BYTES_MAX: Final = 1 << 30
@@ -38,7 +38,7 @@ def write_snapshot(path: str, document: Mapping[str, Any], reflected: int) -> No
     ours = {"reflected": reflected, "crc32": _checksum(text, reflected)}
     whole = json.dumps({**document, _OURS: ours}, ensure_ascii=False, indent=1)
     temporary = path + ".new"
-    os.makedirs(os.path.dirname(path), exist_ok=True)
+    make_directory(os.path.dirname(path))
     with open(temporary, "w", encoding="utf-8") as file:
         file.write(whole)
         file.flush()

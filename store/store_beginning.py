@@ -33,7 +33,7 @@ from .deleted_queues import DELETED_FOLDER
 from .key_index import INDEX_FOLDER
 from .queue_table import QUEUE_FOLDER, QueueTable
 from .rocksdb_timers import TIMER_FOLDER
-from .segment import create_allocated, segment_name, sync_directory, write_fully
+from .segment import create_allocated, make_directory, segment_name, sync_directory, write_fully
 from .snapshot import parse_snapshot, write_snapshot
 from .store_cut import CONFIG_FOLDER
 from .store_files import StoreLock, clear_abort
@@ -140,7 +140,7 @@ def _make_segment(directory: str, begin: int, segment_bytes: int) -> None:
 
 
 def _write(path: str, data: bytes) -> None:
-    os.makedirs(os.path.dirname(path), exist_ok=True)
+    make_directory(os.path.dirname(path))
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
         write_fully(fd, data, 0)

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from ..model.errors import StoreLocked
-from .segment import sync_directory, write_fully
+from .segment import make_directory, sync_directory, write_fully
 
 LOCK_FILE: Final = "lock"
 LOCK_TEXT: Final = b"lock"
@@ -30,7 +30,7 @@ class StoreLock:
 
     def __init__(self, store_directory: str) -> None:
         """Makes the directory where there is none. Raises StoreLocked, OSError."""
-        os.makedirs(store_directory, exist_ok=True)
+        make_directory(store_directory)
         self._fd = os.open(os.path.join(store_directory, LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

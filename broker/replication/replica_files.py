@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from ...model.errors import StoreFormatError
 from ...model.group import Incarnation
-from ...store.segment import sync_directory
+from ...store.segment import make_directory, sync_directory
 from ...store.store_files import current_boot_id
 
 FILE_NAME: Final = "replica.zenit"
@@ -82,7 +82,7 @@ class ReplicaFiles:
 
         Raises StoreFormatError where it is damaged, OSError.
         """
-        os.makedirs(directory, exist_ok=True)
+        make_directory(directory)
         path = os.path.join(directory, FILE_NAME)
         facts = _read(path)
         if facts is None:

@@ -6,10 +6,12 @@
    Every write to and truncation of a regular file whose path begins with ZENIT_CUT_PREFIX first appends a record to
    LOG/DEV-INODE.undo: where, and the bytes and the file size that were there before. Before fsync or fdatasync of the file
    that log is set aside as DEV-INODE.old, and removed once the sync has succeeded: what is left is exactly what was written
-   since the last sync began. Creations, renames and unlinks are lines of LOG/DEV-INODE.names of their directory, until that
-   directory is synced; a file that lost its name keeps a second one in LOG until then. LOG must be on the same file system
-   and must not begin so itself. The logs are files and survive the death of the process, as the page cache does; the next
-   process goes on with them. power_cut.py undoes them.
+   since the last sync began. Creations, renames and unlinks, of directories too, are lines of LOG/DEV-INODE.names of their
+   directory, until that directory is synced; a file that lost its name keeps a second one in LOG until then. LOG must be on
+   the same file system and must not begin so itself. The logs are files and survive the death of the process, as the page
+   cache does; the next process goes on with them. power_cut.py undoes them.
+
+   After a cut a process finds in LOG/boot_id, instead of in the kernel, the name of the boot that it runs under.
 
    Not seen: writes through a shared map (only the key index does that; it is rebuilt from the log), and dup'ed descriptors.
    A record:  u64 offset | u64 length written | u64 file size before | u64 old bytes that follow (0 where all were zero) */
@@ -32,6 +34,7 @@
 #include <unistd.h>
 
 #define FDS 65536
+#define BOOT_ID "/proc/sys/kernel/random/boot_id"
 #define NAME_BYTES 4400 /* LOG, a slash and a file name; PATH_MAX for LOG */
 
 static char prefix[PATH_MAX], log_dir[PATH_MAX];
@@ -243,13 +246,14 @@ static void note(const char *path, const char *line_kind, const char *from, cons
     raw_append(name, line, (size_t)bytes);
 }
 
-/* A new file has no history: what its number's last bearer left is not its own. */
+/* A new file or directory has no history: what its number's last bearer left is not its own. */
 static void forget(const struct stat *facts) {
+    static const char *const kinds[] = {"undo", "old", "names", "names.old"};
     char name[NAME_BYTES];
-    log_name(name, facts, "undo");
-    raw_unlink(name);
-    log_name(name, facts, "old");
-    raw_unlink(name);
+    for (int k = 0; k < 4; k++) {
+        log_name(name, facts, kinds[k]);
+        raw_unlink(name);
+    }
 }
 
 /* A second name in LOG for the file at `path`; "-" where there is no such file. */
@@ -266,6 +270,9 @@ static int open_at(int dir_fd, const char *path, int flags, mode_t mode) {
     struct stat facts;
     int fd, ours = flags & (O_WRONLY | O_RDWR | O_CREAT) && inside(dir_fd, path, whole), is_new;
     if (!ours) {
+        if (prefix_bytes && !strcmp(path, BOOT_ID) && snprintf(whole, sizeof whole, "%s/boot_id", log_dir) < PATH_MAX &&
+            !access(whole, R_OK))
+            path = whole;
         fd = (int)syscall(SYS_openat, dir_fd, path, flags, mode);
         if (fd >= 0 && fd < FDS) tracked[fd] = 0;
         return fd;
@@ -346,6 +353,23 @@ int unlink(const char *path) {
     return done;
 }
 
+int mkdir(const char *path, mode_t mode) {
+    char whole[PATH_MAX];
+    struct stat facts;
+    int done, ours = inside(AT_FDCWD, path, whole);
+    if (!ours) return (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
+    pthread_mutex_lock(&writing);
+    done = (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
+    int why = errno;
+    if (!done && !lstat(whole, &facts)) {
+        forget(&facts);
+        note(whole, "made", "-", "-");
+    }
+    pthread_mutex_unlock(&writing);
+    errno = why;
+    return done;
+}
+
 /* ---- syncs */
 
 /* Sets aside what was written before a sync begins, after what an earlier one did not settle. Under `writing`. */
@@ -363,18 +387,40 @@ static void set_aside(const char *undo, const char *old) {
     raw_unlink(undo);
 }
 
-/* The names of a directory are settled: files that lost theirs may go. */
+/* The names of a directory are settled: files that lost theirs may go. The log goes first, in one step: killed in between,
+   nothing is undone by halves. */
 static void settle_names(const char *old) {
     char line[4 * PATH_MAX], *grave;
     FILE *file = fopen(old, "r");
     if (!file) return;
+    raw_unlink(old);
     while (fgets(line, sizeof line, file)) {
         line[strcspn(line, "\n")] = 0;
         grave = strrchr(line, '\t');
         if (grave && grave[1] == '/') raw_unlink(grave + 1);
     }
     fclose(file);
-    raw_unlink(old);
+}
+
+/* What was in the directory is gone for good: it comes back empty, if at all. */
+int rmdir(const char *path) {
+    char whole[PATH_MAX], name[NAME_BYTES];
+    struct stat facts;
+    int done, ours = inside(AT_FDCWD, path, whole) && !lstat(whole, &facts);
+    if (!ours) return (int)syscall(SYS_unlinkat, AT_FDCWD, path, AT_REMOVEDIR);
+    pthread_mutex_lock(&writing);
+    done = (int)syscall(SYS_unlinkat, AT_FDCWD, path, AT_REMOVEDIR);
+    int why = errno;
+    if (!done) {
+        note(whole, "removed", "-", "-");
+        log_name(name, &facts, "names");
+        settle_names(name);
+        log_name(name, &facts, "names.old");
+        settle_names(name);
+    }
+    pthread_mutex_unlock(&writing);
+    errno = why;
+    return done;
 }
 
 static int sync_with(int (*real)(int), int fd) {

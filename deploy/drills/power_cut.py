@@ -2,7 +2,8 @@
 
 `power_cut.c` says how it is remembered. A cut: the processes are killed; of each store's unsynced creations, renames and
 unlinks a first part is kept and the rest undone; of each file's unsynced writes likewise, and the first one that is not
-kept may be torn at a multiple of 512 bytes. How much is kept is drawn from a seed; half of the time it is nothing.
+kept may be torn at a multiple of 512 bytes. How much is kept is drawn from a seed; half of the time it is nothing. The
+processes that start afterwards find another boot id than before, as on a machine that was switched on again.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import random
 import shutil
 import struct
 import subprocess
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -25,6 +27,7 @@ REMEDY: Final = "install a C compiler: sudo apt-get install -y gcc libc6-dev"
 COMPILE_TIMEOUT_S: Final = 60
 RECORD: Final = struct.Struct("<QQQQ")
 SECTOR_BYTES: Final = 512
+BOOT_ID: Final = "boot_id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,8 @@ class PowerCut:
                 writes_undone += len(records) - kept
         for path in self._logs("undo", "old", "names", "names.old", "kept"):
             os.unlink(path)
+        with open(os.path.join(self.log, BOOT_ID), "w", encoding="ascii") as file:
+            file.write(f"{uuid.uuid4()}\n")
         return CutReport(writes_undone, writes, names_undone, names)
 
     def _cut_names(self, chance: random.Random | None) -> tuple[int, int]:
@@ -139,11 +144,18 @@ def _part_kept(chance: random.Random | None, count: int) -> int:
 
 def _undo_name(kind: str, before: str, path: str, grave: str) -> None:
     """One change of a name taken back. What another directory's sync has settled meanwhile stays as it is."""
-    if not os.path.lexists(path) and kind != "unlinked":
+    is_there = os.path.lexists(path)
+    if kind == "removed":
+        if not is_there and os.path.isdir(os.path.dirname(path)):
+            os.mkdir(path)
+        return
+    if not os.path.isdir(os.path.dirname(path)) or (not is_there and kind != "unlinked"):
         return
     if kind == "created":
         os.unlink(path)
-    if kind == "renamed":
+    if kind == "made":
+        shutil.rmtree(path)
+    if kind == "renamed" and os.path.isdir(os.path.dirname(before)):
         os.rename(path, before)
     if grave != "-":
         os.rename(grave, path)

@@ -9,8 +9,11 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from store_kit import make_store, read_queue
 
 from zenitmq.deploy.drills.power_cut import CutReport, PowerCut, prepare
+
+TESTS = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +49,9 @@ class Machine:
     def log_files(self) -> list[str]:
         return sorted(p.name for p in Path(self._cut.log).iterdir())
 
+    def folders(self) -> set[str]:
+        return {p.relative_to(self.store).as_posix() for p in self.store.rglob("*") if p.is_dir()}
+
 
 @pytest.fixture
 def machine(tmp_path: Path, library: PowerCut) -> Machine:
@@ -68,7 +74,7 @@ def test_synced_bytes_stay_and_later_ones_go(machine: Machine) -> None:
     assert machine.files()["log"].startswith(b"SYNCed!lost")
     assert machine.cut() == CutReport(2, 2, 0, 0)
     assert machine.files() == {"log": b"synced!" + bytes(4089)}
-    assert machine.log_files() == []
+    assert machine.log_files() == ["boot_id"]
 
 
 def test_what_a_sync_had_not_begun_to_write_is_not_settled_by_it_later(machine: Machine) -> None:
@@ -135,6 +141,50 @@ def test_new_files_vanish_and_unlinked_ones_come_back(machine: Machine) -> None:
     assert machine.files() == {"kept": b"kept"}
 
 
+def test_new_folders_vanish_with_all_in_them_and_removed_ones_come_back_empty(machine: Machine) -> None:
+    machine.run("""
+        os.mkdir('kept'); os.mkdir('emptied')
+        with open('emptied/file', 'wb') as f: f.write(b'old'); f.flush(); os.fsync(f.fileno())
+        for folder in ('emptied', 'kept', '.'): d = os.open(folder, os.O_RDONLY); os.fsync(d); os.close(d)
+        os.unlink('emptied/file'); os.rmdir('emptied')
+        os.makedirs('new/inner')
+        with open('new/inner/file', 'wb') as f: f.write(b'new'); f.flush(); os.fsync(f.fileno())
+        for folder in ('new/inner', 'new'): d = os.open(folder, os.O_RDONLY); os.fsync(d); os.close(d)
+    """)
+    assert machine.folders() == {"kept", "new", "new/inner"}
+    assert machine.cut().names_undone == 2  # what is inside the new one was synced, but not where to find it
+    assert machine.folders() == {"kept", "emptied"}
+    assert machine.files() == {}
+
+
+def test_a_folder_that_was_removed_for_good_gets_nothing_back(machine: Machine) -> None:
+    machine.run(f"""
+        os.mkdir('gone')
+        with open('gone/file', 'wb') as f: f.write(b'old'); f.flush(); os.fsync(f.fileno())
+        d = os.open('gone', os.O_RDONLY); os.fsync(d); os.close(d)
+        os.unlink('gone/file'); os.rmdir('gone')
+        {SYNC_FOLDER}
+    """)
+    machine.cut()
+    assert machine.folders() == set()
+    assert machine.files() == {}
+
+
+def test_the_machine_is_another_boot_after_a_cut(machine: Machine) -> None:
+    look = f"""
+        boot = open('/proc/sys/kernel/random/boot_id', 'rb').read()
+        with open('boot', 'wb') as f: f.write(boot); f.flush(); os.fsync(f.fileno())
+        {SYNC_FOLDER}
+    """
+    boots = []
+    for _ in range(3):
+        machine.run(look)
+        boots.append(machine.files()["boot"])
+        machine.cut()
+    assert boots[0] == Path("/proc/sys/kernel/random/boot_id").read_bytes()
+    assert len(set(boots)) == 3
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_any_cut_leaves_a_first_part_of_the_writes(machine: Machine, seed: int) -> None:
     """Whatever is kept, it is a prefix, torn at most in its last write, and all that was synced."""
@@ -157,3 +207,33 @@ def test_files_elsewhere_are_left_alone(machine: Machine, tmp_path: Path) -> Non
     machine.run("with open('../elsewhere', 'wb') as f: f.write(b'text')")
     assert machine.cut() == CutReport(0, 0, 0, 0)
     assert (tmp_path / "elsewhere").read_bytes() == b"text"
+
+
+STORE = """
+    import sys; sys.path.insert(0, {tests!r})
+    from store_kit import StillClock, make_store, message, put
+    clock = StillClock()
+    with make_store('s', clock) as store:
+        for topic in 'abc':
+            for number in range(30):
+                put(store, topic, number % 3, message(topic, b'%d' % number * 20))
+                store.flush_all(20_000)
+            for _ in range(2):
+                clock.time_ms += 100; store.on_tick(clock.time_ms)
+                store._upkeep.run_in_worker(lambda: None).result(20)
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+"""A store of several segments, whose every topic was in a checkpoint when it was killed."""
+
+
+@pytest.mark.parametrize("seed", [None, *range(12)])
+def test_what_a_store_has_flushed_and_dispatched_keeps_its_names(machine: Machine, seed: int | None) -> None:
+    """Messages, queues and checksum entries: files that are synced in a folder that was not would be gone with it."""
+    machine.run(STORE.format(tests=str(TESTS)))
+    entries = machine.files().keys() & {f"s/checksum/{4096 * n:020d}" for n in range(9)}
+    machine.cut(seed)
+    assert entries <= machine.files().keys()
+    with make_store(machine.store / "s") as store:
+        for topic in "abc":
+            found = {m.body: m.physical_offset for q in range(3) for m in read_queue(store, topic, q)}
+            assert found.keys() == {b"%d" % number * 20 for number in range(30)}

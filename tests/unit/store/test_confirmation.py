@@ -7,6 +7,8 @@ from store_kit import ALL_TIME, StillClock, make_store, message, put, read_queue
 
 from zenitmq.model.errors import MessageNotFound
 from zenitmq.model.get_status import GetStatus
+from zenitmq.store import queue_table
+from zenitmq.store.deleted_queues import DELETED_FOLDER
 from zenitmq.store.message_store import MessageStore
 
 BOUNDS = {"max_messages": 100, "max_bytes": 1 << 20}
@@ -124,6 +126,27 @@ def test_a_deleted_topic_waits_for_nothing(store) -> None:
     end = put(store, "t", 0, numbered(1)).end
     store.confirm(end)
     assert [(m.body, m.queue_offset) for m in read_queue(store, "t", 0)] == [(b"1", 0)]
+
+
+def test_a_topic_set_aside_while_its_units_are_synced_is_synced_where_it_is_then(store, monkeypatch) -> None:
+    """Its deletion may be cut from the log, and then they are needed: until they are synced nothing says that they are."""
+    store.confirm(0)
+    put(store, "t", 0, numbered(0))
+    sync, synced = queue_table._sync_file, []
+
+    def note(path: str) -> bool:
+        synced.append(path)
+        return sync(path)
+
+    def lose_the_race(path: str) -> bool:
+        monkeypatch.setattr(queue_table, "_sync_file", note)
+        store.delete_topic("t", store.written)
+        return sync(path)
+
+    monkeypatch.setattr(queue_table, "_sync_file", lose_the_race)
+    assert store._queues.persist() == 0
+    assert store._queues.persist() == store.written
+    assert [DELETED_FOLDER in path for path in synced] == [True]
 
 
 @pytest.mark.parametrize("seed", range(30))

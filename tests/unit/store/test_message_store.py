@@ -430,9 +430,10 @@ def test_what_is_noted_again_during_a_sync_keeps_no_other_file_from_its_own(stor
         put(store, "t", queue_id, message("t", b"a"))
     synced = []
 
-    def sync(path: str) -> None:
+    def sync(path: str) -> bool:
         synced.append(path)
         put(store, "t", int(path.split("/")[-2]), message("t", b"more"))
+        return True
 
     monkeypatch.setattr("zenitmq.store.queue_table._sync_file", sync)
     end = store.written
