@@ -53,7 +53,10 @@ class DrilledCluster:
     # ---- up and down
 
     def up(self, environ: Mapping[str, str] | None = None) -> None:
-        """Starts what is down and waits until it answers. `environ`: added to what is started. Raises ClusterNotStarted."""
+        """Starts what is down and waits until it answers. `environ`: added to what is started.
+
+        Raises ClusterNotStarted, RequestTimeout.
+        """
         command = [sys.executable, "-P", "-m", "zenitmq", "up", "--dir", self.directory, "--detach"]
         if self.replicas > 1:
             command += ["--replicas", str(self.replicas)]
@@ -63,9 +66,12 @@ class DrilledCluster:
         environment = {**os.environ, **(environ or {})}
         if not self.is_given:
             environment["HOME"] = self.directory
-        done = subprocess.run(  # noqa: S603 (our own interpreter and module)
-            command, env=environment, capture_output=True, text=True, timeout=UP_TIMEOUT_S, check=False
-        )
+        try:
+            done = subprocess.run(  # noqa: S603 (our own interpreter and module)
+                command, env=environment, capture_output=True, text=True, timeout=UP_TIMEOUT_S, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            raise RequestTimeout("zenit up", UP_TIMEOUT_S * 1000) from error
         if done.returncode:
             said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
             raise ClusterNotStarted("zenit up", said[-1].removeprefix("zenit: "), os.path.join(self.directory, "log"))
