@@ -340,8 +340,9 @@ class ColumnFiller:
         index: cython.Py_ssize_t = first
         count: cython.Py_ssize_t = len(at)
         self._begin, self._end = begin, end
+        view = memoryview(data)  # of which a slice is no copy
         while index < count:
-            self.status = self._take(data, buf, at[index])
+            self.status = self._take(data, view, buf, at[index])
             if self.status != ALL_TAKEN:
                 return index
             index += 1
@@ -349,7 +350,7 @@ class ColumnFiller:
         return index
 
     @cython.cfunc
-    def _take(self, data: bytes, buf: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.int:
+    def _take(self, data: bytes, view: Any, buf: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.int:
         sys_flag: cython.uint = _get32(buf, at + 36)
         queue_offset: cython.longlong = _get64(buf, at + 20)
         body: cython.Py_ssize_t = at + 88 + (12 if sys_flag & 0x10 else 0) + (12 if sys_flag & 0x20 else 0)
@@ -368,7 +369,7 @@ class ColumnFiller:
         else:
             begin = body_end + 4 + ((buf[body_end] << 8) | buf[body_end + 1])
         is_packed = self._bodies is not None and sys_flag & 1 != 0
-        if self._checks_crc and (crc32(data[body:body_end]) & 0x7FFFFFFF) != _get32(buf, at + 8):
+        if self._checks_crc and (crc32(view[body:body_end]) & 0x7FFFFFFF) != _get32(buf, at + 8):
             return BAD_BODY_CRC
         if self._reads_properties and not self._read_properties(data, buf, begin, end):
             return self._take_odd(data, buf, at, begin, end, body, body_end, is_packed, _cleaned(data[begin:end]))
