@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from zenitmq.pipeline.session import settings
+from zenitmq.pipeline.session import ARROW_UNCHECKED, CHECKPOINT_FILES, settings
 
 
 def test_a_session_of_this_machine_stays_on_it() -> None:
@@ -14,13 +14,24 @@ def test_a_session_of_this_machine_stays_on_it() -> None:
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": ARROW_UNCHECKED,
+        "spark.executor.extraJavaOptions": ARROW_UNCHECKED,
+        "spark.python.unix.domain.socket.enabled": "true",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINT_FILES,
     }
 
 
 def test_a_session_of_a_cluster_is_reached_by_it() -> None:
     chosen = settings("spark://somewhere:7077", shuffle_partitions=None, ui=True)
-    assert not {"spark.driver.host", "spark.driver.bindAddress"} & chosen.keys()
+    assert (
+        not {
+            "spark.driver.host",
+            "spark.driver.bindAddress",
+            "spark.sql.streaming.checkpointFileManagerClass",
+        }
+        & chosen.keys()
+    )
     assert chosen["spark.ui.enabled"] == "true"
     assert chosen["spark.sql.shuffle.partitions"] == str(os.cpu_count())
