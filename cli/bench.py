@@ -58,7 +58,7 @@ def bench(
     topic: Annotated[str | None, typer.Option(help="An existing topic; else one of the run's own.")] = USUAL.topic,
     queues: Annotated[int, typer.Option(help="Queues of the run's own topic.")] = USUAL.queues,
     messages: Annotated[
-        int, typer.Option(help="consume: size of the backlog; 0 = by --seconds. spark: how many; 0 = 500000.")
+        int, typer.Option(help="consume: size of the backlog; 0 = by --seconds. spark: how many; 0 = 1000000.")
     ] = USUAL.messages,
     log_gib: Annotated[float, typer.Option("--log-gib", help="restart, catch-up: GiB of log.")] = USUAL.log_gib,
     limit_seconds: Annotated[float, typer.Option(help="Each run of the raw path; 0 = none.")] = USUAL.limit_seconds,

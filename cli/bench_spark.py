@@ -13,11 +13,12 @@ from ..bench.own_cluster import LogFiles
 from ..bench.target import opened_target
 from ..model.errors import RequirementMissing
 
-MESSAGES: Final = 500_000  # unless told otherwise
+MESSAGES: Final = 1_000_000  # unless told otherwise
 
 
 def run_spark(options: BenchOptions, report: Report) -> dict[str, Any]:
-    """{work, master, size, messages, queues, every_column: {rows, seconds, rows_per_second}, ..., micro_batch_ms, environment}.
+    """{work, master, size, messages, queues, every_column: {rows, seconds, rows_per_second}, ..., growth, job_ms,
+    micro_batch_ms, environment}.
 
     Raises RequirementMissing where Spark is not installed.
     """

@@ -2,15 +2,18 @@
 
 Each figure is one job over all rows: rows of a batch are counted while they are read and thrown away (`noop`). The first
 read and the first write of a session start Python workers and have Java compile what it runs, so they have figures of
-their own. What is archived is archived by the job of that name, and read from its files.
+their own; so has what a job takes that reads next to nothing, and what ten times the rows need of time and of the
+driver's memory. What is archived is archived by the job of that name, and read from its files.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import resource
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
@@ -23,6 +26,7 @@ from ..client.admin import Admin
 from ..client.producer import Producer
 from ..model.clock import monotonic_ns
 from ..model.errors import SystemFault
+from ..model.queue import MessageQueue
 from .jobs import archive
 from .jobs.archived_rows import archive_frame
 
@@ -46,10 +50,11 @@ class SparkLoad:
     size: int
     directory: str
     floor_batches: int = 20  # micro-batches of next to nothing
+    floor_jobs: int = 5  # reads of next to nothing
 
 
 def measure(spark: SparkSession, load: SparkLoad, tell: Tell) -> dict[str, Any]:
-    """Fills the topic and measures; {name: {rows, seconds, rows_per_second}, ..., micro_batch_ms}.
+    """Fills the topic and measures; {name: {rows, seconds, rows_per_second}, ..., growth, job_ms, micro_batch_ms}.
 
     Raises SystemFault where rows are missing or too many, and what broker or Spark fail with.
     """
@@ -72,8 +77,10 @@ def measure(spark: SparkSession, load: SparkLoad, tell: Tell) -> dict[str, Any]:
     for name, work in works.items():
         tell(name)
         found[name] = checked_rate(name, load.messages, work)
-    tell("micro_batch")
-    return found | {"micro_batch_ms": _floor_ms(spark, load)}
+    for name, more in (("growth", _growth), ("job_ms", _job_ms), ("micro_batch_ms", _floor_ms)):
+        tell(name)
+        found[name] = more(spark, load)
+    return found
 
 
 def _rate(rows: int, work: Callable[[], object]) -> dict[str, Any]:
@@ -145,6 +152,58 @@ def _sunk(spark: SparkSession, load: SparkLoad, archived: str) -> int:
         rows.write.format("zenit").options(namesrv=load.namesrv, topic=topic).mode("append").save()
         with Admin(load.namesrv) as admin:
             return sum(int(admin.max_offset(queue)) for queue in admin.queues(topic))
+
+
+def _growth(spark: SparkSession, load: SparkLoad) -> dict[str, Any]:
+    """A tenth of the topic, then all of it, every column: the rates, how many times as long that took, and how much memory
+    the driver had afterwards: Java's heap without its garbage, and the most that this process ever had.
+    """
+    ends = _ends(load)
+    tenths = {queue: end // 10 for queue, end in ends.items()}
+    part = checked_rate("growth", sum(tenths.values()), lambda: _seen(_until(spark, load, tenths)))
+    before = _memory_bytes(spark)
+    whole = checked_rate("growth", load.messages, lambda: _seen(_until(spark, load, ends)))
+    after = _memory_bytes(spark)
+    return {
+        "tenth": part | before,
+        "whole": whole | after,
+        "times_rows": round(whole["rows"] / part["rows"], 2),
+        "times_seconds": round(whole["seconds"] / part["seconds"], 2),
+    }
+
+
+def _memory_bytes(spark: SparkSession) -> dict[str, int]:
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  # Java is reached no other way
+    jvm.java.lang.System.gc()
+    runtime = jvm.java.lang.Runtime.getRuntime()
+    return {
+        "java_heap_bytes": int(runtime.totalMemory() - runtime.freeMemory()),
+        "python_bytes_max": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+
+
+def _job_ms(spark: SparkSession, load: SparkLoad) -> float:
+    """What a read of one row a queue takes, in the median: planning, and a task a queue."""
+    ones = {queue: min(1, end) for queue, end in _ends(load).items()}
+    rates = [
+        checked_rate("job", sum(ones.values()), lambda: _seen(_until(spark, load, ones)))
+        for _ in range(load.floor_jobs)
+    ]
+    return round(float(median(rate["seconds"] for rate in rates)) * 1000, 1)
+
+
+def _ends(load: SparkLoad) -> dict[MessageQueue, int]:
+    """Of the topic's queues."""
+    with Admin(load.namesrv) as admin:
+        return {queue: int(admin.max_offset(queue)) for queue in admin.queues(load.topic)}
+
+
+def _until(spark: SparkSession, load: SparkLoad, ends: Mapping[MessageQueue, int]) -> DataFrame:
+    """Every column, up to an offset a queue."""
+    by_broker: dict[str, dict[str, int]] = {}
+    for queue, end in ends.items():
+        by_broker.setdefault(queue.broker_name, {})[str(queue.queue_id)] = end
+    return _topic(spark, load, endingOffsets=json.dumps({load.topic: by_broker}))
 
 
 def _floor_ms(spark: SparkSession, load: SparkLoad) -> float:

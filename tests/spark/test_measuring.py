@@ -32,10 +32,17 @@ def test_every_figure_is_of_all_rows(spark: SparkSession, cluster: LocalCluster,
         told: list[str] = []
         found = measure(spark, load, told.append)
         assert admin.topics() == before
-    assert list(found) == [*told[:-1], "micro_batch_ms"]
-    assert all(figure["rows"] == 6_200 for figure in list(found.values())[:-1])
-    assert all(figure["rows_per_second"] > 0 for figure in list(found.values())[:-1])
-    assert found["micro_batch_ms"] > 0
+    assert list(found) == told
+    assert found.pop("job_ms") > 0
+    assert found.pop("micro_batch_ms") > 0
+    growth = found.pop("growth")
+    assert (growth["tenth"]["rows"], growth["whole"]["rows"], growth["times_rows"]) == (620, 6_200, 10)
+    assert growth["times_seconds"] > 0
+    assert (
+        min(growth[part][name] for part in ("tenth", "whole") for name in ("java_heap_bytes", "python_bytes_max")) > 0
+    )
+    assert all(figure["rows"] == 6_200 for figure in found.values())
+    assert all(figure["rows_per_second"] > 0 for figure in found.values())
 
 
 def test_rows_that_are_missing_fail_the_run() -> None:
