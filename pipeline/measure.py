@@ -61,12 +61,13 @@ def measure(spark: SparkSession, load: SparkLoad, tell: Tell) -> dict[str, Any]:
     tell("fill")
     filled = _rate(load.messages, lambda: _fill(load, load.topic, load.messages))
     archived = os.path.join(load.directory, "archive")
+    batches: list[dict[str, Any]] = []  # of the stream
     works: dict[str, Callable[[], int]] = {
         "first_read": lambda: _seen(_topic(spark, load)),
         "every_column": lambda: _seen(_topic(spark, load)),
         "four_columns": lambda: _seen(_topic(spark, load, columns=FOUR_COLUMNS)),
         "without_body": lambda: _seen(_topic(spark, load, includeBody="false")),
-        "stream": lambda: _streamed(spark, load, os.path.join(load.directory, "checkpoint")),
+        "stream": lambda: _streamed(spark, load, batches),
         "archive": lambda: _archived(spark, load, archived),
         "parquet_every_column": lambda: _seen(archive_frame(spark, archived)),
         "parquet_without_body": lambda: _seen(archive_frame(spark, archived).drop("body")),
@@ -77,6 +78,7 @@ def measure(spark: SparkSession, load: SparkLoad, tell: Tell) -> dict[str, Any]:
     for name, work in works.items():
         tell(name)
         found[name] = checked_rate(name, load.messages, work)
+    found["stream"]["batch_rows_per_second"] = round(float(median(map(_batch_rate, batches))), 1)
     for name, more in (("growth", _growth), ("job_ms", _job_ms), ("micro_batch_ms", _floor_ms)):
         tell(name)
         found[name] = more(spark, load)
@@ -118,9 +120,16 @@ def _seen(frame: DataFrame) -> int:
     return int(seen.get["rows"])
 
 
-def _streamed(spark: SparkSession, load: SparkLoad, checkpoint: str) -> int:
-    progress = _stream(spark, load, load.topic, checkpoint, rows_max=STREAM_ROWS)
-    return sum(int(batch["numInputRows"]) for batch in progress)
+def _streamed(spark: SparkSession, load: SparkLoad, batches: list[dict[str, Any]]) -> int:
+    """Puts the progress of each micro-batch into `batches`."""
+    checkpoint = os.path.join(load.directory, "checkpoint")
+    batches += _stream(spark, load, load.topic, checkpoint, rows_max=STREAM_ROWS)
+    return sum(int(batch["numInputRows"]) for batch in batches)
+
+
+def _batch_rate(batch: dict[str, Any]) -> float:
+    """Rows a second of one micro-batch, all that Spark did for it counted."""
+    return float(batch["numInputRows"]) * 1000 / float(batch["durationMs"]["triggerExecution"])
 
 
 def _stream(

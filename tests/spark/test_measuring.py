@@ -41,6 +41,7 @@ def test_every_figure_is_of_all_rows(spark: SparkSession, cluster: LocalCluster,
     assert (
         min(growth[part][name] for part in ("tenth", "whole") for name in ("java_heap_bytes", "python_bytes_max")) > 0
     )
+    assert found["stream"]["batch_rows_per_second"] > 0
     assert all(figure["rows"] == 6_200 for figure in found.values())
     assert all(figure["rows_per_second"] > 0 for figure in found.values())
 
