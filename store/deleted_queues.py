@@ -48,7 +48,7 @@ def restore(store_directory: str, queue_folder: str, end: int) -> None:
     for at, topic in reversed(_listed(store_directory)):
         if at > end:
             shutil.rmtree(os.path.join(queue_folder, topic), ignore_errors=True)  # what came after the deletion
-            os.makedirs(queue_folder, exist_ok=True)
+            make_directory(queue_folder)
             os.rename(_path(store_directory, at, topic), os.path.join(queue_folder, topic))
     for folder in (queue_folder, os.path.join(store_directory, DELETED_FOLDER)):
         if os.path.isdir(folder):

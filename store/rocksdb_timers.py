@@ -27,6 +27,7 @@ from typing import Any, Final, TypeVar, cast
 from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options, Rdict, ReadOptions, WriteBatch
 
 from ..model.errors import StoreFormatError, StoreLocked
+from .segment import make_directory
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +60,7 @@ class TimerStore:
         self.reflected = 0
         self.count = 0
         self.is_damaged = False
-        os.makedirs(directory, exist_ok=True)
+        make_directory(directory)  # it may be the first to come, and the store is in it
         try:
             if os.path.exists(self._damaged_path):
                 raise StoreFormatError(self.directory, "it was found damaged")

@@ -269,11 +269,13 @@ def payload(sends: SequencedSends, *bodies: bytes) -> bytes:
 def test_a_task_that_runs_twice_stores_once(sends: SequencedSends, namesrv: str) -> None:
     first = 3 << 32
     assert sends.send(QUEUE, payload(sends, b"a", b"b"), 2, first) == SequencedResult(first + 1, 0)
-    assert sends.send(QUEUE, payload(sends, b"a", b"b"), 2, first) == SequencedResult(first + 1, 2)
+    assert sends.send(QUEUE, payload(sends, b"a", b"b"), 2, first) == SequencedResult(
+        first + 1, 2, known_sequence=first + 1
+    )
     assert sends.send(QUEUE, payload(sends, b"b", b"c"), 2, first + 1) == SequencedResult(first + 2, 1)
     later = 9 << 32
     assert sends.send(QUEUE, payload(sends, b"d"), 1, later) == SequencedResult(later, 0)
-    assert sends.send(QUEUE, payload(sends, b"a"), 1, first) == SequencedResult(first, 1)
+    assert sends.send(QUEUE, payload(sends, b"a"), 1, first) == SequencedResult(first, 1, known_sequence=later)
     assert [message.body for message in stored(namesrv, TOPIC)] == [b"a", b"b", b"c", b"d"]
 
 

@@ -237,7 +237,7 @@ def test_a_segment_whose_file_is_gone_does_not_stop_the_thread(start, caplog):
     first = start.take(allocator, 0)
     os.unlink(first.path)
     allocator.retire([first])
-    wait_until(lambda: not allocator._retired and allocator._ready)
+    wait_until(lambda: not allocator._retired and allocator._ready and caplog.records)
     assert start.take(allocator, SEGMENT).base_offset == SEGMENT
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
