@@ -2,7 +2,7 @@
 
 Whoever uses the socket does so under the lock and then drains it until it is empty, since its descriptor tells of
 what came only once. So a reply may be taken by a sending thread or by the I/O thread; its callback runs there, after
-the lock is released, exactly once. The I/O thread alone looks at the monitor, at deadlines, and closes the socket.
+the lock is released and after the callback that sends there, if one does, exactly once. The I/O thread alone looks at the monitor, at deadlines, and closes the socket.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -159,10 +160,33 @@ class Channel:
         self._on_request(self.address, header, payload)
 
 
+class _Telling(threading.local):
+    """What this thread has yet to tell, while it tells."""
+
+    answers: deque[_Answer] | None = None
+
+
+_telling: Final = _Telling()
+
+
 def _tell(answers: list[_Answer]) -> None:
-    """Runs callbacks, without the lock; one that fails does not keep the others from theirs."""
-    for on_reply, reply, payload, error in answers:
-        try:
-            on_reply(reply, payload, error)
-        except Exception:
-            log.exception("a reply's callback failed")
+    """Runs callbacks, without the lock; one that fails does not keep the others from theirs.
+
+    A callback that sends may find the next reply there already, and its callback one more: what is found within a callback
+    is told after it, or a broker that answers fast enough would have them nest until the stack ends.
+    """
+    if not answers:
+        return
+    if _telling.answers is not None:
+        _telling.answers.extend(answers)
+        return
+    waiting = _telling.answers = deque(answers)
+    try:
+        while waiting:
+            on_reply, reply, payload, error = waiting.popleft()
+            try:
+                on_reply(reply, payload, error)
+            except Exception:
+                log.exception("a reply's callback failed")
+    finally:
+        _telling.answers = None

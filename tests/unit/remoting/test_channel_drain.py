@@ -146,3 +146,37 @@ def test_each_request_is_given_up_at_its_own_time(channel: Channel) -> None:
         ("patient", RequestTimeout),
     ]
     assert channel.is_idle
+
+
+def test_a_broker_that_answers_at_once_does_not_nest_callbacks(channel: Channel, dealer: FakeDealer) -> None:
+    """Each reply has the next request sent, and finds its reply there: a consumer stood still once the stack had ended."""
+    told: list[Any] = []
+
+    def on_reply(reply: object, _payload: bytes, error: object) -> None:
+        told.append(error or reply)
+        if len(told) < 5_000:
+            ask()
+
+    def ask() -> None:
+        sent = len(dealer.sent)
+        dealer.arrive(encode_reply(OffsetReply(sent), sent + 1))  # opaques count from 1
+        channel.send(REQUEST, None, 1000, on_reply)
+
+    ask()
+    assert told == [OffsetReply(number) for number in range(5_000)]
+    assert channel.is_idle
+
+
+def test_a_callback_that_fails_within_another_keeps_nobody_from_theirs(channel: Channel, dealer: FakeDealer) -> None:
+    answers = Answers()
+    within: list[Any] = []
+
+    def failing(*_: object) -> None:
+        dealer.arrive(encode_reply(OffsetReply(2), 2))
+        channel.send(REQUEST, None, 1000, answers.named("second"))
+        within.extend(answers.told)
+        raise ValueError
+
+    dealer.arrive(encode_reply(OffsetReply(1), 1))
+    channel.send(REQUEST, None, 1000, failing)
+    assert (within, answers.told) == ([], [("second", OffsetReply(2))])
