@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 ARROW_UNCHECKED = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
-"""Java tests no bounds, and nulls once instead of twice, of what it reads from Arrow: a fifth of its work for a row."""
+"""Java tests no bounds, and nulls once instead of twice, of what it reads from Arrow."""
 
 CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-"""Spark's usual one starts ten processes (`readlink`) for each micro-batch where the files are of this machine."""
+"""Spark's usual one starts processes (`readlink`) for each micro-batch where the files are of this machine."""
 
 
 def spark_session(
