@@ -2,7 +2,8 @@
 
 Whoever uses the socket does so under the lock and then drains it until it is empty, since its descriptor tells of
 what came only once. So a reply may be taken by a sending thread or by the I/O thread; its callback runs there, after
-the lock is released and after the callback that sends there, if one does, exactly once. The I/O thread alone looks at the monitor, at deadlines, and closes the socket.
+the lock is released and after the callback that sends there, if one does, exactly once. The I/O thread alone looks at
+the monitor, at deadlines, and closes the socket.
 """
 
 from __future__ import annotations
