@@ -98,6 +98,7 @@ class Life:
     same_boot: bool
     ran_async: bool
     set_back: bool = False
+    origin: str = ""
 
 
 class ControllerLink:
@@ -212,6 +213,7 @@ class ControllerLink:
             same_boot=life.same_boot,
             ran_async=life.ran_async,
             set_back=life.set_back,
+            origin=life.origin if self.known is None else self.known.node.origin,
         )
         self._send(request, WRITE_TIMEOUT_MS, self._on_registered)
 

@@ -5,6 +5,9 @@ back, or it lost power while it counted bytes that were not flushed. One write r
 so that no election can fall between them. A process killed under the same boot of the kernel keeps its page cache and
 is clean.
 
+A replica that belongs to another group of the same name is refused: the epochs of both begin at 1, so that its log would
+pass for a copy. A group is known by the store that founded it; who was let in once keeps that, and tells it each time.
+
 Two lives never share a name: a start counter that is not above the one known of the same store is refused first, so
 that the replica raises it. Else what was elected, or acknowledged, in the life that the disk forgot would pass for its own.
 """
@@ -13,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ..model.errors import GroupNodeLost, InvalidParameter, ReplicaNameTaken, StartCounterBehind
+from ..model.errors import ForeignReplica, GroupNodeLost, InvalidParameter, ReplicaNameTaken, StartCounterBehind
 from ..model.group import FlushMode, GroupNode, GroupSettings, Incarnation, Replica
 from ..model.group_limits import REPLICAS_MAX, check_address, check_count, check_log_origin, check_name, check_token
 from ..remoting.commands import RegisterReplica
@@ -38,15 +41,20 @@ def register(
     """The group's node once the process is registered. `node` None: the group does not exist, the process founds it
     with `settings`. `present_is_alive`: the life that the node has of this name was heard lately.
 
-    Raises GroupNodeLost, ForeignLog, ReplicaNameTaken, StartCounterBehind, InvalidName, InvalidParameter.
+    Raises GroupNodeLost, ForeignReplica, ForeignLog, ReplicaNameTaken, StartCounterBehind, InvalidName, InvalidParameter.
     """
     replica = _replica_of(request)
+    origin = check_token("origin", request.origin) if request.origin else ""
     if node is None:
         if request.epoch > 0:  # it was in a group that ZooKeeper has forgotten
             raise GroupNodeLost(request.broker_name, 0, request.epoch)
-        founded = GroupNode(broker_name=request.broker_name, settings=settings, replicas=(replica,))
-        return Registration(replace(founded, in_sync=(replica.name,)))
+        founded = GroupNode(broker_name=request.broker_name, origin=origin or request.store_id, settings=settings)
+        return Registration(replace(founded, in_sync=(replica.name,), replicas=(replica,)))
+    if origin and node.origin and origin != node.origin:
+        raise ForeignReplica(node.broker_name, request.name, origin, node.origin)
     check_not_lost(node, request.epoch)
+    if not node.origin:  # begun anew by an operator
+        node = replace(node, origin=origin or request.store_id)
     present = node.replica(request.name)
     if present is None or present.incarnation.store_id != request.store_id:
         if present is not None and present_is_alive:

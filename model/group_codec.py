@@ -1,6 +1,6 @@
 """A replica group's node as JSON bytes, and back: as ZooKeeper holds it and as controllers send it. Pure.
 
-    {"format": 1, "broker_name": "broker-a", "epoch": 3, "master": "broker-a-0",
+    {"format": 1, "broker_name": "broker-a", "origin": "5f0c", "epoch": 3, "master": "broker-a-0",
      "master_incarnation": {"store_id": "5f0c", "starts": 2}, "in_sync": ["broker-a-0"], "eligible": [], "last": null,
      "settings": {"min_in_sync": 2, "flush_mode": "async", "ack_mode": "all", "lag_ms_max": 10000},
      "replicas": [{"name": "broker-a-0", "address": "10.0.0.1:10911", "replication_address": "10.0.0.1:10912",
@@ -33,7 +33,9 @@ FORMAT: Final = 1
 NODE_BYTES_MAX: Final = 64 * 1024
 VALUE_LENGTH_MAX: Final = 120  # characters of a wrong value that a refusal shows
 
-_NODE_KEYS: Final = "format broker_name epoch master master_incarnation in_sync eligible last settings replicas".split()
+_NODE_KEYS: Final = (
+    "format broker_name origin epoch master master_incarnation in_sync eligible last settings replicas".split()
+)
 _SETTINGS_KEYS: Final = "min_in_sync flush_mode ack_mode lag_ms_max".split()
 _REPLICA_KEYS: Final = "name address replication_address incarnation life".split()
 _INCARNATION_KEYS: Final = "store_id starts".split()
@@ -47,6 +49,7 @@ def encode_node(node: GroupNode) -> bytes:
     document = {
         "format": FORMAT,
         "broker_name": node.broker_name,
+        "origin": node.origin,
         "epoch": node.epoch,
         "master": node.master,
         "master_incarnation": _incarnation(node.master_incarnation),
@@ -112,6 +115,7 @@ class _Reader:
         master = fields["master_incarnation"]
         return GroupNode(
             broker_name=self.group,
+            origin=self.token_or_none(fields["origin"], "origin"),
             epoch=self.integer(fields["epoch"], "epoch", 0, COUNT_MAX),
             master=self.name_or_none(fields["master"], "master"),
             master_incarnation=None if master is None else self.incarnation(master, "master_incarnation"),
@@ -151,11 +155,7 @@ class _Reader:
 
     def incarnation(self, raw: Any, field: str) -> Incarnation:
         fields = self.keys(raw, field, _INCARNATION_KEYS)
-        store_id = self.text(fields["store_id"], f"{field}.store_id")
-        try:
-            check_token(f"{field}.store_id", store_id)
-        except InvalidParameter as error:
-            self.refuse(error.name, f"{error.value!r}, expected {error.expected}")
+        store_id = self.token(fields["store_id"], f"{field}.store_id")
         return Incarnation(store_id, self.integer(fields["starts"], f"{field}.starts", 1, COUNT_MAX))
 
     # ---- values
@@ -180,6 +180,16 @@ class _Reader:
         if type(raw) is not str:
             self.refuse(field, f"{self.shown(raw)}, expected a text")
         return raw
+
+    def token(self, raw: Any, field: str) -> str:
+        found = self.text(raw, field)
+        try:
+            return check_token(field, found)
+        except InvalidParameter as error:
+            self.refuse(error.name, f"{error.value!r}, expected {error.expected}")
+
+    def token_or_none(self, raw: Any, field: str) -> str:
+        return "" if raw == "" else self.token(raw, field)
 
     def choice(self, raw: Any, field: str, kind: type[_Choice]) -> _Choice:
         found = next((member for member in kind if member.value == raw), None)

@@ -3,6 +3,7 @@
     identity, starts   which life this is: the identity is made once, the counter grows at each `open` (R1)
     promised           the highest epoch seen; no cut of the log lowers it (R2)
     intent             a cut of the log that is under way: (epoch, offset), until it is complete (R4)
+    origin             of the group that let this replica in first: it is never in another
     boot, clean end    of the last life that the controller had registered: the kernel it ran under, and where its log
                        ended if it stopped cleanly (R9)
 
@@ -65,6 +66,7 @@ class _Facts:
     clean_end: int = NO_END
     ran_async: bool = False
     set_back: bool = False
+    origin: str = ""
 
 
 class ReplicaFiles:
@@ -109,6 +111,11 @@ class ReplicaFiles:
         facts = self._facts
         return (facts.intent_epoch, facts.intent_offset) if facts.intent_epoch else None
 
+    @property
+    def origin(self) -> str:
+        """Of the group this replica belongs to; "" where it was never let into one."""
+        return self._facts.origin
+
     def start_facts(self, log_end: int) -> StartFacts:
         """For the registration; `log_end`: where recovery found the log's end."""
         facts = self._facts
@@ -127,14 +134,14 @@ class ReplicaFiles:
         """The controller knows a start counter of this store that is not below ours: its disk was set back."""
         self._change(starts=max(self._facts.starts, starts) + 1, set_back=True)
 
-    def note_registered(self) -> None:
-        """The controller has heard of this life and of the last one: from now on this one counts.
+    def note_registered(self, origin: str) -> None:
+        """The controller has heard of this life and of the last one: from now on this one counts. `origin`: the group's.
 
         Must be durable before the log gets a byte of this life: a clean marker would vouch for it otherwise.
         """
         if not self._is_registered:
             boot_id = current_boot_id()
-            self._change(boot_id=boot_id, clean_end=NO_END, set_back=False)
+            self._change(boot_id=boot_id, clean_end=NO_END, set_back=False, origin=self._facts.origin or origin)
             self._is_registered = True
 
     def note_async(self) -> None:

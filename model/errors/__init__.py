@@ -44,6 +44,7 @@ from .consuming import (
 )
 from .groups import (
     ForeignLog,
+    ForeignReplica,
     GroupNodeDamaged,
     GroupNodeLost,
     IncarnationUnknown,
@@ -137,6 +138,7 @@ __all__ = [
     "DuplicateClient",
     "FlushTimeout",
     "ForeignLog",
+    "ForeignReplica",
     "GroupNodeDamaged",
     "GroupNodeLost",
     "GroupNotFound",

@@ -277,6 +277,26 @@ class StaticMasterBehind(ZenitError):
         )
 
 
+class ForeignReplica(ZenitError):
+    """A replica has belonged to a group of that name, and this is another one: what the two have written under equal epochs
+    would pass for the same. Args: group, replica, origin (of its own group), expected (the origin of this one)."""
+
+    code = 9112
+
+    def __init__(self, group: str, replica: str, origin: str, expected: str) -> None:
+        super().__init__(group, replica, origin, expected)
+        self.group = group
+        self.replica = replica
+        self.origin = origin
+        self.expected = expected
+
+    def __str__(self) -> str:
+        return (
+            f"replica {self.replica!r} belongs to another group {self.group!r}, founded by {self.origin}; this one was by"
+            f" {self.expected}: name the controllers of its own cluster, or start it with an empty directory"
+        )
+
+
 class ForeignLog(ZenitError):
     """A store that is new to a group has a log already, which no master of the group has written: it would pass for a
     copy. Args: group, replica, log_end (bytes)."""

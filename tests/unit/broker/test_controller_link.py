@@ -21,6 +21,7 @@ from zenitmq.model.errors import (
     RequestTimeout,
     StaleGroupVersion,
     StartCounterBehind,
+    UnknownReplica,
     ZenitError,
     ZooKeeperUnavailable,
 )
@@ -182,6 +183,17 @@ def test_it_registers_with_all_that_the_controller_must_know() -> None:
         False,
     )
     assert len(sent.request.life) == 16
+
+
+def test_it_tells_which_group_it_belongs_to_from_its_first_answer_on() -> None:
+    """Controllers of another cluster may have come to the addresses of ours."""
+    story = Story()
+    assert story.client.one(RegisterReplica).request.origin == "", "in none yet"
+    story = Story().registered(7, replace(group(), origin="store-a"))
+    story.pass_ms(HEARTBEAT_MS)
+    story.client.one(ReplicaHeartbeat).fail(UnknownReplica(GROUP, "b"))
+    story.pass_ms(1_000)
+    assert story.client.one(RegisterReplica).request.origin == "store-a"
 
 
 def test_two_lives_draw_two_tokens() -> None:

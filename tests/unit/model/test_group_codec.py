@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from zenitmq.model.group_codec import NODE_BYTES_MAX, decode_node, encode_node
 
 PAGE = Path(__file__).parents[3] / "docs" / "formats" / "group-node.md"
 GOLDEN = (
-    b'{"format": 1, "broker_name": "broker-a", "epoch": 3, "master": "a", '
+    b'{"format": 1, "broker_name": "broker-a", "origin": "store-a", "epoch": 3, "master": "a", '
     b'"master_incarnation": {"store_id": "store-a", "starts": 1}, "in_sync": ["a"], "eligible": ["b"], "last": null, '
     b'"settings": {"min_in_sync": 2, "flush_mode": "sync", "ack_mode": "master", "lag_ms_max": 7000}, '
     b'"replicas": [{"name": "a", "address": "host-a:10911", "replication_address": "host-a:10912", '
@@ -24,14 +25,17 @@ GOLDEN = (
     b'{"name": "b", "address": "host-b:10911", "replication_address": "host-b:10912", '
     b'"incarnation": {"store_id": "store-b", "starts": 1}, "life": "life-b-1"}]}'
 )
-NODE = group(
-    "ab",
-    in_sync="a",
-    eligible="b",
-    epoch=3,
-    flush_mode=FlushMode.SYNC,
-    ack_mode=AckMode.MASTER,
-    lag_ms_max=7000,
+NODE = replace(
+    group(
+        "ab",
+        in_sync="a",
+        eligible="b",
+        epoch=3,
+        flush_mode=FlushMode.SYNC,
+        ack_mode=AckMode.MASTER,
+        lag_ms_max=7000,
+    ),
+    origin="store-a",
 )
 
 
@@ -72,6 +76,8 @@ def edited(path: str, value: Any) -> bytes:
     ("path", "value", "field"),
     [
         ("format", 2, "format"),
+        ("origin", 5, "origin"),
+        ("origin", "a b", "origin"),
         ("broker_name", "broker-b", "broker_name"),
         ("epoch", -1, "epoch"),
         ("epoch", True, "epoch"),

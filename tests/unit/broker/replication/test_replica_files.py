@@ -35,7 +35,7 @@ def facts(directory: str, log_end: int = 100) -> tuple[bool, bool, int, bool, bo
 
 def registered(directory: str) -> ReplicaFiles:
     files = ReplicaFiles.open(directory)
-    files.note_registered()
+    files.note_registered("store-a")
     return files
 
 
@@ -142,8 +142,16 @@ def test_a_disk_that_was_set_back(directory, boot) -> None:
 def test_registering_is_noted_once(directory, boot) -> None:
     files = registered(directory)
     files.note_async()
-    files.note_registered()
+    files.note_registered("store-a")
     assert facts(directory)[3] is True
+
+
+def test_the_group_that_let_it_in_first_is_its_own_for_ever(directory) -> None:
+    assert ReplicaFiles.open(directory).origin == ""
+    assert registered(directory).origin == "store-a"
+    later = ReplicaFiles.open(directory)
+    later.note_registered("another")
+    assert (later.origin, ReplicaFiles.open(directory).origin) == ("store-a", "store-a")
 
 
 @pytest.mark.parametrize("step", ["write", "fsync", "replace", "directory"])
