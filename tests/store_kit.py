@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tarfile
 import threading
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -94,9 +95,17 @@ def read_queue(store: MessageStore, topic: str, queue_id: int) -> list[StoredMes
 
 
 def kill(store_directory: Any, copy: Any) -> Path:
-    """What a store killed at this moment leaves behind: its files as they are, `abort` among them."""
-    shutil.copytree(store_directory, copy)
+    """What a store killed at this moment leaves behind: its files as they are, `abort` among them.
+
+    One that gets another name meanwhile is left out: it was not there yet.
+    """
+    shutil.copytree(store_directory, copy, copy_function=_copy_if_there)
     return Path(copy)
+
+
+def _copy_if_there(source: str, target: str) -> None:
+    with suppress(FileNotFoundError):
+        shutil.copy2(source, target)
 
 
 def tree(directory: Any, *folders: str) -> dict[str, bytes]:
