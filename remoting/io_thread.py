@@ -114,6 +114,7 @@ class IoThread:
                     self._guarded(timer.callback)
             tick_ms = TICK_MS if self._on_tick(monotonic_ms()) else IDLE_TICK_MS
             wait_ms = min(tick_ms, self._timers.wait_ms(_now_ms()))
+        self._on_wake()  # what was posted before the stop
         self._guarded(self._on_end)
         self._selector.close()
         with self._lock:  # both ends at once: whoever rings holds it

@@ -50,3 +50,22 @@ def test_a_timer_that_the_thread_sets_itself_does_not_wake_it(
     thread.post(lambda: thread.add_timer(1, is_done.set, 0))
     assert is_done.wait(5)
     assert len(rings) == 1
+
+
+def test_what_was_posted_before_the_stop_is_still_run() -> None:
+    """A producer that closes right after its last batch failed did not tell its on_error."""
+    ticking, go_on, told = threading.Event(), threading.Event(), threading.Event()
+
+    def tick(_now_ms: int) -> bool:
+        ticking.set()
+        go_on.wait(5)
+        return False
+
+    busy = IoThread("io", tick, lambda: None)
+    busy.post(lambda: None)
+    assert ticking.wait(5)
+    busy.post(told.set)
+    busy._stopping = True  # as `stop` says first, before it waits
+    go_on.set()
+    assert busy.stop(5000)
+    assert told.is_set()
