@@ -122,6 +122,7 @@ class ControllerLink:
         self.is_registered = False
         self.is_linked = False
         self.known: KnownGroup | None = None
+        self._origin = ""  # of the first group that this process was let into; one begun anew has none for a while
         self._client = client
         self._loop = loop
         self._clock = clock
@@ -213,7 +214,7 @@ class ControllerLink:
             same_boot=life.same_boot,
             ran_async=life.ran_async,
             set_back=life.set_back,
-            origin=life.origin if self.known is None else self.known.node.origin,
+            origin=life.origin or self._origin,
         )
         self._send(request, WRITE_TIMEOUT_MS, self._on_registered)
 
@@ -333,6 +334,7 @@ class ControllerLink:
         except GroupNodeDamaged as error:
             log.error("a controller sent nonsense: %s", error)
             return
+        self._origin = self._origin or self.known.node.origin
         if self._report is not None and self._report[1] < self.known.node.epoch:
             self._report = None
         self._on_group(self.known)

@@ -193,6 +193,12 @@ def test_it_tells_which_group_it_belongs_to_from_its_first_answer_on() -> None:
     story.pass_ms(HEARTBEAT_MS)
     story.client.one(ReplicaHeartbeat).fail(UnknownReplica(GROUP, "b"))
     story.pass_ms(1_000)
+    registering = story.client.one(RegisterReplica)
+    assert registering.request.origin == "store-a"
+    registering.answer(8, group())  # begun anew by an operator: whose group it is, its replicas tell
+    story.pass_ms(HEARTBEAT_MS)
+    story.client.one(ReplicaHeartbeat).fail(UnknownReplica(GROUP, "b"))
+    story.pass_ms(1_000)
     assert story.client.one(RegisterReplica).request.origin == "store-a"
 
 
