@@ -216,14 +216,14 @@ class Allocator:
     def _make(self, base_offset: int) -> Segment:
         recycled = bool(self._spares)
         if recycled:
-            path = self._spares[0]
+            path = self._spares[-1]  # the one whose pages are likeliest to be cached still
             _zero_head(path, self._disk)
         else:
             path = os.path.join(self._spare_directory, PREPARING)
             create_allocated(path, self._segment_bytes, self._disk)
         os.rename(path, os.path.join(self._directory, segment_name(base_offset)))
         if recycled:
-            self._spares.pop(0)
+            self._spares.pop()
         sync_directory(self._directory)
         segment = Segment(self._directory, base_offset, self._segment_bytes)
         segment.open_fd()

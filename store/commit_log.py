@@ -3,7 +3,8 @@
 A *physical offset* is a byte position in that run. The loop thread alone appends; any thread may read below `written`.
 Always begin <= flushed <= written (bytes). An append never straddles two segments: where one does not fit with 8 bytes
 to spare, the rest of the segment becomes a blank record (8 bytes: how much is left, magic) and the log rolls. Each
-append ends with 8 zero bytes that the next one overwrites, because a recycled segment has old records behind them.
+append ends with 8 zero bytes and more (`_zeros_behind`) that the next one overwrites, because a recycled segment has old
+records behind them.
 
 Life: the constructor maps what is there, for reading (`written` = the end of the last segment); recovery finds the true
 end and calls `truncate`; `start` makes the log writable. A tool that only reads stops at the constructor.
@@ -32,7 +33,9 @@ COMMIT_LOG_FOLDER: Final = "commitlog"
 CHECKSUM_FOLDER: Final = "checksum"
 SPARE_FOLDER: Final = "spare"
 VIEWS_MAX: Final = 1_000  # buffers one append may take: the kernel's limit is 1,024
+BLOCK_BYTES: Final = 4096  # of the file systems that a log is likely to be on
 _TERMINATOR: Final = bytes(TERMINATOR_BYTES)
+_ZEROS: Final = memoryview(bytes(TERMINATOR_BYTES + BLOCK_BYTES))
 
 
 _MAGICS: Final = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK))
@@ -99,6 +102,7 @@ class CommitLog:
         self.room_bytes = -1  # no current segment
         self._fd = -1
         self._base = 0
+        self._zeroed = 0  # position in the current segment up to which zeros follow what is written
         self._allocator = Allocator(
             self.directory,
             os.path.join(store_directory, SPARE_FOLDER),
@@ -135,10 +139,12 @@ class CommitLog:
         room = self.room_bytes - size
         if room < 0 or not size or self.poisoned is not None:
             raise self.poisoned or ValueError(f"an append of {size} bytes was not placed")
+        at = begin - self._base
+        zeros = self._zeros_behind(at + size)
         try:
-            done = self._pwritev(self._fd, (*views, _TERMINATOR), begin - self._base)
-            if done != size + TERMINATOR_BYTES:
-                self._write_rest((*views, _TERMINATOR), done, begin - self._base)
+            done = self._pwritev(self._fd, (*views, zeros), at)
+            if done != size + len(zeros):
+                self._write_rest((*views, zeros), done, at)
             self.checksums.append(begin, size, crc)
         except OSError as error:
             raise self.poison(f"append at {begin}: {error.strerror or error}") from error
@@ -156,11 +162,12 @@ class CommitLog:
         begin, size = self.written, len(records)
         if size > self.room_bytes or self.poisoned is not None:
             raise self.poisoned or ValueError(f"{size} bytes were not placed")
-        views = (records, blank or _TERMINATOR)
+        at = begin - self._base
+        views = (records, blank or self._zeros_behind(at + size))
         try:
-            done = self._pwritev(self._fd, views, begin - self._base)
-            if done != size + TERMINATOR_BYTES:
-                self._write_rest(views, done, begin - self._base)
+            done = self._pwritev(self._fd, views, at)
+            if done != size + len(views[1]):
+                self._write_rest(views, done, at)
             if size:
                 self.checksums.append(begin, size, crc32(records) if crc is None else crc)
             if blank:
@@ -169,6 +176,19 @@ class CommitLog:
             raise self.poison(f"append at {begin}: {error.strerror or error}") from error
         self.room_bytes = -1 if blank else self.room_bytes - size  # behind a blank nothing fits
         self.written = PhysicalOffset(self._base + self.segment_bytes if blank else begin + size)
+
+    def _zeros_behind(self, end: int) -> bytes | memoryview:
+        """What is written behind an append that ends at this position of the segment: the eight zero bytes, and where it
+        is the first to reach into a block all the rest of that.
+
+        Of a block that is written in part the kernel reads the rest first, unless it is cached, and what is recycled after
+        days is not: each append would wait for the disk.
+        """
+        if end + TERMINATOR_BYTES <= self._zeroed:
+            return _TERMINATOR
+        blocks = -(-(end + TERMINATOR_BYTES) // BLOCK_BYTES)
+        self._zeroed = min(blocks * BLOCK_BYTES, self.segment_bytes)
+        return _ZEROS[: self._zeroed - end]
 
     def _write_rest(self, views: Sequence[bytes | memoryview], done: int, at: int) -> None:
         """Goes on where a write came back short. Raises OSError."""
@@ -215,6 +235,7 @@ class CommitLog:
     def _enter(self, segment: Segment, written: int) -> None:
         self._fd = segment.open_fd()
         self._base = segment.base_offset
+        self._zeroed = 0
         self.room_bytes = segment.end_offset - written - TERMINATOR_BYTES
         self.written = PhysicalOffset(written)
 

@@ -64,10 +64,10 @@ class StoreConfig:
     frame_bytes_max: int = setting(8 * _MIB, "largest request", minimum=64 * _KIB, maximum=256 * _MIB)
     retention_ms: int = setting(72 * _HOUR_MS, "age at which a commit log file may go", minimum=1, online=True)
     retention_bytes: int = setting(
-        0, "size of the commit log over which the oldest file may go; 0 = no bound", minimum=0, online=True
+        0, "size of the commit log over which the oldest files go; 0 = no bound", minimum=0, online=True
     )
     disk_clean_ratio: float = setting(
-        0.75, "disk use at which all expired files go at once, not one a second", minimum=0, maximum=1
+        0.75, "disk use at which all files past their age go at once, not one a second", minimum=0, maximum=1
     )
     disk_force_ratio: float = setting(
         0.85, "disk use at which the oldest files go whatever their age", minimum=0, maximum=1

@@ -1,8 +1,8 @@
 """Which segments of the commit log may go. Decides only; `upkeep` does.
 
-Oldest first, never the one being written: by age, by the size of the log, by the disk's use. Never what a dispatcher has
-not made durable, and never what a group has yet to consume, unless the operator allows that. What a reader holds for a
-while stays too, but only as long as the disk has room: a lease is no reason to refuse messages.
+Oldest first, never the one being written: by age (one at a time), by the size of the log, by the disk's use. Never what
+a dispatcher has not made durable, and never what a group has yet to consume, unless the operator allows that. What a
+reader holds for a while stays too, but only as long as the disk has room: a lease is no reason to refuse messages.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ def decide(
     """
     remove_before = segments[0].begin if segments else 0
     log_bytes = segments[-1].end - segments[0].begin if segments else 0
-    steps = len(segments) if use >= config.disk_clean_ratio else 1
+    steps = len(segments) if use >= config.disk_clean_ratio else 1  # for age alone: the size follows what is written
     for segment in segments[:-1]:
         age_ms = now_ms - max(segment.modified_ms, first_opened_ms)
         is_over_size = config.retention_bytes and log_bytes > config.retention_bytes
         is_forced = use >= config.disk_force_ratio and remove_before == segments[0].begin
-        if not (age_ms >= config.retention_ms or is_over_size or is_forced) or steps == 0:
+        if not (is_over_size or is_forced or (age_ms >= config.retention_ms and steps > 0)):
             break
         if segment.end > reflected:
             return Decision(remove_before, needs_persist=True)

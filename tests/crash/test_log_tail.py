@@ -14,13 +14,22 @@ import zlib
 import pytest
 
 from zenitmq.model.errors import StoreNotWriteable, StorePoisoned
+from zenitmq.store import commit_log
 from zenitmq.store.commit_log import CommitLog, may_follow_append
 from zenitmq.store.record_kernel import RUN_BLANK, RunKernel, encode_record
 from zenitmq.store.segment import Disk
 
 SEGMENT = 2_048
+BLOCK = (
+    64  # or the zeros behind an append would reach to the end of so small a segment, and nothing old be left behind it
+)
 PROPERTIES_BYTES = 17  # of each record here
 DEADLINE_MS = 20_000
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(commit_log, "BLOCK_BYTES", BLOCK)
 
 
 def record(at: int, number: int) -> bytes:
@@ -94,7 +103,8 @@ def test_torn_at_every_byte_of_the_last_append(tmp_path, kernel, recycled):
         before = file.read()
     begin = sum(len(record(0, number)) for number in range(4))
     sizes = [len(record(0, number)) for number in (4, 5)]
-    batch = record(begin, 4) + record(begin + sizes[0], 5) + bytes(8)
+    zeros = bytes(8 + -(begin + sum(sizes) + 8) % BLOCK)
+    batch = record(begin, 4) + record(begin + sizes[0], 5) + zeros
     ends = set()
     for cut in range(len(batch) + 1):
         with open(path, "r+b") as file:
@@ -146,10 +156,16 @@ class DyingDisk:
 
 
 def roll_budgets() -> range:
-    """From two records before the first roll to two records behind it."""
-    size = len(record(0, 0)) + 8
-    full = SEGMENT // (size - 8) * size
-    return range(full - 2 * size, full + 2 * size + 16)
+    """How many bytes the disk takes: from two records before the first roll to two records behind it."""
+    size = len(record(0, 0))
+    at = zeroed = full = 0
+    while at + size + 8 <= SEGMENT:
+        at += size
+        full += size + 8
+        if at + 8 > zeroed:
+            full += -(at + 8) % BLOCK
+            zeroed = at + 8 + -(at + 8) % BLOCK
+    return range(full - 2 * size, full + 2 * (size + 8 + BLOCK))
 
 
 def test_killed_at_every_byte_around_a_roll(tmp_path, kernel):
@@ -255,9 +271,11 @@ def test_a_disk_that_is_full_at_the_roll_refuses_reads_on_and_resumes(tmp_path):
 
 APPENDER = """
 import sys
+from zenitmq.store import commit_log
 from zenitmq.store.commit_log import CommitLog
 from zenitmq.store.record_kernel import encode_record
-from test_log_tail import record
+from test_log_tail import BLOCK, record
+commit_log.BLOCK_BYTES = BLOCK
 log = CommitLog(sys.argv[1], segment_bytes=int(sys.argv[2]), preallocate_segments=1)
 log.truncate(int(sys.argv[3]))
 log.start()

@@ -69,6 +69,51 @@ def test_an_append_ends_with_eight_zero_bytes_that_the_next_one_overwrites(open_
     assert file_bytes(log, 0)[:12] == b"ab" + bytes(8) + b"\xff" * 2
 
 
+def test_no_append_writes_a_part_of_a_block_that_none_has_written_yet(open_log):
+    """The kernel would read the rest of it from the disk first: of a recycled segment whose pages are long forgotten."""
+    writes = []
+
+    def pwritev(fd, views, at):
+        writes.append((at, at + sum(map(len, views))))
+        return os.pwritev(fd, views, at)
+
+    log = open_log(segment_bytes=10_000, disk=Disk(pwritev=pwritev))
+    for size in (
+        100,
+        3_980,
+        8,
+        0x100,
+        4_000,
+    ):  # within a block, up to its last 8 bytes, over its end, into the file's last
+        add(log, b"x" * size)
+    assert writes == [(0, 4_096), (100, 4_088), (4_080, 4_096), (4_088, 8_192), (4_344, 10_000)]
+    assert file_bytes(log, 0) == b"x" * 8_344 + bytes(10_000 - 8_344)
+
+
+def test_an_append_over_forgotten_pages_asks_nothing_of_the_disk(open_log, tmp_path):
+    log = open_log(segment_bytes=1 << 20)
+    add(log, os.urandom(1 << 19))
+    log.close()
+    with open(os.path.join(log.directory, segment_name(0)), "r+b") as file:
+        file.write(os.urandom(1 << 20))  # as a recycled segment: every block was written once
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    log = open_log(segment_bytes=1 << 20, start=False)
+    log.truncate(0, wipe_bytes=0)
+    log.start()
+    before = disk_reads()
+    for size in (100, 50_000, 4_096, 70_001):
+        add(log, b"y" * size)
+    assert disk_reads() == before
+    assert bytes(log.view(0, log.written)) == b"y" * log.written
+
+
+def disk_reads() -> int:
+    """Bytes that this thread has had read from a disk."""
+    with open(f"/proc/self/task/{threading.get_native_id()}/io") as file:
+        return int(next(line for line in file if line.startswith("read_bytes")).split()[1])
+
+
 @pytest.mark.parametrize("first", [SEGMENT - 8, SEGMENT - 9, SEGMENT - 108, SEGMENT - 109])
 def test_a_record_needs_its_size_and_eight_bytes_or_the_log_rolls(open_log, first):
     """RocketMQ's rule: length + 8 <= remaining, else a blank record and the next file."""

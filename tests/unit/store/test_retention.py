@@ -30,6 +30,8 @@ OLD, YOUNG = NOW - 1000, NOW - 999
         pytest.param((OLD, OLD), {}, {"first_opened_ms": NOW + 500}, Decision(0), id="opened before that"),
         pytest.param((OLD, OLD), {}, {"first_opened_ms": NOW - 5}, Decision(0), id="age counts from our first opening"),
         pytest.param((YOUNG, YOUNG, YOUNG), {"retention_bytes": 250}, {}, Decision(100), id="over the size"),
+        pytest.param((YOUNG,) * 6, {"retention_bytes": 250}, {}, Decision(400), id="all that is over the size"),
+        pytest.param((OLD,) * 6, {"retention_bytes": 450}, {}, Decision(200), id="over the size, and old: no more than that"),
         pytest.param((YOUNG, YOUNG), {"retention_bytes": 250}, {}, Decision(0), id="within the size"),
         pytest.param((OLD, OLD), {}, {"reflected": 99}, Decision(0, needs_persist=True), id="not durable elsewhere"),
         pytest.param((OLD, OLD), {}, {"unconsumed_from": 99}, Decision(0, held_by_groups=True), id="not consumed"),
