@@ -81,6 +81,7 @@ def measure(
         workers = [running.enter_context(Worker(load.role, load.job)) for load in loads]
         for worker in workers:
             worker.wait_ready(_SETUP_SECONDS)
+        os.sync()  # or this would pay for what the part before has left in memory
         if on_started is not None:
             on_started()
         shown = {worker for worker, load in zip(workers, loads, strict=True) if load.counts}

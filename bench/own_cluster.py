@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
@@ -17,6 +17,7 @@ from ..model.errors import ClusterNotStarted, ConnectionLost, RequestTimeout
 from ..remoting.client import RemotingClient
 from ..remoting.commands import GetBrokerStatistics, GetClusterInfo
 from ..store.commit_log import SPARE_FOLDER
+from .cached_pages import touch_pages
 from .processes import Worker
 
 _READY_S: Final = 60.0
@@ -119,18 +120,21 @@ class OwnCluster:
             self._broker.stop()
             self._broker = None
 
-    def spare_segments(self) -> int:
-        """How many expired segments wait to be written over."""
-        return spare_segments(self.store_directory)
+
+def spare_segments(store_directory: str) -> list[str]:
+    """Paths of the expired segments of a store that wait to be written over."""
+    directory = os.path.join(store_directory, SPARE_FOLDER)
+    names = os.listdir(directory) if os.path.isdir(directory) else []
+    return [os.path.join(directory, name) for name in names if name.isdigit()]
 
 
-def spare_segments(store_directory: str) -> int:
-    """How many expired segments of a store wait to be written over."""
-    try:
-        names = os.listdir(os.path.join(store_directory, SPARE_FOLDER))
-    except FileNotFoundError:
-        return 0
-    return sum(name.isdigit() for name in names)
+def cache_spares(store_directory: str, segment_bytes: int) -> int:
+    """Brings their pages into the page cache, from where a machine drops what nobody used for a while; how many they are."""
+    paths = spare_segments(store_directory)
+    for path in paths:
+        with suppress(FileNotFoundError):  # it has become the log's next segment meanwhile
+            touch_pages(path, segment_bytes)
+    return len(paths)
 
 
 def store_settings(files: LogFiles, *, flush: str, index: bool, recycling: bool) -> dict[str, Any]:

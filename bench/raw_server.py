@@ -15,6 +15,7 @@ from typing import Final
 
 from ..remoting.raw_socket import RawRouter
 from ..store.segment import MappedFile, create_allocated
+from .cached_pages import touch_pages
 from .processes import Channel
 
 _ZEROS: Final = bytes(8)
@@ -76,6 +77,9 @@ class RawFiles:
             self._written += self._files[:used]
             del self._files[:used]
             self._create()
+        if self._job.warm:
+            for file in self._files:
+                touch_pages(file.path, file.size_bytes)
         self._index = self._at = 0
         self.ran_out = False
 

@@ -17,7 +17,7 @@ from .e2e import STAMP, ReceiveJob, ScheduleJob
 from .latency import LatencyJob
 from .measure import Load, Measured, measure
 from .options import BenchOptions, Report
-from .own_cluster import OwnCluster, store_settings
+from .own_cluster import OwnCluster, cache_spares, spare_segments, store_settings
 from .percentiles import joined, latency_us
 from .prebuilt import PrebuiltJob
 from .produce import ProduceJob
@@ -256,10 +256,11 @@ def warm_up(bench: Bench, cluster: OwnCluster) -> dict[str, Any]:
     cluster.start_broker(store_settings(files, flush=options.flush, index=options.index, recycling=True))
     bench.target.wait_route()
     deadline = monotonic_ms() + _RECYCLE_MS
-    while (pool := cluster.spare_segments()) < files.pool_segments * 3 // 4:
+    while (pool := len(spare_segments(cluster.store_directory))) < files.pool_segments * 3 // 4:
         if monotonic_ms() >= deadline:
             raise RequestTimeout(f"recycled segments: {pool} of {files.pool_segments}", _RECYCLE_MS)
         sleep_ms(100)
+    pool = cache_spares(cluster.store_directory, files.segment_bytes)
     return {"filled_bytes": files.fill_bytes, "recycled_segments": pool, "segment_bytes": files.segment_bytes}
 
 

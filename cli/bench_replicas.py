@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ..bench.options import BenchOptions, BenchResult, Report
-from ..bench.own_cluster import LogFiles, spare_segments, store_settings
+from ..bench.own_cluster import LogFiles, cache_spares, spare_segments, store_settings
 from ..bench.runner import run
 from ..deploy.drills.drilled_cluster import DrilledCluster
 from ..model.clock import monotonic_ms, sleep_ms
@@ -95,10 +95,10 @@ def _fill_until_recycled(cluster: DrilledCluster, options: BenchOptions, report:
         run(filling(options), report)
         deadline_ms = monotonic_ms() + _RECYCLED_MS
         while monotonic_ms() < deadline_ms:
-            if (
-                min(spare_segments(broker.store_dir or "") for broker in cluster.brokers())
-                >= GROUP_FILES.pool_segments // 2
-            ):
+            stores = [broker.store_dir or "" for broker in cluster.brokers()]
+            if min(len(spare_segments(store)) for store in stores) >= GROUP_FILES.pool_segments // 2:
+                for store in stores:
+                    cache_spares(store, GROUP_FILES.segment_bytes)
                 return
             sleep_ms(_LOOK_MS)
     raise RequestTimeout(f"segments of every replica to expire after {_FILLS} fillings", _RECYCLED_MS)
