@@ -4,7 +4,8 @@
     ... -> load stops -> replicas level -> read back through each -> verdict) as often as there are runs -> cluster down
 
 One cluster serves all runs of a drill; each run has a topic and a number of its own. Every wait is bounded, what was
-started is ended on every way out, and a directory that the drill made is removed with everything in it.
+started is ended on every way out, and a directory that the drill made is removed with everything in it, but where a promise
+was broken or the drill could not be carried out: then stores and logs are the evidence, and it says where they are.
 """
 
 from __future__ import annotations
@@ -93,12 +94,13 @@ def run(options: DrillOptions, say: Say = lambda _: None) -> dict[str, Any]:
         raise InvalidParameter("--dir", options.directory, "none: brokers are started over a library for a power cut")
     if options.report_directory is not None:
         os.makedirs(options.report_directory, exist_ok=True)
-    with _cluster(options, drill, say, is_apart=is_apart) as (cluster, tools, work):
+    with _cluster(options, drill, say, is_apart=is_apart) as (cluster, tools, place):
         reports = []
         for number in range(options.runs):
             say(f"{drill.name}: run {number + 1} of {options.runs}")
-            found = _Run(options, drill, cluster, tools, work, number, say).carry_out()
+            found = _Run(options, drill, cluster, tools, place.path, number, say).carry_out()
             reports.append(found)
+            place.is_evidence |= not found.passed
             if options.report_directory is not None:
                 _draw(options.report_directory, drill, number, found)
     document = report.document(drill.name, reports, seed=options.seed, replicas=options.replicas, rate=options.rate)
@@ -129,14 +131,40 @@ def _enter_own_network(options: DrillOptions, drill: Drill, say: Say) -> bool:
     return False
 
 
+@dataclass(slots=True)
+class _Place:
+    """The working directory, with the cluster's in it where the drill started that. `is_evidence`: it is kept."""
+
+    path: str
+    is_evidence: bool = False
+
+
+@contextmanager
+def _working_directory(say: Say) -> Iterator[_Place]:
+    """Removed at the end, unless it is evidence, or the drill broke off by itself."""
+    place = _Place(tempfile.mkdtemp(prefix="zenit-drill-"))
+    try:
+        yield place
+    except (InvalidParameter, RequirementMissing):  # nothing has happened yet
+        raise
+    except Exception:
+        place.is_evidence = True
+        raise
+    finally:
+        if place.is_evidence:
+            say(f"its stores and logs are kept in {place.path}")
+        else:
+            shutil.rmtree(place.path, ignore_errors=True)
+
+
 @contextmanager
 def _cluster(
     options: DrillOptions, drill: Drill, say: Say, *, is_apart: bool
-) -> Iterator[tuple[DrilledCluster, Tools, str]]:
-    """The cluster, up and in sync; a working directory. Both are gone afterwards, but for a cluster that was given."""
+) -> Iterator[tuple[DrilledCluster, Tools, _Place]]:
+    """The cluster, up and in sync; a working directory. Afterwards nothing runs any more, but for a cluster that was given."""
     with ExitStack() as unwind:
-        work = tempfile.mkdtemp(prefix="zenit-drill-")
-        unwind.callback(shutil.rmtree, work, ignore_errors=True)
+        place = unwind.enter_context(_working_directory(say))
+        work = place.path
         settings = CLUSTER_SETTINGS + (SYNC_SETTINGS if drill.cuts_power else ())
         cluster = DrilledCluster(
             options.directory or os.path.join(work, "cluster"),
@@ -156,7 +184,7 @@ def _cluster(
         if is_apart:
             partition.start_apart(cluster)
             tools.is_apart = True
-        yield cluster, tools, work
+        yield cluster, tools, place
 
 
 class _Run:

@@ -67,12 +67,17 @@ def test_power_that_fails_takes_nothing_that_was_synced(work: Path) -> None:
 def test_power_that_fails_takes_what_was_acknowledged_before_it_was_synced(
     work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same drill without sync: it loses, as is documented, and the drill finds that."""
+    """The same drill without sync: it loses, as is documented, and the drill finds that, and keeps what shows it."""
     monkeypatch.setattr(drill_run, "SYNC_SETTINGS", ("store.flush_interval_ms=10000",))
-    told = run(small("power-cut-all", seed=3))
+    said: list[str] = []
+    told = run(small("power-cut-all", seed=3), said.append)
     assert told["lost"] > 0
     assert not told["passed"]
     assert told["runs"][0]["examples"]
+    (kept,) = left_in(work)
+    assert said[-1] == f"its stores and logs are kept in {work / kept}"
+    assert list((work / kept / "cluster" / "broker-a" / "commitlog").iterdir())
+    assert list((work / kept / "cluster" / "log").glob("broker-a*"))
 
 
 @needs_zookeeper
