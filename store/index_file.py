@@ -11,6 +11,7 @@ The loop thread inserts, any thread searches: `index_insert` and `index_search` 
 
 from __future__ import annotations
 
+import os
 from dataclasses import astuple, dataclass, replace
 from typing import Final
 
@@ -193,6 +194,11 @@ class IndexFile:
     def close(self) -> None:
         """Unmaps the file."""
         self._file.close()
+
+    def delete(self) -> None:
+        """Unmaps and removes it: some hundreds of megabytes, which may take the disk a while. Raises OSError."""
+        self.close()
+        os.unlink(self.path)
 
 
 def find_slot_count(path: str, size_bytes: int, *, slots: int, entries: int) -> tuple[int, int] | None:

@@ -318,16 +318,14 @@ class KeyIndex:
 
     # ---- removing
 
-    def remove_before(self, log_begin: int) -> int:
-        """Deletes the files, the newest apart, whose every record lies below `log_begin`; returns how many."""
-        removed = 0
+    def remove_before(self, log_begin: int) -> list[IndexFile]:
+        """Gives up the files, the newest apart, whose every record lies below `log_begin`; returns them, to be deleted."""
+        removed: list[IndexFile] = []
         while len(self._files) > 1 and self._files[0].header.end_offset < log_begin:
             first, *rest = self._files
             self._files = tuple(rest)
             self._dirty.pop(first, None)
-            first.close()
-            os.unlink(first.path)
-            removed += 1
+            removed.append(first)
         return removed
 
     def close(self) -> None:

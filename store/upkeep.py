@@ -1,7 +1,7 @@
 """What a store does beside its work: checkpoints, retention, watching the disk, closing well.
 
 The loop calls `on_tick` about each second. What blocks on the disk runs in one worker thread: making the queues, the
-index and the other dispatchers durable, writing the checkpoint, making the next index file. A failure there is final,
+index and the other dispatchers durable, writing the checkpoint, making and deleting index files. A failure there is final,
 as a failed flush is (`StorePoisoned`).
 """
 
@@ -264,8 +264,8 @@ class Upkeep:
         events = [StoreEvent("segment_deleted", f"base {segment.base_offset}") for segment in removed]
         if removed:
             self._queues.remove_before(self._log.begin)
-            if self._index is not None:
-                self._index.remove_before(self._log.begin)
+            for file in () if self._index is None else self._index.remove_before(self._log.begin):
+                self.run_in_worker(file.delete)
         for kind, (topic, queue_id), before in lost:
             first = self._first_kept((topic, queue_id), {})
             if first > before:
