@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from ..model.clock import monotonic_ms
+from ..model.clock import monotonic_ms, monotonic_ns
 from ..model.errors import StoreNotWriteable, StorePoisoned, ZenitError
 from .segment import (
     STEP_BYTES,
@@ -45,6 +45,8 @@ RETRY_LAST_MS: Final = 2_000
 PINNED_RETRY_MS: Final = 50
 IDLE_MS: Final = 1_000
 SHRINK_STEP_BYTES: Final = 8 * STEP_BYTES
+POPULATE_STEP_BYTES: Final = 1 << 20
+REST: Final = 3  # times as long as a step took
 HEAD_BYTES: Final = 4_096  # zeroed at the front of a recycled segment
 
 
@@ -276,14 +278,23 @@ class Allocator:
         return True
 
     def _populate(self) -> bool:
-        """Faults in one step of the front of a fresh segment: growing the page cache is what makes cold writes slow."""
+        """Faults in one step of the front of a fresh segment: growing the page cache is what makes cold writes slow.
+
+        Where it is not the next one to be taken, there is time to rest after each step, and leave the cores to who sends.
+        """
         with self._changed:
             segment = next((s for s in self._ready if s.populated_bytes < self._populate_bytes), None)
+            is_next = bool(self._ready) and segment is self._ready[0]
         if segment is None:
             return False
         begin = segment.populated_bytes
-        end = min(begin + STEP_BYTES, self._populate_bytes)
+        end = min(begin + POPULATE_STEP_BYTES, self._populate_bytes)
+        begun_ns = monotonic_ns()
         segment.populated_bytes = end if segment.populate(begin, end) else self._populate_bytes
+        rest_s = REST * (monotonic_ns() - begun_ns) / 1e9
+        with self._changed:
+            if not (is_next or self._stopping):
+                self._changed.wait(rest_s)
         return True
 
 

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from .config import StoreConfig
+
+STEP_BYTES: Final = 2 << 30  # of the log that go at once for its size: more than is written in a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +68,12 @@ def decide(
     """
     remove_before = segments[0].begin if segments else 0
     log_bytes = segments[-1].end - segments[0].begin if segments else 0
-    steps = len(segments) if use >= config.disk_clean_ratio else 1  # for age alone: the size follows what is written
+    is_short = use >= config.disk_clean_ratio
+    steps = len(segments) if is_short else 1
     for segment in segments[:-1]:
         age_ms = now_ms - max(segment.modified_ms, first_opened_ms)
-        is_over_size = config.retention_bytes and log_bytes > config.retention_bytes
+        is_step_left = is_short or remove_before - segments[0].begin < STEP_BYTES
+        is_over_size = config.retention_bytes and log_bytes > config.retention_bytes and is_step_left
         is_forced = use >= config.disk_force_ratio and remove_before == segments[0].begin
         if not (is_over_size or is_forced or (age_ms >= config.retention_ms and steps > 0)):
             break

@@ -3,6 +3,7 @@
 import errno
 import os
 import threading
+from functools import partial
 
 import pytest
 from store_kit import wait_until
@@ -73,6 +74,41 @@ def test_fresh_segments_are_faulted_in(start):
     allocator = start(ahead=1)
     wait_until(lambda: allocator._ready and allocator._ready[0].populated_bytes == SEGMENT)
     assert not any(start.take(allocator, 0).map)
+
+
+def test_faulting_in_rests_where_the_segment_is_not_the_next_one(start, monkeypatch):
+    """A roll must not take the cores from who sends, on a machine that finds pages slowly."""
+    clock = [0]
+    monkeypatch.setattr(allocator_module, "POPULATE_STEP_BYTES", SEGMENT // 4)
+    monkeypatch.setattr(allocator_module, "monotonic_ns", lambda: clock[0])
+    events = []
+
+    def populate(segment, begin, end):
+        clock[0] += 2_000_000
+        events.append((segment.base_offset, begin))
+        return True
+
+    def wait(condition, timeout=None):
+        events.append(timeout)
+        condition.release()
+        condition.acquire()
+
+    monkeypatch.setattr(Segment, "populate", populate)
+    allocator = start(ahead=0)
+    ready = [start.take(allocator, 0), start.take(allocator, SEGMENT)]
+    allocator.close()  # its thread; from here on we are it
+    for segment in ready:
+        segment.populated_bytes = 0
+    allocator._ready.extend(ready)
+    allocator._stopping = False
+    events.clear()
+    monkeypatch.setattr(allocator._changed, "wait", partial(wait, allocator._changed))
+    while allocator._populate():
+        pass
+    allocator._ready.clear()
+    steps = range(0, SEGMENT, SEGMENT // 4)
+    rested = [event for at in steps for event in ((SEGMENT, at), 0.006)]
+    assert events == [*((0, at) for at in steps), *rested]
 
 
 def test_a_late_segment_is_waited_for(start):

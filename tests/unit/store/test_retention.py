@@ -64,6 +64,16 @@ def test_decisions(segments, settings, situation, expected) -> None:
     assert decide(ages(*segments), StoreConfig(**{**CONFIG, **settings}), **{**facts, **situation}) == expected
 
 
+def test_a_log_far_over_its_size_goes_step_by_step() -> None:
+    """Its queues' files go with it, on the loop: a bound that is set anew must not hold up who sends."""
+    gib = 1 << 30
+    segments = [SegmentAge(n * gib, (n + 1) * gib, NOW) for n in range(900)]
+    facts = {"now_ms": NOW, "first_opened_ms": 0, "use": 0.1, "reflected": EVERYTHING}
+    config = StoreConfig(retention_bytes=100 * gib)
+    found = decide(segments, config, **facts, unconsumed_from=EVERYTHING, held_from=EVERYTHING)
+    assert found == Decision(2 * gib)
+
+
 def test_disk_use() -> None:
     assert disk_use(150, 50) == 0.75
     assert disk_use(13, 79) == pytest.approx(13 / 92)  # of a disk of 252 that lets us have 92
