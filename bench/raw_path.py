@@ -29,7 +29,7 @@ from .raw_server import RawServerJob
 PULL_BYTES: Final = 1 << 20
 BACKLOG_BATCH_BYTES: Final = 512 << 10
 FLUSH_PROBE_BYTES: Final = 64 << 10
-_WARM_SEGMENTS_MAX: Final = 32  # 4 GiB: more than a measurement writes, so that no page is written twice before a flush
+_WARM_SEGMENTS_MAX: Final = 32  # 4 GiB, so that few pages are written twice in a measurement
 _COLD_SEGMENTS_MAX: Final = 64
 _SEGMENTS_PER_SECOND: Final = 12  # of 128 MiB: more than fresh pages can be written
 _READY_SECONDS: Final = 120.0

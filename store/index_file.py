@@ -112,12 +112,20 @@ class IndexFile:
     def search(self, key_hash: int, *, begin_ms: int, end_ms: int, found_max: int) -> list[int]:
         """Physical offsets under a hash, newest first, of about that time: to the second, and hashes collide."""
         header = self.header
-        if self.is_unused or end_ms < header.begin_timestamp_ms or begin_ms > header.end_timestamp_ms + 999:
+        view = (
+            self._file.map
+        )  # pins it; an expired file that is being deleted has none any more, and nothing to be found
+        if (
+            self.is_unused
+            or not len(view)
+            or end_ms < header.begin_timestamp_ms
+            or begin_ms > header.end_timestamp_ms + 999
+        ):
             return []
         earliest_s = (begin_ms - header.begin_timestamp_ms) // 1000 - 1
         latest_s = (end_ms - header.begin_timestamp_ms) // 1000 + 1
-        found = index_search(self._file.map, self.slots, header.count, key_hash, earliest_s, latest_s, found_max)
-        first_hash, first_offset, _, _ = INDEX_ENTRY.unpack_from(self._file.map, self._entry_at(1))
+        found = index_search(view, self.slots, header.count, key_hash, earliest_s, latest_s, found_max)
+        first_hash, first_offset, _, _ = INDEX_ENTRY.unpack_from(view, self._entry_at(1))
         if first_hash == key_hash and len(found) < found_max and first_offset not in found:
             found.append(first_offset)  # its time difference is counted from the file before
         return found

@@ -145,7 +145,7 @@ def _working_directory(say: Say) -> Iterator[_Place]:
     place = _Place(tempfile.mkdtemp(prefix="zenit-drill-"))
     try:
         yield place
-    except (InvalidParameter, RequirementMissing):  # nothing has happened yet
+    except (InvalidParameter, RequirementMissing):  # it was asked for what cannot be done here: no evidence of anything
         raise
     except Exception:
         place.is_evidence = True

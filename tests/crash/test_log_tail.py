@@ -20,9 +20,7 @@ from zenitmq.store.record_kernel import RUN_BLANK, RunKernel, encode_record
 from zenitmq.store.segment import Disk
 
 SEGMENT = 2_048
-BLOCK = (
-    64  # or the zeros behind an append would reach to the end of so small a segment, and nothing old be left behind it
-)
+BLOCK = 64  # with one of 4096 the zeros behind an append would leave nothing old in so small a segment
 PROPERTIES_BYTES = 17  # of each record here
 DEADLINE_MS = 20_000
 

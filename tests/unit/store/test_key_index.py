@@ -181,6 +181,7 @@ def test_files_whose_records_are_gone_go_too(tmp_path) -> None:
     assert removed.path == str(first)
     removed.delete()
     assert not first.exists()
+    assert removed.search(1, begin_ms=0, end_ms=1 << 40, found_max=10) == []  # a query that still holds it
     assert len(index.remove_before(1000)) == 2  # never the newest
     index.close()
 
