@@ -211,6 +211,19 @@ def test_a_recycled_segment_keeps_its_bytes_behind_a_zeroed_head(start, tmp_path
     assert bytes(again.map) == bytes(4_096) + b"o" * (SEGMENT - 4_096)
 
 
+def test_the_spare_that_came_last_is_used_first(start):
+    """Its pages are the likeliest to be cached still."""
+    allocator = start(ahead=1)
+    old, young = start.take(allocator, 0), start.take(allocator, SEGMENT)
+    inode = os.fstat(young.fd).st_ino
+    wait_until(lambda: allocator._ready)
+    allocator.retire([old, young])
+    wait_until(lambda: len(allocator._spares) == 2)
+    start.take(allocator, 2 * SEGMENT)
+    wait_until(lambda: allocator._ready)
+    assert os.fstat(start.take(allocator, 3 * SEGMENT).open_fd()).st_ino == inode
+
+
 def test_a_pinned_segment_is_neither_recycled_nor_cut(start, tmp_path):
     allocator = start(ahead=1, recycle=1)
     first = start.take(allocator, 0)

@@ -4,7 +4,7 @@ import errno
 import os
 
 import pytest
-from store_kit import ALL_TIME, StillClock, make_store, message, put, read_queue, stage
+from store_kit import ALL_TIME, StillClock, make_store, message, put, read_queue, stage, wait_until
 
 from zenitmq.model.errors import InvalidName, MessageIllegal, MessageNotFound, StoreNotWriteable, StorePoisoned
 from zenitmq.model.get_status import GetStatus
@@ -124,6 +124,24 @@ def test_what_retention_gave_up_just_before_a_stop_stays_away(tmp_path) -> None:
         begin = store.begin
     with make_store(tmp_path / "s") as store:
         assert store.begin == begin == 8192
+
+
+def test_what_is_over_its_size_goes_with_its_index_files(tmp_path) -> None:
+    index = tmp_path / "s" / "index"
+    with make_store(tmp_path / "s", retention_bytes=8192, index_entries=16, checkpoint_interval_ms=50) as store:
+        for number in range(60):
+            put(store, "t", 0, message("t", b"%02d" % number * 200, keys="k"))
+        store.flush_all(20_000)
+        first = min(index.iterdir())
+        seconds = iter(range(1_000_000, 1_000_000_000, 1000))
+
+        def tick() -> bool:
+            store.on_tick(next(seconds))
+            return store.begin > 4096
+
+        wait_until(tick)
+        wait_until(lambda: not first.exists())
+        assert store.query("t", "k", max_messages=9, unique=False, **ALL_TIME)
 
 
 def test_batches_roll_to_the_next_segment_whole(store) -> None:
