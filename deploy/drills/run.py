@@ -140,7 +140,7 @@ class _Place:
 
 
 @contextmanager
-def _working_directory(say: Say) -> Iterator[_Place]:
+def _working_directory(options: DrillOptions, say: Say) -> Iterator[_Place]:
     """Removed at the end, unless it is evidence, or the drill broke off by itself."""
     place = _Place(tempfile.mkdtemp(prefix="zenit-drill-"))
     try:
@@ -152,7 +152,8 @@ def _working_directory(say: Say) -> Iterator[_Place]:
         raise
     finally:
         if place.is_evidence:
-            say(f"its stores and logs are kept in {place.path}")
+            what = "its stores and logs are" if options.directory is None else "what the load noted is"
+            say(f"{what} kept in {place.path}")
         else:
             shutil.rmtree(place.path, ignore_errors=True)
 
@@ -163,7 +164,7 @@ def _cluster(
 ) -> Iterator[tuple[DrilledCluster, Tools, _Place]]:
     """The cluster, up and in sync; a working directory. Afterwards nothing runs any more, but for a cluster that was given."""
     with ExitStack() as unwind:
-        place = unwind.enter_context(_working_directory(say))
+        place = unwind.enter_context(_working_directory(options, say))
         work = place.path
         settings = CLUSTER_SETTINGS + (SYNC_SETTINGS if drill.cuts_power else ())
         cluster = DrilledCluster(
