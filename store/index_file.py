@@ -112,15 +112,10 @@ class IndexFile:
     def search(self, key_hash: int, *, begin_ms: int, end_ms: int, found_max: int) -> list[int]:
         """Physical offsets under a hash, newest first, of about that time: to the second, and hashes collide."""
         header = self.header
-        view = (
-            self._file.map
-        )  # pins it; an expired file that is being deleted has none any more, and nothing to be found
-        if (
-            self.is_unused
-            or not len(view)
-            or end_ms < header.begin_timestamp_ms
-            or begin_ms > header.end_timestamp_ms + 999
-        ):
+        view = self._file.map  # pins it; empty where the file has expired and is being deleted: nothing is found then
+        if self.is_unused or not len(view):
+            return []
+        if end_ms < header.begin_timestamp_ms or begin_ms > header.end_timestamp_ms + 999:
             return []
         earliest_s = (begin_ms - header.begin_timestamp_ms) // 1000 - 1
         latest_s = (end_ms - header.begin_timestamp_ms) // 1000 + 1
