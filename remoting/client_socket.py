@@ -18,6 +18,8 @@ from .options import FRAMES_MAX
 Payload = bytes | bytearray | memoryview
 
 _NOBLOCK: Final = int(zmq.NOBLOCK)
+_EVENTS: Final = int(zmq.EVENTS)
+_POLLIN: Final = int(zmq.POLLIN)
 _MORE_NOBLOCK: Final = int(zmq.SNDMORE | zmq.NOBLOCK)
 _EVENT: Final = struct.Struct("=HI")  # event, value (here: unused)
 
@@ -124,6 +126,10 @@ class Dealer:
             return header.bytes, b""
         frame = self._recv(0, copy=False)
         return header.bytes, self._joined(frame) if frame.more else memoryview(frame)  # type: ignore[arg-type]
+
+    def has_more(self) -> bool:
+        """True where another message has come. Cheaper than `receive_nowait` where the answer is no."""
+        return bool(int(self._socket.get(_EVENTS)) & _POLLIN)
 
     def _receive_payload(self) -> bytes:
         frame = self._recv(0, copy=False)

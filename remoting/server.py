@@ -270,11 +270,16 @@ class RequestLoop:
 
     def _receive_any(self, waiter: Waiter, idle_ms: int) -> tuple[bytes, bytes, bool] | None:
         """Waits for other sockets beside our own, and has those served on which something has come."""
+        own = self._socket.pollable
+        is_own = False
         for socket in waiter.wait(idle_ms):
+            if socket is own:
+                is_own = True
+                continue
             on_readable = self._watched.get(socket)
-            if on_readable is not None:
+            if on_readable is not None:  # one that was served before may have had it closed
                 on_readable()
-        return self._socket.receive_nowait()
+        return self._socket.receive_nowait() if is_own else None
 
     def _drain(self) -> None:
         """Takes what has come, up to the bounds of a turn."""
