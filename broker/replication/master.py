@@ -6,7 +6,7 @@ The confirm offset is the lowest position over the union (in_sync), and moves on
 what it has passed is acknowledged (R8), or with ack = master what the master itself holds. A position is what a member
 has flushed under flush = sync, else what it has written: from the opening and the acks of its present session (R8,
 R14). Catching up and following the tail are one loop: each event sends each session at most one chunk, within its
-credit; `has_more` says that another turn is due at once.
+credit and once it is worth one (`_is_due`); `has_more` says that another turn is due at once.
 
 Made at `Lead`, dropped at `StopLeading`; news of another epoch are not for this object. All times are monotonic
 milliseconds. Loop thread; `on_turn` and `on_ack` cost a few microseconds and grow with the members only.
@@ -38,6 +38,8 @@ SILENCE_MS: Final = 1500
 IDLE_MS: Final = 250
 CONFIRM_MS: Final = 20
 """How long a slave that gets no chunks may not hear that the confirm offset has moved."""
+HELD_BYTES: Final = CHUNK_BYTES // 4
+"""While so much is on its way to a slave, what comes next waits until it is worth a chunk."""
 
 OWN_PAUSE_MS: Final = 400
 """Ticks further apart than this: the process was stopped, or its machine was."""
@@ -113,7 +115,7 @@ class MasterState:
         self.has_more = False
         end = self._log.end
         for member in self._sessions:
-            if member.sent < end and member.sent < member.credit:
+            if _is_due(member, end):
                 self._send_chunk(member, end, now_ms, effects)
         self._progress(effects)
         return effects
@@ -252,7 +254,7 @@ class MasterState:
         end = self._log.end
         member.observe_lag(end, self._is_sync, now_ms)
         effects: list[Effect] = []
-        if member.sent < end and member.sent < member.credit:
+        if _is_due(member, end):
             self._send_chunk(member, end, now_ms, effects)
         self._progress(effects)
         if not member.is_counted:
@@ -277,7 +279,7 @@ class MasterState:
         )
         member.sent, member.sent_ms, member.told_confirm = limit, now_ms, confirm
         effects.append(SendChunk(member.name, chunk))
-        if limit < end and limit < member.credit:
+        if _is_due(member, end):
             self.has_more = True
 
     def _enter_epoch(self, member: Member, begin: int) -> None:
@@ -350,3 +352,16 @@ class MasterState:
             return []
         self._list_union()
         return [proposal]
+
+
+def _is_due(member: Member, end: int) -> bool:
+    """Whether a session should get its next chunk now.
+
+    While little is on its way to a slave it gets each turn of the log at once. Behind `HELD_BYTES` and more what comes
+    is held back until as much waits as is on its way, or a whole chunk: what a chunk costs both ends beside its bytes is
+    then paid once for several turns, and by the acks of a slave that keeps up it is never held for longer than a round trip.
+    """
+    waiting, on_its_way = end - member.sent, member.sent - member.written
+    if waiting <= 0 or member.sent >= member.credit:
+        return False
+    return on_its_way < HELD_BYTES or waiting >= min(on_its_way, CHUNK_BYTES)

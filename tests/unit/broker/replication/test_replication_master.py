@@ -29,7 +29,7 @@ from zenitmq.broker.replication.frames import (
     Refused,
 )
 from zenitmq.broker.replication.in_sync import PROPOSE_AGAIN_MS
-from zenitmq.broker.replication.master import CONFIRM_MS, IDLE_MS, SILENCE_MS, MasterState
+from zenitmq.broker.replication.master import CONFIRM_MS, HELD_BYTES, IDLE_MS, SILENCE_MS, MasterState
 from zenitmq.broker.replication.replica_log import ReplicaLog
 from zenitmq.model.group import (
     AckMode,
@@ -378,6 +378,32 @@ def test_each_turn_gives_each_session_one_chunk() -> None:
     master.open("C", end=0, rows=EpochList())
     master.core.on_frame("C", Credit(KEY, EPOCH, 1, FAR), 0)
     assert chunks(master.write(150)) == [("B", 3, 100, 150), ("C", 3, 100, 150)]
+
+
+def test_what_comes_behind_much_that_is_on_its_way_is_sent_in_larger_chunks() -> None:
+    """Held back until as much waits as is on its way, or the slave has acknowledged: never behind little."""
+    master = Master()
+    master.follow("B")
+    turn = HELD_BYTES
+    assert chunks(master.write(START + 10)) == [("B", 3, START, START + 10)]
+    assert chunks(master.write(START + turn)) == [("B", 3, START + 10, START + turn)], "little is on its way"
+    assert chunks(master.write(START + turn + 10)) == []
+    assert not master.core.has_more
+    assert chunks(master.write(START + 2 * turn)) == [("B", 3, START + turn, START + 2 * turn)]
+    assert chunks(master.write(START + 3 * turn)) == []
+    sent = chunks(master.ack("B", START + turn + 10))
+    assert sent == [("B", 3, START + 2 * turn, START + 3 * turn)], "an ack lets go what waits"
+
+
+def test_a_whole_chunk_is_never_held_back() -> None:
+    master = Master()
+    master.follow("B")
+    begin = START
+    for _ in range(3):
+        sent = chunks(master.write(begin + CHUNK_BYTES))
+        assert sent == [("B", 3, begin, sent[0][3])]
+        begin = sent[0][3]
+    assert begin > START + 2 * CHUNK_BYTES
 
 
 def test_v13_an_ack_of_an_earlier_session_counts_for_nothing() -> None:
