@@ -29,6 +29,7 @@ _SPARES: Final = 4  # of each replica; it gets more while it writes, since what 
 _RECYCLED_MS: Final = 30_000
 _LOOK_MS: Final = 200
 _WORKS: Final = ("produce", "latency")
+_SINGLE: Final = ("messages_per_second", "bytes_per_second", "latency_us", "broker_cpu_seconds_per_million")
 
 
 def run_on_replicas(options: BenchOptions, replicas: int, report: Report) -> BenchResult:
@@ -50,7 +51,7 @@ def run_on_replicas(options: BenchOptions, replicas: int, report: Report) -> Ben
         **found.document,
         "replicas": replicas,
         "pages": single.document["pages"],
-        "single": {name: single.document[name] for name in ("messages_per_second", "bytes_per_second", "latency_us")},
+        "single": {name: single.document[name] for name in _SINGLE},
         "share_of_single": round(together / alone, 4) if alone else None,
     }
     return BenchResult(document=document, svg=found.svg)
