@@ -75,9 +75,21 @@ def wait_for(condition: Callable[[], object]) -> None:
     raise AssertionError("not in time")
 
 
+def close(producer: Producer, admin: Admin) -> None:
+    """Closes it when its traces are stored and can be found: the first ones create their topic, of which the broker tells the
+    name servers beside answering."""
+
+    def is_told() -> bool:
+        statistics = producer.trace_statistics()
+        return statistics is not None and not statistics.waiting and TRACE_TOPIC in admin.topics()
+
+    wait_for(is_told)
+    producer.close()
+
+
 def test_the_journey_of_a_message(namesrv: str, producer: Producer, admin: Admin) -> None:
     receipt = producer.send(Message(TOPIC, b"buy 5", tags="buy", keys=["o-17", "o-18"]))
-    producer.close()
+    close(producer, admin)
     assert consume(namesrv, 1) == [receipt.message_id]
     journey = admin.trace(receipt.message_id)
     assert (journey["message_id"], journey["topic"]) == (receipt.message_id, TOPIC)
@@ -114,7 +126,7 @@ def test_every_way_to_send_is_told(producer: Producer, admin: Admin) -> None:
     wait_for(lambda: admin.query_by_key(TOPIC, "k8"))
     for key in ("k5", "k6", "k7", "k8"):
         ids += [message.message_id for message in admin.query_by_key(TOPIC, key)]
-    producer.close()
+    close(producer, admin)
     assert len(set(ids)) == 8
     assert batch.count == 2
     for message_id in ids:
@@ -176,7 +188,7 @@ def read_queue(namesrv: str, queue: MessageQueue) -> list[StoredMessage]:
 
 def test_an_iteration_tells_of_what_it_handed_on(namesrv: str, producer: Producer, admin: Admin) -> None:
     receipts = producer.send_batch([Message(TOPIC, b"%d" % number) for number in range(3)])
-    producer.close()
+    close(producer, admin)
     with PullConsumer("one-by-one", namesrv=namesrv, start_from=FIRST, trace=True) as consumer:
         consumer.subscribe(TOPIC)
         for message in consumer:
@@ -188,7 +200,7 @@ def test_an_iteration_tells_of_what_it_handed_on(namesrv: str, producer: Produce
 
 def test_an_exception_in_a_consumer_is_told(namesrv: str, producer: Producer, admin: Admin) -> None:
     receipt = producer.send(Message(TOPIC, b"x"))
-    producer.close()
+    close(producer, admin)
 
     def fail() -> None:
         with PullConsumer("g", namesrv=namesrv, start_from=FIRST, trace=True) as consumer:
@@ -242,7 +254,7 @@ def test_nothing_is_known_of_a_message_that_never_was(admin: Admin) -> None:
 
 def test_the_command_prints_the_journey(namesrv: str, producer: Producer, admin: Admin) -> None:
     receipt = producer.send(Message(TOPIC, b"buy 5"))
-    producer.close()
+    close(producer, admin)
     consume(namesrv, 1)
     run = CliRunner().invoke(application("message"), ["message", "trace", receipt.message_id, "--namesrv", namesrv])
     assert run.exit_code == 0, run.output
@@ -274,7 +286,7 @@ def test_a_message_that_a_handler_fails_shows_its_retries_and_its_end(
     consumer.on_message(handle)
     with consumer:
         receipt = producer.send(Message(TOPIC, b"x"))
-        producer.close()
+        close(producer, admin)
         assert given_up.wait(WAIT_S)
         wait_for(lambda: "dead_lettered" in events(admin.trace(receipt.message_id)))
     assert consumer.trace_statistics() == TraceStatistics(waiting=0, stored=4, dropped=0)
@@ -320,7 +332,7 @@ def test_a_message_that_is_taken_back_is_told_of(producer: Producer, admin: Admi
     producer.recall(receipt)
     with pytest.raises(MessageNotFound):
         producer.recall(receipt)
-    producer.close()
+    close(producer, admin)
     journey = admin.trace(receipt.message_id)
     assert [event["ok"] for event in journey["events"] if event["event"] == "recalled"] == [True, False]
     (produced,) = [event for event in journey["events"] if event["event"] == "produced"]
