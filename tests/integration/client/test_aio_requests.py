@@ -9,6 +9,7 @@ import pytest
 
 from zenitmq import FIRST, Admin, ClientClosed, Message, NotARequest, RequestTimeout, aio
 from zenitmq.client.pending_replies import RequestStatistics
+from zenitmq.model.names import TRACE_TOPIC
 
 if TYPE_CHECKING:
     from integration.client.real_broker import RealBroker
@@ -92,6 +93,12 @@ def test_the_journey_of_a_message(namesrv: str) -> None:
             async for _ in consumer:
                 break
         async with aio.Admin(namesrv) as admin:
+            for _ in range(
+                int(WAIT_S) * 50
+            ):  # of the topic that the first traces create the broker tells beside answering
+                if TRACE_TOPIC in await admin.topics():
+                    break
+                await asyncio.sleep(0.02)
             return [event["event"] for event in (await admin.trace(receipt.message_id))["events"]]
 
     assert asyncio.run(story()) == ["produced", "stored", "delivered", "consumed"]
