@@ -25,7 +25,6 @@ FILL_BATCH: Final = 64
 FILL_BODY_BYTES: Final = 4096
 _FILL_BYTES_PER_SECOND: Final = 100e6  # at least: how long filling is given
 _FILLS: Final = 4  # a slow machine writes over what expires while it fills, and has to be filled again
-_SPARES: Final = 4  # of each replica; it gets more while it writes, since what is over its size is given up each second
 _RECYCLED_MS: Final = 30_000
 _LOOK_MS: Final = 200
 _WORKS: Final = ("produce", "latency")
@@ -98,7 +97,7 @@ def _fill_until_recycled(cluster: DrilledCluster, options: BenchOptions, report:
         deadline_ms = monotonic_ms() + _RECYCLED_MS
         while monotonic_ms() < deadline_ms:
             stores = [broker.store_dir or "" for broker in cluster.brokers()]
-            if min(len(spare_segments(store)) for store in stores) >= _SPARES:
+            if all(spare_segments(store) for store in stores):  # at the slowest pace one is left; at a faster one several
                 for store in stores:
                     cache_spares(store, GROUP_FILES.segment_bytes)
                 return

@@ -9,7 +9,6 @@ Any thread. The views pin their segment until they are dropped.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -18,10 +17,9 @@ from ..model.errors import CorruptRecordError, OffsetOutOfRange
 from ..model.queue import PhysicalOffset
 from .commit_log import CommitLog
 from .queue_reader import Range
-from .record_kernel import MAGIC_BLANK, RECORD_OVERHEAD_BYTES
+from .record_kernel import RUN_BLANK, whole_records
 
 BLANK_BYTES: Final = 8
-_HEAD: Final = struct.Struct(">II")  # size, magic
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +66,9 @@ def read_chunk(
 
 def _records_end(whole: memoryview, base: int, begin: int, stop: int, full: int) -> tuple[int, int]:
     """(where the chunk ends in the log, how many bytes it has): records from position `begin` on, up to `full`."""
-    at = begin
-    unpack = _HEAD.unpack_from
-    while at < stop:
-        size, magic = unpack(whole, at)
-        if magic == MAGIC_BLANK:
-            if at + size == len(whole):
-                return base + len(whole), at + BLANK_BYTES - begin
-            size = 0
-        is_record = RECORD_OVERHEAD_BYTES <= size <= stop - at
-        if at > begin and (not is_record or at + size > full):
-            break
-        if not is_record:
-            raise CorruptRecordError(base + at, size, "size")
-        at += size
+    at, followed_by = whole_records(whole, begin, stop, full)
+    if followed_by == RUN_BLANK:
+        return base + len(whole), at + BLANK_BYTES - begin
+    if at == begin:
+        raise CorruptRecordError(base + at, int.from_bytes(whole[at : at + 4], "big"), "size")
     return base + at, at - begin

@@ -806,6 +806,33 @@ def batch_sizes(buffer: bytearray, used: int) -> list[int]:
     return sizes
 
 
+def whole_records(segment: cython.const[cython.uchar][::1], begin: int, stop: int, full: int) -> tuple[int, int]:
+    """(position behind the last whole record, what it is followed by) of the records from `begin` on.
+
+    They end before `stop`, and before `full` unless the first goes beyond it alone. Followed by: RUN_MORE = a record that
+    has no room any more, or `stop`; RUN_BLANK = the blank record that fills the segment; BAD_SIZE = what is no record.
+    """
+    at: cython.Py_ssize_t = begin
+    first: cython.Py_ssize_t = begin
+    end: cython.Py_ssize_t = stop
+    room_end: cython.Py_ssize_t = full
+    size: cython.Py_ssize_t
+    if begin < 0 or end > len(segment):
+        raise ValueError("outside the segment")
+    while at < end:
+        if end - at < 8:
+            return at, BAD_SIZE
+        size = _get32(segment, at)
+        if _get32(segment, at + 4) == _BLANK:
+            return at, RUN_BLANK if at + size == len(segment) else BAD_SIZE
+        if size < RECORD_OVERHEAD_BYTES or size > end - at:
+            return at, BAD_SIZE
+        if at > first and at + size > room_end:
+            break
+        at += size
+    return at, RUN_MORE
+
+
 # ---------------------------------------------------------------------------- checking, stamping, scanning
 
 

@@ -271,6 +271,36 @@ def test_a_body_must_be_bytes(kernel: ModuleType, body: object) -> None:
 # ---- stamping and scanning
 
 
+@pytest.mark.parametrize("full", range(0, 330, 3))
+def test_whole_records_end_where_the_next_has_no_room(kernel: ModuleType, full: int) -> None:
+    sizes = [kernel.RECORD_OVERHEAD_BYTES, kernel.RECORD_OVERHEAD_BYTES + 9, 120]
+    segment = b"".join(size.to_bytes(4, "big") + b"\xda\xa3\x20\xa7" + bytes(size - 8) for size in sizes)
+    ends = [sum(sizes[: count + 1]) for count in range(3)]
+    expected = max([ends[0], *(end for end in ends if end <= full)])
+    assert kernel.whole_records(segment, 0, len(segment), full) == (expected, kernel.RUN_MORE)
+    assert kernel.whole_records(segment, ends[0], ends[1], full) == (ends[1], kernel.RUN_MORE)
+
+
+def test_whole_records_end_at_a_blank_and_before_what_is_no_record(kernel: ModuleType) -> None:
+    record = (100).to_bytes(4, "big") + b"\xda\xa3\x20\xa8" + bytes(92)
+    blank = kernel.encode_blank(60) + bytes(52)
+    for tail, followed_by in (
+        (blank, kernel.RUN_BLANK),
+        (kernel.encode_blank(59) + bytes(52), kernel.BAD_SIZE),  # does not fill the segment
+        (bytes(60), kernel.BAD_SIZE),
+        ((kernel.RECORD_OVERHEAD_BYTES - 1).to_bytes(4, "big") + bytes(200), kernel.BAD_SIZE),
+        ((101).to_bytes(4, "big") + bytes(96), kernel.BAD_SIZE),  # longer than what is left
+        (b"\0\0\0\x64", kernel.BAD_SIZE),
+        (b"\xff\xff\xff\xff" + bytes(100), kernel.BAD_SIZE),
+    ):
+        segment = record + record + tail
+        assert kernel.whole_records(segment, 0, len(segment), 1 << 20) == (200, followed_by), tail
+        assert kernel.whole_records(segment, 200, len(segment), 1 << 20) == (200, followed_by), tail
+    for begin, stop in ((-1, 100), (0, 101)):
+        with pytest.raises(ValueError, match="segment"):
+            kernel.whole_records(record, begin, stop, 100)
+
+
 def batch_of(kernel: ModuleType, count: int = 5, topic: bytes = b"trades") -> bytearray:
     made = accumulator(kernel, topic=topic)
     for i in range(count):
