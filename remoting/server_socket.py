@@ -14,12 +14,20 @@ import zmq
 from .base_socket import bind_tcp, new_context, new_socket, plain_send
 from .options import FRAMES_MAX
 
+Payload = bytes | memoryview | zmq.Frame
+"""What goes out as one frame: bytes, which are copied at each sending, or a `shared_payload`, which was copied when made."""
+
 _WAKE_ENDPOINT: Final = "inproc://wake"
 _NOBLOCK: Final = int(zmq.NOBLOCK)
 _MORE: Final = int(zmq.SNDMORE)
 _MORE_NOBLOCK: Final = int(zmq.SNDMORE | zmq.NOBLOCK)
 _EVENTS: Final = int(zmq.EVENTS)
 _POLLIN: Final = int(zmq.POLLIN)
+
+
+def shared_payload(data: bytes | memoryview) -> Payload:
+    """For several receivers. What was a view stays pinned until it is dropped."""
+    return zmq.Frame(data, copy=True)
 
 
 class RouterSocket:
@@ -94,7 +102,7 @@ class RouterSocket:
         while self._recv(0, copy=False).more:
             pass
 
-    def send(self, identity: bytes, header: bytes, payload: Sequence[bytes | memoryview]) -> bool:
+    def send(self, identity: bytes, header: bytes, payload: Sequence[Payload]) -> bool:
         """Sends without ever waiting; False (counted) where the peer is gone or reads nothing."""
         send = self._send
         try:

@@ -9,39 +9,60 @@ log's own bytes, so that it also vouches for what lz4 unpacked.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import lz4.frame
 
 from ...model.errors import RemoteProtocolError
+from ...remoting.server_socket import Payload
 from ...store.checksum_log import crc32
 from .frames import CHUNK_BYTES_MAX, Chunk
 
+Data = bytes | memoryview
+
 LZ4_BYTES_MIN: Final = 4096
+REMEMBERED: Final = 8
+"""Chunks: as many of the usual size as slaves are apart that are sent at the same time."""
 
 
 class Sealer:
-    """Seals chunks. One that was just sealed for another slave is not summed up, nor compressed, once more: the bytes of a
-    range and its epoch are always the same (R2).
+    """Seals chunks. What another slave was sent lately is neither read, summed up, compressed nor copied once more: the bytes
+    of a range and its epoch are always the same (R2).
     """
 
-    __slots__ = ("_crc", "_packed", "_range")
+    __slots__ = ("_known", "_read", "_share")
 
-    def __init__(self) -> None:
-        self._range: tuple[int, int, int, bool] | None = None
-        self._crc = 0
-        self._packed: bytes | None = None
+    def __init__(self, read: Callable[[int, int], Data], share: Callable[[Data], Payload]) -> None:
+        """`read`: the log's bytes of a range. `share`: the same as a payload that may be sent to several."""
+        self._read = read
+        self._share = share
+        self._known: dict[tuple[int, int, int, bool], tuple[int, bool, Payload]] = {}
 
-    def seal(self, chunk: Chunk, data: bytes | memoryview) -> tuple[Chunk, bytes | memoryview]:
-        """The chunk with CRC and flag set, and the second frame. `chunk.lz4`: compression was asked for."""
-        assert len(data) <= chunk.end - chunk.begin
+    def seal(self, chunk: Chunk) -> tuple[Chunk, Payload]:
+        """The chunk with CRC and flag set, and the second frame. `chunk.lz4`: compression was asked for.
+
+        Raises what `read` does.
+        """
         asked = chunk.data_epoch, chunk.begin, chunk.end, chunk.lz4
-        if asked != self._range:
-            self._range, self._crc = asked, crc32(data)
-            self._packed = _packed(data) if chunk.lz4 else None
-        if self._packed is None:
-            return _sealed(chunk, self._crc, lz4=False), data
-        return _sealed(chunk, self._crc, lz4=True), self._packed
+        known = self._known.get(asked)
+        if known is None:
+            known = self._made(chunk)
+            while len(self._known) >= REMEMBERED:
+                del self._known[next(iter(self._known))]
+            self._known[asked] = known
+        crc, is_packed, payload = known
+        return _sealed(chunk, crc, lz4=is_packed), payload
+
+    def _made(self, chunk: Chunk) -> tuple[int, bool, Payload]:
+        data = self._read(chunk.begin, chunk.end)
+        assert len(data) <= chunk.end - chunk.begin
+        packed = _packed(data) if chunk.lz4 else None
+        return crc32(data), packed is not None, self._share(data if packed is None else packed)
+
+    def forget(self) -> None:
+        """Drops what it remembers, which may pin segments of the log."""
+        self._known.clear()
 
 
 def _sealed(chunk: Chunk, crc: int, *, lz4: bool) -> Chunk:
@@ -59,7 +80,7 @@ def _sealed(chunk: Chunk, crc: int, *, lz4: bool) -> Chunk:
     )
 
 
-def _packed(data: bytes | memoryview) -> bytes | None:
+def _packed(data: Data) -> bytes | None:
     """None where it does not pay."""
     if len(data) < LZ4_BYTES_MIN:
         return None

@@ -40,6 +40,8 @@ CONFIRM_MS: Final = 20
 """How long a slave that gets no chunks may not hear that the confirm offset has moved."""
 HELD_BYTES: Final = CHUNK_BYTES // 4
 """While so much is on its way to a slave, what comes next waits until it is worth a chunk."""
+CHUNK_ENDS_MAX: Final = 32
+"""Chunks whose ends are remembered: as many as one slave's credit has that another may be behind."""
 
 OWN_PAUSE_MS: Final = 400
 """Ticks further apart than this: the process was stopped, or its machine was."""
@@ -80,6 +82,7 @@ class MasterState:
         self._cut_at = cut_at
         self._in_sync = InSyncSet(group)
         self._members: dict[str, Member] = {}
+        self._chunk_ends: dict[int, int] = {}  # of chunks that were sent lately, by where they begin
         self._sessions: tuple[Member, ...] = ()  # members with an open session
         self._others: tuple[Member, ...] = ()  # members of the union but this one
         self._is_sync = self._is_ack_all = False
@@ -264,15 +267,9 @@ class MasterState:
     # ---- what to send
 
     def _send_chunk(self, member: Member, end: int, now_ms: int, effects: list[Effect]) -> None:
-        """The next range of the log for a session: of one epoch, in one segment, at most CHUNK_BYTES, whole records."""
+        """The next range of the log for a session."""
         begin = member.sent
-        if begin >= member.epoch_end:
-            self._enter_epoch(member, begin)
-        segment_end = begin - begin % self._segment_bytes + self._segment_bytes
-        limit = min(end, member.epoch_end, segment_end)
-        allowed = min(begin + CHUNK_BYTES, member.credit)
-        if allowed < limit:
-            limit = self._cut_at(begin, allowed)
+        limit = self._chunk_end(member, begin, end)
         confirm = self._log.confirm
         chunk = Chunk(
             self._group_key, self.epoch, member.session, member.data_epoch, begin, limit, confirm, 0, member.wants_lz4
@@ -281,6 +278,26 @@ class MasterState:
         effects.append(SendChunk(member.name, chunk))
         if _is_due(member, end):
             self.has_more = True
+
+    def _chunk_end(self, member: Member, begin: int, end: int) -> int:
+        """Of one epoch, in one segment, at most CHUNK_BYTES, whole records; what another was sent from `begin` on, if it was
+        much: one range for several is read, summed up and copied once.
+        """
+        if begin >= member.epoch_end:
+            self._enter_epoch(member, begin)
+        known = self._chunk_ends.get(begin)
+        if known is not None and known <= member.credit:
+            return known
+        segment_end = begin - begin % self._segment_bytes + self._segment_bytes
+        limit = min(end, member.epoch_end, segment_end)
+        allowed = min(begin + CHUNK_BYTES, member.credit)
+        if allowed < limit:
+            limit = self._cut_at(begin, allowed)
+        if limit - begin >= HELD_BYTES:
+            while len(self._chunk_ends) >= CHUNK_ENDS_MAX:
+                del self._chunk_ends[next(iter(self._chunk_ends))]
+            self._chunk_ends[begin] = limit
+        return limit
 
     def _enter_epoch(self, member: Member, begin: int) -> None:
         epochs = self._log.epochs
@@ -361,7 +378,7 @@ def _is_due(member: Member, end: int) -> bool:
     is held back until as much waits as is on its way, or a whole chunk: what a chunk costs both ends beside its bytes is
     then paid once for several turns, and by the acks of a slave that keeps up it is never held for longer than a round trip.
     """
-    waiting, on_its_way = end - member.sent, member.sent - member.written
-    if waiting <= 0 or member.sent >= member.credit:
+    waiting, on_its_way = min(end, member.credit) - member.sent, member.sent - member.written
+    if waiting <= 0:
         return False
     return on_its_way < HELD_BYTES or waiting >= min(on_its_way, CHUNK_BYTES)

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from ...model.errors import RemoteProtocolError, ZenitError
 from ...remoting.client_socket import ClientContext, Dealer
 from ...remoting.server import RequestLoop
-from ...remoting.server_socket import RouterSocket
+from ...remoting.server_socket import Payload, RouterSocket, shared_payload
 from .chunk_payload import unseal
 from .frame_codec import decode, encode
 from .frames import CHUNK_BYTES_MAX, Accepted, Chunk, Frame, Opening, Side
@@ -74,7 +74,7 @@ class ReplicationPort:
 
     # ---- as a master
 
-    def send_to_slave(self, peer: str, frame: Frame, payload: tuple[bytes | memoryview, ...] = ()) -> bool:
+    def send_to_slave(self, peer: str, frame: Frame, payload: tuple[Payload, ...] = ()) -> bool:
         """False where the slave's connection is gone, or it reads nothing."""
         key = (peer, frame.session)
         if self._asking is not None and self._asking[0] == key:
@@ -87,6 +87,10 @@ class ReplicationPort:
                 return False
             identity = known
         return self._router.send(identity, encode(frame), payload)
+
+    def shared(self, data: bytes | memoryview) -> Payload:
+        """The same as a payload of `send_to_slave`: copied now, and not once more for each slave."""
+        return shared_payload(data)
 
     def forget(self, peer: str, session: int) -> None:
         """The session is closed: what still comes from it is dropped."""

@@ -128,7 +128,7 @@ class Replica:
         self._waiting: deque[tuple[Effect, object]] = deque()  # effects, each with the core that asked for it
         self._on_disk: tuple[DiskEffect, object] | None = None
         self._is_performing = False
-        self._sealer = Sealer()
+        self._sealer = Sealer(disk.read, lambda data: self.port.shared(data))
         self._ack: Ack | None = None  # to be sent once all that came together is done with
         self._carriers: dict[type[Effect], Callable[[Any, object], None]] = {
             fx.SendFrame: self._send_frame,
@@ -215,6 +215,7 @@ class Replica:
             self._perform(self.master.on_tick(self._now()), self.master)
         self._perform(self._slave.on_tick(self._now()), self._slave)
         self._send_ack()
+        self._sealer.forget()
 
     def on_log_begin(self, begin: int) -> None:
         """Retention has moved the log's begin."""
@@ -316,7 +317,7 @@ class Replica:
     def _send_chunk(self, effect: fx.SendChunk, _core: object) -> None:
         peer, chunk = effect.peer, effect.chunk
         try:
-            sealed, payload = self._sealer.seal(chunk, self._disk.read(chunk.begin, chunk.end))
+            sealed, payload = self._sealer.seal(chunk)
         except (OffsetOutOfRange, CorruptRecordError) as error:
             log.warning("cannot send to a slave replica=%s begin=%s error=%s", peer, chunk.begin, error)
             self._on_unreachable(peer, chunk.session)
@@ -384,6 +385,7 @@ class Replica:
         log.warning("leading no more epoch=%s", self.epoch)
         self.master = None
         self.port.forget_all()
+        self._sealer.forget()
         self.host.on_role(Role.CANDIDATE, self.epoch)
 
     def _follow(self, effect: fx.Follow, _core: object) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import lz4.frame
 import pytest
 
-from zenitmq.broker.replication.chunk_payload import LZ4_BYTES_MIN, Sealer, unseal
+from zenitmq.broker.replication.chunk_payload import LZ4_BYTES_MIN, REMEMBERED, Sealer, unseal
 from zenitmq.broker.replication.frames import Chunk
 from zenitmq.model.errors import RemoteProtocolError
 
@@ -18,6 +18,11 @@ PLAIN = b"price=17;" * 4_000
 
 def chunk(data: bytes, *, lz4: bool) -> Chunk:
     return Chunk(1, 2, 3, 2, 100, 100 + len(data), 0, 0, lz4)
+
+
+def seal(announced: Chunk, data: bytes | memoryview) -> tuple[Chunk, bytes]:
+    sealed, payload = Sealer(lambda begin, end: data, bytes).seal(announced)
+    return sealed, bytes(payload)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +35,7 @@ def chunk(data: bytes, *, lz4: bool) -> Chunk:
     ],
 )
 def test_what_is_sealed_comes_out_the_same(data: bytes, asked: bool, packed: bool) -> None:
-    sealed, payload = Sealer().seal(chunk(data, lz4=asked), memoryview(data))
+    sealed, payload = seal(chunk(data, lz4=asked), memoryview(data))
     assert sealed.lz4 is packed
     assert (len(payload) < len(data)) is packed
     assert sealed.crc == zlib.crc32(data)
@@ -39,19 +44,48 @@ def test_what_is_sealed_comes_out_the_same(data: bytes, asked: bool, packed: boo
 
 @pytest.mark.parametrize("asked", [True, False])
 def test_each_slave_gets_the_same_whoever_is_served_between(asked: bool) -> None:
-    sealer, data = Sealer(), [PLAIN, os.urandom(5_000), PLAIN[:5_000]]
+    data = [PLAIN, os.urandom(5_000), PLAIN[:5_000]]
     ranges = [replace(chunk(part, lz4=asked), begin=at, end=at + len(part)) for at, part in enumerate(data)]
+    sealer = Sealer(lambda begin, _: data[begin], bytes)
     for index in (0, 0, 1, 2, 2, 1, 0):
         for lz4_asked in (asked, not asked):
             one = replace(ranges[index], lz4=lz4_asked, session=index)
-            sealed, payload = sealer.seal(one, data[index])
+            sealed, payload = sealer.seal(one)
             assert sealed == replace(one, crc=zlib.crc32(data[index]), lz4=len(payload) < len(data[index]))
-            assert bytes(unseal(sealed, payload)) == data[index]
+            assert bytes(unseal(sealed, bytes(payload))) == data[index]
+
+
+def test_a_range_is_read_and_shared_once_until_it_is_forgotten() -> None:
+    read: list[int] = []
+    shared: list[bytes] = []
+
+    def read_range(begin: int, end: int) -> bytes:
+        read.append(begin)
+        return bytes(end - begin)
+
+    def share(data: bytes | memoryview) -> bytes:
+        shared.append(bytes(data))
+        return shared[-1]
+
+    def seal(begin: int) -> bytes | memoryview | object:
+        return sealer.seal(Chunk(1, 2, 3, 2, begin, begin + 10, 0, 0, lz4=False))[1]
+
+    sealer = Sealer(read_range, share)
+    assert all(seal(begin) is shared[-1] for begin in range(REMEMBERED) for _ in range(3))
+    assert read == list(range(REMEMBERED))
+    seal(REMEMBERED)  # the oldest makes room
+    seal(1)
+    assert read == list(range(REMEMBERED + 1))
+    seal(0)
+    assert read[REMEMBERED:] == [REMEMBERED, 0]
+    sealer.forget()
+    seal(0)
+    assert read[REMEMBERED:] == [REMEMBERED, 0, 0]
 
 
 def test_a_flipped_bit_is_seen() -> None:
     for asked in (True, False):
-        sealed, payload = Sealer().seal(chunk(PLAIN, lz4=asked), PLAIN)
+        sealed, payload = seal(chunk(PLAIN, lz4=asked), PLAIN)
         for at in range(0, len(payload), max(1, len(payload) // 200)):
             damaged = bytearray(payload)
             damaged[at] ^= 1
@@ -63,7 +97,7 @@ def test_a_flipped_bit_is_seen() -> None:
 
 
 def test_a_payload_of_another_length_is_refused() -> None:
-    sealed, payload = Sealer().seal(chunk(PLAIN, lz4=False), PLAIN)
+    sealed, payload = seal(chunk(PLAIN, lz4=False), PLAIN)
     for wrong in (payload[:-1], bytes(payload) + b"\0", b""):
         with pytest.raises(RemoteProtocolError):
             unseal(sealed, wrong)
@@ -77,7 +111,7 @@ def test_a_bomb_is_not_unpacked() -> None:
 
 
 def test_an_lz4_frame_cut_anywhere_is_refused_or_complete() -> None:
-    sealed, payload = Sealer().seal(chunk(PLAIN, lz4=True), PLAIN)
+    sealed, payload = seal(chunk(PLAIN, lz4=True), PLAIN)
     refused = 0
     for count in range(len(payload)):
         try:

@@ -87,10 +87,10 @@ class Master:
         opening = Opening(KEY, EPOCH, session, name, LIFE[name], end, flushed, rows.recovered(end), False)
         return self.core.on_frame(name, opening, now_ms)
 
-    def follow(self, name: str, now_ms: int = 0) -> None:
-        """A member that has all there is, and takes all that comes."""
+    def follow(self, name: str, now_ms: int = 0, credit: int = FAR) -> None:
+        """A member that has all there is, and by default takes all that comes."""
         self.open(name, now_ms=now_ms)
-        self.core.on_frame(name, Credit(KEY, EPOCH, 1, FAR), now_ms)
+        self.core.on_frame(name, Credit(KEY, EPOCH, 1, credit), now_ms)
 
     def ack(self, name: str, written: int, flushed: int = 0, session: int = 1, now_ms: int = 0) -> list[Effect]:
         return self.core.on_frame(name, Ack(KEY, EPOCH, session, written, flushed), now_ms)
@@ -393,6 +393,52 @@ def test_what_comes_behind_much_that_is_on_its_way_is_sent_in_larger_chunks() ->
     assert chunks(master.write(START + 3 * turn)) == []
     sent = chunks(master.ack("B", START + turn + 10))
     assert sent == [("B", 3, START + 2 * turn, START + 3 * turn)], "an ack lets go what waits"
+
+
+def test_who_comes_behind_gets_the_chunks_that_another_got() -> None:
+    master = Master(news(in_sync="ABC"))
+    master.follow("B")
+    master.follow("C")
+    turn = HELD_BYTES
+    first = START + turn + 10
+    assert [sent[2:] for sent in chunks(master.write(first))] == [(START, first)] * 2
+    second = first + turn
+    master.ack("C", first)
+    assert chunks(master.write(second)) == [("C", 3, first, second)], "much is on its way to B"
+    third = second + turn
+    master.ack("C", second)
+    assert chunks(master.write(third)) == [("B", 3, first, second), ("C", 3, second, third)]
+    assert chunks(master.ack("B", first)) == [("B", 3, second, third)]
+
+
+def test_what_another_got_in_small_pieces_goes_out_in_one() -> None:
+    master = Master(news(in_sync="ABC"))
+    master.follow("B")
+    master.follow("C")
+    begin = START + HELD_BYTES
+    master.write(begin)
+    master.ack("C", begin)
+    for end in range(begin + 10, begin + 50, 10):
+        assert chunks(master.write(end)) == [("C", 3, end - 10, end)]
+        master.ack("C", end)
+    assert chunks(master.ack("B", begin)) == [("B", 3, begin, begin + 40)]
+
+
+def test_what_another_got_goes_out_within_the_credit_only() -> None:
+    master = Master(news(in_sync="ABC"))
+    master.follow("B")
+    master.follow("C", credit=START + HELD_BYTES)
+    end = START + HELD_BYTES + 10
+    assert chunks(master.write(end)) == [("B", 3, START, end), ("C", 3, START, cut_at(START, START + HELD_BYTES))]
+
+
+def test_a_credit_that_has_little_room_left_is_not_used_up_in_small_pieces() -> None:
+    master = Master()
+    master.follow("B", credit=START + HELD_BYTES + 50)
+    end = START + 3 * HELD_BYTES
+    assert chunks(master.write(START + HELD_BYTES)) == [("B", 3, START, START + HELD_BYTES)]
+    assert chunks(master.write(end)) == []
+    assert chunks(master.ack("B", START + 10)) == [("B", 3, START + HELD_BYTES, cut_at(START, START + HELD_BYTES + 50))]
 
 
 def test_a_whole_chunk_is_never_held_back() -> None:
