@@ -29,6 +29,7 @@ class BenchOptions:
     size: int = 128  # body bytes of a message
     batch: int = 256  # messages a request (prebuilt, send_batch, send_bodies, raw path)
     producers: int = 1  # processes that produce, one Producer each
+    replicas: int = 1  # brokers that hold each message, of the cluster that is measured: as many are in the raw path
     consumers: int = 1  # processes that consume, queues dealt out evenly
     seconds: float = 10.0  # how long the measured part lasts
     flush: str = "async"  # what the started cluster is configured to; a running one must already be so
@@ -42,6 +43,7 @@ class BenchOptions:
     rate: int = 10_000  # e2e: messages a second, sent on schedule whatever the broker does
     push: bool = False  # e2e: by a push consumer's handler instead of polls
     warm: bool = False  # segments whose pages are cached (recycled) instead of fresh files
+    recycled: bool = False  # the running cluster has such segments already, so the raw path gets them too
     stages: bool = False  # where the time goes, of client and broker
     topic: str | None = None  # None = one of its own, removed afterwards
     queues: int = 4  # of a topic that the run creates
@@ -63,6 +65,7 @@ class BenchOptions:
             ("size", self.size, 0, 4 << 20),
             ("batch", self.batch, 1, 65_536),
             ("producers", self.producers, 1, 64),
+            ("replicas", self.replicas, 1, 9),
             ("consumers", self.consumers, 1, 64),
             ("in_flight", self.in_flight, 0, 4096),
             ("keys", self.keys, 0, 16),

@@ -24,6 +24,7 @@ from .percentiles import Samples
 from .prebuilt import BATCHES_IN_A_ROW
 from .processes import Worker
 from .raw_client import RawClientJob
+from .raw_copy import RawCopyJob
 from .raw_server import RawServerJob
 
 PULL_BYTES: Final = 1 << 20
@@ -103,42 +104,63 @@ class RawPath:
     """The raw server of a run and its files. Context manager; each measurement starts from the files' beginning."""
 
     def __init__(
-        self, directory: str, *, warm: bool, sync: bool, seconds: float, slice_bytes: int = PULL_BYTES
+        self, directory: str, *, warm: bool, sync: bool, seconds: float, slice_bytes: int = PULL_BYTES, copies: int = 0
     ) -> None:
         """Blocks until the files are made (warm: written once). `sync`: each write is followed by fdatasync.
 
         `seconds`: how long measurements are; cold ones need that many fresh pages. `slice_bytes`: frames of a page read.
+        `copies`: processes beside the server that hold all it writes, as slaves do.
         """
         self._directory = directory
         self.ran_out = False  # True: a cold measurement wrote over pages that were not fresh any more
         reply = SendReply(
             queue_id=1, queue_offset=1 << 20, physical_offset=1 << 32, store_timestamp_ms=1 << 40, store_host=bytes(8)
         )
+        segments = 2 + math.ceil(seconds * _SEGMENTS_PER_SECOND / (1 + copies))
+        segments = min(_WARM_SEGMENTS_MAX if warm else _COLD_SEGMENTS_MAX, segments)
         job = RawServerJob(
             directory=directory,
             warm=warm,
             sync=sync,
             reply_header=encode_reply(reply, 1 << 16).hex(),
             slice_bytes=slice_bytes,
-            segments=min(
-                _WARM_SEGMENTS_MAX if warm else _COLD_SEGMENTS_MAX, 2 + math.ceil(seconds * _SEGMENTS_PER_SECOND)
-            ),
+            segments=segments,
+            copies=copies,
         )
-        self._server = Worker("raw-server", job)
+        self._workers = [Worker("raw-server", job)]
         try:
-            self.address = str(self._server.wait_ready(_READY_SECONDS)["address"])
-            self._server.go()
+            addresses = self._workers[0].wait_ready(_READY_SECONDS)
+            self.address = str(addresses["address"])
+            for number in range(copies):
+                place = os.path.join(directory, f"copy-{number}")
+                os.mkdir(place)
+                copy = RawCopyJob(
+                    address=str(addresses["copies_address"]), directory=place, warm=warm, sync=sync, segments=segments
+                )
+                self._workers.append(Worker("raw-copy", copy))
+                self._workers[-1].wait_ready(_READY_SECONDS)
+            for worker in self._workers:
+                worker.go()
         except BaseException:
-            self._server.stop()
+            self._stop()
             raise
 
     def measure(self, shape: RawShape, *, seconds: float, phase: str, report: Report) -> Measured:
         """One raw measurement."""
-        self._server.ask("renew", _READY_SECONDS)
+        self._ask("renew")
         loads = [self._load(shape, seconds, index) for index in range(shape.clients)]
         found = measure(loads, phase=phase, seconds=seconds, report=report)
-        self.ran_out |= bool(self._server.ask("state", _READY_SECONDS)["ran_out"])
+        self.ran_out |= self._ask("state")
         return found
+
+    def _ask(self, word: str) -> bool:
+        """Whether one of them had run out of fresh pages."""
+        answers = [worker.ask(word, _READY_SECONDS) for worker in self._workers]
+        return any(answer["ran_out"] for answer in answers)
+
+    def _stop(self) -> None:
+        for worker in reversed(self._workers):
+            worker.stop()
 
     def _load(self, shape: RawShape, seconds: float, index: int) -> Load:
         path = os.path.join(self._directory, f"raw-client-{index}.npy")
@@ -161,7 +183,7 @@ class RawPath:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.stop()
+        self._stop()
 
 
 def send_header(count: int) -> bytes:

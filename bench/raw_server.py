@@ -13,7 +13,9 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
+from ..remoting.base_socket import Waiter
 from ..remoting.raw_socket import RawRouter
+from ..remoting.server_socket import shared_payload
 from ..store.segment import MappedFile, create_allocated
 from .cached_pages import touch_pages
 from .processes import Channel
@@ -22,17 +24,22 @@ _ZEROS: Final = bytes(8)
 _WAIT_MS: Final = 50
 _DRAIN_REQUESTS: Final = 256
 READ: Final = b"read"  # a header that begins so asks for `read_bytes` of the files instead of a write
+FOLLOW: Final = b"follow"  # a copy's first word; each other one is how many bytes more it has, 8 bytes big-endian
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawServerJob:
-    """`reply_header`: hex of what a real reply's header frame is. `sync`: fdatasync before the answer (of all drained)."""
+    """`reply_header`: hex of what a real reply's header frame is. `sync`: fdatasync before the answer (of all drained).
+
+    `copies`: others that each hold all that is written, which is answered once they do.
+    """
 
     directory: str
     warm: bool
     sync: bool
     reply_header: str
     segments: int
+    copies: int = 0
     segment_bytes: int = 128 << 20
     drain_bytes: int = 1 << 20
     frame_bytes_max: int = 8 << 20
@@ -116,15 +123,27 @@ class RawFiles:
 def serve(job: RawServerJob, channel: Channel) -> None:
     """Runs until the parent closes the channel. Words: "go", then "renew" and "state", each answered with {ran_out}."""
     arena = memoryview(bytearray(job.drain_bytes + job.frame_bytes_max))
-    words: deque[str] = deque()
     files = RawFiles(job)
     try:
-        with RawRouter("127.0.0.1:0", job.frame_bytes_max) as router:
-            if channel.ready({"address": router.address}):
-                threading.Thread(target=_listen, args=(channel, words), daemon=True).start()
-                _loop(job, channel, router, files, arena, words)
+        with (
+            RawRouter("127.0.0.1:0", job.frame_bytes_max) as router,
+            RawRouter("127.0.0.1:0", job.frame_bytes_max) as copies,
+        ):
+            if channel.ready({"address": router.address, "copies_address": copies.address}):
+                words = listened(channel)
+                if job.copies:
+                    _loop_with_copies(job, channel, router, copies, files, arena, words)
+                else:
+                    _loop(job, channel, router, files, arena, words)
     finally:
         files.close()
+
+
+def listened(channel: Channel) -> deque[str]:
+    """The parent's words from now on, as a thread hears them; "" is the last."""
+    words: deque[str] = deque()
+    threading.Thread(target=_listen, args=(channel, words), daemon=True).start()
+    return words
 
 
 def _listen(channel: Channel, words: deque[str]) -> None:
@@ -142,17 +161,65 @@ def _loop(
         identities, headers, used = router.drain(
             arena, wait_ms=_WAIT_MS, requests_max=_DRAIN_REQUESTS, bytes_max=job.drain_bytes
         )
-        if not identities and words:
-            word = words.popleft()
-            if not word:
-                return
-            ran_out = files.ran_out
-            if word == "renew":
-                files.renew()
-            channel.result({"ran_out": ran_out})
+        if not identities and words and not obey(words.popleft(), channel, files):
+            return
         if used:
             files.append(arena[:used])
             if job.sync:
                 files.sync()
         for identity, asked in zip(identities, headers, strict=False):
             router.reply(identity, (header, *files.read()) if asked.startswith(READ) else (header,))
+
+
+def _loop_with_copies(
+    job: RawServerJob,
+    channel: Channel,
+    router: RawRouter,
+    copies: RawRouter,
+    files: RawFiles,
+    arena: memoryview,
+    words: deque[str],
+) -> None:
+    """The same, and what was written goes to each copy; as with replicas, these have sockets of their own."""
+    header = bytes.fromhex(job.reply_header)
+    waiter = Waiter()
+    waiter.add(router.pollable)
+    waiter.add(copies.pollable)
+    held: dict[bytes, int] = {}  # bytes, by the copy's identity
+    waiting: deque[tuple[int, bytes]] = deque()  # the answers: once so many bytes are held, to whom
+    written = 0
+    while True:
+        readable = waiter.wait(_WAIT_MS)
+        if not readable and words and not obey(words.popleft(), channel, files):
+            return
+        if copies.pollable in readable:
+            for identity, told in zip(*_drained(job, copies, arena)[:2], strict=True):
+                held[identity] = 0 if told == FOLLOW else held[identity] + int.from_bytes(told, "big")
+        if router.pollable in readable:
+            identities, _, used = _drained(job, router, arena)
+            written += used
+            files.append(arena[:used])
+            if job.sync:
+                files.sync()
+            payload = shared_payload(arena[:used])
+            for identity in held:
+                copies.reply(identity, (header, payload))
+            waiting.extend((written, identity) for identity in identities)
+        everywhere = min(held.values()) if len(held) == job.copies else -1
+        while waiting and waiting[0][0] <= everywhere:
+            router.reply(waiting.popleft()[1], (header,))
+
+
+def _drained(job: RawServerJob, router: RawRouter, arena: memoryview) -> tuple[list[bytes], list[bytes], int]:
+    return router.drain(arena, wait_ms=0, requests_max=_DRAIN_REQUESTS, bytes_max=job.drain_bytes)
+
+
+def obey(word: str, channel: Channel, files: RawFiles) -> bool:
+    """Does what the parent says and answers it; False where it is to end."""
+    if not word:
+        return False
+    ran_out = files.ran_out
+    if word == "renew":
+        files.renew()
+    channel.result({"ran_out": ran_out})
+    return True

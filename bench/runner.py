@@ -70,10 +70,15 @@ def _run_on(options: BenchOptions, target: Target, directory: str, report: Repor
     raw_directory = os.path.join(directory, "raw")
     os.mkdir(raw_directory)
     reads = options.work == "consume"
-    warm, sync = options.warm or reads, options.flush == "sync" and not reads
+    warm, sync = options.warm or options.recycled or reads, options.flush == "sync" and not reads
     options = replace(options, queues=len(target.write_queues()))  # of the topic as it is
     with RawPath(
-        raw_directory, warm=warm, sync=sync, seconds=options.limit_seconds, slice_bytes=slice_bytes(options)
+        raw_directory,
+        warm=warm,
+        sync=sync,
+        seconds=options.limit_seconds,
+        slice_bytes=slice_bytes(options),
+        copies=options.replicas - 1,
     ) as raw:
         bench = Bench(options=options, target=target, raw=raw, directory=directory, report=report)
         if options.work == "restart":
@@ -101,10 +106,16 @@ def _run_on(options: BenchOptions, target: Target, directory: str, report: Repor
             outcome.measured,
             directory,
             batch=_sent_batch(options),
-            limit=limit_document(known, of=_RAW_OF[options.work], ran_out=raw.ran_out) if known else None,
+            limit=limit_document(known, of=_raw_of(options), ran_out=raw.ran_out) if known else None,
             cpu_seconds=outcome.after.cpu_seconds - outcome.before.cpu_seconds,
             extra=extra,
         )
+
+
+def _raw_of(options: BenchOptions) -> str:
+    """What the limit of a work is."""
+    copies = f"; held by {options.replicas} processes before it is answered" if options.replicas > 1 else ""
+    return _RAW_OF[options.work] + copies
 
 
 def _limit(bench: Bench, phase: str) -> Measured | None:
@@ -129,7 +140,7 @@ def _pages(options: BenchOptions) -> str:
     """What kind of files the figures are of."""
     if options.work == "consume":
         return "warm: the backlog was written just before and is in the page cache"
-    if options.warm:
+    if options.warm or options.recycled:
         return "warm: segments recycled, their pages cached"
     return "cold: fresh preallocated files" if options.own_cluster else "cold, unless the cluster recycled segments"
 

@@ -12,6 +12,7 @@ from .processes import Channel
 # role -> (module, class of its job, function); a process loads only what its role needs
 ROLES: Final[dict[str, tuple[str, str, str]]] = {
     "raw-server": ("raw_server", "RawServerJob", "serve"),
+    "raw-copy": ("raw_copy", "RawCopyJob", "follow"),
     "raw-client": ("raw_client", "RawClientJob", "drive"),
     "namesrv": ("services", "ServiceJob", "serve_namesrv"),
     "broker": ("services", "ServiceJob", "serve_broker"),

@@ -28,7 +28,14 @@ _FILLS: Final = 4  # a slow machine writes over what expires while it fills, and
 _RECYCLED_MS: Final = 30_000
 _LOOK_MS: Final = 200
 _WORKS: Final = ("produce", "latency")
-_SINGLE: Final = ("messages_per_second", "bytes_per_second", "latency_us", "broker_cpu_seconds_per_million")
+_SINGLE: Final = (
+    "messages_per_second",
+    "bytes_per_second",
+    "latency_us",
+    "broker_cpu_seconds_per_million",
+    "share_of_limit",
+    "limit",
+)
 
 
 def run_on_replicas(options: BenchOptions, replicas: int, report: Report) -> BenchResult:
@@ -40,10 +47,10 @@ def run_on_replicas(options: BenchOptions, replicas: int, report: Report) -> Ben
         raise InvalidParameter("--replicas", replicas, f"1, or more with one of {', '.join(_WORKS)} and no --namesrv")
     single = run(replace(options, own_cluster=True), report)
     with started_group(options, replicas) as cluster:
-        here = replace(options, own_cluster=False, namesrv=cluster.namesrv)
+        here = replace(options, own_cluster=False, namesrv=cluster.namesrv, replicas=replicas)
         if options.warm:
             _fill_until_recycled(cluster, here, report)
-            here = replace(here, warm=False)
+            here = replace(here, warm=False, recycled=True)
         found = run(here, report)
     alone, together = (float(str(result.document["messages_per_second"])) for result in (single, found))
     document: dict[str, Any] = {
@@ -85,7 +92,9 @@ def filling(options: BenchOptions) -> BenchOptions:
         batch=FILL_BATCH,
         seconds=seconds,
         limit_seconds=0,
+        replicas=1,
         warm=False,
+        recycled=False,
         stages=False,
     )
 

@@ -11,9 +11,8 @@ from typing import Final, Self
 
 import zmq
 
-from .base_socket import bind_tcp, connect_tcp, new_context, new_socket, plain_send
-
-Frame = bytes | memoryview
+from .base_socket import Pollable, bind_tcp, connect_tcp, new_context, new_socket, plain_send
+from .server_socket import Payload
 
 _NOBLOCK: Final = int(zmq.NOBLOCK)
 _MORE: Final = int(zmq.SNDMORE)
@@ -34,6 +33,11 @@ class RawRouter:
         self._socket = new_socket(self._context, "ROUTER", MAXMSGSIZE=frame_bytes_max)
         self._send = plain_send(self._socket)
         self.address = bind_tcp(self._socket, bind)
+
+    @property
+    def pollable(self) -> Pollable:
+        """For a `Waiter`."""
+        return self._socket
 
     def drain(
         self, arena: memoryview, *, wait_ms: int, requests_max: int, bytes_max: int
@@ -60,7 +64,7 @@ class RawRouter:
             return identities, headers, used
         return identities, headers, used
 
-    def reply(self, identity: bytes, frames: Sequence[Frame]) -> None:
+    def reply(self, identity: bytes, frames: Sequence[Payload]) -> None:
         """Sends one reply."""
         send = self._send
         send(identity, _MORE)
@@ -90,7 +94,7 @@ class RawDealer:
         self._send = plain_send(self._socket)
         connect_tcp(self._socket, address)
 
-    def send(self, header: bytes, payload: Frame | None = None) -> None:
+    def send(self, header: bytes, payload: Payload | None = None) -> None:
         """Sends one request."""
         if payload is None:
             self._send(header)
@@ -102,6 +106,15 @@ class RawDealer:
         """The next reply; None where none came within `wait_ms`."""
         self._socket.set(zmq.RCVTIMEO, wait_ms)
         return self._receive(0)
+
+    def receive_payload(self, wait_ms: int) -> memoryview | None:
+        """The second frame of the next reply, as it was received; None where none came within `wait_ms`."""
+        self._socket.set(zmq.RCVTIMEO, wait_ms)
+        try:
+            self._socket.recv()
+        except zmq.Again:
+            return None
+        return memoryview(self._socket.recv(copy=False))  # type: ignore[arg-type]  # a buffer, though not typed as one
 
     def receive_nowait(self) -> list[bytes] | None:
         """A reply that is there already, or None."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from zenitmq.bench.options import BenchOptions, Progress
+from zenitmq.bench.raw_path import RawPath, RawShape
 from zenitmq.bench.runner import run
 from zenitmq.cli.bench_catch_up import run_catch_up
 from zenitmq.cli.bench_replicas import run_on_replicas
@@ -17,7 +18,7 @@ from zenitmq.model.errors import InvalidParameter
 def test_a_group_is_measured_beside_a_single_broker(tmp_path: Path) -> None:
     told: list[Progress] = []
     options = BenchOptions(
-        work="produce", prebuilt=True, size=1024, seconds=0.5, limit_seconds=0, queues=2, directory=str(tmp_path)
+        work="produce", prebuilt=True, size=1024, seconds=0.5, limit_seconds=0.1, queues=2, directory=str(tmp_path)
     )
     document = run_on_replicas(options, 2, told.append).document
     assert document["replicas"] == 2
@@ -27,8 +28,22 @@ def test_a_group_is_measured_beside_a_single_broker(tmp_path: Path) -> None:
     assert document["share_of_single"] == pytest.approx(
         float(str(document["messages_per_second"])) / single["messages_per_second"], abs=0.01
     )
+    limits = [document["limit"], single["limit"]]
+    assert ["held by 2 processes" in limit["of"] for limit in limits if isinstance(limit, dict)] == [True, False]
+    assert document["share_of_limit"]
     assert sum(progress.phase == "start cluster" for progress in told) == 1, "the group is started by zenit up"
     assert os.listdir(tmp_path) == []
+
+
+def test_the_raw_path_s_copies_hold_what_its_server_has_answered(tmp_path: Path) -> None:
+    with RawPath(str(tmp_path), warm=False, sync=False, seconds=0.2, copies=2) as raw:
+        shape = RawShape(size=1024, batch=64, in_flight=4)
+        found = raw.measure(shape, seconds=0.2, phase="raw", report=lambda _: None)
+        files = [(tmp_path / place / "raw-000").read_bytes() for place in ("", "copy-0", "copy-1")]
+        assert found.messages_per_second > 0
+        assert files[0] == files[1] == files[2]
+        assert len(files[0].rstrip(b"\0")) >= min(found.messages * 1024, 100 << 20)
+    assert list(tmp_path.rglob("raw-*")) == []
 
 
 @pytest.mark.timeout(180)
