@@ -29,7 +29,6 @@ class BenchOptions:
     size: int = 128  # body bytes of a message
     batch: int = 256  # messages a request (prebuilt, send_batch, send_bodies, raw path)
     producers: int = 1  # processes that produce, one Producer each
-    replicas: int = 1  # brokers that hold each message, of the cluster that is measured: as many are in the raw path
     consumers: int = 1  # processes that consume, queues dealt out evenly
     seconds: float = 10.0  # how long the measured part lasts
     flush: str = "async"  # what the started cluster is configured to; a running one must already be so
@@ -43,7 +42,6 @@ class BenchOptions:
     rate: int = 10_000  # e2e: messages a second, sent on schedule whatever the broker does
     push: bool = False  # e2e: by a push consumer's handler instead of polls
     warm: bool = False  # segments whose pages are cached (recycled) instead of fresh files
-    recycled: bool = False  # the running cluster has such segments already, so the raw path gets them too
     stages: bool = False  # where the time goes, of client and broker
     topic: str | None = None  # None = one of its own, removed afterwards
     queues: int = 4  # of a topic that the run creates
@@ -65,7 +63,6 @@ class BenchOptions:
             ("size", self.size, 0, 4 << 20),
             ("batch", self.batch, 1, 65_536),
             ("producers", self.producers, 1, 64),
-            ("replicas", self.replicas, 1, 9),
             ("consumers", self.consumers, 1, 64),
             ("in_flight", self.in_flight, 0, 4096),
             ("keys", self.keys, 0, 16),
@@ -85,6 +82,14 @@ class BenchOptions:
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise InvalidParameter(name, value, "one of " + ", ".join(choices))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenCluster:
+    """What is known of a cluster that was made ready for a run: the raw path is made like it."""
+
+    replicas: int = 1  # brokers that hold each message
+    recycled: bool = False  # it writes over expired segments, whose pages are cached
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from .document import picture, result_document
 from .environment import environment, kernel_kind
 from .limits import measure_limits
 from .measure import Load, Measured, measure
-from .options import GROUP_WORKS, SPARK_WORKS, BenchOptions, BenchResult, Progress, Report
+from .options import GROUP_WORKS, SPARK_WORKS, BenchOptions, BenchResult, GivenCluster, Progress, Report
 from .own_cluster import LogFiles
 from .percentiles import Nanoseconds, joined, latency_us
 from .processes import Worker
@@ -33,14 +33,22 @@ _RAW_OF: Final = {
     "e2e": "bare round trips with the same frames and a pwritev, one at a time",
 }
 USUAL_FILES: Final = LogFiles()
+UNKNOWN: Final = GivenCluster()
 _SEND_PROBE_SECONDS: Final = 0.5
 _SETUP_SECONDS: Final = 60.0
 
 
-def run(options: BenchOptions, report: Report, *, files: LogFiles = USUAL_FILES) -> BenchResult:
+def run(
+    options: BenchOptions,
+    report: Report,
+    *,
+    files: LogFiles = USUAL_FILES,
+    given: GivenCluster = UNKNOWN,
+) -> BenchResult:
     """Measures what `options` ask for and says how it goes through `report` (called in this thread).
 
     `files`: sizes of a log that is started for the run; a figure is comparable only where they are the usual ones.
+    `given`: how the cluster is that `options.namesrv` names.
 
     Raises ZenitError where the cluster cannot be reached or started, or where a message got lost; everything that it
     started is stopped on the way out.
@@ -54,7 +62,7 @@ def run(options: BenchOptions, report: Report, *, files: LogFiles = USUAL_FILES)
         if options.work == "restart":
             options = replace(options, own_cluster=True, warm=False)
         with opened_target(options, directory, files, report) as target:
-            return _run_on(options, target, directory, report)
+            return _run_on(options, target, directory, report, given)
 
 
 @contextmanager
@@ -66,11 +74,11 @@ def _directory(options: BenchOptions) -> Iterator[str]:
         yield directory
 
 
-def _run_on(options: BenchOptions, target: Target, directory: str, report: Report) -> BenchResult:
+def _run_on(options: BenchOptions, target: Target, directory: str, report: Report, given: GivenCluster) -> BenchResult:
     raw_directory = os.path.join(directory, "raw")
     os.mkdir(raw_directory)
     reads = options.work == "consume"
-    warm, sync = options.warm or options.recycled or reads, options.flush == "sync" and not reads
+    warm, sync = options.warm or given.recycled or reads, options.flush == "sync" and not reads
     options = replace(options, queues=len(target.write_queues()))  # of the topic as it is
     with RawPath(
         raw_directory,
@@ -78,14 +86,14 @@ def _run_on(options: BenchOptions, target: Target, directory: str, report: Repor
         sync=sync,
         seconds=options.limit_seconds,
         slice_bytes=slice_bytes(options),
-        copies=options.replicas - 1,
+        copies=given.replicas - 1,
     ) as raw:
         bench = Bench(options=options, target=target, raw=raw, directory=directory, report=report)
         if options.work == "restart":
             found, facts = restart(bench)
             return _result(options, found, directory, batch=1, limit=None, cpu_seconds=None, extra=facts)
         extra: dict[str, Any] = {
-            "pages": _pages(options),
+            "pages": _pages(options, given),
             "flush": options.flush,
             "in_flight": default_in_flight(options),
         }
@@ -106,15 +114,15 @@ def _run_on(options: BenchOptions, target: Target, directory: str, report: Repor
             outcome.measured,
             directory,
             batch=_sent_batch(options),
-            limit=limit_document(known, of=_raw_of(options), ran_out=raw.ran_out) if known else None,
+            limit=limit_document(known, of=_raw_of(options, given), ran_out=raw.ran_out) if known else None,
             cpu_seconds=outcome.after.cpu_seconds - outcome.before.cpu_seconds,
             extra=extra,
         )
 
 
-def _raw_of(options: BenchOptions) -> str:
+def _raw_of(options: BenchOptions, given: GivenCluster) -> str:
     """What the limit of a work is."""
-    copies = f"; held by {options.replicas} processes before it is answered" if options.replicas > 1 else ""
+    copies = f"; held by {given.replicas} processes before it is answered" if given.replicas > 1 else ""
     return _RAW_OF[options.work] + copies
 
 
@@ -136,11 +144,11 @@ def _sent_batch(options: BenchOptions) -> int:
     return 1 if options.work in ("consume", "latency", "e2e") else raw_shape(options).batch
 
 
-def _pages(options: BenchOptions) -> str:
+def _pages(options: BenchOptions, given: GivenCluster) -> str:
     """What kind of files the figures are of."""
     if options.work == "consume":
         return "warm: the backlog was written just before and is in the page cache"
-    if options.warm or options.recycled:
+    if options.warm or given.recycled:
         return "warm: segments recycled, their pages cached"
     return "cold: fresh preallocated files" if options.own_cluster else "cold, unless the cluster recycled segments"
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
-from ..bench.options import BenchOptions, BenchResult, Report
+from ..bench.options import BenchOptions, BenchResult, GivenCluster, Report
 from ..bench.own_cluster import LogFiles, cache_spares, spare_segments, store_settings
 from ..bench.runner import run
 from ..deploy.drills.drilled_cluster import DrilledCluster
@@ -47,11 +47,11 @@ def run_on_replicas(options: BenchOptions, replicas: int, report: Report) -> Ben
         raise InvalidParameter("--replicas", replicas, f"1, or more with one of {', '.join(_WORKS)} and no --namesrv")
     single = run(replace(options, own_cluster=True), report)
     with started_group(options, replicas) as cluster:
-        here = replace(options, own_cluster=False, namesrv=cluster.namesrv, replicas=replicas)
+        here = replace(options, own_cluster=False, namesrv=cluster.namesrv)
         if options.warm:
             _fill_until_recycled(cluster, here, report)
-            here = replace(here, warm=False, recycled=True)
-        found = run(here, report)
+            here = replace(here, warm=False)
+        found = run(here, report, given=GivenCluster(replicas=replicas, recycled=options.warm))
     alone, together = (float(str(result.document["messages_per_second"])) for result in (single, found))
     document: dict[str, Any] = {
         **found.document,
@@ -92,9 +92,7 @@ def filling(options: BenchOptions) -> BenchOptions:
         batch=FILL_BATCH,
         seconds=seconds,
         limit_seconds=0,
-        replicas=1,
         warm=False,
-        recycled=False,
         stages=False,
     )
 

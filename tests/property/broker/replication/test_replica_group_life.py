@@ -164,7 +164,7 @@ class Process:
         owners = {self.group.epoch_of[number] for number in self.disk.records[begin:end]}
         assert owners == {effect.chunk.data_epoch}, f"a chunk of {effect.chunk.data_epoch} holds {owners}"
         data = b"".join(b"%10d" % number for number in self.disk.records[begin:end])
-        chunk, payload = Sealer().seal(effect.chunk, data)
+        chunk, payload = Sealer(lambda _begin, _end: data, bytes).seal(effect.chunk)
         self.post(Side.SLAVE, effect.peer, chunk.session, encode(chunk), bytes(payload))
 
     def on_mail(self, mail: Mail) -> None:
