@@ -104,9 +104,7 @@ def _fill_until_recycled(cluster: DrilledCluster, options: BenchOptions, report:
         deadline_ms = monotonic_ms() + _RECYCLED_MS
         while monotonic_ms() < deadline_ms:
             stores = [broker.store_dir or "" for broker in cluster.brokers()]
-            if all(
-                spare_segments(store) for store in stores
-            ):  # at the slowest pace one is left; at a faster one several
+            if all(map(spare_segments, stores)):  # one is left at the slowest pace, several at a faster one
                 for store in stores:
                     cache_spares(store, GROUP_FILES.segment_bytes)
                 return
