@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 from ..model.clock import monotonic_ms, sleep_ms
-from ..model.errors import ClusterNotStarted, ConnectionLost, RequestTimeout
+from ..model.errors import ClusterNotStarted, ConnectionLost, RequestTimeout, StoreFormatError
 from ..remoting.client import RemotingClient
 from ..remoting.commands import GetBrokerStatistics, GetClusterInfo
 from ..store.commit_log import SPARE_FOLDER
@@ -128,13 +128,11 @@ def spare_segments(store_directory: str) -> list[str]:
     return [os.path.join(directory, name) for name in names if name.isdigit()]
 
 
-def cache_spares(store_directory: str, segment_bytes: int) -> int:
-    """Brings their pages into the page cache, from where a machine drops what nobody used for a while; how many they are."""
-    paths = spare_segments(store_directory)
-    for path in paths:
-        with suppress(FileNotFoundError):  # it has become the log's next segment meanwhile
+def cache_spares(store_directory: str, segment_bytes: int) -> None:
+    """Brings their pages into the page cache, from where a machine drops what nobody used for a while."""
+    for path in spare_segments(store_directory):
+        with suppress(FileNotFoundError, StoreFormatError):  # it has become the log's next segment, or is being deleted
             touch_pages(path, segment_bytes)
-    return len(paths)
 
 
 def store_settings(files: LogFiles, *, flush: str, index: bool, recycling: bool) -> dict[str, Any]:
