@@ -75,11 +75,11 @@ start() { # start HOW NAME COMMAND...: as soon as a lane is free
 # its kind.
 here=tests/integration
 start "$clusters" spark "${pytest[@]}" tests/spark # its Java comes with the dev extra, where there is none
-start computes covered "${pytest[@]}" tests/unit tests/property --cov
+start computes others "${pytest[@]}" tests --ignore=tests/{unit,spark,integration}
 start "$clusters" cli "${pytest[@]}" $here/cli
-start "$clusters" client "${pytest[@]}" $here/client
-start computes others "${pytest[@]}" tests --ignore=tests/{unit,property,spark,integration}
 start "$clusters" docs "${pytest[@]}" $here/docs
+start computes covered "${pytest[@]}" tests/unit --cov # alone: to trace what properties run as well would take them thrice as long
+start "$clusters" client "${pytest[@]}" $here/client
 if "$zenit" --version | grep -q compiled; then
   # Of these it takes the files that lead to a kernel, by their imports; see tests/conftest.py. The disk is the others' to test.
   start in_memory interpreted "${pytest[@]}" --kernel interpreted tests/unit tests/property tests/wire tests/crash
