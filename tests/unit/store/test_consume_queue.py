@@ -1,5 +1,6 @@
 """One queue's files: units at their place, filler where it begins late, the end found again whatever lies behind it."""
 
+import errno
 import os
 
 import pytest
@@ -42,6 +43,53 @@ def test_units_lie_where_their_offset_says(tmp_path, files, step: int) -> None:
         assert reader.read(50, 1) == b""
     assert len(files) <= 2
     assert sorted(os.listdir(tmp_path / "q")) == [f"{base:020d}" for base in (0, 320, 640, 960)]
+
+
+@pytest.mark.parametrize("step", [1, 700, 4_000])
+def test_a_busy_queue_has_room_behind_its_end_and_nothing_in_it(tmp_path, files, step: int) -> None:
+    """Whatever an append covers of a room of 64 KiB: two files of 9,000 units, and a cut back to where that began."""
+    whole = units(0, 12_000)
+    directory = tmp_path / "q"
+
+    def open_busy() -> ConsumeQueue:
+        return ConsumeQueue("t", 3, directory=str(directory), files=files, file_bytes=180_000, log_end=1 << 40)
+
+    def bytes_of_all() -> bytes:
+        return b"".join((directory / name).read_bytes() for name in sorted(os.listdir(directory)))
+
+    queue = open_busy()
+    for begin in range(0, 12_000, step):
+        queue.append(begin, whole[begin * UNIT_BYTES : (begin + step) * UNIT_BYTES])
+    assert bytes_of_all() == whole + bytes(360_000 - len(whole))
+    assert open_busy().next_offset == 12_000
+    queue.cut(3_300)
+    queue.append(3_300, whole[3_300 * UNIT_BYTES : 3_400 * UNIT_BYTES])
+    assert bytes_of_all() == whole[: 3_400 * UNIT_BYTES] + bytes(180_000 - 3_400 * UNIT_BYTES)
+
+
+def test_a_queue_of_few_messages_takes_few_pages(tmp_path, files) -> None:
+    queue = ConsumeQueue("t", 3, directory=str(tmp_path / "q"), files=files, file_bytes=6_000_000, log_end=1 << 40)
+    for n in range(100):
+        queue.append(n, units(n, n + 1))
+    assert os.stat(queue.tail_path).st_blocks * 512 <= 8192
+
+
+def test_a_disk_without_room_refuses_the_units_not_the_room(tmp_path, files, monkeypatch) -> None:
+    queue = ConsumeQueue("t", 3, directory=str(tmp_path / "q"), files=files, file_bytes=6_000_000, log_end=1 << 40)
+    queue.append(0, units(0, 4_000))
+    real = os.pwrite
+    full = OSError(errno.ENOSPC, "no space")
+
+    def pwrite(fd: int, data: bytes, at: int) -> int:
+        if at + len(data) > 5_000 * UNIT_BYTES:
+            raise full
+        return real(fd, data, at)
+
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    queue.append(4_000, units(4_000, 5_000))
+    with pytest.raises(OSError, match="no space"):
+        queue.append(5_000, units(5_000, 5_001))
+    assert (queue.next_offset, queue.read(4_999, 9)) == (5_000, units(4_999, 5_000))
 
 
 @pytest.mark.parametrize("begin", [1, 15, 16, 17, 100])
