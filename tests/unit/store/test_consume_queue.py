@@ -67,6 +67,14 @@ def test_a_busy_queue_has_room_behind_its_end_and_nothing_in_it(tmp_path, files,
     assert bytes_of_all() == whole[: 3_400 * UNIT_BYTES] + bytes(180_000 - 3_400 * UNIT_BYTES)
 
 
+def test_a_busy_queue_finds_its_pages_together(tmp_path, files) -> None:
+    queue = ConsumeQueue("t", 3, directory=str(tmp_path / "q"), files=files, file_bytes=6_000_000, log_end=1 << 40)
+    queue.append(0, units(0, 3_300))
+    assert os.stat(queue.tail_path).st_blocks * 512 < 100_000
+    queue.append(3_300, units(3_300, 3_301))
+    assert os.stat(queue.tail_path).st_blocks * 512 >= 128 * 1024
+
+
 def test_a_queue_of_few_messages_takes_few_pages(tmp_path, files) -> None:
     queue = ConsumeQueue("t", 3, directory=str(tmp_path / "q"), files=files, file_bytes=6_000_000, log_end=1 << 40)
     for n in range(100):
