@@ -167,7 +167,7 @@ def main() -> None:
     parser.add_argument("--burst", type=int, default=100_000, metavar="N")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="zenit-bench-") as directory, OwnCluster(directory, LogFiles()) as cluster:
-        cluster.start_broker(store_settings(LogFiles(), flush="async", index=True, recycling=False))
+        cluster.start_broker(store_settings(LogFiles(), flush="async", index=True, pages="fresh"))
         bench = DelayBench(cluster)
         document: dict[str, Any] = {"environment": environment(directory)}
         if options.rate:

@@ -151,7 +151,7 @@ def pull_figures(messages: int) -> dict[str, dict[str, float]]:
     files = LogFiles()
     figures: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory(prefix="zenit-filters-") as directory, OwnCluster(directory, files) as cluster:
-        cluster.start_broker(store_settings(files, flush="async", index=False, recycling=False))
+        cluster.start_broker(store_settings(files, flush="async", index=False, pages="fresh"))
         with Admin(cluster.namesrv) as admin:
             admin.create_topic(TOPIC, queues=QUEUES)
         context = ClientContext()

@@ -10,33 +10,41 @@ import json
 import os
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 from ..model.clock import monotonic_ms, sleep_ms
 from ..model.errors import ClusterNotStarted, ConnectionLost, RequestTimeout, StoreFormatError
 from ..remoting.client import RemotingClient
 from ..remoting.commands import GetBrokerStatistics, GetClusterInfo
 from ..store.commit_log import SPARE_FOLDER
+from ..store.spare_files import SPARE_INDEX_FOLDER, SPARE_QUEUE_FOLDER
 from .cached_pages import touch_pages
 from .processes import Worker
 
 _READY_S: Final = 60.0
+_ENTRIES_PER_SLOT: Final = 4  # as the defaults have it
 _PROBE_MS: Final = 500
 _POLL_MS: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFiles:
-    """The commit log of a measured broker. Figures are told of these sizes; tests take smaller ones."""
+    """The files of a measured broker. Figures are told of these sizes; tests take smaller ones."""
 
     segment_bytes: int = 128 << 20
     retained_bytes: int = 1 << 30  # of a warm run's log; what is older is recycled
     pool_segments: int = 32  # recycled segments that a warm run starts with: 4 GiB
+    index_entries: int = 5_000_000  # of a warm run's index files: so that some expire with so small a log
 
     @property
     def fill_bytes(self) -> int:
         """How much is written so that so many segments expire."""
         return self.retained_bytes + (self.pool_segments + 1) * self.segment_bytes
+
+    @property
+    def settle_bytes(self) -> int:
+        """How much is written then, so that queues and index go on in recycled files and what expires is like what comes."""
+        return 2 * self.retained_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,16 +136,28 @@ def spare_segments(store_directory: str) -> list[str]:
     return [os.path.join(directory, name) for name in names if name.isdigit()]
 
 
-def cache_spares(store_directory: str, segment_bytes: int) -> None:
-    """Brings their pages into the page cache, from where a machine drops what nobody used for a while."""
-    for path in spare_segments(store_directory):
-        with suppress(FileNotFoundError, StoreFormatError):  # it has become the log's next segment, or is being deleted
-            touch_pages(path, segment_bytes)
+def cache_spares(store_directory: str) -> None:
+    """Brings the pages of all spare files into the page cache, from where a machine drops what nobody used for a while."""
+    for folder in (SPARE_FOLDER, SPARE_QUEUE_FOLDER, SPARE_INDEX_FOLDER):
+        directory = os.path.join(store_directory, folder)
+        for name in os.listdir(directory) if os.path.isdir(directory) else ():
+            path = os.path.join(directory, name)
+            with suppress(FileNotFoundError, StoreFormatError):  # it is in use by now, or is being deleted
+                touch_pages(path, os.path.getsize(path))
 
 
-def store_settings(files: LogFiles, *, flush: str, index: bool, recycling: bool) -> dict[str, Any]:
-    """The [store] table of a measured broker. `recycling`: what passes `retained_bytes` is kept to be written over."""
+Pages = Literal["fresh", "filling", "recycled"]
+
+
+def store_settings(files: LogFiles, *, flush: str, index: bool, pages: Pages) -> dict[str, Any]:
+    """The [store] table of a measured broker.
+
+    `pages`: "recycled" keeps what passes `retained_bytes` to be written over, of a store that was "filling" until then.
+    """
     settings: dict[str, Any] = {"segment_bytes": files.segment_bytes, "flush_mode": flush, "index_enabled": index}
-    if recycling:
+    if pages != "fresh":
+        slots = files.index_entries // _ENTRIES_PER_SLOT
+        settings |= {"index_entries": files.index_entries, "index_slots": slots}
+    if pages == "recycled":
         settings |= {"retention_bytes": files.retained_bytes, "recycle_segments": files.pool_segments}
     return settings

@@ -24,7 +24,7 @@ from ..remoting.commands import (
     RouteReply,
 )
 from .options import BenchOptions, Progress, Report
-from .own_cluster import LogFiles, OwnCluster, store_settings
+from .own_cluster import LogFiles, OwnCluster, Pages, store_settings
 from .stages import Stages, added_stages
 
 _CALL_MS: Final = 5000
@@ -137,7 +137,8 @@ def opened_target(options: BenchOptions, directory: str, files: LogFiles, report
             raise ConnectionLost(options.namesrv)
         report(Progress(phase="start cluster", elapsed_seconds=0.0, total_seconds=0.0))
         with OwnCluster(directory, files) as cluster:
-            cluster.start_broker(store_settings(files, flush=options.flush, index=options.index, recycling=False))
+            pages: Pages = "filling" if options.warm else "fresh"
+            cluster.start_broker(store_settings(files, flush=options.flush, index=options.index, pages=pages))
             with _topic(client, options, cluster.namesrv, cluster) as target:
                 yield target
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -9,7 +10,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..client.batching import BATCH_BYTES
 from ..model.clock import monotonic_ms, sleep_ms
 from ..model.errors import RequestTimeout, SystemFault
 from .consume import ConsumeJob
@@ -17,7 +17,7 @@ from .e2e import STAMP, ReceiveJob, ScheduleJob
 from .latency import LatencyJob
 from .measure import Load, Measured, measure
 from .options import BenchOptions, Report
-from .own_cluster import OwnCluster, cache_spares, spare_segments, store_settings
+from .own_cluster import LogFiles, OwnCluster, cache_spares, spare_segments, store_settings
 from .percentiles import joined, latency_us
 from .prebuilt import PrebuiltJob
 from .produce import ProduceJob
@@ -28,7 +28,8 @@ BACKLOG_BYTES_MAX: Final = 2 << 30
 _BACKLOG_RATE: Final = 3_000_000  # messages a second a consumer may reach: what a backlog is sized for
 _FILL_SECONDS: Final = 600.0
 _RECYCLE_MS: Final = 60_000
-_FILL_BODY_BYTES: Final = 8192
+_FILL_BODY_BYTES: Final = 1024  # smaller ones take longer, larger ones fill no queue files
+_FILL_KEYS_MAX: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,36 +234,47 @@ def end_to_end(bench: Bench) -> Outcome:
 
 
 def warm_up(bench: Bench, cluster: OwnCluster) -> dict[str, Any]:
-    """Makes a pool of recycled segments, so that what is measured is written over pages that are cached.
+    """Makes pools of recycled files, so that what is measured is written over pages that are cached.
 
-    The log is filled first, then the broker restarted with a retention that expires most of it. Returns what was done,
-    for the document. Raises RequestTimeout where the pool does not fill.
+    The log is filled first, then the broker restarted with a retention that expires most of it; queues and index go over to
+    recycled files while it is written on. Returns what was done, for the document. Raises RequestTimeout where the pool of
+    segments does not fill.
     """
     options, files = bench.options, cluster.files
-    path = bench.path("fill")
-    job = replace(
-        prebuilt_job(bench, path),
-        size=_FILL_BODY_BYTES,
-        batch=BATCH_BYTES // _FILL_BODY_BYTES,
-        in_flight=8,
-        keys=0,
-        tags=False,
-        seconds=_FILL_SECONDS,
-        messages_max=files.fill_bytes // _FILL_BODY_BYTES,
-        prepared=64,
-    )
-    measure([Load(role="prebuilt", job=job, samples_path=path)], phase="warm", seconds=0.0, report=bench.report)
+    _write(bench, files, files.fill_bytes, size=max(options.size, _FILL_BODY_BYTES))
     cluster.stop_broker()
-    cluster.start_broker(store_settings(files, flush=options.flush, index=options.index, recycling=True))
+    cluster.start_broker(store_settings(files, flush=options.flush, index=options.index, pages="recycled"))
     bench.target.wait_route()
+    _write(bench, files, files.settle_bytes, size=options.size)
     deadline = monotonic_ms() + _RECYCLE_MS
     enough = range(files.pool_segments * 3 // 4, files.pool_segments + 1)  # more: some are about to be deleted
     while (pool := len(spare_segments(cluster.store_directory))) not in enough:
         if monotonic_ms() >= deadline:
             raise RequestTimeout(f"recycled segments: {pool} of {files.pool_segments}", _RECYCLE_MS)
         sleep_ms(100)
-    cache_spares(cluster.store_directory, files.segment_bytes)
+    cache_spares(cluster.store_directory)
     return {"filled_bytes": files.fill_bytes, "recycled_segments": pool, "segment_bytes": files.segment_bytes}
+
+
+def _write(bench: Bench, files: LogFiles, log_bytes: int, *, size: int) -> None:
+    """So much of a log, of messages with so many keys that two index files are full before the log has settled."""
+    options = replace(bench.options, size=size)
+    keys = (
+        math.ceil(2 * files.index_entries * record_bytes(options) / files.settle_bytes) - 1
+    )  # the unique id is one more
+    options = replace(options, keys=max(options.keys, min(keys, _FILL_KEYS_MAX)))
+    job = replace(
+        prebuilt_job(bench, bench.path("fill")),
+        size=size,
+        keys=options.keys,
+        batch=backlog_batch(options),
+        in_flight=8,
+        seconds=_FILL_SECONDS,
+        messages_max=log_bytes // record_bytes(options),
+        prepared=64,
+    )
+    load = Load(role="prebuilt", job=job, samples_path=job.samples_path)
+    measure([load], phase="warm", seconds=0.0, report=bench.report)
 
 
 WORKS: Final[dict[str, Callable[[Bench], Outcome]]] = {

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ..bench.options import BenchOptions, BenchResult, GivenCluster, Report
-from ..bench.own_cluster import LogFiles, cache_spares, spare_segments, store_settings
+from ..bench.own_cluster import LogFiles, Pages, cache_spares, spare_segments, store_settings
 from ..bench.runner import run
 from ..deploy.drills.drilled_cluster import DrilledCluster
 from ..model.clock import monotonic_ms, sleep_ms
@@ -66,7 +66,8 @@ def run_on_replicas(options: BenchOptions, replicas: int, report: Report) -> Ben
 @contextmanager
 def started_group(options: BenchOptions, replicas: int) -> Iterator[DrilledCluster]:
     """A healthy group, which is gone afterwards."""
-    settings = store_settings(GROUP_FILES, flush=options.flush, index=options.index, recycling=options.warm)
+    pages: Pages = "recycled" if options.warm else "fresh"
+    settings = store_settings(GROUP_FILES, flush=options.flush, index=options.index, pages=pages)
     if options.directory is not None:
         os.makedirs(options.directory, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="zenit-bench-", dir=options.directory) as directory:
@@ -106,7 +107,7 @@ def _fill_until_recycled(cluster: DrilledCluster, options: BenchOptions, report:
             stores = [broker.store_dir or "" for broker in cluster.brokers()]
             if all(map(spare_segments, stores)):  # one is left at the slowest pace, several at a faster one
                 for store in stores:
-                    cache_spares(store, GROUP_FILES.segment_bytes)
+                    cache_spares(store)
                 return
             sleep_ms(_LOOK_MS)
     raise RequestTimeout(f"segments of every replica to expire after {_FILLS} fillings", _RECYCLED_MS)

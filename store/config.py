@@ -50,7 +50,11 @@ class StoreConfig:
         2, "commit log files made ready ahead; each takes its whole size on disk", minimum=0, maximum=16
     )
     recycle_segments: int = setting(
-        2, "expired commit log files kept to be written over, ten times faster than new ones", minimum=0, maximum=64
+        2,
+        "expired commit log files kept to be written over, ten times faster than new ones; of queue and index files, up to a "
+        "quarter of their bytes each, one file at least",
+        minimum=0,
+        maximum=64,
     )
     body_bytes_max: int = setting(4 * _MIB, "largest message body", minimum=1, maximum=64 * _MIB)
     record_bytes_max: int = setting(

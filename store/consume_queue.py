@@ -8,9 +8,10 @@ byte's position in the queue. A unit is 20 bytes (`docs/formats/consume_queue.md
 A queue that begins at a higher offset is filled up to it with units (0, 0x7FFFFFFF, 0), as RocketMQ does. A gap inside
 a queue (damage in the log) is filled with (physical offset of what follows, 0x7FFFFFFF, 0): readers pass over both.
 
-Files are sparse and nothing of them is read before their queue is used: a start with ten thousand queues reads only
-names. Units are read by `pread`, not through maps: a pull copies some kilobytes, and neither maps nor their descriptors
-grow with the number of queues. Everything here belongs to the loop thread.
+Files are sparse, but for those that a busy queue goes on in: expired ones, blanked (`spare_files`). Nothing of them is
+read before their queue is used: a start with ten thousand queues reads only names. Units are read by `pread`, not through
+maps: a pull copies some kilobytes, and neither maps nor their descriptors grow with the number of queues. Everything here
+belongs to the loop thread.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from ..model.errors import StoreFormatError
 from ..model.queue import PhysicalOffset, QueueOffset
 from .record import UNIT
 from .segment import NAME_DIGITS, clear_range, create_sparse, segment_name, write_fully
+from .spare_files import SpareFiles
 
 UNIT_BYTES: Final = 20
 FILLER_SIZE: Final = 0x7FFFFFFF
@@ -97,8 +99,8 @@ class ConsumeQueue:
     """One queue, loaded. `next_offset`: the queue offset of the next message. `tail_path`: its last file; "" without one."""
 
     __slots__ = (
-        "_bases", "_end", "_file_bytes", "_files", "_min_for", "_min_offset", "_room_end", "_tail_base", "delays_ms",
-        "directory", "key", "next_offset", "queue_id", "tail_path", "topic",
+        "_bases", "_end", "_file_bytes", "_files", "_min_for", "_min_offset", "_room_end", "_spares", "_tail_base",
+        "delays_ms", "directory", "key", "next_offset", "queue_id", "tail_path", "topic",
     )  # fmt: skip
 
     def __init__(
@@ -113,12 +115,13 @@ class ConsumeQueue:
         scrub: bool = False,
         writable: bool = True,
         delays_ms: tuple[int, ...] = (),
+        spares: SpareFiles | None = None,
     ) -> None:
         """Finds the end: behind the last unit of a record that ends within `log_end`, the log's end when it was opened.
 
         `scrub` clears whatever lies behind it (after an unclean stop); where not `writable`, nothing is changed.
-        `delays_ms`: only for the schedule topic, whose tags codes are the times to deliver. Raises StoreFormatError,
-        OSError.
+        `delays_ms`: only for the schedule topic, whose tags codes are the times to deliver. `spares`: where expired files
+        go and new ones come from; None: they are deleted and made. Raises StoreFormatError, OSError.
         """
         self.topic = topic
         self.queue_id = queue_id
@@ -127,6 +130,7 @@ class ConsumeQueue:
         self.delays_ms = delays_ms
         self._files = files
         self._file_bytes = file_bytes
+        self._spares = spares
         self._min_for = -1
         self._min_offset = QueueOffset(0)
         self._bases = list_queue_files(directory, file_bytes, writable=writable) if os.path.isdir(directory) else []
@@ -272,10 +276,16 @@ class ConsumeQueue:
             self._write_across(self._end, filler * count)
 
     def _add_file(self, base: int) -> None:
+        """A queue that has filled a file may fill another: it takes a blanked one, all of which is room."""
         os.makedirs(self.directory, exist_ok=True)
-        create_sparse(self._path(base), self._file_bytes)
+        path = self._path(base)
+        is_spare = bool(self._bases) and self._spares is not None and self._spares.take(path)
+        if not is_spare:
+            create_sparse(path, self._file_bytes)
         self._bases.append(base)
         self._set_tail()
+        if is_spare:
+            self._room_end = self._file_bytes
 
     # ---- reading
 
@@ -329,13 +339,13 @@ class ConsumeQueue:
     # ---- removing
 
     def remove_before(self, log_begin: PhysicalOffset) -> int:
-        """Deletes the files, the last one apart, whose every record lies below `log_begin`; returns how many."""
+        """Gives up the files, the last one apart, whose every record lies below `log_begin`; returns how many."""
         removed = 0
         while len(self._bases) > 1:
             physical, _, _ = self.unit(self._bases[1] // UNIT_BYTES - 1)
             if physical >= log_begin:
                 break
-            self._remove_file(self._bases[0])
+            self._give_up_file(self._bases[0])
             removed += 1
         if removed:
             self._min_for = -1
@@ -359,6 +369,13 @@ class ConsumeQueue:
         self._bases.remove(base)
         self._files.forget(self._path(base))
         os.unlink(self._path(base))
+
+    def _give_up_file(self, base: int) -> None:
+        if self._spares is None:
+            return self._remove_file(base)
+        self._bases.remove(base)
+        self._files.forget(self._path(base))
+        return self._spares.keep(self._path(base))
 
     def _path(self, base: int) -> str:
         return f"{self.directory}/{segment_name(base)}"

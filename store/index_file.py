@@ -11,7 +11,7 @@ The loop thread inserts, any thread searches: `index_insert` and `index_search` 
 
 from __future__ import annotations
 
-import os
+from bisect import bisect_left
 from dataclasses import astuple, dataclass, replace
 from typing import Final
 
@@ -136,9 +136,14 @@ class IndexFile:
         return INDEX_HEADER_BYTES + SLOT_BYTES * self.slots + ENTRY_BYTES * number
 
     def count_below(self, offset: int) -> int:
-        """Number of the first entry whose record does not lie below `offset`; entries ascend by offset."""
+        """Number of the first entry whose record does not lie below `offset`; entries ascend by offset.
+
+        All below `offset` must have reached the disk. Where a power cut kept others from it, there is what was there before:
+        zeros, or entries of a file that expired, which lie below all of this one.
+        """
         offsets = self._entries_array(1, self.header.count)["offset"]
-        return 1 + int(np.searchsorted(offsets, offset))
+        first = self.header.begin_offset
+        return 1 + bisect_left(offsets, x=True, key=lambda found: not first <= found < offset)
 
     def entry_offset(self, number: int) -> int:
         """The physical offset in an entry."""
@@ -194,14 +199,9 @@ class IndexFile:
         """A descriptor by which what was put in is made durable (`fdatasync`)."""
         return self._file.open_fd()
 
-    def close(self) -> None:
-        """Unmaps the file."""
-        self._file.close()
-
-    def delete(self) -> None:
-        """Unmaps and removes it: some hundreds of megabytes, which may take the disk a while. Raises OSError."""
-        self.close()
-        os.unlink(self.path)
+    def close(self) -> bool:
+        """Unmaps the file; False where a search still looks at it."""
+        return self._file.close()
 
 
 def find_slot_count(path: str, size_bytes: int, *, slots: int, entries: int) -> tuple[int, int] | None:

@@ -24,6 +24,7 @@ from ..model.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from .dispatch import Run
 from .index_file import IndexFile, find_slot_count, index_file_bytes
 from .segment import NO_SPACE, create_allocated, disk_error, make_directory, sync_directory
+from .spare_files import SPARE_INDEX_FOLDER, SpareFiles
 
 logger = logging.getLogger(__name__)
 
@@ -77,10 +78,12 @@ class KeyIndex:
         slots: int,
         entries: int,
         now_ms: Callable[[], int],
+        spare_bytes: int = 0,
         writable: bool = True,
     ) -> None:
         """Maps the files that exist; their own slot count counts. `run_soon` may have a worker do the slow work.
 
+        `spare_bytes`: so much of expired files is kept to be written over, one file at least; 0: none.
         Raises StoreFormatError, OSError. Files that no slot count explains are deleted: `reflected` is 0 then.
         """
         self.directory = os.path.join(store_directory, INDEX_FOLDER)
@@ -100,6 +103,14 @@ class KeyIndex:
         self._held_offset = -1  # of this record `_held_keys` keys are held: a replay leaves them out
         self._held_keys = 0
         self._files: tuple[IndexFile, ...] = self._open_files()
+        self.spares: SpareFiles | None = None
+        if writable:
+            self.spares = SpareFiles(
+                os.path.join(store_directory, SPARE_INDEX_FOLDER),
+                size_bytes=index_file_bytes(self.slots, self.entries),
+                blank_bytes=index_file_bytes(self.slots, 0),
+                bytes_max=spare_bytes,
+            )
         self._dirty: dict[IndexFile, None] = {}
 
     def _open_files(self) -> tuple[IndexFile, ...]:
@@ -267,8 +278,9 @@ class KeyIndex:
         path = os.path.join(self.directory, name)
         try:
             make_directory(self.directory)
-            create_allocated(path + ".new", index_file_bytes(self.slots, self.entries))
-            os.rename(path + ".new", path)
+            if self.spares is None or not self.spares.take(path):
+                create_allocated(path + ".new", index_file_bytes(self.slots, self.entries))
+                os.rename(path + ".new", path)
             sync_directory(self.directory)
             return IndexFile(path, slots=self.slots, entries=self.entries)
         except OSError as error:
@@ -319,7 +331,7 @@ class KeyIndex:
     # ---- removing
 
     def remove_before(self, log_begin: int) -> list[IndexFile]:
-        """Gives up the files, the newest apart, whose every record lies below `log_begin`; returns them, to be deleted."""
+        """Gives up the files, the newest apart, whose every record lies below `log_begin`; returns them, for `retire`."""
         removed: list[IndexFile] = []
         while len(self._files) > 1 and self._files[0].header.end_offset < log_begin:
             first, *rest = self._files
@@ -327,6 +339,16 @@ class KeyIndex:
             self._dirty.pop(first, None)
             removed.append(first)
         return removed
+
+    def retire(self, file: IndexFile) -> None:
+        """Keeps a file that was given up, to be written over; deletes it where a search still looks at it. A worker's.
+
+        Raises OSError.
+        """
+        if self.spares is not None and file.close():
+            self.spares.keep(file.path)
+        else:
+            os.unlink(file.path)
 
     def close(self) -> None:
         """Unmaps all files; what is not persisted is the kernel's to write."""

@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from typing import Final
 
-from ..model.errors import OffsetOutOfRange
+from ..model.errors import OffsetOutOfRange, SystemFault
 from ..model.get_status import GetStatus
 from ..model.queue import PhysicalOffset, QueueOffset
 from .commit_log import CommitLog
@@ -22,6 +22,7 @@ from .queue_table import QueueTable
 from .record import UNIT, store_timestamp_of
 from .record_kernel import UnitSelector
 
+_SEARCHES_MAX: Final = 8  # of a queue by time, each begun anew since files of it expired
 _PROBE_FILES: Final = 4  # open at a time while a queue is searched by time
 HOT_MEMORY_SHARE: Final = 0.4  # as much of the newest log is taken to be in memory
 
@@ -221,12 +222,26 @@ class QueueReader:
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool) -> QueueOffset:
         """The first message stored at or after a time (lower), or the last stored at or before it (`upper`).
 
-        Any thread. As RocketMQ answers: lower behind all gives the maximum offset, upper before all gives 0.
+        Any thread. As RocketMQ answers: lower behind all gives the maximum offset, upper before all gives 0. Raises
+        SystemFault where the queue's files went all the time.
         """
+        for _ in range(_SEARCHES_MAX):
+            found = self._offset_by_time(topic, queue_id, timestamp_ms, upper=upper)
+            if found is not None:
+                return found
+        raise SystemFault(f"files of {topic} queue {queue_id} expire as fast as they are searched")
+
+    def _offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool) -> QueueOffset | None:
+        """None where a file of the queue expired meanwhile: it may hold units of another queue by now."""
         files = OpenFiles(_PROBE_FILES)
         try:
             queue = self._queues.private(topic, queue_id, files)
-            return QueueOffset(0) if queue is None else self._by_time(queue, timestamp_ms, upper=upper)
+            if queue is None:
+                return QueueOffset(0)
+            found = self._by_time(queue, timestamp_ms, upper=upper)
+            return found if self._queues.begins_at(topic, queue_id, queue.first_offset) else None
+        except (FileNotFoundError, OffsetOutOfRange):
+            return None
         finally:
             files.close()
 

@@ -23,6 +23,7 @@ from .consume_queue import UNIT_BYTES, ConsumeQueue, OpenFiles, list_queue_files
 from .deleted_queues import set_aside
 from .dispatch import Run
 from .segment import NO_SPACE, sync_directory
+from .spare_files import SPARE_QUEUE_FOLDER, SpareFiles
 
 logger = logging.getLogger(__name__)
 
@@ -78,16 +79,32 @@ class QueueTable:
     """{(topic, queue id): consume queue}."""
 
     def __init__(
-        self, store_directory: str, *, file_units: int, open_max: int, delays_ms: tuple[int, ...], writable: bool = True
+        self,
+        store_directory: str,
+        *,
+        file_units: int,
+        open_max: int,
+        delays_ms: tuple[int, ...],
+        spare_bytes: int = 0,
+        writable: bool = True,
     ) -> None:
         """Reads names and sizes. Existing files tell their size; `file_units` counts where there are none.
 
+        `spare_bytes`: so much of expired files is kept to be written over, one file at least; 0: none.
         Raises StoreFormatError, OSError.
         """
         self.directory = os.path.join(store_directory, QUEUE_FOLDER)
         self.file_bytes = find_queue_file_bytes(store_directory) or file_units * UNIT_BYTES
         self._delays_ms = delays_ms
         self._writable = writable
+        self.spares: SpareFiles | None = None
+        if writable:
+            self.spares = SpareFiles(
+                os.path.join(store_directory, SPARE_QUEUE_FOLDER),
+                size_bytes=self.file_bytes,
+                blank_bytes=self.file_bytes,
+                bytes_max=spare_bytes,
+            )
         self._files = OpenFiles(open_max)
         self._queues: dict[QueueKey, ConsumeQueue] = {}
         self._unloaded: dict[QueueKey, int] = {}  # how many files
@@ -150,6 +167,11 @@ class QueueTable:
             return self._make((topic, queue_id), files, scrub=False, writable=False)
         return None
 
+    def begins_at(self, topic: str, queue_id: int, first_offset: int) -> bool:
+        """Whether that is still where a queue's first file begins, or it is gone altogether. Any thread."""
+        queue = self._queues.get((topic, queue_id))  # one that is not loaded lost no file
+        return queue is None or queue.first_offset == first_offset
+
     def get_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
         """The queue; its first file is made with its first unit. `topic` must have been checked as a name."""
         return self.get(topic, queue_id) or self._load((topic, queue_id), scrub=False)
@@ -171,6 +193,7 @@ class QueueTable:
             scrub=scrub,
             writable=writable,
             delays_ms=self._delays_ms if topic == SCHEDULE_TOPIC else (),
+            spares=self.spares if writable else None,
         )
 
     def listed(self) -> list[QueueKey]:
@@ -258,7 +281,7 @@ class QueueTable:
     # ---- removing
 
     def remove_before(self, log_begin: PhysicalOffset) -> int:
-        """Deletes the files whose every record lies below `log_begin`, the last of each queue apart; returns how many."""
+        """Gives up the files whose every record lies below `log_begin`, the last of each queue apart; returns how many."""
         for key in [key for key, files in self._unloaded.items() if files > 1]:
             self._load(key, scrub=False)
         return sum(queue.remove_before(log_begin) for queue in self._queues.values())

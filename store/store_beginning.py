@@ -35,6 +35,7 @@ from .queue_table import QUEUE_FOLDER, QueueTable
 from .rocksdb_timers import TIMER_FOLDER
 from .segment import create_allocated, make_directory, segment_name, sync_directory, write_fully
 from .snapshot import parse_snapshot, write_snapshot
+from .spare_files import SPARE_INDEX_FOLDER, SPARE_QUEUE_FOLDER
 from .store_cut import CONFIG_FOLDER
 from .store_files import StoreLock, clear_abort
 from .store_opening import BEGUN_WITH, FACTS_FILE
@@ -57,6 +58,8 @@ def erase_store(directory: str) -> None:
             TIMER_FOLDER,
             CONFIG_FOLDER,
             SPARE_FOLDER,
+            SPARE_QUEUE_FOLDER,
+            SPARE_INDEX_FOLDER,
             CHECKSUM_FOLDER,
         )
         for folder in derived:

@@ -28,12 +28,14 @@ from .record import store_timestamp_of
 from .record_kernel import RECORD_OVERHEAD_BYTES, RUN_BLANK, RUN_END, RUN_MORE, RunKernel
 from .recovery import LogSurvey, Range, Survey, first_store_time, newest_segment_before, replay
 from .snapshot import read_snapshot, write_snapshot
+from .spare_files import SPARE_INDEX_FOLDER
 from .store_files import AbortMark, StoreLock, read_abort, write_abort
 from .upkeep import CHECKPOINT_FILE, Upkeep
 
 logger = logging.getLogger(__name__)
 
 FACTS_FILE: Final = os.path.join("config", "zenitStore.json")
+_SPARE_SHARE: Final = 4  # of the bytes of recycled segments: what many small messages take in queues and index
 BEGUN_WITH: Final = "begunWith"  # in it: what the newest snapshot reflects with which the store began (store_beginning)
 
 Interest = tuple[Dispatcher, frozenset[str] | None, int, Callable[[PhysicalOffset], None] | None]
@@ -111,9 +113,10 @@ def open_store(
             file_units=config.queue_file_units,
             open_max=config.queue_files_open_max,
             delays_ms=parse_delay_levels(config.delay_levels),
+            spare_bytes=_spare_bytes(config, log.segment_bytes),
         )
         unwinding.callback(queues.close)
-        index = _open_index(directory, config, clock)
+        index = _open_index(directory, config, clock, _spare_bytes(config, log.segment_bytes))
         if index is not None:
             unwinding.callback(index.close)
         kernel = scanning_kernel(config, log.segment_bytes)
@@ -147,6 +150,9 @@ def open_store(
             confirmation=confirmation,
         )
         started.callback(upkeep.close)
+        for spares in (queues.spares, None if index is None else index.spares):
+            if spares is not None:
+                spares.run_soon = upkeep.run_in_worker
         if index is not None:
             index.run_soon = upkeep.run_in_worker
         unwinding.pop_all()
@@ -211,18 +217,25 @@ def _begins_at(log: CommitLog, offset: int, kernel: RunKernel) -> bool:
     )
 
 
-def _open_index(directory: str, config: StoreConfig, clock: Clock) -> KeyIndex | None:
+def _spare_bytes(config: StoreConfig, segment_bytes: int) -> int:
+    """How much of expired queue files, and of index files, is kept to be written over."""
+    return config.recycle_segments * segment_bytes // _SPARE_SHARE
+
+
+def _open_index(directory: str, config: StoreConfig, clock: Clock, spare_bytes: int) -> KeyIndex | None:
     if not config.index_enabled:
         folder = os.path.join(directory, INDEX_FOLDER)
         if os.path.isdir(folder):  # it would miss what comes now; switched on again, it is rebuilt from the log
             logger.warning("the index is switched off: its files are deleted dir=%s", folder)
             shutil.rmtree(folder)
+        shutil.rmtree(os.path.join(directory, SPARE_INDEX_FOLDER), ignore_errors=True)
         return None
     return KeyIndex(
         directory,
         slots=config.index_slots,
         entries=config.index_entries,
         now_ms=clock.now_ms,
+        spare_bytes=spare_bytes,
     )
 
 

@@ -1,8 +1,8 @@
 """What a store does beside its work: checkpoints, retention, watching the disk, closing well.
 
 The loop calls `on_tick` about each second. What blocks on the disk runs in one worker thread: making the queues, the
-index and the other dispatchers durable, writing the checkpoint, making and deleting index files. A failure there is final,
-as a failed flush is (`StorePoisoned`).
+index and the other dispatchers durable, writing the checkpoint, making index files, blanking what expired. A failure there is
+final, as a failed flush is (`StorePoisoned`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from ..model.errors import StoreNotWriteable
@@ -264,8 +265,9 @@ class Upkeep:
         events = [StoreEvent("segment_deleted", f"base {segment.base_offset}") for segment in removed]
         if removed:
             self._queues.remove_before(self._log.begin)
-            for file in () if self._index is None else self._index.remove_before(self._log.begin):
-                self.run_in_worker(file.delete)
+            if self._index is not None:
+                for file in self._index.remove_before(self._log.begin):
+                    self.run_in_worker(partial(self._index.retire, file))
         for kind, (topic, queue_id), before in lost:
             first = self._first_kept((topic, queue_id), {})
             if first > before:

@@ -79,7 +79,7 @@ def pulls(monkeypatch: pytest.MonkeyPatch) -> Pulls:
 def cluster(tmp_path: Path) -> Iterator[OwnCluster]:
     files = LogFiles(segment_bytes=32 << 20)
     with OwnCluster(str(tmp_path), files) as running:
-        running.start_broker(store_settings(files, flush="async", index=False, recycling=False))
+        running.start_broker(store_settings(files, flush="async", index=False, pages="fresh"))
         yield running
 
 

@@ -8,6 +8,7 @@ import pytest
 from zenitmq.model.errors import StoreFormatError
 from zenitmq.store.consume_queue import FILLER_SIZE, UNIT_BYTES, ConsumeQueue, OpenFiles
 from zenitmq.store.record import UNIT
+from zenitmq.store.spare_files import SpareFiles
 
 UNITS = 16
 
@@ -148,6 +149,39 @@ def test_the_first_message_kept(tmp_path, files) -> None:
         queue.unit(40)
     queue.remove()
     assert not (tmp_path / "q").exists()
+
+
+def test_a_queue_goes_on_in_expired_files(tmp_path, files) -> None:
+    """As in fresh ones; a queue's first file is its own, since most queues hold little."""
+    spares = SpareFiles(str(tmp_path / "spare"), size_bytes=320, blank_bytes=320, bytes_max=640)
+    queue = open_queue(tmp_path / "q", files, spares=spares)
+    queue.append(0, units(0, 40))
+    inodes = [os.stat(tmp_path / "q" / f"{base:020d}").st_ino for base in (0, 320)]
+    assert queue.remove_before(3300) == 2
+    assert len(spares) == 2
+    other = open_queue(tmp_path / "r", files, spares=spares)
+    other.append(0, units(0, 10))
+    assert len(spares) == 2
+    queue.append(40, units(40, 90))
+    assert len(spares) == 0
+    assert [os.stat(tmp_path / "q" / f"{base:020d}").st_ino for base in (1280, 960)] == inodes
+    for reader in (queue, open_queue(tmp_path / "q", files, log_end=9000, scrub=True)):
+        assert (reader.first_offset, reader.next_offset) == (32, 90)
+        assert b"".join(reader.read(base, 99) for base in range(32, 90, 16)) == units(32, 90)
+
+
+@pytest.mark.parametrize("end", [50, 53, 64, 70])
+def test_the_end_is_found_in_a_file_written_over(tmp_path, files, end: int) -> None:
+    spares = SpareFiles(str(tmp_path / "spare"), size_bytes=320, blank_bytes=320, bytes_max=640)
+    queue = open_queue(tmp_path / "q", files, spares=spares)
+    queue.append(0, units(0, 48))
+    assert queue.remove_before(3300) == 2
+    queue.append(48, units(48, end))
+    assert open_queue(tmp_path / "q", files, writable=False).next_offset == end
+    again = open_queue(tmp_path / "q", files, log_end=100 * end - 1, scrub=True)  # the last record was cut
+    assert again.next_offset == end - 1
+    again.append(end - 1, units(end - 1, end + 30))
+    assert b"".join(again.read(at, 99) for at in range(32, end + 30, 16)) == units(32, end + 30)
 
 
 @pytest.mark.parametrize(

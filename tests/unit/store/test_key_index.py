@@ -1,5 +1,6 @@
 """The series of index files: RocketMQ's quirks, rolling, replays, cuts."""
 
+import os
 import threading
 from array import array
 
@@ -9,6 +10,7 @@ from store_kit import StillClock
 from zenitmq.model.errors import StoreFormatError
 from zenitmq.store.index_file import IndexFile, IndexHeader, find_slot_count, index_file_bytes
 from zenitmq.store.key_index import KeyIndex, index_file_name, list_index_files
+from zenitmq.store.record import INDEX_ENTRY, INDEX_HEADER
 
 CLOCK = StillClock(1_700_000_000_123)
 
@@ -179,10 +181,68 @@ def test_files_whose_records_are_gone_go_too(tmp_path) -> None:
     (removed,) = index.remove_before(9)
     assert found(index, 1) == list(reversed(range(9, 30)))
     assert removed.path == str(first)
-    removed.delete()
+    index.retire(removed)
     assert not first.exists()
     assert removed.search(1, begin_ms=0, end_ms=1 << 40, found_max=10) == []  # a query that still holds it
     assert len(index.remove_before(1000)) == 2  # never the newest
+    index.close()
+
+
+def test_an_expired_file_is_written_over(tmp_path) -> None:
+    """What it held is found no more, and what it holds then is what a fresh one would."""
+    index, model = open_index(tmp_path / "a", spare_bytes=1), open_index(tmp_path / "b")
+    for n in range(60):
+        for each in (index, model):
+            put(each, [(n % 5, 7 * n)], 1000 * n)
+            for file in each.remove_before(7 * (n - 12)):
+                each.retire(file)
+    inodes = {os.stat(file.path).st_ino for file in index._files}
+    assert (
+        len(inodes | {file.stat().st_ino for file in (tmp_path / "a" / "spareindex").iterdir()}) == index.file_count + 1
+    )
+    assert len(index.spares) == 1
+    for key_hash in range(5):
+        assert found(index, key_hash) == found(model, key_hash)
+    for ours, fresh in zip(index._files, model._files, strict=True):
+        used = index_file_bytes(8, ours.header.count)
+        assert bytes(ours._file.map[:used]) == bytes(fresh._file.map[:used])
+    assert any(
+        bytes(index._files[-1]._file.map[index_file_bytes(8, index._files[-1].header.count) :])
+    )  # it is not fresh
+    index.close()
+    model.close()
+    again = open_index(tmp_path / "a")
+    assert [found(again, key_hash)[0] for key_hash in range(5)] == [7 * n for n in range(55, 60)]
+    again.close()
+
+
+def test_a_file_that_a_search_looks_at_is_not_written_over(tmp_path) -> None:
+    index = open_index(tmp_path, spare_bytes=1)
+    put(index, [(1, n) for n in range(20)], 5)
+    first, second = index.remove_before(19)
+    view = first._file.map
+    index.retire(first)
+    assert len(index.spares) == 0
+    index.retire(second)
+    assert len(index.spares) == 1
+    assert INDEX_HEADER.unpack_from(view)[5] == 10
+    index.close()
+
+
+@pytest.mark.parametrize("behind", ["zeros", "expired"])
+@pytest.mark.parametrize("lost", range(9))
+def test_a_cut_believes_no_entry_that_a_power_cut_kept_from_the_disk(tmp_path, lost: int, behind: str) -> None:
+    """The header may reach the disk before its entries: there is what was there before, zeros or what a file held once."""
+    index = open_index(tmp_path)
+    put(index, [(n, 1000 + n) for n in range(9)], 5)
+    file = index._files[-1]
+    entry = bytes(20) if behind == "zeros" else INDEX_ENTRY.pack(3, 400 + lost, 0, 2)
+    for number in (lost + 1, 9):
+        at = index_file_bytes(8, number)
+        file._file.map[at : at + 20] = entry
+    index.cut(1000 + lost, lambda offset: 5)
+    assert [found(index, n) for n in range(9)] == [[1000 + n] if n < lost else [] for n in range(9)]
+    assert index.end_offset == (999 + lost if lost else -1)
     index.close()
 
 

@@ -6,10 +6,17 @@ import os
 import pytest
 from store_kit import ALL_TIME, StillClock, make_store, message, put, read_queue, stage, wait_until
 
-from zenitmq.model.errors import InvalidName, MessageIllegal, MessageNotFound, StoreNotWriteable, StorePoisoned
+from zenitmq.model.errors import (
+    InvalidName,
+    MessageIllegal,
+    MessageNotFound,
+    StoreNotWriteable,
+    StorePoisoned,
+    SystemFault,
+)
 from zenitmq.model.get_status import GetStatus
 from zenitmq.model.tag_hash import java_hash
-from zenitmq.store.consume_queue import ConsumeQueue
+from zenitmq.store.consume_queue import ConsumeQueue, OpenFiles
 from zenitmq.store.record_kernel import decode_record
 
 BOUNDS = {"max_messages": 100, "max_bytes": 1 << 20}
@@ -244,6 +251,47 @@ def test_offset_by_time(store, clock) -> None:
     assert answers[40] == (5, 5)
     assert answers[41] == (6, 5)
     assert store.offset_by_time("u", 0, begin, upper=False) == 0
+
+
+@pytest.mark.parametrize("moment", [1, 2, 3, 5, 8, 12])
+def test_a_search_by_time_that_loses_files_to_another_queue_begins_anew(tmp_path, clock, monkeypatch, moment) -> None:
+    """Between two of its looks retention takes the files it reads, and another queue writes over them."""
+    begin = clock.time_ms
+    settings = {"retention_bytes": 8192, "recycle_segments": 8, "index_enabled": False}
+
+    def retire(store) -> None:
+        store.flush_all(20_000)
+        for _ in range(4):
+            store.on_tick(clock.time_ms)
+            store._upkeep.run_in_worker(lambda: None).result(20)
+            clock.time_ms += 100
+
+    with make_store(tmp_path / "s", clock, **settings) as store:
+        for number in range(100):
+            clock.time_ms = begin + 1000 * number
+            put(store, "t", 0, message("t", b"x"))
+            put(store, "t", 1, message("t", b"x"))
+        reads, pread = [], os.pread
+
+        def lose(fd: int, size: int, at: int) -> bytes:
+            reads.append(fd)
+            if len(reads) == moment:
+                retire(store)
+                for _ in range(160):
+                    put(store, "t", 1, message("t", b"y"))
+            return pread(fd, size, at)
+
+        private = store._queues.private("t", 0, files := OpenFiles(4))
+        low = private.first_offset
+        files.close()
+        monkeypatch.setattr(os, "pread", lose)
+        found = store.offset_by_time("t", 0, begin + 60_000, upper=False)
+        monkeypatch.undo()
+        assert store._queues.get("t", 0).first_offset > low
+        assert found == store.offset_by_time("t", 0, begin + 60_000, upper=False) > 60
+        monkeypatch.setattr(store._queues, "begins_at", lambda *_: False)
+        with pytest.raises(SystemFault, match="t queue 0"):
+            store.offset_by_time("t", 0, begin, upper=False)
 
 
 def test_positions_that_hold_no_record(store) -> None:

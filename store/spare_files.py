@@ -1,0 +1,90 @@
+"""Expired queue files and index files, kept blank to be written over, as expired segments are.
+
+A page of the page cache that is found for the first time costs more than the units or entries that are written into it;
+those of a file that has just expired are cached. A file passes these steps:
+
+    keep: renamed to here -> by the worker: its old directory synced, zeros written, the file synced -> take: renamed
+                                     \\-> too many: deleted
+
+Their order holds through a power cut: a file has left its old place for certain before it is made blank, and is blank for
+certain before it has a new one. What is found here at a start may be a file whose new name was lost, with units in it: it
+is deleted.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+from .segment import NO_SPACE, segment_name, sync_directory, write_fully
+
+SPARE_QUEUE_FOLDER: Final = "sparequeue"
+SPARE_INDEX_FOLDER: Final = "spareindex"
+_STEP_BYTES: Final = 256 * 1024
+_ZEROS: Final = memoryview(bytes(_STEP_BYTES))
+
+
+def do_at_once(work: Callable[[], None]) -> None:
+    """In place of a worker."""
+    work()
+
+
+class SpareFiles:
+    """The blank files of one size. One thread keeps and one takes; `run_soon` may have a worker do the slow work."""
+
+    def __init__(self, directory: str, *, size_bytes: int, blank_bytes: int, bytes_max: int) -> None:
+        """`blank_bytes`: so much of a file's front must be zeros; `bytes_max`: of all files kept, one at least; 0: none.
+
+        Deletes the files that an earlier process kept. Raises OSError.
+        """
+        self._directory = directory
+        self._blank_bytes = blank_bytes
+        self._files_max = max(1, bytes_max // size_bytes) if bytes_max else 0
+        self._ready: deque[str] = deque()
+        self._number = 0
+        self.run_soon: Callable[[Callable[[], None]], object] = do_at_once
+        for name in os.listdir(directory) if os.path.isdir(directory) else ():
+            os.unlink(os.path.join(directory, name))
+
+    def __len__(self) -> int:
+        """How many can be taken."""
+        return len(self._ready)
+
+    def keep(self, path: str) -> None:
+        """Takes over a file that nobody reads or writes any more. Raises OSError."""
+        os.makedirs(self._directory, exist_ok=True)
+        spare = os.path.join(self._directory, segment_name(self._number))
+        self._number += 1
+        os.rename(path, spare)
+        self.run_soon(partial(self._make_blank, spare, os.path.dirname(path)))
+
+    def _make_blank(self, spare: str, from_directory: str) -> None:
+        if len(self._ready) >= self._files_max:
+            os.unlink(spare)
+            return
+        with suppress(FileNotFoundError):  # deleted with its topic: so is the file's old name
+            sync_directory(from_directory)
+        fd = os.open(spare, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            for at in range(0, self._blank_bytes, _STEP_BYTES):
+                write_fully(fd, _ZEROS[: self._blank_bytes - at], at)
+            os.fdatasync(fd)
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            os.unlink(spare)  # a file system that writes nothing in place
+            return
+        finally:
+            os.close(fd)
+        self._ready.append(spare)
+
+    def take(self, path: str) -> bool:
+        """Gives the file blanked last the name `path`, which is durable once its directory is synced; False: there is none."""
+        if not self._ready:
+            return False
+        os.rename(self._ready.pop(), path)
+        return True
