@@ -129,9 +129,9 @@ class OwnCluster:
             self._broker = None
 
 
-def spare_segments(store_directory: str) -> list[str]:
-    """Paths of the expired segments of a store that wait to be written over."""
-    directory = os.path.join(store_directory, SPARE_FOLDER)
+def spare_files(store_directory: str, folder: str = SPARE_FOLDER) -> list[str]:
+    """Paths of the expired files of a store that wait to be written over: segments, or those of another folder."""
+    directory = os.path.join(store_directory, folder)
     names = os.listdir(directory) if os.path.isdir(directory) else []
     return [os.path.join(directory, name) for name in names if name.isdigit()]
 
@@ -139,9 +139,7 @@ def spare_segments(store_directory: str) -> list[str]:
 def cache_spares(store_directory: str) -> None:
     """Brings the pages of all spare files into the page cache, from where a machine drops what nobody used for a while."""
     for folder in (SPARE_FOLDER, SPARE_QUEUE_FOLDER, SPARE_INDEX_FOLDER):
-        directory = os.path.join(store_directory, folder)
-        for name in os.listdir(directory) if os.path.isdir(directory) else ():
-            path = os.path.join(directory, name)
+        for path in spare_files(store_directory, folder):
             with suppress(FileNotFoundError, StoreFormatError):  # it is in use by now, or is being deleted
                 touch_pages(path, os.path.getsize(path))
 

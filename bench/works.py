@@ -12,12 +12,13 @@ import numpy as np
 
 from ..model.clock import monotonic_ms, sleep_ms
 from ..model.errors import RequestTimeout, SystemFault
+from ..store.spare_files import SPARE_INDEX_FOLDER, SPARE_QUEUE_FOLDER
 from .consume import ConsumeJob
 from .e2e import STAMP, ReceiveJob, ScheduleJob
 from .latency import LatencyJob
 from .measure import Load, Measured, measure
 from .options import BenchOptions, Report
-from .own_cluster import LogFiles, OwnCluster, cache_spares, spare_segments, store_settings
+from .own_cluster import LogFiles, OwnCluster, cache_spares, spare_files, store_settings
 from .percentiles import joined, latency_us
 from .prebuilt import PrebuiltJob
 from .produce import ProduceJob
@@ -248,12 +249,20 @@ def warm_up(bench: Bench, cluster: OwnCluster) -> dict[str, Any]:
     _write(bench, files, files.settle_bytes, size=options.size)
     deadline = monotonic_ms() + _RECYCLE_MS
     enough = range(files.pool_segments * 3 // 4, files.pool_segments + 1)  # more: some are about to be deleted
-    while (pool := len(spare_segments(cluster.store_directory))) not in enough:
+    while (pool := len(spare_files(cluster.store_directory))) not in enough:
         if monotonic_ms() >= deadline:
             raise RequestTimeout(f"recycled segments: {pool} of {files.pool_segments}", _RECYCLE_MS)
         sleep_ms(100)
     cache_spares(cluster.store_directory)
-    return {"filled_bytes": files.fill_bytes, "recycled_segments": pool, "segment_bytes": files.segment_bytes}
+    return {
+        "filled_bytes": files.fill_bytes,
+        "settled_bytes": files.settle_bytes,
+        "recycled_segments": pool,
+        "recycled_queue_files": len(spare_files(cluster.store_directory, SPARE_QUEUE_FOLDER)),
+        "recycled_index_files": len(spare_files(cluster.store_directory, SPARE_INDEX_FOLDER)),
+        "segment_bytes": files.segment_bytes,
+        "index_entries": files.index_entries,
+    }
 
 
 def _write(bench: Bench, files: LogFiles, log_bytes: int, *, size: int) -> None:

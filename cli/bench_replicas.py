@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ..bench.options import BenchOptions, BenchResult, GivenCluster, Report
-from ..bench.own_cluster import LogFiles, Pages, cache_spares, spare_segments, store_settings
+from ..bench.own_cluster import LogFiles, Pages, cache_spares, spare_files, store_settings
 from ..bench.runner import run
 from ..deploy.drills.drilled_cluster import DrilledCluster
 from ..model.clock import monotonic_ms, sleep_ms
@@ -105,7 +105,7 @@ def _fill_until_recycled(cluster: DrilledCluster, options: BenchOptions, report:
         deadline_ms = monotonic_ms() + _RECYCLED_MS
         while monotonic_ms() < deadline_ms:
             stores = [broker.store_dir or "" for broker in cluster.brokers()]
-            if all(map(spare_segments, stores)):  # one is left at the slowest pace, several at a faster one
+            if all(map(spare_files, stores)):  # one is left at the slowest pace, several at a faster one
                 for store in stores:
                     cache_spares(store)
                 return

@@ -103,10 +103,12 @@ def test_restart_after_a_kill_keeps_everything(tmp_path: Path) -> None:
 
 def test_a_warm_run_writes_over_recycled_segments(tmp_path: Path) -> None:
     """The pool is made by filling a log and letting it expire; the document tells how large it became."""
-    files = LogFiles(segment_bytes=4 << 20, retained_bytes=8 << 20, pool_segments=4)
+    files = LogFiles(segment_bytes=4 << 20, retained_bytes=8 << 20, pool_segments=4, index_entries=20_000)
     document, _ = bench(tmp_path, work="produce", warm=True, files=files, **SHORT)
     assert document["messages"] > 0
     assert document["pages"].startswith("warm")
     assert document["warm_up"]["segment_bytes"] == 4 << 20
     assert document["warm_up"]["filled_bytes"] == (8 << 20) + 5 * (4 << 20)
+    assert document["warm_up"]["settled_bytes"] == 16 << 20
     assert 3 <= document["warm_up"]["recycled_segments"] <= 4
+    assert document["warm_up"]["recycled_index_files"] >= 1
