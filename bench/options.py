@@ -89,7 +89,10 @@ class GivenCluster:
     """What is known of a cluster that was made ready for a run: the raw path is made like it."""
 
     replicas: int = 1  # brokers that hold each message
-    recycled: bool = False  # it writes over expired segments, whose pages are cached
+    warm_up: Callable[[Callable[..., None]], None] | None = (
+        None  # given `works.write_log` of the run, it has it write over
+    )
+    # expired files, whose pages are cached
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from ..model.errors import InvalidParameter
@@ -22,7 +23,7 @@ from .raw_path import RawPath, default_in_flight, fdatasync_latencies, limit_doc
 from .restart import restart
 from .stages import EncodeJob, broker_stages, client_stages
 from .target import Target, opened_target
-from .works import WORKS, Bench, Outcome, prebuilt_job, warm_up
+from .works import WORKS, Bench, Outcome, prebuilt_job, warm_up, write_log
 
 __all__ = ["BenchOptions", "BenchResult", "Progress", "Report", "run"]
 
@@ -78,7 +79,7 @@ def _run_on(options: BenchOptions, target: Target, directory: str, report: Repor
     raw_directory = os.path.join(directory, "raw")
     os.mkdir(raw_directory)
     reads = options.work == "consume"
-    warm, sync = options.warm or given.recycled or reads, options.flush == "sync" and not reads
+    warm, sync = options.warm or given.warm_up is not None or reads, options.flush == "sync" and not reads
     options = replace(options, queues=len(target.write_queues()))  # of the topic as it is
     with RawPath(
         raw_directory,
@@ -99,6 +100,8 @@ def _run_on(options: BenchOptions, target: Target, directory: str, report: Repor
         }
         if options.warm and not reads and target.cluster is not None:
             extra["warm_up"] = warm_up(bench, target.cluster)
+        if given.warm_up is not None:
+            given.warm_up(partial(write_log, bench))
         limits, flushes = [_limit(bench, "limit before")], [_flushes(bench)]
         outcome = WORKS[options.work](bench)
         limits.append(_limit(bench, "limit after"))
@@ -148,8 +151,8 @@ def _pages(options: BenchOptions, given: GivenCluster) -> str:
     """What kind of files the figures are of."""
     if options.work == "consume":
         return "warm: the backlog was written just before and is in the page cache"
-    if options.warm or given.recycled:
-        return "warm: segments recycled, their pages cached"
+    if options.warm or given.warm_up is not None:
+        return "warm: files recycled, their pages cached"
     return "cold: fresh preallocated files" if options.own_cluster else "cold, unless the cluster recycled segments"
 
 

@@ -242,11 +242,11 @@ def warm_up(bench: Bench, cluster: OwnCluster) -> dict[str, Any]:
     segments does not fill.
     """
     options, files = bench.options, cluster.files
-    _write(bench, files, files.fill_bytes, size=max(options.size, _FILL_BODY_BYTES))
+    write_log(bench, files, files.fill_bytes, size_min=_FILL_BODY_BYTES)
     cluster.stop_broker()
     cluster.start_broker(store_settings(files, flush=options.flush, index=options.index, pages="recycled"))
     bench.target.wait_route()
-    _write(bench, files, files.settle_bytes, size=options.size)
+    write_log(bench, files, files.settle_bytes)
     deadline = monotonic_ms() + _RECYCLE_MS
     enough = range(files.pool_segments * 3 // 4, files.pool_segments + 1)  # more: some are about to be deleted
     while (pool := len(spare_files(cluster.store_directory))) not in enough:
@@ -265,16 +265,16 @@ def warm_up(bench: Bench, cluster: OwnCluster) -> dict[str, Any]:
     }
 
 
-def _write(bench: Bench, files: LogFiles, log_bytes: int, *, size: int) -> None:
+def write_log(bench: Bench, files: LogFiles, log_bytes: int, *, size_min: int = 0) -> None:
     """So much of a log, of messages with so many keys that two index files are full before the log has settled."""
-    options = replace(bench.options, size=size)
-    keys = (
-        math.ceil(2 * files.index_entries * record_bytes(options) / files.settle_bytes) - 1
-    )  # the unique id is one more
-    options = replace(options, keys=max(options.keys, min(keys, _FILL_KEYS_MAX)))
+    options = replace(bench.options, size=max(bench.options.size, size_min))
+    entries = 2 * files.index_entries * record_bytes(options) / files.settle_bytes  # of each message
+    options = replace(
+        options, keys=max(options.keys, min(math.ceil(entries) - 1, _FILL_KEYS_MAX))
+    )  # beside its unique id
     job = replace(
         prebuilt_job(bench, bench.path("fill")),
-        size=size,
+        size=options.size,
         keys=options.keys,
         batch=backlog_batch(options),
         in_flight=8,

@@ -25,7 +25,7 @@ from ..model.errors import ConnectionLost, RequestTimeout
 from ..model.message import Message
 from ..remoting.client import RemotingClient
 from ..remoting.commands import GetBrokerStatistics
-from .bench_replicas import filling, started_group
+from .bench_replicas import started_group
 
 WORK: Final = "catch-up"
 SEND_EVERY_MS: Final = 5
@@ -33,6 +33,9 @@ _LOOK_MS: Final = 50
 _ASK_MS: Final = 2_000
 _CAUGHT_UP_MS: Final = 600_000
 _TOPIC: Final = "bench-catch-up"
+_FILL_BODY_BYTES: Final = 4096
+_FILL_BATCH: Final = 64
+_FILL_SECONDS: Final = 5.0  # at a time
 
 
 def run_catch_up(options: BenchOptions, replicas: int, report: Report) -> dict[str, Any]:
@@ -41,10 +44,22 @@ def run_catch_up(options: BenchOptions, replicas: int, report: Report) -> dict[s
     Raises RequestTimeout where the slave does not catch up, RequirementMissing where ZooKeeper cannot run here.
     """
     with started_group(replace(options, warm=False), replicas) as cluster:
-        here = replace(filling(options), namesrv=cluster.namesrv, own_cluster=False)
+        here = replace(
+            options,
+            work="produce",
+            prebuilt=True,
+            size=_FILL_BODY_BYTES,
+            batch=_FILL_BATCH,
+            seconds=_FILL_SECONDS,
+            limit_seconds=0,
+            warm=False,
+            stages=False,
+            namesrv=cluster.namesrv,
+            own_cluster=False,
+        )
         filled = 0.0
         while filled < options.log_gib * (1 << 30):
-            filled += float(str(run(replace(here, seconds=5.0), report).document["messages"])) * here.size
+            filled += float(str(run(here, report).document["messages"])) * here.size
         cluster.wait_healthy()
         with Admin(cluster.namesrv) as admin:
             admin.create_topic(_TOPIC, queues=1)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from ..bench.options import BenchOptions, BenchResult, GivenCluster, Report
@@ -21,9 +22,6 @@ from ..model.clock import monotonic_ms, sleep_ms
 from ..model.errors import InvalidParameter, RequestTimeout
 
 GROUP_FILES: Final = LogFiles(pool_segments=16)  # each replica has its own: three of them are to fit the page cache
-FILL_BATCH: Final = 64
-FILL_BODY_BYTES: Final = 4096
-_FILL_BYTES_PER_SECOND: Final = 100e6  # at least: how long filling is given
 _FILLS: Final = 4  # a slow machine writes over what expires while it fills, and has to be filled again
 _RECYCLED_MS: Final = 30_000
 _LOOK_MS: Final = 200
@@ -47,11 +45,9 @@ def run_on_replicas(options: BenchOptions, replicas: int, report: Report) -> Ben
         raise InvalidParameter("--replicas", replicas, f"1, or more with one of {', '.join(_WORKS)} and no --namesrv")
     single = run(replace(options, own_cluster=True), report)
     with started_group(options, replicas) as cluster:
-        here = replace(options, own_cluster=False, namesrv=cluster.namesrv)
-        if options.warm:
-            _fill_until_recycled(cluster, here, report)
-            here = replace(here, warm=False)
-        found = run(here, report, given=GivenCluster(replicas=replicas, recycled=options.warm))
+        here = replace(options, own_cluster=False, namesrv=cluster.namesrv, warm=False)
+        warm_up = partial(_warm_up, cluster) if options.warm else None
+        found = run(here, report, given=GivenCluster(replicas=replicas, warm_up=warm_up))
     alone, together = (float(str(result.document["messages_per_second"])) for result in (single, found))
     document: dict[str, Any] = {
         **found.document,
@@ -82,26 +78,13 @@ def started_group(options: BenchOptions, replicas: int) -> Iterator[DrilledClust
             cluster.down()
 
 
-def filling(options: BenchOptions) -> BenchOptions:
-    """A run that writes until segments have expired in every replica, so that what is measured is written over them."""
-    seconds = GROUP_FILES.fill_bytes / _FILL_BYTES_PER_SECOND
-    return replace(
-        options,
-        work="produce",
-        prebuilt=True,
-        size=FILL_BODY_BYTES,
-        batch=FILL_BATCH,
-        seconds=seconds,
-        limit_seconds=0,
-        warm=False,
-        stages=False,
-    )
+def _warm_up(cluster: DrilledCluster, write_log: Callable[..., None]) -> None:
+    """Until every replica has expired segments to write over, and queues and index go on in such files.
 
-
-def _fill_until_recycled(cluster: DrilledCluster, options: BenchOptions, report: Report) -> None:
-    """Until every replica has expired segments to write over. Raises RequestTimeout."""
+    Raises RequestTimeout.
+    """
     for _ in range(_FILLS):
-        run(filling(options), report)
+        write_log(GROUP_FILES, GROUP_FILES.fill_bytes + GROUP_FILES.settle_bytes)
         deadline_ms = monotonic_ms() + _RECYCLED_MS
         while monotonic_ms() < deadline_ms:
             stores = [broker.store_dir or "" for broker in cluster.brokers()]

@@ -3,25 +3,44 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from zenitmq.bench.options import BenchOptions, Progress
+from zenitmq.bench.own_cluster import LogFiles, spare_files
 from zenitmq.bench.raw_path import RawPath, RawShape
 from zenitmq.bench.runner import run
+from zenitmq.cli import bench_replicas
 from zenitmq.cli.bench_catch_up import run_catch_up
 from zenitmq.cli.bench_replicas import run_on_replicas
 from zenitmq.model.errors import InvalidParameter
 
 
-def test_a_group_is_measured_beside_a_single_broker(tmp_path: Path) -> None:
+@pytest.mark.timeout(180)
+def test_a_group_is_measured_beside_a_single_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Warm: all replicas have expired files to write over before the clock starts, as the single broker has."""
+    files = LogFiles(segment_bytes=4 << 20, retained_bytes=8 << 20, pool_segments=4, index_entries=20_000)
+    monkeypatch.setattr(bench_replicas, "GROUP_FILES", files)
+    monkeypatch.setattr(bench_replicas, "run", partial(run, files=files))
+    touched: set[str] = set()
+    cache_spares = bench_replicas.cache_spares
+
+    def cache(store_directory: str) -> None:
+        assert spare_files(store_directory)
+        touched.add(store_directory)
+        cache_spares(store_directory)
+
+    monkeypatch.setattr(bench_replicas, "cache_spares", cache)
     told: list[Progress] = []
     options = BenchOptions(
-        work="produce", prebuilt=True, size=1024, seconds=0.5, limit_seconds=0.1, queues=2, directory=str(tmp_path)
-    )
+        work="produce", prebuilt=True, size=1024, seconds=0.5, limit_seconds=0.1, queues=2, warm=True,
+        directory=str(tmp_path),
+    )  # fmt: skip
     document = run_on_replicas(options, 2, told.append).document
-    assert document["replicas"] == 2
+    assert document["replicas"] == len(touched) == 2
+    assert str(document["pages"]).startswith("warm")
     assert document["messages"]
     single = document["single"]
     assert isinstance(single, dict)
