@@ -86,13 +86,13 @@ def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenCluster:
-    """What is known of a cluster that was made ready for a run: the raw path is made like it."""
+    """What is known of a cluster that was started for a run: the raw path is made like it.
+
+    `warm_up` has the run write over expired files, whose pages are cached; it is given `works.write_log` of that run.
+    """
 
     replicas: int = 1  # brokers that hold each message
-    warm_up: Callable[[Callable[..., None]], None] | None = (
-        None  # given `works.write_log` of the run, it has it write over
-    )
-    # expired files, whose pages are cached
+    warm_up: Callable[[Callable[..., None]], None] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -28,7 +27,7 @@ _STEP_BYTES: Final = 256 * 1024
 _ZEROS: Final = memoryview(bytes(_STEP_BYTES))
 
 
-def do_at_once(work: Callable[[], None]) -> None:
+def _do_at_once(work: Callable[[], None]) -> None:
     """In place of a worker."""
     work()
 
@@ -46,7 +45,7 @@ class SpareFiles:
         self._files_max = max(1, bytes_max // size_bytes) if bytes_max else 0
         self._ready: deque[str] = deque()
         self._number = 0
-        self.run_soon: Callable[[Callable[[], None]], object] = do_at_once
+        self.run_soon: Callable[[Callable[[], None]], object] = _do_at_once
         for name in os.listdir(directory) if os.path.isdir(directory) else ():
             os.unlink(os.path.join(directory, name))
 
@@ -66,8 +65,13 @@ class SpareFiles:
         if len(self._ready) >= self._files_max:
             os.unlink(spare)
             return
-        with suppress(FileNotFoundError):  # deleted with its topic: so is the file's old name
+        try:
             sync_directory(from_directory)
+        except (
+            FileNotFoundError
+        ):  # set aside or deleted with its topic: nothing tells that the old name is gone for certain
+            os.unlink(spare)
+            return
         fd = os.open(spare, os.O_RDWR | os.O_CLOEXEC)
         try:
             for at in range(0, self._blank_bytes, _STEP_BYTES):

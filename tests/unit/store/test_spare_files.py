@@ -76,6 +76,18 @@ def test_what_is_too_many_is_deleted(tmp_path, bytes_max: int, kept: int) -> Non
     assert os.listdir(tmp_path / "queue") == []
 
 
+def test_one_whose_old_directory_went_meanwhile_is_deleted(tmp_path) -> None:
+    """Its topic was set aside, and may come back: the file must not be found there with units of another queue."""
+    spares = open_spares(tmp_path)
+    work = []
+    spares.run_soon = work.append
+    spares.keep(expired(tmp_path))
+    (tmp_path / "queue").rename(tmp_path / "aside")
+    work.pop()()
+    assert not spares.take(str(tmp_path / "new"))
+    assert os.listdir(tmp_path / "spare") == []
+
+
 def test_what_an_earlier_process_kept_is_deleted(tmp_path) -> None:
     """It may be one that was taken, and written to, and whose new name a power cut took."""
     open_spares(tmp_path).keep(expired(tmp_path))
