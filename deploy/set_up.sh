@@ -1,6 +1,7 @@
 # Sourced by quickstart.sh and test.sh from the project's root: makes .venv with the project in it, installed editable.
 # Brings what is missing by apt where it may (root on Debian or Ubuntu); otherwise says the one command.
-# Usage: set_up '[dev]'   leaves $python (the environment's interpreter) and $zenit (the command).
+# Usage: set_up '[dev]'   leaves $python (the environment's interpreter) and $zenit (the command). PYTHON=... makes .venv of
+# that Python instead of the first one found.
 
 say() { printf '%s\n' "$*" >&2; }
 fail() {
@@ -26,8 +27,9 @@ apt_install() {
 }
 
 find_python() {
-  local candidate
-  for candidate in python3 python3.14 python3.13 python3.12 python3.11; do
+  local candidate candidates=(python3 python3.14 python3.13 python3.12 python3.11)
+  [ -z "${PYTHON:-}" ] || candidates=("$PYTHON")
+  for candidate in "${candidates[@]}"; do
     if command -v "$candidate" >/dev/null && "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
       command -v "$candidate"
       return 0
