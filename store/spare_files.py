@@ -67,10 +67,8 @@ class SpareFiles:
             return
         try:
             sync_directory(from_directory)
-        except (
-            FileNotFoundError
-        ):  # set aside or deleted with its topic: nothing tells that the old name is gone for certain
-            os.unlink(spare)
+        except FileNotFoundError:
+            os.unlink(spare)  # set aside or deleted with its topic: nothing tells that the old name is gone for certain
             return
         fd = os.open(spare, os.O_RDWR | os.O_CLOEXEC)
         try:

@@ -42,7 +42,7 @@ def names_in_wheel(tree: Path, build: str) -> set[str]:
         env=os.environ | {"CC": "false"},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
     )
     assert built.returncode == 0, built.stderr[-2000:]
     (wheel,) = (tree.parent / build).glob("*.whl")

@@ -1,6 +1,8 @@
 """Queues and index in files that expired once, through kills and power cuts: nothing of what a file held before comes back."""
 
 import os
+import threading
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -18,15 +20,20 @@ def numbered(number: int) -> bytes:
     return message("t", b"%05d" % number, keys=f"k{number % 7}", unique=f"{number:032X}")
 
 
-def write(store: MessageStore, clock: StillClock, begin: int, end: int) -> None:
-    """One message at a time; retention looks after every eighth."""
+def write(
+    store: MessageStore, clock: StillClock, begin: int, end: int, quiet: AbstractContextManager[object] | None = None
+) -> None:
+    """One message at a time; retention looks after every eighth. `quiet` is held while files may change."""
+    quiet = quiet or nullcontext()
     for number in range(begin, end):
-        put(store, "t", number % QUEUES, numbered(number))
+        with quiet:
+            put(store, "t", number % QUEUES, numbered(number))
         if number % 8 == 0:
             store.flush_all(20_000)
             for _ in range(2):
                 clock.time_ms += 100
-                store.on_tick(clock.time_ms)
+                with quiet:
+                    store.on_tick(clock.time_ms)
                 store._upkeep.run_in_worker(lambda: None).result(20)
 
 
@@ -93,8 +100,11 @@ def test_killed_at_any_time(tmp_path, begin: int, boot: str) -> None:
 
 @pytest.mark.parametrize("step", ["renamed", "half blank", "blank"])
 def test_killed_while_a_file_is_made_blank(tmp_path, monkeypatch, step: str) -> None:
-    """At each step of every file that expires: the store opens, and holds what is left of the log."""
-    clock, lefts = StillClock(), []
+    """At each step of every file that expires: the store opens, and holds what is left of the log.
+
+    A copy is as of one moment: what the loop does waits for it.
+    """
+    clock, quiet, lefts = StillClock(), threading.Lock(), []
     make_blank = SpareFiles._make_blank
 
     def watched(self: SpareFiles, spare: str, from_directory: str) -> None:
@@ -103,7 +113,8 @@ def test_killed_while_a_file_is_made_blank(tmp_path, monkeypatch, step: str) -> 
         elif step == "half blank":
             with open(spare, "r+b") as file:
                 file.write(bytes(self._blank_bytes // 2))
-        lefts.append((kill(tmp_path / "s", tmp_path / f"killed{len(lefts)}"), written))
+        with quiet:
+            lefts.append((kill(tmp_path / "s", tmp_path / f"killed{len(lefts)}"), written))
         if step != "blank":
             make_blank(self, spare, from_directory)
 
@@ -111,10 +122,11 @@ def test_killed_while_a_file_is_made_blank(tmp_path, monkeypatch, step: str) -> 
     with make_store(tmp_path / "s", clock, **SETTINGS) as store:
         for number in range(0, 240, 8):
             written = number + 1
-            write(store, clock, number, number + 1)
-            written = number + 8
-            for each in range(number + 1, number + 8):
-                put(store, "t", each % QUEUES, numbered(each))
+            write(store, clock, number, number + 1, quiet)
+            with quiet:
+                written = number + 8
+                for each in range(number + 1, number + 8):
+                    put(store, "t", each % QUEUES, numbered(each))
     monkeypatch.undo()
     assert len(lefts) >= 10
     for left, end in lefts:
