@@ -61,7 +61,7 @@ class StoreConfig:
         4 * _MIB + 64 * _KIB, "largest record: body, topic, properties", minimum=1024, maximum=65 * _MIB
     )
     drain_bytes: int = setting(
-        256 * _KIB,
+        _MIB,
         "bytes of requests taken in one turn: more share one write, but their senders wait longer and then all at once",
         minimum=4 * _KIB,
     )
