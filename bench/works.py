@@ -268,9 +268,8 @@ def warm_up(bench: Bench, cluster: OwnCluster) -> dict[str, Any]:
 def write_log(bench: Bench, files: LogFiles, log_bytes: int, *, size_min: int = 0) -> None:
     """So much of a log, of messages with so many keys that two index files are full before the log has settled."""
     options = replace(bench.options, size=max(bench.options.size, size_min))
-    entries = math.ceil(
-        2 * files.index_entries * record_bytes(options) / files.settle_bytes
-    )  # of each: unique id, keys
+    # Index entries of each message: its unique id and its keys.
+    entries = math.ceil(2 * files.index_entries * record_bytes(options) / files.settle_bytes)
     options = replace(options, keys=max(options.keys, min(entries - 1, _FILL_KEYS_MAX)))
     job = replace(
         prebuilt_job(bench, bench.path("fill")),
