@@ -1,15 +1,16 @@
 """The allocator thread: it has the next segments ready before they are needed, and takes care of those no longer needed.
 
 It owns the segments not yet in use and those no longer in use. New files are made in `spare/` (RocketMQ refuses a
-commit log with foreign names in it) and renamed into `commitlog/` once they are whole. An expired segment is renamed
-back there and kept, bytes and all, as a *spare* for the next roll, because pages that are cached already are ten times
-faster to write than fresh ones; what lies behind the tail of such a segment are old records, which do not count since
-their physical offset is not their position. Its first page is zeroed, so that RocketMQ stops there too. Spares beyond
-`recycle` are deleted in small steps. No segment is reused or cut while a view pins its map.
+commit log with foreign names in it) and renamed into `commitlog/` once they are whole. Who gives up an expired segment
+moves its file back there first, before anything that leads into it goes. It is kept, bytes and all, as a *spare* for the
+next roll, because pages that are cached already are ten times faster to write than fresh ones; what lies behind the tail
+of such a segment are old records, which do not count since their physical offset is not their position. Its first page
+is zeroed, so that RocketMQ stops there too. Spares beyond `recycle` are deleted in small steps. No segment is reused or
+cut while a view pins its map.
 
-    retire -> (rename) -> unpinned? -> spare -> prepare -> ready -> take
-                              |          \\-> too many: shrink step by step, unlink
-                              \\-> wait for the readers
+    move out (rename) -> retire -> unpinned? -> spare -> prepare -> ready -> take
+                                       |          \\-> too many: shrink step by step, unlink
+                                       \\-> wait for the readers
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ HEAD_BYTES: Final = 4_096  # zeroed at the front of a recycled segment
 
 
 class Allocator:
-    """Prepares, recycles and deletes the segments of one log. One other thread calls `take`, `retire` and `close`."""
+    """Prepares, recycles and deletes the segments of one log. One other thread calls the public methods."""
 
     def __init__(
         self,
@@ -85,9 +86,10 @@ class Allocator:
         self._spares: list[str] = []
         self._pinned: list[MappedFile] = []
         self._doomed: list[str] = []
-        self._spare_number = 0
         self._retry_delay_ms = RETRY_FIRST_MS
         self._retry_at_ms = 0
+        # the other thread's
+        self._spare_number = 0
         self._thread: threading.Thread | None = None
 
     def start(self, next_base: int, ready: Sequence[Segment] = (), *, keep_spares: bool = True) -> None:
@@ -132,27 +134,30 @@ class Allocator:
             assert self._ready[0].base_offset == base_offset, (self._ready[0].base_offset, base_offset)
             return self._ready.popleft()
 
-    def retire(self, segments: Sequence[Segment]) -> None:
-        """Takes over segments that no longer belong to the log: recycles or deletes them, in its own time."""
+    def move_out(self, segment: Segment) -> None:
+        """Takes the file of the log's first segment out of its directory, where a start would find it. Raises OSError."""
+        path = os.path.join(self._spare_directory, segment_name(self._spare_number))
+        self._spare_number += 1
+        try:
+            os.rename(segment.path, path)
+        except FileNotFoundError:
+            logger.warning("an expired segment was gone already path=%s", segment.path)
+        else:
+            segment.path = path
+
+    def retire(self, segment: Segment) -> None:
+        """Takes over a segment that was moved out and belongs to the log no more: recycles or deletes it, in its own time."""
         with self._changed:
-            self._retired.extend(segments)
+            self._retired.append(segment)
             self._poke()
 
     def close(self) -> None:
-        """Stops the thread and unmaps what it holds; prepared segments and spares stay on disk for the next start.
-
-        What was retired leaves the log's directory first, or it would be a part of the log again.
-        """
+        """Stops the thread and unmaps what it holds; prepared segments and spares stay on disk for the next start."""
         with self._changed:
             self._stopping = True
             self._poke()
         if self._thread is not None:
             self._thread.join()
-            try:
-                while self._retire_next():
-                    pass
-            except OSError as error:
-                logger.warning("expired segments stay in the log directory=%s error=%s", self._directory, error)
         for segment in (*self._ready, *self._retired, *self._pinned):
             segment.close()
 
@@ -234,21 +239,12 @@ class Allocator:
         return segment
 
     def _retire_next(self) -> bool:
-        """Moves one retired segment's file out of the log's directory."""
+        """Takes one retired segment from the queue."""
         with self._changed:
             if not self._retired:
                 return False
             segment = self._retired.popleft()
         segment.close_fd()
-        path = os.path.join(self._spare_directory, segment_name(self._spare_number))
-        self._spare_number += 1
-        try:
-            os.rename(segment.path, path)
-        except FileNotFoundError:
-            logger.warning("an expired segment was gone already path=%s", segment.path)
-            segment.unmap()
-            return True
-        segment.path = path
         self._pinned.append(segment)
         self._reclaim_pinned()
         return True
@@ -257,7 +253,7 @@ class Allocator:
         """Hands segments that no view pins any more to the spares, or to be deleted."""
         pinned = [segment for segment in self._pinned if not segment.unmap()]
         for segment in self._pinned:
-            if segment not in pinned:
+            if segment not in pinned and os.path.exists(segment.path):
                 (self._spares if len(self._spares) < self._recycle else self._doomed).append(segment.path)
         freed = len(pinned) < len(self._pinned)
         self._pinned = pinned

@@ -338,17 +338,18 @@ class CommitLog:
     def remove_before(self, offset: int) -> list[Segment]:
         """Gives up the segments that end at or below `offset`; returns them. Never the current nor an unflushed one.
 
-        The allocator recycles or deletes them once no view pins them. Loop thread only. Raises OSError.
+        Their files leave the log's directory at once: who then gives up what leads into them (queue files, index files) does
+        not meet them again after a kill. The allocator recycles or deletes them once no view pins them. Loop thread only.
+        Raises OSError.
         """
         limit = min(offset, self.flushed)
         removed = [segment for segment in self._segments[:-1] if segment.end_offset <= limit]
-        if not removed:
-            return []
-        self._segments = self._segments[len(removed) :]
-        self.begin = PhysicalOffset(self._segments[0].base_offset)
         for segment in removed:
+            self._allocator.move_out(segment)
+            self._segments = self._segments[1:]
+            self.begin = PhysicalOffset(segment.end_offset)
             self.checksums.drop(segment.base_offset)
-        self._allocator.retire(removed)
+            self._allocator.retire(segment)
         return removed
 
     def close(self) -> None:

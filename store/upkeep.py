@@ -168,7 +168,14 @@ class Upkeep:
     # ---- each second
 
     def on_tick(self, now_ms: int) -> list[StoreEvent]:
-        """Starts what is due and returns what happened."""
+        """Starts what is due and returns what happened. A disk that fails at it poisons the store."""
+        try:
+            return self._tick(now_ms)
+        except OSError as error:
+            self._log.poison(f"store upkeep: {error.strerror or error}")
+            return []
+
+    def _tick(self, now_ms: int) -> list[StoreEvent]:
         self._log_retry()
         if (self._job is None or self._job.done()) and now_ms >= self._checkpoint_due_ms:
             mark, self._mark = self._mark, (self._log.written, now_ms)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from store_kit import ALL_TIME, StillClock, kill, make_store, message, put, read_queue
 
+from zenitmq.store.allocator import Allocator
 from zenitmq.store.message_store import MessageStore
 from zenitmq.store.record_kernel import decode_record
 from zenitmq.store.spare_files import SPARE_INDEX_FOLDER, SPARE_QUEUE_FOLDER, SpareFiles
@@ -38,10 +39,7 @@ def write(
 
 
 def assert_holds(store: MessageStore, end: int) -> None:
-    """What is left is without a gap up to `end`; by key it is found once, and nothing else is.
-
-    After a kill the log may still hold a segment that the queues have given up: its messages may be found by key.
-    """
+    """What is left is without a gap up to `end`; by key it is found once, and nothing else is."""
     found = [[int(m.body) for m in read_queue(store, "t", queue)] for queue in range(QUEUES)]
     numbers = sorted(number for queue in found for number in queue)
     assert all(queue == sorted(queue) for queue in found)
@@ -49,13 +47,11 @@ def assert_holds(store: MessageStore, end: int) -> None:
     for number in range(end):
         records = store.query("t", f"{number:032X}", max_messages=5, unique=True, **ALL_TIME)
         bodies = [int(decode_record(record).body) for record in records]
-        assert bodies == [number] or (bodies == [] and number < numbers[0])
+        assert bodies == ([number] if number >= numbers[0] else [])
     for key in range(7):
         records = store.query("t", f"k{key}", max_messages=999, unique=False, **ALL_TIME)
         bodies = sorted(int(decode_record(record).body) for record in records)
-        assert [n for n in bodies if n >= numbers[0]] == [n for n in numbers if n % 7 == key]
-        assert len(set(bodies)) == len(bodies)
-        assert {n % 7 for n in bodies} == {key}
+        assert bodies == [n for n in numbers if n % 7 == key]
 
 
 def inodes(directory: Path, folder: str) -> set[int]:
@@ -98,6 +94,19 @@ def test_killed_at_any_time(tmp_path, begin: int, boot: str) -> None:
             left = kill(left, tmp_path / f"killed{end}")
 
 
+def test_killed_before_the_allocator_came_to_what_expired(tmp_path, monkeypatch) -> None:
+    """The log's files are gone before those that lead into it, so that none of its messages is left half findable."""
+    clock = StillClock()
+    monkeypatch.setattr(Allocator, "_retire_next", lambda self: False)
+    with make_store(tmp_path / "s", clock, **SETTINGS) as store:
+        write(store, clock, 0, 200)
+        left = kill(tmp_path / "s", tmp_path / "killed")
+    monkeypatch.undo()
+    with make_store(left, clock, **SETTINGS) as store:
+        assert store.min_offset("t", 0) > 0
+        assert_holds(store, 200)
+
+
 @pytest.mark.parametrize("step", ["renamed", "half blank", "blank"])
 def test_killed_while_a_file_is_made_blank(tmp_path, monkeypatch, step: str) -> None:
     """At each step of every file that expires: the store opens, and holds what is left of the log.
@@ -114,6 +123,7 @@ def test_killed_while_a_file_is_made_blank(tmp_path, monkeypatch, step: str) -> 
             with open(spare, "r+b") as file:
                 file.write(bytes(self._blank_bytes // 2))
         with quiet:
+            written = sum(store.max_offset("t", queue) for queue in range(QUEUES))
             lefts.append((kill(tmp_path / "s", tmp_path / f"killed{len(lefts)}"), written))
         if step != "blank":
             make_blank(self, spare, from_directory)
@@ -121,10 +131,8 @@ def test_killed_while_a_file_is_made_blank(tmp_path, monkeypatch, step: str) -> 
     monkeypatch.setattr(SpareFiles, "_make_blank", watched)
     with make_store(tmp_path / "s", clock, **SETTINGS) as store:
         for number in range(0, 240, 8):
-            written = number + 1
             write(store, clock, number, number + 1, quiet)
             with quiet:
-                written = number + 8
                 for each in range(number + 1, number + 8):
                     put(store, "t", each % QUEUES, numbered(each))
     monkeypatch.undo()

@@ -509,6 +509,27 @@ def test_only_whole_flushed_segments_that_are_not_the_current_one_are_given_up(o
     assert log.checksums.bases() == [2 * SEGMENT]
 
 
+def test_a_segment_whose_file_cannot_leave_stays_in_the_log(open_log, monkeypatch):
+    log = open_log(flush_interval_ms=DEADLINE_MS)
+    for _ in range(3):
+        add(log, b"x" * 8_000)
+    log.wait_flushed(log.written, DEADLINE_MS)
+    rename = os.rename
+
+    def refuse(path, target):
+        if path.endswith(segment_name(SEGMENT)):
+            raise OSError(errno.EROFS, "Read-only file system")
+        rename(path, target)
+
+    monkeypatch.setattr(os, "rename", refuse)
+    with pytest.raises(OSError, match="Read-only"):
+        log.remove_before(log.written)
+    assert [segment.base_offset for segment in log.segments()] == [log.begin, 2 * SEGMENT] == [SEGMENT, 2 * SEGMENT]
+    assert bytes(log.view(SEGMENT, SEGMENT + 8_000)) == b"x" * 8_000
+    monkeypatch.undo()
+    assert [segment.base_offset for segment in log.remove_before(log.written)] == [SEGMENT]
+
+
 def test_a_view_of_a_segment_that_was_given_up_stays_readable(open_log):
     log = open_log(preallocate_segments=1)
     add(log, b"v" * 8_000)
