@@ -54,6 +54,7 @@ class ProcessQueue:
         "leased_until_ms",
         "name",
         "pulled_ms",
+        "refused",
         "returning",
         "running",
         "subscription",
@@ -76,6 +77,8 @@ class ProcessQueue:
         self.pulled_ms = now_ms  # when a pull was sent last
         self.running = 0  # deliveries in a handler
         self.returning = 0  # messages on their way back to the broker
+        # ordered: offset -> (one message that the dead letter queue did not take, its next attempt)
+        self.refused: dict[int, tuple[MessageBatch, int]] = {}
         self.is_held = False  # no pulls: it has enough unfinished
         self.is_leaving = False  # nothing is handed out of it any more
         self.is_gone = False  # what its handlers say counts for nothing

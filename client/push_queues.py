@@ -7,7 +7,8 @@ that failed:
   topic. Where the broker did not take it back, it is handled again here after a pause. Either way it stays unfinished,
   so that nothing behind it is committed, until one of the two has succeeded.
 - ordered: the queue waits, then the same delivery is handled again; at most `max_attempts` times, then its messages are
-  returned as dead letters. A queue has one delivery at a time, and is paused meanwhile.
+  returned as dead letters. A queue has one delivery at a time, and is paused meanwhile. Those that the broker did not
+  take are handled again once all of them have their answer, one by one, in order.
 
 Broadcasting has nobody to return a message to: a failed one is finished.
 """
@@ -300,7 +301,7 @@ class PushQueues:
         if process.is_gone:
             return ()
         if failure is None or self._rules.is_broadcasting:
-            return self._finish(process, delivery.messages)
+            return self._finish(process, delivery.messages, now_ms)
         if not self._rules.is_ordered:
             return self._return(delivery, failure)
         return self._on_ordered_failure(delivery, failure, now_ms)
@@ -326,16 +327,25 @@ class PushQueues:
         if process.is_gone:
             return
         if is_taken:
-            self._finish(process, item.message)
+            self._finish(process, item.message, now_ms)
+        elif self._rules.is_ordered:
+            process.refused[item.message[0].queue_offset] = item.message, item.attempt + 1
+            self._go_on_with_refused(process, now_ms)
         else:
-            pause_ms = self._rules.suspend_ms if self._rules.is_ordered else RETRY_HERE_MS
-            self._put_off(process, item.message, item.attempt + 1, now_ms + pause_ms)
+            self._put_off(process, item.message, item.attempt + 1, now_ms + RETRY_HERE_MS)
 
-    def _finish(self, process: ProcessQueue, messages: MessageBatch) -> tuple[Return, ...]:
+    def _go_on_with_refused(self, process: ProcessQueue, now_ms: int) -> None:
+        """Ordered: has the first message that was not taken back handled again, unless something of its queue is under way."""
+        if process.refused and not process.is_busy:
+            message, attempt = process.refused.pop(min(process.refused))
+            self._put_off(process, message, attempt, now_ms + self._rules.suspend_ms)
+
+    def _finish(self, process: ProcessQueue, messages: MessageBatch, now_ms: int) -> tuple[Return, ...]:
         for message in cast(Iterable[StoredMessage], messages):
             process.finish(message.queue_offset)
         self._check_flow(process)
         if self._rules.is_ordered:
+            self._go_on_with_refused(process, now_ms)
             self._resume(process)
         return ()
 

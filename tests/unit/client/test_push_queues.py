@@ -341,6 +341,34 @@ def test_after_the_last_attempt_it_goes_to_the_dead_letters_and_the_queue_on() -
     assert offsets(take(queues, 50)) == [2]
 
 
+@pytest.mark.parametrize("answered", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+def test_what_was_not_taken_as_dead_letters_is_handled_in_order_one_at_a_time(answered: tuple[int, ...]) -> None:
+    """However late each is answered, and though the lease ends meanwhile."""
+    queues = ordered(A, batch_size=3)
+    feed(queues, 4)
+    returns = queues.on_handled(take(queues), FINAL, 900)
+    for step, index in enumerate(answered):
+        queues.on_returned(returns[index], 900 + 40 * step, is_taken=index == 1)
+        assert queues.next_delivery(1020) is None  # the lease has ended
+    queues.on_leased(A, 5_000)
+    first = take(queues, 1100)
+    assert (offsets(first), first.attempt) == ([0], 1)
+    assert queues.next_delivery(2000) is None
+    assert queues.on_handled(first, FAILED, 1100) == ()
+    assert queues.next_delivery(1149) is None
+    again = take(queues, 1150)
+    assert offsets(again) == [0]
+    queues.on_handled(again, None, 1150)
+    assert queues.uncommitted() == {A: 2}  # 1 is a dead letter, 2 is still to be handled
+    second = take(queues, 1200)
+    assert offsets(second) == [2]
+    assert queues.next_delivery(2000) is None
+    (item,) = queues.on_handled(second, FINAL, 1200)
+    queues.on_returned(item, 1200, is_taken=True)
+    assert queues.uncommitted() == {A: 3}
+    assert offsets(take(queues, 1200)) == [3]
+
+
 def test_what_is_put_aside_goes_to_the_dead_letters_at_once() -> None:
     queues = ordered(A)
     feed(queues, 1)
