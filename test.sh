@@ -78,13 +78,14 @@ start() { # start HOW NAME COMMAND...: as soon as a lane is free
 # its kind.
 here=tests/integration
 start "$clusters" spark "${pytest[@]}" tests/spark # its Java comes with the dev extra, where there is none
-start computes others "${pytest[@]}" tests --ignore=tests/{unit,spark,integration}
+start computes others "${pytest[@]}" tests --ignore=tests/{unit,spark,integration,crash}
 start "$clusters" cli "${pytest[@]}" $here/cli
 start "$clusters" docs "${pytest[@]}" $here/docs
 start computes covered "${pytest[@]}" tests/unit --cov # alone: to trace what properties run as well would take them thrice as long
 start "$clusters" client "${pytest[@]}" $here/client
+start in_memory crash "${pytest[@]}" tests/crash # it tears files itself, thousands of times: a disk's syncs would be most of it
 if "$zenit" --version | grep -q compiled; then
-  # Of these it takes the files that lead to a kernel, by their imports; see tests/conftest.py. The disk is the others' to test.
+  # Of these it takes the files that lead to a kernel, by their imports; see tests/conftest.py.
   start in_memory interpreted "${pytest[@]}" --kernel interpreted tests/unit tests/property tests/wire tests/crash
 fi
 start "$clusters" drills "${pytest[@]}" $here/drills $here/deploy
