@@ -168,11 +168,14 @@ class Upkeep:
     # ---- each second
 
     def on_tick(self, now_ms: int) -> list[StoreEvent]:
-        """Starts what is due and returns what happened. A disk that fails at it poisons the store."""
+        """Starts what is due and returns what happened. A disk that fails at it poisons the store; a full one only waits."""
         try:
             return self._tick(now_ms)
         except OSError as error:
-            self._log.poison(f"store upkeep: {error.strerror or error}")
+            if error.errno in NO_SPACE:
+                logger.warning("disk full: expired files are given up later error=%s", error)
+            else:
+                self._log.poison(f"store upkeep: {error.strerror or error}")
             return []
 
     def _tick(self, now_ms: int) -> list[StoreEvent]:

@@ -134,30 +134,43 @@ def test_what_retention_gave_up_just_before_a_stop_stays_away(tmp_path) -> None:
         assert store.begin == begin == 8192
 
 
+def expire_while_files_cannot_leave(store, monkeypatch, reason: int) -> None:
+    """Sixty messages, of which most are over the store's size; each rename out of the log fails."""
+    for number in range(60):
+        put(store, "t", 0, message("t", b"%02d" % number * 200))
+    store.flush_all(20_000)
+    rename = os.rename
+
+    def refuse(path, target):
+        if "commitlog" in path:
+            raise OSError(reason, os.strerror(reason))
+        rename(path, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rename", refuse)
+        for second in range(1_000_000, 1_004_000, 1000):
+            assert store.on_tick(second) == []
+            store._upkeep.run_in_worker(lambda: None).result(20)
+    assert len(bodies(store)) == 60
+
+
 def test_a_disk_that_cannot_give_up_files_poisons_and_reads_go_on(tmp_path, monkeypatch) -> None:
     errors: list[ZenitError] = []
     with make_store(tmp_path / "s", retention_bytes=8192) as store:
         store._log._on_poisoned = errors.append
-        for number in range(60):
-            put(store, "t", 0, message("t", b"%02d" % number * 200))
-        store.flush_all(20_000)
-
-        rename = os.rename
-
-        def refuse(path, target):
-            if "commitlog" in path:
-                raise OSError(errno.EROFS, "Read-only file system")
-            rename(path, target)
-
-        monkeypatch.setattr(os, "rename", refuse)
-        for second in range(1_000_000, 1_004_000, 1000):
-            assert store.on_tick(second) == []
-            store._upkeep.run_in_worker(lambda: None).result(20)
-        monkeypatch.undo()
+        expire_while_files_cannot_leave(store, monkeypatch, errno.EROFS)
         assert [error.args[0] for error in errors] == ["store upkeep: Read-only file system"]
-        assert len(bodies(store)) == 60
         with pytest.raises(StorePoisoned):
             put(store, "t", 0, message("t", b"b"))
+
+
+def test_a_full_disk_that_cannot_give_up_files_does_so_later(tmp_path, monkeypatch) -> None:
+    with make_store(tmp_path / "s", retention_bytes=8192) as store:
+        expire_while_files_cannot_leave(store, monkeypatch, errno.ENOSPC)
+        put(store, "t", 0, message("t", b"b"))
+        assert "segment_deleted" in [event.kind for event in store.on_tick(1_004_000)]
+        assert len(bodies(store)) < 60
+        assert bodies(store)[-1] == b"b"
 
 
 def test_what_is_over_its_size_goes_with_its_index_files(tmp_path) -> None:
