@@ -63,6 +63,9 @@ def test_walks_with_every_message_and_every_fault(model: Path) -> None:
         ("guardmin=0", "isr0=3 V=2 E=2 maxver=4 pow=0", "I6"),
         ("ffmark=0", "isr0=3 V=1 E=2 maxver=4 pow=0 ff=1 bootid=1", "I1"),
         ("modeepoch=0", "N=2 V=1 E=2 maxver=4 L=1 hello=2 pow=1 bootid=1 modes=1", "I1"),
+        ("holecut=0", "N=2 sync=1 V=2 E=2 maxver=3 pow=1 hole=1 heal=0", "I3"),
+        ("origin=0", "isr0=3 V=1 E=2 maxver=4 pow=1 fgn=1", "I3"),
+        ("r14store=0", "isr0=3 V=1 E=2 maxver=4 pow=0 fhello=1", "I1"),
         ("modecarry=0", "N=2 V=1 E=3 maxver=5 L=1 hello=1 pow=1 kill=1 bootid=1 modes=1", "I1"),
     ],
 )
