@@ -40,6 +40,7 @@ from .replication.port import ReplicationPort
 from .replication.replica import TICK_MS, ControllerCalls, Replica, ReplicaIdentity
 from .replication.replica_files import ReplicaFiles
 from .replication.replica_log import ReplicaLog
+from .replication.replica_question import check_question, question_stamp
 from .replication.role import Role
 from .state_log import state_files
 
@@ -271,6 +272,13 @@ class GroupMember:
         if request_class in TAKES_WRITES and not master.takes_writes:
             raise self._refusal()
 
+    def check_question(self, question: commands.ReplicaQuestion) -> None:
+        """A question of another replica to its master. Raises NotMaster, OtherReplicaMeant, StaleEpoch, UnknownReplica."""
+        known = self._replica.known
+        if self._replica.master is None or known is None:
+            raise self._refusal()
+        check_question(question, known.node, self.files.incarnation.store_id)
+
     def _refusal(self) -> NotMaster | NotEnoughReplicas:
         known = self._replica.known
         if self._replica.master is None or known is None:
@@ -370,7 +378,11 @@ class GroupMember:
     # ---- beginning anew
 
     def on_get_beginning(self, call: Call) -> None:
-        """The master's: what a slave's log that begins where ours does must know, all as of now."""
+        """The master's: what a slave's log that begins where ours does must know, all as of now.
+
+        Raises NotMaster, OtherReplicaMeant, StaleEpoch, UnknownReplica.
+        """
+        self.check_question(cast(commands.GetBeginning, call.request))
         begin = self._store.begin
         epochs = EpochList(tuple(row for row in self._replica.log.epochs.rows if row.begin <= begin))
         beginning = Beginning(begin, epochs, state_files(self._directory), self._store.queue_minimums(begin))
@@ -380,13 +392,13 @@ class GroupMember:
         """Of whoever is master now, again and again until one answers."""
         known = self._replica.known
         master = None if known is None or known.node.master is None else known.node.replica(known.node.master)
-        if master is None or master.name == self.name:
+        if known is None or master is None or master.name == self.name:
             self._loop.call_later(BEGINNING_RETRY_MS, self._ask_beginning)
             return
         try:
             self._client.send_nowait(
                 master.address,
-                commands.GetBeginning(),
+                commands.GetBeginning(*question_stamp(known.node, self.files.incarnation.store_id)),
                 None,
                 timeout_ms=BEGINNING_TIMEOUT_MS,
                 on_reply=lambda _reply, data, error: self._loop.post(lambda: self._on_beginning(data, error)),

@@ -277,6 +277,27 @@ class StaticMasterBehind(ZenitError):
         )
 
 
+class OtherReplicaMeant(ZenitError):
+    """One replica asked another a question that is meant for a third: the address belongs to that one no more. Args: group,
+    group_id, store_id (whom the question names), own_group_id, own_store_id (who was asked)."""
+
+    code, retriable = 9120, True
+
+    def __init__(self, group: str, group_id: str, store_id: str, own_group_id: str, own_store_id: str) -> None:
+        super().__init__(group, group_id, store_id, own_group_id, own_store_id)
+        self.group = group
+        self.group_id = group_id
+        self.store_id = store_id
+        self.own_group_id = own_group_id
+        self.own_store_id = own_store_id
+
+    def __str__(self) -> str:
+        return (
+            f"the question is for store {self.store_id} of group id {self.group_id or '(none)'}; this broker of group"
+            f" {self.group!r} is store {self.own_store_id} of group id {self.own_group_id or '(none)'}"
+        )
+
+
 class ForeignReplica(ZenitError):
     """A replica has belonged to a group of that name, and this is another one: what the two have written under equal epochs
     would pass for the same. Args: group, replica, origin (of its own group), expected (the origin of this one)."""

@@ -32,7 +32,6 @@ from .controller import ChangeGroup as ChangeGroup
 from .controller import ControllerReply as ControllerReply
 from .controller import ElectMaster as ElectMaster
 from .controller import FlushLog as FlushLog
-from .controller import GetBeginning as GetBeginning
 from .controller import GetController as GetController
 from .controller import GetGroup as GetGroup
 from .controller import GroupChanged as GroupChanged
@@ -93,6 +92,8 @@ from .pipeline import ReleaseHold as ReleaseHold
 from .pipeline import RenewHold as RenewHold
 from .pulling import PullMessages as PullMessages
 from .pulling import PullReply as PullReply
+from .replicas import GetBeginning as GetBeginning
+from .replicas import ReplicaQuestion as ReplicaQuestion
 from .replies import PushReply as PushReply
 from .replies import ReplyStored as ReplyStored
 from .replies import SendReplyMessage as SendReplyMessage

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .base import JsonReply, Lane, Reply, Request, request
+from .base import Lane, Reply, Request, request
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,13 +179,6 @@ class ProbeReplica(Request):
 
     broker_name: str
     probe: int
-
-
-@request(9006, Lane.ADMIN, JsonReply)
-@dataclass(frozen=True, slots=True)
-class GetBeginning(Request):
-    """Slave to master: what a log that begins at the master's own begin must know (broker/replication/beginning):
-    {"begin", "epochs", "snapshots", "queue_minimums"}."""
 
 
 @request(9007, Lane.ADMIN)

@@ -8,6 +8,7 @@ from zenitmq.model.errors import BrokerBusy, MessageTooLarge, TopicNotFound, Zen
 from zenitmq.remoting.commands import (
     ConsumersChanged,
     Done,
+    GetBeginning,
     GetTopics,
     Heartbeat,
     PullMessages,
@@ -40,6 +41,7 @@ REQUESTS: list[tuple[Request, int, int, bool, str]] = [
     ),
     (GetTopics(), 2, 1000, False, "981503010200c090cd03e8"),
     (SearchOffset("t", 0, 1_700_000_000_000, True), 3, 1000, False, "981d03010300c094a17400cf0000018bcfe56800c3cd03e8"),
+    (GetBeginning("id-1", 4, "s1", "m1"), 5, 1000, False, "98cd232e03010500c094a469642d3104a27331a26d31cd03e8"),
     (
         Heartbeat("c", ("p",), (("g", "CLUSTERING", (("trades", "TAG", "*"),)),)),
         4,
