@@ -98,7 +98,7 @@ class Life:
     same_boot: bool
     ran_async: bool
     set_back: bool = False
-    origin: str = ""
+    group_id: str = ""
 
 
 class ControllerLink:
@@ -122,7 +122,7 @@ class ControllerLink:
         self.is_registered = False
         self.is_linked = False
         self.known: KnownGroup | None = None
-        self._origin = ""  # of the first group that this process was let into; one begun anew has none for a while
+        self._group_id = ""  # of the first group that this process was let into; one begun anew has none for a while
         self._client = client
         self._loop = loop
         self._clock = clock
@@ -214,7 +214,7 @@ class ControllerLink:
             same_boot=life.same_boot,
             ran_async=life.ran_async,
             set_back=life.set_back,
-            origin=life.origin or self._origin,
+            group_id=life.group_id or self._group_id,
         )
         self._send(request, WRITE_TIMEOUT_MS, self._on_registered)
 
@@ -334,7 +334,7 @@ class ControllerLink:
         except GroupNodeDamaged as error:
             log.error("a controller sent nonsense: %s", error)
             return
-        self._origin = self._origin or self.known.node.origin
+        self._group_id = self._group_id or self.known.node.group_id
         if self._report is not None and self._report[1] < self.known.node.epoch:
             self._report = None
         self._on_group(self.known)

@@ -297,7 +297,7 @@ class GroupMember:
             same_boot=facts.same_boot,
             ran_async=facts.ran_async,
             set_back=facts.set_back,
-            origin=self.files.origin,
+            group_id=self.files.group_id,
         )
 
     def read_from(self, is_cold: bool, queue_id: int) -> int:
@@ -332,7 +332,7 @@ class GroupMember:
 
     def on_group(self, known: KnownGroup) -> None:
         """The node was read."""
-        self.files.note_registered(known.node.origin)
+        self.files.note_registered(known.node.group_id)
         is_sync = known.node.settings.flush_mode is FlushMode.SYNC
         if not is_sync:
             self.files.note_async()

@@ -44,17 +44,17 @@ def register(
     Raises GroupNodeLost, ForeignReplica, ForeignLog, ReplicaNameTaken, StartCounterBehind, InvalidName, InvalidParameter.
     """
     replica = _replica_of(request)
-    origin = check_token("origin", request.origin) if request.origin else ""
+    group_id = check_token("group_id", request.group_id) if request.group_id else ""
     if node is None:
         if request.epoch > 0:  # it was in a group that ZooKeeper has forgotten
             raise GroupNodeLost(request.broker_name, 0, request.epoch)
-        founded = GroupNode(broker_name=request.broker_name, origin=origin or request.store_id, settings=settings)
+        founded = GroupNode(broker_name=request.broker_name, group_id=group_id or request.store_id, settings=settings)
         return Registration(replace(founded, in_sync=(replica.name,), replicas=(replica,)))
-    if origin and node.origin and origin != node.origin:
-        raise ForeignReplica(node.broker_name, request.name, origin, node.origin)
+    if group_id and node.group_id and group_id != node.group_id:
+        raise ForeignReplica(node.broker_name, request.name, group_id, node.group_id)
     check_not_lost(node, request.epoch)
-    if not node.origin:  # begun anew by an operator
-        node = replace(node, origin=origin or request.store_id)
+    if not node.group_id:  # begun anew by an operator
+        node = replace(node, group_id=group_id or request.store_id)
     present = node.replica(request.name)
     if present is None or present.incarnation.store_id != request.store_id:
         if present is not None and present_is_alive:

@@ -71,12 +71,12 @@ class GroupNode:
     """The node's content. Names are replicas'; `in_sync` and `eligible` are sorted, and disjoint.
 
     `master` is None where nobody was elected yet; `master_incarnation` is the life that was elected, which need not be
-    the replica's present one. `last`: where both sets became empty, the member that left last. `origin`: by what the group
+    the replica's present one. `last`: where both sets became empty, the member that left last. `group_id`: by what the group
     is told from another of its name, the store of the replica that founded it; "" until somebody registers.
     """
 
     broker_name: str
-    origin: str = ""
+    group_id: str = ""
     epoch: int = 0
     master: str | None = None
     master_incarnation: Incarnation | None = None

@@ -3,7 +3,7 @@
     identity, starts   which life this is: the identity is made once, the counter grows at each `open` (R1)
     promised           the highest epoch seen; no cut of the log lowers it (R2)
     intent             a cut of the log that is under way: (epoch, offset), until it is complete (R4)
-    origin             of the group that let this replica in first: it is never in another
+    group_id           of the group that let this replica in first: it is never in another
     boot, clean end    of the last life that the controller had registered: the kernel it ran under, and where its log
                        ended if it stopped cleanly (R9)
 
@@ -66,7 +66,7 @@ class _Facts:
     clean_end: int = NO_END
     ran_async: bool = False
     set_back: bool = False
-    origin: str = ""
+    group_id: str = ""
 
 
 class ReplicaFiles:
@@ -112,9 +112,9 @@ class ReplicaFiles:
         return (facts.intent_epoch, facts.intent_offset) if facts.intent_epoch else None
 
     @property
-    def origin(self) -> str:
+    def group_id(self) -> str:
         """Of the group this replica belongs to; "" where it was never let into one."""
-        return self._facts.origin
+        return self._facts.group_id
 
     def start_facts(self, log_end: int) -> StartFacts:
         """For the registration; `log_end`: where recovery found the log's end."""
@@ -134,14 +134,14 @@ class ReplicaFiles:
         """The controller knows a start counter of this store that is not below ours: its disk was set back."""
         self._change(starts=max(self._facts.starts, starts) + 1, set_back=True)
 
-    def note_registered(self, origin: str) -> None:
-        """The controller has heard of this life and of the last one: from now on this one counts. `origin`: the group's.
+    def note_registered(self, group_id: str) -> None:
+        """The controller has heard of this life and of the last one: from now on this one counts. `group_id`: the group's.
 
         Must be durable before the log gets a byte of this life: a clean marker would vouch for it otherwise.
         """
         if not self._is_registered:
             boot_id = current_boot_id()
-            self._change(boot_id=boot_id, clean_end=NO_END, set_back=False, origin=self._facts.origin or origin)
+            self._change(boot_id=boot_id, clean_end=NO_END, set_back=False, group_id=self._facts.group_id or group_id)
             self._is_registered = True
 
     def note_async(self) -> None:

@@ -26,14 +26,14 @@ class QuestionStamp(NamedTuple):
 def question_stamp(node: GroupNode, store_id: str) -> QuestionStamp:
     """For a question of the replica with this store to the master that `node` names."""
     master = node.master_incarnation
-    return QuestionStamp(node.origin, node.epoch, store_id, "" if master is None else master.store_id)
+    return QuestionStamp(node.group_id, node.epoch, store_id, "" if master is None else master.store_id)
 
 
 def check_question(question: ReplicaQuestion, node: GroupNode, store_id: str) -> None:
     """For a broker that leads by `node`, with this store. Raises OtherReplicaMeant, StaleEpoch, UnknownReplica."""
-    if (question.group_id, question.master_store_id) != (node.origin, store_id):
+    if (question.group_id, question.master_store_id) != (node.group_id, store_id):
         raise OtherReplicaMeant(
-            node.broker_name, question.group_id[:64], question.master_store_id[:64], node.origin, store_id
+            node.broker_name, question.group_id[:64], question.master_store_id[:64], node.group_id, store_id
         )
     if question.epoch != node.epoch:
         raise StaleEpoch(node.broker_name, question.epoch, node.epoch)

@@ -300,20 +300,20 @@ class OtherReplicaMeant(ZenitError):
 
 class ForeignReplica(ZenitError):
     """A replica has belonged to a group of that name, and this is another one: what the two have written under equal epochs
-    would pass for the same. Args: group, replica, origin (of its own group), expected (the origin of this one)."""
+    would pass for the same. Args: group, replica, group_id (of its own group), expected (the group_id of this one)."""
 
     code = 9112
 
-    def __init__(self, group: str, replica: str, origin: str, expected: str) -> None:
-        super().__init__(group, replica, origin, expected)
+    def __init__(self, group: str, replica: str, group_id: str, expected: str) -> None:
+        super().__init__(group, replica, group_id, expected)
         self.group = group
         self.replica = replica
-        self.origin = origin
+        self.group_id = group_id
         self.expected = expected
 
     def __str__(self) -> str:
         return (
-            f"replica {self.replica!r} belongs to another group {self.group!r}, founded by {self.origin}; this one was by"
+            f"replica {self.replica!r} belongs to another group {self.group!r}, founded by {self.group_id}; this one was by"
             f" {self.expected}: name the controllers of its own cluster, or start it with an empty directory"
         )
 

@@ -30,7 +30,7 @@ class RegisterReplica(Request):
     `epoch`: the highest it has persisted. `clean_marker`: the last life stopped cleanly, with its log ending at
     `marker_end` (-1: no marker). `same_boot`: the kernel is the one of the last life. `ran_async`: the last life
     counted bytes as its own that it had not flushed. `log_end`: where the log ends now. `set_back`: StartCounterBehind
-    was the answer before, now or in a life whose registration was not seen. `origin`: of the group it belongs to; "" of one
+    was the answer before, now or in a life whose registration was not seen. `group_id`: of the group it belongs to; "" of one
     that was never in any.
     No node is adopted before this was answered: one that was heard earlier may mean another life.
     """
@@ -49,7 +49,7 @@ class RegisterReplica(Request):
     same_boot: bool
     ran_async: bool
     set_back: bool = False
-    origin: str = ""
+    group_id: str = ""
 
 
 @request(9001, Lane.HEARTBEAT, GroupReply)

@@ -188,18 +188,18 @@ def test_it_registers_with_all_that_the_controller_must_know() -> None:
 def test_it_tells_which_group_it_belongs_to_from_its_first_answer_on() -> None:
     """Controllers of another cluster may have come to the addresses of ours."""
     story = Story()
-    assert story.client.one(RegisterReplica).request.origin == "", "in none yet"
-    story = Story().registered(7, replace(group(), origin="store-a"))
+    assert story.client.one(RegisterReplica).request.group_id == "", "in none yet"
+    story = Story().registered(7, replace(group(), group_id="store-a"))
     story.pass_ms(HEARTBEAT_MS)
     story.client.one(ReplicaHeartbeat).fail(UnknownReplica(GROUP, "b"))
     story.pass_ms(1_000)
     registering = story.client.one(RegisterReplica)
-    assert registering.request.origin == "store-a"
+    assert registering.request.group_id == "store-a"
     registering.answer(8, group())  # begun anew by an operator: whose group it is, its replicas tell
     story.pass_ms(HEARTBEAT_MS)
     story.client.one(ReplicaHeartbeat).fail(UnknownReplica(GROUP, "b"))
     story.pass_ms(1_000)
-    assert story.client.one(RegisterReplica).request.origin == "store-a"
+    assert story.client.one(RegisterReplica).request.group_id == "store-a"
 
 
 def test_two_lives_draw_two_tokens() -> None:

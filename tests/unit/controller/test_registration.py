@@ -35,7 +35,7 @@ def registered(node: GroupNode | None, request: RegisterReplica, *, alive: bool 
 def test_the_first_founds_the_group_and_is_its_in_sync_set() -> None:
     founded = registered(None, registration("a"))
     assert founded.node == GroupNode(
-        broker_name=GROUP, origin="store-a", in_sync=("a",), settings=SETTINGS, replicas=(replica("a"),)
+        broker_name=GROUP, group_id="store-a", in_sync=("a",), settings=SETTINGS, replicas=(replica("a"),)
     )
     assert (founded.unclean, founded.repeated) == (None, False)
 
@@ -60,25 +60,25 @@ def test_a_store_with_a_log_of_its_own_is_no_replica(name: str) -> None:
 
 def test_a_replica_of_another_group_of_that_name_is_refused() -> None:
     """Two clusters on one address, or a volume mounted in the wrong one: under equal epochs their logs would pass for equal."""
-    node = replace(group(), origin="store-a")
-    for stranger in (registration("d", epoch=1, origin="store-z"), registration("b", 2, epoch=1, origin="store-z")):
+    node = replace(group(), group_id="store-a")
+    for stranger in (registration("d", epoch=1, group_id="store-z"), registration("b", 2, epoch=1, group_id="store-z")):
         with pytest.raises(ForeignReplica) as refused:
             registered(node, stranger)
-        assert (refused.value.origin, refused.value.expected) == ("store-z", "store-a")
-    assert registered(node, registration("d", epoch=1, origin="store-a")).node.replica("d") is not None
-    assert registered(node, registration("d", log_end=0)).node.origin == "store-a", "a new one is in no group yet"
+        assert (refused.value.group_id, refused.value.expected) == ("store-z", "store-a")
+    assert registered(node, registration("d", epoch=1, group_id="store-a")).node.replica("d") is not None
+    assert registered(node, registration("d", log_end=0)).node.group_id == "store-a", "a new one is in no group yet"
     with pytest.raises(InvalidParameter):
-        registered(node, registration("d", origin="a b"))
+        registered(node, registration("d", group_id="a b"))
 
 
 def test_a_group_begun_anew_is_what_its_first_replica_knows() -> None:
     """ZooKeeper's data was lost, and with it whose group it was."""
-    after = registered(replace(group(""), epoch=8, master=None), registration("b", epoch=7, origin="store-a")).node
-    assert after.origin == "store-a"
+    after = registered(replace(group(""), epoch=8, master=None), registration("b", epoch=7, group_id="store-a")).node
+    assert after.group_id == "store-a"
     with pytest.raises(ForeignReplica):
-        registered(after, registration("c", epoch=7, origin="store-z"))
-    refounded = registered(None, registration("b", log_end=0, origin="store-a")).node
-    assert refounded.origin == "store-a", "a group that never had a master may be founded again by who was in it"
+        registered(after, registration("c", epoch=7, group_id="store-z"))
+    refounded = registered(None, registration("b", log_end=0, group_id="store-a")).node
+    assert refounded.group_id == "store-a", "a group that never had a master may be founded again by who was in it"
 
 
 def test_a_later_life_keeps_its_place() -> None:

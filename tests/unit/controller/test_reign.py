@@ -256,7 +256,7 @@ def test_the_first_founds_its_group_and_is_elected() -> None:
     asked = story.register("a")
     assert asked.reply is None, "not before it was written"
     story.work(1)
-    assert asked.node() == replace(group("a", in_sync="a", master=None, epoch=0), origin="store-a")
+    assert asked.node() == replace(group("a", in_sync="a", master=None, epoch=0), group_id="store-a")
     assert story.stored().master is None
     story.work()
     assert (story.stored().master, story.stored().epoch) == ("a", 1)

@@ -147,11 +147,11 @@ def test_registering_is_noted_once(directory, boot) -> None:
 
 
 def test_the_group_that_let_it_in_first_is_its_own_for_ever(directory) -> None:
-    assert ReplicaFiles.open(directory).origin == ""
-    assert registered(directory).origin == "store-a"
+    assert ReplicaFiles.open(directory).group_id == ""
+    assert registered(directory).group_id == "store-a"
     later = ReplicaFiles.open(directory)
     later.note_registered("another")
-    assert (later.origin, ReplicaFiles.open(directory).origin) == ("store-a", "store-a")
+    assert (later.group_id, ReplicaFiles.open(directory).group_id) == ("store-a", "store-a")
 
 
 @pytest.mark.parametrize("step", ["write", "fsync", "replace", "directory"])

@@ -15,7 +15,7 @@ from zenitmq.remoting.commands import GetBeginning
 MASTER, SLAVE = "store-m", "store-s"
 NODE = GroupNode(
     broker_name="g",
-    origin="id-1",
+    group_id="id-1",
     epoch=4,
     master="m",
     master_incarnation=Incarnation(MASTER, 2),
