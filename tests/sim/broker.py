@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final, Protocol, cast
 
+from zenitmq.broker.controller_link import Life
 from zenitmq.broker.flush_waits import FlushWaits
 from zenitmq.broker.replication.replica import SESSION_SHIFT, TICK_MS, ControllerCalls, Replica, ReplicaIdentity
 from zenitmq.broker.replication.replica_log import ReplicaLog
@@ -17,15 +18,14 @@ from zenitmq.broker.replication.slave import Phase
 from zenitmq.model.errors import NotEnoughReplicas, NotMaster, ZenitError
 from zenitmq.model.group import AckMode, FlushMode, GroupNode, Incarnation, KnownGroup
 from zenitmq.model.group_codec import decode_node
-from zenitmq.remoting.commands import FlushLog
+from zenitmq.remoting.commands import Done, FlushLog
 
-from .disk import Disk, DiskShell
-from .flushing import Answers, LogOf, Question
+from .disk import NO_END, Disk, DiskShell
 from .ledger import Ledger, Violation
-from .network import Network
 from .port import SimulatedPort
 from .records import RECORD, SEGMENT, SimulatedRecord, decode
-from .schedule import Host, Schedule
+from .schedule import Host
+from .wire import Call, Machines, SimulatedClient, SimulatedLoop
 
 CLUSTER: Final = "sim"
 GROUP: Final = "broker-a"
@@ -41,23 +41,15 @@ def node_of(data: bytes) -> GroupNode:
     return decode_node(data, GROUP)
 
 
-class World(Protocol):
+class World(Machines, Protocol):
     """What a broker finds around it."""
 
-    schedule: Schedule
-    network: Network
     ledger: Ledger
     damage_rate: float
     disk_latency_ms: float
 
     def living(self, name: str) -> Broker | None:
         """The life of that machine's broker; None where there is none, or it cannot be reached."""
-
-    def is_reachable(self, src: str, dst: str) -> bool:
-        """Whether a machine answers at all."""
-
-    def next_number(self) -> int:
-        """Of a record, or of a life: unlike all before."""
 
     def on_master(self, broker: Broker, epoch: int) -> None:
         """It begins to lead."""
@@ -83,8 +75,11 @@ class Broker(Host):
         disk.start()
         self.incarnation = Incarnation(disk.store_id, disk.starts)
         self.token = f"life-{name}-{world.next_number()}"
+        self.loop = SimulatedLoop(world, self, f"{name}:10911")
+        self.client = SimulatedClient(world, self)
+        self.loop.handle(FlushLog, self._on_flush_log)
         self.flush_waits = FlushWaits(
-            cast(Any, Answers()), LogOf(self), broker_name=GROUP, name=name, incarnation=self.incarnation
+            cast(Any, self.loop), LogOf(self), broker_name=GROUP, name=name, incarnation=self.incarnation
         )
         self.shell = DiskShell(disk, self, latency_ms=world.disk_latency_ms, on_fsync_failed=self._on_fsync_failed)
         self.shell.on_flush_done = self._on_flush_done
@@ -117,10 +112,35 @@ class Broker(Host):
         """The process is killed; `quietly`: with its machine, so that nobody's socket is closed."""
         if not quietly:
             self.port.on_killed()
+            self.loop.on_killed()
+            self.client.on_killed()
         self.alive = False
         self.world.ledger.on_deposed(self)
 
     # ---- events
+
+    def life(self) -> Life:
+        """Who registers, and what the last life left."""
+        disk = self.disk
+        return Life(
+            address=f"{self.name}:10911",
+            replication_address=f"{self.name}:10912",
+            incarnation=self.incarnation,
+            clean_marker=disk.is_clean(),
+            marker_end=disk.clean_end if disk.is_clean() else NO_END,
+            same_boot=disk.noted_boot_id == disk.boot_id,
+            ran_async=disk.ran_async,
+            set_back=disk.set_back,
+        )
+
+    def heartbeat_facts(self) -> tuple[int, int, int]:
+        """(highest epoch persisted, end of the log, confirm offset)."""
+        return self.replica.epoch, self.replica.log.end, self.replica.log.confirm
+
+    def on_group_read(self, known: KnownGroup) -> None:
+        """The controllers' link hands on what is new: this life is registered by then."""
+        self.disk.note_registered()
+        self.on_group(known)
 
     def on_group(self, known: KnownGroup) -> None:
         """The node was read."""
@@ -153,16 +173,9 @@ class Broker(Host):
         if self.is_sync and self.shell.position()[1] < len(self.disk.log):
             self.shell.flush()
 
-    def on_flush_log(self, question: Question) -> None:
+    def _on_flush_log(self, call: Call) -> Done | None:
         """A controller asks whether the disk has everything."""
-        request = cast(FlushLog, question.request)
-        try:
-            done = self.flush_waits.on_flush_log(cast(Any, question), request, self.monotonic_ms())
-        except ZenitError as error:
-            question.answer(None, error)
-            return
-        if done is not None:
-            question.answer(done, None)
+        return self.flush_waits.on_flush_log(cast(Any, call), cast(FlushLog, call.request), self.monotonic_ms())
 
     def _on_fsync_failed(self) -> None:
         self.world.on_exit(self)
@@ -259,3 +272,24 @@ class Broker(Host):
         if log.end != len(self.disk.log) and self.replica._on_disk is None:
             raise Violation(f"{self.name} believes its log ends at {log.end}, it ends at {len(self.disk.log)}")
         self.world.ledger.on_confirm(self, log.confirm, min(log.end, len(self.disk.log)))
+
+
+class LogOf:
+    """A replica's log, as `FlushWaits` sees it."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    @property
+    def written(self) -> int:
+        """The end of the log."""
+        return len(self._broker.disk.log)
+
+    @property
+    def flushed(self) -> int:
+        """Everything below was flushed by this process."""
+        return self._broker.shell.position()[1]
+
+    def request_flush(self) -> None:
+        """Of all that is written."""
+        self._broker.shell.flush()

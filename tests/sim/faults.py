@@ -15,7 +15,7 @@ from zenitmq.model.group import FlushMode
 from zenitmq.remoting.commands import ChangeGroup, ElectMaster
 
 from .broker import GROUP, node_of
-from .controller import Call, Controller
+from .controller import Controller
 from .disk import Disk
 from .ledger import Violation
 from .records import RECORD, SEGMENT
@@ -53,10 +53,9 @@ class Faults:
         for broker in simulation.brokers.values():
             broker.shell.fsync_fails = None
         for number, controller in enumerate(simulation.controllers):
-            controller.desk.loss_rate = 0.0
+            controller.worker.loss_rate = 0.0
             simulation.start_controller(number)
-            if not controller.store.connected and controller.alive:
-                simulation.zookeeper.resume(controller.store)
+            self._resume(controller)
         for name in simulation.swarm.names:
             simulation.start_broker(name)
 
@@ -315,9 +314,9 @@ class Faults:
             return
         simulation.say("%s is killed", controller.name)
         controller.end()
-        store = controller.store
-        store.connected = False
-        self._later(partial(simulation.zookeeper.expire, store))
+        if (store := controller.store) is not None:
+            store.connected = False
+            self._later(partial(simulation.zookeeper.expire, store))
         self._later(partial(simulation.start_controller, number))
 
     def _controller_pause(self) -> None:
@@ -329,10 +328,10 @@ class Faults:
             self._schedule.after_us(pause_us // 2, partial(self._end_session, controller))
 
     def _end_session(self, controller: Controller) -> None:
-        zookeeper = self._simulation.zookeeper
-        if controller.alive and not self.stopped and controller.store.connected:
-            zookeeper.suspend(controller.store)
-            zookeeper.expire(controller.store)
+        zookeeper, store = self._simulation.zookeeper, controller.store
+        if controller.alive and not self.stopped and store is not None and store.connected:
+            zookeeper.suspend(store)
+            zookeeper.expire(store)
             self._later(partial(self._resume, controller))
 
     def _session_end(self) -> None:
@@ -341,13 +340,15 @@ class Faults:
     def _zookeeper_away(self) -> None:
         """Unreachable for all controllers; sessions last."""
         for controller in self._simulation.controllers:
-            if controller.alive and controller.store.connected:
-                self._simulation.zookeeper.suspend(controller.store)
+            store = controller.store
+            if controller.alive and store is not None and store.connected:
+                self._simulation.zookeeper.suspend(store)
                 self._later(partial(self._resume, controller))
 
     def _resume(self, controller: Controller) -> None:
-        if controller.alive and not controller.store.connected:
-            self._simulation.zookeeper.resume(controller.store)
+        store = controller.store
+        if controller.alive and store is not None and not store.connected:
+            self._simulation.zookeeper.resume(store)
 
     def _operator(self) -> None:
         """Asks for another master; nobody listens to the answer."""
@@ -370,5 +371,4 @@ class Faults:
         """An operator's wish; nobody listens to the answer."""
         for controller in self._simulation.controllers:
             if controller.alive and not controller.paused_until_us > self._schedule.now_us:
-                deadline_ms = controller.monotonic_ms() + OPERATOR_WAITS_MS
-                controller.on_request(Call(b"operator", request, lambda _: None, deadline_ms))
+                controller.ask(request, timeout_ms=OPERATOR_WAITS_MS)

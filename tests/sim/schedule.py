@@ -78,9 +78,20 @@ class Host:
         """By this host's clock."""
         self.schedule.after_us(int(delay_ms * MS / self._rate), callback, self)
 
-    def every(self, interval_ms: int, callback: Callable[[], None]) -> Repeated:
+    def later(self, delay_ms: float, callback: Callable[[], None]) -> SimulatedTimer:
+        """Once, by this host's clock, unless it is cancelled before."""
+        timer = SimulatedTimer()
+
+        def fire() -> None:
+            if not timer.cancelled:
+                callback()
+
+        self.after_ms(delay_ms, fire)
+        return timer
+
+    def every(self, interval_ms: int, callback: Callable[[], None]) -> SimulatedTimer:
         """Each interval; what a stopped process missed is not made up for."""
-        timer = Repeated()
+        timer = SimulatedTimer()
 
         def fire() -> None:
             if not timer.cancelled:
@@ -91,8 +102,8 @@ class Host:
         return timer
 
 
-class Repeated:
-    """A timer that goes on until it is cancelled."""
+class SimulatedTimer:
+    """A timer that goes on, or waits, until it is cancelled."""
 
     __slots__ = ("cancelled",)
 

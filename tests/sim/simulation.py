@@ -16,20 +16,20 @@ from unittest.mock import patch
 from zenitmq.broker.replication import master as master_core
 from zenitmq.model.errors import NotMaster, ZenitError
 from zenitmq.model.group import GroupNode
-from zenitmq.remoting.commands import GroupReply, Request
 
 from .ambush import Ambush
 from .broker import GROUP, Broker, World, node_of
 from .clients import Consumer, Producer
-from .controller import Call, Controller, SlowZooKeeper
+from .controller import Controller, SlowZooKeeper
 from .disk import Disk
 from .faults import Faults
 from .ledger import Ledger, Violation
-from .link import ControllerLink
+from .link import WatchedLink
 from .network import SimulatedNetwork
 from .records import RECORD, decode
 from .schedule import MS, Schedule
 from .swarm import Swarm
+from .wire import SimulatedLoop
 
 HEAL_MS: Final = 40_000
 QUIET_MS: Final = 300
@@ -51,7 +51,6 @@ class Simulation(World):
         self.disk_latency_ms = swarm.disk_latency_ms
         self.disks = {name: Disk(f"store-{name}-0") for name in swarm.names}
         self.brokers: dict[str, Broker] = {}
-        self.links: dict[bytes, ControllerLink] = {}
         self.route = ""
         self._route_epoch = 0
         self.told: list[tuple[int, int, int]] = []  # (producer, sequence, offset) of what was acknowledged
@@ -150,9 +149,14 @@ class Simulation(World):
         wants_lz4 = name in self.swarm.lz4
         broker = Broker(self, name, disk, rate=rate, flush_ms=self.swarm.flush_ms, wants_lz4=wants_lz4)
         self.brokers[name] = broker
-        link = ControllerLink(self, broker)
-        self.links[self.identity(broker)] = link
+        link = WatchedLink(
+            broker,
+            tuple(f"controller-{number}:9878" for number in range(self.swarm.controllers)),
+            on_proposal=self.ambush.on_proposal,
+            on_start_counter_behind=partial(self.start_above, broker),
+        )
         broker.begin(link)
+        link.start(broker.life())
         self.ambush.on_start(name)
         self.say("%s starts, life %s, log to %s", name, disk.starts, len(disk.log))
 
@@ -180,13 +184,21 @@ class Simulation(World):
         settings = self.swarm.settings
         self.ledger.counts_acks = settings.ack_mode.value == "all"
         controller = Controller(self, number, settings, rate=self.swarm.clock_rates[f"controller-{number}"])
-        controller.desk.loss_rate = 0.0 if self.healing else self.swarm.zookeeper_loss
+        controller.worker.loss_rate = 0.0 if self.healing else self.swarm.zookeeper_loss
         return controller
 
     def start_controller(self, number: int) -> None:
         """The next life of a controller."""
         if not self.controllers[number].alive:
             self.controllers[number] = self._new_controller(number)
+
+    def listener(self, address: str) -> SimulatedLoop | None:
+        """The life that listens at an address for requests."""
+        host = address.partition(":")[0]
+        broker = self.brokers.get(host)
+        if broker is not None:
+            return broker.loop
+        return next((one.loop for one in self.controllers if one.name == host and one.alive), None)
 
     def living(self, address: str) -> Broker | None:
         """The broker at an address."""
@@ -203,29 +215,6 @@ class Simulation(World):
         return self._number
 
     # ---- who talks to whom
-
-    @staticmethod
-    def identity(broker: Broker) -> bytes:
-        """Of a life's connection to a controller."""
-        return f"{broker.name}/{broker.disk.store_id}/{broker.disk.starts}".encode()
-
-    def call_controller(self, broker: Broker, link: ControllerLink, number: int, request: Request) -> None:
-        """A request, whose answer comes to the link if both ways let it."""
-        controller = self.controllers[number]
-
-        def answer(reply: GroupReply | ZenitError) -> None:
-            self.network.send(controller.name, broker.name, broker, partial(link.on_reply, request, reply), reply)
-
-        call = Call(self.identity(broker), request, answer)
-        self.network.send(broker.name, controller.name, controller, partial(controller.on_request, call), request)
-
-    def push_to_broker(self, controller: Controller, identity: bytes, request: Request) -> bool:
-        """False where that life is over."""
-        link = self.links.get(identity)
-        if link is None or not link.broker.alive:
-            return False
-        self.network.send(controller.name, link.broker.name, link.broker, partial(link.on_push, request), request)
-        return True
 
     def on_master(self, broker: Broker, epoch: int) -> None:
         """Name servers learn of it."""

@@ -103,6 +103,9 @@ class Stage(World):
 
     # ---- what the world is asked
 
+    def listener(self, address: str) -> None:
+        """Stories have neither controllers nor clients."""
+
     def living(self, address: str) -> Broker | None:
         """The broker at an address."""
         return self.brokers.get(address.partition(":")[0])

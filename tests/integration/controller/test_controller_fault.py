@@ -10,12 +10,12 @@ import pytest
 
 SCRIPT = """
 import sys
-from zenitmq.controller import service
+from zenitmq.controller import campaign
 
 def fail(self):
     {how}
 
-service.Controller._connect = fail
+campaign.Campaign._connect = fail
 sys.argv = ["zenit", "controller", "--set", "port=0", "--set", "zookeeper=127.0.0.1:1"]
 from zenitmq.cli.main import run
 run()

@@ -118,7 +118,7 @@ def three(server: ZooKeeperProcess, cluster: str, opened: ExitStack) -> tuple[li
     for _ in range(2):
         served.append(Served(server.address, cluster))
         opened.callback(served[-1].stop)
-        await_that(lambda: len(served[-1].controller._leadership.members) == len(served))
+        await_that(lambda: len(served[-1].controller._campaign._leadership.members) == len(served))
     addresses = tuple(one.controller.address for one in reversed(served))
     replicas = []
     for name in "abc":

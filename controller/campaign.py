@@ -1,0 +1,241 @@
+"""How one controller takes part: it joins the others, and while it is the first of them it reigns.
+
+    connected --join, read who takes part--> follows (says who leads) --first--> reign --lost, or another is first--> ...
+
+Once it has a session with ZooKeeper, the controller joins the others; where it is the first it begins a reign (reign),
+which ends when the connection is lost or another is the first. ZooKeeper away, slow or refusing is waited for.
+
+Loop thread. What it stands on (loop, desk, client, clock, how a session begins) is given to it: the process's own
+(service), or a simulation's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Protocol
+
+from ..model.clock import Clock
+from ..model.errors import BrokerBusy, BufferFull, NotLeadingController, ZenitError
+from ..model.group import GroupNode, GroupSettings
+from ..remoting.commands import (
+    AlterInSync,
+    ChangeGroup,
+    ControllerReply,
+    ElectMaster,
+    GetController,
+    GetGroup,
+    RegisterReplica,
+    RemoveReplica,
+    ReplicaHeartbeat,
+    Reply,
+    ReportMasterGone,
+    Request,
+    RestoreGroup,
+)
+from ..remoting.server import Call, Handler
+from ..remoting.timers import Timer
+from .detection import Detection
+from .flush_round import Asker, FlushRound
+from .group_store import GroupStore, Listener, Member, MembersTouched, SessionChanged, SessionState, StoreEvent, Touched
+from .leadership import Leadership
+from .reign import Reign, ReignLoop
+from .store_desk import StoreDesk
+
+log = logging.getLogger(__name__)
+
+TRY_AGAIN_MS: Final = 500
+
+_SAID: Final = {
+    SessionState.CONNECTED: (logging.INFO, "connected with ZooKeeper again"),
+    SessionState.SUSPENDED: (logging.WARNING, "the connection with ZooKeeper is lost, waiting for it"),
+    SessionState.LOST: (logging.WARNING, "the session with ZooKeeper has ended, another begins"),
+}
+
+
+class OpenStore(Protocol):
+    """How a session begins: `ZooKeeperStore` of the configuration, or a test's model of it."""
+
+    def __call__(self, listener: Listener) -> AbstractContextManager[GroupStore]:
+        """The session; entering it raises ZooKeeperUnavailable where none begins in time."""
+
+
+class CampaignLoop(ReignLoop, Protocol):
+    """The request loop, as far as a controller uses it."""
+
+    def handle(self, request_class: type[Request], handler: Handler) -> None:
+        """`handler` answers requests of this class."""
+
+    def post(self, callback: Callable[[], None]) -> None:
+        """Runs `callback` on the loop soon; from any thread. Raises BufferFull."""
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
+        """Once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What a campaign stands on. `session`: left when the process ends, in the desk's worker."""
+
+    loop: CampaignLoop
+    desk: StoreDesk
+    client: Asker
+    clock: Clock
+    open_store: OpenStore
+    session: ExitStack
+
+
+class Campaign:
+    """`address`: what brokers and tools reach this controller by. Serves from construction on; `begin` connects."""
+
+    def __init__(
+        self, ground: Ground, *, address: str, new_group: GroupSettings, new_detection: Callable[[], Detection]
+    ) -> None:
+        self.address = address
+        self._ground = ground
+        self._loop = ground.loop
+        self._desk = ground.desk
+        self._new_group = new_group
+        self._new_detection = new_detection
+        self._leadership = Leadership()
+        self._names: tuple[str, ...] = ()  # groups, as they were listed last while another led
+        self._store: GroupStore | None = None
+        self._reign: Reign | None = None
+        self._attempts = 0  # to begin a session
+        self._session_changes = 0  # who took part before the last one says nothing about now
+        self._campaigning = self._must_campaign = False
+        self._serve()
+
+    def begin(self) -> None:
+        """Begins a session with ZooKeeper; from then on all goes by itself."""
+        self._connect()
+
+    # ---- requests
+
+    def _serve(self) -> None:
+        handle = self._loop.handle
+        handle(GetController, self._on_get_controller)
+        table: dict[type[Request], Callable[[Reign, Call], Reply | None]] = {
+            RegisterReplica: Reign.on_register,
+            ReplicaHeartbeat: Reign.on_heartbeat,
+            ReportMasterGone: Reign.on_master_gone,
+            AlterInSync: Reign.on_alter_in_sync,
+            ElectMaster: Reign.on_elect,
+            ChangeGroup: partial(Reign.on_change_group, flush=self._flush),
+            RemoveReplica: Reign.on_remove_replica,
+            RestoreGroup: Reign.on_restore,
+            GetGroup: Reign.on_get_group,
+        }
+        for request_class, handler in table.items():
+            handle(request_class, partial(self._while_leading, handler))
+
+    def _while_leading(self, handler: Callable[[Reign, Call], Reply | None], call: Call) -> Reply | None:
+        if self._reign is None or not self._reign.is_ready:
+            raise NotLeadingController("" if self._reign is not None else self._leadership.leader)
+        return handler(self._reign, call)
+
+    def _flush(
+        self, node: GroupNode, names: frozenset[str], timeout_ms: int, then: Callable[[frozenset[str]], None]
+    ) -> None:
+        FlushRound(self._ground.client, self._loop, node, names, then).begin(timeout_ms)
+
+    def _on_get_controller(self, _: Call) -> ControllerReply:
+        leads = self._reign is not None and self._reign.is_ready
+        leader = self._leadership.leader if leads or not self._leadership.leads else ""
+        names = self._reign.broker_names if self._reign is not None and leads else self._names
+        return ControllerReply(leader, self._leadership.addresses, names)
+
+    # ---- the session with ZooKeeper
+
+    def _connect(self) -> None:
+        """Begins a session; tries again until one begins. From then on the store renews it by itself."""
+        self._attempts += 1
+        store = self._ground.open_store(partial(self._post_event, self._attempts))
+        self._desk.ask(partial(self._ground.session.enter_context, store), self._on_connected)
+
+    def _on_connected(self, result: GroupStore | ZenitError) -> None:
+        if isinstance(result, ZenitError):
+            self._loop.call_later(TRY_AGAIN_MS, self._connect)
+            return
+        self._store = result
+        self._campaign()
+
+    def _post_event(self, attempt: int, event: StoreEvent) -> None:
+        """A thread of ZooKeeper's."""
+        try:
+            self._loop.post(partial(self._on_event, attempt, event))
+        except BufferFull:
+            log.critical("an event of ZooKeeper was dropped: the loop is far behind; start this controller anew")
+
+    def _on_event(self, attempt: int, event: StoreEvent) -> None:
+        if attempt != self._attempts:
+            return  # of a session that never began
+        if isinstance(event, SessionChanged):
+            if self._store is not None:
+                log.log(*_SAID[event.state])
+            self._session_changes += 1
+            self._leadership = self._leadership.on_session(event.state)
+            self._change_reign()
+            self._campaign()
+        elif isinstance(event, Touched) and self._reign is not None:
+            self._reign.on_touched(event.broker_name)
+        elif isinstance(event, MembersTouched) or event.broker_name is None:
+            self._campaign()
+
+    # ---- who leads
+
+    def _campaign(self) -> None:
+        """Takes part, and reads who else does; once more where something changes meanwhile."""
+        if self._store is None or not self._leadership.is_connected:
+            return
+        self._must_campaign = True
+        if not self._campaigning:
+            self._must_campaign, self._campaigning = False, True
+            work = partial(_take_part, self._store, self.address)
+            try:
+                self._desk.ask(work, partial(self._on_members, self._session_changes))
+            except BrokerBusy as error:
+                self._on_members(self._session_changes, error)
+
+    def _on_members(
+        self, session_changes: int, result: tuple[tuple[Member, ...], tuple[str, ...]] | ZenitError
+    ) -> None:
+        self._campaigning = False
+        if isinstance(result, ZenitError):
+            self._loop.call_later(TRY_AGAIN_MS, self._campaign)
+            return
+        if session_changes == self._session_changes:
+            members, self._names = result
+            self._leadership = self._leadership.on_members(members)
+            self._change_reign()
+        if self._must_campaign:
+            self._campaign()
+        elif not self._leadership.has_joined:
+            self._loop.call_later(TRY_AGAIN_MS, self._campaign)
+
+    def _change_reign(self) -> None:
+        """A reign begins or ends, where who leads has changed."""
+        if self._reign is not None and not self._leadership.leads:
+            log.warning("leading no more leader=%s", self._leadership.leader or "unknown")
+            self._reign.end()
+            self._reign = None
+        if self._reign is None and self._leadership.leads and self._store is not None:
+            log.info("leading controllers=%s", ",".join(self._leadership.addresses))
+            self._reign = Reign(
+                self._store,
+                self._desk,
+                self._loop,
+                self._ground.clock,
+                detection=self._new_detection(),
+                new_group=self._new_group,
+            )
+            self._reign.begin()
+
+
+def _take_part(store: GroupStore, address: str) -> tuple[tuple[Member, ...], tuple[str, ...]]:
+    """Worker thread: joins, and reads who takes part and which groups there are. Raises ZooKeeperUnavailable."""
+    store.join(address)
+    return store.members(), store.broker_names()
