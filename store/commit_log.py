@@ -24,7 +24,15 @@ from ..model.queue import PhysicalOffset
 from .allocator import Allocator
 from .checksum_log import ChecksumLog, crc32
 from .flusher import Flusher
-from .record_kernel import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, TERMINATOR_BYTES, encode_blank
+from .record import physical_offset_of, store_timestamp_of
+from .record_kernel import (
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD_OVERHEAD_BYTES,
+    TERMINATOR_BYTES,
+    encode_blank,
+)
 from .segment import SYSTEM_DISK, Disk, Segment, disk_error, list_segments, sync_directory
 
 logger = logging.getLogger(__name__)
@@ -268,6 +276,14 @@ class CommitLog:
         base = segments[0].base_offset if segments else 0
         segment_end = base + ((begin - base) // self.segment_bytes + 1) * self.segment_bytes
         return self.view(begin, min(limit, segment_end))
+
+    def stored_ms(self, offset: int) -> int | None:
+        """When the record at `offset` was stored, ms; None where the log has none there (any more)."""
+        try:
+            record = self.view(offset, offset + RECORD_OVERHEAD_BYTES)
+        except OffsetOutOfRange:
+            return None
+        return store_timestamp_of(record) if physical_offset_of(record) == offset else None
 
     def segments(self) -> tuple[Segment, ...]:
         """The segments from `begin` to the one that holds `written`, oldest first."""

@@ -20,7 +20,7 @@ import numpy as np
 from ..model.errors import StoreFormatError
 from .record import INDEX_ENTRY, INDEX_HEADER
 from .record_kernel import ENTRY_BYTES, INDEX_HEADER_BYTES, index_insert, index_search
-from .segment import MappedFile
+from .segment import MappedFile, disk_error
 
 SLOT_BYTES: Final = 4
 _SAMPLED: Final = 4096  # entries looked at to find out a file's slot count
@@ -49,7 +49,7 @@ class IndexHeader:
 class IndexFile:
     """One mapped index file."""
 
-    __slots__ = ("_file", "entries", "header", "path", "slots")
+    __slots__ = ("_file", "_is_sealed", "entries", "header", "path", "slots")
 
     def __init__(self, path: str, *, slots: int, entries: int, writable: bool = True) -> None:
         """Raises StoreFormatError where size or header do not fit, OSError."""
@@ -57,6 +57,7 @@ class IndexFile:
         self.path = path
         self.slots = slots
         self.entries = entries
+        self._is_sealed = False
         values = list(INDEX_HEADER.unpack_from(self._file.map))
         values[5] = max(values[5], 1)
         self.header = IndexHeader(*values)
@@ -67,7 +68,19 @@ class IndexFile:
     @property
     def room(self) -> int:
         """How many entries still fit."""
-        return self.entries - self.header.count
+        return 0 if self._is_sealed else self.entries - self.header.count
+
+    def reserve(self) -> None:
+        """Sees to it that the file has no holes, before anything is put in: RocketMQ's have, and to write to one through the
+        map, on a full disk, ends the process. Raises StoreNotWriteable (no room), StorePoisoned, OSError."""
+        try:
+            self._file.reserve()
+        except OSError as error:
+            raise disk_error(error, "filling the holes of an index file") from error
+
+    def seal(self) -> None:
+        """Nothing is put in from here on."""
+        self._is_sealed = True
 
     @property
     def is_unused(self) -> bool:
@@ -181,7 +194,10 @@ class IndexFile:
         return np.frombuffer(self._file.map, dtype=_ENTRY, count=end - begin, offset=self._entry_at(begin))
 
     def chains_hold(self) -> bool:
-        """Whether entries hang on the chains of the slots that their hashes say: false for a wrong slot count."""
+        """Whether entries hang on the chains of the slots that their hashes say: false for a wrong slot count.
+
+        After a power cut the slots may know more entries than the header.
+        """
         count = self.header.count
         entries = self._entries_array(1, min(count, _SAMPLED))
         slot_of = entries["hash"] % self.slots
@@ -193,7 +209,7 @@ class IndexFile:
             return False
         slots = np.frombuffer(self._file.map, dtype=">u4", count=self.slots, offset=INDEX_HEADER_BYTES)
         newest = slots[slot_of]
-        return bool(np.all(newest > np.arange(len(entries))) and np.all(newest < max(count, 2)))
+        return bool(np.all(newest > np.arange(len(entries))) and np.all(newest < self.entries))
 
     def open_fd(self) -> int:
         """A descriptor by which what was put in is made durable (`fdatasync`)."""

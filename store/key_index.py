@@ -84,7 +84,8 @@ class KeyIndex:
         """Maps the files that exist; their own slot count counts. `run_soon` may have a worker do the slow work.
 
         `spare_bytes`: so much of expired files is kept to be written over, one file at least; 0: none.
-        Raises StoreFormatError, OSError. Files that no slot count explains are deleted: `reflected` is 0 then.
+        Raises StoreFormatError, OSError. Files that do not make sense are left out, with all behind them, and deleted once
+        it is told what is held (`trust`, `cut`): the log must be read again from `needs_from` then.
         """
         self.directory = os.path.join(store_directory, INDEX_FOLDER)
         self.slots = slots
@@ -98,7 +99,8 @@ class KeyIndex:
         self._waiting: list[tuple[list[int], list[int], int]] = []
         self._prepared: IndexFile | None = None
         self._reflected = PhysicalOffset(0)
-        self.needs_from: int | None = None  # where a replay must begin, if the checkpoint does not say
+        self.needs_from: int | None = None  # where a replay must begin, whatever the checkpoint says
+        self._refused: list[str] = []  # paths of files that are left out
         self._taken = PhysicalOffset(0)  # dispatched up to here
         self._held_offset = -1  # of this record `_held_keys` keys are held: a replay leaves them out
         self._held_keys = 0
@@ -124,27 +126,42 @@ class KeyIndex:
                     path, f"it has {os.path.getsize(path)} bytes where the first index file has {size}"
                 )
         found = find_slot_count(paths[0], size, slots=self.slots, entries=self.entries)
-        if found is None:
-            if self._writable:
-                logger.warning("no slot count explains the index files, they are rebuilt path=%s", paths[0])
-                for path in paths:
-                    os.unlink(path)
-            return ()
-        self.slots, self.entries = found
-        return tuple(IndexFile(path, slots=self.slots, entries=self.entries, writable=self._writable) for path in paths)
+        files: list[IndexFile] = []
+        refusal = "no slot count explains it"
+        if found is not None:
+            self.slots, self.entries = found
+            try:
+                files.extend(  # those before the one that is refused
+                    IndexFile(path, slots=self.slots, entries=self.entries, writable=self._writable) for path in paths
+                )
+            except StoreFormatError as error:
+                refusal = str(error)
+        self._refused = paths[len(files) :]
+        if self._refused:
+            self.needs_from = max([0, *(file.header.end_offset for file in files if not file.is_unused)])
+            logger.warning(
+                "index files are left out and made anew from the log first=%s count=%s reason=%s",
+                self._refused[0], len(self._refused), refusal,
+            )  # fmt: skip
+        return tuple(files)
 
     # ---- what is held after a start
 
     def trust(self, reflected: int) -> None:
-        """After a clean stop: all below `reflected` is here."""
+        """After a clean stop: all below `reflected` is here. Raises OSError."""
+        self._drop_refused()
         self._drop_unused()
-        self._note_held()
-        self._reflected = self._taken = PhysicalOffset(reflected if self._files else 0)
+        self._begin(reflected if self._files else 0)
 
-    def cut(self, reflected: int, timestamp_of: Callable[[int], int]) -> None:
-        """After an unclean stop: keeps only keys of records below `reflected`. `timestamp_of`: the store time of a record."""
-        self._drop_unused()
+    def cut(self, reflected: int, timestamp_of: Callable[[int], int | None]) -> None:
+        """After an unclean stop: keeps only keys of records below `reflected`.
+
+        `timestamp_of`: the store time of a record; None where the log does not have it (any more): the header's stays then,
+        which is no earlier. Raises StoreNotWriteable (a file of RocketMQ's with holes, on a full disk), OSError.
+        """
         known = bool(self._files) or not reflected
+        self._drop_refused()
+        self._drop_unused()
         while self._files and self._files[-1].header.begin_offset >= reflected:
             self._drop_last()
         if self._files:
@@ -153,19 +170,26 @@ class KeyIndex:
             if count <= 1:
                 self._drop_last()
             else:
-                newest.cut(count, timestamp_of(newest.entry_offset(count - 1)))
+                end_ms = timestamp_of(newest.entry_offset(count - 1))
+                newest.reserve()
+                newest.cut(count, newest.header.end_timestamp_ms if end_ms is None else end_ms)
                 self._dirty[newest] = None
-        self._note_held()
-        self._reflected = self._taken = PhysicalOffset(reflected if known else 0)
+        self._begin(reflected if known else 0)
 
     def cut_newer(self, timestamp_ms: int) -> None:
-        """As RocketMQ after its unclean stop: drops files that end later than its checkpoint."""
+        """As RocketMQ after its unclean stop: drops files that end later than its checkpoint. Raises OSError."""
+        self._drop_refused()
         self._drop_unused()
         while self._files and self._files[-1].header.end_timestamp_ms > timestamp_ms:
             self._drop_last()
-        self._note_held()
-        self._reflected = self._taken = PhysicalOffset(max(self.end_offset, 0))
-        self.needs_from = self._reflected
+        self.needs_from = max(self.end_offset, 0)
+        self._begin(self.needs_from)
+
+    def _drop_refused(self) -> None:
+        """The last one first: a kill leaves what is refused again."""
+        while self._refused:
+            os.unlink(self._refused[-1])
+            self._refused.pop()
 
     def _drop_unused(self) -> None:
         while self._files and self._files[-1].is_unused:
@@ -177,10 +201,20 @@ class KeyIndex:
         last.close()
         os.unlink(last.path)
 
-    def _note_held(self) -> None:
+    def _begin(self, reflected: int) -> None:
+        """From here on keys are put in: behind those that are held, which a replay tells again."""
+        if self.needs_from is not None:
+            reflected = min(reflected, self.needs_from)
+        self._reflected = self._taken = PhysicalOffset(reflected)
         if self._files:
-            self._held_offset = self._files[-1].header.end_offset
-            self._held_keys = self._files[-1].keys_at_end()
+            newest = self._files[-1]
+            self._held_offset = newest.header.end_offset
+            self._held_keys = newest.keys_at_end()
+            try:
+                newest.reserve()
+            except StoreNotWriteable as error:
+                logger.warning("the newest index file takes no more keys path=%s error=%s", newest.path, error)
+                newest.seal()
 
     # ---- dispatch
 

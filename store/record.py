@@ -149,6 +149,11 @@ INDEX_ENTRY: Final = struct.Struct(INDEX_ENTRY_LAYOUT.struct_format())
 _IPV6_BYTES: Final = 12  # more than an IPv4 host
 
 
+def physical_offset_of(record: memoryview | bytes) -> int:
+    """Where a record says that it is in the commit log."""
+    return int.from_bytes(record[28:36], "big")
+
+
 def store_timestamp_of(record: memoryview | bytes) -> int:
     """The store time of a record, ms since the epoch."""
     at = 56 + (_IPV6_BYTES if record[39] & BORN_HOST_IPV6 else 0)

@@ -194,6 +194,10 @@ class MappedFile:
         if fd >= 0:
             os.close(fd)
 
+    def reserve(self) -> None:
+        """Gives every byte its place on disk; what was a hole reads as zeros still. Raises OSError."""
+        _fallocate(self.open_fd(), 0, self.size_bytes)
+
     def modified_ms(self) -> int:
         """When the file was last written, milliseconds since the epoch. Raises OSError."""
         return os.stat(self.path).st_mtime_ns // 1_000_000

@@ -28,8 +28,6 @@ from .config import StoreConfig, parse_delay_levels
 from .deleted_queues import restore
 from .key_index import KeyIndex
 from .queue_table import QUEUE_FOLDER, QueueTable
-from .record import store_timestamp_of
-from .record_kernel import RECORD_OVERHEAD_BYTES
 from .segment import sync_directory
 from .snapshot import read_snapshot
 from .store_files import StoreLock
@@ -90,7 +88,7 @@ def _cut_queues(directory: str, config: StoreConfig, end: PhysicalOffset) -> Non
 def _cut_index(directory: str, config: StoreConfig, log: CommitLog) -> None:
     index = KeyIndex(directory, slots=config.index_slots, entries=config.index_entries, now_ms=now_ms)
     try:
-        index.cut(log.written, lambda at: store_timestamp_of(log.view(at, at + RECORD_OVERHEAD_BYTES)))
+        index.cut(log.written, log.stored_ms)
         index.persist()
         if os.path.isdir(index.directory):
             sync_directory(index.directory)

@@ -11,21 +11,20 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ..model.clock import Clock
 from ..model.errors import StorePoisoned
 from ..model.queue import PhysicalOffset
-from .checkpoint import Checkpoint, read_checkpoint
+from .checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from .commit_log import COMMIT_LOG_FOLDER, CommitLog
 from .config import StoreConfig, parse_delay_levels
 from .confirmation import Confirmation
 from .dispatch import Dispatcher, SettledDispatcher, TopicDispatcher
 from .key_index import INDEX_FOLDER, KeyIndex
 from .queue_table import QueueTable
-from .record import store_timestamp_of
-from .record_kernel import RECORD_OVERHEAD_BYTES, RUN_BLANK, RUN_END, RUN_MORE, RunKernel
+from .record_kernel import RUN_BLANK, RUN_END, RUN_MORE, RunKernel
 from .recovery import LogSurvey, Range, Survey, first_store_time, newest_segment_before, replay
 from .snapshot import read_snapshot, write_snapshot
 from .spare_files import SPARE_INDEX_FOLDER
@@ -134,6 +133,7 @@ def open_store(
             written_in_order=abort is not None and abort.same_boot,
         ).run(begin, checkpoint.flushed_offset or 0)
         log.truncate(survey.end, wipe_bytes=_wipe_bytes(config, abort))
+        _lower_checkpoint(directory, checkpoint, _rebuild_begin(log, queues, index))
         _settle(log, queues, index, checkpoint, clean=abort is None, begin=whole)
         first_opened_ms, quarantined = _store_facts(directory, log, survey, clock.now_ms())
         write_abort(directory)
@@ -242,16 +242,26 @@ def _open_index(directory: str, config: StoreConfig, clock: Clock, spare_bytes: 
 def _replay_begin(
     log: CommitLog, queues: QueueTable, index: KeyIndex | None, dispatchers: Sequence[Dispatcher], whole: int
 ) -> int:
-    """From where the log must be read because somebody lacks what is there; `whole`: where it must be read anyway.
+    """From where the log must be read because somebody lacks what is there; `whole`: where it must be read anyway."""
+    rebuilt = _rebuild_begin(log, queues, index)
+    needed = [whole, *(dispatcher.reflected() for dispatcher in dispatchers), *([] if rebuilt is None else [rebuilt])]
+    return max(min(needed), log.begin)
 
-    Queues or an index of which nothing is left are made again from the whole log.
-    """
-    lowest = min([whole, *(dispatcher.reflected() for dispatcher in dispatchers)])
+
+def _rebuild_begin(log: CommitLog, queues: QueueTable, index: KeyIndex | None) -> PhysicalOffset | None:
+    """From where the log must be read to make again what queues or index have lost; None: nothing."""
     if not queues.listed() or (index is not None and index.end_offset < 0):
-        lowest = 0
+        return log.begin
     if index is not None and index.needs_from is not None:
-        lowest = min(lowest, index.needs_from)
-    return max(lowest, log.begin)
+        return PhysicalOffset(max(index.needs_from, log.begin))
+    return None
+
+
+def _lower_checkpoint(directory: str, checkpoint: Checkpoint, rebuilt: PhysicalOffset | None) -> None:
+    """Before it is made again from `rebuilt` on: a kill meanwhile must not leave a checkpoint that takes it for whole."""
+    if rebuilt is not None and checkpoint.dispatched_offset is not None and rebuilt < checkpoint.dispatched_offset:
+        path = os.path.join(directory, CHECKPOINT_FILE)
+        write_checkpoint(path, replace(checkpoint, dispatched_offset=rebuilt))
 
 
 def _settle(
@@ -264,16 +274,12 @@ def _settle(
     queues.begin(log_end=end, reflected=held, unclean=not clean)
     if index is None:
         return
-
-    def stored_ms(offset: int) -> int:
-        return store_timestamp_of(log.view(offset, offset + RECORD_OVERHEAD_BYTES))
-
     if index.end_offset >= end:
-        index.cut(end, stored_ms)
+        index.cut(end, log.stored_ms)
     elif clean:
         index.trust(held)
     elif dispatched is not None:
-        index.cut(held, stored_ms)
+        index.cut(held, log.stored_ms)
 
 
 def _interest(dispatcher: Dispatcher) -> Interest:
