@@ -13,8 +13,8 @@ from typing import Final
 from ..model.errors import StoreFormatError
 from ..model.queue import PhysicalOffset
 from ..store.segment import sync_directory
-from .replication.epochs import ROWS_MAX
 from .replication.epochs import Epoch as Epoch
+from .replication.epochs import EpochList
 
 FILE_NAME: Final = "epochFileCheckpoint"
 
@@ -41,11 +41,15 @@ def parse_epochs(text: str) -> tuple[Epoch, ...]:
     return epochs
 
 
-def next_epoch(epochs: tuple[Epoch, ...], begin: PhysicalOffset) -> tuple[Epoch, ...]:
-    """The list once a new epoch begins at the end of the log; an epoch in which nothing was written drops out."""
-    number = epochs[-1].number + 1 if epochs else 1
-    kept = tuple(epoch for epoch in epochs if epoch.begin < begin)
-    return (*kept[1 - ROWS_MAX :], Epoch(number, begin))
+def next_epoch(epochs: tuple[Epoch, ...], begin: PhysicalOffset, end: PhysicalOffset) -> tuple[Epoch, ...]:
+    """The list once a new epoch begins at the end of the log [begin, end); an epoch in which nothing was written drops out.
+
+    What a log held before it had rows belongs to the first one. Raises TooManyEpochs.
+    """
+    if not epochs:
+        return (Epoch(1, begin),)
+    kept = EpochList(tuple(epoch for epoch in epochs if epoch.begin < end))
+    return kept.with_row(epochs[-1].number + 1, end, kept_from=begin).rows
 
 
 def read_epochs(directory: str) -> tuple[Epoch, ...]:
@@ -65,9 +69,10 @@ def write_epochs(directory: str, epochs: tuple[Epoch, ...]) -> None:
     _replace(os.path.join(directory, FILE_NAME), render_epochs(epochs))
 
 
-def begin_epoch(directory: str, begin: PhysicalOffset) -> Epoch:
-    """Elects this broker: reads the file of a store directory, writes it durably with one epoch more, returns that."""
-    epochs = next_epoch(read_epochs(directory), begin)
+def begin_epoch(directory: str, begin: PhysicalOffset, end: PhysicalOffset) -> Epoch:
+    """Elects this broker, whose log is [begin, end): reads the file of a store directory, writes it durably with one epoch
+    more, returns that. Raises StoreFormatError, TooManyEpochs, OSError."""
+    epochs = next_epoch(read_epochs(directory), begin, end)
     write_epochs(directory, epochs)
     return epochs[-1]
 

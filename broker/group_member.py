@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
 
 from ..model.clock import Clock
-from ..model.errors import BrokerBusy, NotEnoughReplicas, NotMaster, ZenitError
+from ..model.errors import BrokerBusy, NotEnoughReplicas, NotMaster, OffsetOutOfRange, ZenitError
 from ..model.group import FlushMode, KnownGroup
 from ..model.route import MASTER_ID
 from ..remoting import commands
@@ -117,7 +117,13 @@ def carry_through_cut(files: ReplicaFiles, config: BrokerConfig) -> None:
     elif files.intent is not None:
         epoch, offset = files.intent
         log.warning("the log is cut epoch=%s offset=%s", epoch, offset)
-        truncate_store(config.store_dir, config.store, offset)
+        try:
+            truncate_store(config.store_dir, config.store, offset)
+        except (
+            OffsetOutOfRange
+        ) as error:  # nothing was cut; asked by its master once more, this replica halts and says why
+            log.critical("the log begins above where it is to be cut, it stays as it is: %s", error)
+            files.clear_intent()
 
 
 class MemberHost(Protocol):
@@ -321,6 +327,7 @@ class GroupMember:
             "written": written,
             "flushed": flushed,
             "confirm": self._replica.log.confirm,
+            "halted": self._replica.halted,
             "replication_address": self.replication_address,
         }
 

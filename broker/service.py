@@ -165,7 +165,7 @@ class Broker:
         self._identity = BrokerIdentity(config.cluster, config.name, str(self._store_host), 0, None)
         self._client = started.enter_context(RemotingClient())
         if not config.has_group:
-            epoch = begin_epoch(config.store_dir, self._store.written)
+            epoch = begin_epoch(config.store_dir, self._store.begin, self._store.written)
             self._identity = replace(self._identity, epoch=epoch.number, broker_id=MASTER_ID)
             return
         assert files is not None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...model.errors import CutRefused, TooManyEpochs
 from .epochs import EpochList
 from .frames import Chunk, Frame
 
@@ -108,10 +109,10 @@ class WritesAllowed(Effect):
 
 @dataclass(frozen=True, slots=True)
 class Halt(Effect):
-    """The slave stops in this reign and says so: the master asked it to forget what may be confirmed (R4)."""
+    """This replica takes no part in this reign and says so, with what an operator can do: `reason` is CutRefused where the
+    master asked it to forget what may be confirmed (R4), TooManyEpochs where the list of epochs is full."""
 
-    truncate_at: int
-    guard: int
+    reason: CutRefused | TooManyEpochs
 
 
 @dataclass(frozen=True, slots=True)

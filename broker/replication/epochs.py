@@ -5,23 +5,28 @@ Epochs rise from row to row, begins never fall; rows with the same begin are epo
 logs that hold the same row hold the same bytes below it, since an epoch has one master and a row is on the disk before
 the first byte of its epoch. That is what the truncation point rests on (design rules R4 and R5).
 
-Retention takes no rows: a slave that is behind it, or parted from its master before it, is told so by rows whose bytes
-are gone. Without them nothing in common would be found, and the slave asked to forget what is confirmed.
+A row lives as long as a byte of its epoch is kept, however many there are: without it a master could not say which epoch
+it sends, nor find where a slave parted from it. Rows whose bytes are gone are kept while the list is short: they tell how
+far a slave that is behind retention agrees. Beyond ROWS_KEPT they go, oldest first.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
 from typing import Final, Self
 
+from ...model.errors import TooManyEpochs
 from ...model.queue import PhysicalOffset
 
-ROWS_MAX: Final = 1000
-"""Rows a list holds."""
+ROWS_KEPT: Final = 1000
+"""Over so many, rows that no kept byte needs are dropped."""
+ROWS_MAX: Final = 60_000
+"""Rows a list holds at most, all of kept bytes: an election each minute with writes in between, for forty days. Opening and
+Refused carry a whole list in one frame, which bounds it."""
 
 _begin_of = attrgetter("begin")
 
@@ -67,16 +72,16 @@ class EpochList:
         index = bisect_right(self.rows, offset, key=_begin_of)
         return self.rows[index].begin if index < len(self.rows) else None
 
-    def with_row(self, number: int, begin: int) -> EpochList:
-        """With the row of an epoch that begins now.
+    def with_row(self, number: int, begin: int, *, kept_from: int = 0) -> EpochList:
+        """With the row of an epoch that begins now. `kept_from`: where the log begins.
 
-        Beyond ROWS_MAX one goes that holds nothing, which changes no truncation point; where none is such, the oldest.
-        Raises ValueError where the epoch is not above all others, or begins before the last one does.
+        Over ROWS_KEPT rows go that hold nothing, which changes no truncation point, then those that retention has left no byte.
+        Raises TooManyEpochs where ROWS_MAX are of kept bytes, ValueError where the epoch is not above all others, or begins
+        before the last one does.
         """
-        rows = (*self.rows, Epoch(number, PhysicalOffset(begin)))
+        rows = _trimmed((*self.rows, Epoch(number, PhysicalOffset(begin))), kept_from)
         if len(rows) > ROWS_MAX:
-            spare = next((index for index, (row, after) in enumerate(pairwise(rows)) if row.begin == after.begin), 0)
-            rows = (*rows[:spare], *rows[spare + 1 :])
+            raise TooManyEpochs(len(rows) - 1, ROWS_MAX)
         return EpochList(rows)
 
     def below(self, offset: int) -> EpochList:
@@ -98,14 +103,32 @@ class EpochList:
 NO_EPOCHS: Final = EpochList()
 
 
-def truncation_point(master: EpochList, master_end: int, slave: EpochList, slave_end: int) -> int:
+def _trimmed(rows: tuple[Epoch, ...], kept_from: int) -> tuple[Epoch, ...]:
+    """At most ROWS_KEPT of them, where so many can be spared. The last one stays, and the one that ends where the log begins:
+    a slave that ends there needs it."""
+    spare = len(rows) - ROWS_KEPT
+    if spare <= 0:
+        return rows
+    kept: list[Epoch] = []
+    for row, after in pairwise(rows):
+        if spare and row.begin == after.begin:
+            spare -= 1
+        else:
+            kept.append(row)
+    kept.append(rows[-1])
+    gone = max(0, bisect_left(kept, kept_from, key=_begin_of) - 1)  # rows that end below `kept_from`
+    return tuple(kept[min(spare, gone) :])
+
+
+def truncation_point(master: EpochList, master_end: int, slave: EpochList, slave_end: int) -> int | None:
     """How far a slave's log is the master's (R4); it keeps that much and gets the rest.
 
-    The newest row that both hold, then the lower of both ends of that epoch; 0 where they share none.
+    The newest row that both hold, then the lower of both ends of that epoch; 0 where they share none. None where they share
+    none and the master's list does not reach back to the log's first byte: then they agree on nothing that the master keeps.
     """
     theirs = {row: index for index, row in enumerate(slave.rows)}
     for index in range(len(master.rows) - 1, -1, -1):
         found = theirs.get(master.rows[index])
         if found is not None:
             return min(master.end_of(index, master_end), slave.end_of(found, slave_end))
-    return 0
+    return None if master.rows and master.rows[0].begin > 0 else 0

@@ -27,7 +27,8 @@ CHUNK_BYTES: Final = 1024 * 1024
 """What a chunk holds at most, unless one record alone is longer."""
 CHUNK_BYTES_MAX: Final = 8 * 1024 * 1024
 """What is refused as a chunk: no record is so long."""
-FRAME_BYTES_MAX: Final = 32 * 1024
+FRAME_BYTES_MAX: Final = 1024 * 1024
+"""Of a frame without a chunk's bytes: an opening with a whole list of epochs."""
 
 
 class Side(Enum):
@@ -189,7 +190,7 @@ FRAMES: Final = (
             FrameField("lz4", "B", "1: chunks may be compressed"),
             FrameField("name_bytes", "B", "length of the replica's name"),
             FrameField("store_id_bytes", "B", "length of the store's identity"),
-            FrameField("rows", "H", "number of epochs, at most 1000"),
+            FrameField("rows", "H", "number of epochs, at most 60000"),
         ),
         "name, store identity (UTF-8), then each row: epoch 8, begin 8",
     ),

@@ -54,19 +54,18 @@ class Intake:
         newest = self._waiting[-1][0].data_epoch if self._waiting else self._log.epochs.newest
         return chunk.begin == self.received and chunk.begin < self.granted and chunk.data_epoch >= newest
 
-    def take(self, chunk: Chunk, data: bytes | memoryview) -> list[DiskEffect]:
-        """The next chunk; what the disk is to do now."""
+    def take(self, chunk: Chunk, data: bytes | memoryview) -> None:
+        """The next chunk waits here."""
         self.received = chunk.end
         self._waiting.append((chunk, data))
-        return self.next_step()
 
     def next_step(self) -> list[DiskEffect]:
-        """Gives the disk the next chunk, or first the row of its epoch; nothing while it is at work."""
+        """Gives the disk the next chunk, or first the row of its epoch; nothing while it is at work. Raises TooManyEpochs."""
         if self._awaiting is not None or not self._waiting:
             return []
         chunk, data = self._waiting[0]
         if chunk.data_epoch != self._log.epochs.newest:
-            self._awaiting = PersistEpochs(self._log.epochs.with_row(chunk.data_epoch, chunk.begin))
+            self._awaiting = PersistEpochs(self._log.with_epoch(chunk.data_epoch, chunk.begin))
         else:
             self._waiting.popleft()
             self._awaiting = Append(chunk, data)

@@ -220,7 +220,7 @@ class MasterState:
         log = self._log
         offset = truncation_point(log.epochs, log.end, frame.epochs, frame.end)
         member.session = frame.session
-        if offset < log.begin:
+        if offset is None or offset < log.begin:
             return [*effects, self._refuse_behind_retention(frame, offset)]
         member.open(frame, offset, end=log.end, now_ms=now_ms)
         self._list_sessions()
@@ -228,11 +228,13 @@ class MasterState:
         self._progress(effects)
         return effects
 
-    def _refuse_behind_retention(self, opening: Opening, offset: int) -> Effect:
-        """The slave starts anew where this log begins."""
+    def _refuse_behind_retention(self, opening: Opening, agreed: int | None) -> Effect:
+        """The slave starts anew where this log begins. `agreed`: None where rows are gone that could tell; it is below the
+        first one then."""
         stamp = (self._group_key, self.epoch, opening.session)
         begin = self._log.begin
         epochs = self._log.epochs.below(begin)
+        offset = min(self._log.epochs.rows[0].begin, opening.end) if agreed is None else agreed
         return SendFrame(opening.name, Refused(*stamp, RefusalReason.BEHIND_RETENTION, offset, begin, epochs))
 
     def _end(self, member: Member) -> list[Effect]:

@@ -17,7 +17,7 @@ from ...remoting.server import RequestLoop
 from ...remoting.server_socket import Payload, RouterSocket, shared_payload
 from .chunk_payload import unseal
 from .frame_codec import decode, encode
-from .frames import CHUNK_BYTES_MAX, Accepted, Chunk, Frame, Opening, Side
+from .frames import FRAME_BYTES_MAX, Accepted, Chunk, Frame, Opening, Side
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class ReplicationPort:
         """`bind`: "host:port". Raises ConfigError where the address cannot be bound."""
         self._loop = loop
         self._listener = listener
-        self._router = RouterSocket(bind, CHUNK_BYTES_MAX)
+        self._router = RouterSocket(bind, FRAME_BYTES_MAX)
         self.address = self._router.address
         self._context = ClientContext()
         self._dealer: Dealer | None = None

@@ -112,6 +112,7 @@ class Replica:
         """`replica_log`: with the epochs as recovered, and begin, end and flushed of the store."""
         self.log = replica_log
         self.master: MasterState | None = None
+        self.halted: str | None = None  # why it takes no part in the present reign, and what an operator can do
         self._identity = identity
         self._disk = disk
         self._clock = clock
@@ -358,15 +359,15 @@ class Replica:
         log.warning("writes are %s: it depends on how many are in sync", "taken" if effect.allowed else "refused")
 
     def _halt(self, effect: fx.Halt, _core: object) -> None:
-        log.critical(
-            "replication stopped, the master asks to cut what may be confirmed truncate_at=%s guard=%s",
-            effect.truncate_at,
-            effect.guard,
-        )
+        reason = str(effect.reason)
+        if reason != self.halted:
+            log.critical("replication is halted: %s", reason)
+        self.halted = reason
 
     def _lead(self, effect: fx.Lead, _core: object) -> None:
         known = self._role.known
         assert known is not None
+        self.halted = None
         cut_at: CutAt = self._disk.cut_at
         self.master = MasterState(
             self._identity.name,
@@ -390,6 +391,7 @@ class Replica:
 
     def _follow(self, effect: fx.Follow, _core: object) -> None:
         log.info("following master=%s epoch=%s", effect.master, effect.epoch)
+        self.halted = None
         self.host.on_role(Role.SLAVE, effect.epoch)
         self._perform(self._slave.on_master(effect.master, effect.epoch, self._now()), self._slave)
 

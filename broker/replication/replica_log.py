@@ -36,6 +36,10 @@ class ReplicaLog:
         self.end = min(self.end, offset)
         self.flushed = min(self.flushed, offset)
 
+    def with_epoch(self, number: int, begin: int) -> EpochList:
+        """The rows once an epoch begins there. Raises TooManyEpochs."""
+        return self.epochs.with_row(number, begin, kept_from=self.begin)
+
     @property
     def guard(self) -> int:
         """A slave never cuts below this (R4): what is below may be confirmed, here or elsewhere."""

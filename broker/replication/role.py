@@ -16,12 +16,14 @@ from __future__ import annotations
 
 from enum import Enum
 
+from ...model.errors import TooManyEpochs
 from ...model.group import NO_VERSION, FlushMode, Incarnation, KnownGroup
 from .effects import (
     CutTail,
     DiskEffect,
     Effect,
     Follow,
+    Halt,
     Lead,
     PersistEpochs,
     PersistIntent,
@@ -30,6 +32,7 @@ from .effects import (
     StopLeading,
     SyncLog,
 )
+from .epochs import ROWS_MAX, EpochList
 from .replica_log import ReplicaLog
 from .truncation import Truncation
 
@@ -99,7 +102,7 @@ class RoleState:
         elif isinstance(effect, CutTail) and self._is_sync():
             return self._await(SyncLog())
         elif isinstance(effect, CutTail | SyncLog):
-            return self._await(PersistEpochs(self._log.epochs.with_row(self.promised, self._log.end)))
+            return self._await(PersistEpochs(self._with_own_epoch()))
         return self._advance()
 
     def _advance(self) -> list[Effect]:
@@ -118,7 +121,24 @@ class RoleState:
             return [StopFollowing()]
         stop: list[Effect] = [StopLeading()] if was is Role.MASTER else []
         assert self.known is not None
-        return stop + self._await(PersistPromise(self.known.node.epoch))
+        node = self.known.node
+        if node.master == self._name and (full := self._why_full(node.epoch)) is not None:
+            return [*stop, Halt(full)]  # without a promise: another is elected
+        return stop + self._await(PersistPromise(node.epoch))
+
+    def _with_own_epoch(self) -> EpochList:
+        """What a log held before it had rows belongs to the first epoch: no other replica has it under another."""
+        log = self._log
+        return log.with_epoch(self.promised, log.end if log.epochs.rows else log.begin)
+
+    def _why_full(self, epoch: int) -> TooManyEpochs | None:
+        if len(self._log.epochs.rows) < ROWS_MAX:
+            return None
+        try:
+            self._log.with_epoch(epoch, self._log.end)
+        except TooManyEpochs as full:
+            return full
+        return None
 
     def _decide(self) -> list[Effect]:
         """Takes part in the epoch that is promised."""

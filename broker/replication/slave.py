@@ -3,7 +3,7 @@
     idle --on_master--> opening --Accepted--> cutting (R4) --> streaming --lost frame, time-out, Goodbye--> pausing
                             ^---------------- a fresh socket, a higher session number ------------------------'
                             '--Refused: behind retention--> starting anew --------------------------------> pausing
-    any --asked to cut below the guard--> halted, until another epoch
+    any --asked to cut below the guard, or below the log's begin--> halted, until another epoch
 
 Every frame of a session that is not the present one, or of another epoch, is dropped (R2, R14). The promise of the
 epoch is durable before `on_master` is called (role). Here is how sessions begin and end; what a streaming one does with
@@ -16,6 +16,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
+from ...model.errors import CutRefused, TooManyEpochs
 from ...model.group import Incarnation
 from .effects import (
     AskController,
@@ -227,7 +228,7 @@ class SlaveState:
 
     def _start_anew(self, frame: Refused) -> list[Effect]:
         if frame.offset < self._log.guard:
-            return self._halt(frame.offset)
+            return self._refuse_cut(frame.offset)
         effects = self._close()
         self.phase = Phase.STARTING_ANEW
         self._starting_anew = StartAnew(frame.log_begin, frame.epochs)
@@ -246,8 +247,8 @@ class SlaveState:
 
     def _on_accepted(self, frame: Accepted, now_ms: int) -> list[Effect]:
         log, offset = self._log, frame.truncate_at
-        if offset < log.guard:
-            return self._halt(offset)
+        if offset < max(log.guard, log.begin):
+            return self._refuse_cut(offset)
         if offset > log.end:
             return self._reopen_later(now_ms)  # more than was offered: not an answer to this opening
         if offset == log.end and log.epochs.below(offset) is log.epochs:
@@ -264,10 +265,16 @@ class SlaveState:
         self._truncation = None
         return self._stream(now_ms) if self.phase is Phase.CUTTING else self._settle()
 
-    def _halt(self, truncate_at: int) -> list[Effect]:
+    def _refuse_cut(self, truncate_at: int) -> list[Effect]:
+        """Never in a legal run: what the master asks to forget is confirmed, or expired here, which only confirmed bytes do."""
+        assert self.master is not None
+        log = self._log
+        return self._halt(CutRefused(self._name, self.master, self.epoch, truncate_at, log.begin, log.end, log.guard))
+
+    def _halt(self, reason: CutRefused | TooManyEpochs) -> list[Effect]:
         effects = self._close()
         self.phase = Phase.HALTED
-        return [*effects, Halt(truncate_at, self._log.guard)]
+        return [*effects, Halt(reason)]
 
     # ---- the stream
 
@@ -289,7 +296,8 @@ class SlaveState:
             return []  # a duplicate
         if not self._intake.is_next(chunk):
             return self._reopen_later(now_ms)
-        return [*self._intake.take(chunk, data)]
+        self._intake.take(chunk, data)
+        return self._next_step()
 
     def _on_appended(self, chunk: Chunk) -> list[Effect]:
         """The bytes are in the log, whatever has become of their session."""
@@ -315,4 +323,10 @@ class SlaveState:
                 return []
             self._stopping = False
             return [Stopped()]
-        return [*self._intake.next_step()] if self.phase is Phase.STREAMING else []
+        return self._next_step() if self.phase is Phase.STREAMING else []
+
+    def _next_step(self) -> list[Effect]:
+        try:
+            return [*self._intake.next_step()]
+        except TooManyEpochs as full:
+            return self._halt(full)

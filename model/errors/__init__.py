@@ -43,6 +43,7 @@ from .consuming import (
     TraceDamaged,
 )
 from .groups import (
+    CutRefused,
     ForeignLog,
     ForeignReplica,
     GroupNodeDamaged,
@@ -61,6 +62,7 @@ from .groups import (
     StaleGroupVersion,
     StartCounterBehind,
     StaticMasterBehind,
+    TooManyEpochs,
     UnknownReplica,
     ZooKeeperUnavailable,
 )
@@ -134,6 +136,7 @@ __all__ = [
     "ConfigError",
     "ConnectionLost",
     "CorruptRecordError",
+    "CutRefused",
     "DamagedMessage",
     "DataLost",
     "DuplicateClient",
@@ -204,6 +207,7 @@ __all__ = [
     "SubscriptionConflict",
     "SystemFault",
     "TargetInUse",
+    "TooManyEpochs",
     "TooManyHolds",
     "TooManyQueries",
     "TooManyRequests",

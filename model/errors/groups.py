@@ -335,3 +335,49 @@ class ForeignLog(ZenitError):
             f"replica {self.replica!r} is new to group {self.group!r} and has a log of its own up to {self.log_end}: start it"
             " with an empty directory, or, where the group shall have that log, let it be the first to join a new group"
         )
+
+
+class CutRefused(ZenitError):
+    """A slave does not cut its log to where its master's agrees: confirmed bytes would be forgotten, or it does not reach
+    back so far. Args: replica, master, epoch (of its reign), truncate_at, begin, end, confirm (of the slave's log, bytes).
+    """
+
+    code = 9122
+
+    def __init__(
+        self, replica: str, master: str, epoch: int, truncate_at: int, begin: int, end: int, confirm: int
+    ) -> None:
+        super().__init__(replica, master, epoch, truncate_at, begin, end, confirm)
+        self.replica = replica
+        self.master = master
+        self.epoch = epoch
+        self.truncate_at = truncate_at
+        self.begin = begin
+        self.end = end
+        self.confirm = confirm
+
+    def __str__(self) -> str:
+        return (
+            f"master {self.master!r} of epoch {self.epoch} agrees with this log up to {self.truncate_at} only; this log keeps"
+            f" {self.begin} to {self.end}, confirmed up to {self.confirm}. Nothing is cut: a forced election has given these"
+            " bytes up, or the master has lost them. To give them up here too: stop this broker, move its store directory away"
+            " (it may be their last copy), start it with an empty one. To keep them: stop the master, then zenit controller"
+            f" elect GROUP --replica {self.replica} --force; what was written since is lost then"
+        )
+
+
+class TooManyEpochs(ZenitError):
+    """A log holds bytes of as many epochs as a list can tell apart, so no other epoch can begin. Args: epochs, limit."""
+
+    code = 9121
+
+    def __init__(self, epochs: int, limit: int) -> None:
+        super().__init__(epochs, limit)
+        self.epochs = epochs
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return (
+            f"the log holds bytes of {self.epochs} epochs, at most {self.limit} can be told apart: lower retention_ms or"
+            " retention_bytes of its replicas, so that the oldest bytes go and their epochs with them"
+        )

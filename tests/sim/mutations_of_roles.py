@@ -18,8 +18,8 @@ def _epoch_row_again() -> list[Patch]:
     """A row that is there already does no harm."""
     with_row = EpochList.with_row
 
-    def mutant(self: EpochList, number: int, begin: int) -> EpochList:
-        return self if self.newest == number else with_row(self, number, begin)
+    def mutant(self: EpochList, number: int, begin: int, **log: int) -> EpochList:
+        return self if self.newest == number else with_row(self, number, begin, **log)
 
     return [(EpochList, "with_row", mutant)]
 

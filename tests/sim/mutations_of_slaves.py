@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from zenitmq.broker.replication import intake, master, replica_log, slave
+from zenitmq.broker.replication import epochs, intake, master, replica_log, slave
 from zenitmq.broker.replication.effects import CutLog, Effect
 from zenitmq.broker.replication.epochs import EpochList
 from zenitmq.broker.replication.frames import Chunk
@@ -68,7 +68,8 @@ def _() -> list[Patch]:
         if chunk.begin >= self._intake.received or not self.is_quiet:
             return on_chunk(self, chunk, data, now_ms)
         self._log.on_cut(chunk.begin)
-        return [CutLog(chunk.begin), *self._intake.take(chunk, data)]
+        self._intake.take(chunk, data)
+        return [CutLog(chunk.begin), *self._intake.next_step()]
 
     return [(slave.SlaveState, "_on_chunk", mutant)]
 
@@ -92,6 +93,11 @@ def _() -> list[Patch]:
         return 0
 
     return [(master, "truncation_point", truncation_point)]
+
+
+@mutation("R4-rowlife", "R4: of too many rows the oldest goes, whatever is kept of its bytes")
+def _() -> list[Patch]:
+    return [(epochs, "_trimmed", lambda rows, _: rows[-epochs.ROWS_KEPT :])]
 
 
 @mutation("R4-intent", "R4: the cut is not made durable, and nothing says that it was begun")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from unittest.mock import patch
 
-from zenitmq.broker.replication import master
+from zenitmq.broker.replication import epochs, master
 from zenitmq.broker.replication.frames import Accepted, Chunk, Credit, Opening
 
 from ..records import RECORD
@@ -145,3 +145,22 @@ def chunk_is_filed_under_its_own_epoch() -> None:
     stage.hear("c")
     stage.carry("b", "c")
     stage.whole()
+
+
+@story("M-R4d", without="R4-rowlife", falls="I5")
+def row_lives_as_long_as_its_bytes() -> None:
+    """Masters that take turns fill the list; a wiped replica is sent the first epoch's bytes all the same."""
+    with patch.object(epochs, "ROWS_KEPT", 2):
+        stage = Stage("ab", in_sync="ab", minimum=1)
+        for name in "abab":
+            stage.elect(name)
+            stage.hear("a")
+            stage.hear("b")
+            stage.carry("a", "b")
+            stage.append(name)
+            stage.carry("a", "b")
+        stage.wipe("b")
+        stage.start("b")
+        stage.register("b")
+        stage.elect("a")
+        stage.whole()

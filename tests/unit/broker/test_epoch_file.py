@@ -31,11 +31,11 @@ def test_another_text_is_refused_by_name(text: str) -> None:
 
 
 def test_an_epoch_without_records_drops_out() -> None:
-    assert next_epoch((AT_0, AT_9), PhysicalOffset(9)) == (AT_0, Epoch(3, PhysicalOffset(9)))
+    assert next_epoch((AT_0, AT_9), PhysicalOffset(0), PhysicalOffset(9)) == (AT_0, Epoch(3, PhysicalOffset(9)))
 
 
 def test_each_start_is_one_epoch_more(tmp_path: Path) -> None:
-    numbers = [begin_epoch(str(tmp_path), PhysicalOffset(offset)).number for offset in (0, 0, 40)]
+    numbers = [begin_epoch(str(tmp_path), PhysicalOffset(0), PhysicalOffset(offset)).number for offset in (0, 0, 40)]
     assert numbers == [1, 2, 3]
     assert parse_epochs((tmp_path / FILE_NAME).read_text()) == (
         Epoch(2, PhysicalOffset(0)),
@@ -43,8 +43,16 @@ def test_each_start_is_one_epoch_more(tmp_path: Path) -> None:
     )
 
 
-def test_the_file_stays_small() -> None:
+def test_what_a_log_held_before_its_first_epoch_belongs_to_that() -> None:
+    """A store that RocketMQ has written: no byte of it is without an epoch, or no replica could be sent it."""
+    assert next_epoch((), PhysicalOffset(40), PhysicalOffset(90)) == (Epoch(1, PhysicalOffset(40)),)
+
+
+def test_an_epoch_stays_as_long_as_its_bytes() -> None:
     epochs: tuple[Epoch, ...] = ()
     for offset in range(1200):
-        epochs = next_epoch(epochs, PhysicalOffset(offset))
-    assert (len(epochs), epochs[-1].number) == (1000, 1200)
+        epochs = next_epoch(epochs, PhysicalOffset(0), PhysicalOffset(offset))
+    assert (len(epochs), epochs[0].number, epochs[-1].number) == (1200, 1, 1200)
+    assert parse_epochs(render_epochs(epochs)) == epochs
+    after = next_epoch(epochs, PhysicalOffset(1000), PhysicalOffset(1200))
+    assert (len(after), after[0].begin) == (1000, 201)

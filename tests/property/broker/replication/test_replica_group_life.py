@@ -152,7 +152,7 @@ class Process:
             elif isinstance(effect, Acknowledge):
                 self.group.acknowledge(self, effect.up_to)
             elif isinstance(effect, Halt):
-                self.group.fail(f"I6: {self.name} was asked to cut at {effect.truncate_at}, guard {effect.guard}")
+                self.group.fail(f"I6: {self.name} halts: {effect.reason}")
 
     def post(self, to: Side, dst: str, session: int, frame: bytes, data: bytes) -> None:
         self.group.mails.append(Mail(to, self.name, dst, session, frame, data))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import random
 from itertools import pairwise
+from unittest.mock import patch
 
 import pytest
 
-from zenitmq.broker.replication.epochs import ROWS_MAX, Epoch, EpochList, truncation_point
+from zenitmq.broker.replication import epochs as epoch_list
+from zenitmq.broker.replication.epochs import ROWS_KEPT, ROWS_MAX, Epoch, EpochList, truncation_point
+from zenitmq.model.errors import TooManyEpochs
 
 
 def rows(*pairs: tuple[int, int]) -> EpochList:
@@ -40,18 +43,68 @@ def test_a_new_row_is_above_all_others() -> None:
             epochs.with_row(number, begin)
 
 
-def test_of_too_many_rows_the_oldest_goes() -> None:
-    epochs = EpochList.of((number, number) for number in range(1, ROWS_MAX + 1)).with_row(ROWS_MAX + 1, ROWS_MAX + 1)
-    assert (len(epochs.rows), epochs.rows[0].number, epochs.newest) == (ROWS_MAX, 2, ROWS_MAX + 1)
+def test_a_row_lives_as_long_as_its_bytes_however_many_there_are() -> None:
+    epochs = rows((1, 0))
+    for number in range(2, 3 * ROWS_KEPT):
+        epochs = epochs.with_row(number, number)
+    assert len(epochs.rows) == 3 * ROWS_KEPT - 1
+    assert epochs.covering(0) == Epoch(1, 0)
+
+
+def test_rows_whose_bytes_are_gone_go_oldest_first_once_there_are_many() -> None:
+    epochs = EpochList.of((number, number * 10) for number in range(1, ROWS_KEPT + 1))
+    after = epochs.with_row(ROWS_KEPT + 1, 20_000, kept_from=500)
+    assert after.rows[0] == Epoch(2, 20)
+    assert len(after.rows) == ROWS_KEPT
+    many = EpochList.of((number, number * 10) for number in range(1, ROWS_KEPT + 101))
+    after = many.with_row(ROWS_KEPT + 101, 20_000, kept_from=500)
+    assert after.rows[:2] == (Epoch(49, 490), Epoch(50, 500))  # a slave that ends at 500 shares the row that ends there
+    assert after.covering(500) == Epoch(50, 500)
 
 
 def test_a_storm_of_elections_costs_rows_that_hold_nothing_first() -> None:
     """A thousand masters that wrote nothing do not push out the rows of what is in the log."""
     epochs = rows((1, 0), (2, 50))
-    for number in range(3, 2 * ROWS_MAX):
-        epochs = epochs.with_row(number, 90)
-    assert (len(epochs.rows), epochs.newest) == (ROWS_MAX, 2 * ROWS_MAX - 1)
+    for number in range(3, 2 * ROWS_KEPT):
+        epochs = epochs.with_row(number, 90, kept_from=60)
+    assert (len(epochs.rows), epochs.newest) == (ROWS_KEPT, 2 * ROWS_KEPT - 1)
     assert epochs.rows[:2] == rows((1, 0), (2, 50)).rows
+
+
+def test_a_list_that_is_full_says_what_makes_room() -> None:
+    full = EpochList.of((number, number) for number in range(1, ROWS_MAX + 1))
+    with pytest.raises(TooManyEpochs, match="lower retention_ms or retention_bytes"):
+        full.with_row(ROWS_MAX + 1, ROWS_MAX + 1)
+    assert len(full.with_row(ROWS_MAX + 1, ROWS_MAX + 1, kept_from=ROWS_MAX // 2).rows) == ROWS_MAX // 2 + 3
+
+
+def test_a_list_without_its_oldest_rows_never_finds_another_truncation_point() -> None:
+    """Over small histories of a group, some of whose replicas lead alone for a while: what the master's whole list finds at
+    or above its log's begin, the trimmed one finds; below, it is told that they agree nowhere, or on what is gone."""
+    seed = random.randrange(1 << 32)
+    rng = random.Random(seed)
+    for _ in range(3_000):
+        begins = [0, *sorted(rng.choices(range(12), k=rng.randint(1, 8)))]
+        whole = list(enumerate(begins, 1))
+        end = begins[-1] + rng.randint(0, 3)
+        begin = rng.randint(0, end)
+        parted = rng.randint(0, len(whole))
+        slave = whole[:parted]
+        slave_begin = slave[-1][1] if slave else 0
+        slave += [(len(whole) + 1, slave_begin + rng.randint(0, 3))] * rng.randint(0, 1)
+        slave_end = (slave[-1][1] if slave else 0) + rng.randint(0, 4)
+        with patch.object(epoch_list, "ROWS_KEPT", 1):
+            trimmed = EpochList(epoch_list._trimmed(rows(*whole).rows, begin))
+        exact = truncation_point(rows(*whole), end, rows(*slave), slave_end)
+        found = truncation_point(trimmed, end, rows(*slave), slave_end)
+        assert exact is not None
+        story = f"seed {seed}: {whole} to {end} from {begin}, trimmed {trimmed.rows}; {slave} to {slave_end}"
+        if exact >= begin:
+            assert found == exact, story
+        else:
+            assert found is None or found < begin, story
+        if found is None:
+            assert exact <= min(trimmed.rows[0].begin, slave_end) < begin, story
 
 
 def test_a_row_that_holds_nothing_changes_no_truncation_point() -> None:
@@ -94,12 +147,13 @@ def test_a_cut_drops_rows_at_the_offset_and_a_recovery_keeps_them() -> None:
         pytest.param([(1, 0)], 90, [(2, 0)], 70, 0, id="nothing in common"),
         pytest.param([(1, 0)], 90, [], 0, 0, id="an empty log"),
         pytest.param([(3, 100), (4, 300)], 400, [(1, 0), (2, 50), (3, 100)], 350, 300, id="the oldest rows are gone"),
+        pytest.param([(3, 100), (4, 300)], 400, [(1, 0), (2, 50)], 350, None, id="the shared rows are gone"),
         pytest.param(
             [(1, 0), (2, 50), (3, 50)], 50, [(1, 0), (2, 50)], 50, 50, id="epochs in which nothing was written"
         ),
     ],
 )
 def test_the_truncation_point(
-    master: list[tuple[int, int]], master_end: int, slave: list[tuple[int, int]], slave_end: int, expected: int
+    master: list[tuple[int, int]], master_end: int, slave: list[tuple[int, int]], slave_end: int, expected: int | None
 ) -> None:
     assert truncation_point(EpochList.of(master), master_end, EpochList.of(slave), slave_end) == expected

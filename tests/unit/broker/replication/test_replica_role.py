@@ -11,6 +11,7 @@ from zenitmq.broker.replication.effects import (
     DiskEffect,
     Effect,
     Follow,
+    Halt,
     Lead,
     PersistEpochs,
     PersistIntent,
@@ -19,7 +20,7 @@ from zenitmq.broker.replication.effects import (
     StopLeading,
     SyncLog,
 )
-from zenitmq.broker.replication.epochs import EpochList
+from zenitmq.broker.replication.epochs import ROWS_MAX, EpochList
 from zenitmq.broker.replication.replica_log import ReplicaLog
 from zenitmq.broker.replication.role import Role, RoleState
 from zenitmq.model.group import FlushMode, GroupNode, GroupSettings, Incarnation, KnownGroup
@@ -132,6 +133,26 @@ def test_v9_an_election_of_an_earlier_life_is_not_accepted() -> None:
     assert roles.hear(news(5, 3, "B", EARLIER)) == [PersistPromise(3)]
     assert roles.core.role is Role.CANDIDATE
     assert roles.hear(news(6, 3, "B", LIFE)) == []
+
+
+def test_who_can_begin_no_other_epoch_promises_none_and_says_why() -> None:
+    """Another is elected then, and this one is halted until the oldest epochs have gone with their bytes."""
+    roles = Roles(promised=ROWS_MAX)
+    roles.log.end = ROWS_MAX + 1
+    roles.log.epochs = EpochList.of((number, number) for number in range(1, ROWS_MAX + 1))
+    (halt,) = roles.hear(news(5, ROWS_MAX + 1, "B"))
+    assert isinstance(halt, Halt)
+    assert halt.reason.args == (ROWS_MAX, ROWS_MAX)
+    assert (roles.core.promised, roles.core.role) == (ROWS_MAX, Role.CANDIDATE)
+    roles.log.begin = ROWS_MAX // 2
+    assert Lead(ROWS_MAX + 2, ROWS_MAX + 1) in roles.hear(news(6, ROWS_MAX + 2, "B"))
+
+
+def test_what_a_log_held_before_it_had_rows_belongs_to_the_first_epoch() -> None:
+    """The founder of a group may bring a log: no byte of it is without an epoch, or no replica could be sent it."""
+    roles = Roles(promised=0)
+    roles.log.begin, roles.log.epochs = 40, EpochList()
+    assert roles.hear(news(5, 1, "B"))[-2:] == [PersistEpochs(EpochList.of([(1, 40)])), Lead(1, 40)]
 
 
 def test_a_restarted_slave_follows_in_the_epoch_it_promised() -> None:

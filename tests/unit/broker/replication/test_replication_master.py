@@ -550,6 +550,17 @@ def test_a_slave_behind_retention_is_told_where_to_start_anew() -> None:
     assert frames(fresh) == [Accepted(KEY, EPOCH, 2, 50)]
 
 
+def test_who_shares_no_row_that_is_left_starts_anew_too() -> None:
+    """Rows went with their bytes: what the slave shares lies below the first one, and is gone here."""
+    master = Master(begin=50)
+    master.log.epochs = EpochList.of([(2, 30), *((row.number, row.begin) for row in master.log.epochs.rows[1:])])
+    rows = EpochList.of([(1, 0)])
+    for session, (end, offset) in enumerate(((20, 20), (90, 30)), 1):
+        (refused,) = frames(master.open("C", session=session, end=end, rows=rows))
+        assert isinstance(refused, Refused)
+        assert (refused.reason, refused.offset, refused.log_begin) == (RefusalReason.BEHIND_RETENTION, offset, 50)
+
+
 def test_retention_waits_for_sessions_and_ends_those_it_overtakes() -> None:
     master = Master()
     master.follow("B")

@@ -22,7 +22,7 @@ from zenitmq.broker.replication.effects import (
     StartAnew,
     Stopped,
 )
-from zenitmq.broker.replication.epochs import EpochList
+from zenitmq.broker.replication.epochs import ROWS_MAX, EpochList
 from zenitmq.broker.replication.frames import (
     Accepted,
     Ack,
@@ -37,6 +37,7 @@ from zenitmq.broker.replication.frames import (
 )
 from zenitmq.broker.replication.replica_log import ReplicaLog
 from zenitmq.broker.replication.slave import OPEN_TIMEOUT_MS, PAUSE_MS, PAUSE_MS_MAX, SILENCE_MS, Phase, SlaveState
+from zenitmq.model.errors import CutRefused
 from zenitmq.model.group import Incarnation
 
 KEY, EPOCH, CREDIT = 77, 3, 100
@@ -48,8 +49,10 @@ MASTERS = EpochList.of([(1, 0), (3, 60)])
 class Slave:
     """A SlaveState with a disk that carries out at once what it is asked to, unless `holds` is set."""
 
-    def __init__(self, *, end: int = 100, flushed: int = 0, confirm: int = 0, rows: EpochList = ROWS) -> None:
-        self.log = ReplicaLog(0, end, flushed, confirm, rows)
+    def __init__(
+        self, *, begin: int = 0, end: int = 100, flushed: int = 0, confirm: int = 0, rows: EpochList = ROWS
+    ) -> None:
+        self.log = ReplicaLog(begin, end, flushed, confirm, rows)
         self.core = SlaveState(
             "B", group=KEY, incarnation=LIFE, log=self.log, session=1 << 32, wants_lz4=True, credit_bytes=CREDIT
         )
@@ -96,6 +99,12 @@ def frames(effects: list[Effect]) -> list[Frame]:
 
 def kinds(effects: list[Effect]) -> list[type[Effect]]:
     return [type(effect) for effect in effects]
+
+
+def facts(effects: list[Effect]) -> tuple[object, ...] | None:
+    """Why the slave halts, where that is the last effect."""
+    last = effects[-1]
+    return last.reason.args if isinstance(last, Halt) else None
 
 
 def streaming(**log: object) -> Slave:
@@ -201,7 +210,7 @@ def test_behind_retention_it_starts_anew() -> None:
 def test_behind_retention_it_forgets_nothing_confirmed() -> None:
     slave = Slave(end=100, confirm=70)
     effects = slave.hear(Refused(*slave.stamp, RefusalReason.BEHIND_RETENTION, 60, 1000, MASTERS))
-    assert effects[-1] == Halt(60, 70)
+    assert facts(effects) == ("B", "A", EPOCH, 60, 0, 100, 70)
     assert slave.log.end == 100
 
 
@@ -240,10 +249,35 @@ def test_an_empty_epoch_at_the_end_is_dropped_with_the_same_care() -> None:
 def test_it_never_cuts_below_its_guard(confirm: int, truncate_at: int, halts: bool) -> None:
     slave = Slave(confirm=confirm)
     effects = slave.accepted(truncate_at)
-    assert (effects[-1] == Halt(truncate_at, min(confirm, 100))) is halts
+    assert (facts(effects) == ("B", "A", EPOCH, truncate_at, 0, 100, min(confirm, 100))) is halts
     assert (slave.log.end == 100) is halts
     if halts:
         assert slave.tick(1_000_000) == []
+
+
+def test_a_cut_below_its_own_beginning_is_refused_before_it_is_intended() -> None:
+    """After a forced election: the bytes that are to be sent again from there are no part of this log any more."""
+    slave = Slave(begin=50, confirm=0)
+    effects = slave.accepted(40)
+    assert kinds(effects) == [CloseSession, Halt]
+    assert facts(effects) == ("B", "A", EPOCH, 40, 50, 100, 0)
+    assert (slave.log.begin, slave.log.end) == (50, 100)
+    assert slave.tick(1_000_000) == []
+    assert Slave(begin=50).accepted(50)[0] == PersistIntent(EPOCH, 50)
+
+
+def test_what_is_refused_says_what_to_do() -> None:
+    text = str(CutRefused("B", "A", EPOCH, 40, 50, 100, 70))
+    for part in (
+        "'A'",
+        "epoch 3",
+        "up to 40",
+        "50 to 100",
+        "up to 70",
+        "move its store directory away",
+        "--replica B --force",
+    ):
+        assert part in text
 
 
 def test_v18_the_guard_is_the_lower_of_confirm_and_end() -> None:
@@ -294,6 +328,20 @@ def test_the_row_of_an_epoch_is_durable_before_its_first_byte() -> None:
     assert slave.log.epochs == ROWS.with_row(3, 100)
     acks = frames(slave.done()) + frames(slave.done())
     assert [ack.written for ack in acks if isinstance(ack, Ack)] == [110, 120]
+
+
+def test_a_full_list_of_epochs_halts_it() -> None:
+    """A row that cannot be written down must not be left out: the bytes would count under another epoch."""
+    rows = EpochList.of((number, number) for number in range(1, ROWS_MAX + 1))
+    slave = Slave(end=ROWS_MAX + 1, rows=rows)
+    slave.core.on_stop()
+    slave.core.on_master("A", ROWS_MAX + 1, 0)
+    stamp = KEY, ROWS_MAX + 1, slave.core.session
+    slave.hear(Accepted(*stamp, ROWS_MAX + 1))
+    effects = slave.hear(Chunk(*stamp, ROWS_MAX + 1, ROWS_MAX + 1, ROWS_MAX + 2, 0, 0, False), 0, b"x")
+    assert kinds(effects) == [CloseSession, Halt]
+    assert facts(effects) == (ROWS_MAX, ROWS_MAX)
+    assert slave.log.end == ROWS_MAX + 1
 
 
 def test_m_r5a_a_duplicate_is_dropped_and_a_gap_closes_the_session() -> None:
