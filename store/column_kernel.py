@@ -13,6 +13,7 @@ A record goes in whole or not at all: `fill` stops before the first that finds n
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +22,7 @@ import cython
 from ..model.compression import decompress
 from ..model.errors import RemoteProtocolError
 from ..model.properties import decode_properties
+from .kernel_host import check_host
 
 try:
     from isal.isal_zlib import crc32
@@ -28,6 +30,8 @@ except ImportError:  # no wheel for this machine: the same value, slower
     from zlib import crc32
 
 COMPILED = cython.compiled
+
+check_host(struct.calcsize("n"))
 
 # Why `fill` stopped.
 ALL_TAKEN = 0
@@ -49,6 +53,7 @@ _COMPARED_MAX = cython.declare(
 )  # properties that are compared each with each, to find one named twice
 _ID_ROOM = cython.declare(cython.Py_ssize_t, 64)  # an offset message id has at most 56 characters
 _V1 = cython.declare(cython.uint, 0xDAA320A7)
+_ROOM_MAX = cython.declare(cython.Py_ssize_t, 0x7FFFFFFF)  # ends of rows have 31 bits
 _MS_MAX = cython.declare(cython.longlong, 9_223_372_036_854_775)  # as microseconds just within 64 bits
 
 
@@ -152,17 +157,24 @@ class BytesColumn:
     used_bytes = cython.declare(cython.Py_ssize_t, visibility="readonly")
     null_count = cython.declare(cython.Py_ssize_t, visibility="readonly")
     _room: cython.Py_ssize_t
+    _rows_max: cython.Py_ssize_t
     _has_nulls: cython.bint
     _ends: cython.int[::1]
     _data: cython.uchar[::1]
     _valid: cython.uchar[::1]
 
     def __init__(self, ends: memoryview, data: memoryview, valid: memoryview) -> None:
+        """Raises ValueError where `ends` has no place for the first."""
+        if not len(ends):
+            raise ValueError("a column of bytes has one end more than rows")
         self._ends = ends
         self._data = data
         self._valid = valid
-        self._room = len(data)
+        self._room = min(len(data), _ROOM_MAX)
         self._has_nulls = len(valid) > 0
+        self._rows_max = len(ends) - 1
+        if self._has_nulls:
+            self._rows_max = min(self._rows_max, 8 * len(valid))
         self._ends[0] = 0
         self.used_bytes = 0
         self.null_count = 0
@@ -215,6 +227,18 @@ def _put_offset_id(
     column._ends[row + 1] = used
     if column._has_nulls:
         _mark(column._valid, row, True)
+
+
+@cython.cfunc
+def _rows_in(column: Any) -> cython.Py_ssize_t:
+    """How many rows a column has room for, whichever it is of those that a ColumnFiller fills."""
+    texts: BytesColumn
+    if isinstance(column, BytesColumn):
+        texts = column
+        return texts._rows_max
+    if not isinstance(column, tuple):
+        return len(column)
+    return min(len(column[0]), 8 * len(column[1])) if len(column) == 2 else len(column[0]) - 1
 
 
 @cython.final
@@ -293,8 +317,11 @@ class ColumnFiller:
         check_crc: bool = True,
     ) -> None:
         """`tags`: messages with one of these alone; None = all. `check_crc`: bodies, where they are wanted, are compared
-        with their checksums.
+        with their checksums. Raises ValueError where a column has no room for as many rows.
         """
+        for name, column in columns.items():
+            if _rows_in(column) < rows_max:
+                raise ValueError(f"column {name} has no room for {rows_max} rows")
         self.rows = self.needed_bytes = self.undelayed = self.entries = 0
         self.status = ALL_TAKEN
         self._rows_max = rows_max
@@ -322,7 +349,7 @@ class ColumnFiller:
         if self._has_map:
             self._map_ends, self._map_names, self._map_values = columns["properties"]
             self._map_ends[0] = 0
-            self._entries_max = len(self._map_names._ends) - 1
+            self._entries_max = min(self._map_names._rows_max, self._map_values._rows_max)
         texts = (self._ids, self._keys, self._tags, self._groups, self._traces)
         self._reads_properties = self._has_map or self._has_due or tags is not None or texts.count(None) < len(texts)
         self._marks = memoryview(bytearray(12 * ENTRIES_ROOM)).cast("i")
@@ -333,12 +360,15 @@ class ColumnFiller:
         Those with queue offsets [begin, end) are wanted; the others are passed over.
         `status` says why it ended there. NO_ROOM: the batch of columns is full (where it is empty, the body needs
         `needed_bytes`). BEHIND_END: nothing that follows is wanted. BAD_...: that message is damaged; nothing of it was taken.
+        Raises ValueError for a `first` below zero.
         """
         data: bytes = batch.data
         at: cython.const[cython.uint][::1] = batch.positions
         buf: cython.const[cython.uchar][::1] = data
         index: cython.Py_ssize_t = first
         count: cython.Py_ssize_t = len(at)
+        if first < 0:
+            raise ValueError("no message has a number below zero")
         self._begin, self._end = begin, end
         view = memoryview(data)  # of which a slice is no copy
         while index < count:

@@ -265,7 +265,7 @@ class QueueReader:
         """Queue offset and store time of the first message in [begin, end) that can be read."""
         for queue_offset in range(begin, end):
             physical, size, _ = queue.unit(queue_offset)
-            if size != FILLER_SIZE and not overlaps(self.quarantined, physical, physical + size):
+            if size != FILLER_SIZE and physical >= 0 and not overlaps(self.quarantined, physical, physical + size):
                 return queue_offset, store_timestamp_of(self._log.view(physical, physical + size))
         return end, None
 
@@ -281,8 +281,9 @@ def without_quarantined(units: bytes, quarantined: Sequence[Range]) -> bytes:
 
 
 def _leading_filler(units: bytes) -> int:
-    """How many of the units come before the first record's."""
-    count = 0
-    while count * UNIT_BYTES < len(units) and UNIT.unpack_from(units, count * UNIT_BYTES)[1] == FILLER_SIZE:
-        count += 1
-    return count
+    """How many of the units come before the first record's: filler, and damaged ones, which name a place before the log."""
+    for at in range(0, len(units), UNIT_BYTES):
+        physical, size, _ = UNIT.unpack_from(units, at)
+        if size != FILLER_SIZE and physical >= 0:
+            return at // UNIT_BYTES
+    return len(units) // UNIT_BYTES

@@ -19,6 +19,7 @@ code does not check bounds: every function that takes bytes from outside first p
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -29,6 +30,7 @@ from ..model.compression import decompress
 from ..model.errors import CorruptRecordError, MessageIllegal, MessageTooLarge
 from ..model.properties import decode_properties
 from ..model.queue import MessageQueue
+from .kernel_host import check_host
 
 try:
     from isal.isal_zlib import crc32
@@ -36,6 +38,8 @@ except ImportError:  # no wheel for this machine: the same value, slower
     from zlib import crc32
 
 COMPILED = cython.compiled
+
+check_host(struct.calcsize("n"))
 
 MAGIC_V1 = 0xDAA320A7
 MAGIC_V2 = 0xDAA320AB
@@ -91,6 +95,8 @@ _MASK = cython.declare(cython.uint, 0xFFFFFFFF)  # as C variables: literals this
 _SIGN = cython.declare(cython.uint, 0x80000000)
 _SEQUENCED = cython.declare(cython.uint, 0x40000000)
 _NEEDS_MAX = cython.declare(cython.int, 64)  # of a condition that are tested before it is
+_OFFSET_MAX = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)  # no position in a log lies behind
+_is_making = cython.declare(cython.bint, False)  # while a batch is made by who fills it in
 # Bits a producer may set: compressed, multi tags, the two host families, how it is compressed.
 _SYS_FLAG_ALLOWED = cython.declare(cython.uint, 0x1 | 0x2 | 0x10 | 0x20 | 0x700)
 
@@ -693,7 +699,7 @@ def write_sequences(
     sequence: cython.ulonglong = first
     room: cython.Py_ssize_t = len(producer_id) + 17  # ":" and 16 digits
     done: cython.int = 0
-    if end > len(buffer) or begin < 0:
+    if not 0 <= begin <= end <= len(buffer):
         return BAD_SIZE
     while at < end:
         size = _check_lengths(view, at, end, record_max)
@@ -968,8 +974,10 @@ class RunKernel:
         host_flag: cython.uint = 0x20 if len(host) == 20 else 0
         host_bits: cython.longlong = self._store_host_bits
         reason: cython.int = 0
-        if end > len(buffer) or begin < 0:
+        if not 0 <= begin <= end <= len(buffer):
             return -2
+        if physical_offset < 0 or physical_offset > _OFFSET_MAX - (end - begin):
+            return -10
         self._reserve_units(units_before + (end - begin) // 91 * 20 + 20)
         units: cython.uchar[::1] = self._units
         out: cython.Py_ssize_t = units_before
@@ -1042,7 +1050,8 @@ class RunKernel:
         last), `sys_flag` (of the last, with ENDS_WAIT where any of them ends the wait of another record, and SEQUENCED
         where any counts in its producer's sequence), `store_timestamp_ms`, and `status`: why the run ended there.
         Returns `count`. A record counts only where its physical offset field is its position. Transaction records
-        (half, rollback) end a run and stand alone, for the caller to judge.
+        (half, rollback) end a run and stand alone, for the caller to judge. No run begins (BAD_SIZE, BAD_OFFSET) where
+        [begin, end) is not within `buffer`, or ends behind the last position that a log can have.
         """
         return self._scan(buffer, begin, end, physical_offset, check_body_crc, count_max)
 
@@ -1170,6 +1179,12 @@ class RunKernel:
         flags: cython.uint
         marks: cython.uint = 0
         self.status = 1
+        if not 0 <= begin <= end <= len(buffer):
+            self.status = -2
+            count_max = 0
+        elif physical_offset < 0 or physical_offset > _OFFSET_MAX - (end - begin):
+            self.status = -10
+            count_max = 0
         while done < count_max:
             if end - at < 8:
                 self.status = 0
@@ -1404,8 +1419,10 @@ class UnitSelector:
         """Takes units from units[begin:end] (bytes, whole units) whose tags code is in `codes` (empty: all).
 
         A code below all hashes is the address of a unit in RocketMQ's extension, which is not read here: it may match.
+        A damaged unit whose offset is below zero names no record; it is passed over, as filler is.
         Stops before a record that ends past `offset_limit` (the confirm offset), at `messages_max`, or before
-        `bytes_max` would be passed (the first record is always taken). Returns `matched`.
+        `bytes_max` would be passed (the first record is always taken). Returns `matched`. Raises ValueError for bytes
+        that `units` does not have.
         """
         at: cython.Py_ssize_t = begin
         offset: cython.longlong
@@ -1419,17 +1436,21 @@ class UnitSelector:
         code_count: cython.Py_ssize_t = len(codes)
         first: cython.longlong = codes[0] if code_count else 0
         runs: cython.longlong[::1] = self._runs
+        if not 0 <= begin <= end <= len(units):
+            raise ValueError("outside the units")
+        if offset_limit < 0:  # nothing is below it; and less a size it stays a number of 64 bits
+            offset_limit = 0
         if code_count > 1:
             self._want(codes)
         while at + 20 <= end and matched < messages_max:
             offset = _get64(units, at)
             size = _get32(units, at + 8)
-            if offset + size > offset_limit and size != 0x7FFFFFFF:
-                break
-            if size == 0x7FFFFFFF:  # pre-filled: this queue began at a higher offset
+            if size == 0x7FFFFFFF or offset < 0:  # pre-filled: this queue began at a higher offset; or damaged
                 examined += 1
                 at += 20
                 continue
+            if offset > offset_limit - size:
+                break
             if code_count:
                 code = _get64(units, at + 12)
                 if code != first and (code_count == 1 or not self._is_wanted(code, code_count)) and code >= -0x80000000:
@@ -1474,8 +1495,9 @@ class UnitSelector:
         `needs` (model/sql92/needs): what a record's values must be for that; one that lacks any is passed over without
         asking. `records`: the log's bytes from physical offset `base` on. Stops where a record is not whole within them, at
         `messages_max`, before `bytes_max` would be passed (the first record is always taken), and where `has_time()`,
-        asked every few records, says no. A record that cannot be read is taken: its reader is to be told. Returns
-        `matched`.
+        asked every few records, says no. A record that cannot be read is taken: its reader is to be told. A damaged unit
+        whose offset is below zero names no record; it is passed over, as filler is. Returns `matched`. Raises ValueError
+        where `base` is no position of as many bytes, or a need is of none of the `names`.
         """
         buf: cython.const[cython.uchar][::1] = records
         at: cython.Py_ssize_t = 0
@@ -1491,15 +1513,17 @@ class UnitSelector:
         last_end: cython.longlong = -1
         runs: cython.longlong[::1] = self._runs
         name_count: cython.Py_ssize_t = len(names)
+        if base < 0 or base > _OFFSET_MAX - length:
+            raise ValueError("no position of a log")
         self._ask(name_count, needs)
         while at + 20 <= end and matched < messages_max:
             offset = _get64(units, at)
             size = _get32(units, at + 8)
-            if size == 0x7FFFFFFF:
+            if size == 0x7FFFFFFF or offset < 0:
                 examined += 1
                 at += 20
                 continue
-            if offset < base or offset + size > base + length:
+            if offset < base or offset > base + length - size:
                 break
             if tested == 16:
                 if not has_time():
@@ -1543,6 +1567,8 @@ class UnitSelector:
         self._need_texts = [None] * self._need_count
         for i in range(self._need_count):
             place, outcomes, operand = needs[i]
+            if not 0 <= place < name_count:
+                raise ValueError("a need of no name")
             self._need_places[i] = place
             self._need_outcomes[i] = outcomes
             if isinstance(operand, bytes):
@@ -1662,7 +1688,8 @@ def index_insert(
 ) -> cython.int:
     """Puts keys [begin, end) into an index file's map as entries first_entry, first_entry + 1, ...; the caller sees to room.
 
-    Returns how many slots were empty before. The header is the caller's.
+    Returns how many slots were empty before. The header is the caller's. Raises ValueError where there is no such room, or
+    are no such keys.
     """
     i: cython.Py_ssize_t
     slot: cython.Py_ssize_t
@@ -1672,7 +1699,11 @@ def index_insert(
     opened: cython.int = 0
     entries: cython.Py_ssize_t = 40 + 4 * slot_count
     view: cython.const[cython.uchar][::1] = file
-    if entries + 20 * (first_entry + end - begin) > len(file) or first_entry < 1:
+    if not 0 <= begin <= end <= len(hashes) or end > len(offsets):
+        raise ValueError("there are no such keys")
+    if not 0 < slot_count <= len(file) or not 0 < first_entry <= len(file):
+        raise ValueError("the index file has no room for these keys")
+    if entries + 20 * (first_entry + end - begin) > len(file):
         raise ValueError("the index file has no room for these keys")
     for i in range(begin, end):
         slot = 40 + 4 * (hashes[i] % slot_count)
@@ -1699,14 +1730,17 @@ def index_search(
     end_difference_s: cython.longlong,
     found_max: cython.int,
 ) -> list[int]:
-    """Physical offsets under a key hash, newest first, whose time difference is within [begin, end] seconds."""
+    """Physical offsets under a key hash, newest first, whose time difference is within [begin, end] seconds.
+
+    Raises ValueError where `file` does not hold as many slots and entries.
+    """
     found: list[int] = []
     entries: cython.Py_ssize_t = 40 + 4 * slot_count
     entry: cython.Py_ssize_t
     previous: cython.Py_ssize_t
     at: cython.Py_ssize_t
     difference: cython.longlong
-    if entries + 20 * entry_count > len(file):
+    if not 0 < slot_count <= len(file) or entry_count > len(file) or entries + 20 * entry_count > len(file):
         raise ValueError("the index file is shorter than its header says")
     entry = _get32(file, 40 + 4 * (key_hash % slot_count))
     while 0 < entry < entry_count and len(found) < found_max:
@@ -1741,6 +1775,13 @@ class MessageBatch:
     _begin: cython.Py_ssize_t
     _end: cython.Py_ssize_t
 
+    def __cinit__(self) -> None:
+        if not _is_making:  # nobody fills it in: compiled, its attributes would read memory that is not there
+            raise TypeError("a MessageBatch comes from decode_batch and decode_record only")
+
+    def __init__(self) -> None:
+        raise TypeError("a MessageBatch comes from decode_batch and decode_record only")
+
     def __len__(self) -> int:
         return self._end - self._begin
 
@@ -1766,7 +1807,7 @@ class MessageBatch:
         """Messages [begin, end) of this batch."""
         if not 0 <= begin <= end <= self._end - self._begin:
             raise IndexError((begin, end))
-        part: MessageBatch = MessageBatch.__new__(MessageBatch)
+        part: MessageBatch = _new_batch()
         part.broker_name = self.broker_name
         part._data = self._data
         part._view = self._view
@@ -1801,6 +1842,7 @@ class MessageBatch:
 
 
 @cython.final
+@cython.nonecheck(True)  # one that Python's own `__new__` made has no batch; a __cinit__ would cost each message more
 @cython.cclass
 class StoredMessage:
     """A message as it is stored: a view of its record, decoded as its attributes are read.
@@ -1813,6 +1855,9 @@ class StoredMessage:
     _at: cython.Py_ssize_t
     _first_topic: str | None
     _tries: cython.Py_ssize_t
+
+    def __init__(self) -> None:
+        raise TypeError("a StoredMessage comes from decode_batch and decode_record only")
 
     def tried_again(self, topic: str | None, tries: cython.Py_ssize_t) -> StoredMessage:
         """The same message as its consumer is to see it at another try: under the topic it first had (None = the record's
@@ -1987,6 +2032,17 @@ class StoredMessage:
 
 
 @cython.cfunc
+def _new_batch() -> MessageBatch:
+    """An empty shell, for its maker to fill in."""
+    global _is_making
+    _is_making = True
+    batch: MessageBatch = MessageBatch.__new__(MessageBatch)
+    _is_making = False
+    return batch
+
+
+@cython.cfunc
+@cython.nonecheck(True)
 def _stored_topic(message: StoredMessage) -> str:
     batch: MessageBatch = message._batch
     begin: cython.Py_ssize_t = _topic_at(batch._view, message._at)
@@ -2015,6 +2071,8 @@ def decode_batch(data: bytes, broker_name: str = "", record_max: int = 0x7FFFFFF
     count: cython.Py_ssize_t = 0
     size: cython.Py_ssize_t
     room: cython.Py_ssize_t = end // 91 + 1
+    if end > 0xFFFFFFFF:  # positions have 32 bits
+        raise CorruptRecordError(0, end, REASONS[BAD_SIZE])
     positions = memoryview(bytearray(4 * room)).cast("I")
     view: cython.uint[::1] = positions
     buf: cython.const[cython.uchar][::1] = data
@@ -2025,7 +2083,7 @@ def decode_batch(data: bytes, broker_name: str = "", record_max: int = 0x7FFFFFF
         view[count] = at
         count += 1
         at += size
-    batch: MessageBatch = MessageBatch.__new__(MessageBatch)
+    batch: MessageBatch = _new_batch()
     batch.broker_name = broker_name
     batch._data = data
     batch._view = buf

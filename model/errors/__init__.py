@@ -107,6 +107,7 @@ from .sequences import OutcomeUnknown, OutOfOrderSequence, SequenceKnownInPart
 from .settings import (
     ClusterNotStarted,
     ConfigError,
+    HostTooNarrow,
     InvalidName,
     InvalidParameter,
     KernelOutdated,
@@ -147,6 +148,7 @@ __all__ = [
     "GroupNodeLost",
     "GroupNotFound",
     "HoldNotFound",
+    "HostTooNarrow",
     "IncarnationUnknown",
     "InvalidName",
     "InvalidParameter",

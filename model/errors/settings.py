@@ -118,6 +118,19 @@ class RequirementMissing(ZenitError):
         return f"{self.what} not found; {self.remedy}"
 
 
+class HostTooNarrow(ZenitError):
+    """The machine, or its Python, has addresses of less than 64 bits. Args: bits."""
+
+    code = 9109
+
+    def __init__(self, bits: int) -> None:
+        super().__init__(bits)
+        self.bits = bits
+
+    def __str__(self) -> str:
+        return f"this Python has addresses of {self.bits} bits; a store needs 64: run it with a 64-bit Python on a 64-bit host"
+
+
 class KernelOutdated(ZenitError):
     """In a checkout, a compiled kernel was not made of the source beside it. Args: kernel (its file), checkout."""
 
