@@ -47,19 +47,28 @@ _ZEROS: Final = memoryview(bytes(TERMINATOR_BYTES + BLOCK_BYTES))
 
 
 _MAGICS: Final = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK))
+_POSITION_AT: Final = 28  # in a record: its physical offset
 _MAGIC_BEGINNINGS: Final = frozenset(magic[:cut] + bytes(4 - cut) for magic in _MAGICS for cut in range(5))
 
 
-def may_follow_append(data: memoryview, at: int) -> bool:
-    """True where the bytes at `at` are what may stand behind an append that came to its end.
+def may_follow_append(data: memoryview, at: int, offset: int) -> bool:
+    """True where the bytes at `at`, the log's byte `offset`, are what may stand behind an append that came to its end.
 
-    That is its eight zero bytes, whole, or overwritten from the front by the next append's size and magic, however far
-    that came. Anything else stands there where the append itself was torn over the old bytes of a recycled segment:
-    its last record may then look whole, since no body CRC covers its properties. It was never acknowledged. For the
-    last record before the tail only, and only where no checksum entry vouches for it.
+    That is its eight zero bytes and the zeros up to the end of their block, whole, or overwritten from the front by the
+    next append, however far that came: so a whole magic is followed by this very position, as far as that lies in the
+    block. Anything else stands there where the append itself was torn over the old bytes of a recycled segment: its last
+    record may then look whole, since no body CRC covers its properties. It was never acknowledged. For a record before
+    a torn tail or before lost pages only, and only where no checksum entry vouches for it.
     """
     magic = bytes(data[at + 4 : at + 8])
-    return len(magic) < 4 or magic in _MAGIC_BEGINNINGS
+    if len(magic) < 4 or magic not in _MAGICS:
+        return len(magic) < 4 or magic in _MAGIC_BEGINNINGS
+    if magic == _MAGICS[-1]:
+        return True
+    block_end = -(-(at + TERMINATOR_BYTES) // BLOCK_BYTES) * BLOCK_BYTES
+    found = bytes(data[at + _POSITION_AT : min(at + _POSITION_AT + 8, block_end)])
+    expected = offset.to_bytes(8, "big")[: len(found)]
+    return any(found == expected[:cut] + bytes(len(found) - cut) for cut in range(len(found) + 1))
 
 
 def _ignore_flush() -> None:

@@ -22,10 +22,10 @@ from .pending import PendingReader
 from .queue_reader import QueueReader
 from .queue_table import QueueTable
 from .record_kernel import RUN_BLANK, RunKernel, StoredMessage, decode_batch
-from .recovery import LogSurvey, Range, Survey
+from .recovery import LastStop, LogSurvey, Range, Survey
 from .snapshot import read_snapshot
 from .store_files import read_abort
-from .store_opening import FACTS_FILE, append_bytes_max, find_segment_bytes, scanning_kernel, survey_begin
+from .store_opening import FACTS_FILE, find_segment_bytes, scanning_kernel, survey_begin
 from .upkeep import CHECKPOINT_FILE
 
 _DUMP_RECORDS: Final = 1024  # decoded at a time
@@ -71,7 +71,7 @@ def _open_offline(directory: str) -> Iterator[_Offline]:
         checkpoint = read_checkpoint(os.path.join(directory, CHECKPOINT_FILE))
         clean = read_abort(directory) is None
         begin = survey_begin(log, checkpoint, kernel, clean=clean)
-        end = _survey(log, kernel, config, begin, checkpoint).end
+        end = _survey(log, kernel, begin, checkpoint, clean).end
         queues.begin(log_end=end, reflected=end, unclean=False)
         facts = read_snapshot(os.path.join(directory, FACTS_FILE))
         ranges = [] if facts is None else facts.document.get("quarantined", [])
@@ -79,8 +79,9 @@ def _open_offline(directory: str) -> Iterator[_Offline]:
         yield _Offline(log, queues, index, config, kernel, checkpoint, clean, end, quarantined)
 
 
-def _survey(log: CommitLog, kernel: RunKernel, config: StoreConfig, begin: int, checkpoint: Checkpoint) -> Survey:
-    survey = LogSurvey(log, kernel, check_body_crc=True, resync_bytes=append_bytes_max(config))
+def _survey(log: CommitLog, kernel: RunKernel, begin: int, checkpoint: Checkpoint, clean: bool) -> Survey:
+    last_stop = LastStop.CLEAN if clean else LastStop.POWER_LOST
+    survey = LogSurvey(log, kernel, check_body_crc=True, last_stop=last_stop)
     return survey.run(begin, checkpoint.flushed_offset or 0)
 
 
@@ -128,7 +129,7 @@ def verify_store(directory: str) -> dict[str, Any]:
     {"records", "bytes", "end_offset", "damaged": [{"begin", "end", "reason"}]}. Raises StoreFormatError, OSError.
     """
     with _open_offline(directory) as store:
-        survey = _survey(store.log, store.kernel, store.config, store.log.begin, store.checkpoint)
+        survey = _survey(store.log, store.kernel, store.log.begin, store.checkpoint, store.clean)
         ranges = tuple(sorted(set(survey.damaged) | set(store.quarantined)))
         damaged = [
             {

@@ -6,12 +6,18 @@ from its beginning, so a restart takes as long whatever its size):
 - an append whose checksum entry matches is valid whatever it holds; without an entry, or where it does not match, each
   record is judged by its structure, its position and its body's checksum;
 - a blank ends its segment where its entry says so, where only the process was killed, or where something valid follows;
-- bytes that are no record, with nothing valid behind them, are a *torn tail*: the log ends before them. So is the last
-  record where no entry vouches for it and the bytes behind it are not those of an append that came to its end;
-- the same with something valid behind them is *damage*: the range is quarantined, never cut.
+- bytes that are no record, with nothing behind them that is known to belong to the log, are a *torn tail*: the log ends
+  before them. So is the last record where no entry vouches for it and the bytes behind it are not those of an append that
+  came to its end;
+- the same with something behind them that is known to belong to the log is *damage*: the range is quarantined, never cut.
 
-Something valid is looked for by the checksum entries behind, in the next `resync_bytes`, and at the next segment's
-start. Then the records from the lowest `reflected` on are told to the dispatchers again.
+What is known to belong to the log: an append whose entry matches, and where the checkpoint says that the disk had the
+log. Bytes that merely look like a record do not: a producer may put whole records into a body, and a recycled segment
+holds such bodies at positions that he can foresee. So damage is never searched for the next thing that looks well. It
+ends at the next known position; earlier only where everything up to there was written for certain, at the end of a
+record whose header is whole.
+
+Then the records from the lowest `reflected` on are told to the dispatchers again.
 """
 
 from __future__ import annotations
@@ -20,23 +26,49 @@ import logging
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
 from ..model.queue import PhysicalOffset, QueueOffset
 from .checksum_log import ChecksumEntry, crc32
 from .commit_log import CommitLog, may_follow_append
 from .dispatch import Dispatcher, Run
-from .record_kernel import MAGIC_BLANK, RUN_BLANK, RUN_END, RUN_MORE, UNIT_BYTES, RunKernel, decode_record
+from .record_kernel import (
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD_OVERHEAD_BYTES,
+    RUN_BLANK,
+    RUN_END,
+    RUN_MORE,
+    UNIT_BYTES,
+    RunKernel,
+    decode_record,
+)
 from .segment import Segment
+from .store_files import AbortMark
 
 logger = logging.getLogger(__name__)
 
 Range = tuple[int, int]
 
 REPLAY_COUNT_MAX: Final = 8192  # records told at once
-_MAGIC_HEAD: Final = b"\xda\xa3\x20"  # both record magics begin with it
-_MAGIC_TAILS: Final = (b"\xa7", b"\xab")
 _PROGRESS_BYTES: Final = 1 << 30
+
+
+class LastStop(Enum):
+    """How the last process ended, and so what the log's files may hold."""
+
+    CLEAN = "clean"  # all that was ever written is there
+    KILLED = "killed"  # the kernel has all that was written up to some byte, in the order in which it was
+    POWER_LOST = "power lost"  # of what was not flushed any page may be there or not
+
+    @classmethod
+    def of(cls, abort: AbortMark | None) -> LastStop:
+        """What the mark that it left tells; None: it left none."""
+        if abort is None:
+            return cls.CLEAN
+        return cls.KILLED if abort.same_boot else cls.POWER_LOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,21 +82,12 @@ class Survey:
 class LogSurvey:
     """Reads the log from one position to its end. Used once, before the log is started."""
 
-    def __init__(
-        self,
-        log: CommitLog,
-        kernel: RunKernel,
-        *,
-        check_body_crc: bool,
-        resync_bytes: int,
-        written_in_order: bool = False,
-    ) -> None:
-        """`written_in_order`: only the process was killed, so that the kernel has all it wrote, up to some byte."""
+    def __init__(self, log: CommitLog, kernel: RunKernel, *, check_body_crc: bool, last_stop: LastStop) -> None:
         self._log = log
-        self._written_in_order = written_in_order
+        self._last_stop = last_stop
         self._kernel = kernel
         self._check_body_crc = check_body_crc
-        self._resync_bytes = resync_bytes
+        self._flushed = 0
         self._entries: dict[int, ChecksumEntry] = {}
         self._offsets: list[int] = []  # of the entries, ascending
         self._unvouched: int | None = None  # where the record before the current position begins, if no entry vouches
@@ -73,6 +96,7 @@ class LogSurvey:
         """`begin` must be where a record, a blank or nothing begins. What lies below `flushed` was on the disk, so it is
         damaged, not torn, where it is not valid; a record begins or the log ended there."""
         segments = self._log.segments()
+        self._flushed = flushed
         self._entries = {entry.offset: entry for entry in self._log.checksums.entries(begin, self._log.written)}
         self._offsets = sorted(self._entries)
         damaged: list[Range] = []
@@ -80,31 +104,31 @@ class LogSurvey:
         while at < self._log.written:
             segment = _segment_at(segments, at)
             at, status, mismatched = self._valid_until(segment, at)
-            following = segment.end_offset
-            if at == following or (
-                status == RUN_BLANK
-                and (self._blank_counts(segment, at) or self._valid_from(segments, following) is not None)
-            ):
-                end = at = following
+            if at == segment.end_offset or (status == RUN_BLANK and self._blank_counts(segments, segment, at)):
+                end = at = segment.end_offset
                 continue
-            found = self._after_damage(segments, at, status, mismatched, flushed)
-            if found is None and at < flushed <= self._log.written:
-                found = flushed
+            found = self._damage(segments, at, status, mismatched)
             if found is None:
                 end = self._without_torn(segment, at) if mismatched is None else mismatched.offset
                 break
-            damaged.append((at, found))
-            end = at = found
+            damaged.append(found)
+            self._unvouched = None
+            end = at = found[1]
         return Survey(PhysicalOffset(end), tuple(damaged))
 
-    def _blank_counts(self, segment: Segment, at: int) -> bool:
-        """Whether the segment ends with this blank though nothing is behind it: a slave may have said that it has it."""
+    def _blank_counts(self, segments: Sequence[Segment], segment: Segment, at: int) -> bool:
+        """Whether the segment ends with this blank. Where nothing is behind it, a slave may have said that it has it."""
         if int.from_bytes(segment.map[at - segment.base_offset : at - segment.base_offset + 4], "big") != (
             segment.end_offset - at
         ):
             return False
         entry = self._entries.get(at)
-        return self._written_in_order or (entry is not None and self._matches(entry))
+        return (
+            self._last_stop is not LastStop.POWER_LOST
+            or (entry is not None and self._matches(entry))
+            or self._is_record(segments, segment.end_offset)
+            or self._known_behind(at) is not None
+        )
 
     def _valid_until(self, segment: Segment, at: int) -> tuple[int, int, ChecksumEntry | None]:
         """(where valid records end, why there: a RUN_ status of the kernel, the entry that did not match there)."""
@@ -125,24 +149,70 @@ class LogSurvey:
             at = stop
         return at, RUN_END, None
 
-    def _after_damage(
-        self, segments: Sequence[Segment], at: int, status: int, mismatched: ChecksumEntry | None, flushed: int
-    ) -> int | None:
-        """Where something valid begins behind `at`; None where nothing does, or where only a part of the last append
-        does: that is torn as a whole, since nothing says which of its pages reached the disk."""
-        if mismatched is None:
-            return self._next_valid(segments, at)
-        if mismatched.end > flushed and self._valid_from(segments, mismatched.end) is None:
-            return None
-        return mismatched.end if status == RUN_MORE else self._next_valid(segments, at)
+    # ---- damage
 
-    def _valid_from(self, segments: Sequence[Segment], at: int) -> int | None:
-        """The first position at `at` or behind it where something valid begins."""
-        if at < self._log.written:
-            entry = self._entries.get(at)
-            if (entry is not None and self._matches(entry)) or self._is_valid_at(_segment_at(segments, at), at):
-                return at
-        return self._next_valid(segments, at)
+    def _damage(
+        self, segments: Sequence[Segment], at: int, status: int, mismatched: ChecksumEntry | None
+    ) -> Range | None:
+        """The damaged range around `at`; None where the log ends: a part of the last append is torn as a whole, since
+        nothing says which of its pages reached the disk."""
+        known = self._known_behind(at)
+        was_written = self._last_stop is not LastStop.POWER_LOST or (known is not None and known <= self._flushed)
+        if was_written:
+            # an entry is noted once its append is written: what stands behind it is the next append's beginning
+            if known is None and mismatched is not None and self._is_valid(segments, mismatched.end):
+                known = mismatched.end
+            near = mismatched.end if mismatched is not None and status == RUN_MORE else self._end_of_record(at)
+            if near is not None and (near == known or (self._is_trusted(known) and self._is_valid(segments, near))):
+                return at, near
+            following = _segment_at(segments, at).end_offset
+            if (
+                self._is_trusted(known)
+                and (known is None or following < known)
+                and self._is_record(segments, following)
+            ):
+                return at, following
+        if known is None:
+            return None
+        if was_written:
+            return at, known
+        # lost pages: a record or an append that reaches into them is not what was written, though it may look so
+        begin = self._without_torn(_segment_at(segments, at), at) if mismatched is None else mismatched.offset
+        return max(begin, min(self._flushed, at)), known
+
+    def _is_trusted(self, known: int | None) -> bool:
+        """Whether what follows damage is the log's own: something known lies behind, or nobody was stopped in a write."""
+        return known is not None or self._last_stop is LastStop.CLEAN
+
+    def _known_behind(self, after: int) -> int | None:
+        """The first position behind `after` that is known to belong to the log; None where there is none."""
+        behind = self._offsets[bisect_right(self._offsets, after) :]
+        vouched = next((offset for offset in behind if self._matches(self._entries[offset])), None)
+        if after < self._flushed <= self._log.written:
+            return self._flushed if vouched is None else min(self._flushed, vouched)
+        return vouched
+
+    def _end_of_record(self, at: int) -> int | None:
+        """Where the record at `at` ends, if its header is whole; what lies inside is no record, whatever it looks like."""
+        segment = _segment_at(self._log.segments(), at)
+        begin = at - segment.base_offset
+        size = int.from_bytes(segment.map[begin : begin + 4], "big")
+        magic = int.from_bytes(segment.map[begin + 4 : begin + 8], "big")
+        offset = int.from_bytes(segment.map[begin + 28 : begin + 36], "big")
+        is_whole = magic in (MAGIC_V1, MAGIC_V2) and offset == at
+        return at + size if is_whole and RECORD_OVERHEAD_BYTES <= size <= segment.size_bytes - begin else None
+
+    def _without_torn(self, segment: Segment, end: int) -> int:
+        """The end without a last record that looks whole only because nothing covers its properties."""
+        begin = self._unvouched
+        if self._last_stop is LastStop.CLEAN or begin is None or not segment.base_offset <= begin < end:
+            return end
+        at = end - segment.base_offset
+        last = decode_record(bytes(segment.map[begin - segment.base_offset : at]))
+        is_whole = may_follow_append(segment.map, at, end) and 0 not in last.properties_as_stored
+        return end if is_whole else begin
+
+    # ---- single positions
 
     def _next_entry(self, after: int, limit: int) -> int:
         index = bisect_right(self._offsets, after)
@@ -164,58 +234,21 @@ class LogSurvey:
                 self._unvouched = int.from_bytes(kernel.units[last_unit : last_unit + 8], "big")
         return at, status
 
-    def _without_torn(self, segment: Segment, end: int) -> int:
-        """The end without a last record that looks whole only because nothing covers its properties."""
-        begin = self._unvouched
-        if begin is None or not segment.base_offset <= begin < end:
-            return end
-        at = end - segment.base_offset
-        last = decode_record(bytes(segment.map[begin - segment.base_offset : at]))
-        is_whole = may_follow_append(segment.map, at) and 0 not in last.properties_as_stored
-        return end if is_whole else begin
-
-    def _next_valid(self, segments: Sequence[Segment], after: int) -> int | None:
-        """The first position behind `after` where something valid begins, None where nothing does."""
-        behind = self._offsets[bisect_right(self._offsets, after) :]
-        vouched = next((offset for offset in behind if self._matches(self._entries[offset])), None)
-        if after >= self._log.written:
-            return vouched
-        segment = _segment_at(segments, after)
-        limit = min(
-            after + self._resync_bytes, segment.end_offset, vouched if vouched is not None else segment.end_offset
-        )
-        near = self._resync(segment, after + 1, limit)
-        if near is not None:
-            return near
-        if vouched is not None and vouched < segment.end_offset:
-            return vouched
-        following = segment.end_offset
-        return following if self._is_record(segments, following) else vouched
-
-    def _resync(self, segment: Segment, begin: int, limit: int) -> int | None:
-        """The first position in [begin, limit) where a valid record begins; found by the magic at its byte 4."""
-        base = segment.base_offset
-        data = bytes(segment.map[begin - base : min(limit - base + 8, segment.size_bytes)])
-        at = data.find(_MAGIC_HEAD)
-        while at >= 0:
-            position = begin + at - 4
-            is_magic = at >= 4 and position < limit and data[at + 3 : at + 4] in _MAGIC_TAILS
-            if is_magic and self._is_valid_at(segment, position):
-                return position
-            at = data.find(_MAGIC_HEAD, at + 1)
-        return None
-
-    def _is_valid_at(self, segment: Segment, position: int) -> bool:
-        at = position - segment.base_offset
-        if int.from_bytes(segment.map[at + 28 : at + 36], "big") != position:
+    def _is_valid(self, segments: Sequence[Segment], at: int) -> bool:
+        """Whether an append that an entry vouches for, or a valid record, begins at `at`."""
+        if at >= self._log.written:
             return False
+        entry = self._entries.get(at)
+        if entry is not None:
+            return self._matches(entry)
+        segment = _segment_at(segments, at)
         self._kernel.clear()
-        return bool(self._kernel.scan(segment.map, at, segment.size_bytes, position, True, 1) == 1)
+        begin = at - segment.base_offset
+        return bool(self._kernel.scan(segment.map, begin, segment.size_bytes, at, True, 1) == 1)
 
     def _is_record(self, segments: Sequence[Segment], offset: int) -> bool:
         """Whether a segment begins at `offset` and its first record is valid."""
-        segment = next((segment for segment in segments if segment.base_offset == offset), None)
-        return segment is not None and self._is_valid_at(segment, offset)
+        return offset < self._log.written and self._is_valid(segments, offset)
 
 
 def _segment_at(segments: Sequence[Segment], offset: int) -> Segment:

@@ -25,7 +25,7 @@ from .dispatch import Dispatcher, SettledDispatcher, TopicDispatcher
 from .key_index import INDEX_FOLDER, KeyIndex
 from .queue_table import QueueTable
 from .record_kernel import RUN_BLANK, RUN_END, RUN_MORE, RunKernel
-from .recovery import LogSurvey, Range, Survey, first_store_time, newest_segment_before, replay
+from .recovery import LastStop, LogSurvey, Range, Survey, first_store_time, newest_segment_before, replay
 from .snapshot import read_snapshot, write_snapshot
 from .spare_files import SPARE_INDEX_FOLDER
 from .store_files import AbortMark, StoreLock, read_abort, write_abort
@@ -129,8 +129,7 @@ def open_store(
             log,
             kernel,
             check_body_crc=config.verify_body_crc,
-            resync_bytes=append_bytes_max(config),
-            written_in_order=abort is not None and abort.same_boot,
+            last_stop=LastStop.of(abort),
         ).run(begin, checkpoint.flushed_offset or 0)
         log.truncate(survey.end, wipe_bytes=_wipe_bytes(config, abort))
         _lower_checkpoint(directory, checkpoint, _rebuild_begin(log, queues, index))

@@ -62,7 +62,9 @@ def find_end(log: CommitLog, kernel: RunKernel) -> tuple[int, list[int]]:
             numbers.append(kernel.queue_offset)
             at = kernel.end
         kernel.clear()
-        if begins and (not may_follow_append(view, at) or 0 in view[at - PROPERTIES_BYTES : at]):
+        if begins and (
+            not may_follow_append(view, at, segment.base_offset + at) or 0 in view[at - PROPERTIES_BYTES : at]
+        ):
             at = begins[-1]
             numbers.pop()
         end = segment.end_offset if kernel.status == RUN_BLANK else segment.base_offset + at

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from store_kit import ALL_TIME, StillClock, index_bytes, kill, make_store, message, put, read_queue, stage, tree
@@ -134,28 +135,28 @@ def test_torn_at_every_byte_of_the_last_append(tmp_path, vouched: bool, other_bo
     assert seen == ({9} if vouched else {9, 10})  # what an entry does not vouch for is torn as a whole
 
 
-@pytest.mark.parametrize("vouched", [False, True])
-def test_damage_before_valid_records_is_quarantined(tmp_path, vouched: bool) -> None:
+def flip(work: Path, position: int) -> None:
+    """One bit of the log, at a physical offset."""
+    log = work / "commitlog" / f"{position // 4096 * 4096:020d}"
+    data = bytearray(log.read_bytes())
+    data[position % 4096] ^= 1 << position % 8
+    log.write_bytes(data)
+
+
+@pytest.mark.parametrize("other_boot", [False, True])
+def test_damage_before_what_entries_vouch_for_is_quarantined(tmp_path, other_boot: bool) -> None:
     """Flipped bits cost the record they hit and no other; reads pass over it, and nothing is cut."""
     with make_store(tmp_path / "s") as store:
         places = [put(store, "t", n % QUEUES, numbered(n)) for n in range(40)]
-        if vouched:
-            flush(store)
+        flush(store)
         left = kill(tmp_path / "s", tmp_path / "killed")
         written = store.written
+    if other_boot:
+        (left / "abort").write_text("7\nanother boot\n")
     hit = places[20]
-    # without a checksum entry only structure, position and body are protected: size, magic, offset, lengths, body
-    places_hit = (
-        range(hit.physical_offset, hit.end, 5)
-        if vouched
-        else [hit.physical_offset + at for at in (1, 5, 9, 33, 87, 95)]
-    )
-    for position in places_hit:
+    for position in range(hit.physical_offset, hit.end, 11):
         work = kill(left, tmp_path / "work")
-        log = work / "commitlog" / f"{position // 4096 * 4096:020d}"
-        data = bytearray(log.read_bytes())
-        data[position % 4096] ^= 1 << position % 8
-        log.write_bytes(data)
+        flip(work, position)
         with make_store(work) as store:
             assert store.written == written, position
             assert numbers(store) == [n for n in range(40) if n != 20], position
@@ -169,6 +170,40 @@ def test_damage_before_valid_records_is_quarantined(tmp_path, vouched: bool) -> 
             assert numbers(store) == [n for n in range(43) if n != 20]
             assert store.statistics().quarantined_ranges == 1
         assert [(d["begin"], d["end"]) for d in verify_store(str(work))["damaged"]] == [(hit.physical_offset, hit.end)]
+        shutil.rmtree(work)
+
+
+@pytest.mark.parametrize(("at", "costs"), [(1, 7), (5, 7), (9, 1), (33, 7), (87, 1), (95, 1)])
+def test_damage_within_an_append_costs_one_record_where_its_header_is_whole(tmp_path, at: int, costs: int) -> None:
+    """Else the rest of that append: what stands in it may be a body, and a body may look like records."""
+    with make_store(tmp_path / "s") as store:
+        fill(store, 0, 3)
+        batch = [numbered(n) for n in range(3, 13)]
+        placed = put(store, "t", 0, *batch)
+        fill(store, 13, 16)
+        flush(store)
+        left = kill(tmp_path / "s", tmp_path / "killed")
+    flip(left, placed.physical_offset + sum(len(record) for record in batch[:3]) + at)
+    with make_store(left) as store:
+        assert numbers(store) == [n for n in range(16) if not 6 <= n < 6 + costs]
+        assert store.statistics().quarantined_bytes == sum(len(record) for record in batch[3 : 3 + costs])
+
+
+@pytest.mark.parametrize("other_boot", [False, True])
+def test_damage_before_what_nothing_vouches_for_ends_the_log(tmp_path, other_boot: bool) -> None:
+    """Before the first flush a killed process may have been in the middle of a write: what is behind may be old bytes."""
+    with make_store(tmp_path / "s") as store:
+        places = [put(store, "t", n % QUEUES, numbered(n)) for n in range(40)]
+        left = kill(tmp_path / "s", tmp_path / "killed")
+    if other_boot:
+        (left / "abort").write_text("7\nanother boot\n")
+    for at in (9, 87, 95):
+        work = kill(left, tmp_path / "work")
+        flip(work, places[20].physical_offset + at)
+        with make_store(work) as store:
+            assert store.written == places[20].physical_offset, at
+            assert numbers(store) == list(range(20)), at
+            assert store.statistics().quarantined_ranges == 0, at
         shutil.rmtree(work)
 
 
@@ -200,6 +235,7 @@ def test_damage_at_a_segment_s_beginning_and_end(tmp_path) -> None:
     """The blank record and a segment's first record are no end either where valid records follow."""
     with make_store(tmp_path / "s") as store:
         places = [put(store, "t", 0, numbered(n)) for n in range(40)]
+        flush(store)
         left = kill(tmp_path / "s", tmp_path / "killed")
         written = store.written
     rolled = next(n for n, p in enumerate(places) if p.physical_offset == 4096)
