@@ -42,6 +42,7 @@ from .replication.replica_files import ReplicaFiles
 from .replication.replica_log import ReplicaLog
 from .replication.replica_question import check_question, question_stamp
 from .replication.role import Role
+from .replication.sockets import ZeroMqSockets
 from .state_log import state_files
 
 log = logging.getLogger(__name__)
@@ -202,7 +203,10 @@ class GroupMember:
         store.waits_above_end = True
         self._replica.host = self
         self._port = ReplicationPort(
-            f"{config.listen_host or config.host}:{config.replication_port}", loop, self._replica
+            f"{config.listen_host or config.host}:{config.replication_port}",
+            loop,
+            self._replica,
+            sockets=ZeroMqSockets(),
         )
         self._replica.port = self._port
         self.replication_address = f"{config.host}:{self._port.address.rpartition(':')[2]}"

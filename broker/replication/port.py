@@ -12,12 +12,12 @@ import logging
 from typing import Final, Protocol
 
 from ...model.errors import RemoteProtocolError, ZenitError
-from ...remoting.client_socket import ClientContext, Dealer
 from ...remoting.server import RequestLoop
-from ...remoting.server_socket import Payload, RouterSocket, shared_payload
+from ...remoting.server_socket import Payload
 from .chunk_payload import unseal
 from .frame_codec import decode, encode
-from .frames import FRAME_BYTES_MAX, Accepted, Chunk, Frame, Opening, Side
+from .frames import Accepted, Chunk, Frame, Opening, Side
+from .sockets import MasterSocket, ReplicationSockets
 
 log = logging.getLogger(__name__)
 
@@ -51,14 +51,14 @@ class PortListener(Protocol):
 class ReplicationPort:
     """A context manager; bound at construction."""
 
-    def __init__(self, bind: str, loop: RequestLoop, listener: PortListener) -> None:
-        """`bind`: "host:port". Raises ConfigError where the address cannot be bound."""
+    def __init__(self, bind: str, loop: RequestLoop, listener: PortListener, *, sockets: ReplicationSockets) -> None:
+        """`bind`: "host:port". Raises ConfigError where the address cannot be bound. Closes `sockets` at its own end."""
         self._loop = loop
         self._listener = listener
-        self._router = RouterSocket(bind, FRAME_BYTES_MAX)
+        self._sockets = sockets
+        self._router = sockets.bind(bind)
         self.address = self._router.address
-        self._context = ClientContext()
-        self._dealer: Dealer | None = None
+        self._dealer: MasterSocket | None = None
         self._session = 0
         self._connections: dict[Peer, bytes] = {}  # of the sessions that were accepted and not closed
         self._peers: dict[bytes, Peer] = {}
@@ -70,7 +70,7 @@ class ReplicationPort:
         self.close_dealer()
         self._loop.unwatch(self._router.pollable)
         self._router.close()
-        self._context.close()
+        self._sockets.close()
 
     # ---- as a master
 
@@ -90,7 +90,7 @@ class ReplicationPort:
 
     def shared(self, data: bytes | memoryview) -> Payload:
         """The same as a payload of `send_to_slave`: copied now, and not once more for each slave."""
-        return shared_payload(data)
+        return self._sockets.shared(data)
 
     def forget(self, peer: str, session: int) -> None:
         """The session is closed: what still comes from it is dropped."""
@@ -146,7 +146,7 @@ class ReplicationPort:
         """A fresh connection to the master at `address`; one that cannot even be begun is lost at once."""
         self.close_dealer()
         try:
-            dealer = self._context.dealer(address)
+            dealer = self._sockets.connect(address)
         except ZenitError as error:
             log.warning("cannot connect to the master address=%s error=%s", address, error)
             return

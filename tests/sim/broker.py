@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol, cast
 
 from zenitmq.broker.controller_link import Life
 from zenitmq.broker.flush_waits import FlushWaits
+from zenitmq.broker.replication.port import ReplicationPort
 from zenitmq.broker.replication.replica import SESSION_SHIFT, TICK_MS, ControllerCalls, Replica, ReplicaIdentity
 from zenitmq.broker.replication.replica_log import ReplicaLog
 from zenitmq.broker.replication.role import Role
@@ -22,10 +23,10 @@ from zenitmq.remoting.commands import Done, FlushLog
 
 from .disk import NO_END, Disk, DiskShell
 from .ledger import Ledger, Violation
-from .port import SimulatedPort
 from .records import RECORD, SEGMENT, SimulatedRecord, decode
 from .schedule import Host
-from .wire import Call, Machines, SimulatedClient, SimulatedLoop
+from .sockets import Harbour, SimulatedSockets
+from .wire import Call, SimulatedClient, SimulatedLoop
 
 CLUSTER: Final = "sim"
 GROUP: Final = "broker-a"
@@ -41,11 +42,10 @@ def node_of(data: bytes) -> GroupNode:
     return decode_node(data, GROUP)
 
 
-class World(Machines, Protocol):
+class World(Harbour, Protocol):
     """What a broker finds around it."""
 
     ledger: Ledger
-    damage_rate: float
     disk_latency_ms: float
 
     def living(self, name: str) -> Broker | None:
@@ -96,8 +96,10 @@ class Broker(Host):
             segment_bytes=SEGMENT,
             wants_lz4=wants_lz4,
         )
-        self.port = SimulatedPort(world, self)
-        self.replica.port = self.port  # type: ignore[assignment]
+        self.sockets = SimulatedSockets(world, self, self.loop)
+        self.replica.port = ReplicationPort(
+            f"{name}:10912", cast(Any, self.loop), self.replica, sockets=cast(Any, self.sockets)
+        )
         self.replica.host = self
         self._flush_ms = flush_ms
 
@@ -111,7 +113,7 @@ class Broker(Host):
     def end(self, *, quietly: bool = False) -> None:
         """The process is killed; `quietly`: with its machine, so that nobody's socket is closed."""
         if not quietly:
-            self.port.on_killed()
+            self.sockets.on_killed()
             self.loop.on_killed()
             self.client.on_killed()
         self.alive = False

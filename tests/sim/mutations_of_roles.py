@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from zenitmq.broker.replication import role
+from zenitmq.broker.replication import frame_codec, role
 from zenitmq.broker.replication.effects import CutLog, CutTail, Effect
 from zenitmq.broker.replication.epochs import EpochList
 from zenitmq.model.group import GroupNode, KnownGroup
@@ -56,7 +56,10 @@ def _() -> list[Patch]:
         self.known = known
         return self._advance()
 
-    return [(role.RoleState, "on_group", on_group)]
+    def decode_rows(data: bytes, **_: int) -> EpochList:  # the codec refuses what such a slave would say
+        return EpochList.of(frame_codec._ROW.iter_unpack(data))
+
+    return [(role.RoleState, "on_group", on_group), (frame_codec, "_decode_rows", decode_rows)]
 
 
 @mutation("sync-log", "R3: a new master under sync does not sync what it inherited")

@@ -7,31 +7,42 @@ from typing import Any
 
 from zenitmq.broker.replication import master, member, slave
 from zenitmq.broker.replication.effects import Effect
-from zenitmq.broker.replication.frames import Accepted, Ack
+from zenitmq.broker.replication.frame_codec import decode
+from zenitmq.broker.replication.frames import Accepted, Ack, Side
+from zenitmq.broker.replication.port import ReplicationPort
 
-from . import port
+from . import sockets
 from .mutation_table import Patch, mutation
 
 
 def _deaf_port() -> list[Patch]:
     """The port lets frames of closed connections through: the cores' own check is what is tested."""
-    on_slave_frame, on_master_frame = port.SimulatedPort.on_slave_frame, port.SimulatedPort.on_master_frame
+    on_slave_data, close_dealer = ReplicationPort._on_slave_data, ReplicationPort.close_dealer
+    on_message = sockets.SimulatedDealer.on_message
 
-    def from_slave(self: port.SimulatedPort, connection: port.Connection, frame: Any) -> None:
-        if isinstance(frame, Ack) and connection not in self._peers:
-            self._broker.replica.on_slave_frame(connection.slave.name, frame)
+    def from_slave(self: ReplicationPort, identity: bytes, data: bytes, *, more: bool) -> None:
+        frame = decode(data, Side.MASTER)
+        if isinstance(frame, Ack) and identity not in self._peers:
+            self._listener.on_slave_frame(identity.partition(b"/")[0].decode(), frame)
         else:
-            on_slave_frame(self, connection, frame)
+            on_slave_data(self, identity, data, more=more)
 
-    def from_master(self: port.SimulatedPort, connection: port.Connection, frame: Any, data: bytes) -> None:
-        if isinstance(frame, Accepted):
-            self._broker.replica.on_master_frame(frame, b"")
+    def closing(self: ReplicationPort) -> None:
+        if self._dealer is not None:
+            self._dealer.still_heard = self._listener  # type: ignore[attr-defined]
+        close_dealer(self)
+
+    def from_master(self: sockets.SimulatedDealer, header: bytes, data: bytes) -> None:
+        frame, listener = decode(header, Side.SLAVE), getattr(self, "still_heard", None)
+        if isinstance(frame, Accepted) and listener is not None:
+            listener.on_master_frame(frame, b"")
         else:
-            on_master_frame(self, connection, frame, data)
+            on_message(self, header, data)
 
     return [
-        (port.SimulatedPort, "on_slave_frame", from_slave),
-        (port.SimulatedPort, "on_master_frame", from_master),
+        (ReplicationPort, "_on_slave_data", from_slave),
+        (ReplicationPort, "close_dealer", closing),
+        (sockets.SimulatedDealer, "on_message", from_master),
     ]
 
 

@@ -28,6 +28,7 @@ from .link import WatchedLink
 from .network import SimulatedNetwork
 from .records import RECORD, decode
 from .schedule import MS, Schedule
+from .sockets import SimulatedRouter
 from .swarm import Swarm
 from .wire import SimulatedLoop
 
@@ -199,6 +200,11 @@ class Simulation(World):
         if broker is not None:
             return broker.loop
         return next((one.loop for one in self.controllers if one.name == host and one.alive), None)
+
+    def router(self, address: str) -> SimulatedRouter | None:
+        """Where the broker at an address listens for slaves."""
+        broker = self.living(address)
+        return None if broker is None else broker.sockets.bound
 
     def living(self, address: str) -> Broker | None:
         """The broker at an address."""

@@ -13,12 +13,14 @@ checks the same invariants. A story ends with `stage.whole()` where all must com
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import cast
 
+from zenitmq.broker.replication.frame_codec import decode
 from zenitmq.broker.replication.frames import Frame
 from zenitmq.controller import group_settings, group_state, registration
-from zenitmq.model.errors import StartCounterBehind, ZenitError
+from zenitmq.model.errors import RemoteProtocolError, StartCounterBehind, ZenitError
 from zenitmq.model.group import FlushMode, GroupNode, GroupSettings, KnownGroup
 from zenitmq.remoting.commands import AlterInSync, ChangeGroup, RegisterReplica
 
@@ -27,6 +29,7 @@ from .disk import NO_END, Disk
 from .ledger import Ledger, Violation
 from .records import RECORD
 from .schedule import MS, Host, Schedule
+from .sockets import SimulatedRouter
 
 
 class Held:
@@ -50,6 +53,10 @@ class HeldNetwork:
 
     def send(self, src: str, dst: str, host: Host, deliver: Callable[[], None], what: object) -> None:
         """Waits."""
+        if isinstance(what, tuple):
+            side, header = what
+            with suppress(RemoteProtocolError):  # a rule that is gone may make frames that no decoder takes
+                what = decode(header, side)
         self.held.append(Held(src, dst, host, deliver, what))
 
 
@@ -105,6 +112,11 @@ class Stage(World):
 
     def listener(self, address: str) -> None:
         """Stories have neither controllers nor clients."""
+
+    def router(self, address: str) -> SimulatedRouter | None:
+        """Where the broker at an address listens for slaves."""
+        broker = self.living(address)
+        return None if broker is None else broker.sockets.bound
 
     def living(self, address: str) -> Broker | None:
         """The broker at an address."""

@@ -70,6 +70,7 @@ class SimulatedLoop:
         self._machines = machines
         self._handlers: dict[type[Request], Callable[[Any], Reply | None]] = {}
         self._connections: dict[bytes, Connection] = {}
+        self._watched: dict[object, Callable[[], None]] = {}
 
     # ---- what services call
 
@@ -88,6 +89,14 @@ class SimulatedLoop:
     def every(self, interval_ms: int, callback: Callable[[], None]) -> SimulatedTimer:
         """Each interval."""
         return self.host.every(interval_ms, callback)
+
+    def watch(self, socket: object, on_readable: Callable[[], None]) -> None:
+        """`on_readable` where something has come on that socket."""
+        self._watched[socket] = on_readable
+
+    def unwatch(self, socket: object) -> None:
+        """No more."""
+        self._watched.pop(socket, None)
 
     def reply(self, call: Call, reply: Reply, payload: Iterable[bytes] = ()) -> None:
         """Answers a call."""
@@ -112,6 +121,12 @@ class SimulatedLoop:
         return True
 
     # ---- what arrives
+
+    def on_readable(self, socket: object) -> None:
+        """Something has come on a socket."""
+        callback = self._watched.get(socket)
+        if callback is not None:
+            callback()
 
     def on_request(self, call: Call, connection: Connection | None = None) -> None:
         """A request; of an operator, where there is no connection."""
