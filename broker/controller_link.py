@@ -79,11 +79,15 @@ class LinkLoop(Protocol):
 
 
 class HeartbeatFacts(NamedTuple):
-    """What a heartbeat tells: the highest epoch persisted, where the log ends, what is confirmed (both in bytes)."""
+    """What a heartbeat tells: the highest epoch persisted, where the log ends, what is confirmed (both in bytes); and for
+    how long what keeps this replica from its work, as `ReplicaHeartbeat` has it."""
 
     epoch: int
     log_end: int
     confirm_offset: int
+    sync_pending_ms: int = 0
+    no_room_ms: int = 0
+    cut_off_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,10 +118,10 @@ class ControllerLink:
         broker_name: str,
         replica_name: str,
         on_group: Callable[[KnownGroup], None],
-        heartbeat_facts: Callable[[], tuple[int, int, int]],
+        heartbeat_facts: Callable[[], HeartbeatFacts],
         on_start_counter_behind: Callable[[int], None] | None = None,
     ) -> None:
-        """`heartbeat_facts`: as `HeartbeatFacts`. `on_start_counter_behind(current)`: the disk was set back; note that, raise
+        """`on_start_counter_behind(current)`: the disk was set back; note that, raise
         the start counter above `current`, and `start` again with the new life. Without it, it is only said in the log."""
         self.is_registered = False
         self.is_linked = False
@@ -198,7 +202,7 @@ class ControllerLink:
             return
         self._try += 1
         life, who = self._life, self._life.incarnation
-        epoch, log_end, _ = self._heartbeat_facts()
+        facts = self._heartbeat_facts()
         request = RegisterReplica(
             broker_name=self._broker_name,
             name=self._replica_name,
@@ -207,8 +211,8 @@ class ControllerLink:
             store_id=who.store_id,
             starts=who.starts,
             life=self._token,
-            epoch=epoch,
-            log_end=log_end,
+            epoch=facts.epoch,
+            log_end=facts.log_end,
             clean_marker=life.clean_marker,
             marker_end=life.marker_end,
             same_boot=life.same_boot,
@@ -265,7 +269,7 @@ class ControllerLink:
         if self._life is None:
             return
         who = self._life.incarnation
-        epoch, log_end, confirm_offset = self._heartbeat_facts()
+        facts = self._heartbeat_facts()
         version = NO_VERSION if self.known is None else self.known.version
         request = ReplicaHeartbeat(
             self._broker_name,
@@ -273,10 +277,13 @@ class ControllerLink:
             who.store_id,
             who.starts,
             version,
-            epoch,
-            log_end,
-            confirm_offset,
+            facts.epoch,
+            facts.log_end,
+            facts.confirm_offset,
             self._probe,
+            facts.sync_pending_ms,
+            facts.no_room_ms,
+            facts.cut_off_ms,
         )
         self._send(request, TIMEOUT_MS, self._on_heard)
 

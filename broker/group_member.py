@@ -22,7 +22,7 @@ from ..remoting.server import Call, RequestLoop
 from ..store.message_store import MessageStore
 from ..store.store_cut import truncate_store
 from .config import BrokerConfig
-from .controller_link import Life
+from .controller_link import HeartbeatFacts, Life
 from .epoch_file import read_epochs
 from .flush_waits import FlushWaits
 from .json_reply import reply_json
@@ -174,13 +174,13 @@ class GroupMember:
         self._host = host
         self._role, self._epoch = Role.CANDIDATE, 0
         self._told: tuple[int | None, int] = (None, 0)
+        self._full_ms: int | None = None  # since when the disk has no room
         self._settles_at: int | None = None  # once that is flushed, nothing was counted that is not
         self._start_facts = files.start_facts(store.written)
         self._disk = StoreDisk(
             store,
             files,
             config.store_dir,
-            loop,
             on_cut_needed=host.on_reopen_needed,
             on_beginning_needed=self._ask_beginning,
             on_fatal=host.on_fatal,
@@ -335,9 +335,16 @@ class GroupMember:
             "replication_address": self.replication_address,
         }
 
-    def heartbeat_facts(self) -> tuple[int, int, int]:
-        """(highest epoch persisted, end of the log, confirm offset)."""
-        return self._replica.epoch, self._store.written, self._replica.log.confirm
+    def heartbeat_facts(self) -> HeartbeatFacts:
+        """What a controller hears of us each 0.5 s."""
+        return HeartbeatFacts(
+            self._replica.epoch,
+            self._store.written,
+            self._replica.log.confirm,
+            sync_pending_ms=self._store.sync_pending_ms,
+            no_room_ms=0 if self._full_ms is None else self._clock.monotonic_ms() - self._full_ms + 1,
+            cut_off_ms=self._replica.cut_off_ms,
+        )
 
     # ---- events
 
@@ -381,7 +388,10 @@ class GroupMember:
         return self._flush_waits.on_flush_log(call, request, self._clock.monotonic_ms())
 
     def _on_tick(self) -> None:
-        self._flush_waits.on_tick(self._clock.monotonic_ms())
+        now_ms = self._clock.monotonic_ms()
+        self._flush_waits.on_tick(now_ms)
+        if self._store.lacks_room != (self._full_ms is not None):
+            self._full_ms = now_ms if self._store.lacks_room else None
         if self._replica.log.begin != self._store.begin:
             self._replica.on_log_begin(self._store.begin)
         self._replica.on_tick()

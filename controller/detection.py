@@ -5,17 +5,19 @@ with a new `Detection`: a leader trusts the nodes and what it hears itself, and 
 
     on_group       a node was read or written          -> TellReplicas, and perhaps WriteGroup (an election)
     on_registered  a life was registered by a write    -> the same
-    on_heartbeat   a sign of life, each 0.5 s          -> perhaps WriteGroup
+    on_heartbeat   a sign of life, each 0.5 s          -> perhaps WriteGroup, or Stalled
     on_master_gone a slave's master closed its socket  -> Probe
-    on_tick        time has passed                     -> perhaps WriteGroup
+    on_tick        time has passed                     -> perhaps WriteGroup, or Stalled
 
 A group needs another master where it has none, where its master's process was started anew (a life never resumes an
-epoch), where the master was silent for the dead time, or where every other member of the in-sync set that is alive says
-that the master closed its socket while a probe stays unanswered. Suspicion may be wrong at no cost but a change of
-master: whoever is elected holds all that was acknowledged, so all this is a matter of speed.
+epoch), where the master was silent for the dead time, where every other member of the in-sync set that is alive says
+that the master closed its socket while a probe stays unanswered, or where it stalls the group (stalls). Suspicion may be
+wrong at no cost but a change of master: whoever is elected holds all that was acknowledged, so all this is a matter of
+speed.
 
-Chosen is the longest log among the living of the in-sync set; where none of those lives, among the eligible. Nobody is
-while a replica tells of a later epoch than the node has: then ZooKeeper's data was set back, and an operator restores it.
+Whom it chooses is in candidates: of those heard within the last second, and so, where a reign of leadership begins, not
+before all who may be chosen had that long to be heard. Nobody is chosen while a replica tells of a later epoch than the
+node has: then ZooKeeper's data was set back, and an operator restores it.
 
 Times are monotonic milliseconds. Owned by one thread.
 """
@@ -30,7 +32,9 @@ from ..model.errors import NotElectable, NotGroupMaster, ReplicaGroupNotFound, R
 from ..model.group import NO_VERSION, GroupNode, Incarnation, KnownGroup
 from ..remoting.commands import ElectMaster, RegisterReplica, ReplicaHeartbeat, ReportMasterGone
 from .audit_record import ForcedElection
+from .candidates import HEARD_MS, Candidates, Sign
 from .group_state import check_life, check_version, elect, electable, force_election, known_replica
+from .stalls import Stall, stall
 
 DEAD_AFTER_MS: Final = 2000
 PROBE_TIMEOUT_MS: Final = 300
@@ -63,7 +67,15 @@ class TellReplicas:
     known: KnownGroup
 
 
-Effect = WriteGroup | Probe | TellReplicas
+@dataclass(frozen=True, slots=True)
+class Stalled:
+    """The master does not do its work and nobody else could take over: for people, once for each reason in an epoch."""
+
+    broker_name: str
+    why: str
+
+
+Effect = WriteGroup | Probe | TellReplicas | Stalled
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +84,6 @@ class Choice:
 
     node: GroupNode
     record: ForcedElection | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Sign:
-    """The last that was heard of a replica."""
-
-    incarnation: Incarnation
-    heard_ms: int
-    log_end: int
 
 
 @dataclass(slots=True)
@@ -97,10 +100,11 @@ class _Suspicion:
 class _Group:
     known: KnownGroup
     since_ms: int  # silence counts from here where nothing was heard
-    signs: dict[str, _Sign] = field(default_factory=dict)
-    epoch_seen: int = 0
+    reign_began_ms: int  # the master had so long to promise
+    candidates: Candidates = field(default_factory=Candidates)
     suspicion: _Suspicion | None = None
     writing: int = NO_VERSION  # the version that an election under way was built on
+    stalled: tuple[int, str] | None = None  # epoch and reason that were told
 
 
 class Detection:
@@ -128,16 +132,14 @@ class Detection:
         """A life was registered by the write that made this node; instead of `on_group`, so that it may be chosen."""
         told = self._adopt(known, now_ms)
         group = self._group(request.broker_name)
-        incarnation = Incarnation(request.store_id, request.starts)
-        self._hear(group, request.name, _Sign(incarnation, now_ms, request.log_end), request.epoch)
+        group.candidates.hear(request.name, Sign.of_registration(request, now_ms))
         return [*told, *self._decide(group, now_ms)]
 
     def on_heartbeat(self, request: ReplicaHeartbeat, now_ms: int) -> list[Effect]:
         """A sign of life. Raises ReplicaGroupNotFound, UnknownReplica, IncarnationUnknown: it must register."""
         group = self._group(request.broker_name)
-        incarnation = Incarnation(request.store_id, request.starts)
-        check_life(group.known.node, request.name, incarnation)
-        self._hear(group, request.name, _Sign(incarnation, now_ms, request.log_end), request.epoch)
+        check_life(group.known.node, request.name, Incarnation(request.store_id, request.starts))
+        group.candidates.hear(request.name, Sign.of(request, now_ms))
         suspicion = group.suspicion
         if suspicion is not None and request.name == group.known.node.master and request.probe == suspicion.probe:
             group.suspicion = None
@@ -170,7 +172,8 @@ class Detection:
         self._ticked_ms = now_ms
         if away_ms >= self._dead_after_ms // 2:
             for group in self._groups.values():
-                group.since_ms, group.suspicion = now_ms, None
+                group.since_ms = group.reign_began_ms = now_ms
+                group.suspicion = None
         return [effect for group in self._groups.values() for effect in self._decide(group, now_ms)]
 
     def operator_election(self, request: ElectMaster, now_ms: int) -> Choice:
@@ -181,7 +184,8 @@ class Detection:
         """
         group = self._group(request.broker_name)
         node = check_version(group.known, request.version)
-        name = request.candidate or self._best(group, now_ms, but=node.master) or self._best(group, now_ms)
+        heard, seen = group.candidates, group.candidates.epoch_seen
+        name = request.candidate or heard.best(node, now_ms, but=node.master) or self._best(group, now_ms)
         if name is None and electable(node):
             raise ReplicaNotAlive(node.broker_name, " or ".join(sorted(electable(node))))
         if name is None:
@@ -191,14 +195,14 @@ class Detection:
             raise ReplicaNotAlive(node.broker_name, name)
         dead = not self._alive(group, node.master, now_ms)
         if name in electable(node) or not request.force:
-            return Choice(elect(node, name, old_master_is_dead=dead, epoch_seen=group.epoch_seen))
+            return Choice(elect(node, name, old_master_is_dead=dead, epoch_seen=seen))
         forced, record = force_election(
             node,
             name,
             wait_ms=self._dead_time_left_ms(group, now_ms),
-            epoch_seen=group.epoch_seen,
-            log_end=group.signs[name].log_end,
-            highest_end=max(sign.log_end for sign in group.signs.values()),
+            epoch_seen=seen,
+            log_end=heard.log_end(name),
+            highest_end=heard.log_end(),
             now_ms=now_ms,
         )
         return Choice(forced, record)
@@ -211,7 +215,7 @@ class Detection:
 
     def epoch_seen(self, broker_name: str) -> int:
         """The highest epoch that a replica of the group tells of; raises ReplicaGroupNotFound."""
-        return self._group(broker_name).epoch_seen
+        return self._group(broker_name).candidates.epoch_seen
 
     def is_alive(self, broker_name: str, name: str, now_ms: int) -> bool:
         """Whether the registered life of a replica was heard within the dead time. False for what is not known."""
@@ -226,22 +230,52 @@ class Detection:
             return []
         news = group is None or known.version > group.known.version
         if group is None:
-            group = self._groups[known.node.broker_name] = _Group(known, now_ms)
+            group = self._groups[known.node.broker_name] = _Group(known, now_ms, now_ms)
+        elif known.node.epoch != group.known.node.epoch:
+            group.reign_began_ms = now_ms
         group.known, group.writing = known, NO_VERSION
         return [TellReplicas(known)] if news else []
 
-    def _decide(self, group: _Group, now_ms: int) -> Iterator[WriteGroup]:
+    def _decide(self, group: _Group, now_ms: int) -> Iterator[Effect]:
         """An election, where one is needed and can be."""
-        node, version = group.known.node, group.known.version
-        if group.writing == version or node.epoch < group.epoch_seen:
+        node, version, heard = group.known.node, group.known.version, group.candidates
+        if group.writing == version or node.epoch < heard.epoch_seen:
             return
         why = self._need(group, now_ms)
-        name = self._best(group, now_ms) if why is not None else None
+        name = self._best(group, now_ms) if why is not None and self._has_listened(group, now_ms) else None
+        dead = not self._alive(group, node.master, now_ms)
+        found = self._stall(group, now_ms) if why is None else None
+        if found is not None and node.master is not None:
+            if found.others_would_serve:
+                name = heard.best(node, now_ms, but=node.master, only_clear=True)
+            if name is None:
+                yield from self._tell_stalled(group, found.why)
+                return
+            hold_ms = heard.pass_over(node, node.master, now_ms)
+            why, dead = f"{found.why}; it is passed over for {hold_ms} ms", True
         if why is None or name is None:
             return
-        dead = not self._alive(group, node.master, now_ms)
         group.writing = version
-        yield WriteGroup(elect(node, name, old_master_is_dead=dead, epoch_seen=group.epoch_seen), version, why)
+        yield WriteGroup(elect(node, name, old_master_is_dead=dead, epoch_seen=heard.epoch_seen), version, why)
+
+    def _stall(self, group: _Group, now_ms: int) -> Stall | None:
+        """Why the master does not do its work, alive as it is; None where it does."""
+        times = {"reign_began_ms": group.reign_began_ms, "dead_after_ms": self._dead_after_ms, "now_ms": now_ms}
+        return stall(group.known.node, group.candidates, **times)
+
+    @staticmethod
+    def _tell_stalled(group: _Group, why: str) -> Iterator[Stalled]:
+        node = group.known.node
+        if group.stalled != (node.epoch, why):
+            group.stalled = (node.epoch, why)
+            yield Stalled(node.broker_name, why)
+
+    def _has_listened(self, group: _Group, now_ms: int) -> bool:
+        """Whether all who may be chosen were heard, or had the time to be."""
+        node = group.known.node
+        if now_ms - group.since_ms >= HEARD_MS:
+            return True
+        return all(group.candidates.is_heard(node, name, now_ms) for name in electable(node))
 
     def _need(self, group: _Group, now_ms: int) -> str | None:
         """Why the group needs another master; None where it does not."""
@@ -256,24 +290,24 @@ class Detection:
             return f"master {node.master} closed its sockets and answers no probe"
         return None
 
-    def _best(self, group: _Group, now_ms: int, *, but: str | None = None) -> str | None:
-        """The living replica with the longest log: of the in-sync set, else of the eligible; ties go by name."""
-        for members in (group.known.node.in_sync, group.known.node.eligible):
-            living = [name for name in members if name != but and self._alive(group, name, now_ms)]
-            if living:
-                return min(living, key=lambda name: (-group.signs[name].log_end, name))
-        return None
+    def _best(self, group: _Group, now_ms: int) -> str | None:
+        """Whom to choose, but for a master that is gone."""
+        node = group.known.node
+        is_gone = self._is_elected_life(node) and self._is_gone(group, now_ms)
+        return group.candidates.best(node, now_ms, but=node.master if is_gone else None)
 
     def _alive(self, group: _Group, name: str | None, now_ms: int) -> bool:
+        """Whether the registered life was heard within the dead time, and is not known to be gone."""
         node = group.known.node
-        sign = group.signs.get(name) if name is not None else None
-        replica = node.replica(name) if name is not None else None
-        if sign is None or replica is None or sign.incarnation != replica.incarnation:
+        if not group.candidates.is_heard(node, name, now_ms, self._dead_after_ms):
             return False
-        if now_ms - sign.heard_ms >= self._dead_after_ms:
-            return False
-        elected = name == node.master and replica.incarnation == node.master_incarnation
-        return not (elected and self._is_gone(group, now_ms))
+        return not (name == node.master and self._is_elected_life(node) and self._is_gone(group, now_ms))
+
+    @staticmethod
+    def _is_elected_life(node: GroupNode) -> bool:
+        """Whether the master's present life is the one that was elected."""
+        replica = node.replica(node.master) if node.master is not None else None
+        return replica is not None and replica.incarnation == node.master_incarnation
 
     def _is_gone(self, group: _Group, now_ms: int) -> bool:
         """Whether the slaves' reports and the unanswered probe make the master dead."""
@@ -295,17 +329,11 @@ class Detection:
     def _dead_time_left_ms(self, group: _Group, now_ms: int) -> int:
         """How long until the elected life of the master counts as dead by its silence; 0 where it does."""
         node = group.known.node
-        replica = node.replica(node.master) if node.master is not None else None
-        if replica is None or replica.incarnation != node.master_incarnation:
+        if not self._is_elected_life(node):
             return 0
-        sign = group.signs.get(replica.name)
-        heard = sign is not None and sign.incarnation == replica.incarnation
-        heard_ms = max(group.since_ms, sign.heard_ms) if sign is not None and heard else group.since_ms
+        sign = group.candidates.sign(node, node.master)
+        heard_ms = group.since_ms if sign is None else max(group.since_ms, sign.heard_ms)
         return max(0, heard_ms + self._dead_after_ms - now_ms)
-
-    def _hear(self, group: _Group, name: str, sign: _Sign, epoch: int) -> None:
-        group.signs[name] = sign
-        group.epoch_seen = max(group.epoch_seen, epoch)
 
     def _group(self, broker_name: str) -> _Group:
         group = self._groups.get(broker_name)

@@ -46,7 +46,7 @@ from ..remoting.commands import (
 from ..remoting.server import Call
 from ..remoting.timers import Timer
 from .audit_record import encode_forced_election
-from .detection import Detection, Effect, Probe, TellReplicas, WriteGroup
+from .detection import Detection, Effect, Probe, Stalled, TellReplicas, WriteGroup
 from .group_changes import Attempt, Change, GroupChanges, Write
 from .group_settings import change_settings, must_flush
 from .group_state import alter_in_sync, remove_replica, restore
@@ -338,6 +338,8 @@ class Reign:
                 self._elect(effect)
             elif isinstance(effect, Probe):
                 self._push(effect.broker_name, effect.name, ProbeReplica(effect.broker_name, effect.number))
+            elif isinstance(effect, Stalled):
+                log.error("a group stalls and nobody else can lead it group=%s why=%s", effect.broker_name, effect.why)
             else:
                 self._tell(effect)
 

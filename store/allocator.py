@@ -134,6 +134,11 @@ class Allocator:
             assert self._ready[0].base_offset == base_offset, (self._ready[0].base_offset, base_offset)
             return self._ready.popleft()
 
+    @property
+    def is_failing(self) -> bool:
+        """The last allocation has failed, and none has succeeded since."""
+        return self._failure is not None
+
     def move_out(self, segment: Segment) -> None:
         """Takes the file of the log's first segment out of its directory, where a start would find it. Raises OSError."""
         path = os.path.join(self._spare_directory, segment_name(self._spare_number))

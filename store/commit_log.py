@@ -117,6 +117,7 @@ class CommitLog:
         self.flushed = self.begin  # until this process has synced it itself, nothing counts as flushed
         self._prepared: tuple[Segment, ...] = ()
         self.room_bytes = -1  # no current segment
+        self._was_refused = False  # the last try to begin a segment
         self._fd = -1
         self._base = 0
         self._zeroed = 0  # position in the current segment up to which zeros follow what is written
@@ -223,6 +224,7 @@ class CommitLog:
             raise StoreNotWriteable("not started, or closed")
         if size_bytes + TERMINATOR_BYTES > self.segment_bytes:
             raise MessageTooLarge("append", size_bytes, self.segment_bytes - TERMINATOR_BYTES)
+        self._was_refused = True
         if self._fd < 0 and self._segments and self.written < self._segments[-1].end_offset:
             self._enter_last()
             return self.place(size_bytes)
@@ -238,6 +240,11 @@ class CommitLog:
         logger.info("segment begun base=%s", base)
         return self.written
 
+    @property
+    def lacks_room(self) -> bool:
+        """An append was refused for want of a segment, and none could be made since."""
+        return self._was_refused and self._allocator.is_failing
+
     def _write_blank(self) -> None:
         """Ends the current segment; 8 bytes are always left."""
         begin = self.written
@@ -250,6 +257,7 @@ class CommitLog:
             raise self.poison(f"roll at {begin}: {error.strerror or error}") from error
 
     def _enter(self, segment: Segment, written: int) -> None:
+        self._was_refused = False
         self._fd = segment.open_fd()
         self._base = segment.base_offset
         self._zeroed = 0
@@ -400,6 +408,11 @@ class CommitLog:
         """Asks the flush thread to run now; returns at once. `on_flushed` tells when `flushed` has passed `up_to`."""
         if self.flushed < up_to:
             self._flusher.request()
+
+    @property
+    def sync_pending_ms(self) -> int:
+        """How long the sync that is under way has taken by now; 0 where none is. Any thread."""
+        return self._flusher.pending_ms
 
     def wait_flushed(self, up_to: int, timeout_ms: int) -> None:
         """Blocks until `flushed` >= `up_to`. Raises FlushTimeout or StorePoisoned. Never on the loop."""

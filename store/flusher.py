@@ -3,7 +3,7 @@
 Loop: take the written position, write the checksum entries, `fdatasync` each segment that holds bytes above the flushed
 position, publish it, tell `on_flushed`. It runs as soon as somebody asks (`request`) and each `interval_ms` anyway. A
 failed sync is final: the kernel may have thrown the pages away, so it is never retried, nothing is published after it,
-and `on_poisoned` is told once.
+and `on_poisoned` is told once. A sync that does not end is waited for; `pending_ms` tells for how long.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ class Flusher:
         self._failure: StorePoisoned | None = None
         self._stopping = False
         self._checksums_due_ms = 0
+        self._began_ms: int | None = None  # the turn under way
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -79,6 +80,12 @@ class Flusher:
                     raise FlushTimeout(timeout_ms)
                 self._advanced.wait(left_ms / 1000)
 
+    @property
+    def pending_ms(self) -> int:
+        """How long the sync that is under way has taken by now; 0 where none is. Any thread."""
+        began_ms = self._began_ms
+        return 0 if began_ms is None else monotonic_ms() - began_ms
+
     def close(self) -> None:
         """Flushes what is written a last time (not after a failure) and stops the thread."""
         self._stopping = True
@@ -101,6 +108,7 @@ class Flusher:
     def flush_once(self) -> None:
         """One turn of the loop: the flush thread's, or a test's that has not started it."""
         target = self._target.written
+        self._began_ms = monotonic_ms()
         try:
             if target > self._target.flushed:
                 self._target.sync_to(target)
@@ -113,6 +121,8 @@ class Flusher:
         except OSError as error:
             logger.critical("flush failed, nothing is acknowledged any more error=%s", error)
             self._fail(f"flush: {error.strerror or error}")
+        finally:
+            self._began_ms = None
 
     def _fail(self, what: str) -> None:
         failure = self._target.poison(what)

@@ -166,6 +166,16 @@ class MessageStore:
         """Everything below was made durable by this process; after a start that is nothing yet (`begin`)."""
         return self._log.flushed
 
+    @property
+    def sync_pending_ms(self) -> int:
+        """How long the sync that is under way has taken by now; 0 where none is. Any thread."""
+        return self._log.sync_pending_ms
+
+    @property
+    def lacks_room(self) -> bool:
+        """Nothing can be appended, since the disk has no room for it or for what must follow it."""
+        return self._log.lacks_room or self._dispatch.is_blocked
+
     def request_flush(self) -> None:
         """Asks for a sync of all that is written by now; `on_flushed` tells when `flushed` has moved."""
         self._log.request_flush(self._log.written)

@@ -1,26 +1,26 @@
 """Carries out the cores' effects on the disk: on the store, the epoch file and the files that tell who we are.
 
-All but a sync are done when `perform` returns. A log that must be cut is cut with the store closed: the intent is on
-the disk already, so the broker opens its store anew, as after a crash, and the cut is carried through first (R4).
+All but a sync are done when `perform` returns; what there is no room for is refused, and nothing has changed. A log that
+must be cut is cut with the store closed: the intent is on the disk already, so the broker opens its store anew, as
+after a crash, and the cut is carried through first (R4).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 from ...model.errors import CorruptRecordError, OffsetOutOfRange, StoreNotWriteable, StorePoisoned
-from ...remoting.server import RequestLoop
 from ...store.message_store import MessageStore
+from ...store.segment import NO_SPACE
 from ..epoch_file import write_epochs
 from . import effects as fx
 from .effects import DiskEffect
 from .replica_files import ReplicaFiles
 
 log = logging.getLogger(__name__)
-
-FULL_RETRY_MS: Final = 200
 
 
 class StoreDisk:
@@ -31,7 +31,6 @@ class StoreDisk:
         store: MessageStore,
         files: ReplicaFiles,
         directory: str,
-        loop: RequestLoop,
         *,
         on_cut_needed: Callable[[], None],
         on_beginning_needed: Callable[[], None],
@@ -43,7 +42,6 @@ class StoreDisk:
         self._store = store
         self._files = files
         self._directory = directory
-        self._loop = loop
         self._on_cut_needed = on_cut_needed
         self._on_beginning_needed = on_beginning_needed
         self._on_fatal = on_fatal
@@ -61,7 +59,7 @@ class StoreDisk:
         }
 
     def perform(self, effect: DiskEffect, on_done: Callable[[], None]) -> None:
-        """See `ReplicaDisk`."""
+        """See `ReplicaDisk`. Raises StoreNotWriteable."""
         self._performers[type(effect)](effect, on_done)
 
     def position(self) -> tuple[int, int]:
@@ -84,15 +82,18 @@ class StoreDisk:
             on_done()
 
     def _persist_promise(self, effect: fx.PersistPromise, on_done: Callable[[], None]) -> None:
-        self._files.promise(effect.epoch)
+        with _small_file():
+            self._files.promise(effect.epoch)
         on_done()
 
     def _persist_intent(self, effect: fx.PersistIntent, on_done: Callable[[], None]) -> None:
-        self._files.intend(effect.epoch, effect.offset)
+        with _small_file():
+            self._files.intend(effect.epoch, effect.offset)
         on_done()
 
     def _clear_intent(self, _effect: fx.ClearIntent, on_done: Callable[[], None]) -> None:
-        self._files.clear_intent()
+        with _small_file():
+            self._files.clear_intent()
         on_done()
 
     def _cut_log(self, effect: fx.CutLog, on_done: Callable[[], None]) -> None:
@@ -103,16 +104,14 @@ class StoreDisk:
             on_done()
 
     def _persist_epochs(self, effect: fx.PersistEpochs, on_done: Callable[[], None]) -> None:
-        write_epochs(self._directory, effect.epochs.rows)
+        with _small_file():
+            write_epochs(self._directory, effect.epochs.rows)
         on_done()
 
     def _append(self, effect: fx.Append, on_done: Callable[[], None]) -> None:
         try:
             chunk = effect.chunk
             self._store.append_chunk(memoryview(effect.data), chunk.begin, chunk.end, crc=chunk.crc)
-        except StoreNotWriteable as error:
-            log.warning("a chunk waits for the disk begin=%s error=%s", effect.chunk.begin, error)
-            self._loop.call_later(FULL_RETRY_MS, lambda: self._append(effect, on_done))
         except StorePoisoned:
             log.critical("the disk failed below a chunk begin=%s", effect.chunk.begin)  # the store has told the broker
         except (CorruptRecordError, OffsetOutOfRange) as error:
@@ -137,3 +136,14 @@ class StoreDisk:
         """The master's state is asked for and written down; then the broker is opened anew, so this is never done."""
         log.warning("behind the master's retention, beginning anew begin=%s", effect.begin)
         self._on_beginning_needed()
+
+
+@contextmanager
+def _small_file() -> Iterator[None]:
+    """A file that is written whole beside the old one, which stays where there is no room: StoreNotWriteable then."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in NO_SPACE:
+            raise
+        raise StoreNotWriteable(f"disk full: {error.strerror}") from error

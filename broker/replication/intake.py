@@ -3,7 +3,8 @@
     chunk -> waits here, in order -> row of its epoch durable, if it is the first of it -> appended at the log's end
 
 One step is on the disk at a time; the credit granted bounds what waits. A new session forgets what waits, and what the
-one before was told of the confirm offset; the step that is on the disk is completed all the same.
+one before was told of the confirm offset; the step that is on the disk is completed all the same. A step for which the
+disk has no room has changed nothing: it waits here again, and following may end meanwhile.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from .replica_log import ReplicaLog
 
 
 class Intake:
-    """Moves `log` as steps complete. `received`: everything below is appended, or waits here. `granted`: the credit."""
+    """Moves `log` as steps complete. `received`: everything below is appended, or waits here. `granted`: the credit.
+    `lacks_room`: the disk had none for the next step, which waits for `retry`."""
 
     def __init__(self, log: ReplicaLog, credit_bytes: int) -> None:
         self.received = log.end
@@ -25,6 +27,8 @@ class Intake:
         self._credit_bytes = credit_bytes
         self._waiting: deque[tuple[Chunk, bytes | memoryview]] = deque()
         self._awaiting: DiskEffect | None = None
+        self._is_awaited = False  # by the session that streams: an earlier one's step is not given to the disk again
+        self.lacks_room = False
         self._heard_confirm = 0
 
     @property
@@ -40,6 +44,7 @@ class Intake:
     def forget(self) -> None:
         """The session has ended."""
         self._waiting.clear()
+        self._is_awaited = self.lacks_room = False
 
     def grant(self) -> bool:
         """Raises the credit once half of it is used; True where it was."""
@@ -61,8 +66,9 @@ class Intake:
 
     def next_step(self) -> list[DiskEffect]:
         """Gives the disk the next chunk, or first the row of its epoch; nothing while it is at work. Raises TooManyEpochs."""
-        if self._awaiting is not None or not self._waiting:
+        if self._awaiting is not None or not self._waiting or self.lacks_room:
             return []
+        self._is_awaited = True
         chunk, data = self._waiting[0]
         if chunk.data_epoch != self._log.epochs.newest:
             self._awaiting = PersistEpochs(self._log.with_epoch(chunk.data_epoch, chunk.begin))
@@ -70,6 +76,21 @@ class Intake:
             self._waiting.popleft()
             self._awaiting = Append(chunk, data)
         return [self._awaiting]
+
+    def on_no_room(self, effect: DiskEffect) -> bool:
+        """The disk had no room for a step and did nothing; False where it was no step of a stream."""
+        if effect is not self._awaiting:
+            return False
+        self._awaiting = None
+        if self._is_awaited:
+            self.lacks_room = True
+            if isinstance(effect, Append):
+                self._waiting.appendleft((effect.chunk, effect.data))
+        return True
+
+    def retry(self) -> None:
+        """The next step is the one again that the disk had no room for."""
+        self.lacks_room = False
 
     def on_done(self, effect: DiskEffect) -> Chunk | None:
         """The disk has carried out a step; the chunk that is in the log now, if it was an append."""

@@ -106,6 +106,12 @@ class MasterState:
         """Retention must keep what lies at or above: what is not confirmed, and what open sessions still get."""
         return min((self._log.confirm, *(member.sent for member in self._sessions)))
 
+    def cut_off_ms(self, now_ms: int) -> int:
+        """For how long fewer replicas than the minimum have acknowledged anything; 0 where this one is enough."""
+        others = self._in_sync.group.node.settings.min_in_sync - 1
+        acked_ms = sorted((member.acked_ms for member in self._members.values()), reverse=True)
+        return now_ms - acked_ms[others - 1] if 0 < others <= len(acked_ms) else 0
+
     def members(self) -> tuple[Member, ...]:
         """All replicas but this one, for statistics."""
         return tuple(self._members.values())
@@ -198,6 +204,7 @@ class MasterState:
         if pause_ms >= OWN_PAUSE_MS:
             for member in self._members.values():
                 member.heard_ms += pause_ms
+                member.acked_ms += pause_ms
                 member.caught_up_ms += pause_ms
 
     # ---- sessions
@@ -256,6 +263,7 @@ class MasterState:
         if not (member.written <= ack.written <= member.sent and member.flushed <= ack.flushed):
             return self._end(member)
         member.written, member.flushed, member.heard_ms = ack.written, ack.flushed, now_ms
+        member.acked_ms = now_ms
         end = self._log.end
         member.observe_lag(end, self._is_sync, now_ms)
         effects: list[Effect] = []

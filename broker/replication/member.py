@@ -17,13 +17,14 @@ class Member:
     """Offsets are physical, times monotonic milliseconds. `session`: the highest number seen, open or not (R14).
 
     `incarnation`: the one the node names, None where it names none; `session_incarnation`: the one that opened.
-    `is_counted`: in the union.
+    `is_counted`: in the union. `acked_ms`: when an ack came last: an opening alone says that it is heard, not that it hears.
     `is_gone`: its socket is known to be gone. `caught_up_ms`: when it last held all that there was.
     """
 
     name: str
     heard_ms: int
     caught_up_ms: int = 0
+    acked_ms: int = 0
     incarnation: Incarnation | None = None
     session: int = 0
     session_incarnation: Incarnation | None = None
@@ -43,7 +44,7 @@ class Member:
     _mark_ms: int = 0
 
     def __post_init__(self) -> None:
-        self.caught_up_ms = self._mark_ms = self.heard_ms
+        self.caught_up_ms = self.acked_ms = self._mark_ms = self.heard_ms
 
     def open(self, opening: Opening, offset: int, *, end: int, now_ms: int) -> None:
         """A new session that agrees with the master's log up to `offset`. What was not flushed counts for nothing."""

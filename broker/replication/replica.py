@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from ...model.clock import Clock
-from ...model.errors import CorruptRecordError, OffsetOutOfRange
+from ...model.errors import CorruptRecordError, OffsetOutOfRange, StoreNotWriteable
 from ...model.group import Incarnation, KnownGroup
 from . import effects as fx
 from .chunk_payload import Sealer
@@ -31,6 +31,7 @@ from .slave import SlaveState
 log = logging.getLogger(__name__)
 
 TICK_MS: Final = 25
+NO_ROOM_RETRY_MS: Final = 200
 SESSION_SHIFT: Final = 32
 """A process begins its session numbers at its start counter, shifted: above all of its earlier lives (R14)."""
 
@@ -39,7 +40,10 @@ class ReplicaDisk(Protocol):
     """What carries out effects on the disk: the store, and the files that tell who we are."""
 
     def perform(self, effect: DiskEffect, on_done: Callable[[], None]) -> None:
-        """Carries it out and calls `on_done` on the loop's thread: before it returns, or later."""
+        """Carries it out and calls `on_done` on the loop's thread: before it returns, or later.
+
+        Raises StoreNotWriteable where there is no room: nothing has changed, and `on_done` is not called.
+        """
 
     def position(self) -> tuple[int, int]:
         """(end, flushed) of the log."""
@@ -128,6 +132,8 @@ class Replica:
         )
         self._waiting: deque[tuple[Effect, object]] = deque()  # effects, each with the core that asked for it
         self._on_disk: tuple[DiskEffect, object] | None = None
+        self._lacks_room = False  # on the disk, and the log says so
+        self._retry_ms: int | None = None  # when what is on the disk is tried again: there was no room for it
         self._is_performing = False
         self._sealer = Sealer(disk.read, lambda data: self.port.shared(data))
         self._ack: Ack | None = None  # to be sent once all that came together is done with
@@ -173,6 +179,11 @@ class Replica:
         return -1 if self.master is None else self.master.acknowledged
 
     @property
+    def cut_off_ms(self) -> int:
+        """For how long nothing was heard of our master, or, where we lead, of too few slaves for the minimum."""
+        return (self._slave if self.master is None else self.master).cut_off_ms(self._now())
+
+    @property
     def needed_from(self) -> int:
         """Retention keeps what lies at or above."""
         return self.log.confirm if self.master is None else self.master.needed_from
@@ -212,6 +223,8 @@ class Replica:
 
     def on_tick(self) -> None:
         """About each TICK_MS."""
+        if self._retry_ms is not None and self._now() >= self._retry_ms:
+            self._perform_again()
         if self.master is not None:
             self._perform(self.master.on_tick(self._now()), self.master)
         self._perform(self._slave.on_tick(self._now()), self._slave)
@@ -277,16 +290,46 @@ class Replica:
             while self._waiting and self._on_disk is None:
                 effect, core = self._waiting.popleft()
                 if isinstance(effect, DiskEffect):
-                    self._on_disk = (effect, core)
-                    self._disk.perform(effect, self._on_disk_done)
+                    self._perform_on_disk(effect, core)
                 else:
                     self._carriers[type(effect)](effect, core)
         finally:
             self._is_performing = False
 
+    def _perform_on_disk(self, effect: DiskEffect, core: object) -> None:
+        self._on_disk, self._retry_ms = (effect, core), None
+        try:
+            self._disk.perform(effect, self._on_disk_done)
+        except StoreNotWriteable as error:
+            self._on_no_room(effect, core, error)
+
+    def _on_no_room(self, effect: DiskEffect, core: object, error: StoreNotWriteable) -> None:
+        """A slave takes a chunk back; what must be carried out waits for room, and so does all that follows."""
+        if not self._lacks_room:
+            log.warning(
+                "waiting for room on the disk effect=%s log_end=%s why=%s", type(effect).__name__, self.log.end, error
+            )
+        self._lacks_room = True
+        follows = self._slave.on_no_room(effect, self._now()) if core is self._slave else None
+        if follows is None:
+            self._retry_ms = self._now() + NO_ROOM_RETRY_MS
+            return
+        self._on_disk = None
+        self._waiting.extend((after, core) for after in follows)
+
+    def _perform_again(self) -> None:
+        assert self._on_disk is not None
+        self._is_performing = True
+        try:
+            self._perform_on_disk(*self._on_disk)
+        finally:
+            self._is_performing = False
+        self._perform_waiting()
+
     def _on_disk_done(self) -> None:
         assert self._on_disk is not None
         (effect, core), self._on_disk = self._on_disk, None
+        self._lacks_room = False
         self.log.on_position(*self._disk.position())
         found = self._slave.on_done(effect, self._now()) if core is self._slave else self._role.on_done(effect)
         self._waiting.extend((follows, core) for follows in found)

@@ -45,6 +45,8 @@ SILENCE_MS: Final = 1500
 PAUSE_MS: Final = 50
 PAUSE_MS_MAX: Final = 1000
 """Between two tries: doubled from the one to the other while they fail."""
+NO_ROOM_RETRY_MS: Final = 200
+"""How often a disk that had no room for a chunk is tried again."""
 
 
 class Phase(Enum):
@@ -60,7 +62,7 @@ class Phase(Enum):
 
 
 class SlaveState:
-    """`phase`, `session` (the number last used), `master` and `epoch`: whom it follows."""
+    """`phase`, `session` (the number last used), `master` and `epoch`: whom it follows; `heard_ms`: when it was heard last."""
 
     def __init__(
         self,
@@ -78,6 +80,7 @@ class SlaveState:
         self.session = session
         self.master: str | None = None
         self.epoch = 0
+        self.heard_ms = 0
         self._name = name
         self._group = group
         self._incarnation = incarnation
@@ -87,6 +90,7 @@ class SlaveState:
         self._truncation: Truncation | None = None
         self._starting_anew: StartAnew | None = None
         self._deadline_ms = 0
+        self._retry_ms = 0  # when a disk that had no room is tried again
         self._pause_ms = PAUSE_MS
         self._stopping = False
 
@@ -95,13 +99,18 @@ class SlaveState:
         """Nothing is under way on the disk."""
         return self._intake.is_quiet and self._truncation is None and self._starting_anew is None
 
+    def cut_off_ms(self, now_ms: int) -> int:
+        """For how long nothing was heard of the master that is followed; 0 where that is not what is waited for."""
+        waits = self.phase in (Phase.OPENING, Phase.PAUSING, Phase.STREAMING)
+        return now_ms - self.heard_ms if waits else 0
+
     # ---- whom to follow
 
     def on_master(self, master: str, epoch: int, now_ms: int) -> list[Effect]:
         """Follow this master. `epoch` is promised already; the core was stopped before, or never followed anybody."""
         assert self.phase is Phase.IDLE
         assert self.is_quiet
-        self.master, self.epoch = master, epoch
+        self.master, self.epoch, self.heard_ms = master, epoch, now_ms
         self._pause_ms = PAUSE_MS
         return self._open(now_ms)
 
@@ -122,6 +131,7 @@ class SlaveState:
         """A frame of the master; `data`: a chunk's bytes, unsealed."""
         if (frame.group, frame.session) != (self._group, self.session) or not self._is_open:
             return []
+        self.heard_ms = now_ms
         if isinstance(frame, Refused):
             is_answer = self.phase is Phase.OPENING or frame.reason is RefusalReason.CLOSED
             return self._on_refused(frame, now_ms) if is_answer else []
@@ -153,6 +163,9 @@ class SlaveState:
 
     def on_tick(self, now_ms: int) -> list[Effect]:
         """Time has passed; every 50 ms is often enough."""
+        if self._intake.lacks_room and now_ms >= self._retry_ms:
+            self._intake.retry()
+            return self._next_step()
         if now_ms < self._deadline_ms:
             return []
         if self.phase is Phase.PAUSING and self.is_quiet:
@@ -176,6 +189,15 @@ class SlaveState:
         appended = self._intake.on_done(effect)
         effects = self._on_appended(appended) if appended is not None else []
         return effects + self._settle()
+
+    def on_no_room(self, effect: DiskEffect, now_ms: int) -> list[Effect] | None:
+        """The disk had no room for an effect of this core, and did nothing. None: the effect must be carried out all the same,
+        a cut, for one. A chunk waits here instead: following may end meanwhile, and the master, which is sent no sign of
+        life, stops waiting for this replica."""
+        if not self._intake.on_no_room(effect):
+            return None
+        self._retry_ms = now_ms + NO_ROOM_RETRY_MS
+        return self._settle()
 
     # ---- sessions
 
@@ -280,7 +302,7 @@ class SlaveState:
 
     def _stream(self, now_ms: int) -> list[Effect]:
         """The log is where the master wants it: let it send."""
-        self.phase, self._deadline_ms = Phase.STREAMING, now_ms + SILENCE_MS
+        self.phase, self._deadline_ms, self.heard_ms = Phase.STREAMING, now_ms + SILENCE_MS, now_ms
         self._intake.begin()
         self._intake.grant()
         return [self._ack(), self._credit()]
@@ -310,6 +332,8 @@ class SlaveState:
     def _on_idle(self, frame: Idle, now_ms: int) -> list[Effect]:
         if frame.sent > self._intake.received:
             return self._reopen_later(now_ms)  # the last chunk was lost
+        if self._intake.lacks_room:
+            return []
         self._pause_ms = PAUSE_MS
         return [self._ack(), self._credit(), *self._hear_confirm(frame.confirm)]
 

@@ -56,7 +56,11 @@ class RegisterReplica(Request):
 @dataclass(frozen=True, slots=True)
 class ReplicaHeartbeat(Request):
     """A sign of life, each 0.5 s. `version`: the newest node adopted. `epoch`: the highest persisted. `probe`: the number of
-    the last ProbeReplica; a probe is answered by a heartbeat at once. IncarnationUnknown, UnknownReplica: register."""
+    the last ProbeReplica; a probe is answered by a heartbeat at once. IncarnationUnknown, UnknownReplica: register.
+
+    What keeps it from its work, for how many ms by now, 0 = nothing: `sync_pending_ms`, the sync of its log that is under way;
+    `no_room_ms`, a full disk; `cut_off_ms`, of a slave: nothing was heard of the master of `epoch`, of a master: fewer
+    replicas than the minimum have acknowledged anything."""
 
     broker_name: str
     name: str
@@ -67,6 +71,9 @@ class ReplicaHeartbeat(Request):
     log_end: int
     confirm_offset: int
     probe: int = 0
+    sync_pending_ms: int = 0
+    no_room_ms: int = 0
+    cut_off_ms: int = 0
 
 
 @request(9002, Lane.HEARTBEAT, GroupReply)

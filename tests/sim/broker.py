@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final, Protocol, cast
 
-from zenitmq.broker.controller_link import Life
+from zenitmq.broker.controller_link import HeartbeatFacts, Life
 from zenitmq.broker.flush_waits import FlushWaits
 from zenitmq.broker.replication.port import ReplicationPort
 from zenitmq.broker.replication.replica import SESSION_SHIFT, TICK_MS, ControllerCalls, Replica, ReplicaIdentity
@@ -71,6 +71,7 @@ class Broker(Host):
         self.waiting: deque[tuple[int, Answer]] = deque()
         self.is_sync = False
         self._settles_at: int | None = None
+        self._full_ms: int | None = None
         self._queues: tuple[int, dict[int, int]] = (0, {})
         disk.start()
         self.incarnation = Incarnation(disk.store_id, disk.starts)
@@ -135,9 +136,19 @@ class Broker(Host):
             set_back=disk.set_back,
         )
 
-    def heartbeat_facts(self) -> tuple[int, int, int]:
-        """(highest epoch persisted, end of the log, confirm offset)."""
-        return self.replica.epoch, self.replica.log.end, self.replica.log.confirm
+    def heartbeat_facts(self) -> HeartbeatFacts:
+        """As the broker's own group member says them."""
+        replica, now_ms = self.replica, self.monotonic_ms()
+        if self.disk.is_full != (self._full_ms is not None):
+            self._full_ms = now_ms if self.disk.is_full else None
+        return HeartbeatFacts(
+            replica.epoch,
+            replica.log.end,
+            replica.log.confirm,
+            sync_pending_ms=self.shell.sync_pending_ms,
+            no_room_ms=0 if self._full_ms is None else now_ms - self._full_ms + 1,
+            cut_off_ms=replica.cut_off_ms,
+        )
 
     def on_group_read(self, known: KnownGroup) -> None:
         """The controllers' link hands on what is new: this life is registered by then."""

@@ -18,11 +18,13 @@ from typing import Final
 
 from zenitmq.broker.replication import effects as fx
 from zenitmq.broker.replication.epochs import EpochList
+from zenitmq.model.errors import StoreNotWriteable
 
 from .records import RECORD, cut_at, whole_end
 from .schedule import Host
 
 NO_END: Final = -1
+HANG_LOOK_MS: Final = 20
 
 
 @dataclass(slots=True)
@@ -30,7 +32,7 @@ class Disk:
     """`begin`: where the log is kept from. `platter_epochs`: rows that a loss of power keeps (all, by the rules).
 
     `undead`: bytes behind a cut that was not made durable. `failed_pages`: an fsync has failed; the pages behind
-    `durable` pass for written and are not.
+    `durable` pass for written and are not. `is_full`: there is no room for a chunk. `hangs`: no fsync ends.
     """
 
     store_id: str
@@ -53,6 +55,8 @@ class Disk:
     undead: bytes = b""
     failed_pages: bool = False
     changed_from: int = 0
+    is_full: bool = False
+    hangs: bool = False
 
     # ---- a process starts
 
@@ -168,11 +172,14 @@ class DiskShell:
         self._on_fsync_failed = on_fsync_failed
         self._flushed = disk.flushed_at_start()
         self._flushing: int | None = None
+        self._flush_began_ms = 0
         self._on_flushed: list[Callable[[], None]] = []
         self.on_flush_done: Callable[[], None] = _nothing
 
     def perform(self, effect: fx.DiskEffect, on_done: Callable[[], None]) -> None:
-        """See `ReplicaDisk`."""
+        """See `ReplicaDisk`. Raises StoreNotWriteable."""
+        if self.disk.is_full and isinstance(effect, fx.Append):
+            raise StoreNotWriteable("disk full")
         if isinstance(effect, fx.SyncLog):
             self._on_flushed.append(on_done)
             self.flush()
@@ -234,11 +241,17 @@ class DiskShell:
 
     # ---- fsync
 
+    @property
+    def sync_pending_ms(self) -> int:
+        """How long the fsync under way has taken by now; 0 where none is."""
+        return 0 if self._flushing is None else self._host.monotonic_ms() - self._flush_began_ms
+
     def flush(self) -> None:
         """Begins an fsync of all that is written, unless one is under way: that one is followed by another."""
         if self._flushing is not None:
             return
         self._flushing = len(self.disk.log)
+        self._flush_began_ms = self._host.monotonic_ms()
         latency_ms = self._latency_ms * 2 * self._host.schedule.rng.random()
         if latency_ms:
             self._host.after_ms(latency_ms, self._end_flush)
@@ -247,6 +260,9 @@ class DiskShell:
 
     def _end_flush(self) -> None:
         if self._flushing is None:
+            return
+        if self.disk.hangs:
+            self._host.after_ms(HANG_LOOK_MS, self._end_flush)
             return
         disk, target, self._flushing = self.disk, self._flushing, None
         if self.fsync_fails is not None and self.fsync_fails():

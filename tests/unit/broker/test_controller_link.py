@@ -323,11 +323,14 @@ def test_once_stopped_it_says_and_hands_on_nothing() -> None:
 def test_it_beats_each_half_second_with_what_holds_now() -> None:
     story = Story().registered(7)
     story.pass_ms(2 * HEARTBEAT_MS)
-    story.facts = HeartbeatFacts(6, 2000, 1900)
+    story.facts = HeartbeatFacts(6, 2000, 1900, sync_pending_ms=1, no_room_ms=2, cut_off_ms=3)
     story.pass_ms(HEARTBEAT_MS)
     beats = [sent.request for sent in story.client.take(ReplicaHeartbeat)]
     plain = ReplicaHeartbeat(GROUP, "b", "store-b", 3, 7, 5, 950, 940)
-    assert beats == [plain, plain, replace(plain, epoch=6, log_end=2000, confirm_offset=1900)]
+    later = ReplicaHeartbeat(
+        *(GROUP, "b", "store-b", 3, 7, 6, 2000, 1900), sync_pending_ms=1, no_room_ms=2, cut_off_ms=3
+    )
+    assert beats == [plain, plain, later]
 
 
 def test_a_probe_is_answered_at_once_and_its_number_stays() -> None:

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from sim.group_kit import GROUP, group, heartbeat, life, registration, replica, report
 
-from zenitmq.controller.detection import DEAD_AFTER_MS, Detection, Effect, Probe, TellReplicas, WriteGroup
+from zenitmq.controller.candidates import HEARD_MS, PASSED_OVER_MS
+from zenitmq.controller.detection import DEAD_AFTER_MS, Detection, Effect, Probe, Stalled, TellReplicas, WriteGroup
 from zenitmq.controller.group_state import alter_in_sync
 from zenitmq.model.errors import (
     GroupNodeLost,
@@ -21,7 +22,7 @@ from zenitmq.model.errors import (
     StaleGroupVersion,
     UnknownReplica,
 )
-from zenitmq.model.group import GroupNode, KnownGroup, Replica
+from zenitmq.model.group import FlushMode, GroupNode, KnownGroup, Replica
 from zenitmq.remoting.commands import AlterInSync, ElectMaster
 
 
@@ -34,6 +35,7 @@ class Group:
         self.known = KnownGroup(node, 7)
         self.ends = ends or {}
         self.silent: set[str] = set()
+        self.facts: dict[str, dict[str, int]] = {}  # what replicas say beside the plain facts
         self.detection.on_group(self.known, self.now_ms)
         self.effects: list[Effect] = []
         self.beat()
@@ -42,7 +44,9 @@ class Group:
         effects = []
         for one in self.known.node.replicas:
             if one.name not in self.silent:
-                sign = heartbeat(one.name, one.incarnation.starts, log_end=self.ends.get(one.name, 1000), **changed)
+                end, epoch = self.ends.get(one.name, 1000), self.known.node.epoch
+                facts = {"log_end": end, "epoch": epoch} | changed | self.facts.get(one.name, {})
+                sign = heartbeat(one.name, one.incarnation.starts, **facts)
                 effects += self.detection.on_heartbeat(sign, self.now_ms)
         self.effects += effects
         return effects
@@ -134,7 +138,7 @@ def test_a_new_leader_gives_everybody_the_dead_time() -> None:
     """It knows nobody yet; that is no silence of theirs."""
     detection = Detection()
     detection.on_group(KnownGroup(group(), 7), 50_000)
-    assert elections(detection.on_heartbeat(heartbeat("b"), 50_100)) == []
+    assert elections(detection.on_heartbeat(heartbeat("b"), 51_500)) == []
     assert elections(detection.on_tick(51_900)) == []
     assert elections(detection.on_tick(52_000)) == [("b", 7)]
 
@@ -386,3 +390,176 @@ def test_a_failover_from_kill_to_a_full_set() -> None:
     assert story.written(alter_in_sync(story.known, joined)) == [TellReplicas(story.known)]
     assert elections(story.pass_ms(5000)) == []
     assert story.known.node.in_sync == ("a", "b", "c")
+
+
+# ---- the dead of a loss of power
+
+
+def test_who_was_not_heard_within_a_second_is_not_elected() -> None:
+    """All lost their power at once, b a moment after a: b is as dead as a when a's dead time is over."""
+    story = Group(group("ab", in_sync="ab", min_in_sync=1))
+    story.pass_ms(500)
+    story.silent = {"a"}
+    story.pass_ms(500)
+    story.silent = {"a", "b"}
+    assert elections(story.pass_ms(20_000)) == []
+    story.silent = {"a"}
+    assert elections(story.pass_ms(500)) == [("b", 7)], "it is back"
+
+
+def test_a_leader_that_has_just_begun_listens_before_it_elects() -> None:
+    """b registers first and is eligible only; a, which is in sync, beats a moment later."""
+    node = group("abc", in_sync="a", eligible="b", master=None, epoch=4)
+    detection = Detection()
+    detection.on_group(KnownGroup(node, 7), 50_000)
+    assert elections(detection.on_heartbeat(heartbeat("b", epoch=4), 50_100)) == []
+    assert elections(detection.on_heartbeat(heartbeat("a", epoch=4), 50_200)) == [("a", 7)]
+
+
+def test_a_leader_that_has_listened_waits_for_nobody() -> None:
+    node = group("abc", in_sync="a", eligible="b", master=None, epoch=4)
+    detection = Detection()
+    detection.on_group(KnownGroup(node, 7), 50_000)
+    assert elections(detection.on_heartbeat(heartbeat("b", epoch=4), 50_500)) == []
+    assert elections(detection.on_tick(50_000 + HEARD_MS)) == [("b", 7)]
+
+
+# ---- masters that stall
+
+
+def elect_and_tell(story: Group, effects: list[Effect]) -> str | None:
+    """The one election among the effects is written; whom it made master."""
+    (election,) = [effect for effect in effects if isinstance(effect, WriteGroup)]
+    story.written(election.node)
+    return election.node.master
+
+
+def test_a_chosen_master_that_does_not_promise_is_passed_over() -> None:
+    story = Group(group(in_sync="bc", master="b", epoch=2))
+    story.facts = {"b": {"epoch": 1}}
+    assert elections(story.pass_ms(DEAD_AFTER_MS - 100)) == []
+    (election,) = story.pass_ms(100)
+    assert isinstance(election, WriteGroup)
+    assert (election.node.master, election.node.epoch, election.node.in_sync) == ("c", 3, ("c",))
+    assert election.node.eligible == ("b",)
+    assert election.why == "b has not promised epoch 2 in 2000 ms; it is passed over for 15000 ms"
+
+
+def test_two_that_do_not_promise_are_not_elected_in_turn() -> None:
+    story = Group(group(in_sync="bc", master="b", epoch=2))
+    story.facts = {"b": {"epoch": 1}, "c": {"epoch": 1}}
+    assert elect_and_tell(story, story.pass_ms(DEAD_AFTER_MS)) == "c"
+    effects = story.pass_ms(120_000)
+    assert effects == [Stalled(GROUP, "c has not promised epoch 3 in 2000 ms")], "told once"
+    story.facts = {"c": {"epoch": 1}}  # b has promised all that it heard of since
+    assert elect_and_tell(story, story.pass_ms(500)) == "b"
+    assert story.pass_ms(60_000) == []
+
+
+def test_one_that_does_not_promise_is_elected_again_where_the_other_is_dead() -> None:
+    """Who died is no better; and the next election needs another death."""
+    story = Group(group("bc", in_sync="bc", master="b", epoch=2, min_in_sync=1))
+    story.facts = {"b": {"epoch": 1}}
+    assert elect_and_tell(story, story.pass_ms(DEAD_AFTER_MS)) == "c"
+    node = replace(story.known.node, in_sync=("b", "c"))
+    story.written(node)
+    story.silent = {"c"}
+    assert elect_and_tell(story, story.pass_ms(DEAD_AFTER_MS + 500)) == "b"
+    assert [type(effect) for effect in story.pass_ms(30_000)] == [Stalled]
+
+
+HANGS = {"sync_pending_ms": DEAD_AFTER_MS}
+
+
+def test_a_master_whose_disk_hangs_gives_up_under_sync() -> None:
+    story = Group(group(flush_mode=FlushMode.SYNC))
+    story.facts = {"a": {"sync_pending_ms": DEAD_AFTER_MS - 1}}
+    assert elections(story.pass_ms(10_000)) == []
+    story.facts = {"a": HANGS}
+    effects = story.pass_ms(500)
+    assert "the disk of a does not finish a sync" in effects[0].why  # type: ignore[union-attr]
+    assert elect_and_tell(story, effects) == "b"
+    assert story.known.node.in_sync == ("b", "c"), "nobody waits for its disk"
+    assert story.pass_ms(60_000) == [], "one that hangs is no candidate, and the others serve"
+
+
+def test_under_async_nobody_waits_for_a_disk_that_hangs() -> None:
+    story = Group(group())
+    story.facts = {"a": HANGS}
+    assert story.pass_ms(60_000) == []
+
+
+def test_disks_that_all_hang_are_no_reason_to_change_the_master() -> None:
+    story = Group(group(flush_mode=FlushMode.SYNC))
+    story.facts = {"b": HANGS}
+    story.beat()
+    story.facts = {"a": HANGS, "b": HANGS}
+    told = Stalled(GROUP, "the disk of a does not finish a sync")
+    assert story.pass_ms(60_000) == [told], "c alone is below the minimum"
+
+
+def test_a_full_master_gives_up_where_enough_others_have_room() -> None:
+    story = Group(group())
+    story.facts = {"b": {"no_room_ms": 1}}
+    story.beat()
+    story.facts = {"a": {"no_room_ms": DEAD_AFTER_MS}, "b": {"no_room_ms": 1}}
+    assert story.pass_ms(60_000) == [Stalled(GROUP, "the disk of a is full")]
+    story.facts = {"a": {"no_room_ms": DEAD_AFTER_MS}}
+    assert elect_and_tell(story, story.pass_ms(500)) == "b"
+
+
+CUT_OFF = {"cut_off_ms": DEAD_AFTER_MS}
+
+
+def test_a_master_that_no_slave_reaches_gives_up() -> None:
+    story = Group(group(in_sync="a", eligible="bc"), ends={"c": 1500})
+    story.facts = {"a": CUT_OFF, "b": CUT_OFF, "c": CUT_OFF}
+    assert elect_and_tell(story, story.pass_ms(500)) == "c"
+    assert (story.known.node.in_sync, story.known.node.eligible) == (("c",), ("a", "b"))
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"b": CUT_OFF, "c": CUT_OFF},
+        {"a": CUT_OFF, "b": CUT_OFF},
+        {"a": CUT_OFF, "b": CUT_OFF, "c": {"cut_off_ms": DEAD_AFTER_MS - 1}},
+        {"a": CUT_OFF, "b": CUT_OFF, "c": CUT_OFF | {"no_room_ms": 1}},
+        {"a": CUT_OFF, "b": CUT_OFF, "c": CUT_OFF | {"epoch": 0}},
+    ],
+    ids=["the master serves", "c has a session", "not for long", "c is full", "c speaks of another reign"],
+)
+def test_a_master_keeps_its_reign_where_nobody_would_do_better(facts: dict[str, dict[str, int]]) -> None:
+    story = Group(group(in_sync="a", eligible="bc"))
+    story.facts = facts
+    assert story.pass_ms(60_000) == []
+
+
+def test_links_that_are_cut_everywhere_change_the_master_once_each_while_they_are_passed_over() -> None:
+    story = Group(group(in_sync="a", eligible="bc"))
+    story.facts = {"a": CUT_OFF, "b": CUT_OFF, "c": CUT_OFF}
+    elected = []
+    for _ in range(PASSED_OVER_MS // 500 - 2):
+        effects = story.pass_ms(500)
+        if elections(effects):
+            elected.append(elect_and_tell(story, effects))
+    assert elected == ["b", "c"]
+    changes = 0
+    for _ in range(1200):
+        effects = story.pass_ms(500)
+        if elections(effects):
+            changes += 1
+            elect_and_tell(story, effects)
+    assert changes < 20, "in ten minutes: each is passed over for twice as long as the last time"
+
+
+def test_one_that_was_passed_over_comes_back_after_a_while() -> None:
+    story = Group(group(flush_mode=FlushMode.SYNC))
+    story.facts = {"a": HANGS}
+    elect_and_tell(story, story.pass_ms(500))
+    story.facts = {}
+    story.written(replace(story.known.node, in_sync=("a", "b")))
+    story.ends = {"a": 5000}
+    story.pass_ms(PASSED_OVER_MS)
+    story.silent = {"b"}
+    assert elect_and_tell(story, story.pass_ms(DEAD_AFTER_MS + 500)) == "a"

@@ -550,3 +550,26 @@ def test_closing_with_a_view_alive_leaves_the_view_alone(open_log):
     assert bytes(view) == b"kept"
     with pytest.raises(StoreNotWriteable):
         log.place(1)
+
+
+def test_a_log_lacks_room_from_the_refusal_of_an_append_until_a_segment_can_be_made(open_log, monkeypatch):
+    monkeypatch.setattr("zenitmq.store.allocator.RETRY_FIRST_MS", 1)
+    monkeypatch.setattr("zenitmq.store.allocator.RETRY_LAST_MS", 1)
+    full = threading.Event()
+
+    def fallocate(fd, offset, size):
+        if full.is_set():
+            raise OSError(errno.ENOSPC, "no space")
+        os.posix_fallocate(fd, offset, size)
+
+    log = open_log(preallocate_segments=0, disk=Disk(fallocate=fallocate))
+    add(log, b"x" * 8_000)
+    full.set()
+    assert not log.lacks_room
+    with pytest.raises(StoreNotWriteable):
+        log.place(8_000)
+    assert log.lacks_room
+    full.clear()
+    wait_until(lambda: not log.lacks_room)
+    add(log, b"x" * 8_000)
+    assert not log.lacks_room

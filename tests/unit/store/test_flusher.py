@@ -108,3 +108,35 @@ def test_whatever_fails_ends_the_thread_and_frees_who_waits(culprit, caplog):
     flusher.close()
     assert (len(calls), len(target.poisoned), len(caplog.records)) == (1, 1, 1)
     assert target.flushed < 2
+
+
+def test_a_sync_that_does_not_end_tells_for_how_long(monkeypatch):
+    now = [100]
+    monkeypatch.setattr(flusher_module, "monotonic_ms", lambda: now[0])
+    seen = []
+
+    class Slow(Target):
+        def sync_to(self, target: int) -> None:
+            now[0] += 2_500
+            seen.append(flusher.pending_ms)
+            super().sync_to(target)
+
+    target = Slow()
+    target.written = 5
+    flusher = Flusher(target, interval_ms=DEADLINE_MS, on_flushed=lambda: None)
+    assert flusher.pending_ms == 0
+    flusher.flush_once()
+    assert seen == [2_500]
+    assert flusher.pending_ms == 0
+
+
+def test_a_sync_that_failed_is_not_under_way():
+    class Broken(Target):
+        def sync_to(self, target: int) -> None:
+            raise OSError(5, "broken")
+
+    target = Broken()
+    target.written = 5
+    flusher = Flusher(target, interval_ms=DEADLINE_MS, on_flushed=lambda: None)
+    flusher.flush_once()
+    assert (flusher.pending_ms, len(target.poisoned)) == (0, 1)

@@ -195,6 +195,37 @@ def test_the_confirm_offset_known_as_a_slave_stays_and_state_waits_for_the_start
     assert (master.log.confirm, master.core.serves_state) == (100, True)
 
 
+# ---- how long it is cut off
+
+
+def test_a_master_is_cut_off_while_fewer_than_the_minimum_acknowledge() -> None:
+    master = Master(news(in_sync="AB"))
+    master.follow("B")
+    master.follow("C")
+    master.ack("B", 100, now_ms=500)
+    master.ack("C", 100, now_ms=800)
+    assert master.core.cut_off_ms(900) == 100, "one slave is enough"
+    assert Master(news(min_in_sync=3)).core.cut_off_ms(900) == 900
+    assert Master(news(min_in_sync=1, in_sync="A")).core.cut_off_ms(900) == 0, "it is enough by itself"
+    assert Master(news(min_in_sync=4)).core.cut_off_ms(900) == 0, "nobody has so many"
+
+
+def test_openings_alone_do_not_tell_that_a_slave_hears_its_master() -> None:
+    master = Master()
+    for number in range(1, 10):
+        master.open("B", session=number, now_ms=300 * number)
+    assert master.core.cut_off_ms(2800) == 2800
+
+
+def test_what_a_stopped_master_did_not_hear_does_not_count() -> None:
+    master = Master()
+    master.follow("B")
+    for now_ms in range(0, 1000, 50):
+        master.core.on_tick(now_ms)
+    master.core.on_tick(9000)
+    assert master.core.cut_off_ms(9000) < 1000
+
+
 # ---- the in-sync set
 
 

@@ -36,7 +36,15 @@ from zenitmq.broker.replication.frames import (
     Refused,
 )
 from zenitmq.broker.replication.replica_log import ReplicaLog
-from zenitmq.broker.replication.slave import OPEN_TIMEOUT_MS, PAUSE_MS, PAUSE_MS_MAX, SILENCE_MS, Phase, SlaveState
+from zenitmq.broker.replication.slave import (
+    NO_ROOM_RETRY_MS,
+    OPEN_TIMEOUT_MS,
+    PAUSE_MS,
+    PAUSE_MS_MAX,
+    SILENCE_MS,
+    Phase,
+    SlaveState,
+)
 from zenitmq.model.errors import CutRefused
 from zenitmq.model.group import Incarnation
 
@@ -358,6 +366,100 @@ def test_an_idle_frame_shows_a_lost_last_chunk() -> None:
     assert frames(slave.hear(Idle(*slave.stamp, 100, 90))) == [Ack(*slave.stamp, 100, 0), Credit(*slave.stamp, 200)]
     assert slave.log.confirm == 90
     assert kinds(slave.hear(Idle(*slave.stamp, 110, 90))) == [CloseSession]
+
+
+# ---- how long it is cut off
+
+
+def test_a_slave_is_cut_off_from_the_last_word_of_its_master_on() -> None:
+    slave = Slave()
+    assert slave.core.cut_off_ms(900) == 900, "its opening has no answer"
+    slave.hear(Refused(*slave.stamp, RefusalReason.OTHER_EPOCH), 950)
+    assert slave.core.cut_off_ms(1000) == 50, "a refusal is an answer"
+    slave.tick(1000)
+    slave.hear(Accepted(*slave.stamp, 100), 1010)
+    slave.hear(Idle(*slave.stamp, 100, 0), 1300)
+    assert slave.core.cut_off_ms(1400) == 100
+    slave.tick(1300 + SILENCE_MS)
+    assert slave.core.phase is Phase.PAUSING
+    assert slave.core.cut_off_ms(5000) == 3700
+
+
+def test_a_slave_that_cuts_its_log_is_not_cut_off() -> None:
+    slave = Slave()
+    slave.holds = True
+    slave.accepted(60)
+    assert slave.core.phase is Phase.CUTTING
+    assert slave.core.cut_off_ms(5000) == 0
+    slave.holds = False
+    while slave.held:
+        slave.done(6000)
+    assert slave.core.cut_off_ms(6100) == 100
+
+
+# ---- a full disk
+
+
+def refused(slave: Slave, now_ms: int = 0) -> list[Effect]:
+    """The disk has no room for the oldest effect that it holds."""
+    follows = slave.core.on_no_room(slave.held.pop(0), now_ms)
+    assert follows is not None
+    return slave.run(follows, now_ms)
+
+
+def test_a_chunk_waits_for_room_and_the_master_hears_nothing_until_it_is_there() -> None:
+    slave = streaming()
+    slave.holds = True
+    slave.chunk(100, 110, epoch=2)
+    assert refused(slave) == []
+    assert slave.core.is_quiet
+    assert slave.hear(Idle(*slave.stamp, 110, 0), 100) == [], "no ack: the master must not wait for who cannot follow"
+    assert slave.chunk(110, 120, epoch=2, now_ms=100) == []
+    assert slave.tick(NO_ROOM_RETRY_MS - 1) == []
+    assert kinds(slave.tick(NO_ROOM_RETRY_MS)) == [Append]
+    assert refused(slave, NO_ROOM_RETRY_MS) == []
+    assert kinds(slave.tick(2 * NO_ROOM_RETRY_MS)) == [Append]
+    acks = frames(slave.done(500)) + frames(slave.done(500))
+    assert [ack.written for ack in acks if isinstance(ack, Ack)] == [110, 120]
+
+
+def test_the_row_of_an_epoch_waits_for_room_too() -> None:
+    slave = streaming()
+    slave.holds = True
+    slave.chunk(100, 110)
+    assert refused(slave) == []
+    assert slave.tick(NO_ROOM_RETRY_MS) == [PersistEpochs(ROWS.with_row(3, 100))]
+    slave.done()
+    assert kinds(list(slave.held)) == [Append]
+
+
+def test_following_ends_while_a_chunk_waits_for_room() -> None:
+    slave = streaming()
+    slave.holds = True
+    slave.chunk(100, 110, epoch=2)
+    refused(slave)
+    assert kinds(slave.run(slave.core.on_stop(), 0)) == [CloseSession, Stopped]
+    assert slave.tick(10_000) == [], "it is not tried again"
+    assert slave.log.end == 100
+
+
+def test_a_chunk_for_which_there_was_no_room_is_forgotten_with_its_session() -> None:
+    slave = streaming()
+    slave.holds = True
+    slave.chunk(100, 110, epoch=2)
+    slave.run(slave.core.on_socket_closed(slave.core.session, 0), 0)
+    assert refused(slave) == [], "given to the disk before the session ended"
+    slave.tick(PAUSE_MS)
+    slave.accepted(100)
+    assert slave.tick(PAUSE_MS + NO_ROOM_RETRY_MS) == []
+    assert kinds(slave.chunk(100, 120, epoch=2)) == [Append]
+
+
+def test_a_cut_is_not_given_up_for_want_of_room() -> None:
+    slave = Slave()
+    slave.holds = True
+    slave.accepted(60)
+    assert slave.core.on_no_room(slave.held[0], 0) is None
 
 
 def test_a_chunk_of_an_epoch_before_the_newest_is_foreign() -> None:
