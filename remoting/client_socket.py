@@ -39,10 +39,13 @@ class ClientContext:
     def __init__(self) -> None:
         self._context = new_context()
 
-    def dealer(self, address: str) -> Dealer:
-        """A connection being made to "host:port". Raises InvalidParameter, ConnectionLost (no such host), ClientClosed."""
+    def dealer(self, address: str, **options: int) -> Dealer:
+        """A connection being made to "host:port"; `options`: of the socket, instead of those in its table.
+
+        Raises InvalidParameter, ConnectionLost (no such host), ClientClosed.
+        """
         try:
-            return Dealer(self._context, address)
+            return Dealer(self._context, address, **options)
         except zmq.ZMQError as error:
             if self._context.closed:
                 raise ClientClosed("client") from error
@@ -60,9 +63,9 @@ class ClientContext:
 class Dealer:
     """One connection. One thread at a time; the monitor may be used by another."""
 
-    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], address: str) -> None:
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], address: str, **options: int) -> None:
         self.address = address
-        self._socket = new_socket(context, "DEALER")
+        self._socket = new_socket(context, "DEALER", **options)
         self._timeout_ms = -1
         self._monitor = self._socket.get_monitor_socket(_LOST)
         try:

@@ -6,6 +6,7 @@ Sizes of the files of an existing store are taken from the files themselves; the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from ..model.config import check_settings, setting
 from ..model.errors import ConfigError
@@ -13,6 +14,10 @@ from ..model.errors import ConfigError
 _KIB = 1024
 _MIB = 1024 * 1024
 _HOUR_MS = 3_600_000
+
+SEGMENT_BYTES_LIMIT: Final = 1 << 30
+RECORD_BYTES_LIMIT: Final = 65 * _MIB
+"""What `segment_bytes` and `record_bytes_max` may be at most: decoders of other processes' bytes go by them."""
 
 DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 _UNITS_MS = {"s": 1000, "m": 60_000, "h": _HOUR_MS, "d": 24 * _HOUR_MS}
@@ -23,7 +28,10 @@ class StoreConfig:
     """The [store] table. Times in ms, sizes in bytes, ratios of the disk's size."""
 
     segment_bytes: int = setting(
-        1 << 30, "size of one commit log file; small ones roll and expire often", minimum=4096, maximum=1 << 30
+        1 << 30,
+        "size of one commit log file; small ones roll and expire often",
+        minimum=4096,
+        maximum=SEGMENT_BYTES_LIMIT,
     )
     queue_file_units: int = setting(
         300_000, "messages that one consume queue file indexes (20 bytes each, sparse)", minimum=16, maximum=10_000_000
@@ -58,7 +66,7 @@ class StoreConfig:
     )
     body_bytes_max: int = setting(4 * _MIB, "largest message body", minimum=1, maximum=64 * _MIB)
     record_bytes_max: int = setting(
-        4 * _MIB + 64 * _KIB, "largest record: body, topic, properties", minimum=1024, maximum=65 * _MIB
+        4 * _MIB + 64 * _KIB, "largest record: body, topic, properties", minimum=1024, maximum=RECORD_BYTES_LIMIT
     )
     drain_bytes: int = setting(
         _MIB,

@@ -90,17 +90,17 @@ def _packed(data: Data) -> bytes | None:
 
 def unseal(chunk: Chunk, payload: bytes | memoryview) -> bytes | memoryview:
     """The log's bytes. Raises RemoteProtocolError where they are more than announced, or damaged."""
-    size_bytes = chunk.end - chunk.begin
+    size_bytes = min(chunk.end - chunk.begin, CHUNK_BYTES_MAX)
     data = _unpacked(payload, size_bytes) if chunk.lz4 else payload
     if len(data) > size_bytes:
-        raise RemoteProtocolError(f"chunk at {chunk.begin}: {len(data)} bytes, {size_bytes} announced")
+        raise RemoteProtocolError(f"chunk at {chunk.begin}: {len(data)} bytes, at most {size_bytes}")
     if crc32(data) != chunk.crc:
         raise RemoteProtocolError(f"chunk at {chunk.begin}: checksum")
     return data
 
 
 def _unpacked(payload: bytes | memoryview, size_bytes: int) -> bytes:
-    if size_bytes > CHUNK_BYTES_MAX or len(payload) > size_bytes:
+    if len(payload) > size_bytes:
         raise RemoteProtocolError(f"an lz4 chunk of {len(payload)} bytes for {size_bytes}")
     unpacker = lz4.frame.LZ4FrameDecompressor()
     try:

@@ -14,7 +14,7 @@ from ...model.errors import RemoteProtocolError
 from ...model.group import Incarnation
 from .epochs import ROWS_MAX, EpochList
 from .frames import (
-    CHUNK_BYTES_MAX,
+    CHUNK_SPAN_MAX,
     FRAME_BYTES_MAX,
     FRAMES,
     HEADER,
@@ -148,7 +148,7 @@ def _decode_opening(data: bytes | memoryview, values: tuple[int, ...]) -> Openin
 def _decode_chunk(
     group: int, epoch: int, session: int, data_epoch: int, begin: int, end: int, confirm: int, crc: int, lz4: int
 ) -> Chunk:
-    if not begin < end <= begin + CHUNK_BYTES_MAX or data_epoch > epoch:
+    if not begin < end <= begin + CHUNK_SPAN_MAX or data_epoch > epoch:
         raise RemoteProtocolError(f"Chunk [{begin}, {end}) of epoch {data_epoch} in epoch {epoch}")
     return Chunk(group, epoch, session, data_epoch, begin, end, confirm, crc, _flag(lz4))
 

@@ -19,14 +19,17 @@ from enum import Enum, IntEnum
 from typing import Final
 
 from ...model.group import Incarnation
+from ...store.config import RECORD_BYTES_LIMIT, SEGMENT_BYTES_LIMIT
 from .epochs import NO_EPOCHS, EpochList
 
 MAGIC: Final = b"ZR"
 VERSION: Final = 1
 CHUNK_BYTES: Final = 1024 * 1024
 """What a chunk holds at most, unless one record alone is longer."""
-CHUNK_BYTES_MAX: Final = 8 * 1024 * 1024
-"""What is refused as a chunk: no record is so long."""
+CHUNK_BYTES_MAX: Final = RECORD_BYTES_LIMIT + 8
+"""Bytes that a chunk has at most: the longest record that a store may be set to take, and the 8 of a blank's head."""
+CHUNK_SPAN_MAX: Final = SEGMENT_BYTES_LIMIT
+"""How much of the log a chunk may stand for: it lies in one segment, and the filler behind a blank's head is not sent."""
 FRAME_BYTES_MAX: Final = 1024 * 1024
 """Of a frame without a chunk's bytes: an opening with a whole list of epochs."""
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from ...remoting.client_socket import ClientContext
 from ...remoting.server_socket import Payload, RouterSocket, shared_payload
-from .frames import FRAME_BYTES_MAX
+from .frames import CHUNK_BYTES_MAX, FRAME_BYTES_MAX
 
 
 class SlavesSocket(Protocol):
@@ -88,7 +88,7 @@ class ZeroMqSockets:
 
     def connect(self, address: str) -> MasterSocket:
         """See `ReplicationSockets`."""
-        return self._context.dealer(address)
+        return self._context.dealer(address, MAXMSGSIZE=CHUNK_BYTES_MAX)
 
     def shared(self, data: bytes | memoryview) -> Payload:
         """See `ReplicationSockets`."""

@@ -89,6 +89,11 @@ GOLDEN: list[tuple[Frame, Side, str]] = [
         S,
         HEAD.format(5) + "0000000000000007" + "00" * 8 + "0000000000800000" + "00" * 8 + "00000000" + "01",
     ),
+    (
+        Chunk(*STAMP, 7, 1 << 30, 1 << 31, 0, 0, False),
+        S,
+        HEAD.format(5) + "0000000000000007" + "0000000040000000" + "0000000080000000" + "00" * 8 + "00000000" + "00",
+    ),
     (Idle(*STAMP, 500, 499), S, HEAD.format(6) + "00000000000001f4" + "00000000000001f3"),
     (Ack(*STAMP, 500, 400), M, HEAD.format(7) + "00000000000001f4" + "0000000000000190"),
     (Goodbye(*STAMP), M, HEAD.format(8)),
@@ -151,7 +156,7 @@ def test_whatever_bits_are_flipped_only_a_protocol_error_comes_out() -> None:
     ("frame", "what"),
     [
         (Chunk(*STAMP, 6, 300, 300, 0, 0, False), "nothing in it"),
-        (Chunk(*STAMP, 6, 300, 301 + (8 << 20), 0, 0, False), "too long"),
+        (Chunk(*STAMP, 6, 300, 301 + (1 << 30), 0, 0, False), "longer than a segment"),
         (Chunk(*STAMP, 8, 0, 1, 0, 0, False), "data of an epoch to come"),
         (Refused(*STAMP, RefusalReason.BEHIND_RETENTION, 0, 9, EpochList.of([(1, 10)])), "an epoch behind the begin"),
         (Ack(*STAMP, 1, 2), "more flushed than written"),

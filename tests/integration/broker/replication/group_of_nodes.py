@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -35,8 +35,7 @@ class Node:
         name: str,
         directory: Path,
         on_proposal: Callable[[int, tuple[str, ...]], None],
-        *,
-        retention_bytes: int = 0,
+        store: StoreConfig,
     ) -> None:
         self.name = name
         self.config = BrokerConfig(
@@ -46,7 +45,7 @@ class Node:
             port=0,
             replication_port=0,
             store_dir=str(directory / name),
-            store=StoreConfig(segment_bytes=SEGMENT_BYTES, retention_bytes=retention_bytes, **INDEX),
+            store=store,
         )
         self.propose_in_sync = on_proposal
         self.roles: list[int | None] = []
@@ -167,16 +166,19 @@ class Node:
 class Group:
     """The nodes and the group's node in ZooKeeper, which the test writes."""
 
-    def __init__(self, directory: Path, names: str = "abc", *, retention_bytes: int = 0, **settings: Any) -> None:
+    def __init__(
+        self, directory: Path, names: str = "abc", *, store: Mapping[str, Any] | None = None, **settings: Any
+    ) -> None:
+        """`store`: settings of each replica's store; `settings`: of the group."""
         self._lock = threading.Lock()
         self._directory = directory
-        self._retention_bytes = retention_bytes
+        self._store = StoreConfig(**{"segment_bytes": SEGMENT_BYTES, **INDEX, **(store or {})})
         self.nodes = {name: self._start(name) for name in names}
         node = GroupNode(broker_name="g", in_sync=("a",), settings=GroupSettings(**settings), replicas=self._members())
         self.known = KnownGroup(node, 1)
 
     def _start(self, name: str) -> Node:
-        return Node(name, self._directory, self._on_proposal, retention_bytes=self._retention_bytes)
+        return Node(name, self._directory, self._on_proposal, self._store)
 
     def _members(self) -> tuple[Replica, ...]:
         return tuple(

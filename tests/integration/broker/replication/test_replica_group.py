@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+from store_kit import message
 
 from zenitmq.bench.frames import ready_batches
 
@@ -80,7 +83,7 @@ def test_a_slave_says_when_its_master_is_gone(tmp_path: Path) -> None:
 
 def test_a_slave_behind_retention_begins_anew(tmp_path: Path) -> None:
     """What it needs has expired: it takes the master's state, begins where the master's log does, and goes on."""
-    with group(tmp_path, "ab", min_in_sync=1, retention_bytes=SEGMENT_BYTES) as running:
+    with group(tmp_path, "ab", min_in_sync=1, store={"retention_bytes": SEGMENT_BYTES}) as running:
         a, b = running.nodes.values()
         running.elect("a", in_sync="a", tell="a")
         assert eventually(lambda: a.roles == [0])
@@ -99,4 +102,30 @@ def test_a_slave_behind_retention_begins_anew(tmp_path: Path) -> None:
         assert eventually(lambda: running.known.node.in_sync == ("a", "b"))
         running.stop()
         assert log_bytes(b) == log_bytes(a)[-len(log_bytes(b)) :]
+        running.nodes = {}
+
+
+def test_the_longest_record_a_store_takes_reaches_the_slaves(tmp_path: Path) -> None:
+    """And what is left of a segment where a batch of three such did not fit counts for nothing."""
+    store = {
+        "segment_bytes": 64 << 20,
+        "body_bytes_max": 16 << 20,
+        "record_bytes_max": 17 << 20,
+        "frame_bytes_max": 64 << 20,
+        "preallocate_segments": 1,
+    }
+    with group(tmp_path, "ab", min_in_sync=2, store=store) as running:
+        a, b = running.nodes.values()
+        running.elect("a", in_sync="ab")
+        assert eventually(lambda: a.roles == [0])
+        record = message("t", os.urandom(1 << 20) * 16)
+        a.put(record, 1)
+        a.put(record * 2, 2)
+        a.put(record * 3, 3)  # rolls: the rest of the segment, 16 MiB, stays empty
+        end = a.written()
+        assert end > store["segment_bytes"]
+        assert eventually(lambda: b.written() == end and a.acknowledged() == end, within_s=60)
+        assert eventually(lambda: b.bodies() == 6)
+        running.stop()
+        assert log_bytes(b) == log_bytes(a)
         running.nodes = {}

@@ -10,7 +10,7 @@ import lz4.frame
 import pytest
 
 from zenitmq.broker.replication.chunk_payload import LZ4_BYTES_MIN, REMEMBERED, Sealer, unseal
-from zenitmq.broker.replication.frames import Chunk
+from zenitmq.broker.replication.frames import CHUNK_BYTES_MAX, CHUNK_SPAN_MAX, Chunk
 from zenitmq.model.errors import RemoteProtocolError
 
 PLAIN = b"price=17;" * 4_000
@@ -107,6 +107,13 @@ def test_a_bomb_is_not_unpacked() -> None:
     bomb = lz4.frame.compress(bytes(64 << 20))
     announced = replace(chunk(bytes(1_000_000), lz4=True), crc=zlib.crc32(bytes(1_000_000)))
     with pytest.raises(RemoteProtocolError, match="past 1000000 bytes"):
+        unseal(announced, bomb)
+
+
+def test_a_bomb_that_stands_for_a_whole_segment_is_not_unpacked_past_a_record() -> None:
+    bomb = lz4.frame.compress(bytes(CHUNK_BYTES_MAX + 1))
+    announced = replace(chunk(b"", lz4=True), end=100 + CHUNK_SPAN_MAX)
+    with pytest.raises(RemoteProtocolError, match=f"past {CHUNK_BYTES_MAX} bytes"):
         unseal(announced, bomb)
 
 
