@@ -2,15 +2,16 @@
 
 It owns the segments not yet in use and those no longer in use. New files are made in `spare/` (RocketMQ refuses a
 commit log with foreign names in it) and renamed into `commitlog/` once they are whole. Who gives up an expired segment
-moves its file back there first, before anything that leads into it goes. It is kept, bytes and all, as a *spare* for the
+moves its file back there first, before anything that leads into it goes; that is durable before any of its bytes change,
+or a power cut would bring it back into the log, with zeros in it or short. It is kept, bytes and all, as a *spare* for the
 next roll, because pages that are cached already are ten times faster to write than fresh ones; what lies behind the tail
 of such a segment are old records, which do not count since their physical offset is not their position. Its first page
 is zeroed, so that RocketMQ stops there too. Spares beyond `recycle` are deleted in small steps. No segment is reused or
 cut while a view pins its map.
 
-    move out (rename) -> retire -> unpinned? -> spare -> prepare -> ready -> take
-                                       |          \\-> too many: shrink step by step, unlink
-                                       \\-> wait for the readers
+    move out (rename) -> retire: synced -> unpinned? -> spare -> prepare -> ready -> take
+                                               |          \\-> too many: shrink step by step, unlink
+                                               \\-> wait for the readers
 """
 
 from __future__ import annotations
@@ -100,6 +101,7 @@ class Allocator:
         """
         os.makedirs(self._directory, exist_ok=True)
         os.makedirs(self._spare_directory, exist_ok=True)
+        self._sync_moves()
         for name in sorted(os.listdir(self._spare_directory)):
             path = os.path.join(self._spare_directory, name)
             if name == PREPARING:  # a kill cut its making short; at once, since the next one takes its name
@@ -250,9 +252,15 @@ class Allocator:
                 return False
             segment = self._retired.popleft()
         segment.close_fd()
+        self._sync_moves()
         self._pinned.append(segment)
         self._reclaim_pinned()
         return True
+
+    def _sync_moves(self) -> None:
+        """What was moved out is out of the log for good. Raises OSError."""
+        sync_directory(self._spare_directory)
+        sync_directory(self._directory)
 
     def _reclaim_pinned(self) -> bool:
         """Hands segments that no view pins any more to the spares, or to be deleted."""

@@ -307,7 +307,7 @@ def test_a_mistake_in_the_thread_is_told_to_who_waits(start, monkeypatch, caplog
     def broken(*_):
         raise RuntimeError("a mistake")
 
-    monkeypatch.setattr(allocator_module, "sync_directory", broken)
+    monkeypatch.setattr(allocator_module, "create_allocated", broken)
     allocator = start()
     with pytest.raises(StorePoisoned, match="a mistake"):
         allocator.take(0)
@@ -321,3 +321,39 @@ def test_taking_from_a_closed_allocator_is_refused_at_once(start):
     allocator._ready.clear()
     with pytest.raises(StoreNotWriteable, match="closing"):
         allocator.take(SEGMENT)
+
+
+@pytest.mark.parametrize("recycle", [0, 1])
+@pytest.mark.parametrize("found", [False, True])
+def test_an_expired_file_has_left_the_log_for_certain_before_its_bytes_change(
+    start, tmp_path, monkeypatch, recycle: int, found: bool
+) -> None:
+    """A power cut would bring it back otherwise: with zeros at its front, or too short to be opened. `found`: the process
+    that moved it out was killed before it had synced anything."""
+    steps = []
+    zero_head, truncate, sync = allocator_module._zero_head, os.truncate, allocator_module.sync_directory
+    monkeypatch.setattr(
+        allocator_module, "_zero_head", lambda path, disk: (steps.append("changed"), zero_head(path, disk))
+    )
+    monkeypatch.setattr(
+        allocator_module.os, "truncate", lambda path, size: (steps.append("changed"), truncate(path, size))
+    )
+    monkeypatch.setattr(
+        allocator_module, "sync_directory", lambda path: (steps.append(os.path.basename(path)), sync(path))
+    )
+    monkeypatch.setattr(allocator_module, "SHRINK_STEP_BYTES", SEGMENT // 2)
+    if found:
+        os.makedirs(tmp_path / "spare")
+        create_allocated(str(tmp_path / "spare" / segment_name(0)), SEGMENT)
+        allocator = start(SEGMENT, recycle=recycle, ahead=0)
+    else:
+        allocator = start(SEGMENT, recycle=recycle, ahead=0)
+        segment = start.take(allocator, SEGMENT)
+        steps.clear()
+        give_up(allocator, segment)
+    if recycle:
+        wait_until(lambda: bool(allocator._spares))
+        start.take(allocator, allocator._next_base)
+    wait_until(lambda: "changed" in steps)
+    before = steps[: steps.index("changed")]
+    assert {"spare", "commitlog"} <= set(before)
