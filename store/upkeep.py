@@ -83,6 +83,7 @@ class Upkeep:
         self._held = _nothing_protected
         self._clear_below: Callable[[int], bool] = _nothing_waits
         self._checkpoint = Checkpoint()
+        self._found_end = log.written  # until that is flushed, the last life's checkpoint says more than we could
         self._checkpoint_due_ms = 0
         self._job: Future[None] | None = None
         self._mark = (PhysicalOffset(0), 0)  # (log end, time): what lies below was stored before
@@ -142,13 +143,16 @@ class Upkeep:
             message_time_ms=time_ms if flushed >= log_end else before.message_time_ms,
             queue_time_ms=time_ms if queues >= log_end else before.queue_time_ms,
             index_time_ms=time_ms if index >= log_end else before.index_time_ms,
-            dispatched_offset=min(queues, index),
+            dispatched_offset=min(
+                queues, index, flushed
+            ),  # a power cut may end the log there, and it goes on from there
             flushed_offset=flushed,
         )
         try:
             purge(self._directory, self._confirmation.end(self._log.written))
             self._persist_others()
-            if (checkpoint.dispatched_offset, flushed) != (before.dispatched_offset, before.flushed_offset):
+            is_news = (checkpoint.dispatched_offset, flushed) != (before.dispatched_offset, before.flushed_offset)
+            if is_news and flushed >= self._found_end:
                 write_checkpoint(os.path.join(self._directory, CHECKPOINT_FILE), checkpoint)
                 self._checkpoint = checkpoint
         except OSError as error:

@@ -383,3 +383,57 @@ def test_a_real_process_killed_while_it_writes(tmp_path, after: int) -> None:
         assert found == list(range(len(found)))
         assert acknowledged < len(found) <= acknowledged + 2
         assert_equals_rebuild(store, tmp_path / "s", tmp_path / "scratch")
+
+
+def test_a_power_cut_that_follows_another_before_the_first_checkpoint(tmp_path) -> None:
+    """The log ends lower after the first, and grows over what queues and index held: they are made again from there."""
+    clock = StillClock()
+    settings = {"segment_bytes": 65536}
+    with make_store(tmp_path / "s", clock, **settings) as store:
+        fill(store, 0, 20, clock)
+        flush(store)
+        checkpoint(store, clock)
+        fill(store, 20, 40, clock)
+        checkpoint(store, clock)  # queues and index are on the disk, the log is not yet
+        cut = store.position_of("t", 1, 8)
+        left = kill(tmp_path / "s", tmp_path / "first")
+    (left / "abort").write_text("7\nanother boot\n")
+    log = left / "commitlog" / f"{0:020d}"
+    data = log.read_bytes()
+    log.write_bytes(data[:cut] + bytes(len(data) - cut))
+    with make_store(left, clock, **settings) as store:
+        assert numbers(store) == list(range(25))
+        for folder in ("consumequeue", "index"):
+            shutil.copytree(left / folder, tmp_path / "then" / folder)
+        fill(store, 100, 120, clock)
+        flush(store)
+        again = kill(left, tmp_path / "second")
+    (again / "abort").write_text("7\nanother boot\n")
+    for folder in ("consumequeue", "index"):  # their pages of the last moments did not reach the disk
+        shutil.rmtree(again / folder)
+        shutil.copytree(tmp_path / "then" / folder, again / folder)
+    with make_store(again, clock, **settings) as store:
+        assert numbers(store) == [*range(25), *range(100, 120)]
+        for number in range(100, 120):
+            assert store.query("t", f"{number:032X}", max_messages=2, unique=True, **ALL_TIME)
+
+
+def test_a_checkpoint_before_the_first_flush_takes_nothing_back(tmp_path, caplog) -> None:
+    """A process counts nothing as flushed at its start; killed then, the next one reads no more than it had to."""
+    clock = StillClock()
+    with make_store(tmp_path / "s", clock) as store:
+        fill(store, 0, 300, clock)
+        flush(store)
+        checkpoint(store, clock)
+        mark = store.written
+    with make_store(tmp_path / "s", clock) as store:
+        checkpoint(store, clock)
+        fill(store, 300, 303, clock)
+        checkpoint(store, clock)
+        assert store.flushed < mark
+        left = kill(tmp_path / "s", tmp_path / "killed")
+        written = store.written
+    caplog.set_level("INFO")
+    with make_store(left, clock) as store:
+        assert f"scanned={written - mark} replayed=3 " in caplog.text
+        assert numbers(store) == list(range(303))
