@@ -201,6 +201,7 @@ class GroupMember:
         )
         store.confirm(0)
         store.waits_above_end = True
+        store.damage.on_change = self.on_damage
         self._replica.host = self
         self._port = ReplicationPort(
             f"{config.listen_host or config.host}:{config.replication_port}",
@@ -218,6 +219,7 @@ class GroupMember:
     def start(self) -> None:
         """Carries through a cut that was under way. The controller is told of us by its own link."""
         self._replica.controller = self.controller
+        self.on_damage()
         intent = self.files.intent
         self._replica.start(None if intent is None else PersistIntent(*intent))
         self._loop.every(TICK_MS, self._on_tick)
@@ -365,6 +367,10 @@ class GroupMember:
             replica.on_written()
         if replica.master is not None and replica.master.has_more:
             self._loop.call_later(0, _come_back)
+
+    def on_damage(self) -> None:
+        """There is more damage in the log, or less: no slave is sent what nothing vouches for."""
+        self._replica.on_damaged(self._store.damage.unsendable)
 
     def on_disk_failed(self) -> None:
         """A write or sync failed, in whichever thread: the next life must not vouch for what this one wrote."""

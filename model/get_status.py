@@ -6,7 +6,7 @@ import enum
 
 
 class GetStatus(enum.IntEnum):
-    """RocketMQ's GetMessageStatus; in the comment the next offset it implies."""
+    """RocketMQ's GetMessageStatus, and one of ours; in the comment the next offset it implies."""
 
     FOUND = 0  # past the last unit examined
     NO_MATCHED_MESSAGE = 1  # past the last unit examined
@@ -17,3 +17,4 @@ class GetStatus(enum.IntEnum):
     OFFSET_TOO_SMALL = 6  # the minimum
     NO_MATCHED_LOGIC_QUEUE = 7  # 0
     NO_MESSAGE_IN_QUEUE = 8  # 0
+    MESSAGES_LOST = 9000  # behind the lost messages; ours: their bytes are damaged, and nobody has them any more

@@ -55,7 +55,7 @@ class ChecksumLog:
     """The loop thread appends, the flush thread writes and syncs, anybody reads what is written."""
 
     def __init__(self, directory: str, *, segment_bytes: int, disk: Disk = SYSTEM_DISK) -> None:
-        self._directory = directory
+        self.directory = directory
         self._segment_bytes = segment_bytes
         self._disk = disk
         self._pending: deque[tuple[int, int, int]] = deque()
@@ -109,11 +109,11 @@ class ChecksumLog:
 
     def _open(self, base: int) -> None:
         self._close_file()
-        make_directory(self._directory)
+        make_directory(self.directory)
         fd = os.open(self._path(base), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self._fd, self._base = fd, base
         self._size_bytes = os.fstat(fd).st_size // ENTRY.size * ENTRY.size
-        sync_directory(self._directory)  # entries that are synced are worth nothing in a file that has lost its name
+        sync_directory(self.directory)  # entries that are synced are worth nothing in a file that has lost its name
 
     def _close_file(self) -> None:
         fd, self._fd, self._base = self._fd, -1, -1
@@ -181,13 +181,13 @@ class ChecksumLog:
                 os.fsync(fd)  # its size changed
             finally:
                 os.close(fd)
-        if os.path.isdir(self._directory):
-            sync_directory(self._directory)
+        if os.path.isdir(self.directory):
+            sync_directory(self.directory)
 
     def bases(self) -> list[int]:
         """The base offsets of the segments that have a file here, ascending; other names are left alone."""
         try:
-            names = os.listdir(self._directory)
+            names = os.listdir(self.directory)
         except FileNotFoundError:
             return []
         return sorted(int(name) for name in names if name.isascii() and name.isdigit())
@@ -217,4 +217,4 @@ class ChecksumLog:
                 os.close(fd)
 
     def _path(self, base: int) -> str:
-        return os.path.join(self._directory, segment_name(base))
+        return os.path.join(self.directory, segment_name(base))

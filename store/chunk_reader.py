@@ -4,7 +4,9 @@
             ^ begin           ^ end of a chunk that had no room for more
                                        '-- the last chunk's bytes end behind the blank's 8; its end is the segment's
 
-Any thread. The views pin their segment until they are dropped.
+What this process wrote lately goes as it is: it lies in memory still, as it was summed up when it was written. Anything
+older is held to its checksum entries first (`ChunkCheck`), so that bytes that have rotted are never handed on.
+The views pin their segment until they are dropped.
 """
 
 from __future__ import annotations
@@ -16,10 +18,12 @@ from typing import Final
 from ..model.errors import CorruptRecordError, OffsetOutOfRange
 from ..model.queue import PhysicalOffset
 from .commit_log import CommitLog
-from .queue_reader import Range
+from .log_check import BLANK_BYTES, LogChecker
+from .quarantine import Range
 from .record_kernel import RUN_BLANK, whole_records
 
-BLANK_BYTES: Final = 8
+TAIL_BYTES: Final = 16 * 1024 * 1024
+"""Of the newest log that this process wrote itself: four times what a slave may be behind while it keeps up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,42 @@ def read_chunk(
     else:
         end, size = stop, stop - begin
     return LogChunk(PhysicalOffset(begin), PhysicalOffset(end), whole[at : at + size])
+
+
+class ChunkCheck:
+    """Holds chunks to the log's checksums. Loop thread. `fresh_from`: what lies behind was written by this process.
+
+    An append that several chunks share is read once: `_whole` is what the last looks have found to be well.
+    """
+
+    def __init__(self, log: CommitLog, checker: LogChecker, *, fresh_from: int) -> None:
+        self._log = log
+        self._checker = checker
+        self._fresh_from = fresh_from
+        self._whole: Range = (0, 0)
+
+    def damage(self, begin: int, end: int) -> tuple[Range, ...]:
+        """Damaged ranges of the appends in [begin, end), which lies in one segment; none where all is well.
+
+        They may lie outside: then nothing vouches for what is inside. Raises OSError where the checksums cannot be read.
+        """
+        written = self._log.written
+        at = begin
+        while at < end and at < max(self._fresh_from, written - TAIL_BYTES):
+            low, high = self._whole
+            if low <= at < high:
+                at = high
+                continue
+            checked = self._checker.check(self._log.view, at, bytes_max=end - at, limit=written)
+            if checked.damaged:
+                return checked.damaged
+            self._whole = (low if high == at else at, checked.end)
+            at = checked.end
+        return ()
+
+    def forget(self) -> None:
+        """Bytes were written in place."""
+        self._whole = (0, 0)
 
 
 def _records_end(whole: memoryview, base: int, begin: int, stop: int, full: int) -> tuple[int, int]:

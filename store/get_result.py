@@ -14,6 +14,7 @@ class GetResult:
 
     `is_cold`: they lie so far behind the tail that they may have to come from the disk. `unread`: what a search has to
     look at next and may have to come from there, up to physical offset `unread_end`: it goes on once the caller has read it.
+    With MESSAGES_LOST: messages [`lost_from`, `next_offset`) are, with bytes `lost` of the log, which are damaged.
     """
 
     status: int  # GetStatus
@@ -25,6 +26,8 @@ class GetResult:
     is_cold: bool = False
     unread: memoryview | None = None
     unread_end: int = 0
+    lost_from: int = 0
+    lost: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from ..model.errors import CorruptRecordError, MessageNotFound, OffsetOutOfRange
@@ -11,14 +10,14 @@ from ..model.queue import PhysicalOffset
 from .commit_log import CommitLog
 from .confirmation import Confirmation
 from .key_index import KeyIndex
-from .queue_reader import Range, overlaps
+from .quarantine import Quarantine, overlaps
 from .record_kernel import RECORD_OVERHEAD_BYTES, decode_record, index_key_hash
 
 _SEARCH_STEP: Final = 64
 
 
 class KeyReader:
-    """Reads one store; `index` None: nothing is found by key. `quarantined`: physical ranges that hold damage."""
+    """Reads one store; `index` None: nothing is found by key. `quarantine`: which ranges hold damage."""
 
     def __init__(
         self,
@@ -26,12 +25,12 @@ class KeyReader:
         index: KeyIndex | None,
         *,
         confirmation: Confirmation | None = None,
-        quarantined: Sequence[Range] = (),
+        quarantine: Quarantine | None = None,
     ) -> None:
         self._confirmation = confirmation or Confirmation()
         self._log = log
         self._index = index
-        self._quarantined = quarantined
+        self._quarantine = quarantine or Quarantine()
 
     def query(
         self, topic: str, key: str, *, max_messages: int, begin_ms: int, end_ms: int, unique: bool
@@ -73,7 +72,7 @@ class KeyReader:
         try:
             head = self._log.view(physical_offset, physical_offset + RECORD_OVERHEAD_BYTES)
             size = int.from_bytes(head[:4], "big")
-            if overlaps(self._quarantined, physical_offset, physical_offset + 1):
+            if overlaps(self._quarantine.ranges, physical_offset, physical_offset + 1):
                 raise CorruptRecordError(physical_offset, size, "quarantined")
             if int.from_bytes(head[28:36], "big") != physical_offset:
                 raise MessageNotFound(what)

@@ -8,7 +8,7 @@ be acknowledged), then units to the queues, keys to the index, and the run to ev
 
 Wires the parts: a turn (staging), a chunk (chunk_reader, chunk_append), the log (commit_log), who is told (run_dispatch),
 what may be read (confirmation), reading (queue_reader, key_reader), the start (store_opening), what happens each second
-(upkeep). Loop thread; `query`, `record_at`, `offset_by_time`, `chunk` and `flush_all` may be called by others.
+(upkeep), what has rotted (damage). Loop thread; `query`, `record_at`, `offset_by_time` and `flush_all` may be called by others.
 """
 
 from __future__ import annotations
@@ -21,23 +21,26 @@ from typing import Protocol, Self
 
 from ..model.arena import Arena
 from ..model.clock import Clock
-from ..model.errors import StorePoisoned
+from ..model.errors import CorruptRecordError, StorePoisoned
 from ..model.ids import HostAddress
 from ..model.queue import PhysicalOffset, QueueOffset
+from .checksum_reader import ChecksumReader
 from .chunk_append import ChunkAppender
 from .chunk_reader import LogChunk, read_chunk
 from .commit_log import CommitLog
 from .config import StoreConfig
+from .damage import Damage
 from .dispatch import Dispatcher
 from .get_result import GetResult, Search
 from .key_index import KeyIndex
 from .key_reader import KeyReader
+from .log_check import LogChecker
 from .queue_reader import QueueReader
 from .queue_table import QueueTable
 from .run_dispatch import RunDispatch
 from .staging import Placed as Placed  # what `stage` answers
 from .staging import Staging
-from .store_opening import Opened, open_store
+from .store_opening import Opened, open_store, scanning_kernel
 from .upkeep import StoreEvent, Upkeep
 
 
@@ -103,6 +106,7 @@ class MessageStore:
         self._reader: QueueReader
         self._keys: KeyReader
         self._upkeep: Upkeep
+        self.damage: Damage
         self._opened: Opened
         self._life = ExitStack()
 
@@ -139,9 +143,18 @@ class MessageStore:
         )
         self._appender = ChunkAppender(self._config, opened, self._dispatch)
         self._reader = QueueReader(
-            opened.log, opened.queues, self._config, confirmation=confirmation, quarantined=opened.quarantined
+            opened.log, opened.queues, self._config, confirmation=confirmation, quarantine=opened.quarantine
         )
-        self._keys = KeyReader(opened.log, opened.index, confirmation=confirmation, quarantined=opened.quarantined)
+        self.damage = Damage(
+            self._directory,
+            opened.log,
+            opened.queues,
+            opened.quarantine,
+            opened.upkeep,
+            kernel=scanning_kernel(self._config, opened.log.segment_bytes),
+            checker=self.log_checker(),
+        )
+        self._keys = KeyReader(opened.log, opened.index, confirmation=confirmation, quarantine=opened.quarantine)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -293,12 +306,20 @@ class MessageStore:
     # ---- replicas
 
     def chunk(self, begin: int, bytes_max: int, *, limit: int | None = None) -> LogChunk:
-        """What the log holds from `begin` on, for a slave (chunk_reader); nothing at or behind `limit`. Any thread.
+        """What the log holds from `begin` on, for a slave (chunk_reader); nothing at or behind `limit`.
 
-        Raises OffsetOutOfRange (retention was faster, or above the end), CorruptRecordError.
+        Raises OffsetOutOfRange (retention was faster, or above the end), CorruptRecordError: then the damage is quarantined.
         """
         up_to = self._log.written if limit is None else limit
-        return read_chunk(self._log, begin, bytes_max=bytes_max, limit=up_to, quarantined=self._reader.quarantined)
+        chunk = read_chunk(self._log, begin, bytes_max=bytes_max, limit=up_to, quarantined=self.damage.unsendable)
+        if self.damage.in_chunk(chunk.begin, chunk.end):
+            raise CorruptRecordError(begin, chunk.end - begin)
+        return chunk
+
+    def chunk_end(self, begin: int, bytes_max: int) -> PhysicalOffset:
+        """Where `chunk` would end, whose bytes nobody needs yet. Raises OffsetOutOfRange, CorruptRecordError."""
+        up_to, unsendable = self._log.written, self.damage.unsendable
+        return read_chunk(self._log, begin, bytes_max=bytes_max, limit=up_to, quarantined=unsendable).end
 
     def append_chunk(self, data: bytes | memoryview, begin: int, end: int, *, crc: int | None = None) -> None:
         """A slave's commit: the bytes of its master's chunk [begin, end) go where they lie there, and everybody is told
@@ -320,6 +341,12 @@ class MessageStore:
         keys = self._queues.listed()
         found = {key: self._queues.get(*key) for key in keys}
         return {key: queue.min_offset(PhysicalOffset(begin)) for key, queue in found.items() if queue is not None}
+
+    def log_checker(self) -> LogChecker:
+        """One more, for a thread of its own. Once the store is open."""
+        log = self._log
+        checksums = ChecksumReader(log.checksums.directory, log.segment_bytes)
+        return LogChecker(scanning_kernel(self._config, log.segment_bytes), checksums, log.segment_bytes)
 
     # ---- reading
 
@@ -424,13 +451,14 @@ class MessageStore:
     def on_tick(self, now_ms: int) -> list[StoreEvent]:
         """About each second: retention and checkpoints, their slow parts in a worker. Returns what an operator should see."""
         events = self._upkeep.on_tick(now_ms)
+        self.damage.forget_expired()
         if self._staging.is_empty:
             self._staging.refresh()
         return events
 
     def statistics(self) -> StoreStatistics:
         """A moment's figures."""
-        quarantined = self._reader.quarantined
+        quarantined = self._opened.quarantine.ranges
         return StoreStatistics(
             begin_offset=self._log.begin,
             written_offset=self._log.written,

@@ -19,10 +19,11 @@ from .config import StoreConfig, parse_delay_levels
 from .key_index import KeyIndex
 from .key_reader import KeyReader
 from .pending import PendingReader
+from .quarantine import Quarantine, Range
 from .queue_reader import QueueReader
 from .queue_table import QueueTable
 from .record_kernel import RUN_BLANK, RunKernel, StoredMessage, decode_batch
-from .recovery import LastStop, LogSurvey, Range, Survey
+from .recovery import LastStop, LogSurvey, Survey
 from .snapshot import read_snapshot
 from .store_files import read_abort
 from .store_opening import FACTS_FILE, find_segment_bytes, scanning_kernel, survey_begin
@@ -97,8 +98,9 @@ def inspect_store(directory: str) -> dict[str, Any]:
                 "max_offset": queue.next_offset,
             }
         segments = store.log.segments()
-        reader = QueueReader(store.log, store.queues, store.config, quarantined=store.quarantined)
-        keys = KeyReader(store.log, store.index, quarantined=store.quarantined)
+        quarantine = Quarantine(store.quarantined)
+        reader = QueueReader(store.log, store.queues, store.config, quarantine=quarantine)
+        keys = KeyReader(store.log, store.index, quarantine=quarantine)
         pending = PendingReader(store.queues, reader, keys, confirm_offset=store.log.written).report(directory)
         return {
             "directory": os.path.abspath(directory),

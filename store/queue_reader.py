@@ -1,7 +1,9 @@
 """Reading a queue: units say where the records are, the log gives them, statuses say what else there is.
 
-Reads stop at the confirm offset, pass over quarantined ranges, and answer with views of the log (they pin its maps while
-they are held). The statuses and next offsets are RocketMQ's (`model/get_status`). Loop thread; `offset_by_time`: any.
+Reads stop at the confirm offset and before a quarantined range, and answer with views of the log (they pin its maps while
+they are held). A read that begins at messages that are lost with their range says which, and where to go on; one whose
+range a replica may still have says that nothing is there yet. The statuses and next offsets are RocketMQ's, and one of
+ours (`model/get_status`). Loop thread; `offset_by_time`: any.
 """
 
 from __future__ import annotations
@@ -9,6 +11,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from typing import Final
+
+import numpy as np
 
 from ..model.errors import OffsetOutOfRange, SystemFault
 from ..model.get_status import GetStatus
@@ -18,6 +22,7 @@ from .config import StoreConfig
 from .confirmation import Confirmation
 from .consume_queue import FILLER_SIZE, UNIT_BYTES, ConsumeQueue, OpenFiles
 from .get_result import GetResult, Search
+from .quarantine import Quarantine, Range, overlaps
 from .queue_table import QueueTable
 from .record import UNIT, store_timestamp_of
 from .record_kernel import UnitSelector
@@ -26,8 +31,8 @@ _SEARCHES_MAX: Final = 8  # of a queue by time, each begun anew since files of i
 _PROBE_FILES: Final = 4  # open at a time while a queue is searched by time
 HOT_MEMORY_SHARE: Final = 0.4  # as much of the newest log is taken to be in memory
 
-Range = tuple[int, int]
 _NO_END: Final = 1 << 62
+_UNIT_TYPE: Final = np.dtype([("physical", ">i8"), ("size", ">i4"), ("code", ">i8")])
 _SEARCH_UNITS: Final = 1024  # read at a time while messages are tested by their properties
 _SEARCH_READ_BYTES: Final = 1 << 20  # of the log, read ahead of a search where they may have to come from the disk
 
@@ -37,13 +42,8 @@ def physical_memory_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def overlaps(ranges: Sequence[Range], begin: int, end: int) -> bool:
-    """Whether [begin, end) touches one of the ranges."""
-    return any(low < end and begin < high for low, high in ranges)
-
-
 class QueueReader:
-    """Reads one store's queues. `quarantined`: physical ranges that hold damage."""
+    """Reads one store's queues. `quarantine`: which ranges of the log hold damage."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class QueueReader:
         config: StoreConfig,
         *,
         confirmation: Confirmation | None = None,
-        quarantined: tuple[Range, ...] = (),
+        quarantine: Quarantine | None = None,
     ) -> None:
         self._confirmation = confirmation or Confirmation()
         self.waits_above_end = False  # what lies behind a queue's end may exist elsewhere: a slave's reader
@@ -61,7 +61,7 @@ class QueueReader:
         self._config = config
         self._selector = UnitSelector(config.pull_messages_max)
         self._hot_bytes = int(physical_memory_bytes() * HOT_MEMORY_SHARE)
-        self.quarantined = quarantined
+        self._quarantine = quarantine or Quarantine()
 
     def get_messages(
         self,
@@ -131,8 +131,10 @@ class QueueReader:
         if confirm_offset - first > self._hot_bytes:
             result.is_cold = True
             bound = min(bound, self._config.pull_cold_bytes_max)
-        if self.quarantined:
-            units = without_quarantined(units, self.quarantined)
+        if self._quarantine.ranges:
+            units = self._readable(units, result)
+            if not units:
+                return 0
         selector = self._selector
         matched = selector.select(units, 0, len(units), codes, max_messages, min(max_bytes, bound), confirm_offset)
         runs = selector.runs
@@ -148,6 +150,25 @@ class QueueReader:
         if matched:
             result.status = GetStatus.FOUND
         return int(selector.examined)
+
+    def _readable(self, units: bytes, result: GetResult) -> bytes:
+        """The units before the first whose message is lost. Where that is the first, none: `result` says so."""
+        quarantine = self._quarantine
+        whole, lost = _count_lost(units, quarantine.ranges)
+        if whole:
+            return units[: whole * UNIT_BYTES]
+        begin = UNIT.unpack_from(units)[0]
+        last, size, _ = UNIT.unpack_from(units, (lost - 1) * UNIT_BYTES)
+        end = last if size == FILLER_SIZE else last + size
+        if quarantine.is_awaited(begin, end):
+            result.status = GetStatus.OFFSET_OVERFLOW_ONE
+            return b""
+        touched = quarantine.ranges_in(begin, end)
+        result.status = GetStatus.MESSAGES_LOST
+        result.lost_from = result.next_offset
+        result.next_offset += lost
+        result.lost = (touched[0][0], touched[-1][1]) if touched else (begin, end)
+        return b""
 
     def _search(
         self,
@@ -165,8 +186,10 @@ class QueueReader:
                 result.status = GetStatus.OFFSET_FOUND_NULL
                 result.next_offset = queue.next_file_offset(result.next_offset)
                 return
-            if self.quarantined:
-                units = without_quarantined(units, self.quarantined)
+            if self._quarantine.ranges:
+                units = self._readable(units, result)
+                if not units:
+                    return
             filler = _leading_filler(units)
             result.next_offset += filler
             if filler * UNIT_BYTES < len(units):
@@ -265,19 +288,29 @@ class QueueReader:
         """Queue offset and store time of the first message in [begin, end) that can be read."""
         for queue_offset in range(begin, end):
             physical, size, _ = queue.unit(queue_offset)
-            if size != FILLER_SIZE and physical >= 0 and not overlaps(self.quarantined, physical, physical + size):
+            if (
+                size != FILLER_SIZE
+                and physical >= 0
+                and not overlaps(self._quarantine.ranges, physical, physical + size)
+            ):
                 return queue_offset, store_timestamp_of(self._log.view(physical, physical + size))
         return end, None
 
 
-def without_quarantined(units: bytes, quarantined: Sequence[Range]) -> bytes:
-    """The units with those of damaged records turned into filler, which a reader passes over."""
-    kept = bytearray(units)
-    for at in range(0, len(kept), UNIT_BYTES):
-        physical, size, _ = UNIT.unpack_from(kept, at)
-        if overlaps(quarantined, physical, physical + size):
-            UNIT.pack_into(kept, at, physical, FILLER_SIZE, 0)
-    return bytes(kept)
+def _count_lost(units: bytes, ranges: Sequence[Range]) -> tuple[int, int]:
+    """(how many units come before the first whose message is lost, how many of those are from there on).
+
+    Lost is what touches one of the ranges, and filler behind the queue's beginning: its records were not to be read when
+    the queue was made.
+    """
+    table = np.frombuffer(units, dtype=_UNIT_TYPE)
+    begin, size = table["physical"], table["size"]
+    lost = (size == FILLER_SIZE) & (begin > 0)
+    for low, high in ranges:
+        lost |= (size != FILLER_SIZE) & (begin < high) & (begin + size > low)
+    whole = int(lost.argmax()) if lost.any() else len(lost)
+    rest = lost[whole:]
+    return whole, int(rest.argmin()) if not rest.all() else len(rest)
 
 
 def _leading_filler(units: bytes) -> int:

@@ -33,6 +33,7 @@ from ..model.queue import PhysicalOffset, QueueOffset
 from .checksum_log import ChecksumEntry, crc32
 from .commit_log import CommitLog, may_follow_append
 from .dispatch import Dispatcher, Run
+from .quarantine import Range
 from .record_kernel import (
     MAGIC_BLANK,
     MAGIC_V1,
@@ -49,8 +50,6 @@ from .segment import Segment
 from .store_files import AbortMark
 
 logger = logging.getLogger(__name__)
-
-Range = tuple[int, int]
 
 REPLAY_COUNT_MAX: Final = 8192  # records told at once
 _PROGRESS_BYTES: Final = 1 << 30

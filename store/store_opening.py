@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from ..model.clock import Clock
 from ..model.errors import StorePoisoned
@@ -23,9 +23,11 @@ from .config import StoreConfig, parse_delay_levels
 from .confirmation import Confirmation
 from .dispatch import Dispatcher, SettledDispatcher, TopicDispatcher
 from .key_index import INDEX_FOLDER, KeyIndex
+from .quarantine import FACTS_FILE as FACTS_FILE
+from .quarantine import Quarantine, Range
 from .queue_table import QueueTable
 from .record_kernel import RUN_BLANK, RUN_END, RUN_MORE, RunKernel
-from .recovery import LastStop, LogSurvey, Range, Survey, first_store_time, newest_segment_before, replay
+from .recovery import LastStop, LogSurvey, Survey, first_store_time, newest_segment_before, replay
 from .snapshot import read_snapshot, write_snapshot
 from .spare_files import SPARE_INDEX_FOLDER
 from .store_files import AbortMark, StoreLock, read_abort, write_abort
@@ -33,7 +35,6 @@ from .upkeep import CHECKPOINT_FILE, Upkeep
 
 logger = logging.getLogger(__name__)
 
-FACTS_FILE: Final = os.path.join("config", "zenitStore.json")
 _SPARE_SHARE: Final = 4  # of the bytes of recycled segments: what many small messages take in queues and index
 BEGUN_WITH: Final = "begunWith"  # in it: what the newest snapshot reflects with which the store began (store_beginning)
 
@@ -49,7 +50,7 @@ class Opened:
     log: CommitLog
     queues: QueueTable
     index: KeyIndex | None
-    quarantined: tuple[Range, ...]
+    quarantine: Quarantine
     others: tuple[Interest, ...]
     queues_reflected: PhysicalOffset
     upkeep: Upkeep
@@ -134,7 +135,7 @@ def open_store(
         log.truncate(survey.end, wipe_bytes=_wipe_bytes(config, abort))
         _lower_checkpoint(directory, checkpoint, _rebuild_begin(log, queues, index))
         _settle(log, queues, index, checkpoint, clean=abort is None, begin=whole)
-        first_opened_ms, quarantined = _store_facts(directory, log, survey, clock.now_ms())
+        first_opened_ms, quarantine = _store_facts(directory, log, survey, clock.now_ms(), clean=abort is None)
         write_abort(directory)
         log.start()
         confirmation = Confirmation()
@@ -157,12 +158,12 @@ def open_store(
         unwinding.pop_all()
     own: list[Dispatcher] = [queues] if index is None else [queues, index]
     others = tuple(_interest(dispatcher) for dispatcher in dispatchers)
-    opened = Opened(log, queues, index, quarantined, others, queues.reflected(), upkeep, confirmation)
+    opened = Opened(log, queues, index, quarantine, others, queues.reflected(), upkeep, confirmation)
     adopt(opened)
     for dispatcher in dispatchers:
         if isinstance(dispatcher, SettledDispatcher):
             dispatcher.settle(log.begin, log.written)
-    opened.replayed = replay(log, kernel, [*own, *dispatchers], quarantined)
+    opened.replayed = replay(log, kernel, [*own, *dispatchers], quarantine.ranges)
     queues.advance(log.written)
     if index is not None:
         index.advance(log.written)
@@ -171,7 +172,7 @@ def open_store(
             advance(log.written)
     logger.info(
         "store open dir=%s clean=%s written=%s scanned=%s replayed=%s quarantined=%s",
-        directory, abort is None, log.written, log.written - begin, opened.replayed, len(quarantined),
+        directory, abort is None, log.written, log.written - begin, opened.replayed, len(quarantine.ranges),
     )  # fmt: skip
     return opened
 
@@ -288,17 +289,35 @@ def _interest(dispatcher: Dispatcher) -> Interest:
     return dispatcher, None, 0, None
 
 
-def _store_facts(directory: str, log: CommitLog, survey: Survey, now_ms: int) -> tuple[int, tuple[Range, ...]]:
-    """(when we first opened this store, all quarantined ranges); written down where new."""
+def _store_facts(directory: str, log: CommitLog, survey: Survey, now_ms: int, *, clean: bool) -> tuple[int, Quarantine]:
+    """(when we first opened this store, all quarantined ranges); written down where new.
+
+    What is damaged though the store was closed well has rotted since.
+    """
     path = os.path.join(directory, FACTS_FILE)
     known = read_snapshot(path)
     document = known.document if known is not None else {}
     first_opened_ms = int(document.get("firstOpenedMs", now_ms))
-    before = {(int(low), int(high)) for low, high in document.get("quarantined", [])}
-    quarantined = tuple(sorted(r for r in before | set(survey.damaged) if log.begin < r[1] and r[0] < log.written))
-    for low, high in set(quarantined) - before:
+    before = _ranges(document, "quarantined")
+    kept = Quarantine(
+        _within(log, (*before, *survey.damaged)),
+        _within(log, (*_ranges(document, "rotten"), *(survey.damaged if clean else ()))),
+    )
+    for low, high in sorted(set(kept.ranges) - set(before)):
         logger.error("damage in the log is quarantined begin=%s end=%s", low, high)
-    if known is None or set(quarantined) != before:
-        facts = {"firstOpenedMs": first_opened_ms, "quarantined": [list(r) for r in quarantined]}
+    if known is None or kept.ranges != before:
+        facts = {
+            "firstOpenedMs": first_opened_ms,
+            "quarantined": [list(found) for found in kept.ranges],
+            "rotten": [list(found) for found in kept.rotten],
+        }
         write_snapshot(path, {**document, **facts}, log.written)
-    return first_opened_ms, quarantined
+    return first_opened_ms, kept
+
+
+def _ranges(document: Mapping[str, Any], key: str) -> tuple[Range, ...]:
+    return tuple((int(low), int(high)) for low, high in document.get(key, []))
+
+
+def _within(log: CommitLog, ranges: Iterable[Range]) -> tuple[Range, ...]:
+    return tuple(found for found in ranges if log.begin < found[1] and found[0] < log.written)

@@ -72,8 +72,12 @@ class StoreDisk:
         return self._store.chunk(begin, end - begin, limit=end).data
 
     def cut_at(self, begin: int, limit: int) -> int:
-        """The end of the last whole record in [begin, limit); where the first is longer alone, its end."""
-        return self._store.chunk(begin, limit - begin).end
+        """The end of the last whole record in [begin, limit); where the first is longer alone, its end; `limit` where the log
+        is damaged there, or gone: `read` says so then."""
+        try:
+            return self._store.chunk_end(begin, limit - begin)
+        except (CorruptRecordError, OffsetOutOfRange):
+            return limit
 
     def on_flushed(self) -> None:
         """The disk has more than before."""

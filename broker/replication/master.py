@@ -122,8 +122,8 @@ class MasterState:
         """The log was written or flushed (`log.on_position` told so), or `has_more` was set."""
         effects: list[Effect] = []
         self.has_more = False
-        end = self._log.end
         for member in self._sessions:
+            end = self._log.sendable_end(member.sent)
             if _is_due(member, end):
                 self._send_chunk(member, end, now_ms, effects)
         self._progress(effects)
@@ -162,6 +162,16 @@ class MasterState:
         closed = self._close(member)
         member.is_gone = True
         return [closed, *self._propose(now_ms)]
+
+    def on_unsent(self, peer: str, session: int, begin: int) -> None:
+        """The chunk of this session that begins there was not sent: the log is damaged (`ReplicaLog.damaged` tells where).
+
+        The session waits: it is sent idle frames, and goes on once the bytes are back.
+        """
+        member = self._members.get(peer)
+        if member is not None and member.is_open and member.session == session:
+            member.sent = begin
+            member.epoch_end = 0  # it may lie in an earlier epoch than what came behind it
 
     def on_bad_frame(self, peer: str, session: int) -> list[Effect]:
         """What came from this session could not be decoded: it ends; the slave opens another."""
@@ -267,6 +277,7 @@ class MasterState:
         end = self._log.end
         member.observe_lag(end, self._is_sync, now_ms)
         effects: list[Effect] = []
+        end = self._log.sendable_end(member.sent)
         if _is_due(member, end):
             self._send_chunk(member, end, now_ms, effects)
         self._progress(effects)
@@ -296,7 +307,7 @@ class MasterState:
         if begin >= member.epoch_end:
             self._enter_epoch(member, begin)
         known = self._chunk_ends.get(begin)
-        if known is not None and known <= member.credit:
+        if known is not None and known <= member.credit and known <= end:
             return known
         segment_end = begin - begin % self._segment_bytes + self._segment_bytes
         limit = min(end, member.epoch_end, segment_end)

@@ -237,6 +237,11 @@ class Replica:
         if self.master is not None:
             self._perform(self.master.on_log_begin(), self.master)
 
+    def on_damaged(self, ranges: tuple[tuple[int, int], ...]) -> None:
+        """These ranges of the log, and no others, cannot be sent to slaves now."""
+        self.log.damaged = ranges
+        self._sealer.forget()
+
     def stop(self) -> None:
         """The process is about to end: those who follow us, or whom we follow, need not wait to find out."""
         self._perform(self._slave.on_goodbye(), self._slave)
@@ -362,7 +367,12 @@ class Replica:
         peer, chunk = effect.peer, effect.chunk
         try:
             sealed, payload = self._sealer.seal(chunk)
-        except (OffsetOutOfRange, CorruptRecordError) as error:
+        except CorruptRecordError as error:  # the store has told where: `on_damaged`
+            log.warning("a slave waits before damage replica=%s begin=%s error=%s", peer, chunk.begin, error)
+            if self.master is not None:
+                self.master.on_unsent(peer, chunk.session, chunk.begin)
+            return
+        except OffsetOutOfRange as error:
             log.warning("cannot send to a slave replica=%s begin=%s error=%s", peer, chunk.begin, error)
             self._on_unreachable(peer, chunk.session)
             return

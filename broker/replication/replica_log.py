@@ -2,7 +2,8 @@
 
 One object lives as long as the process and passes from role to role: slave core, role machine and master core read and
 move it, one of them at a time. Always flushed <= end (physical offsets). `confirm` grows only; it may be above `end`
-for a slave that lost its tail.
+for a slave that lost its tail. `damaged`: ranges of the log that cannot be sent to anybody now, ascending: sessions wait
+before them, until a replica has given their bytes back.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ class ReplicaLog:
     flushed: int = 0
     confirm: int = 0
     epochs: EpochList = field(default_factory=EpochList)
+    damaged: tuple[tuple[int, int], ...] = ()
 
     def on_position(self, end: int, flushed: int) -> None:
         """The log was written or flushed so far."""
@@ -39,6 +41,14 @@ class ReplicaLog:
     def with_epoch(self, number: int, begin: int) -> EpochList:
         """The rows once an epoch begins there. Raises TooManyEpochs."""
         return self.epochs.with_row(number, begin, kept_from=self.begin)
+
+    def sendable_end(self, position: int) -> int:
+        """Up to where a session that was sent all below `position` may be sent more: the end, or damage before it."""
+        if self.damaged:
+            for begin, end in self.damaged:
+                if position < end:
+                    return min(begin, self.end)
+        return self.end
 
     @property
     def guard(self) -> int:

@@ -11,6 +11,7 @@ from zenitmq.model.errors import CorruptRecordError, OffsetOutOfRange, StoreNotW
 from zenitmq.model.names import STATE_TOPICS
 from zenitmq.store.commit_log import CommitLog
 from zenitmq.store.consume_queue import ConsumeQueue
+from zenitmq.store.log_check import LogChecker
 from zenitmq.store.message_store import MessageStore
 from zenitmq.store.record_kernel import RECORD_OVERHEAD_BYTES, decode_batch
 
@@ -370,10 +371,67 @@ def test_damage_in_the_master_s_log_is_not_sent(pair) -> None:
     assert master.chunk(0, bytes_max=ends[2] - 1).end == ends[1]
     with pytest.raises(CorruptRecordError):
         master.chunk(ends[1], bytes_max=300)
-    master._reader.quarantined = ((ends[0], ends[1]),)
+    master.damage.add(ends[0], ends[1], "in a test")
     with pytest.raises(CorruptRecordError):
         master.chunk(ends[0], bytes_max=300)
     assert master.chunk(0, bytes_max=ends[1]).end == ends[0]
+
+
+def flip(store_directory, position: int) -> None:
+    """Turns a bit of the log on the disk, and in memory where it lies there."""
+    path = store_directory / "commitlog" / f"{position - position % SEGMENT:020d}"
+    with open(path, "r+b") as file:
+        byte = os.pread(file.fileno(), 1, position % SEGMENT)
+        os.pwrite(file.fileno(), bytes([byte[0] ^ 1]), position % SEGMENT)
+
+
+def test_what_has_rotted_since_it_was_written_is_quarantined_and_never_sent(tmp_path) -> None:
+    """Properties, which no record protects by itself: the append's checksum tells."""
+    with make_store(tmp_path / "m") as store:
+        appends = [
+            put(store, "t", 0, *(message("t", b"%04d" % n, tags="paid", keys="k") for _ in range(3))) for n in range(12)
+        ]
+        tags = bytes(store.chunk(appends[4].physical_offset, 1000).data).index(b"paid")
+    flip(tmp_path / "m", appends[4].physical_offset + tags)
+    with make_store(tmp_path / "m") as master, make_store(tmp_path / "s") as slave:
+        damaged = (appends[4].physical_offset, appends[4].end)
+        changes = []
+        master.damage.on_change = lambda: changes.append(master.damage.unsendable)
+        with pytest.raises(CorruptRecordError):
+            copy(master, slave)
+        assert (changes, master.damage.quarantine.rotten) == ([(damaged,)], (damaged,))
+        with pytest.raises(CorruptRecordError):  # what lies before it is sent
+            copy(master, slave)
+        assert slave.written == damaged[0]
+        assert master.chunk_end(damaged[1], 1000) > damaged[1]
+        assert len(changes) == 1
+        flip(tmp_path / "m", appends[4].physical_offset + tags)
+        master.damage.on_whole(*damaged)
+        copy(master, slave)
+        assert {m.tags for m in read_queue(slave, "t", 0)} == {"paid"}
+        assert log_bytes(slave)[: slave.written] == log_bytes(master)[: slave.written]
+
+
+def test_a_record_that_has_rotted_keeps_back_the_append_that_it_lies_in(tmp_path) -> None:
+    with make_store(tmp_path / "m") as store:
+        appends = [put(store, "t", 0, *(message("t", b"%04d" % n, keys="k") for _ in range(3))) for n in range(6)]
+    begin, end = appends[2].physical_offset, appends[2].end
+    second = begin + (end - begin) // 3
+    flip(tmp_path / "m", second + 4)
+    with make_store(tmp_path / "m") as master:
+        with pytest.raises(CorruptRecordError):
+            master.chunk(second, 100)  # even where it begins within the append
+        assert master.damage.quarantine.ranges == ((second, second + (end - begin) // 3),)
+        assert master.damage.unsendable == ((begin, end),)
+        assert [m.body for m in read_queue(master, "t", 0)][5:9] == [b"0001", b"0002", b"0002", b"0003"]
+
+
+def test_what_was_written_lately_is_sent_as_it_is(pair, monkeypatch) -> None:
+    """It lies in memory as it was when its checksum was made: it is not read a second time."""
+    master, slave, clock = pair
+    fill(master, clock, seed=3, turns=10)
+    monkeypatch.setattr(LogChecker, "check", lambda *_args, **_named: pytest.fail("it was looked at"))
+    copy(master, slave)
 
 
 def test_a_limit_at_a_blank_leaves_the_blank_to_the_next_chunk(pair) -> None:

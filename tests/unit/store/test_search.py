@@ -94,14 +94,25 @@ def test_what_may_be_on_the_disk_only_is_to_be_read_first(store: MessageStore) -
     assert (numbers(found), found.is_cold, found.unread) == ([8], True, None)
 
 
-def test_quarantined_records_and_filler_are_passed_over(store: MessageStore) -> None:
+def test_a_search_stops_before_lost_messages_and_says_which_they_are(store: MessageStore) -> None:
     put(store, "t", 0, *(message(number) for number in range(20)))
-    size = len(message(0))
-    store._reader.quarantined = ((0, 2 * size), (5 * size, 5 * size + 1), (19 * size, 20 * size))
-    result = look(store, 0, "n >= 0")
-    assert (numbers(result), result.next_offset) == ([2, 3, 4, *range(6, 10), *range(10, 16)], 16)
-    store._reader.quarantined = ((0, 20 * size),)
-    assert (look(store, 0, "n >= 0").next_offset, look(store, 0, "n >= 0").count) == (20, 0)
+    queue = store._queues.get("t", 0)
+    assert queue is not None
+    for number in (0, 1, 5, 19):
+        begin, size, _ = queue.unit(number)
+        store.damage.add(begin, begin + size, "in a test")
+    lost = look(store, 0, "n >= 0")
+    assert (lost.status, lost.lost_from, lost.next_offset, lost.lost) == (
+        GetStatus.MESSAGES_LOST,
+        0,
+        2,
+        (0, 2 * len(message(0))),
+    )
+    found = look(store, 2, "n >= 0")
+    assert (numbers(found), found.next_offset) == ([2, 3, 4], 5)
+    assert (look(store, 5, "n >= 0").status, look(store, 5, "n >= 0").next_offset) == (GetStatus.MESSAGES_LOST, 6)
+    nothing = look(store, 6, "n > 100")
+    assert (nothing.status, nothing.lost_from, nothing.next_offset) == (GetStatus.MESSAGES_LOST, 19, 20)
 
 
 def test_only_what_is_confirmed_is_looked_at(store: MessageStore) -> None:

@@ -631,3 +631,36 @@ def test_news_of_another_epoch_are_not_for_this_reign() -> None:
     master = Master()
     assert master.core.on_group(news(version=8, in_sync="A", epoch=EPOCH + 1), 0) == []
     assert master.core.takes_writes
+
+
+# ---- damage in the master's log
+
+
+def test_a_session_waits_before_damage_and_goes_on_once_it_is_whole() -> None:
+    master = Master(end=START + 1000)
+    master.follow("C")
+    master.log.damaged = ((START + 500, START + 600),)
+    master.open("B")
+    [(_, _, begin, end)] = chunks(master.core.on_frame("B", Credit(KEY, EPOCH, 1, FAR), 0))
+    assert (begin, end) == (START, START + 500)
+    assert not master.core.has_more
+    assert chunks(master.ack("B", START + 500)) == []
+    assert chunks(master.write(START + 2000)) == [("C", EPOCH, START + 1000, START + 2000)]
+    assert [frame.sent for frame in frames(master.core.on_tick(IDLE_MS)) if isinstance(frame, Idle)][0] == START + 500
+    master.log.damaged = ()
+    assert chunks(master.core.on_turn(0)) == [("B", EPOCH, START + 500, START + 2000)]
+
+
+def test_a_chunk_that_was_not_sent_is_sent_later() -> None:
+    """It was found to be damaged only when it was read."""
+    master = Master(end=START + 1000)
+    master.open("B", end=50)
+    assert chunks(master.core.on_frame("B", Credit(KEY, EPOCH, 1, FAR), 0)) == [("B", 1, 50, START)]
+    assert master.core.has_more
+    master.core.on_turn(0)
+    master.core.on_unsent("B", 1, 50)
+    master.core.on_unsent("B", 2, 0)  # of a session that is over
+    master.log.damaged = ((60, 70),)
+    assert chunks(master.core.on_turn(0)) == [("B", 1, 50, 60)]
+    master.log.damaged = ()
+    assert chunks(master.core.on_turn(0)) == [("B", 1, 60, START)]

@@ -1,0 +1,154 @@
+"""What an open store knows of its own damage: finds it in chunks, takes it out of sight, and has it made whole again.
+
+    chunk to be sent, consumer's doubt --look--> damaged? --quarantine--> readers stop there; written down by the worker
+    bytes of a replica --write--> in place, synced by the worker --on_whole--> readers go on; written down
+
+`unsendable` is what no slave is sent: each quarantined range with the whole of the appends that it lies in, since nothing
+vouches for the headers and properties of their other records. What a replica is asked for is the same (`extent`).
+Loop thread, but for what `worker` runs.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from ..model.errors import OffsetOutOfRange
+from .checksum_log import crc32
+from .chunk_reader import ChunkCheck
+from .commit_log import CommitLog
+from .log_check import LogChecker
+from .quarantine import Quarantine, Range, joined, note_quarantine
+from .queue_table import QueueTable, goes_to_queue
+from .record_kernel import RunKernel
+from .recovery import walk
+from .segment import Segment, write_fully
+from .upkeep import Upkeep
+
+logger = logging.getLogger(__name__)
+
+
+class Damage:
+    """Belongs to one open store. `on_change`: called whenever there is more damage, or less."""
+
+    def __init__(
+        self,
+        directory: str,
+        log: CommitLog,
+        queues: QueueTable,
+        quarantine: Quarantine,
+        upkeep: Upkeep,
+        *,
+        kernel: RunKernel,
+        checker: LogChecker,
+    ) -> None:
+        """`kernel`: for records of any size that the log may hold; not the checker's."""
+        self.quarantine = quarantine
+        self.on_change: Callable[[], None] = _ignore
+        self._directory = directory
+        self._log = log
+        self._queues = queues
+        self._upkeep = upkeep
+        self._kernel = kernel
+        self._checker = checker
+        self._chunks = ChunkCheck(log, checker, fresh_from=log.written)
+        self.unsendable: tuple[Range, ...] = ()
+        self._list_unsendable()
+
+    # ---- finding
+
+    def in_chunk(self, begin: int, end: int) -> bool:
+        """Whether the chunk [begin, end) of the log holds damage; what is found is quarantined. Raises OSError."""
+        found = self._chunks.damage(begin, end)
+        for low, high in found:
+            self.add(low, high, "met while it was to be sent to a slave")
+        return bool(found)
+
+    def add(self, begin: int, end: int, how: str) -> None:
+        """Takes a range that has rotted out of everybody's sight, where it is still in the log; told once."""
+        if end <= self._log.begin or not self.quarantine.add(begin, end):
+            return
+        logger.error("damage in the log is quarantined begin=%s end=%s found=%s", begin, end, how)
+        self._changed()
+
+    def forget_expired(self) -> None:
+        """Drops the ranges that retention has given up."""
+        ranges = self.quarantine.ranges
+        if ranges and ranges[0][1] <= self._log.begin:
+            self.quarantine.lift(0, self._log.begin)
+            self._changed()
+
+    def extent(self, begin: int, end: int) -> Range:
+        """The appends that [begin, end) lies in, as one range; where no entry covers it, itself. Raises OSError."""
+        appends = self._checker.appends(begin, end)
+        return min([begin, *(entry.offset for entry in appends)]), max([end, *(entry.end for entry in appends)])
+
+    def _changed(self) -> None:
+        self._list_unsendable()
+        ranges, rotten, end = self.quarantine.ranges, self.quarantine.rotten, self._log.written
+        self._upkeep.run_in_worker(lambda: note_quarantine(self._directory, ranges, rotten, end))
+        self.on_change()
+
+    def _list_unsendable(self) -> None:
+        begin = self._log.begin
+        self.unsendable = joined(self.extent(max(low, begin), high) for low, high in self.quarantine.ranges)
+
+    # ---- mending
+
+    def fits(self, begin: int, data: bytes) -> bool:
+        """Whether `data` may be what was written at `begin`: whole records that agree with our own checksums.
+
+        A checksum that does not agree counts for nothing where the log holds these very bytes: then it has rotted itself.
+        Raises OSError, OffsetOutOfRange.
+        """
+        end = begin + len(data)
+        if not self._checker.is_well_formed(data, begin):
+            return False
+        if bytes(self._log.view(begin, end)) == data:
+            return True
+        inside = (entry for entry in self._checker.appends(begin, end) if begin <= entry.offset and entry.end <= end)
+        return all(crc32(data[entry.offset - begin : entry.end - begin]) == entry.crc for entry in inside)
+
+    def write(self, begin: int, data: bytes) -> Future[None]:
+        """Puts bytes in their place, which lies in one segment; done once they are durable. A sync that fails poisons the
+        store, as any other. Raises OffsetOutOfRange where retention was faster, OSError.
+        """
+        segment = self._segment_at(begin)
+        fd = os.open(segment.path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            write_fully(fd, data, begin - segment.base_offset)
+        except OSError:
+            os.close(fd)
+            raise
+        self._chunks.forget()
+        return self._upkeep.run_in_worker(lambda: _sync_and_close(fd))
+
+    def on_whole(self, begin: int, end: int) -> None:
+        """What was written at [begin, end) is durable: everybody may read it again. Units that a replay had to leave out
+        come into their queues now."""
+        self.quarantine.lift(begin, end)
+        logger.warning("damage in the log is made whole begin=%s end=%s", begin, end)
+        for run in walk(self._log, self._kernel, begin, end, ()):
+            queue = self._queues.get(run.topic, run.queue_id) if goes_to_queue(run.sys_flag) else None
+            if queue is not None and queue.min_offset(self._log.begin) <= run.queue_offset < queue.next_offset:
+                self._queues.put(queue, run.queue_offset, run.units, run.store_timestamp_ms)
+        self._changed()
+
+    def _segment_at(self, offset: int) -> Segment:
+        for segment in self._log.segments():
+            if segment.base_offset <= offset < segment.end_offset:
+                return segment
+        raise OffsetOutOfRange("commit log", offset, self._log.begin, self._log.written)
+
+
+def _sync_and_close(fd: int) -> None:
+    try:
+        os.fdatasync(fd)
+    finally:
+        os.close(fd)
+
+
+def _ignore() -> None:
+    """Nobody listens yet."""

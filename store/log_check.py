@@ -1,0 +1,177 @@
+"""Whether bytes of the log are still those that were written, by the checksum of each append, else by their structure.
+
+    append with an entry, CRC equal -> whole, headers and properties too
+    append with an entry, CRC other -> the records in it that are none, or whose body's CRC is wrong, are damaged;
+                                       where each looks well all of it is, since nothing says which has rotted
+    bytes without an entry          -> records one by one: structure, position, body's CRC
+
+Pure but for the checksum file that it looks into. One checker belongs to one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from .checksum_log import ChecksumEntry, crc32
+from .checksum_reader import ChecksumReader
+from .quarantine import Range
+from .record_kernel import MAGIC_BLANK, RECORD_OVERHEAD_BYTES, RUN_BLANK, RunKernel
+
+BLANK_BYTES: Final = 8
+GAP_READ_BYTES: Final = 1 << 20
+_MAGIC_HEAD: Final = b"\xda\xa3\x20"  # both record magics begin with it
+_BLANK: Final = MAGIC_BLANK.to_bytes(4, "big")
+
+Read = Callable[[int, int], bytes | memoryview]
+"""(begin, end) -> these bytes of the log. Raises OSError where the disk does not give them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """[begin, end) was looked at; `end` is where the next look begins. `damaged`: [begin, end) each, ascending.
+
+    `vouched_bytes`: of what was read, those that a checksum entry covers.
+    """
+
+    begin: int
+    end: int
+    read_bytes: int = 0
+    vouched_bytes: int = 0
+    damaged: tuple[Range, ...] = ()
+
+
+class LogChecker:
+    """Checks bytes of one log. `kernel`: for records of any size that the log may hold (`scanning_kernel`)."""
+
+    def __init__(self, kernel: RunKernel, checksums: ChecksumReader, segment_bytes: int) -> None:
+        self._kernel = kernel
+        self._checksums = checksums
+        self._segment_bytes = segment_bytes
+        self._read_bytes = self._vouched_bytes = 0
+        self._damaged: list[Range] = []
+
+    def check(self, read: Read, begin: int, *, bytes_max: int, limit: int) -> Checked:
+        """Looks at the log from `begin` on, where an append, a record or a blank begins, or an append goes on: about
+        `bytes_max`, never past the segment, nothing at or behind `limit`, where the log's written bytes end.
+
+        Raises OSError of the checksum file alone: bytes that cannot be read are damaged.
+        """
+        segment_end = begin - begin % self._segment_bytes + self._segment_bytes
+        stop = min(segment_end, limit)
+        full = min(stop, begin + bytes_max)
+        self._read_bytes = self._vouched_bytes = 0
+        self._damaged = []
+        at = begin
+        for entry in self._checksums.overlapping(begin, full):
+            if entry.end > stop:
+                break
+            if at < entry.offset:
+                at = self._check_gap(read, at, entry.offset, entry.offset, segment_end)
+            if at >= entry.end:
+                continue  # a blank, or damage, went beyond it
+            at = self._check_append(read, entry, segment_end)
+        if at < full:
+            at = self._check_gap(read, at, stop, full, segment_end)
+        return Checked(begin, at, self._read_bytes, self._vouched_bytes, tuple(self._damaged))
+
+    def appends(self, begin: int, end: int) -> list[ChecksumEntry]:
+        """The entries that share a byte with [begin, end), which lies in one segment. Raises OSError."""
+        return self._checksums.overlapping(begin, end)
+
+    def is_well_formed(self, data: bytes | memoryview, begin: int) -> bool:
+        """Whether `data`, which lies at `begin` in the log, is whole records, perhaps with a blank's head behind them."""
+        return not self._bad_records(data, begin)
+
+    # ---- one append
+
+    def _check_append(self, read: Read, entry: ChecksumEntry, segment_end: int) -> int:
+        """Returns where the next append begins."""
+        is_blank = entry.length == BLANK_BYTES  # no record is that short
+        try:
+            data = read(entry.offset, entry.end)
+        except OSError:
+            self._damaged.append((entry.offset, entry.end))
+        else:
+            self._read_bytes += entry.length
+            self._vouched_bytes += entry.length
+            if crc32(data) != entry.crc:
+                bad = [] if is_blank else self._bad_records(data, entry.offset)
+                self._damaged += bad or [(int(entry.offset), int(entry.end))]
+        return segment_end if is_blank else entry.end
+
+    def _bad_records(self, data: bytes | memoryview, begin: int) -> list[Range]:
+        bad: list[Range] = []
+        at = 0
+        while at < len(data):
+            at, is_blank = self._records_end(data, at, begin)
+            if is_blank or at >= len(data):
+                break
+            found = self._next_record(data, at + 1, begin)
+            bad.append((begin + at, begin + found))
+            at = found
+        return bad
+
+    # ---- bytes without an entry
+
+    def _check_gap(self, read: Read, at: int, gap_end: int, full: int, segment_end: int) -> int:
+        """Records from `at` on, up to `gap_end`; may end at a record behind `full`. Returns where it came to."""
+        wanted = GAP_READ_BYTES
+        while at < full:
+            end = min(gap_end, at + wanted)
+            try:
+                data = read(at, end)
+            except OSError:
+                self._damaged.append((at, end))
+                at = end
+                continue
+            stop, is_blank = self._records_end(data, 0, at)
+            self._read_bytes += stop
+            if is_blank:
+                return segment_end
+            if stop == len(data):
+                at, wanted = end, GAP_READ_BYTES
+                continue
+            size = int.from_bytes(data[stop : stop + 4], "big")
+            is_cut = end < gap_end and (stop + RECORD_OVERHEAD_BYTES > len(data) or stop + size > len(data))
+            if is_cut and stop:
+                at, wanted = at + stop, GAP_READ_BYTES
+            elif is_cut and wanted < size <= gap_end - at:
+                wanted = size
+            else:
+                found = self._next_record(data, stop + 1, at)
+                self._damaged.append((at + stop, at + found))
+                at, wanted = at + found, GAP_READ_BYTES
+        return at
+
+    # ---- records
+
+    def _records_end(self, data: bytes | memoryview, at: int, begin: int) -> tuple[int, bool]:
+        """(behind the last whole record of those from `at` on, whether a blank is there). `begin`: where data[0] lies."""
+        kernel, size = self._kernel, len(data)
+        while at < size:
+            if size - at >= BLANK_BYTES and data[at + 4 : at + 8] == _BLANK:
+                rest = self._segment_bytes - (begin + at) % self._segment_bytes
+                return at, int.from_bytes(data[at : at + 4], "big") == rest
+            kernel.clear()
+            if kernel.scan(data, at, size, begin + at, True) == 0:
+                return at, kernel.status == RUN_BLANK
+            at = kernel.end
+        return at, False
+
+    def _next_record(self, data: bytes | memoryview, after: int, begin: int) -> int:
+        """Where in `data`, from `after` on, the next whole record begins; its end where none does."""
+        for at in _magics(bytes(data), after):
+            if int.from_bytes(data[at + 28 : at + 36], "big") == begin + at:
+                self._kernel.clear()
+                if self._kernel.scan(data, at, len(data), begin + at, True, 1) == 1:
+                    return at
+        return len(data)
+
+
+def _magics(data: bytes, after: int) -> Iterator[int]:
+    at = data.find(_MAGIC_HEAD, after + 4)
+    while at >= 0:
+        yield at - 4
+        at = data.find(_MAGIC_HEAD, at + 1)
