@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .client.latency_fault import LatencyTable as LatencyTable
     from .client.machine_rooms import by_machine_room as by_machine_room
     from .client.machine_rooms import nearby_machine_room as nearby_machine_room
+    from .client.prefetch import MessagesLost as MessagesLost
     from .client.process_queue import FlowLimits as FlowLimits
     from .client.producer import Producer as Producer
     from .client.pull_consumer import PullConsumer as PullConsumer
@@ -71,6 +72,7 @@ _HOMES = {
     ".client.allocation": "by_configuration consistent_hash",
     ".client.handling": "ConsumeResult",
     ".client.latency_fault": "LatencyTable",
+    ".client.prefetch": "MessagesLost",
     ".client.machine_rooms": "by_machine_room nearby_machine_room",
     ".client.process_queue": "FlowLimits",
     ".client.producer": "Producer",

@@ -131,6 +131,15 @@ class PullHandler:
         if self._woken and not self._is_resuming:
             self._serve_woken()
 
+    def look_again(self) -> None:
+        """Damage was made whole, or is known to be lost: pulls that waited before it may go on."""
+        for parked in self.hold.all_waiting():
+            if not (parked.is_woken or parked.is_scanning):
+                parked.is_woken = True
+                self._woken.append(parked)
+        if self._woken and not self._is_resuming:
+            self._serve_woken()
+
     def on_tick(self, now_ms: int) -> None:
         """Answers those whose time has come with what there is."""
         for parked in self.hold.expired(now_ms):
@@ -263,6 +272,8 @@ class PullHandler:
             result.max_offset,
             result.count,
             self._read_from(result.is_cold, request.queue_id),
+            result.lost_from,
+            *result.lost,
         )
         self._loop.reply(call, reply, slices if len(slices) <= FRAMES_MAX else (b"".join(slices),))
 

@@ -82,6 +82,10 @@ class PullHold(Generic[Waiting]):
         """All that wait on any queue of a topic; they stay parked."""
         return [parked for (name, _), queue in self._queues.items() if name == topic for parked in queue]
 
+    def all_waiting(self) -> list[Parked[Waiting]]:
+        """All; they stay parked."""
+        return [parked for queue in self._queues.values() for parked in queue]
+
     def release(self, parked: Parked[Waiting]) -> None:
         """Lets a parked pull go; one that has gone already is left alone."""
         if not parked.is_parked:

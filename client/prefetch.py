@@ -63,6 +63,17 @@ class Moved:
     to_offset: int
 
 
+@dataclass(frozen=True, slots=True)
+class MessagesLost:
+    """Messages [begin, end) of a queue are lost; a filter might have passed none of them. `damaged`: the bytes of the broker's
+    commit log that they lay in, [begin, end)."""
+
+    queue: MessageQueue
+    begin: int
+    end: int
+    damaged: tuple[int, int]
+
+
 @dataclass(slots=True)
 class _Chunk:
     """One answer: as bytes until it is first taken from, then as the batches that are left of it."""
@@ -173,20 +184,22 @@ class Prefetch:
         """When `due` is worth another look by time alone; None = not before something happens."""
         return min((self._queues[name].not_before_ms for name in self._wanting), default=None)
 
-    def on_reply(self, pull: Pull, reply: PullReply, payload: bytes, now_ms: int) -> Moved | None:
-        """Takes an answer in. Returns an event where the queue had to go on elsewhere."""
+    def on_reply(self, pull: Pull, reply: PullReply, payload: bytes, now_ms: int) -> Moved | MessagesLost | None:
+        """Takes an answer in. Returns an event where the queue had to go on elsewhere, or behind lost messages."""
         queue = self._answered(pull)
         if queue is None:
             return None
         queue.errors = 0
         status = GetStatus(reply.status)
-        moved = None
+        moved: Moved | MessagesLost | None = None
         if status is GetStatus.FOUND and payload:
             queue.chunks.append(_Chunk(payload, reply.next_offset, len(payload), reply.count))
             queue.ready_bytes += len(payload)
             queue.ready_count += reply.count
             if not queue.is_paused:
                 self._ready[queue.name] = None
+        elif status is GetStatus.MESSAGES_LOST:
+            moved = MessagesLost(queue.name, reply.lost_from, reply.next_offset, (reply.lost_begin, reply.lost_end))
         elif status in _MOVED and reply.next_offset != pull.offset:
             moved = Moved(queue.name, status, pull.offset, reply.next_offset)
         elif reply.next_offset == pull.offset and now_ms - queue.pulled_ms < EMPTY_PAUSE_MS:

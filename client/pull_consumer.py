@@ -23,6 +23,7 @@ from ..store.record_kernel import MessageBatch, StoredMessage, decode_batch
 from .allocation import Allocation, allocation_of, name_of
 from .connection import Connection, connect, release
 from .group_share import GroupShare
+from .losses import OnLost
 from .machine_rooms import check_room
 from .prefetch import PREFETCH_BYTES, PULL_BYTES
 from .pull_commits import PullCommits
@@ -62,6 +63,7 @@ class PullCore(ABC):
         timeout: float = 3.0,
         trace: bool | str = False,
         room: str | None = None,
+        on_lost: OnLost | None = None,
     ) -> None:
         """`start_from`: where to begin in a queue without a committed offset. `prefetch_bytes`: what may lie ready.
 
@@ -69,6 +71,8 @@ class PullCore(ABC):
         members. `room`: the machine room it stands in, for allocations that ask.
         `auto_commit`: what was dealt with is committed every `auto_commit_interval` seconds and at close. `timeout`:
         seconds for each question to a broker. `trace`: tell of each message in the trace topic, or in the topic named.
+        `on_lost`: called with a `MessagesLost` for messages whose bytes are damaged at the broker and gone for good; reading
+        goes on behind them. It runs in the I/O thread, when they are fetched, and must not block.
         Raises InvalidName or InvalidParameter. Connects at the first poll.
         """
         self.group = check_group(group)
@@ -95,6 +99,7 @@ class PullCore(ABC):
             prefetch_bytes=prefetch_bytes,
             pull_bytes=pull_bytes,
             trace=PullTrace(self._recorder) if self._recorder is not None else None,
+            on_lost=on_lost,
         )
         self._share = GroupShare(connection, self._waits, group, self._client_id, allocate)
         self._commits = PullCommits(
@@ -229,6 +234,11 @@ class PullCore(ABC):
         """Goes on at the first message stored at or after `moment`."""
         offset = await self._share.start_offset(queue, check_start_from(moment), timeout_ms=self._timeout_ms)
         await self._seek(queue, offset)
+
+    @property
+    def messages_lost(self) -> int:
+        """How many messages were passed over so far because their bytes are damaged at the broker and gone for good."""
+        return self._work.losses.count
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Hands nothing out of these queues until `resume`; what was fetched of them stays."""

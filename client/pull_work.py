@@ -19,7 +19,8 @@ from ..model.subscription import Subscription
 from ..remoting.commands import PullReply, Reply
 from ..store.record_kernel import MessageBatch, StoredMessage
 from .connection import Connection
-from .prefetch import Prefetch, Pull
+from .losses import Losses, OnLost
+from .prefetch import MessagesLost, Moved, Prefetch, Pull
 from .pull_calls import PullCalls
 from .trace import PullTrace
 from .waiting import Signals, Waits
@@ -43,12 +44,16 @@ class PullWork:
         prefetch_bytes: int,
         pull_bytes: int,
         trace: PullTrace | None,
+        on_lost: OnLost | None = None,
     ) -> None:
-        """`prefetch_bytes`: what may lie ready, all queues together. `trace`: is told what is handed out."""
+        """`prefetch_bytes`: what may lie ready, all queues together. `trace`: is told what is handed out. `on_lost`: of what is
+        lost.
+        """
         self._remoting = connection.remoting
         self._waits = waits
         self._group = group
         self._trace = trace
+        self.losses = Losses(group, on_lost)
         self._pulls = PullCalls(connection, group, PULL_MESSAGES_MAX, self._on_pulled)
         self._lock = threading.Lock()  # of all that follows
         self._prefetch = Prefetch(prefetch_bytes, pull_bytes)
@@ -227,7 +232,7 @@ class PullWork:
     def _on_pulled(self, pull: Pull, reply: Reply | None, payload: bytes, error: ZenitError | None) -> None:
         """In the thread that got the reply."""
         now = monotonic_ms()
-        moved = None
+        moved: Moved | MessagesLost | None = None
         is_first = is_over = False
         with self._lock:
             if isinstance(reply, PullReply):
@@ -243,7 +248,9 @@ class PullWork:
             pulls = self._prefetch.due(now)
             next_due_ms = self._prefetch.next_due_ms()
             self._tell_change()
-        if moved is not None:
+        if isinstance(moved, MessagesLost):
+            self.losses.tell(moved)
+        elif moved is not None:
             log.warning(
                 "offset moved queue=%s status=%s from=%d to=%d",
                 moved.queue,

@@ -25,6 +25,7 @@ from .allocation import Allocation, allocation_of
 from .broadcast_offsets import check_instance, default_directory
 from .connection import Connection
 from .handling import ConsumeResult, Handler
+from .losses import OnLost
 from .machine_rooms import check_room
 from .process_queue import DEFAULT_LIMITS, FlowLimits
 from .push_member import PushMember
@@ -38,7 +39,7 @@ from .waiting import Blocking, Lock, ThreadLock, Waits, blocking
 
 __all__ = ["ConsumeResult", "PushConsumer"]
 
-_NOTHING_YET = PushStatistics(0, 0, 0, 0, 0, 0)
+_NOTHING_YET = PushStatistics(0, 0, 0, 0, 0, 0, 0)
 
 H = TypeVar("H", bound=Callable[..., object])
 
@@ -70,6 +71,7 @@ class PushCore(ABC, Generic[H]):
         offsets_dir: str | None = None,
         trace: bool | str = False,
         room: str | None = None,
+        on_lost: OnLost | None = None,
     ) -> None:
         """Connects at `start`. Raises InvalidName or InvalidParameter.
 
@@ -81,7 +83,8 @@ class PushCore(ABC, Generic[H]):
         `commit_interval`: seconds. `timeout`: seconds for each question to a broker. `instance`, `offsets_dir`: the file of
         a broadcasting member's offsets, <offsets_dir>/<group>/.../<instance>.json, by default below ~/.zenit/offsets.
         `trace`: tell of each message in the trace topic, or in the topic named.
-        `room`: the machine room it stands in, for allocations that ask.
+        `room`: the machine room it stands in, for allocations that ask. `on_lost`: called with a `MessagesLost` for messages
+        whose bytes are damaged at the broker and gone for good; consuming goes on behind them. It must not block.
         """
         self.group = group
         self._settings = PushSettings(
@@ -104,6 +107,7 @@ class PushCore(ABC, Generic[H]):
         self._allocation = allocation_of(allocation)
         self._instance = check_instance(instance)
         self._offsets_dir = default_directory() if offsets_dir is None else offsets_dir
+        self._on_lost = on_lost
         self._room = None if room is None else check_room(room)
         self._handler: H | None = None
         self._subscriptions: dict[str, Subscription] = {}
@@ -189,6 +193,7 @@ class PushCore(ABC, Generic[H]):
                     room=self._room,
                     offsets_path=(self._offsets_dir, self._instance),
                     traced_in=self._traced_in,
+                    on_lost=self._on_lost,
                     opened=started,
                 )
                 for topic in sorted(self._subscriptions):

@@ -18,6 +18,7 @@ from .broadcast_offsets import BroadcastOffsets
 from .connection import Connection, connect, release
 from .group_share import GroupShare
 from .handling import Handle
+from .losses import OnLost
 from .membership import Member
 from .offset_commits import commit_nowait
 from .positions import GroupPositions, LocalPositions, Positions
@@ -50,10 +51,12 @@ class PushMember:
         room: str | None,
         offsets_path: tuple[str, str],
         traced_in: str | None,
+        on_lost: OnLost | None,
         opened: AsyncExitStack,
     ) -> None:
         """`handle`: runs the user's handler. `offsets_path`: directory and instance of a broadcasting member's file.
-        `traced_in`: the topic of its traces, None = there are none. `opened`: undoes this where the start fails.
+        `traced_in`: the topic of its traces, None = there are none. `on_lost`: is told of messages that are lost. `opened`:
+        undoes this where the start fails.
 
         Raises OffsetFileInUse, OffsetFileFailed, StoreFormatError.
         """
@@ -86,7 +89,8 @@ class PushMember:
             concurrency=settings.concurrency,
             prefetch_bytes=settings.prefetch_bytes,
             timeout_ms=settings.timeout_ms,
-            on_lost=self._look_now,
+            on_queues_lost=self._look_now,
+            on_lost=on_lost,
         )
         self._moves = QueueMoves(
             self._waits,

@@ -25,7 +25,7 @@ from ..model.queue import MessageQueue
 from ..model.subscription import Subscription
 from ..remoting.commands import PullReply
 from ..store.record_kernel import MessageBatch, StoredMessage
-from .prefetch import Moved, Prefetch, Pull
+from .prefetch import MessagesLost, Moved, Prefetch, Pull
 from .process_queue import DEFAULT_LIMITS, FlowLimits, ProcessQueue
 
 PREFETCH_BYTES: Final = 100 * 1024 * 1024
@@ -194,8 +194,8 @@ class PushQueues:
         """When `due` is worth another look by time alone; None = not before something happens."""
         return self._prefetch.next_due_ms()
 
-    def on_reply(self, pull: Pull, reply: PullReply, payload: bytes, now_ms: int) -> Moved | None:
-        """Takes an answer in. Returns an event where the queue had to go on elsewhere."""
+    def on_reply(self, pull: Pull, reply: PullReply, payload: bytes, now_ms: int) -> Moved | MessagesLost | None:
+        """Takes an answer in. Returns an event where the queue had to go on elsewhere, or behind lost messages."""
         moved = self._prefetch.on_reply(pull, reply, payload, now_ms)
         process = self._processes.get(pull.queue)
         if process is not None:

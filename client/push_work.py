@@ -20,7 +20,8 @@ from ..remoting.commands import PullReply, Reply, SendBack
 from .connection import Connection
 from .handler_pool import HandlerPool, Worker
 from .handling import Handle, failure_of, failure_of_error, messages_of
-from .prefetch import Moved, Pull
+from .losses import Losses, OnLost
+from .prefetch import MessagesLost, Moved, Pull
 from .pull_calls import PullCalls
 from .push_queues import PREFETCH_BYTES, Delivery, Failure, PushQueues, PushRules, Return
 from .waiting import Signal, Signals, Waits
@@ -34,7 +35,8 @@ DEAD_LETTER_LEVEL: Final = -1
 @dataclass(frozen=True, slots=True)
 class PushStatistics:
     """Counters since the start; `queues` and `running` are of now. `failed`: messages whose handling did not succeed, late
-    ones too. `sent_back`: messages that the broker has taken back."""
+    ones too. `sent_back`: messages that the broker has taken back. `lost`: messages passed over, whose bytes are damaged at the
+    broker and which no replica had."""
 
     queues: int
     running: int
@@ -42,6 +44,7 @@ class PushStatistics:
     failed: int
     late: int
     sent_back: int
+    lost: int
 
 
 class PushWork:
@@ -58,16 +61,20 @@ class PushWork:
         concurrency: int,
         prefetch_bytes: int = PREFETCH_BYTES,
         timeout_ms: int,
-        on_lost: Callable[[], None],
+        on_queues_lost: Callable[[], None],
+        on_lost: OnLost | None = None,
     ) -> None:
-        """`handle`: runs the user's handler. `on_lost`: queues were dropped and should be looked for anew; must not block."""
+        """`handle`: runs the user's handler. `on_queues_lost`: queues were dropped and should be looked for anew; `on_lost`: is
+        told of messages that are lost. Neither may block.
+        """
         self._connection = connection
         self._waits = waits
         self._group = group
         self._rules = rules
         self._run_handler = handle
         self._timeout_ms = timeout_ms
-        self._on_lost = on_lost
+        self._on_queues_lost = on_queues_lost
+        self.losses = Losses(group, on_lost)
         self._lock = threading.Lock()
         self._idle: list[Signal] = []  # workers that wait for something to be handed out; under the lock, as the next
         self._woken: Signal | None = None  # a worker that was woken and has not come yet
@@ -104,6 +111,7 @@ class PushWork:
                 self._failed,
                 self._late,
                 self._sent_back,
+                self.losses.count,
             )
 
     # ---- which queues
@@ -212,7 +220,7 @@ class PushWork:
         """Queues that are not ours any more, or hang: dropped at once, and looked for anew."""
         log.warning("queues dropped group=%s queues=%s", self._group, names)
         self.revoke(names)
-        self._on_lost()
+        self._on_queues_lost()
 
     async def _wait_calm(self, names: list[MessageQueue], deadline_ms: int) -> bool:
         while True:
@@ -237,7 +245,7 @@ class PushWork:
     def _on_pulled(self, pull: Pull, reply: Reply | None, payload: bytes, error: ZenitError | None) -> None:
         """In the thread that got the reply."""
         now = monotonic_ms()
-        moved: Moved | None = None
+        moved: Moved | MessagesLost | None = None
         is_first = False
         with self._lock:
             if isinstance(reply, PullReply):
@@ -249,7 +257,9 @@ class PushWork:
             pulls = [] if self._is_stopping else self._queues.due(now)
             next_due_ms = None if self._is_stopping else self._queues.next_due_ms()
             self._wake_one(now)
-        if moved is not None:
+        if isinstance(moved, MessagesLost):
+            self.losses.tell(moved)
+        elif moved is not None:
             log.warning(
                 "offset moved queue=%s status=%s from=%d to=%d",
                 moved.queue,

@@ -116,7 +116,9 @@ class _RangeReader:
         now_ms = monotonic_ms()
         if isinstance(reply, PullReply):
             lost = self._pulls.on_reply(ask, reply, payload, now_ms)
-            if lost is not None:
+            if lost is not None and lost.is_damage:
+                self._on_damage(lost.begin, f"it and the messages up to {lost.end} are lost at the broker")
+            elif lost is not None:
                 log.warning("rows lost queue=%s begin=%d end=%d", self._item.key, lost.begin, lost.end)
         elif error is not None:
             if error.route_stale:

@@ -60,10 +60,11 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Offsets [begin, end) that are not there any more."""
+    """Offsets [begin, end) that are not there any more. `is_damage`: their bytes rotted, else retention was faster."""
 
     begin: int
     end: int
+    is_damage: bool = False
 
 
 @dataclass(slots=True)
@@ -163,6 +164,8 @@ class RangePulls:
             self._on_found(strip, ask, reply, payload)
         elif status == GetStatus.NO_MATCHED_MESSAGE and reply.next_offset > ask.offset:
             self._hand_out(strip, reply.next_offset, b"", 0)
+        elif status == GetStatus.MESSAGES_LOST and ask.offset <= reply.lost_from < reply.next_offset:
+            return self._on_lost(strip, reply)
         elif status == GetStatus.OFFSET_TOO_SMALL and reply.next_offset > ask.offset and not ask.is_replica_good:
             if self._limits.fail_on_data_loss:
                 raise DataLost(self._queue, ask.offset, reply.next_offset)
@@ -183,6 +186,15 @@ class RangePulls:
             else:
                 self._answer_bytes = min(self._limits.bytes_max, self._answer_bytes * 9 // 8)
         self._hand_out(strip, reply.next_offset, payload, reply.count)
+
+    def _on_lost(self, strip: _Strip, reply: PullReply) -> Lost | None:
+        """What lies before the lost messages was looked at: a filter passed none of it."""
+        if reply.lost_from > strip.position:
+            self._hand_out(strip, reply.lost_from, b"", 0)
+        if strip.position >= strip.end:
+            return None
+        lost = self._give_up(strip, reply.next_offset)
+        return Lost(lost.begin, lost.end, is_damage=True)
 
     def _hand_out(self, strip: _Strip, offset: int, payload: bytes, count: int) -> None:
         """The strip was answered up to `offset`, by `count` records."""

@@ -83,7 +83,7 @@ class PendingReader:
                 topic, queue_id, begin, max_messages=_PULL_MESSAGES, max_bytes=_PULL_BYTES, codes=(),
                 confirm_offset=self._confirm_offset,
             )  # fmt: skip
-            if found.status == GetStatus.OFFSET_TOO_SMALL:
+            if found.status in (GetStatus.OFFSET_TOO_SMALL, GetStatus.MESSAGES_LOST):
                 begin = found.next_offset
                 continue
             if found.status != GetStatus.FOUND:

@@ -12,7 +12,8 @@ class PullReply(Reply):
     """What was found from the asked offset on. Payload: `count` whole records, back to back, in queue order.
 
     The record that has queue offset q is not told beside it: records carry their own. `suggested_broker_id`: read
-    from there next.
+    from there next. `lost_from`, `lost_begin`, `lost_end`: with MESSAGES_LOST, messages [lost_from, next_offset) lay in bytes
+    [lost_begin, lost_end) of the log, which are damaged.
     """
 
     status: int  # GetStatus (model/get_status)
@@ -21,6 +22,9 @@ class PullReply(Reply):
     max_offset: int
     count: int
     suggested_broker_id: int = 0
+    lost_from: int = 0
+    lost_begin: int = 0
+    lost_end: int = 0
 
 
 @request(11, Lane.PULL, PullReply)

@@ -375,3 +375,14 @@ def test_conditions_count_against_what_may_wait(world: World, pulls: PullHandler
         pull(pulls, sql="n = 7")
     with pytest.raises(BrokerBusy):
         pull(pulls, sql="n = 7")
+
+
+def test_pulls_that_wait_before_damage_look_again_once_it_is_settled(world: World, pulls: PullHandler) -> None:
+    """Of whichever queue: the record that was damaged may be anybody's."""
+    world.messages = [1]
+    pull(pulls, 1)
+    assert (world.replies, pulls.hold.count) == ([], 1)
+    world.messages = [1, 1]
+    pulls.look_again()
+    assert (world.replies, pulls.hold.count) == ([(GetStatus.FOUND, 2, 1)], 0)
+    pulls.look_again()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from zenitmq.client.prefetch import EMPTY_PAUSE_MS, Prefetch, Pull, wanted_runs
+from zenitmq.client.prefetch import EMPTY_PAUSE_MS, MessagesLost, Prefetch, Pull, wanted_runs
 from zenitmq.model.errors import CorruptRecordError
 from zenitmq.model.get_status import GetStatus
 from zenitmq.model.queue import MessageQueue
@@ -224,3 +224,17 @@ def test_an_answer_that_cannot_be_decoded_is_told_and_can_be_passed() -> None:
     prefetch.seek(A, 1)
     assert prefetch.take(1) is None
     assert [pull.offset for pull in prefetch.due(0)] == [1]
+
+
+def test_lost_messages_are_told_and_reading_goes_on_behind_them() -> None:
+    prefetch = prefetch_of(A)
+    (pull,) = prefetch.due(0)
+    assert prefetch.on_reply(pull, found(5), run(0, 5), 0) is None
+    (pull,) = prefetch.due(0)
+    lost = PullReply(int(GetStatus.MESSAGES_LOST), 9, 0, 1000, 0, 0, 7, 4096, 4900)
+    assert prefetch.on_reply(pull, lost, b"", 0) == MessagesLost(A, 7, 9, (4096, 4900))
+    (pull,) = prefetch.due(0)
+    assert pull.offset == 9
+    taken = prefetch.take(10)
+    assert taken is not None
+    assert (len(taken[1]), prefetch.position(A)) == (5, 9)

@@ -83,7 +83,7 @@ class Stage:
             self._handle,
             concurrency=WORKERS,
             timeout_ms=3000,
-            on_lost=lambda: None,
+            on_queues_lost=lambda: None,
         )
         self.work.start()
         self.waits.step()

@@ -284,3 +284,34 @@ def test_a_restart_drops_what_was_asked_for_beyond() -> None:
     assert reading.take() is None
     assert not reading.is_done
     assert reading.asks(0)[0].offset == 17
+
+
+def lost(begin: int, end: int) -> PullReply:
+    return PullReply(GetStatus.MESSAGES_LOST, end, 0, 100, 0, 0, begin, 4096, 5000)
+
+
+def test_messages_that_are_lost_by_damage_are_passed_over_and_told() -> None:
+    reading = pulls(end=10)
+    [ask] = reading.asks(0)
+    reading.on_reply(ask, *found(ask, 4), 0)
+    [ask] = reading.asks(0)
+    assert reading.on_reply(ask, lost(4, 6), b"", 0) == Lost(4, 6, is_damage=True)
+    [ask] = reading.asks(0)
+    assert ask.offset == 6
+    assert reading.on_reply(ask, lost(6, 20), b"", 0) == Lost(6, 10, is_damage=True)
+    assert reading.take() == Taken(bytes(4 * ROW_BYTES), 0, 4, 0)
+    assert reading.take() is None
+    assert reading.is_done
+
+
+def test_a_filtered_read_knows_what_came_before_the_lost_messages() -> None:
+    reading = pulls(end=10, filtered=True)
+    [ask] = reading.asks(0)
+    assert reading.on_reply(ask, lost(3, 5), b"", 0) == Lost(3, 5, is_damage=True)
+    assert reading.take() == Taken(b"", 0, 3, 0)
+    [ask] = reading.asks(0)
+    assert ask.offset == 5
+    assert reading.on_reply(ask, lost(12, 15), b"", 0) is None
+    assert reading.take() == Taken(b"", 5, 10, 0)
+    assert reading.take() is None
+    assert reading.is_done
