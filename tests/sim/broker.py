@@ -16,7 +16,7 @@ from zenitmq.broker.replication.replica import SESSION_SHIFT, TICK_MS, Controlle
 from zenitmq.broker.replication.replica_log import ReplicaLog
 from zenitmq.broker.replication.role import Role
 from zenitmq.broker.replication.slave import Phase
-from zenitmq.model.errors import NotEnoughReplicas, NotMaster, ZenitError
+from zenitmq.model.errors import NotEnoughReplicas, NotMaster, StoreNotWriteable, ZenitError
 from zenitmq.model.group import AckMode, FlushMode, GroupNode, Incarnation, KnownGroup
 from zenitmq.model.group_codec import decode_node
 from zenitmq.remoting.commands import Done, FlushLog
@@ -139,8 +139,9 @@ class Broker(Host):
     def heartbeat_facts(self) -> HeartbeatFacts:
         """As the broker's own group member says them."""
         replica, now_ms = self.replica, self.monotonic_ms()
-        if self.disk.is_full != (self._full_ms is not None):
-            self._full_ms = now_ms if self.disk.is_full else None
+        is_full = self.disk.is_full or self.disk.is_brimful
+        if is_full != (self._full_ms is not None):
+            self._full_ms = now_ms if is_full else None
         return HeartbeatFacts(
             replica.epoch,
             replica.log.end,
@@ -203,6 +204,9 @@ class Broker(Host):
             return
         if not master.takes_writes:
             answer(NotEnoughReplicas(1, 2))
+            return
+        if self.disk.is_full or self.disk.is_brimful:
+            answer(StoreNotWriteable("disk full"))
             return
         self.append(producer, queue, sequence)
         self.waiting.append((len(self.disk.log), answer))

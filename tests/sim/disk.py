@@ -32,7 +32,8 @@ class Disk:
     """`begin`: where the log is kept from. `platter_epochs`: rows that a loss of power keeps (all, by the rules).
 
     `undead`: bytes behind a cut that was not made durable. `failed_pages`: an fsync has failed; the pages behind
-    `durable` pass for written and are not. `is_full`: there is no room for a chunk. `hangs`: no fsync ends.
+    `durable` pass for written and are not. `is_full`: there is no room for a chunk; `is_brimful`: nor for a small
+    file. `hangs`: no fsync ends.
     """
 
     store_id: str
@@ -56,6 +57,7 @@ class Disk:
     failed_pages: bool = False
     changed_from: int = 0
     is_full: bool = False
+    is_brimful: bool = False
     hangs: bool = False
 
     # ---- a process starts
@@ -122,6 +124,17 @@ class Disk:
         boot_id = self.boot_id
         self.__init__(store_id, boot_id)  # type: ignore[misc]
 
+    def lacks_room_for(self, effect: fx.DiskEffect) -> bool:
+        """A chunk needs more room than a small file."""
+        if isinstance(effect, fx.Append):
+            return self.is_full or self.is_brimful
+        small = fx.PersistPromise | fx.PersistEpochs | fx.PersistIntent | fx.ClearIntent
+        return self.is_brimful and isinstance(effect, small)
+
+    def mend(self) -> None:
+        """There is room, and fsyncs end."""
+        self.is_full = self.is_brimful = self.hangs = False
+
     # ---- changes of the log
 
     def truncate(self, end: int) -> None:
@@ -178,7 +191,7 @@ class DiskShell:
 
     def perform(self, effect: fx.DiskEffect, on_done: Callable[[], None]) -> None:
         """See `ReplicaDisk`. Raises StoreNotWriteable."""
-        if self.disk.is_full and isinstance(effect, fx.Append):
+        if self.disk.lacks_room_for(effect):
             raise StoreNotWriteable("disk full")
         if isinstance(effect, fx.SyncLog):
             self._on_flushed.append(on_done)

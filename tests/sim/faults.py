@@ -52,6 +52,8 @@ class Faults:
         self.dark.clear()
         for broker in simulation.brokers.values():
             broker.shell.fsync_fails = None
+        for disk in simulation.disks.values():
+            disk.mend()
         for number, controller in enumerate(simulation.controllers):
             controller.worker.loss_rate = 0.0
             simulation.start_controller(number)
@@ -218,6 +220,31 @@ class Faults:
 
         simulation.brokers[name].shell.fsync_fails = fails
 
+    def _full(self) -> None:
+        """A disk has no room for a while, perhaps not for a small file either; half of the time the master dies then."""
+        name = self._any_broker()
+        if name is None:
+            return
+        simulation = self._simulation
+        disk = simulation.disks[name]
+        disk.is_full, disk.is_brimful = True, self._rng.random() < 0.3
+        simulation.say("the disk of %s is full", name)
+        self._schedule.after_us(3 * self.repair_us(), partial(self._mend_disk, name))
+        masters = [other for other, broker in simulation.brokers.items() if broker.replica.master is not None]
+        if masters and self._rng.random() < 0.5:
+            self.kill(masters[0])
+
+    def _hang(self) -> None:
+        """No fsync of a disk ends for a while."""
+        name = self._any_broker()
+        if name is not None:
+            self._simulation.say("the disk of %s hangs", name)
+            self._simulation.disks[name].hangs = True
+            self._schedule.after_us(3 * self.repair_us(), partial(self._mend_disk, name))
+
+    def _mend_disk(self, name: str) -> None:
+        self._simulation.disks[name].mend()
+
     def _stop(self) -> None:
         """A clean stop."""
         name = self._any_broker()
@@ -227,7 +254,7 @@ class Faults:
     def stop(self, name: str) -> None:
         """A clean stop, if it lives; it comes back."""
         simulation = self._simulation
-        if not self._may_end(name):
+        if not self._may_end(name) or simulation.disks[name].hangs:
             return
         broker = simulation.brokers[name]
         simulation.say("%s is stopped", name)

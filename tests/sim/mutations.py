@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import (
     mutations_of_controllers,
+    mutations_of_detection,
     mutations_of_masters,
     mutations_of_roles,
     mutations_of_sessions,
@@ -17,6 +18,7 @@ MODULES = (
     mutations_of_slaves,
     mutations_of_roles,
     mutations_of_controllers,
+    mutations_of_detection,
 )
 
 __all__ = ["MODULES", "MUTATIONS", "mutated"]

@@ -39,11 +39,12 @@ QUIET_MS: Final = 300
 class Simulation(World):
     """`Simulation(seed).run()`; raises Violation. `trace`: told what happens, in words."""
 
-    def __init__(self, seed: int, *, trace: Callable[[str], None] | None = None) -> None:
+    def __init__(self, seed: int, *, trace: Callable[[str], None] | None = None, swarm: Swarm | None = None) -> None:
+        """`swarm`: the conditions; drawn from the seed where they are not given."""
         self.seed = seed
         self.schedule = Schedule(seed)
         self.rng = self.schedule.rng
-        self.swarm = swarm = Swarm.of(self.rng)
+        self.swarm = swarm = swarm or Swarm.of(self.rng)
         self.trace = trace
         self.network = SimulatedNetwork(self.schedule, swarm.weather)
         self.ledger = Ledger()

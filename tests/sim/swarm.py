@@ -31,6 +31,8 @@ FAULTS = (
     "garbage",
     "settings",
     "set_back",
+    "full",
+    "hang",
 )
 
 
@@ -59,6 +61,32 @@ class Swarm:
     chaos_ms: int
     late_start: dict[str, int] = field(default_factory=dict)
     lz4: frozenset[str] = frozenset()  # who wants its chunks compressed
+
+    @classmethod
+    def calm(cls, names: str, settings: GroupSettings) -> Swarm:
+        """No fault comes by itself, and nothing is slow."""
+        return cls(
+            names=tuple(names),
+            controllers=1,
+            settings=settings,
+            weather=Weather(),
+            clock_rates=dict.fromkeys((*names, "controller-0"), 1.0),
+            producers=2,
+            pause_ms=20,
+            consumer_ms=100,
+            disk_latency_ms=0.0,
+            flush_ms=20,
+            zookeeper_ms=1.0,
+            zookeeper_loss=0.0,
+            damage_rate=0.0,
+            chunk_records=8,
+            fault_gap_ms=10**9,
+            repair_ms=1,
+            ambush_rate=0.0,
+            faults=(("kill", 1),),
+            chaos_ms=0,
+            late_start=dict.fromkeys(names, 0),
+        )
 
     @classmethod
     def of(cls, rng: Random) -> Swarm:
