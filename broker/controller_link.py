@@ -5,7 +5,8 @@
                   '--- another leads, lost, or we are not known: look for the leader (leader_search), register again
 
 Every reply and every push brings the group's node with its version; what is newer than what was handed on is handed on
-(`on_group`), and nothing is before this life was registered once: what was heard earlier may mean another life. All
+(`on_group`): of a later epoch, or a later version of the same one. ZooKeeper may be set back, and its versions with it, but
+no epoch is given twice, and nothing is before this life was registered once: what was heard earlier may mean another life. All
 goes over the client's shared connection, since pushes come on the one that heartbeats went out on. All controllers may
 be away for as long as they like: nothing here raises or blocks, and all that must be said again is said again.
 
@@ -79,8 +80,9 @@ class LinkLoop(Protocol):
 
 
 class HeartbeatFacts(NamedTuple):
-    """What a heartbeat tells: the highest epoch persisted, where the log ends, what is confirmed (both in bytes); and for
-    how long what keeps this replica from its work, as `ReplicaHeartbeat` has it."""
+    """What a heartbeat tells: the highest epoch persisted, where the log ends, what is confirmed (both in bytes); for how
+    long what keeps this replica from its work, as `ReplicaHeartbeat` has it; the last row of its epochs, (0, 0) where it has
+    none."""
 
     epoch: int
     log_end: int
@@ -88,6 +90,8 @@ class HeartbeatFacts(NamedTuple):
     sync_pending_ms: int = 0
     no_room_ms: int = 0
     cut_off_ms: int = 0
+    newest_epoch: int = 0
+    newest_begin: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,6 +223,9 @@ class ControllerLink:
             ran_async=life.ran_async,
             set_back=life.set_back,
             group_id=life.group_id or self._group_id,
+            version=self._version,
+            newest_epoch=facts.newest_epoch,
+            newest_begin=facts.newest_begin,
         )
         self._send(request, WRITE_TIMEOUT_MS, self._on_registered)
 
@@ -270,13 +277,12 @@ class ControllerLink:
             return
         who = self._life.incarnation
         facts = self._heartbeat_facts()
-        version = NO_VERSION if self.known is None else self.known.version
         request = ReplicaHeartbeat(
             self._broker_name,
             self._replica_name,
             who.store_id,
             who.starts,
-            version,
+            self._version,
             facts.epoch,
             facts.log_end,
             facts.confirm_offset,
@@ -284,6 +290,8 @@ class ControllerLink:
             facts.sync_pending_ms,
             facts.no_room_ms,
             facts.cut_off_ms,
+            facts.newest_epoch,
+            facts.newest_begin,
         )
         self._send(request, TIMEOUT_MS, self._on_heard)
 
@@ -334,17 +342,25 @@ class ControllerLink:
 
     def _take(self, version: int, data: bytes) -> None:
         """Hands on what is newer than what was handed on."""
-        if not data or (self.known is not None and version <= self.known.version):
+        if not data:
             return
         try:
-            self.known = KnownGroup(decode_node(data, self._broker_name), version)
+            told = KnownGroup(decode_node(data, self._broker_name), version)
         except GroupNodeDamaged as error:
             log.error("a controller sent nonsense: %s", error)
             return
+        if self.known is not None and not told.is_news_after(self.known):
+            return
+        self.known = told
         self._group_id = self._group_id or self.known.node.group_id
         if self._report is not None and self._report[1] < self.known.node.epoch:
             self._report = None
         self._on_group(self.known)
+
+    @property
+    def _version(self) -> int:
+        """Of the newest node that was handed on."""
+        return NO_VERSION if self.known is None else self.known.version
 
     # ---- sending
 

@@ -339,13 +339,18 @@ class GroupMember:
 
     def heartbeat_facts(self) -> HeartbeatFacts:
         """What a controller hears of us each 0.5 s."""
+        replica_log = self._replica.log
+        rows = replica_log.epochs.rows
+        newest_epoch, newest_begin = (rows[-1].number, rows[-1].begin) if rows else (0, 0)
         return HeartbeatFacts(
             self._replica.epoch,
             self._store.written,
-            self._replica.log.confirm,
+            replica_log.confirm,
             sync_pending_ms=self._store.sync_pending_ms,
             no_room_ms=0 if self._full_ms is None else self._clock.monotonic_ms() - self._full_ms + 1,
             cut_off_ms=self._replica.cut_off_ms,
+            newest_epoch=newest_epoch,
+            newest_begin=newest_begin,
         )
 
     # ---- events

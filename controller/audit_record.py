@@ -8,15 +8,21 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForcedElection:
-    """The record of an election that may have lost messages: bytes [lost_begin, lost_end) of the commit log.
+    """The record of an election that may have lost messages: bytes [lost_begin, lost_end) of the commit log of `best`.
 
-    `lost_end` is the highest end of a log that the controller ever heard of; where it heard of none it equals
-    `lost_begin`, and what was lost is not known. `in_sync`, `eligible`, `last`: as they were before.
+    `best`: whose log was worth most of those that the controller had heard of (forcing), with the epoch of its last row and
+    its end. Where that is the elected, the range is empty, and what was lost is not known. `in_sync`, `eligible`, `last`: as
+    they were before.
     """
 
     broker_name: str
     epoch: int
     elected: str
+    elected_newest_epoch: int
+    elected_end: int
+    best: str
+    best_newest_epoch: int
+    best_end: int
     old_master: str
     in_sync: tuple[str, ...]
     eligible: tuple[str, ...]

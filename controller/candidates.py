@@ -17,6 +17,7 @@ from typing import Final
 
 from ..model.group import GroupNode, Incarnation
 from ..remoting.commands import RegisterReplica, ReplicaHeartbeat
+from .forcing import LogReach
 
 HEARD_MS: Final = 1000
 """Who was not heard for so long is not elected. A broker beats each 500 ms."""
@@ -37,6 +38,9 @@ class Sign:
     sync_pending_ms: int = 0
     no_room_ms: int = 0
     cut_off_ms: int = 0
+    newest_epoch: int = 0
+    newest_begin: int = 0
+    confirm_offset: int = 0
 
     @classmethod
     def of(cls, request: ReplicaHeartbeat, now_ms: int) -> Sign:
@@ -49,12 +53,32 @@ class Sign:
             request.sync_pending_ms,
             request.no_room_ms,
             request.cut_off_ms,
+            request.newest_epoch,
+            request.newest_begin,
+            request.confirm_offset,
         )
 
     @classmethod
     def of_registration(cls, request: RegisterReplica, now_ms: int) -> Sign:
         """Of a life that begins."""
-        return cls(Incarnation(request.store_id, request.starts), now_ms, request.log_end, request.epoch)
+        return cls(
+            Incarnation(request.store_id, request.starts),
+            now_ms,
+            request.log_end,
+            request.epoch,
+            newest_epoch=request.newest_epoch,
+            newest_begin=request.newest_begin,
+        )
+
+    def reach(self, name: str) -> LogReach:
+        """How far the log of that replica reaches."""
+        return LogReach(
+            name=name,
+            newest_epoch=self.newest_epoch,
+            newest_begin=self.newest_begin,
+            end=self.log_end,
+            confirm=self.confirm_offset,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +112,9 @@ class Candidates:
         sign = self._signs.get(name) if name is not None else None
         return sign if sign is not None and replica is not None and sign.incarnation == replica.incarnation else None
 
-    def log_end(self, name: str | None = None) -> int:
-        """Of a replica that was heard; without a name, the highest of any."""
-        return self._signs[name].log_end if name else max(sign.log_end for sign in self._signs.values())
+    def reaches(self) -> dict[str, LogReach]:
+        """How far the logs reach of all that were heard, by name."""
+        return {name: sign.reach(name) for name, sign in self._signs.items()}
 
     def is_heard(self, node: GroupNode, name: str | None, now_ms: int, within_ms: int = HEARD_MS) -> bool:
         """Whether its present life was heard within that time."""

@@ -33,7 +33,8 @@ from ..model.group import NO_VERSION, GroupNode, Incarnation, KnownGroup
 from ..remoting.commands import ElectMaster, RegisterReplica, ReplicaHeartbeat, ReportMasterGone
 from .audit_record import ForcedElection
 from .candidates import HEARD_MS, Candidates, Sign
-from .group_state import check_life, check_version, elect, electable, force_election, known_replica
+from .forcing import force_election
+from .group_state import check_life, check_version, elect, electable, known_replica
 from .stalls import Stall, stall
 
 DEAD_AFTER_MS: Final = 2000
@@ -196,13 +197,13 @@ class Detection:
         dead = not self._alive(group, node.master, now_ms)
         if name in electable(node) or not request.force:
             return Choice(elect(node, name, old_master_is_dead=dead, epoch_seen=seen))
+        logs = heard.reaches()
         forced, record = force_election(
             node,
-            name,
+            logs[name],
+            logs.values(),
             wait_ms=self._dead_time_left_ms(group, now_ms),
             epoch_seen=seen,
-            log_end=heard.log_end(name),
-            highest_end=heard.log_end(),
             now_ms=now_ms,
         )
         return Choice(forced, record)

@@ -2,9 +2,9 @@
 
     submit -> (its turn) decide: from what is known then -> the worker: audit record, conditional write, read -> settle
 
-So two changes of one group never race each other, and one that waited behind an election is decided from the node that
-the election made: it is refused where it named an earlier version. What the write came to is told with the node as it
-is now; a write without an answer is not repeated.
+Those of a group on hold wait until its release. So two changes of one group never race each other, and one that
+waited behind an election is decided from the node that the election made: it is refused where it named an earlier
+version. What the write came to is told with the node as it is now; a write without an answer is not repeated.
 """
 
 from __future__ import annotations
@@ -57,7 +57,17 @@ class GroupChanges:
         self._desk = desk
         self._waiting: dict[str, deque[Change]] = {}
         self._under_way: dict[str, Change] = {}
+        self._on_hold: set[str] = set()
         self._closed: ZenitError | None = None
+
+    def hold(self, broker_name: str) -> None:
+        """Its changes wait from now on."""
+        self._on_hold.add(broker_name)
+
+    def release(self, broker_name: str) -> None:
+        """They take their turns."""
+        self._on_hold.discard(broker_name)
+        self._go_on(broker_name)
 
     def submit(self, broker_name: str, change: Change, *, first: bool = False) -> None:
         """Takes its turn; before the others that wait where it is `first`. Refused once they were closed."""
@@ -82,6 +92,8 @@ class GroupChanges:
             change.refuse(error)
 
     def _go_on(self, broker_name: str) -> None:
+        if broker_name in self._on_hold:
+            return
         while broker_name not in self._under_way and (waiting := self._waiting.get(broker_name)):
             self._begin(broker_name, waiting.popleft())
         if not self._waiting.get(broker_name):

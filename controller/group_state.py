@@ -10,9 +10,10 @@ are the rules of replication that the code keeps:
 - R7  The master proposes the in-sync set; the proposal names the version it was built on, and is made for no other.
 - R9  Who leaves in-sync by a write that leaves fewer than the minimum becomes *eligible*: nothing was acknowledged
       without it since. The write that brings in-sync to the minimum empties the eligible set.
-- R10 Nobody outside both sets is elected unless an operator forces it.
+- R10 Nobody outside both sets is elected unless an operator forces it (forcing).
 
-Not here: registrations (registration), settings (group_settings), who is alive and when to elect (detection).
+Not here: registrations (registration), settings (group_settings), a node that was lost or set back (set_back), who is
+alive and when to elect (detection).
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ from ..model.errors import (
     GroupNodeLost,
     IncarnationUnknown,
     InvalidParameter,
-    MasterStillAlive,
     NotElectable,
     NotGroupMaster,
     ReplicaNeeded,
@@ -32,9 +32,8 @@ from ..model.errors import (
     StaleGroupVersion,
     UnknownReplica,
 )
-from ..model.group import NO_VERSION, GroupNode, GroupSettings, Incarnation, KnownGroup, Replica
-from ..remoting.commands import AlterInSync, RemoveReplica, RestoreGroup
-from .audit_record import ForcedElection
+from ..model.group import GroupNode, Incarnation, KnownGroup, Replica
+from ..remoting.commands import AlterInSync, RemoveReplica
 
 NOBODY: frozenset[str] = frozenset()
 
@@ -105,7 +104,7 @@ def elect(node: GroupNode, name: str, *, old_master_is_dead: bool, epoch_seen: i
     members = {*node.in_sync, name}
     if old_master_is_dead and node.master is not None and node.master != name:
         members.discard(node.master)
-    return _crowned(with_in_sync(node, members), replica)
+    return crowned(with_in_sync(node, members), replica)
 
 
 def begin_epoch_anew(node: GroupNode, *, epoch_seen: int) -> GroupNode:
@@ -116,36 +115,6 @@ def begin_epoch_anew(node: GroupNode, *, epoch_seen: int) -> GroupNode:
     """
     check_not_lost(node, epoch_seen)
     return node if node.master is None else replace(node, epoch=node.epoch + 1)
-
-
-def force_election(
-    node: GroupNode, name: str, *, wait_ms: int, epoch_seen: int, log_end: int, highest_end: int, now_ms: int
-) -> tuple[GroupNode, ForcedElection]:
-    """The node once an operator made master of somebody who may lack acknowledged messages, and the record of it.
-
-    The others' logs are no measure any more: both sets are emptied but for the elected. `wait_ms`: what is left of the
-    old master's dead time; `log_end` of the elected, `highest_end` of any replica that was heard.
-    Raises UnknownReplica, MasterStillAlive, GroupNodeLost; InvalidParameter where no force is needed.
-    """
-    check_not_lost(node, epoch_seen)
-    replica = known_replica(node, name)
-    if name in electable(node):
-        raise InvalidParameter("force", "true", f"false: {name} holds all that was acknowledged")
-    if wait_ms > 0:
-        raise MasterStillAlive(node.broker_name, node.master or "", wait_ms)
-    record = ForcedElection(
-        broker_name=node.broker_name,
-        epoch=node.epoch + 1,
-        elected=name,
-        old_master=node.master or "",
-        in_sync=node.in_sync,
-        eligible=node.eligible,
-        last=node.last or "",
-        lost_begin=log_end,
-        lost_end=max(log_end, highest_end),
-        at_ms=now_ms,
-    )
-    return _crowned(replace(node, in_sync=(name,), eligible=(), last=None), replica), record
 
 
 def alter_in_sync(known: KnownGroup, request: AlterInSync) -> GroupNode:
@@ -185,26 +154,6 @@ def remove_replica(known: KnownGroup, request: RemoveReplica) -> GroupNode:
     return replace(smaller, replicas=tuple(replica for replica in node.replicas if replica.name != name))
 
 
-def restore(known: KnownGroup | None, request: RestoreGroup, *, settings: GroupSettings) -> GroupNode:
-    """A group begun anew above the highest epoch that a replica has persisted, after ZooKeeper's data was lost.
-
-    Who was in sync is not known any more, so that nobody is electable: its replicas register, an operator forces one.
-    `settings`: of a group whose node is gone; they were lost with it.
-    Raises StaleGroupVersion; InvalidParameter where the node's own epoch is not below: nothing was lost then.
-    """
-    if known is None:
-        if request.version != NO_VERSION:
-            raise StaleGroupVersion(request.broker_name, request.version, NO_VERSION)
-        node = GroupNode(broker_name=request.broker_name, settings=settings)
-    else:
-        node = check_version(known, request.version)
-    if request.epoch <= node.epoch:
-        raise InvalidParameter("epoch", request.epoch, f"above {node.epoch}, the epoch that ZooKeeper knows")
-    return replace(
-        node, epoch=request.epoch + 1, master=None, master_incarnation=None, in_sync=(), eligible=(), last=None
-    )
-
-
-def _crowned(node: GroupNode, replica: Replica) -> GroupNode:
+def crowned(node: GroupNode, replica: Replica) -> GroupNode:
     """Names a master, and gives its epoch."""
     return replace(node, epoch=node.epoch + 1, master=replica.name, master_incarnation=replica.incarnation)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from ..model.group import GroupNode, KnownGroup
+from ..model.group import GroupNode, KnownGroup, Seen, Sighting
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +96,15 @@ class GroupStore(Protocol):
 
     def write(self, node: GroupNode, version: int) -> Outcome:
         """The group's next node, where it is still at `version`."""
+
+    def seen_names(self) -> tuple[str, ...]:
+        """The groups of which a replica was ever heard to know more than ZooKeeper did, sorted."""
+
+    def read_seen(self, broker_name: str) -> Seen:
+        """What replicas were heard to know of a group. Raises GroupNodeDamaged."""
+
+    def remember(self, broker_name: str, sighting: Sighting) -> None:
+        """Keeps one sighting more for ever. ZooKeeperUnavailable: whether it is kept is unknown. Raises GroupNodeDamaged."""
 
     def join(self, address: str) -> None:
         """Takes part in leading, as long as the session lasts; once more in the same session changes nothing."""

@@ -1,18 +1,20 @@
 """Reads groups for a reign: all of them first, then each that ZooKeeper says has changed; again where it did not answer.
 
-`is_ready` once all that there were have been read. Watches tell only that it is time to read; what is touched while it
+`is_ready` once all that there were have been read. What replicas were heard to know (`seen`) is read with all of them: a
+reign writes that itself, and no other does meanwhile. Watches tell only that it is time to read; what is touched while it
 is being read is read once more. Loop thread, but for the functions at the end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
 from ..model.clock import Clock
 from ..model.errors import BrokerBusy, GroupNodeDamaged, InvalidName, ZenitError
-from ..model.group import KnownGroup
+from ..model.group import KnownGroup, Seen
 from .group_store import GroupStore
 from .store_desk import StoreDesk
 
@@ -22,17 +24,33 @@ Found = KnownGroup | GroupNodeDamaged | None
 """A node as it was read; None: there is none."""
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was read of some groups; `seen`: where all of them were."""
+
+    found: dict[str, Found]
+    seen: dict[str, Seen | GroupNodeDamaged] = field(default_factory=dict)
+
+
 class NodeReader:
-    """`on_found(broker_name, found)` for every node that was read, in no order."""
+    """`on_seen(broker_name, seen)` for what was seen of groups, then `on_found(broker_name, found)` for every node that was
+    read, in no order."""
 
     def __init__(
-        self, store: GroupStore, desk: StoreDesk, clock: Clock, *, on_found: Callable[[str, Found], None]
+        self,
+        store: GroupStore,
+        desk: StoreDesk,
+        clock: Clock,
+        *,
+        on_found: Callable[[str, Found], None],
+        on_seen: Callable[[str, Seen | GroupNodeDamaged], None],
     ) -> None:
         self.is_ready = False
         self._store = store
         self._desk = desk
         self._clock = clock
         self._on_found = on_found
+        self._on_seen = on_seen
         self._unread: set[str] = set()
         self._must_list = True
         self._again_ms = 0
@@ -74,24 +92,34 @@ class NodeReader:
         self._unread.clear()
         self._must_list = False
 
-    def _on_read(self, names: frozenset[str], listed: bool, result: dict[str, Found] | ZenitError) -> None:
+    def _on_read(self, names: frozenset[str], listed: bool, result: Reading | ZenitError) -> None:
         if self._closed:
             return
         if isinstance(result, ZenitError):
             self._unread |= names
             self._must_list = self._must_list or listed
             return
-        for name, found in result.items():
+        for name, seen in result.seen.items():
+            self._on_seen(name, seen)
+        for name, found in result.found.items():
             self._on_found(name, found)
         self.is_ready = self.is_ready or listed
 
 
-def read_all(store: GroupStore, also: frozenset[str]) -> dict[str, Found]:
-    """Worker thread: every group there is. Raises ZooKeeperUnavailable."""
-    return read_each(store, also | frozenset(store.broker_names()))
+def read_all(store: GroupStore, also: frozenset[str]) -> Reading:
+    """Worker thread: every group there is, and what was seen of any. Raises ZooKeeperUnavailable."""
+    seen: dict[str, Seen | GroupNodeDamaged] = {}
+    for name in store.seen_names():
+        try:
+            seen[name] = store.read_seen(name)
+        except GroupNodeDamaged as error:
+            seen[name] = error
+        except InvalidName:
+            continue
+    return Reading(read_each(store, also | frozenset(store.broker_names())).found, seen)
 
 
-def read_each(store: GroupStore, names: frozenset[str]) -> dict[str, Found]:
+def read_each(store: GroupStore, names: frozenset[str]) -> Reading:
     """Worker thread: these groups. A name that cannot be a group's is left out. Raises ZooKeeperUnavailable."""
     found: dict[str, Found] = {}
     for name in sorted(names):
@@ -101,4 +129,4 @@ def read_each(store: GroupStore, names: frozenset[str]) -> dict[str, Found]:
             found[name] = error
         except InvalidName:
             continue
-    return found
+    return Reading(found)

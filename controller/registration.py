@@ -6,7 +6,10 @@ so that no election can fall between them. A process killed under the same boot 
 is clean.
 
 A replica that belongs to another group of the same name is refused: the epochs of both begin at 1, so that its log would
-pass for a copy. A group is known by the store that founded it; who was let in once keeps that, and tells it each time.
+pass for a copy. The group's id is chosen once, by the replica that founds it where nobody knows of an epoch; who was let in
+keeps it, and tells it each time. A log without an id (a broker's that was alone, a static master's or its copy) becomes a
+group's in two ways only: a broker that was alone founds a new group, above the newest epoch of its log; any other by an
+operator's command, which writes the id beside it (`zenit store join`).
 
 Two lives never share a name: a start counter that is not above the one known of the same store is refused first, so
 that the replica raises it. Else what was elected, or acknowledged, in the life that the disk forgot would pass for its own.
@@ -16,9 +19,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ..model.errors import ForeignReplica, GroupNodeLost, InvalidParameter, ReplicaNameTaken, StartCounterBehind
+from ..model.errors import (
+    ForeignLog,
+    ForeignReplica,
+    GroupNodeLost,
+    InvalidParameter,
+    ReplicaNameTaken,
+    StartCounterBehind,
+)
 from ..model.group import FlushMode, GroupNode, GroupSettings, Incarnation, Replica
-from ..model.group_limits import REPLICAS_MAX, check_address, check_count, check_log_origin, check_name, check_token
+from ..model.group_limits import REPLICAS_MAX, check_address, check_count, check_name, check_token
 from ..remoting.commands import RegisterReplica
 from .group_state import check_not_lost, electable, with_in_sync
 
@@ -45,21 +55,19 @@ def register(
     """
     replica = _replica_of(request)
     group_id = check_token("group_id", request.group_id) if request.group_id else ""
+    if not group_id:
+        _check_log_is_new(node, request)
     if node is None:
         if request.epoch > 0:  # it was in a group that ZooKeeper has forgotten
             raise GroupNodeLost(request.broker_name, 0, request.epoch)
-        founded = GroupNode(broker_name=request.broker_name, group_id=group_id or request.store_id, settings=settings)
-        return Registration(replace(founded, in_sync=(replica.name,), replicas=(replica,)))
-    if group_id and node.group_id and group_id != node.group_id:
-        raise ForeignReplica(node.broker_name, request.name, group_id, node.group_id)
-    check_not_lost(node, request.epoch)
-    if not node.group_id:  # begun anew by an operator
-        node = replace(node, group_id=group_id or request.store_id)
+        return Registration(_founded(request, replica, group_id or request.store_id, settings))
+    epoch = max(request.epoch, request.newest_epoch)
+    if group_id and group_id != node.group_id:
+        raise ForeignReplica(node.broker_name, request.name, group_id, node.group_id, epoch, node.epoch)
+    check_not_lost(node, epoch)
     present = node.replica(request.name)
-    if present is None or present.incarnation.store_id != request.store_id:
-        if present is not None and present_is_alive:
-            raise ReplicaNameTaken(node.broker_name, request.name, present.address)
-        check_log_origin(request.broker_name, request.name, epoch=request.epoch, log_end=request.log_end)
+    if present is not None and present.incarnation.store_id != request.store_id and present_is_alive:
+        raise ReplicaNameTaken(node.broker_name, request.name, present.address)
     if present is None:
         if len(node.replicas) >= REPLICAS_MAX:
             raise InvalidParameter("replicas", len(node.replicas) + 1, f"at most {REPLICAS_MAX}; remove one first")
@@ -68,7 +76,9 @@ def register(
         return Registration(node, repeated=True)
     if present.incarnation.store_id == request.store_id and request.starts <= present.incarnation.starts:
         raise StartCounterBehind(node.broker_name, request.name, request.starts, present.incarnation.starts)
-    if node.epoch == 0:  # there never was a master, so nothing was acknowledged that could have been forgotten
+    if (
+        node.master is None and node.in_sync
+    ):  # founded, never led: nothing was acknowledged that could have been forgotten
         return Registration(_with_replica(node, replica))
     why = _why_unclean(request, present.incarnation, node.settings.flush_mode)
     if why is not None and request.name in electable(node):
@@ -76,9 +86,28 @@ def register(
     return Registration(_with_replica(node, replica), unclean=why)
 
 
+def _founded(request: RegisterReplica, replica: Replica, group_id: str, settings: GroupSettings) -> GroupNode:
+    """A group that begins with the log of its founder: its first epoch is above the newest that has a row there."""
+    node = GroupNode(broker_name=request.broker_name, group_id=group_id, epoch=request.newest_epoch, settings=settings)
+    return replace(node, in_sync=(replica.name,), replicas=(replica,))
+
+
+def _check_log_is_new(node: GroupNode | None, request: RegisterReplica) -> None:
+    """Raises ForeignLog for a log that is in no group and that no group begins with. Its epochs begin at 1 as well, so that it
+    would pass for a copy."""
+    if request.epoch == 0 and request.log_end == 0:
+        return
+    present = node.replica(request.name) if node is not None else None
+    founds = node is None or (present is not None and present.incarnation.store_id == request.store_id)
+    if request.epoch > 0 or not founds:
+        group_id = node.group_id if node is not None else ""
+        raise ForeignLog(request.broker_name, request.name, request.log_end, group_id)
+
+
 def _replica_of(request: RegisterReplica) -> Replica:
     check_name("broker", request.broker_name)
     check_count("epoch", request.epoch)
+    check_count("newest_epoch", request.newest_epoch)
     check_count("log_end", request.log_end)
     incarnation = Incarnation(check_token("store_id", request.store_id), check_count("starts", request.starts, 1))
     return Replica(

@@ -1,11 +1,13 @@
 """One reign of the leading controller: it answers brokers and operators, writes groups, tells replicas. Loop thread.
 
-    begin: read every node -> is_ready -> requests, ticks, watches -> Detection and the rules -> writes, probes, pushes
+    begin: read every node -> is_ready -> listen (hearing) -> requests, ticks, watches -> Detection and the rules -> writes,
+    probes, pushes
     -> end: another leads, or ZooKeeper is away; all that waits is refused
 
 A reign begins with nothing but what ZooKeeper holds and ends with everything it knew. What was written is adopted, then
 told: pushed to each replica on the connection that its registration or last heartbeat came from, so that brokers hear of
-an election at once. Nodes that could not be read are tried again until they can be.
+an election at once. Nodes that could not be read are tried again until they can be. A node that a replica knows to be older
+than it was is not written by anything but an operator's `restore` (set_back).
 """
 
 from __future__ import annotations
@@ -49,10 +51,12 @@ from .audit_record import encode_forced_election
 from .detection import Detection, Effect, Probe, Stalled, TellReplicas, WriteGroup
 from .group_changes import Attempt, Change, GroupChanges, Write
 from .group_settings import change_settings, must_flush
-from .group_state import alter_in_sync, remove_replica, restore
+from .group_state import alter_in_sync, remove_replica
 from .group_store import GroupStore, Stale, Unknown, Written
+from .hearing import LISTEN_MS, Hearing
 from .node_reader import Found, NodeReader
 from .registration import register
+from .set_back import restore, sighting_at_registration, sighting_in_heartbeat
 from .store_desk import StoreDesk
 
 log = logging.getLogger(__name__)
@@ -94,13 +98,15 @@ class Reign:
         *,
         detection: Detection,
         new_group: GroupSettings,
+        listen_ms: int = LISTEN_MS,
     ) -> None:
         self._loop = loop
         self._clock = clock
         self._detection = detection
         self._new_group = new_group
         self._changes = GroupChanges(store, desk)
-        self._reader = NodeReader(store, desk, clock, on_found=self._on_found)
+        self._hearing = Hearing(store, desk, listen_ms=listen_ms, on_heard_out=self._on_heard_out)
+        self._reader = NodeReader(store, desk, clock, on_found=self._on_found, on_seen=self._hearing.on_seen)
         self._names: set[str] = set()
         self._damaged: dict[str, GroupNodeDamaged] = {}
         self._connections: dict[tuple[str, str], bytes] = {}  # (group, replica) -> where it was heard last
@@ -127,8 +133,8 @@ class Reign:
 
     @property
     def broker_names(self) -> tuple[str, ...]:
-        """The groups there are, sorted."""
-        return tuple(sorted(self._names | self._damaged.keys()))
+        """The groups there are, and those that replicas know of though ZooKeeper does not; sorted."""
+        return tuple(sorted(self._names | self._damaged.keys() | self._hearing.broker_names))
 
     # ---- what is known
 
@@ -141,13 +147,24 @@ class Reign:
         if isinstance(found, KnownGroup):
             self._names.add(name)
             self._damaged.pop(name, None)
-            self._carry_out(self._detection.on_group(found, self._clock.monotonic_ms()))
+            now_ms = self._clock.monotonic_ms()
+            if not self._reader.is_ready and self._hearing.listen(
+                name, (one.name for one in found.node.replicas), now_ms
+            ):
+                self._changes.hold(name)
+            self._carry_out(self._detection.on_group(found, now_ms))
             return
         self._names.discard(name)
         self._detection.on_group_missing(name)
         if found is not None and name not in self._damaged:
             log.error("nobody is elected: %s", found)
             self._damaged[name] = found
+
+    def _on_heard_out(self, name: str) -> None:
+        """Whoever lives of the group was heard: changes take their turns, and whom to elect is decided anew."""
+        self._changes.release(name)
+        if name in self._names:
+            self._on_found(name, self._detection.known(name))
 
     def _known(self, name: str) -> KnownGroup | None:
         """The group; None where there is none. Raises GroupNodeDamaged."""
@@ -158,7 +175,9 @@ class Reign:
     def _on_tick(self) -> None:
         self._reader.on_tick()
         if self._reader.is_ready:
-            self._carry_out(self._detection.on_tick(self._clock.monotonic_ms()))
+            now_ms = self._clock.monotonic_ms()
+            self._hearing.on_tick(now_ms)
+            self._carry_out(self._detection.on_tick(now_ms))
 
     # ---- requests of brokers
 
@@ -166,6 +185,9 @@ class Reign:
         """RegisterReplica."""
         request = cast(RegisterReplica, call.request)
         name = request.broker_name
+        sighting = sighting_at_registration(request, self._known(name))
+        if sighting is not None:
+            self._hearing.remember(name, sighting)
 
         def decide() -> Write | None:
             known = self._known(name)
@@ -175,11 +197,13 @@ class Reign:
             if made.repeated and known is not None:
                 self._on_registered(call, known)
                 return None
+            self._hearing.check(name, known)
             if made.unclean is not None:
                 log.warning("replica left both sets group=%s replica=%s why=%s", name, request.name, made.unclean)
             return Write(made.node, known.version if known is not None else NO_VERSION)
 
         self._submit(call, name, decide, partial(self._on_registered, call))
+        self._hearing.on_heard(name, request.name)
 
     def on_heartbeat(self, call: Call) -> GroupReply:
         """ReplicaHeartbeat."""
@@ -187,23 +211,26 @@ class Reign:
         effects = self._detection.on_heartbeat(request, self._clock.monotonic_ms())
         self._connections[request.broker_name, request.name] = call.identity
         known = self._detection.known(request.broker_name)
-        self._carry_out(effects)
-        if request.version > known.version:  # another controller wrote it: we may not lead any more
+        sighting = sighting_in_heartbeat(request, known)
+        if sighting is not None:  # the node was set back, or another controller wrote it: we may not lead any more
+            self._hearing.remember(request.broker_name, sighting)
             self._reader.read_soon(request.broker_name)
-        return _reply(known, asked=request.version)
+        self._carry_out(effects)
+        self._hearing.on_heard(request.broker_name, request.name)
+        return self._reply(known, asked=(request.epoch, request.version))
 
     def on_master_gone(self, call: Call) -> GroupReply:
         """ReportMasterGone."""
         request = cast(ReportMasterGone, call.request)
         self._carry_out(self._detection.on_master_gone(request, self._clock.monotonic_ms()))
-        return _reply(self._detection.known(request.broker_name))
+        return self._reply(self._detection.known(request.broker_name))
 
     def on_alter_in_sync(self, call: Call) -> None:
         """AlterInSync."""
         request = cast(AlterInSync, call.request)
 
         def decide() -> Write:
-            known = self._detection.known(request.broker_name)
+            known = self._whole(request.broker_name)
             node = alter_in_sync(known, request)
             if node.in_sync != known.node.in_sync:
                 log.info("in-sync set group=%s members=%s", node.broker_name, ",".join(node.in_sync))
@@ -218,14 +245,16 @@ class Reign:
         name = cast(GetGroup, call.request).broker_name
         known = self._known(name)
         if known is None:
+            self._hearing.check(name, None)
             raise ReplicaGroupNotFound(name)
-        return _reply(known)
+        return self._reply(known)
 
     def on_elect(self, call: Call) -> None:
         """ElectMaster. The record of a forced one is kept before the election is written."""
         request = cast(ElectMaster, call.request)
 
         def decide() -> Write:
+            self._whole(request.broker_name)
             choice = self._detection.operator_election(request, self._clock.monotonic_ms())
             log.warning(
                 *("an operator elects group=%s master=%s epoch=%s forced=%s", request.broker_name, choice.node.master),
@@ -244,7 +273,7 @@ class Reign:
         request = cast(ChangeGroup, call.request)
 
         def decide() -> Write | None:
-            known = self._detection.known(request.broker_name)
+            known = self._whole(request.broker_name)
             asked = must_flush(known, request) if flushed is None else frozenset()
             if not asked:
                 seen = self._detection.epoch_seen(request.broker_name)
@@ -262,7 +291,7 @@ class Reign:
         request = cast(RemoveReplica, call.request)
 
         def decide() -> Write:
-            return Write(remove_replica(self._detection.known(request.broker_name), request), request.version)
+            return Write(remove_replica(self._whole(request.broker_name), request), request.version)
 
         self._submit(call, request.broker_name, decide, partial(self._on_changed, call))
 
@@ -273,10 +302,17 @@ class Reign:
 
         def decide() -> Write:
             known = self._known(name)
-            log.warning("an operator restores group=%s above epoch=%s", name, request.epoch)
-            return Write(restore(known, request, settings=self._new_group), request.version)
+            node = restore(known, request, seen=self._hearing.seen(name), settings=self._new_group)
+            log.warning("an operator restores group=%s epoch=%s group_id=%s", name, node.epoch, node.group_id)
+            return Write(node, request.version)
 
         self._submit(call, name, decide, partial(self._on_changed, call))
+
+    def _whole(self, name: str) -> KnownGroup:
+        """The group, where no replica knows of a newer node than this. Raises GroupNodeLost, ReplicaGroupNotFound."""
+        known = self._detection.known(name)
+        self._hearing.check(name, known)
+        return known
 
     # ---- changes
 
@@ -323,12 +359,12 @@ class Reign:
         self._names.add(request.broker_name)
         self._connections[request.broker_name, request.name] = call.identity
         effects = self._detection.on_registered(known, request, self._clock.monotonic_ms())
-        self._loop.reply(call, _reply(known))
+        self._loop.reply(call, self._reply(known))
         self._carry_out(effects)
 
     def _on_changed(self, call: Call, known: KnownGroup) -> None:
         self._on_found(known.node.broker_name, known)
-        self._loop.reply(call, _reply(known))
+        self._loop.reply(call, self._reply(known))
 
     # ---- effects
 
@@ -346,10 +382,14 @@ class Reign:
     def _elect(self, effect: WriteGroup) -> None:
         """Detection wants another master; it is told what the node is then, whatever came of it."""
         node, name = effect.node, effect.node.broker_name
+        if self._hearing.listens_to(name):
+            return  # decided anew then
 
         def decide() -> Write | None:
             if name not in self._names or self._detection.known(name).version != effect.version:
                 return None  # written meanwhile, and decided anew
+            if self._hearing.epoch_seen(name, self._detection.known(name)):
+                return None  # until it is restored
             log.info("electing group=%s master=%s epoch=%s why=%s", name, node.master, node.epoch, effect.why)
             return Write(node, effect.version)
 
@@ -357,6 +397,11 @@ class Reign:
             self._reader.read_soon(name)
 
         self._changes.submit(name, Change(decide, partial(self._on_attempt, name), refuse), first=True)
+
+    def _reply(self, known: KnownGroup, *, asked: tuple[int, int] = (0, NO_VERSION)) -> GroupReply:
+        """The node, unless whoever asks has it: (epoch, version)."""
+        data = b"" if (known.node.epoch, known.version) == asked else encode_node(known.node)
+        return GroupReply(known.version, data, self._hearing.epoch_seen(known.node.broker_name, known))
 
     def _tell(self, effect: TellReplicas) -> None:
         known = effect.known
@@ -368,11 +413,6 @@ class Reign:
         connection = self._connections.get((broker_name, name))
         if connection is not None and not self._loop.send_to(connection, request):
             del self._connections[broker_name, name]
-
-
-def _reply(known: KnownGroup, *, asked: int = NO_VERSION) -> GroupReply:
-    """The node, unless whoever asks has it."""
-    return GroupReply(known.version, b"" if known.version == asked else encode_node(known.node))
 
 
 def _unwritten(name: str, attempt: Attempt) -> ZenitError:

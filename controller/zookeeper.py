@@ -1,6 +1,7 @@
 """Groups, controllers and records in ZooKeeper; the one file that imports kazoo.
 
     /zenit/{cluster}/groups/{broker_name}      a group's node: JSON (model/group_codec.py), changed by conditional writes only
+    /zenit/{cluster}/seen/{broker_name}        what its replicas were heard to know that ZooKeeper did not: JSON, it only grows
     /zenit/{cluster}/controllers/{token}-{n}   a controller that takes part, as long as its session lasts: its address
     /zenit/{cluster}/audit/record-{n}          what operators forced
 
@@ -33,8 +34,8 @@ from kazoo.protocol.states import EventType, KazooState, WatchedEvent
 
 from ..model.clock import monotonic_ms
 from ..model.errors import ZooKeeperUnavailable
-from ..model.group import GroupNode, KnownGroup
-from ..model.group_codec import decode_node, encode_node
+from ..model.group import GroupNode, KnownGroup, Seen, Sighting
+from ..model.group_codec import decode_node, decode_seen, encode_node, encode_seen
 from ..model.group_limits import check_name
 from .group_store import (
     Listener,
@@ -53,6 +54,8 @@ log = logging.getLogger(__name__)
 
 FIRST_VERSION: Final = 0
 RECORDS_MAX: Final = 10_000
+REMEMBER_TRIES: Final = 5
+"""Another controller may write what it saw at the same time, when two believe that they lead."""
 _SEQUENCE_DIGITS: Final = 10
 
 _NO_ANSWER: Final = (
@@ -85,6 +88,7 @@ class ZooKeeperStore:
         self._token = uuid.uuid4().hex  # finds our own member again after a lost connection
         root = f"/zenit/{check_name('cluster', cluster)}"
         self._groups = f"{root}/groups"
+        self._seen = f"{root}/seen"
         self._controllers = f"{root}/controllers"
         self._audit = f"{root}/audit"
         self._client = KazooClient(
@@ -96,7 +100,7 @@ class ZooKeeperStore:
         """Raises ZooKeeperUnavailable where no session begins within the deadline."""
         try:
             self._client.start(timeout=self._timeout_ms / 1000)
-            for path in (self._groups, self._controllers, self._audit):
+            for path in (self._groups, self._seen, self._controllers, self._audit):
                 self._make_path(path)
         except KazooTimeoutError:
             self.__exit__()
@@ -147,6 +151,41 @@ class ZooKeeperStore:
         except ZooKeeperUnavailable as error:
             return Unknown(error.reason)
         return Written(status.version)
+
+    # ---- what replicas were heard to know
+
+    def seen_names(self) -> tuple[str, ...]:
+        return tuple(sorted(self._children(self._seen, None, self._deadline_ms())))
+
+    def read_seen(self, broker_name: str) -> Seen:
+        path, end_ms = self._seen_path(broker_name), self._deadline_ms()
+        self._ask(f"read seen {broker_name}", end_ms, self._client.sync_async, path)
+        return self._read_seen(broker_name, end_ms)[0]
+
+    def remember(self, broker_name: str, sighting: Sighting) -> None:
+        path, what, end_ms = self._seen_path(broker_name), f"remember {broker_name}", self._deadline_ms()
+        for _ in range(REMEMBER_TRIES):
+            seen, version = self._read_seen(broker_name, end_ms)
+            after = seen.with_sighting(sighting)
+            if after is seen:
+                return
+            with contextlib.suppress(NodeExistsError, BadVersionError):
+                if version < FIRST_VERSION:
+                    self._ask(what, end_ms, self._client.create_async, path, encode_seen(after))
+                else:
+                    self._ask(what, end_ms, self._client.set_async, path, encode_seen(after), version=version)
+                return
+        raise ZooKeeperUnavailable(what, "others write it all the time")
+
+    def _read_seen(self, broker_name: str, end_ms: int) -> tuple[Seen, int]:
+        """With the node's version; below FIRST_VERSION where there is none."""
+        try:
+            data, status = self._ask(
+                f"read seen {broker_name}", end_ms, self._client.get_async, self._seen_path(broker_name)
+            )
+        except NoNodeError:
+            return Seen(broker_name), FIRST_VERSION - 1
+        return decode_seen(data, broker_name), status.version
 
     # ---- controllers
 
@@ -246,6 +285,9 @@ class ZooKeeperStore:
 
     def _is_own(self, member: str) -> bool:
         return member.startswith(f"{self._token}-")
+
+    def _seen_path(self, broker_name: str) -> str:
+        return f"{self._seen}/{check_name('broker', broker_name)}"
 
     def _group_path(self, broker_name: str) -> str:
         return f"{self._groups}/{check_name('broker', broker_name)}"

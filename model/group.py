@@ -7,12 +7,13 @@ names the version it was built on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
 NO_VERSION: Final = -1
 """The version of a node that does not exist."""
+SIGHTINGS_MAX: Final = 16
 
 
 class FlushMode(Enum):
@@ -72,7 +73,7 @@ class GroupNode:
 
     `master` is None where nobody was elected yet; `master_incarnation` is the life that was elected, which need not be
     the replica's present one. `last`: where both sets became empty, the member that left last. `group_id`: by what the group
-    is told from another of its name, the store of the replica that founded it; "" until somebody registers.
+    is told from another of its name, chosen once: the store of the replica that founded it; "" where the master is static.
     """
 
     broker_name: str
@@ -93,7 +94,46 @@ class GroupNode:
 
 @dataclass(frozen=True, slots=True)
 class KnownGroup:
-    """A node as it was read: its content and its version in ZooKeeper. A lower version than one adopted is old news."""
+    """A node as it was read: its content and its version in ZooKeeper."""
 
     node: GroupNode
     version: int
+
+    def is_news_after(self, adopted: KnownGroup) -> bool:
+        """Whether it is newer than one that was adopted: of a later epoch, or a later version within the same epoch.
+
+        Versions alone do not tell: they begin anew with ZooKeeper's data, while no epoch is ever given twice.
+        """
+        return (self.node.epoch, self.version) > (adopted.node.epoch, adopted.version)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Sighting:
+    """The newest node of a group that one of its replicas was heard to know: its epoch, and its version where that was told.
+
+    `group_id`: of the group that the replica belongs to, which need not be the one that ZooKeeper has.
+    """
+
+    group_id: str
+    epoch: int
+    version: int = NO_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What replicas were heard to know that ZooKeeper does not: one sighting for each group id, in the order of ids.
+
+    The content of `/zenit/{cluster}/seen/{broker_name}`. It only grows; what counts of it is what is newer than the node.
+    """
+
+    broker_name: str
+    sightings: tuple[Sighting, ...] = ()
+
+    def with_sighting(self, one: Sighting) -> Seen:
+        """With one more; itself where that is not newer than the one of its group id. Beyond SIGHTINGS_MAX the oldest goes."""
+        others = [other for other in self.sightings if other.group_id != one.group_id]
+        present = next((other for other in self.sightings if other.group_id == one.group_id), None)
+        if present is not None and present >= one:
+            return self
+        kept = sorted([*others, one], key=lambda sighting: (sighting.epoch, sighting.version))[-SIGHTINGS_MAX:]
+        return replace(self, sightings=tuple(sorted(kept)))

@@ -1,10 +1,14 @@
-"""A replica group's node as JSON bytes, and back: as ZooKeeper holds it and as controllers send it. Pure.
+"""A replica group's node as JSON bytes, and back: as ZooKeeper holds it and as controllers send it. And what was seen of it.
+
+Pure.
 
     {"format": 1, "broker_name": "broker-a", "group_id": "5f0c", "epoch": 3, "master": "broker-a-0",
      "master_incarnation": {"store_id": "5f0c", "starts": 2}, "in_sync": ["broker-a-0"], "eligible": [], "last": null,
      "settings": {"min_in_sync": 2, "flush_mode": "async", "ack_mode": "all", "lag_ms_max": 10000},
      "replicas": [{"name": "broker-a-0", "address": "10.0.0.1:10911", "replication_address": "10.0.0.1:10912",
                    "incarnation": {"store_id": "5f0c", "starts": 2}, "life": "9d1e"}]}
+
+    {"format": 1, "broker_name": "broker-a", "sightings": [{"group_id": "5f0c", "epoch": 4, "version": 17}]}
 
 People may edit a node by hand, and an election follows what it says: the decoder takes nothing on trust. Every key must
 be there, no other may, each value is of its type and within its range, and the whole must make sense (`_check_sense`).
@@ -18,7 +22,18 @@ from enum import Enum
 from typing import Any, Final, NoReturn, TypeVar
 
 from .errors import GroupNodeDamaged, InvalidName, InvalidParameter
-from .group import AckMode, FlushMode, GroupNode, GroupSettings, Incarnation, Replica
+from .group import (
+    NO_VERSION,
+    SIGHTINGS_MAX,
+    AckMode,
+    FlushMode,
+    GroupNode,
+    GroupSettings,
+    Incarnation,
+    Replica,
+    Seen,
+    Sighting,
+)
 from .group_limits import (
     COUNT_MAX,
     LAG_MS_MAX,
@@ -39,6 +54,8 @@ _NODE_KEYS: Final = (
 _SETTINGS_KEYS: Final = "min_in_sync flush_mode ack_mode lag_ms_max".split()
 _REPLICA_KEYS: Final = "name address replication_address incarnation life".split()
 _INCARNATION_KEYS: Final = "store_id starts".split()
+_SEEN_KEYS: Final = "format broker_name sightings".split()
+_SIGHTING_KEYS: Final = "group_id epoch version".split()
 
 _Choice = TypeVar("_Choice", bound=Enum)
 
@@ -88,6 +105,19 @@ def decode_node(data: bytes, broker_name: str) -> GroupNode:
     return node
 
 
+def encode_seen(seen: Seen) -> bytes:
+    """What was seen of a group, as bytes: one line of ASCII, keys in a fixed order."""
+    sightings = [{"group_id": one.group_id, "epoch": one.epoch, "version": one.version} for one in seen.sightings]
+    document = {"format": FORMAT, "broker_name": seen.broker_name, "sightings": sightings}
+    return json.dumps(document, separators=(", ", ": ")).encode("ascii")
+
+
+def decode_seen(data: bytes, broker_name: str) -> Seen:
+    """The reverse; raises GroupNodeDamaged and nothing else, whatever the bytes."""
+    reader = _Reader(broker_name)
+    return reader.seen(reader.document(data))
+
+
 class _Reader:
     """Takes a document apart; `group` and the path of a field are for the refusal."""
 
@@ -106,12 +136,7 @@ class _Reader:
             self.refuse("JSON", str(error)[:VALUE_LENGTH_MAX])
 
     def node(self, raw: Any) -> GroupNode:
-        fields = self.keys(raw, "node", _NODE_KEYS)
-        self.integer(fields["format"], "format", FORMAT, FORMAT)
-        if fields["broker_name"] != self.group:
-            self.refuse(
-                "broker_name", f"{self.shown(fields['broker_name'])}, expected {self.group!r}, the node's own name"
-            )
+        fields = self.own(raw, _NODE_KEYS)
         master = fields["master_incarnation"]
         return GroupNode(
             broker_name=self.group,
@@ -158,7 +183,36 @@ class _Reader:
         store_id = self.token(fields["store_id"], f"{field}.store_id")
         return Incarnation(store_id, self.integer(fields["starts"], f"{field}.starts", 1, COUNT_MAX))
 
+    def seen(self, raw: Any) -> Seen:
+        fields = self.own(raw, _SEEN_KEYS)
+        sightings = fields["sightings"]
+        if type(sightings) is not list or len(sightings) > SIGHTINGS_MAX:
+            self.refuse("sightings", f"{self.shown(sightings)}, expected a list of at most {SIGHTINGS_MAX}")
+        found = tuple(self.sighting(one, f"sightings[{index}]") for index, one in enumerate(sightings))
+        ids = [one.group_id for one in found]
+        if ids != sorted(set(ids)):
+            self.refuse("sightings", "each group_id once, in order")
+        return Seen(self.group, found)
+
+    def sighting(self, raw: Any, field: str) -> Sighting:
+        fields = self.keys(raw, field, _SIGHTING_KEYS)
+        return Sighting(
+            self.token(fields["group_id"], f"{field}.group_id"),
+            self.integer(fields["epoch"], f"{field}.epoch", 1, COUNT_MAX),
+            self.integer(fields["version"], f"{field}.version", NO_VERSION, COUNT_MAX),
+        )
+
     # ---- values
+
+    def own(self, raw: Any, expected: list[str]) -> dict[str, Any]:
+        """The fields of a document of ours: of this format, and of this group."""
+        fields = self.keys(raw, "node", expected)
+        self.integer(fields["format"], "format", FORMAT, FORMAT)
+        if fields["broker_name"] != self.group:
+            self.refuse(
+                "broker_name", f"{self.shown(fields['broker_name'])}, expected {self.group!r}, the node's own name"
+            )
+        return fields
 
     def keys(self, raw: Any, field: str, expected: list[str]) -> dict[str, Any]:
         if type(raw) is not dict:

@@ -50,10 +50,10 @@ def check_count(key: str, value: int, minimum: int = 0) -> int:
 
 
 def check_log_origin(group: str, replica: str, *, epoch: int, log_end: int) -> None:
-    """Whether the log of a store that is new to a group can be a copy of the group's; raises ForeignLog.
+    """Whether the log of a store that is new to a static master's group can be a copy of its log; raises ForeignLog.
 
     `epoch`: the highest that the store has promised. Who follows a master promises its epoch before the first byte; a log
     without a promise was written by a broker alone, and since its epochs begin at 1 as well, it would pass for a copy.
     """
     if epoch == 0 and log_end > 0:
-        raise ForeignLog(group, replica, log_end)
+        raise ForeignLog(group, replica, log_end, "")

@@ -4,10 +4,10 @@
         ^  a newer epoch ends every role: stop it, persist the promise, then decide anew  |
         +----------------------------------------------------------------------------------+
 
-Rules R1 to R3. News are adopted in the order of the node's versions; epochs below the persisted one are ignored. An
-election counts only where it names this very process (incarnation) and an epoch above all persisted before: a process
-never resumes an epoch, it waits for another. A new master takes over in this order, each step durable before the next:
-promise -> torn tail cut -> (flush = sync) log synced -> row (epoch, own end) -> appends.
+Rules R1 to R3. News are adopted in the order of epochs, and of the node's versions within one; epochs below the
+persisted one are ignored. An election counts only where it names this very process (incarnation) and an epoch above all
+persisted before: a process never resumes an epoch, it waits for another. A new master takes over in this order, each step
+durable before the next: promise -> torn tail cut -> (flush = sync) log synced -> row (epoch, own end) -> appends.
 
 A cut that a crash interrupted (R4) is carried through first, before anything is said to anybody: `on_start`.
 """
@@ -17,7 +17,7 @@ from __future__ import annotations
 from enum import Enum
 
 from ...model.errors import TooManyEpochs
-from ...model.group import NO_VERSION, FlushMode, Incarnation, KnownGroup
+from ...model.group import FlushMode, Incarnation, KnownGroup
 from .effects import (
     CutTail,
     DiskEffect,
@@ -70,9 +70,8 @@ class RoleState:
         return self._truncation.resume()
 
     def on_group(self, known: KnownGroup) -> list[Effect]:
-        """The node was read. Older versions and epochs are old news."""
-        adopted = NO_VERSION if self.known is None else self.known.version
-        if known.version <= adopted or known.node.epoch < self.promised:
+        """The node was read. Lower epochs, and within one lower versions, are old news."""
+        if known.node.epoch < self.promised or (self.known is not None and not known.is_news_after(self.known)):
             return []
         self.known = known
         return self._advance()

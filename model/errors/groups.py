@@ -176,7 +176,8 @@ class ReplicaNameTaken(ZenitError):
 
 
 class GroupNodeLost(ZenitError):
-    """ZooKeeper's node of a group is missing or older than what a replica has persisted. Args: group, epoch, persisted."""
+    """ZooKeeper's node of a group is missing or older than what a replica knows. Args: group, epoch, persisted (the epoch
+    that the replica knows)."""
 
     code = 9040
 
@@ -188,9 +189,9 @@ class GroupNodeLost(ZenitError):
 
     def __str__(self) -> str:
         return (
-            f"ZooKeeper knows epoch {self.epoch} of group {self.group!r}, a replica has seen {self.persisted}: data was lost"
-            f" or set back; nobody is elected until an operator restores the group: zenit controller restore {self.group}"
-            f" --epoch {self.persisted} (or a higher one, where `zenit status` shows it of another replica)"
+            f"ZooKeeper knows epoch {self.epoch} of group {self.group!r}, a replica knows more, in epoch {self.persisted}: data"
+            " was lost or set back; nobody is elected and no set changes until an operator restores the group: zenit controller"
+            f" restore {self.group} --epoch {self.persisted} (or a higher one, if `zenit status` shows it of another replica)"
         )
 
 
@@ -300,40 +301,53 @@ class OtherReplicaMeant(ZenitError):
 
 class ForeignReplica(ZenitError):
     """A replica has belonged to a group of that name, and this is another one: what the two have written under equal epochs
-    would pass for the same. Args: group, replica, group_id (of its own group), expected (the group_id of this one)."""
+    would pass for the same. Args: group, replica, group_id (of its own group), expected (the group id of this one), epoch (the
+    highest that the replica knows), current (the epoch of this group)."""
 
     code = 9112
 
-    def __init__(self, group: str, replica: str, group_id: str, expected: str) -> None:
-        super().__init__(group, replica, group_id, expected)
+    def __init__(self, group: str, replica: str, group_id: str, expected: str, epoch: int, current: int) -> None:
+        super().__init__(group, replica, group_id, expected, epoch, current)
         self.group = group
         self.replica = replica
         self.group_id = group_id
         self.expected = expected
+        self.epoch = epoch
+        self.current = current
 
     def __str__(self) -> str:
+        remedy = (
+            f"if ZooKeeper lost that group, keep this directory, it has the later epoch: zenit controller restore {self.group}"
+            f" --epoch {self.epoch} --group-id {self.group_id}"
+            if self.epoch > self.current
+            else "to have it here as a new replica, move its directory away and start it with an empty one"
+        )
         return (
-            f"replica {self.replica!r} belongs to another group {self.group!r}, founded by {self.group_id}; this one was by"
-            f" {self.expected}: name the controllers of its own cluster, or start it with an empty directory"
+            f"replica {self.replica!r} belongs to a group {self.group!r} of id {self.group_id} and knows its epoch"
+            f" {self.epoch}; this one is of id {self.expected}, in epoch {self.current}: name the controllers of its own"
+            f" cluster; {remedy}"
         )
 
 
 class ForeignLog(ZenitError):
-    """A store that is new to a group has a log already, which no master of the group has written: it would pass for a
-    copy. Args: group, replica, log_end (bytes)."""
+    """A store that is in no group has a log already, or epochs of a static master: it would pass for a copy. Args: group,
+    replica, log_end (bytes), group_id (of the group that it wants to join; "" where there is none yet)."""
 
     code = 9049
 
-    def __init__(self, group: str, replica: str, log_end: int) -> None:
-        super().__init__(group, replica, log_end)
+    def __init__(self, group: str, replica: str, log_end: int, group_id: str) -> None:
+        super().__init__(group, replica, log_end, group_id)
         self.group = group
         self.replica = replica
         self.log_end = log_end
+        self.group_id = group_id
 
     def __str__(self) -> str:
+        join = f"if it is a copy of the group's log, stop the broker and run: zenit store join DIR --group-id {self.group_id}"
+        found = "if the group shall have that log, docs/replicas.md says how"
         return (
-            f"replica {self.replica!r} is new to group {self.group!r} and has a log of its own up to {self.log_end}: start it"
-            " with an empty directory, or, where the group shall have that log, let it be the first to join a new group"
+            f"replica {self.replica!r} is new to group {self.group!r} and has a log of its own, up to {self.log_end}:"
+            f" {join if self.group_id else found}; else move its directory away and start it with an empty one"
         )
 
 
@@ -381,3 +395,20 @@ class TooManyEpochs(ZenitError):
             f"the log holds bytes of {self.epochs} epochs, at most {self.limit} can be told apart: lower retention_ms or"
             " retention_bytes of its replicas, so that the oldest bytes go and their epochs with them"
         )
+
+
+class GroupIdUnclear(ZenitError):
+    """A group can only be restored as one that its replicas agree on. Args: group, told (ids and epochs, as text; "" where no
+    replica of it was heard)."""
+
+    code = 9113
+
+    def __init__(self, group: str, told: str) -> None:
+        super().__init__(group, told)
+        self.group = group
+        self.told = told
+
+    def __str__(self) -> str:
+        found = f"replicas of group {self.group!r} tell of several groups ({self.told})"
+        none = f"no replica that was in group {self.group!r} has been heard: start those that have its messages first"
+        return f"{found if self.told else none}, or name the one to restore: --group-id ID"

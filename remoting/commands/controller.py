@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...model.group import NO_VERSION
 from .base import Lane, Reply, Request, request
 
 
@@ -14,11 +15,14 @@ from .base import Lane, Reply, Request, request
 class GroupReply(Reply):
     """A replica group: `node` is the content of its ZooKeeper node (docs/formats/group-node.md), `version` the node's.
 
-    `node` is empty where the request named that version already. A version lower than one adopted is old news.
+    `node` is empty where the request named that version already. Of two nodes the one of the higher epoch is news, in one
+    epoch that of the higher version. `seen_epoch`: 0, or the epoch of a newer node than this that a replica knows: ZooKeeper
+    was set back, and nothing but RestoreGroup changes the group.
     """
 
     version: int
     node: bytes
+    seen_epoch: int = 0
 
 
 @request(1003, Lane.HEARTBEAT, GroupReply)
@@ -31,7 +35,8 @@ class RegisterReplica(Request):
     `marker_end` (-1: no marker). `same_boot`: the kernel is the one of the last life. `ran_async`: the last life
     counted bytes as its own that it had not flushed. `log_end`: where the log ends now. `set_back`: StartCounterBehind
     was the answer before, now or in a life whose registration was not seen. `group_id`: of the group it belongs to; "" of one
-    that was never in any.
+    that was never in any. `version`: of the newest node that this process has adopted (-1: none). `newest_epoch`,
+    `newest_begin`: the last row of its list of epochs (0, 0: it has none).
     No node is adopted before this was answered: one that was heard earlier may mean another life.
     """
 
@@ -50,13 +55,17 @@ class RegisterReplica(Request):
     ran_async: bool
     set_back: bool = False
     group_id: str = ""
+    version: int = NO_VERSION
+    newest_epoch: int = 0
+    newest_begin: int = 0
 
 
 @request(9001, Lane.HEARTBEAT, GroupReply)
 @dataclass(frozen=True, slots=True)
 class ReplicaHeartbeat(Request):
     """A sign of life, each 0.5 s. `version`: the newest node adopted. `epoch`: the highest persisted. `probe`: the number of
-    the last ProbeReplica; a probe is answered by a heartbeat at once. IncarnationUnknown, UnknownReplica: register.
+    the last ProbeReplica; a probe is answered by a heartbeat at once. `newest_epoch`, `newest_begin`: as in RegisterReplica.
+    IncarnationUnknown, UnknownReplica: register.
 
     What keeps it from its work, for how many ms by now, 0 = nothing: `sync_pending_ms`, the sync of its log that is under way;
     `no_room_ms`, a full disk; `cut_off_ms`, of a slave: nothing was heard of the master of `epoch`, of a master: fewer
@@ -74,6 +83,8 @@ class ReplicaHeartbeat(Request):
     sync_pending_ms: int = 0
     no_room_ms: int = 0
     cut_off_ms: int = 0
+    newest_epoch: int = 0
+    newest_begin: int = 0
 
 
 @request(9002, Lane.HEARTBEAT, GroupReply)
@@ -139,17 +150,19 @@ class RemoveReplica(Request):
 @dataclass(frozen=True, slots=True)
 class RestoreGroup(Request):
     """After ZooKeeper lost its data: the group begins anew above `epoch`, the highest that any replica has persisted.
-    version -1: there is no node. Nobody is electable then until an operator forces it."""
+    version -1: there is no node. `group_id`: which group it is; "": the one that its replicas agree on. Nobody is electable
+    then until an operator forces it."""
 
     broker_name: str
     version: int
     epoch: int
+    group_id: str = ""
 
 
 @request(1004, Lane.QUERY, GroupReply)
 @dataclass(frozen=True, slots=True)
 class GetGroup(Request):
-    """GET_REPLICA_INFO: the node as it is now; ReplicaGroupNotFound."""
+    """GET_REPLICA_INFO: the node as it is now; ReplicaGroupNotFound, or GroupNodeLost where a replica knows of one."""
 
     broker_name: str
 

@@ -134,6 +134,7 @@ class Broker(Host):
             same_boot=disk.noted_boot_id == disk.boot_id,
             ran_async=disk.ran_async,
             set_back=disk.set_back,
+            group_id=disk.group_id,
         )
 
     def heartbeat_facts(self) -> HeartbeatFacts:
@@ -142,6 +143,8 @@ class Broker(Host):
         is_full = self.disk.is_full or self.disk.is_brimful
         if is_full != (self._full_ms is not None):
             self._full_ms = now_ms if is_full else None
+        rows = replica.log.epochs.rows
+        newest_epoch, newest_begin = (rows[-1].number, rows[-1].begin) if rows else (0, 0)
         return HeartbeatFacts(
             replica.epoch,
             replica.log.end,
@@ -149,11 +152,13 @@ class Broker(Host):
             sync_pending_ms=self.shell.sync_pending_ms,
             no_room_ms=0 if self._full_ms is None else now_ms - self._full_ms + 1,
             cut_off_ms=replica.cut_off_ms,
+            newest_epoch=newest_epoch,
+            newest_begin=newest_begin,
         )
 
     def on_group_read(self, known: KnownGroup) -> None:
         """The controllers' link hands on what is new: this life is registered by then."""
-        self.disk.note_registered()
+        self.disk.note_registered(known.node.group_id)
         self.on_group(known)
 
     def on_group(self, known: KnownGroup) -> None:

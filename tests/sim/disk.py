@@ -50,6 +50,7 @@ class Disk:
     clean_end: int = NO_END
     ran_async: bool = False
     set_back: bool = False
+    group_id: str = ""
     unheard: bool = False
     awaits_hearing: bool = False  # set back, and no controller was told: its next lives must not pass the count unheard
     is_registered: bool = False  # the present life is
@@ -90,8 +91,9 @@ class Disk:
         """The last registered life stopped cleanly."""
         return self.clean_end != NO_END
 
-    def note_registered(self) -> None:
+    def note_registered(self, group_id: str) -> None:
         """The controller has heard of this life; from now on its own end is what counts (R9)."""
+        self.group_id = self.group_id or group_id
         self.noted_boot_id, self.clean_end, self.set_back = self.boot_id, NO_END, False
         self.unheard, self.awaits_hearing, self.is_registered = False, False, True
 

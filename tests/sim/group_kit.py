@@ -9,6 +9,8 @@ from zenitmq.model.group import GroupNode, GroupSettings, Incarnation, Replica
 from zenitmq.remoting.commands import AlterInSync, RegisterReplica, ReplicaHeartbeat, ReportMasterGone
 
 GROUP = "broker-a"
+GROUP_ID = "store-a"
+"""Replica a has founded the group."""
 
 
 def life(name: str, starts: int = 1) -> Incarnation:
@@ -34,6 +36,7 @@ def group(
     """A group whose replicas are called by one letter each; minimum 2."""
     return GroupNode(
         broker_name=GROUP,
+        group_id=GROUP_ID,
         epoch=epoch,
         master=master,
         master_incarnation=None if master is None else life(master, starts),
@@ -61,6 +64,7 @@ def registration(name: str, starts: int = 1, **facts: Any) -> RegisterReplica:
         marker_end=1000,
         same_boot=True,
         ran_async=True,
+        group_id=GROUP_ID,
     )
     return replace(plain, **facts)
 

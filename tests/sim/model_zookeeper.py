@@ -33,8 +33,8 @@ from zenitmq.controller.group_store import (
     Written,
 )
 from zenitmq.model.errors import ZooKeeperUnavailable
-from zenitmq.model.group import GroupNode, KnownGroup
-from zenitmq.model.group_codec import decode_node, encode_node
+from zenitmq.model.group import GroupNode, KnownGroup, Seen, Sighting
+from zenitmq.model.group_codec import decode_node, decode_seen, encode_node, encode_seen
 from zenitmq.model.group_limits import check_name
 
 
@@ -64,6 +64,7 @@ class ModelZooKeeper:
 
     hold_events: bool = False
     groups: dict[str, Content] = field(default_factory=dict)
+    seen: dict[str, bytes] = field(default_factory=dict)
     kept_records: list[bytes] = field(default_factory=list)
     controllers: dict[int, tuple[Session, str]] = field(default_factory=dict)  # sequence number -> (session, address)
     _stores: list[ModelStore] = field(default_factory=list)
@@ -189,6 +190,20 @@ class ModelStore:
         if version < 0:
             raise ValueError(f"a write names a version, not {version}")
         return self._written(node, version)
+
+    def seen_names(self) -> tuple[str, ...]:
+        self._check("list seen")
+        return tuple(sorted(self.server.seen))
+
+    def read_seen(self, broker_name: str) -> Seen:
+        self._check("read seen")
+        data = self.server.seen.get(check_name("broker", broker_name))
+        return Seen(broker_name) if data is None else decode_seen(data, broker_name)
+
+    def remember(self, broker_name: str, sighting: Sighting) -> None:
+        after = self.read_seen(broker_name).with_sighting(sighting)
+        if after.sightings:
+            self.server.seen[broker_name] = encode_seen(after)
 
     def join(self, address: str) -> None:
         self._check("join")

@@ -8,6 +8,7 @@ from . import (
     mutations_of_masters,
     mutations_of_roles,
     mutations_of_sessions,
+    mutations_of_set_backs,
     mutations_of_slaves,
 )
 from .mutation_table import MUTATIONS, mutated
@@ -15,6 +16,7 @@ from .mutation_table import MUTATIONS, mutated
 MODULES = (
     mutations_of_masters,
     mutations_of_sessions,
+    mutations_of_set_backs,
     mutations_of_slaves,
     mutations_of_roles,
     mutations_of_controllers,

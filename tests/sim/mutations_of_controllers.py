@@ -84,7 +84,7 @@ def _() -> list[Patch]:
     def crowned(node: GroupNode, replica: Any) -> GroupNode:
         return replace(node, epoch=max(1, node.epoch), master=replica.name, master_incarnation=replica.incarnation)
 
-    return [(group_state, "_crowned", crowned)]
+    return [(group_state, "crowned", crowned)]
 
 
 @mutation("modeepoch", "R1: the flush mode changes in mid-reign, and each counts by it once it has heard of it")

@@ -116,8 +116,8 @@ def _() -> list[Patch]:
 def _() -> list[Patch]:
     note = disk.Disk.note_registered
 
-    def note_registered(self: disk.Disk) -> None:
-        note(self)
+    def note_registered(self: disk.Disk, group_id: str) -> None:
+        note(self, group_id)
         self.ran_async = False
 
     return [(disk.Disk, "note_registered", note_registered)]

@@ -17,17 +17,26 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import cast
 
+from zenitmq.broker.replication.epochs import EpochList
 from zenitmq.broker.replication.frame_codec import decode
 from zenitmq.broker.replication.frames import Frame
-from zenitmq.controller import group_settings, group_state, registration
-from zenitmq.model.errors import RemoteProtocolError, StartCounterBehind, ZenitError
-from zenitmq.model.group import FlushMode, GroupNode, GroupSettings, KnownGroup
-from zenitmq.remoting.commands import AlterInSync, ChangeGroup, RegisterReplica
+from zenitmq.controller import forcing, group_settings, group_state, registration, set_back
+from zenitmq.controller.forcing import LogReach
+from zenitmq.model.errors import (
+    ForeignLog,
+    ForeignReplica,
+    GroupNodeLost,
+    RemoteProtocolError,
+    StartCounterBehind,
+    ZenitError,
+)
+from zenitmq.model.group import NO_VERSION, FlushMode, GroupNode, GroupSettings, KnownGroup, Seen, Sighting
+from zenitmq.remoting.commands import AlterInSync, ChangeGroup, RegisterReplica, ReplicaHeartbeat, RestoreGroup
 
 from .broker import GROUP, Broker, World
 from .disk import NO_END, Disk
 from .ledger import Ledger, Violation
-from .records import RECORD
+from .records import RECORD, SimulatedRecord
 from .schedule import MS, Host, Schedule
 from .sockets import SimulatedRouter
 
@@ -97,8 +106,9 @@ class Stage(World):
         self.brokers: dict[str, Broker] = {}
         self.calls: dict[str, StageCalls] = {}
         self.history: list[KnownGroup] = []
+        self.seen = Seen(GROUP)
         self._number = 0
-        self._write(GroupNode(broker_name=GROUP, settings=self.settings))
+        self._write(GroupNode(broker_name=GROUP, group_id="group-1", settings=self.settings))
         for name in names:
             self.start(name)
             self.register(name)
@@ -141,6 +151,11 @@ class Stage(World):
     # ---- the node
 
     @property
+    def known(self) -> KnownGroup | None:
+        """The node and its version at the controller; None where ZooKeeper was emptied."""
+        return self.history[-1] if self.history else None
+
+    @property
     def node(self) -> GroupNode:
         """As it is at the controller."""
         return self.history[-1].node
@@ -150,6 +165,8 @@ class Stage(World):
 
     def elect(self, name: str, *, old_is_dead: bool = False) -> bool:
         """The controller elects; False where its rules refuse."""
+        if set_back.newest_epoch_seen(self.seen, self.known):
+            return False
         try:
             self._write(group_state.elect(self.node, name, old_master_is_dead=old_is_dead, epoch_seen=self.node.epoch))
         except ZenitError:
@@ -170,13 +187,14 @@ class Stage(World):
         if request is None:
             return False
         try:
+            self._check_whole()
             self._write(group_state.alter_in_sync(self.history[-1], request))
         except ZenitError:
             return False
         return True
 
-    def register(self, name: str) -> None:
-        """The controller hears of the present life, and its answer arrives."""
+    def register(self, name: str) -> bool:
+        """The controller hears of the present life, and its answer arrives; False where it is refused."""
         broker, disk = self.brokers[name], self.disks[name]
         request = RegisterReplica(
             broker_name=GROUP,
@@ -193,17 +211,95 @@ class Stage(World):
             same_boot=disk.noted_boot_id == disk.boot_id,
             ran_async=disk.ran_async,
             set_back=disk.set_back,
+            group_id=disk.group_id,
+            newest_epoch=broker.replica.log.epochs.newest,
         )
+        known = self.known
+        self._see(set_back.sighting_at_registration(request, known))
         try:
-            made = registration.register(self.node, request, settings=self.settings, present_is_alive=False)
+            node = known.node if known is not None else None
+            made = registration.register(node, request, settings=self.settings, present_is_alive=False)
+            self._check_whole()
         except StartCounterBehind as behind:
             disk.starts, disk.set_back = max(disk.starts, behind.current), True
             self.kill(name)
             self.start(name)
-            self.register(name)
-            return
+            return self.register(name)
+        except (GroupNodeLost, ForeignLog, ForeignReplica):
+            return False
         self._write(made.node)
-        disk.note_registered()
+        disk.note_registered(self.node.group_id)
+        return True
+
+    # ---- ZooKeeper set back
+
+    def set_back_zookeeper(self, version: int) -> None:
+        """The node is again what it was; its next version will be one that was there already."""
+        del self.history[version + 1 :]
+
+    def beat(self, name: str) -> None:
+        """A registered life's heartbeat reaches the controller."""
+        broker = self.brokers[name]
+        known, life = broker.replica.known, broker.incarnation
+        facts = broker.heartbeat_facts()
+        version = NO_VERSION if known is None else known.version
+        request = ReplicaHeartbeat(GROUP, name, life.store_id, life.starts, version, *facts[:3])
+        self._see(set_back.sighting_in_heartbeat(request, self.history[-1]))
+
+    def _see(self, sighting: Sighting | None) -> None:
+        if sighting is not None:
+            self.seen = self.seen.with_sighting(sighting)
+
+    def _check_whole(self) -> None:
+        set_back.check_not_set_back(GROUP, self.seen, self.known)
+
+    def empty_zookeeper(self) -> None:
+        """The node is gone."""
+        self.history.clear()
+
+    def restore(self) -> None:
+        """An operator restores the group above the highest epoch that any disk has promised; who lives registers again."""
+        epoch = max(disk.promised for disk in self.disks.values())
+        request = RestoreGroup(GROUP, self.version, epoch)
+        self._write(set_back.restore(self.known, request, seen=self.seen, settings=self.settings))
+        for name in sorted(self.brokers):
+            if self.node.replica(name) is None:
+                self.register(name)
+
+    def reaches(self) -> list[LogReach]:
+        """How far the logs of all who live reach."""
+        found = []
+        for name, broker in sorted(self.brokers.items()):
+            facts = broker.heartbeat_facts()
+            reach = LogReach(
+                name=name,
+                newest_epoch=facts.newest_epoch,
+                newest_begin=facts.newest_begin,
+                end=facts.log_end,
+                confirm=facts.confirm_offset,
+            )
+            found.append(reach)
+        return found
+
+    def force_the_best(self) -> None:
+        """An operator forces whoever has the log that is worth most, once nobody leads an earlier epoch."""
+        for name in sorted(self.brokers):
+            self.hear(name)
+        reaches = self.reaches()
+        forced, _ = forcing.force_election(
+            self.node, forcing.best_log(reaches), reaches, wait_ms=0, epoch_seen=self.node.epoch, now_ms=0
+        )
+        self._write(forced)
+
+    def be_alone(self, name: str, *, records: int, epoch: int = 1) -> None:
+        """The next disk of that name is one of a broker that was alone: it has a log, epochs, and no group."""
+        if name in self.brokers:
+            self.kill(name)
+        disk = self.disks[name] = Disk(f"alone-{name}")
+        for number in range(records):
+            disk.append(SimulatedRecord(self.next_number(), epoch, 9, 9, number, number).encode())
+        disk.durable = len(disk.log)
+        disk.persist_row(EpochList.of([(epoch, 0)]))
 
     def set_flush_mode(self, mode: FlushMode) -> None:
         """An operator changes it; all who may be elected have flushed what they had when they were asked."""
@@ -219,7 +315,7 @@ class Stage(World):
     @property
     def version(self) -> int:
         """Of the node now."""
-        return self.history[-1].version
+        return self.history[-1].version if self.history else NO_VERSION
 
     # ---- replicas
 

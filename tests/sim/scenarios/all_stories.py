@@ -9,10 +9,20 @@ from . import (
     log_stories,
     role_stories,
     session_stories,
+    set_back_stories,
     stall_stories,
 )
 from .table import STORIES
 
-MODULES = (controller_stories, disk_stories, in_sync_stories, log_stories, role_stories, session_stories, stall_stories)
+MODULES = (
+    controller_stories,
+    disk_stories,
+    in_sync_stories,
+    log_stories,
+    role_stories,
+    session_stories,
+    set_back_stories,
+    stall_stories,
+)
 
 __all__ = ["MODULES", "STORIES"]

@@ -25,7 +25,7 @@ from zenitmq.model.errors import (
     ZenitError,
     ZooKeeperUnavailable,
 )
-from zenitmq.model.group import GroupNode, KnownGroup
+from zenitmq.model.group import NO_VERSION, GroupNode, KnownGroup
 from zenitmq.model.group_codec import encode_node
 from zenitmq.remoting.commands import (
     AlterInSync,
@@ -285,13 +285,37 @@ def test_nothing_is_handed_on_before_the_life_was_registered() -> None:
 
 def test_news_are_handed_on_once_and_only_newer_ones() -> None:
     story = Story().registered(7)
-    for version in (6, 8, 8, 7, 10, 9):
-        story.client.push("a:1", GroupChanged(GROUP, version, encode_node(group(epoch=version))))
-    assert [(known.version, known.node.epoch) for known in story.heard] == [(7, 1), (8, 8), (10, 10)]
+    for version, epoch in ((6, 1), (8, 2), (8, 2), (7, 2), (10, 3), (99, 2), (9, 3)):
+        story.client.push("a:1", GroupChanged(GROUP, version, encode_node(group(epoch=epoch))))
+    assert [(known.version, known.node.epoch) for known in story.heard] == [(7, 1), (8, 2), (10, 3)]
     story.client.push("a:1", GroupChanged("broker-z", 99, encode_node(replace(group(), broker_name="broker-z"))))
     story.client.push("a:1", GroupChanged(GROUP, 99, b"nonsense"))
     assert story.heard[-1].version == 10
     assert story.link.known == story.heard[-1]
+
+
+def test_a_later_epoch_is_news_at_any_version() -> None:
+    """ZooKeeper's data was lost, and its versions begin anew; no epoch does."""
+    story = Story().registered(7, group(epoch=4))
+    story.client.push("a:1", GroupChanged(GROUP, 0, encode_node(group(epoch=6))))
+    assert [(known.version, known.node.epoch) for known in story.heard] == [(7, 4), (0, 6)]
+    story.pass_ms(HEARTBEAT_MS)
+    assert story.client.one(ReplicaHeartbeat).request.version == 0
+    story.client.take(ReplicaHeartbeat)
+
+
+def test_it_tells_the_newest_node_it_has_adopted_and_the_last_row_of_its_epochs() -> None:
+    story = Story()
+    first = story.client.one(RegisterReplica)
+    assert (first.request.version, first.request.newest_epoch, first.request.newest_begin) == (NO_VERSION, 0, 0)
+    story.facts = HeartbeatFacts(5, 950, 940, newest_epoch=4, newest_begin=900)
+    first.answer(7, group())
+    story.pass_ms(HEARTBEAT_MS)
+    beat = story.client.one(ReplicaHeartbeat)
+    assert (beat.request.version, beat.request.newest_epoch, beat.request.newest_begin) == (7, 4, 900)
+    beat.fail(UnknownReplica(GROUP, "b"))
+    story.pass_ms(HEARTBEAT_MS)
+    assert story.client.one(RegisterReplica).request.version == 7
 
 
 def test_every_answer_may_bring_news() -> None:

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
-
 import pytest
 from sim.group_kit import GROUP, group, life, proposal
 
-from zenitmq.controller.audit_record import encode_forced_election
 from zenitmq.controller.group_state import (
     alter_in_sync,
     check_life,
     elect,
-    electable,
-    force_election,
     remove_replica,
-    restore,
     with_in_sync,
 )
 from zenitmq.model.errors import (
     GroupNodeLost,
     IncarnationUnknown,
     InvalidParameter,
-    MasterStillAlive,
     NotElectable,
     NotGroupMaster,
     ReplicaNeeded,
@@ -31,8 +23,8 @@ from zenitmq.model.errors import (
     StaleGroupVersion,
     UnknownReplica,
 )
-from zenitmq.model.group import NO_VERSION, GroupNode, GroupSettings, KnownGroup
-from zenitmq.remoting.commands import RemoveReplica, RestoreGroup
+from zenitmq.model.group import GroupNode, GroupSettings, KnownGroup
+from zenitmq.remoting.commands import RemoveReplica
 
 SETTINGS = GroupSettings(min_in_sync=2, lag_ms_max=7000)
 
@@ -123,56 +115,6 @@ def test_nobody_is_elected_over_a_node_that_was_set_back() -> None:
     assert (refused.value.epoch, refused.value.persisted) == (4, 5)
 
 
-# ---- forced elections: rule R10
-
-
-def test_a_forced_election_names_what_may_be_lost() -> None:
-    node = group(in_sync="a", eligible="b", epoch=3)
-    after, record = force_election(node, "c", wait_ms=0, epoch_seen=3, log_end=700, highest_end=1000, now_ms=123)
-    assert (after.epoch, after.master, after.master_incarnation) == (4, "c", life("c"))
-    assert sets(after) == ("c", ""), "what the others hold is no measure any more"
-    assert (record.lost_begin, record.lost_end, record.at_ms) == (700, 1000, 123)
-    assert (record.epoch, record.elected, record.old_master) == (4, "c", "a")
-    assert (record.in_sync, record.eligible) == (("a",), ("b",))
-
-
-def test_a_forced_election_is_a_line_of_json() -> None:
-    _, record = force_election(
-        group(in_sync="a", epoch=3), "c", wait_ms=0, epoch_seen=3, log_end=7, highest_end=9, now_ms=123
-    )
-    assert json.loads(encode_forced_election(record)) == {
-        "event": "forced election",
-        "broker_name": GROUP,
-        "epoch": 4,
-        "elected": "c",
-        "old_master": "a",
-        "in_sync": ["a"],
-        "eligible": [],
-        "last": "",
-        "lost_begin": 7,
-        "lost_end": 9,
-        "at_ms": 123,
-    }
-
-
-def test_after_both_sets_became_empty_the_forced_one_begins_them() -> None:
-    after, record = force_election(
-        group(in_sync="", last="a"), "a", wait_ms=0, epoch_seen=1, log_end=9, highest_end=5, now_ms=0
-    )
-    assert (sets(after), after.last, record.last) == (("a", ""), None, "a")
-    assert record.lost_begin == record.lost_end == 9
-
-
-def test_force_waits_for_the_old_master_and_is_not_taken_where_it_is_not_needed() -> None:
-    with pytest.raises(MasterStillAlive) as early:
-        force_election(group(in_sync="a"), "c", wait_ms=70, epoch_seen=1, log_end=0, highest_end=0, now_ms=0)
-    assert (early.value.master, early.value.wait_ms) == ("a", 70)
-    with pytest.raises(InvalidParameter, match="holds all"):
-        force_election(group(), "c", wait_ms=0, epoch_seen=1, log_end=0, highest_end=0, now_ms=0)
-    with pytest.raises(GroupNodeLost):
-        force_election(group(in_sync="a"), "c", wait_ms=0, epoch_seen=2, log_end=0, highest_end=0, now_ms=0)
-
-
 # ---- the master's proposals: rule R7
 
 
@@ -255,29 +197,3 @@ def test_a_removal_names_its_version_and_a_replica() -> None:
         remove_replica(KnownGroup(group(), 4), RemoveReplica(GROUP, 3, "c"))
     with pytest.raises(UnknownReplica):
         remove_replica(KnownGroup(group(), 4), RemoveReplica(GROUP, 4, "x"))
-
-
-# ---- restoring
-
-
-def test_a_lost_node_begins_anew_above_what_replicas_have_seen() -> None:
-    node = restore(None, RestoreGroup(GROUP, NO_VERSION, 7), settings=SETTINGS)
-    assert node == GroupNode(broker_name=GROUP, epoch=8, settings=SETTINGS)
-    assert electable(node) == frozenset(), "who was in sync is not known"
-
-
-def test_a_node_that_was_set_back_keeps_its_replicas_and_trusts_no_set() -> None:
-    old = group(epoch=3)
-    node = restore(KnownGroup(old, 2), RestoreGroup(GROUP, 2, 7), settings=SETTINGS)
-    assert (node.epoch, node.master, node.master_incarnation, sets(node)) == (8, None, None, ("", ""))
-    assert (node.replicas, node.settings) == (old.replicas, old.settings)
-    assert replace(node, epoch=3, master="a", master_incarnation=life("a"), in_sync=tuple("abc")) == old
-
-
-def test_what_was_not_lost_is_not_restored() -> None:
-    with pytest.raises(InvalidParameter, match="above 3"):
-        restore(KnownGroup(group(epoch=3), 2), RestoreGroup(GROUP, 2, 3), settings=SETTINGS)
-    with pytest.raises(StaleGroupVersion):
-        restore(KnownGroup(group(epoch=3), 2), RestoreGroup(GROUP, 1, 7), settings=SETTINGS)
-    with pytest.raises(StaleGroupVersion):
-        restore(None, RestoreGroup(GROUP, 0, 7), settings=SETTINGS)

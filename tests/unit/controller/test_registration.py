@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sim.group_kit import GROUP, group, life, registration, replica
 
+from zenitmq.controller.group_state import elect
 from zenitmq.controller.registration import Registration, register
 from zenitmq.model.errors import (
     ForeignLog,
@@ -49,13 +50,40 @@ def test_a_newcomer_is_in_no_set() -> None:
 @pytest.mark.parametrize("name", ["d", "b"])
 def test_a_store_with_a_log_of_its_own_is_no_replica(name: str) -> None:
     """A broker that was alone: its epochs begin at 1 as the group's do, so its log would pass for a copy."""
-    alone = registration(name, store_id="alone", epoch=0)
+    alone = registration(name, store_id="alone", epoch=0, group_id="", newest_epoch=7)
     with pytest.raises(ForeignLog) as refused:
         registered(group(), alone)
     assert (refused.value.replica, refused.value.log_end) == (name, 1000)
+    assert "zenit store join DIR --group-id store-a" in str(refused.value)
     assert registered(None, alone).node.in_sync == (name,), "but it may found a group"
     returned = registered(group("abc"), registration(name, store_id="removed", epoch=1)).node
-    assert name not in returned.in_sync, "who followed a master once has a copy, whatever the group remembers"
+    assert name not in returned.in_sync, "who has the group's id was in it once"
+
+
+def test_a_static_masters_log_is_no_groups() -> None:
+    """It has promised epochs, which say nothing about a group under controllers: not even a new one begins with it."""
+    for node, log_end in ((group(epoch=9), 5000), (group(epoch=9), 0), (None, 5000)):
+        with pytest.raises(ForeignLog):
+            registered(node, registration("d", store_id="static", epoch=3, group_id="", log_end=log_end))
+    named = registered(group(epoch=9), registration("d", store_id="static", epoch=3, newest_epoch=3)).node
+    assert named.replica("d") is not None, "an operator has said that it is a copy"
+
+
+def test_a_group_begins_above_the_epochs_of_its_founder() -> None:
+    """A broker that was alone began one at each start."""
+    alone = registration("a", epoch=0, group_id="", newest_epoch=7)
+    founded = registered(None, alone).node
+    assert (founded.epoch, founded.group_id) == (7, "store-a")
+    assert elect(founded, "a", old_master_is_dead=False, epoch_seen=0).epoch == 8
+    killed = registered(founded, replace(alone, starts=2, life="another", clean_marker=False, same_boot=False))
+    assert (killed.unclean, killed.node.in_sync) == (None, ("a",)), "the group was never led"
+
+
+def test_a_log_with_rows_above_the_nodes_epoch_is_ahead_of_it() -> None:
+    """A replica that was run alone meanwhile has begun epochs of its own."""
+    with pytest.raises(GroupNodeLost) as lost:
+        registered(group(epoch=8), registration("b", 2, epoch=8, newest_epoch=10))
+    assert lost.value.persisted == 10
 
 
 def test_a_replica_of_another_group_of_that_name_is_refused() -> None:
@@ -65,20 +93,28 @@ def test_a_replica_of_another_group_of_that_name_is_refused() -> None:
         with pytest.raises(ForeignReplica) as refused:
             registered(node, stranger)
         assert (refused.value.group_id, refused.value.expected) == ("store-z", "store-a")
+        assert "move its directory away" in str(refused.value), "its epoch is not above this group's"
     assert registered(node, registration("d", epoch=1, group_id="store-a")).node.replica("d") is not None
     assert registered(node, registration("d", log_end=0)).node.group_id == "store-a", "a new one is in no group yet"
     with pytest.raises(InvalidParameter):
         registered(node, registration("d", group_id="a b"))
 
 
-def test_a_group_begun_anew_is_what_its_first_replica_knows() -> None:
-    """ZooKeeper's data was lost, and with it whose group it was."""
-    after = registered(replace(group(""), epoch=8, master=None), registration("b", epoch=7, group_id="store-a")).node
-    assert after.group_id == "store-a"
-    with pytest.raises(ForeignReplica):
-        registered(after, registration("c", epoch=7, group_id="store-z"))
-    refounded = registered(None, registration("b", log_end=0, group_id="store-a")).node
-    assert refounded.group_id == "store-a", "a group that never had a master may be founded again by who was in it"
+def test_a_replica_with_the_later_epoch_is_never_told_to_forget_it() -> None:
+    """ZooKeeper had lost the group, and a wiped replica was the first to register."""
+    refounded = registered(None, registration("c", store_id="wiped", log_end=0, group_id="")).node
+    assert refounded.group_id == "wiped"
+    with pytest.raises(ForeignReplica) as refused:
+        registered(refounded, registration("b", 7, epoch=41))
+    assert "zenit controller restore broker-a --epoch 41 --group-id store-a" in str(refused.value)
+    assert "empty" not in str(refused.value)
+    with pytest.raises(GroupNodeLost) as lost:
+        registered(None, registration("b", 7, epoch=41))
+    assert "empty" not in str(lost.value)
+
+
+def test_a_group_that_never_had_a_master_may_be_founded_again_by_who_was_in_it() -> None:
+    assert registered(None, registration("b", log_end=0)).node.group_id == "store-a"
 
 
 def test_a_later_life_keeps_its_place() -> None:

@@ -34,8 +34,8 @@ from zenitmq.model.errors import (
     ZenitError,
     ZooKeeperUnavailable,
 )
-from zenitmq.model.group import FlushMode, GroupNode, GroupSettings, KnownGroup
-from zenitmq.model.group_codec import decode_node, encode_node
+from zenitmq.model.group import FlushMode, GroupNode, GroupSettings, KnownGroup, Seen, Sighting
+from zenitmq.model.group_codec import decode_node, encode_node, encode_seen
 from zenitmq.remoting.commands import (
     ChangeGroup,
     ElectMaster,
@@ -134,8 +134,16 @@ class HandLoop:
 class Story:
     """One reign; replica "a" speaks on connection b"a", and so on."""
 
-    def __init__(self, node: GroupNode | None = None, *, waiting_max: int = 100, begin: bool = True) -> None:
-        self.zookeeper = ModelZooKeeper()
+    def __init__(
+        self,
+        node: GroupNode | None = None,
+        *,
+        waiting_max: int = 100,
+        begin: bool = True,
+        listen_ms: int = 0,
+        zookeeper: ModelZooKeeper | None = None,
+    ) -> None:
+        self.zookeeper = zookeeper or ModelZooKeeper()
         if node is not None:
             self.zookeeper.apply(GROUP, encode_node(node), None)
         self.loop = HandLoop()
@@ -148,6 +156,7 @@ class Story:
             self.loop,  # type: ignore[arg-type]
             detection=Detection(),
             new_group=GroupSettings(min_in_sync=2),
+            listen_ms=listen_ms,
         )
         if begin:
             self.reign.begin()
@@ -586,14 +595,161 @@ def test_a_replica_is_removed() -> None:
     assert asked.node().replicas == (replica("a"), replica("b"))
 
 
+# ---- ZooKeeper lost data, or was set back
+
+
+def restored(story: Story, version: int, epoch: int, group_id: str = "") -> Asked:
+    asked = story.ask(story.reign.on_restore, RestoreGroup(GROUP, version, epoch, group_id))
+    story.work()
+    return asked
+
+
+def elected(story: Story) -> tuple[str | None, int]:
+    return story.stored().master, story.stored().epoch
+
+
 def test_a_lost_group_is_restored_above_what_replicas_have_seen() -> None:
     story = Story()
-    asked = story.ask(story.reign.on_restore, RestoreGroup(GROUP, -1, 7))
-    story.work()
+    assert isinstance(story.register("a", epoch=7).error, GroupNodeLost)
+    asked = restored(story, -1, 7)
     assert (asked.node().epoch, asked.node().master, asked.node().settings.min_in_sync) == (8, None, 2)
+    assert asked.node().group_id == "store-a"
     assert story.register("a", epoch=7).error is None
     story.work()
     assert story.stored().master is None, "nobody is electable"
+    forced = story.ask(story.reign.on_elect, ElectMaster(GROUP, story.known().version, "a", True))
+    story.work()
+    assert (forced.error, elected(story)) == (None, ("a", 9))
+
+
+def test_a_refused_epoch_is_remembered_and_stops_elections() -> None:
+    """b has led epoch 7; ZooKeeper was set back to epoch 5, in which a was in sync too."""
+    story = Story(group("ab", in_sync="ab", epoch=5, min_in_sync=1))
+    assert isinstance(story.register("b", 2, epoch=7, log_end=9000).error, GroupNodeLost)
+    story.work()
+    assert story.zookeeper.seen[GROUP] == encode_seen(Seen(GROUP, (Sighting("store-a", 7),)))
+    asked = story.register("a", 2, epoch=5)
+    story.work()
+    assert isinstance(asked.error, GroupNodeLost)
+    for _ in range(40):
+        story.beat("a", epoch=5)
+        story.loop.pass_ms(500)
+        story.work()
+    assert elected(story) == ("a", 5)
+    for name in ("", "a"):
+        refused = story.ask(story.reign.on_elect, ElectMaster(GROUP, 0, name, True))
+        assert isinstance(refused.error, GroupNodeLost)
+    assert isinstance(story.propose("a", 0, epoch=5).error, GroupNodeLost)
+    assert isinstance(story.change(0, "min_in_sync", "1").error, GroupNodeLost)
+    assert isinstance(story.ask(story.reign.on_remove_replica, RemoveReplica(GROUP, 0, "b")).error, GroupNodeLost)
+    assert story.ask(story.reign.on_get_group, GetGroup(GROUP)).reply.seen_epoch == 7  # type: ignore[union-attr]
+
+
+def test_where_there_is_no_node_a_remembered_epoch_stops_founding() -> None:
+    story = Story()
+    assert isinstance(story.register("b", 2, epoch=7).error, GroupNodeLost)
+    story.work()
+    wiped = story.register("c", store_id="new", epoch=0, log_end=0, group_id="")
+    story.work()
+    assert isinstance(wiped.error, GroupNodeLost)
+    assert story.zookeeper.groups == {}
+    assert story.reign.broker_names == (GROUP,), "an operator is told"
+    assert isinstance(story.ask(story.reign.on_get_group, GetGroup(GROUP)).error, GroupNodeLost)
+    unknown = story.ask(story.reign.on_get_group, GetGroup("broker-z")).error
+    assert isinstance(unknown, ReplicaGroupNotFound)
+
+
+def test_the_next_reign_knows_what_was_seen() -> None:
+    first = Story(group("ab", in_sync="ab", epoch=5))
+    first.register("b", 2, epoch=7)
+    first.work()
+    first.reign.end()
+    second = Story(zookeeper=first.zookeeper)
+    assert isinstance(second.register("a", 2, epoch=5).error, GroupNodeLost)
+    assert restored(second, 0, 7).error is None
+    third = Story(zookeeper=first.zookeeper)
+    assert third.register("b", 2, epoch=7).error is None
+    third.work()
+    assert third.known().node.epoch == 8
+
+
+def test_what_was_seen_is_kept_once_zookeeper_answers_again() -> None:
+    story = Story(group("ab", in_sync="ab", epoch=5))
+    story.store.connected = False
+    story.register("b", 2, epoch=7)
+    story.work()
+    assert story.zookeeper.seen == {}
+    assert isinstance(story.register("a", 2, epoch=5).error, GroupNodeLost), "it counts already"
+    story.store.connected = True
+    story.register("b", 2, epoch=7)
+    story.work()
+    assert GROUP in story.zookeeper.seen
+    story.register("b", 2, epoch=7)
+    assert not story.loop.jobs, "and is written once"
+
+
+def test_a_heartbeat_shows_a_node_that_was_set_back_within_its_epoch() -> None:
+    """Its master has adopted a later version of the node, in which c was not in sync any more."""
+    story = Story(group(epoch=5))
+    story.beat("a", epoch=5, version=4)
+    story.work()
+    assert story.known() == KnownGroup(group(epoch=5), 0)
+    assert isinstance(story.register("c", 2, epoch=5).error, GroupNodeLost)
+    story.loop.pass_ms(3000)
+    story.work()
+    assert elected(story) == ("a", 5)
+    assert restored(story, 0, 5).node().in_sync == ()
+
+
+def test_sightings_that_make_no_sense_stop_their_group() -> None:
+    zookeeper = ModelZooKeeper()
+    zookeeper.seen[GROUP] = b"{}"
+    story = Story(group(), zookeeper=zookeeper)
+    asked = story.register("a", 2)
+    story.work()
+    assert isinstance(asked.error, GroupNodeDamaged)
+    story.beat()
+    story.loop.pass_ms(5000)
+    story.work()
+    assert elected(story) == ("a", 1)
+
+
+def test_a_new_reign_listens_before_it_writes() -> None:
+    """A replica that lives and knows more is heard, whoever registers first."""
+    story = Story(group("ab", in_sync="ab", epoch=5, min_in_sync=1), listen_ms=1000)
+    asked = story.register("a", 2, epoch=5)
+    story.work()
+    assert (asked.reply, asked.error) == (None, None)
+    story.loop.pass_ms(500)
+    assert isinstance(story.register("b", 2, epoch=7).error, GroupNodeLost)
+    story.work()
+    assert isinstance(asked.error, GroupNodeLost)
+
+
+def test_once_all_were_heard_or_time_has_passed_changes_take_their_turns() -> None:
+    story = Story(group("ab", in_sync="ab"), listen_ms=1000)
+    asked = story.register("b", 2)
+    assert asked.reply is None
+    story.beat("a")
+    story.work()
+    assert asked.error is None
+    assert asked.reply is not None
+    story = Story(group("ab", in_sync="ab"), listen_ms=1000)
+    asked = story.register("a", 2)
+    story.loop.pass_ms(900)
+    story.work()
+    assert (asked.reply, elected(story)) == (None, ("a", 1))
+    story.loop.pass_ms(100)
+    story.work()
+    assert (asked.error, elected(story)) == (None, ("a", 2)), "a master that was started anew is elected again"
+
+
+def test_a_group_that_a_reign_sees_begin_needs_no_listening() -> None:
+    story = Story(listen_ms=1000)
+    asked = story.register("a")
+    story.work()
+    assert asked.error is None
+    assert elected(story) == ("a", 1)
 
 
 # ---- the end

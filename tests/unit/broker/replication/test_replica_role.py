@@ -107,12 +107,20 @@ def test_a_slave_follows_once_the_promise_is_durable() -> None:
     assert roles.hear(news(6, 3, "A")) == []
 
 
-@pytest.mark.parametrize("known", [news(5, 4, "A"), news(4, 4, "A"), news(6, 2, "A")])
+@pytest.mark.parametrize("known", [news(5, 3, "A"), news(4, 3, "A"), news(6, 2, "A")])
 def test_v6_old_versions_and_lower_epochs_are_old_news(known: KnownGroup) -> None:
     roles = Roles()
     roles.hear(news(5, 3, "C"))
     assert roles.hear(known) == []
     assert roles.core.known == news(5, 3, "C")
+
+
+def test_a_later_epoch_is_news_at_any_version() -> None:
+    """Versions begin anew where ZooKeeper's data was lost."""
+    roles = Roles()
+    roles.hear(news(5, 3, "C"))
+    assert roles.hear(news(0, 4, "A"))
+    assert roles.core.known == news(0, 4, "A")
 
 
 def test_m_r2_a_promise_outlives_the_process() -> None:

@@ -1,0 +1,132 @@
+"""What one reign hears of replicas besides the node: who knows more than ZooKeeper, and who was not heard yet. Loop thread.
+
+A new reign has only what ZooKeeper holds, which may be older than it was (set_back). So before it writes a group that it
+has found it *listens*: until each replica of the group has registered or sent a heartbeat, for LISTEN_MS at most. A replica
+that lives beats each 0.5 s; what it knows is heard before anything is built on a node that was set back.
+
+A sighting counts from the moment it is heard and is kept in ZooKeeper at once, so that the next reign knows it too. Where
+that fails it is tried again with the next sign of the kind: the replica goes on registering.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final
+
+from ..model.errors import BrokerBusy, GroupNodeDamaged, ZenitError
+from ..model.group import KnownGroup, Seen, Sighting
+from .group_store import GroupStore
+from .set_back import check_not_set_back, newest_epoch_seen
+from .store_desk import StoreDesk
+
+log = logging.getLogger(__name__)
+
+LISTEN_MS: Final = 1000
+"""Two heartbeats. Longer: a new leading controller writes later where a replica is dead; shorter: a slow replica is missed."""
+
+
+class Hearing:
+    """`on_heard_out(broker_name)`: the group was listened to long enough."""
+
+    def __init__(
+        self, store: GroupStore, desk: StoreDesk, *, listen_ms: int, on_heard_out: Callable[[str], None]
+    ) -> None:
+        self._store = store
+        self._desk = desk
+        self._listen_ms = listen_ms
+        self._on_heard_out = on_heard_out
+        self._seen: dict[str, Seen | GroupNodeDamaged] = {}
+        self._unkept: set[tuple[str, Sighting]] = set()  # heard, and not known to be in ZooKeeper
+        self._unheard: dict[str, set[str]] = {}  # replicas of the groups that are listened to
+        self._ends_ms: dict[str, int] = {}
+
+    # ---- listening
+
+    def listen(self, broker_name: str, names: Iterable[str], now_ms: int) -> bool:
+        """Begins to listen to a group; False where there is nobody to wait for."""
+        unheard = set(names)
+        if not unheard or self._listen_ms == 0:
+            return False
+        self._unheard[broker_name], self._ends_ms[broker_name] = unheard, now_ms + self._listen_ms
+        return True
+
+    def listens_to(self, broker_name: str) -> bool:
+        """Its replicas were not all heard yet, and it is not time."""
+        return broker_name in self._unheard
+
+    def on_heard(self, broker_name: str, name: str) -> None:
+        """A replica has registered, or tried to, or sent a heartbeat."""
+        unheard = self._unheard.get(broker_name)
+        if unheard is not None:
+            unheard.discard(name)
+            if not unheard:
+                self._end(broker_name)
+
+    def on_tick(self, now_ms: int) -> None:
+        """Time has passed."""
+        for name in [name for name, ends_ms in self._ends_ms.items() if now_ms >= ends_ms]:
+            log.info(
+                "not heard, going on without them group=%s replicas=%s", name, ",".join(sorted(self._unheard[name]))
+            )
+            self._end(name)
+
+    def _end(self, broker_name: str) -> None:
+        del self._unheard[broker_name], self._ends_ms[broker_name]
+        self._on_heard_out(broker_name)
+
+    # ---- who knows more
+
+    @property
+    def broker_names(self) -> frozenset[str]:
+        """The groups of which anything was ever seen."""
+        return frozenset(self._seen)
+
+    def on_seen(self, broker_name: str, seen: Seen | GroupNodeDamaged) -> None:
+        """As ZooKeeper has it."""
+        self._seen[broker_name] = seen
+
+    def seen(self, broker_name: str) -> Seen | None:
+        """What was seen of a group. Raises GroupNodeDamaged."""
+        seen = self._seen.get(broker_name)
+        if isinstance(seen, GroupNodeDamaged):
+            raise seen
+        return seen
+
+    def epoch_seen(self, broker_name: str, known: KnownGroup | None) -> int:
+        """The epoch of the newest node that a replica knows, where ZooKeeper's is older; else 0. At least 1 where what was
+        seen makes no sense."""
+        seen = self._seen.get(broker_name)
+        return 1 if isinstance(seen, GroupNodeDamaged) else newest_epoch_seen(seen, known)
+
+    def check(self, broker_name: str, known: KnownGroup | None) -> None:
+        """Raises GroupNodeLost where a replica knows of a newer node, GroupNodeDamaged where that cannot be told."""
+        check_not_set_back(broker_name, self.seen(broker_name), known)
+
+    def remember(self, broker_name: str, sighting: Sighting) -> None:
+        """A replica was heard to know of a newer node than ZooKeeper's."""
+        seen = self._seen.get(broker_name, Seen(broker_name))
+        if isinstance(seen, GroupNodeDamaged):
+            return
+        after = seen.with_sighting(sighting)
+        if after is not seen:
+            log.error(
+                "a replica knows more than ZooKeeper: its data was lost or set back, nobody is elected until an operator"
+                " restores the group; group=%s epoch=%s version=%s group_id=%s",
+                *(broker_name, sighting.epoch, sighting.version, sighting.group_id),
+            )
+        elif (broker_name, sighting) not in self._unkept:
+            return
+        self._seen[broker_name] = after
+        self._unkept.add((broker_name, sighting))
+        try:
+            self._desk.ask(
+                partial(self._store.remember, broker_name, sighting), partial(self._on_kept, broker_name, sighting)
+            )
+        except BrokerBusy:
+            return
+
+    def _on_kept(self, broker_name: str, sighting: Sighting, result: ZenitError | None) -> None:
+        if result is None:
+            self._unkept.discard((broker_name, sighting))
