@@ -34,6 +34,7 @@ def register(app: typer.Typer) -> None:
     )
     drill.command("list")(list_drills)
     drill.command("run")(run_drill)
+    drill.command("campaign")(run_campaign)
     app.add_typer(drill, name="drill")
 
 
@@ -57,12 +58,16 @@ def run_drill(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A drill of `zenit drill list`.")],
     runs: Annotated[int, typer.Option(help="How often.")] = 1,
     replicas: Annotated[int, typer.Option(help="Brokers of the group.")] = 3,
-    controllers: Annotated[int, typer.Option(help="Controllers, from two replicas on.")] = 2,
+    controllers: Annotated[int, typer.Option(help="Controllers, from two replicas on; 0: a static master.")] = 2,
+    groups: Annotated[int, typer.Option(help="Replica groups; each fault hits one of them.")] = 1,
     seconds: Annotated[float | None, typer.Option(help="How long each fault is held; else as the drill says.")] = None,
     rate: Annotated[float, typer.Option(help="Messages a second, of all producers together.")] = 5_000,
     size: Annotated[int, typer.Option(help="Body bytes of a message.")] = 200,
     seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 1,
     minutes: Annotated[float, typer.Option(help="random: how long.")] = 30,
+    power: Annotated[
+        bool, typer.Option("--power", help="random: draw power cuts, not partitions (flush mode sync).")
+    ] = False,
     directory: Annotated[
         str | None, typer.Option("--dir", metavar="DIR", help="Of a cluster that runs; else one is started and ended.")
     ] = None,
@@ -80,6 +85,8 @@ def run_drill(
         runs=runs,
         replicas=replicas,
         controllers=controllers,
+        groups=groups,
+        power=power,
         seconds=seconds,
         rate=rate,
         body_bytes=size,
@@ -94,6 +101,45 @@ def run_drill(
     show(document, as_json, lambda: _print_document(document))
     if not document["passed"]:
         raise typer.Exit(1)
+
+
+def run_campaign(
+    hours: Annotated[float, typer.Option(help="How long; the last leg is carried out to its end.")],
+    seed: Annotated[int, typer.Option(help="Of all that is drawn.")] = 1,
+    rate: Annotated[float, typer.Option(help="Messages a second, of all producers together.")] = 5_000,
+    leg_minutes: Annotated[float, typer.Option(help="How long faults come in each leg.")] = 4,
+    report: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Write the account, page and picture there.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Draw faults at random against clusters of every kind, one leg after another, and check each leg.
+
+    Exit code 1 where a leg broke a promise or broke off.
+    """
+    from ..deploy.drills.campaign_run import CampaignOptions, run_campaign
+
+    options = CampaignOptions(hours=hours, seed=seed, rate=rate, leg_minutes=leg_minutes, report_directory=report)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends what was started, as Ctrl-C does
+    with _progress() as say:
+        document = run_campaign(options, say)
+    show(document, as_json, lambda: _print_campaign(document))
+    if not document["passed"]:
+        raise typer.Exit(1)
+
+
+def _print_campaign(document: dict[str, Any]) -> None:
+    print_facts(
+        {
+            name: document[name]
+            for name in ("campaign", "passed", "acknowledged", "lost", "changed", "reordered", "violations")
+        }
+        | {"faults": sum(document["faults"].values())}
+        | {f"pause_{name}": document["pauses"][name] for name in ("median_ms", "worst_ms")}
+    )
+    for leg in document["legs"]:
+        if not leg["passed"]:
+            note(f"leg {leg['number'] + 1} ({leg['kind']['name']}, seed {leg['seed']}): {leg['failure'] or 'FAILED'}")
 
 
 def _print_document(document: dict[str, Any]) -> None:

@@ -45,7 +45,8 @@ class Whom(Enum):
     ZOOKEEPER = "ZooKeeper"
 
 
-CUTS_NETWORK: Final = frozenset({Deed.CUT_IN, Deed.CUT_OUT, Deed.CUT_BOTH})
+CUTS_NETWORK_IN_ORDER: Final = (Deed.CUT_IN, Deed.CUT_OUT, Deed.CUT_BOTH)
+CUTS_NETWORK: Final = frozenset(CUTS_NETWORK_IN_ORDER)
 DRAWN_HOLD_MS: Final = 8_000
 NEEDS_CONTROLLER: Final = frozenset({Whom.CONTROLLER, Whom.ALL_CONTROLLERS, Whom.ZOOKEEPER})
 
@@ -148,30 +149,49 @@ def drill_named(name: str) -> Drill:
     return DRILLS[name]
 
 
-def random_faults(seed: int, *, can_cut_network: bool) -> Iterator[Fault]:
-    """Faults for ever, always the same for a seed. Power cuts are not among them: they ask for another flush mode."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """What of the menu can be done to a cluster: whether it has controllers, a network of its own, and brokers over the
+    library that remembers what is not synced."""
+
+    has_controllers: bool = True
+    can_cut_network: bool = False
+    can_cut_power: bool = False
+
+
+_MENU: Final = (
+    (Deed.KILL, Whom.MASTER, (500, 6_000)),
+    (Deed.KILL, Whom.SLAVE, (500, 6_000)),
+    (Deed.PAUSE, Whom.MASTER, (DEAD_MS // 4, DEAD_MS * 3)),
+    (Deed.PAUSE, Whom.SLAVE, (DEAD_MS // 4, DEAD_MS * 3)),
+    (Deed.SLOW, Whom.SLAVE, (2_000, 8_000)),
+    (Deed.WIPE, Whom.SLAVE, (500, 3_000)),
+    (Deed.STOP, Whom.MASTER, (0, 0)),
+    (Deed.STOP, Whom.EACH_BROKER, (0, 0)),
+    (Deed.KILL, Whom.ALL_BROKERS, (500, 2_000)),
+    (Deed.KILL, Whom.CONTROLLER, (500, 8_000)),
+    (Deed.KILL, Whom.ALL_CONTROLLERS, (2_000, 15_000)),
+    (Deed.PAUSE, Whom.CONTROLLER, (500, 6_000)),
+    (Deed.KILL, Whom.ZOOKEEPER, (2_000, 15_000)),
+    (Deed.PAUSE, Whom.ZOOKEEPER, (500, 10_000)),
+    *((deed, whom, (1_000, 8_000)) for deed in CUTS_NETWORK_IN_ORDER for whom in (Whom.MASTER, Whom.SLAVE)),
+    (Deed.POWER_CUT, Whom.ALL_BROKERS, (500, 1_000)),
+)
+"""What may be drawn: the deed, to whom, held from how long to how long."""
+
+
+def random_faults(seed: int, conditions: Conditions) -> Iterator[Fault]:
+    """Faults for ever, always the same for a seed and conditions."""
     chance = random.Random(seed)
-    menu = [
-        (Deed.KILL, Whom.MASTER, (500, 6_000)),
-        (Deed.KILL, Whom.SLAVE, (500, 6_000)),
-        (Deed.PAUSE, Whom.MASTER, (DEAD_MS // 4, DEAD_MS * 3)),
-        (Deed.PAUSE, Whom.SLAVE, (DEAD_MS // 4, DEAD_MS * 3)),
-        (Deed.SLOW, Whom.SLAVE, (2_000, 8_000)),
-        (Deed.WIPE, Whom.SLAVE, (500, 3_000)),
-        (Deed.STOP, Whom.MASTER, (0, 0)),
-        (Deed.STOP, Whom.EACH_BROKER, (0, 0)),
-        (Deed.KILL, Whom.ALL_BROKERS, (500, 2_000)),
-        (Deed.KILL, Whom.CONTROLLER, (500, 8_000)),
-        (Deed.KILL, Whom.ALL_CONTROLLERS, (2_000, 15_000)),
-        (Deed.PAUSE, Whom.CONTROLLER, (500, 6_000)),
-        (Deed.KILL, Whom.ZOOKEEPER, (2_000, 15_000)),
-        (Deed.PAUSE, Whom.ZOOKEEPER, (500, 10_000)),
-    ]
-    if can_cut_network:
-        menu += [(deed, whom, (1_000, 8_000)) for deed in CUTS_NETWORK_IN_ORDER for whom in (Whom.MASTER, Whom.SLAVE)]
+    menu = [entry for entry in _MENU if _is_possible(entry[0], entry[1], conditions)]
     while True:
         deed, whom, (shortest, longest) = chance.choice(menu)
         yield Fault(deed, whom, chance.randint(shortest, longest))
 
 
-CUTS_NETWORK_IN_ORDER: Final = (Deed.CUT_IN, Deed.CUT_OUT, Deed.CUT_BOTH)
+def _is_possible(deed: Deed, whom: Whom, conditions: Conditions) -> bool:
+    if whom in NEEDS_CONTROLLER and not conditions.has_controllers:
+        return False
+    if deed in CUTS_NETWORK:
+        return conditions.can_cut_network
+    return deed is not Deed.POWER_CUT or conditions.can_cut_power

@@ -16,7 +16,7 @@ A message that was never acknowledged may be there or not. Counts are those of t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
 import numpy as np
@@ -44,6 +44,17 @@ class Verdict:
     def is_clean(self) -> bool:
         """Whether all that was promised held."""
         return not (self.lost or self.changed or self.uneven or self.holes or self.damaged or self.reordered)
+
+
+def together(verdicts: Iterable[Verdict]) -> Verdict:
+    """The account of several replica groups."""
+    parts = list(verdicts)
+    counts = {
+        field.name: sum(getattr(part, field.name) for part in parts)
+        for field in fields(Verdict)
+        if field.name != "examples"
+    }
+    return Verdict(**counts, examples=tuple(example for part in parts for example in part.examples)[:EXAMPLES_MAX])
 
 
 def check(acknowledged: Table, replicas: Mapping[str, Table]) -> Verdict:

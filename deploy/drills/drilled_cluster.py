@@ -16,9 +16,13 @@ from typing import Any, Final
 
 from ...model.clock import monotonic_ms, sleep_ms
 from ...model.errors import ClusterNotStarted, InvalidParameter, RequestTimeout, StoreFormatError
+from ...remoting.client import RemotingClient
+from ...remoting.commands import GetBrokerStatistics
 from ..cluster_record import BROKER, CONTROLLER, ProcessRecord
+from ..cluster_status import ask_json
 from ..local_cluster import LocalCluster
 from ..processes import is_running, terminate
+from .watch import quarantined
 
 UP_TIMEOUT_S: Final = 180
 STOP_MS: Final = 20_000
@@ -29,7 +33,7 @@ Group = Mapping[str, Any]
 
 
 class DrilledCluster:
-    """One cluster of one replica group. One thread."""
+    """One cluster of one replica group or several, of which one at a time is aimed at. One thread."""
 
     def __init__(
         self,
@@ -37,13 +41,16 @@ class DrilledCluster:
         *,
         replicas: int,
         controllers: int = 1,
+        groups: int = 1,
         settings: Sequence[str] = (),
         is_given: bool = False,
     ) -> None:
-        """`controllers`: 0 = a static master. `settings`: of the brokers, as `--set` takes them. `is_given`: it runs
-        already, and is left running."""
+        """`replicas`: of each of `groups`. `controllers`: 0 = a static master. `settings`: of the brokers, as `--set` takes
+        them. `is_given`: it runs already, and is left running."""
         self.directory = os.path.abspath(directory)
         self.replicas = replicas
+        self.groups = groups
+        self.aim = 0  # the number of the group that `group`, `master` and `slaves` mean
         self.is_given = is_given
         self._controllers = controllers
         self._settings = tuple(settings)
@@ -61,6 +68,8 @@ class DrilledCluster:
         if self.replicas > 1:
             command += ["--replicas", str(self.replicas)]
             command += ["--controllers", str(self._controllers)] if self._controllers else ["--no-controller"]
+        if self.groups > 1:
+            command += ["--groups", str(self.groups)]
         for setting in self._settings:
             command += ["--set", setting]
         environment = {**os.environ, **(environ or {})}
@@ -114,13 +123,20 @@ class DrilledCluster:
         """Where a process prints to."""
         return self._local.log_path(name)
 
+    def all_groups(self) -> list[Group]:
+        """The replica groups as `zenit status` shows them, by name. Raises InvalidParameter where there are more or fewer."""
+        groups: list[Group] = self._local.status()["groups"]
+        if len(groups) != self.groups:
+            raise InvalidParameter("groups", len(groups), f"{self.groups}: a drill is of so many replica groups")
+        return sorted(groups, key=lambda group: str(group["broker_name"]))
+
     def group(self) -> Group:
-        """The one replica group as `zenit status` shows it. Raises InvalidParameter where there are several."""
-        groups = self._local.status()["groups"]
-        if len(groups) != 1:
-            raise InvalidParameter("groups", len(groups), "1: a drill is of one replica group")
-        group: Group = groups[0]
-        return group
+        """The one that is aimed at."""
+        return self.all_groups()[self.aim]
+
+    def members(self, group: Group) -> list[ProcessRecord]:
+        """The processes of a group's replicas."""
+        return [self.process(replica["name"]) for replica in group["replicas"]]
 
     def leading_controller(self) -> ProcessRecord | None:
         """The controller that leads, where status tells it; else the first that runs; None where none does."""
@@ -130,14 +146,23 @@ class DrilledCluster:
         return next(iter(leading or running), None)
 
     def master(self) -> ProcessRecord:
-        """The group's master. Raises RequestTimeout where there is none for too long."""
+        """Of the group that is aimed at. Raises RequestTimeout where there is none for too long."""
         self._wait(lambda: self.group()["master"] is not None, "the group has a master")
         return self.process(self.group()["master"])
 
     def slaves(self) -> list[ProcessRecord]:
-        """The replicas that are not the master, and run."""
+        """The replicas of that group that are not the master, and run."""
         master = self.master().name
-        return [p for p in self.brokers() if p.name != master and is_running(p.pid, p.birth)]
+        return [p for p in self.members(self.group()) if p.name != master and is_running(p.pid, p.birth)]
+
+    def quarantined(self) -> list[str]:
+        """Which replicas that are in sync have quarantined ranges, in words."""
+        in_sync = [name for group in self.all_groups() for name in group["in_sync"]]
+        with RemotingClient() as client:
+            answers = {
+                broker.name: ask_json(client, broker.address, GetBrokerStatistics()) for broker in self.brokers()
+            }
+        return quarantined(in_sync, {name: answer["store"] for name, answer in answers.items() if answer is not None})
 
     # ---- waiting
 
@@ -146,11 +171,16 @@ class DrilledCluster:
 
         A replica that gets a long log back may take more time, as long as it comes nearer.
         """
-        self._wait(lambda: _is_healthy(self.group(), self.replicas), "every replica is in sync", timeout_ms, _lag_bytes)
+        self._wait(
+            lambda: all(_is_healthy(group, self.replicas) for group in self.all_groups()),
+            "every replica is in sync",
+            timeout_ms,
+            _lag_bytes,
+        )
 
     def wait_level(self, timeout_ms: int = HEALTHY_MS) -> None:
         """Until every replica holds the same and knows it confirmed, while nothing is sent. Raises RequestTimeout."""
-        self._wait(lambda: _is_level(self.group()), "all replicas hold the same", timeout_ms)
+        self._wait(lambda: all(map(_is_level, self.all_groups())), "all replicas hold the same", timeout_ms)
 
     def _wait(
         self,
@@ -166,9 +196,9 @@ class DrilledCluster:
             try:
                 if condition():
                     return
-                group = self.group()
-                stands = _standing(group)
-                if (now_left := left(group)) < 0.9 * least:
+                groups = self.all_groups()
+                stands = " | ".join(map(_standing, groups))
+                if (now_left := sum(map(left, groups))) < 0.9 * least:
                     least = now_left
                     deadline_ms = monotonic_ms() + timeout_ms
             except (StoreFormatError, StopIteration) as error:  # read while `zenit up` writes it anew

@@ -3,7 +3,7 @@
     body    producer u16 | sequence u64 | run u32 | filler | CRC-32 of all that        little-endian
 
 A *message* is (producer, sequence), a *place* is (queue, queue offset). Both fit one 64-bit number, so that millions of
-them are compared as columns. One drill uses one topic of one replica group: a queue id is enough to name a queue.
+them are compared as columns. One run uses one topic; the *number* of a queue tells the replica group too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ACKNOWLEDGED: Final = np.dtype(
         ("time_ns", "<u8"),  # monotonic: when the reply was there
         ("checksum", "<u4"),  # CRC-32 of the body that was sent
         ("producer", "<u2"),
-        ("queue", "<u2"),
+        ("queue", "<u2"),  # its number
     ]
 )
 """A row for each message whose send returned; the file of a load process is these rows, one after another."""
@@ -51,6 +51,9 @@ STORED: Final = np.dtype(
 """A row for each message that a replica gave out when it was asked for everything."""
 
 STORED_ROW: Final = struct.Struct("<QQQIHH")
+
+QUEUES_MAX: Final = 1024
+"""Queues of a topic in one group, at most."""
 
 NOBODY: Final = 0xFFFF
 """The producer of a body that does not prove itself."""
@@ -81,6 +84,17 @@ def read_body(body: bytes, run: int) -> tuple[int, int]:
     if its_run != run or zlib.crc32(memoryview(body)[: -TAIL.size]) != checksum:
         return NOBODY, 0
     return producer, sequence
+
+
+def queue_number(group: int, queue_id: int) -> int:
+    """A queue of the `group`-th replica group, by name, as one number of 16 bits."""
+    return group * QUEUES_MAX + queue_id
+
+
+def of_group(rows: Table, group: int) -> Table:
+    """Those rows whose queue is of that group."""
+    kept: Table = rows[rows["queue"] // QUEUES_MAX == group]
+    return kept
 
 
 def messages_of(rows: Table) -> Numbers:

@@ -23,7 +23,7 @@ from ...client.producer import Producer
 from ...model.clock import monotonic_ns, sleep_ms
 from ...model.errors import MessageIllegal, MessageTooLarge, ZenitError
 from ...model.message import Message, SendReceipt
-from .ledger import ACKNOWLEDGED_ROW, Bodies
+from .ledger import ACKNOWLEDGED_ROW, Bodies, queue_number
 
 SEND_TIMEOUT_S: Final = 3.0  # the client's own default: what a drill tells of is what users see
 PAUSE_MS: Final = 5.0
@@ -42,7 +42,7 @@ SWITCH_INTERVAL_S: Final = 0.0005
 class LoadJob:
     """What one process does. Producers are numbered from `first_producer`; `rate`: messages a second of them together.
 
-    `batch`: messages a send.
+    `batch`: messages a send. `groups`: the names of all replica groups, sorted.
     """
 
     namesrv: str
@@ -54,6 +54,7 @@ class LoadJob:
     rate: float = 1000.0
     batch: int = 1
     body_bytes: int = 200
+    groups: tuple[str, ...] = ()
 
 
 class Journal:
@@ -91,6 +92,7 @@ class NumberedProducer:
         self._job, self._number, self._producer = job, number, producer
         self._journal, self._stop = journal, stop
         self._bodies = Bodies(job.run, number, job.body_bytes)
+        self._groups = list(job.groups)
         self.is_ready = threading.Event()
         self.sent = 0
         self.tries_failed = 0
@@ -147,7 +149,7 @@ class NumberedProducer:
             time_ns,
             zlib.crc32(message.body),
             self._number,
-            receipt.queue.queue_id,
+            queue_number(self._groups.index(receipt.queue.broker_name), receipt.queue.queue_id),
         )
 
 

@@ -17,7 +17,7 @@ from ...model.errors import ConnectionLost, RemoteProtocolError, RequestTimeout,
 from ...remoting.client import RemotingClient
 from ...remoting.commands import PullMessages, PullReply
 from ...store.record_kernel import decode_batch
-from .ledger import STORED, STORED_ROW, Table, read_body
+from .ledger import STORED, STORED_ROW, Table, queue_number, read_body
 
 CALL_TIMEOUT_MS: Final = 5_000
 MESSAGES_MAX: Final = 1024
@@ -25,8 +25,10 @@ READ_BYTES: Final = 1 << 20
 AGAIN_MS: Final = 50
 
 
-def read_replica(client: RemotingClient, address: str, topic: str, *, queues: int, run: int, timeout_ms: int) -> Table:
-    """The rows (ledger.STORED) of all queues of `topic` at the broker of that address, queue by queue.
+def read_replica(
+    client: RemotingClient, address: str, topic: str, *, group: int, queues: int, run: int, timeout_ms: int
+) -> Table:
+    """The rows (ledger.STORED) of all queues of `topic` at the broker of that address, of the `group`-th group.
 
     Empty where the broker does not know the topic. Raises its own error where it goes on refusing, or RequestTimeout.
     """
@@ -34,19 +36,20 @@ def read_replica(client: RemotingClient, address: str, topic: str, *, queues: in
     rows: list[bytes] = []
     with contextlib.suppress(TopicNotFound):  # lost with all that was in it
         for queue_id in range(queues):
-            rows += _read_queue(client, address, topic, queue_id, run, deadline_ms)
+            number = queue_number(group, queue_id)
+            rows += _read_queue(client, address, topic, queue_id, number, run, deadline_ms)
     return np.frombuffer(b"".join(rows), dtype=STORED)
 
 
 def _read_queue(
-    client: RemotingClient, address: str, topic: str, queue_id: int, run: int, deadline_ms: int
+    client: RemotingClient, address: str, topic: str, queue_id: int, number: int, run: int, deadline_ms: int
 ) -> Iterator[bytes]:
     offset = 0
     while True:
         request = PullMessages("DRILL", topic, queue_id, offset, MESSAGES_MAX, READ_BYTES)
         reply, payload = _ask(client, address, request, deadline_ms)
         if reply.count:
-            yield _rows_of(payload, queue_id, run)
+            yield _rows_of(payload, number, run)
         elif reply.next_offset == offset or offset >= reply.max_offset:
             return
         offset = reply.next_offset
@@ -70,12 +73,12 @@ def _ask(client: RemotingClient, address: str, request: PullMessages, deadline_m
         return reply, payload
 
 
-def _rows_of(payload: bytes, queue_id: int, run: int) -> bytes:
+def _rows_of(payload: bytes, number: int, run: int) -> bytes:
     rows = []
     for message in decode_batch(payload):
         producer, sequence = read_body(message.body, run)
         checksum = zlib.crc32(message.body)
         rows.append(
-            STORED_ROW.pack(sequence, message.queue_offset, message.physical_offset, checksum, producer, queue_id)
+            STORED_ROW.pack(sequence, message.queue_offset, message.physical_offset, checksum, producer, number)
         )
     return b"".join(rows)

@@ -13,11 +13,15 @@ from typing import Any
 
 from .check import Mark, Verdict, first_write_ms, longest_gap_ms
 from .ledger import Numbers
+from .timeline import counts_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """One run. `times_ns`: of the acknowledgements, sorted. [begin_ns, end_ns]: the time under load."""
+    """One run. `times_ns`: of the acknowledgements, sorted. [begin_ns, end_ns]: the time under load.
+
+    `violations`: what went back or is quarantined (watch).
+    """
 
     verdict: Verdict
     times_ns: Numbers
@@ -25,12 +29,13 @@ class RunReport:
     end_ns: int
     marks: tuple[Mark, ...]
     tries_failed: int = 0
+    violations: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
         """Whether all that was promised held, and writes went on after each fault."""
         goes_on = all(len(self.times_ns) and int(self.times_ns[-1]) > mark.end_ns for mark in self.marks)
-        return self.verdict.is_clean and goes_on
+        return self.verdict.is_clean and not self.violations and goes_on
 
     def _first_writes(self) -> list[float | None]:
         """For each fault; the longest pause where that is shorter, since then writes went on before it was complete."""
@@ -83,7 +88,9 @@ class RunReport:
                 }
                 for mark, first, pause in zip(self.marks, firsts, self._pauses(), strict=True)
             ],
-            "examples": list(verdict.examples),
+            "acknowledged_per_second": counts_of(self.times_ns, self.begin_ns, self.end_ns, 1_000),
+            "examples": [*self.violations, *verdict.examples],
+            "violations": len(self.violations),
         }
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -25,15 +26,18 @@ from ...model.errors import InvalidParameter, RequirementMissing, SystemFault
 from ...remoting.client import RemotingClient
 from ..cluster_record import ProcessRecord
 from . import faults, partition, report, timeline
-from .catalogue import Deed, Drill, Fault, Whom, drill_named, random_faults
-from .check import Mark, check
+from .catalogue import Conditions, Deed, Drill, Fault, Whom, drill_named, random_faults
+from .check import Mark, Verdict, check, together
 from .drilled_cluster import DrilledCluster
 from .faults import Tools
+from .ledger import Table, of_group
 from .load import LoadJob
 from .load_processes import Load
 from .power_cut import prepare
 from .read_back import read_replica
 from .report import RunReport
+from .watch import Watch
+from .watching import watching
 
 SETTLE_MS: Final = 1_500
 READ_MS: Final = 600_000
@@ -52,6 +56,9 @@ Say = Callable[[str], None]
 class DrillOptions:
     """What a user may choose. `seconds`: how long each fault is held, None = as the drill says; `minutes`: of `random`.
 
+    `replicas`: of each of `groups`; `controllers`: 0 = a static master. `power`: `random` draws power cuts instead of
+    partitions, under flush mode sync.
+
     `directory`: of a cluster that runs already; None = one is started. `report_directory`: for the document and pictures.
     """
 
@@ -59,6 +66,8 @@ class DrillOptions:
     runs: int = 1
     replicas: int = 3
     controllers: int = 2
+    groups: int = 1
+    power: bool = False
     seconds: float | None = None
     rate: float = 5_000.0
     body_bytes: int = 200
@@ -70,10 +79,18 @@ class DrillOptions:
     def __post_init__(self) -> None:
         _check("runs", self.runs, 1, 1_000)
         _check("replicas", self.replicas, drill_named(self.drill).replicas_min, 9)
+        _check("groups", self.groups, 1, 9)
+        if self.power and not drill_named(self.drill).is_random:
+            raise InvalidParameter("power", self.power, f"false: {self.drill} says itself what it does")
         _check("seconds", 1 if self.seconds is None else self.seconds, 0, 3_600)
         _check("rate", self.rate, 1, 1_000_000)
         _check("body_bytes", self.body_bytes, 32, 1 << 20)
         _check("minutes", self.minutes, 0.05, 24 * 60)
+
+    @property
+    def cuts_power(self) -> bool:
+        """Whether its brokers run over the library that remembers what is not synced."""
+        return self.power or drill_named(self.drill).cuts_power
 
     def chosen(self) -> Drill:
         """The drill, each fault held as long as was asked."""
@@ -90,11 +107,11 @@ def run(options: DrillOptions, say: Say = lambda _: None) -> dict[str, Any]:
     """Runs the drill and returns its document (report.document). Raises ZenitError where it could not be run."""
     drill = options.chosen()
     is_apart = _enter_own_network(options, drill, say)
-    if drill.cuts_power and options.directory is not None:
+    if options.cuts_power and options.directory is not None:
         raise InvalidParameter("--dir", options.directory, "none: brokers are started over a library for a power cut")
     if options.report_directory is not None:
         os.makedirs(options.report_directory, exist_ok=True)
-    with _cluster(options, drill, say, is_apart=is_apart) as (cluster, tools, place):
+    with _cluster(options, say, is_apart=is_apart) as (cluster, tools, place):
         reports = []
         for number in range(options.runs):
             say(f"{drill.name}: run {number + 1} of {options.runs}")
@@ -113,7 +130,7 @@ def run(options: DrillOptions, say: Say = lambda _: None) -> dict[str, Any]:
 
 def _enter_own_network(options: DrillOptions, drill: Drill, say: Say) -> bool:
     """Whether brokers will be told apart by the network's rules: where the drill asks for it, or may draw it and can."""
-    if not (drill.cuts_network or drill.is_random):
+    if not (drill.cuts_network or drill.is_random) or options.power:
         return False
     if options.directory is not None and drill.cuts_network:
         raise InvalidParameter("--dir", options.directory, "none: brokers are started apart for a partition")
@@ -159,23 +176,22 @@ def _working_directory(options: DrillOptions, say: Say) -> Iterator[_Place]:
 
 
 @contextmanager
-def _cluster(
-    options: DrillOptions, drill: Drill, say: Say, *, is_apart: bool
-) -> Iterator[tuple[DrilledCluster, Tools, _Place]]:
+def _cluster(options: DrillOptions, say: Say, *, is_apart: bool) -> Iterator[tuple[DrilledCluster, Tools, _Place]]:
     """The cluster, up and in sync; a working directory. Afterwards nothing runs any more, but for a cluster that was given."""
     with ExitStack() as unwind:
         place = unwind.enter_context(_working_directory(options, say))
         work = place.path
-        settings = CLUSTER_SETTINGS + (SYNC_SETTINGS if drill.cuts_power else ())
+        settings = CLUSTER_SETTINGS + (SYNC_SETTINGS if options.cuts_power else ())
         cluster = DrilledCluster(
             options.directory or os.path.join(work, "cluster"),
             replicas=options.replicas,
             controllers=options.controllers,
+            groups=options.groups,
             settings=settings if options.directory is None else (),
             is_given=options.directory is not None,
         )
         tools = Tools(seed=options.seed)
-        if drill.cuts_power:
+        if options.cuts_power:
             tools.power_cut = prepare(os.path.join(cluster.directory, STORE_PREFIX), os.path.join(work, "unsynced"))
         if options.directory is None:
             say("starting a cluster")
@@ -208,6 +224,8 @@ class _Run:
         self._seed = options.seed + number
         self._topic = f"drill-{os.getpid()}-{number}"
         self._marks: list[Mark] = []
+        self._watch = Watch()
+        self._chance = random.Random(self._seed)
 
     def carry_out(self) -> RunReport:
         """The whole run."""
@@ -215,6 +233,7 @@ class _Run:
         cluster.wait_healthy()
         with Admin(cluster.namesrv) as admin:
             admin.create_topic(self._topic, queues=QUEUES)
+        names = tuple(str(group["broker_name"]) for group in cluster.all_groups())
         job = LoadJob(
             namesrv=cluster.namesrv,
             topic=self._topic,
@@ -224,8 +243,12 @@ class _Run:
             rate=self._options.rate,
             batch=self._options.batch,
             body_bytes=self._options.body_bytes,
+            groups=names,
         )
-        with Load(job, processes=PROCESSES, directory=self._work) as load:
+        with (
+            watching(cluster.directory, self._watch),
+            Load(job, processes=PROCESSES, directory=self._work) as load,
+        ):
             begin_ns = monotonic_ns()
             self._settle(load, self._drill.longest_hold_ms)
             for fault in self._faults():
@@ -234,34 +257,53 @@ class _Run:
             result = load.stop()
         self._say(f"{len(result.acknowledged)} acknowledged; reading them back through each replica")
         cluster.wait_level()
-        with RemotingClient() as client:
-            replicas = {
-                broker.name: read_replica(
-                    client, broker.address, self._topic, queues=QUEUES, run=self._number, timeout_ms=READ_MS
-                )
-                for broker in cluster.brokers()
-            }
+        verdicts = [self._verdict(number, result.acknowledged) for number in range(len(names))]
         return RunReport(
-            verdict=check(result.acknowledged, replicas),
+            verdict=together(verdicts),
             times_ns=result.acknowledged["time_ns"],
             begin_ns=begin_ns,
             end_ns=end_ns,
             marks=tuple(self._marks),
             tries_failed=result.tries_failed,
+            violations=(*self._watch.violations, *cluster.quarantined()),
         )
+
+    def _verdict(self, number: int, acknowledged: Table) -> Verdict:
+        """Of one group: what was acknowledged there against what each of its replicas holds."""
+        cluster = self._cluster
+        with RemotingClient() as client:
+            replicas = {
+                broker.name: read_replica(
+                    client,
+                    broker.address,
+                    self._topic,
+                    group=number,
+                    queues=QUEUES,
+                    run=self._number,
+                    timeout_ms=READ_MS,
+                )
+                for broker in cluster.members(cluster.all_groups()[number])
+            }
+        return check(of_group(acknowledged, number), replicas)
 
     def _faults(self) -> Iterator[Fault]:
         if not self._drill.is_random:
             yield from self._drill.faults
             return
         deadline_ms = monotonic_ms() + round(self._options.minutes * 60_000)
-        for fault in random_faults(self._seed, can_cut_network=self._tools.is_apart):
+        conditions = Conditions(
+            has_controllers=self._options.controllers > 0,
+            can_cut_network=self._tools.is_apart,
+            can_cut_power=self._tools.power_cut is not None,
+        )
+        for fault in random_faults(self._seed, conditions):
             if monotonic_ms() >= deadline_ms:
                 return
             yield fault
 
     def _strike(self, fault: Fault, load: Load) -> None:
         """One fault, from its begin until all is in sync again; several processes one after another where it says so."""
+        self._cluster.aim = self._chance.randrange(self._options.groups)
         processes = faults.whom(self._cluster, fault)
         if fault.whom is not Whom.EACH_BROKER:
             self._strike_at(fault, processes, load)

@@ -6,13 +6,24 @@ from itertools import islice
 
 import pytest
 
-from zenitmq.deploy.drills.catalogue import CUTS_NETWORK, DEAD_MS, DRILLS, Deed, Whom, drill_named, random_faults
+from zenitmq.deploy.drills.catalogue import (
+    CUTS_NETWORK,
+    DEAD_MS,
+    DRILLS,
+    NEEDS_CONTROLLER,
+    Conditions,
+    Deed,
+    Whom,
+    drill_named,
+    random_faults,
+)
 from zenitmq.deploy.drills.partition import rules
 from zenitmq.deploy.drills.run import DrillOptions
 from zenitmq.model.errors import InvalidParameter
 
 NAMES = """kill-master kill-slave pause-master partition-master kill-controller kill-all-controllers lose-zookeeper
     slow-slave wipe-slave rolling-restart power-cut-all random""".split()
+APART = Conditions(can_cut_network=True)
 
 
 def test_every_drill_of_the_design_is_there() -> None:
@@ -51,16 +62,22 @@ def test_the_time_before_a_fault_is_as_long_as_the_longest_one() -> None:
 
 @pytest.mark.parametrize("seed", [1, 2, 77])
 def test_drawn_faults_are_the_same_for_a_seed(seed: int) -> None:
-    first = list(islice(random_faults(seed, can_cut_network=True), 400))
-    assert first == list(islice(random_faults(seed, can_cut_network=True), 400))
-    assert first != list(islice(random_faults(seed + 1, can_cut_network=True), 400))
+    first = list(islice(random_faults(seed, APART), 400))
+    assert first == list(islice(random_faults(seed, APART), 400))
+    assert first != list(islice(random_faults(seed + 1, APART), 400))
     assert {fault.whom for fault in first} == set(Whom)
     assert {fault.deed for fault in first} == set(Deed) - {Deed.POWER_CUT}
 
 
 def test_no_partition_is_drawn_where_none_is_possible() -> None:
-    drawn = list(islice(random_faults(5, can_cut_network=False), 400))
+    drawn = list(islice(random_faults(5, Conditions()), 400))
     assert not {fault.deed for fault in drawn} & CUTS_NETWORK
+
+
+def test_only_what_a_cluster_has_is_drawn() -> None:
+    drawn = list(islice(random_faults(5, Conditions(has_controllers=False, can_cut_power=True)), 400))
+    assert not {fault.whom for fault in drawn} & NEEDS_CONTROLLER
+    assert Deed.POWER_CUT in {fault.deed for fault in drawn}
 
 
 @pytest.mark.parametrize(
@@ -72,6 +89,8 @@ def test_no_partition_is_drawn_where_none_is_possible() -> None:
         ({"drill": "kill-master", "rate": 0}, "rate"),
         ({"drill": "kill-master", "seconds": -1}, "seconds"),
         ({"drill": "random", "minutes": 0}, "minutes"),
+        ({"drill": "random", "groups": 0}, "groups"),
+        ({"drill": "kill-master", "power": True}, "power"),
         ({"drill": "kill-master", "body_bytes": 8}, "body_bytes"),
     ],
 )

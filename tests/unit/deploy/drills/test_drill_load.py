@@ -10,13 +10,24 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from zenitmq.deploy.drills.ledger import ACKNOWLEDGED, Bodies, read_body
+from zenitmq.deploy.drills.ledger import ACKNOWLEDGED, Bodies, queue_number, read_body
 from zenitmq.deploy.drills.load import FLUSH_ROWS, Journal, LoadJob, NumberedProducer
 from zenitmq.model.errors import MessageTooLarge, RequestTimeout, ZenitError
 from zenitmq.model.message import Message, SendReceipt
 from zenitmq.model.queue import MessageQueue, PhysicalOffset, QueueOffset
 
-JOB = LoadJob(namesrv="", topic="t", run=9, path="", producers=1, rate=1e9, batch=3, body_bytes=64)
+JOB = LoadJob(
+    namesrv="",
+    topic="t",
+    run=9,
+    path="",
+    producers=1,
+    rate=1e9,
+    batch=3,
+    body_bytes=64,
+    groups=("broker-a", "broker-b"),
+)
+QUEUE = queue_number(1, 5)
 
 
 class ScriptedProducer:
@@ -36,7 +47,7 @@ class ScriptedProducer:
         if outcome is not None:
             raise outcome
         first, self._offset = self._offset, self._offset + len(messages)
-        queue = MessageQueue("t", "broker-a", 5)
+        queue = MessageQueue("t", "broker-b", 5)
         return [
             SendReceipt("", "", queue, QueueOffset(offset), PhysicalOffset(100 * offset))
             for offset in range(first, self._offset)
@@ -67,9 +78,9 @@ def test_an_acknowledgement_is_written_down_with_where_it_lies_and_what_it_says(
     assert [
         tuple(int(row[name]) for name in ("producer", "queue", "queue_offset", "physical_offset")) for row in rows
     ] == [
-        (4, 5, 0, 0),
-        (4, 5, 1, 100),
-        (4, 5, 2, 200),
+        (4, QUEUE, 0, 0),
+        (4, QUEUE, 1, 100),
+        (4, QUEUE, 2, 200),
     ]
     assert len(set(rows["time_ns"])) == 1  # one reply
     bodies = Bodies(9, 4, 64)

@@ -1,0 +1,156 @@
+"""A campaign: the random drill again and again, on clusters of every kind, for hours. Pure: its plan and its account.
+
+A *leg* is one run of the random drill, on a cluster of one kind. Kinds come in rounds: within a round each kind has as many
+legs as its weight says, in an order drawn from the seed. After each leg every acknowledgement is held against every replica.
+
+The account is one JSON document: passed, acknowledged, lost, changed, ..., faults by deed, pauses, and the legs, each with
+the document of its drill. `interesting_ms`: pauses longer than that are listed one by one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any, Final
+
+from .catalogue import Deed
+
+INTERESTING_MS: Final = 4_000
+LEG_MINUTES: Final = 4.0
+COUNTS: Final = (
+    "acknowledged",
+    "lost",
+    "changed",
+    "uneven",
+    "holes",
+    "damaged",
+    "reordered",
+    "duplicated",
+    "violations",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A kind of cluster, as the random drill is asked for it. `weight`: its legs in a round."""
+
+    name: str
+    replicas: int
+    controllers: int
+    groups: int = 1
+    power: bool = False
+    weight: int = 1
+
+
+KINDS: Final = (
+    Kind(name="three", replicas=3, controllers=2, weight=3),
+    Kind(name="three-power", replicas=3, controllers=2, power=True, weight=2),
+    Kind(name="two", replicas=2, controllers=2),
+    Kind(name="two-power", replicas=2, controllers=1, power=True),
+    Kind(name="static", replicas=2, controllers=0),
+    Kind(name="groups", replicas=2, controllers=1, groups=2),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """`seed`: of its faults."""
+
+    number: int
+    kind: Kind
+    seed: int
+    minutes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """How a leg went. `document`: the drill's; None where it broke off, and `failure` says why. `evidence`: what was kept."""
+
+    leg: Leg
+    began_ms: int
+    ended_ms: int
+    document: Mapping[str, Any] | None
+    failure: str = ""
+    evidence: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether all that was promised held."""
+        return self.document is not None and bool(self.document["passed"])
+
+
+def legs(seed: int, minutes: float = LEG_MINUTES) -> Iterator[Leg]:
+    """For ever, always the same for a seed."""
+    chance = random.Random(seed)
+    number = 0
+    while True:
+        turn = [kind for kind in KINDS for _ in range(kind.weight)]
+        chance.shuffle(turn)
+        for kind in turn:
+            yield Leg(number, kind, chance.randrange(1, 1 << 20), minutes)
+            number += 1
+
+
+def document(accounts: Sequence[Account], *, seed: int, hours: float, began_ms: int) -> dict[str, Any]:
+    """The whole campaign. Times of legs in ms since `began_ms` (wall clock)."""
+    runs = [(account, _run(account)) for account in accounts if account.document is not None]
+    pauses = [pause for account, run in runs for pause in _pauses(account, run)]
+    lengths = [pause["pause_ms"] for pause in pauses]
+    return {
+        "campaign": seed,
+        "hours": hours,
+        "began_ms": began_ms,
+        "passed": bool(accounts) and all(account.passed for account in accounts),
+        **{name: sum(run[name] for _, run in runs) for name in COUNTS},
+        "faults": dict(sorted(Counter(_deed(fault["fault"]) for _, run in runs for fault in run["faults"]).items())),
+        "pauses": {
+            "count": len(lengths),
+            "median_ms": round(median(lengths), 1) if lengths else None,
+            "worst_ms": max(lengths, default=None),
+            "interesting": [pause for pause in pauses if pause["pause_ms"] > INTERESTING_MS],
+        },
+        "legs": [_leg_document(account) for account in accounts],
+    }
+
+
+def _deed(fault: str) -> str:
+    """Of a fault's name, which the names of its processes follow."""
+    return next((deed.value for deed in Deed if fault.startswith(deed.value + " ")), fault)
+
+
+def _run(account: Account) -> Mapping[str, Any]:
+    assert account.document is not None
+    run: Mapping[str, Any] = account.document["runs"][0]
+    return run
+
+
+def _pauses(account: Account, run: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "leg": account.leg.number,
+            "kind": account.leg.kind.name,
+            "fault": fault["fault"],
+            "at_ms": fault["at_ms"],
+            "pause_ms": fault["pause_ms"],
+        }
+        for fault in run["faults"]
+    ]
+
+
+def _leg_document(account: Account) -> dict[str, Any]:
+    leg = account.leg
+    return {
+        "number": leg.number,
+        "kind": asdict(leg.kind),
+        "seed": leg.seed,
+        "minutes": leg.minutes,
+        "began_ms": account.began_ms,
+        "ended_ms": account.ended_ms,
+        "passed": account.passed,
+        "failure": account.failure,
+        "evidence": account.evidence,
+        "drill": account.document,
+    }

@@ -1,0 +1,64 @@
+"""What must hold all along a drill, looked at about once a second: epochs and confirm offsets never go back. Pure.
+
+- A group's epoch never goes back.
+- Within an epoch its master's confirm offset never goes back, and only one replica says that it is its master.
+- At the end nothing is quarantined at a replica that is in sync.
+
+A sample is the `groups` of `zenit status --json`; what does not answer says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+VIOLATIONS_MAX: Final = 20
+
+
+@dataclass(slots=True)
+class Watch:
+    """`violations`: in words, the first few. `samples`: how many times it was looked."""
+
+    violations: list[str] = field(default_factory=list)
+    samples: int = 0
+    _epochs: dict[str, int] = field(default_factory=dict)
+    _reigns: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)  # -> (master, its confirm offset)
+
+    def on_sample(self, groups: Iterable[Mapping[str, Any]]) -> None:
+        """The groups as they stand now."""
+        self.samples += 1
+        for group in groups:
+            name, epoch = str(group["broker_name"]), group["epoch"]
+            if epoch is not None:
+                self._on_epoch(name, epoch)
+            for replica in group["replicas"]:
+                if replica["role"] == "master" and None not in (replica["epoch"], replica["confirm_offset"]):
+                    self._on_master(name, replica["epoch"], replica["name"], replica["confirm_offset"])
+
+    def _on_epoch(self, group: str, epoch: int) -> None:
+        before = self._epochs.get(group, epoch)
+        if epoch < before:
+            self._tell(f"{group}: epoch {epoch} after {before}")
+        self._epochs[group] = max(epoch, before)
+
+    def _on_master(self, group: str, epoch: int, name: str, confirm: int) -> None:
+        master, before = self._reigns.get((group, epoch), (name, confirm))
+        if master != name:
+            self._tell(f"{group}: {name} and {master} both lead epoch {epoch}")
+        if master == name and confirm < before:
+            self._tell(f"{group}: {name} confirmed {confirm} in epoch {epoch}, after {before}")
+        self._reigns[group, epoch] = (master, max(confirm, before))
+
+    def _tell(self, text: str) -> None:
+        if len(self.violations) < VIOLATIONS_MAX:
+            self.violations.append(text)
+
+
+def quarantined(in_sync: Sequence[str], stores: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Who counts and has quarantined ranges, in words. `stores`: the store's statistics of each replica that answers."""
+    return [
+        f"{name}: {store['quarantined_bytes']} bytes in {store['quarantined_ranges']} places are quarantined"
+        for name, store in sorted(stores.items())
+        if name in in_sync and store["quarantined_ranges"]
+    ]

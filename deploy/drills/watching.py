@@ -1,0 +1,37 @@
+"""Looks at a cluster beside a drill's own thread, about once a second; what it sees goes to a `Watch`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from ...model.errors import ZenitError
+from ..local_cluster import LocalCluster
+from .watch import Watch
+
+LOOK_S: Final = 1.0
+END_S: Final = 30.0
+
+
+@contextmanager
+def watching(directory: str, watch: Watch) -> Iterator[None]:
+    """Within, the cluster of that directory is looked at; `watch` is this thread's again afterwards."""
+    stop = threading.Event()
+    thread = threading.Thread(target=_look, args=(LocalCluster(directory), watch, stop), name="zenit-drill-watch")
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(END_S)
+
+
+def _look(cluster: LocalCluster, watch: Watch, stop: threading.Event) -> None:
+    while not stop.wait(LOOK_S):
+        try:
+            groups = cluster.status()["groups"]
+        except (ZenitError, OSError, StopIteration):  # it is being written anew, or nobody answers
+            continue
+        watch.on_sample(groups)
