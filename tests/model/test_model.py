@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 AS_THEY_STAND = "preset=fixed lease=0 i2=0 r3=0 electdrop=1"
+SET_BACK = "N=2 min=1 sync=0 isr0=3 V=2 E=2 maxver=5 pow=0 hello=2 zkback=1"
 EVERY_MESSAGE = "a_info=2 a_prop=1 a_ack=1 a_hello=1 a_chunk=1 cap=4 dup=3"
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++: test.sh installs it")
@@ -46,6 +47,13 @@ def test_all_states_around_a_change_of_the_flush_mode(model: Path) -> None:
     assert "COMPLETE" in said, said
 
 
+@pytest.mark.timeout(120)
+def test_all_states_around_a_zookeeper_that_was_set_back(model: Path) -> None:
+    said = result(model, f"{AS_THEY_STAND} mode=bfs time=100 {SET_BACK}")
+    assert "no violation" in said, said
+    assert "states=120061" in said, said
+
+
 def test_walks_with_every_message_and_every_fault(model: Path) -> None:
     bounds = "N=3 min=2 sync=0 V=5 E=6 maxver=20 L=6 hello=12 bootid=1"
     faults = "pow=2 kill=1 stop=1 wipe=1"
@@ -66,6 +74,11 @@ def test_walks_with_every_message_and_every_fault(model: Path) -> None:
         ("holecut=0", "N=2 sync=1 V=2 E=2 maxver=3 pow=1 hole=1 heal=0", "I3"),
         ("origin=0", "isr0=3 V=1 E=2 maxver=4 pow=1 fgn=1", "I3"),
         ("r14store=0", "isr0=3 V=1 E=2 maxver=4 pow=0 fhello=1", "I1"),
+        ("seen=0", SET_BACK, "I1"),
+        ("seenver=0", SET_BACK, "I1"),
+        ("seenset=0", SET_BACK, "I1"),
+        ("hearfirst=0", SET_BACK, "I1"),
+        ("bestrow=0", SET_BACK, "I1"),
         ("modecarry=0", "N=2 V=1 E=3 maxver=5 L=1 hello=1 pow=1 kill=1 bootid=1 modes=1", "I1"),
     ],
 )
