@@ -71,9 +71,9 @@ def _() -> list[Patch]:
     every = lambda node: frozenset(replica.name for replica in node.replicas)  # noqa: E731
     best = detection.Detection._best
 
-    def mutant(self: detection.Detection, group: Any, now_ms: int, *, but: str | None = None) -> str | None:
-        found = best(self, group, now_ms, but=but)
-        names = [name for name in sorted(every(group.known.node)) if name != but and self._alive(group, name, now_ms)]
+    def mutant(self: detection.Detection, group: Any, now_ms: int) -> str | None:
+        found = best(self, group, now_ms)
+        names = [name for name in sorted(every(group.known.node)) if self._alive(group, name, now_ms)]
         return found or (names[0] if names else None)
 
     return [(group_state, "electable", every), (detection.Detection, "_best", mutant)]
