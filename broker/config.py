@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from ..model.cluster_id import check_cluster_setting
 from ..model.config import check_settings, section, setting
 from ..model.errors import ConfigError, InvalidName
 from ..model.group_limits import REPLICAS_MAX
@@ -19,6 +20,11 @@ class BrokerConfig:
     """A broker's own keys, and its store's in [store]. Times in ms; all but those marked online need a restart."""
 
     cluster: str = setting("zenit", "cluster that the broker registers under")
+    cluster_id: str = setting(
+        "",
+        "the cluster's id, by which it is told from another of its name; empty = the one that the store has, else that"
+        " controllers or name servers tell, else a new one",
+    )
     name: str = setting("broker-a", "broker name: the replica group; unique within the cluster")
     host: str = setting("127.0.0.1", "IP address that clients are told to connect to; it is written into each message")
     listen_host: str = setting("", "IP address to listen on where it is not `host`, such as 0.0.0.0 in a container")
@@ -114,6 +120,7 @@ class BrokerConfig:
                 check_topic(value)
             except InvalidName as error:
                 raise ConfigError(key, value, error.rule) from error
+        check_cluster_setting(self.cluster_id)
         if not self.store_dir:
             raise ConfigError("store_dir", self.store_dir, "a directory")
         static = (self.static_master,) if self.static_master else ()

@@ -124,9 +124,11 @@ class ControllerLink:
         on_group: Callable[[KnownGroup], None],
         heartbeat_facts: Callable[[], HeartbeatFacts],
         on_start_counter_behind: Callable[[int], None] | None = None,
+        cluster_id: Callable[[], str] = lambda: "",
     ) -> None:
         """`on_start_counter_behind(current)`: the disk was set back; note that, raise
-        the start counter above `current`, and `start` again with the new life. Without it, it is only said in the log."""
+        the start counter above `current`, and `start` again with the new life. Without it, it is only said in the log.
+        `cluster_id`: of the cluster that this broker belongs to; "" = not known yet."""
         self.is_registered = False
         self.is_linked = False
         self.known: KnownGroup | None = None
@@ -140,6 +142,7 @@ class ControllerLink:
         self._on_group = on_group
         self._heartbeat_facts = heartbeat_facts
         self._on_start_counter_behind = on_start_counter_behind
+        self._cluster_id = cluster_id
         self._token = secrets.token_hex(8)
         self._life: Life | None = None
         self._try = 0  # grows whenever a leader is looked for anew: answers to earlier questions settle nothing
@@ -226,6 +229,7 @@ class ControllerLink:
             version=self._version,
             newest_epoch=facts.newest_epoch,
             newest_begin=facts.newest_begin,
+            cluster_id=self._cluster_id(),
         )
         self._send(request, WRITE_TIMEOUT_MS, self._on_registered)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..model.clock import Clock
-from ..model.group import FlushMode, GroupSettings
+from ..model.group import FlushMode, GroupSettings, KnownGroup
 from ..remoting import commands
 from ..remoting.client import RemotingClient
 from ..remoting.server import RequestLoop
+from .cluster_membership import ClusterMembership
 from .config import BrokerConfig
 from .controller_link import ControllerLink
 from .followed_store import FollowedStore
@@ -26,11 +27,16 @@ def link_to_group(
     own_address: str,
     is_empty: bool,
     on_start_counter_behind: Callable[[int], None],
+    cluster: ClusterMembership,
 ) -> ControllerLink | StaticGroup:
     """`own_address`: the one clients connect to. `is_empty`: our log has nothing yet."""
     if config.static_master == own_address:
-        return _static_group(config, member, loop, clock)
-    on_group = member.on_group
+        return _static_group(config, member, loop, clock, cluster)
+
+    def on_group(known: KnownGroup) -> None:
+        if cluster.on_told(known.node.cluster_id):
+            member.on_group(known)
+
     if config.static_master:
         on_group = FollowedStore(config.store_dir, is_empty=is_empty, on_group=on_group).on_group
     return ControllerLink(
@@ -43,10 +49,13 @@ def link_to_group(
         on_group=on_group,
         heartbeat_facts=member.heartbeat_facts,
         on_start_counter_behind=on_start_counter_behind,
+        cluster_id=lambda: cluster.cluster_id,
     )
 
 
-def _static_group(config: BrokerConfig, member: GroupMember, loop: RequestLoop, clock: Clock) -> StaticGroup:
+def _static_group(
+    config: BrokerConfig, member: GroupMember, loop: RequestLoop, clock: Clock, cluster: ClusterMembership
+) -> StaticGroup:
     """What takes the place of controllers where this broker is always the master."""
     group = StaticGroup(
         loop,
@@ -56,6 +65,7 @@ def _static_group(config: BrokerConfig, member: GroupMember, loop: RequestLoop, 
         settings=GroupSettings(min_in_sync=config.static_min_in_sync, flush_mode=FlushMode(config.store.flush_mode)),
         epoch_seen=member.epoch_seen,
         on_group=member.on_group,
+        cluster_id=lambda: cluster.cluster_id,
     )
     loop.handle(commands.RegisterReplica, group.on_register)
     loop.handle(commands.ReplicaHeartbeat, group.on_heartbeat)

@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from typing import Final
 
 from ..model.clock import Clock
-from ..model.errors import BufferFull, ZenitError
+from ..model.errors import BufferFull, WrongCluster, ZenitError
 from ..model.route import MASTER_ID
 from ..remoting.client import RemotingClient
 from ..remoting.commands import BrokerHeartbeat, BrokerHeartbeatReply, RegisterBroker, Reply, UnregisterBroker
@@ -30,7 +30,8 @@ GIVE_UP_MS: Final = 2 * TIMEOUT_MS  # an answer that has not even failed by then
 
 @dataclass(frozen=True, slots=True)
 class BrokerIdentity:
-    """Who registers. `address`: "host:port" for clients. `broker_id`: 0 = master; None = not to be registered (yet)."""
+    """Who registers. `address`: "host:port" for clients. `broker_id`: 0 = master; None = not to be registered (yet).
+    `cluster_id`: "" = not known yet, and then nothing is registered either."""
 
     cluster: str
     broker_name: str
@@ -38,6 +39,12 @@ class BrokerIdentity:
     epoch: int
     broker_id: int | None = MASTER_ID
     replication_address: str = ""
+    cluster_id: str = ""
+
+    @property
+    def may_register(self) -> bool:
+        """It is known who we are."""
+        return self.broker_id is not None and bool(self.cluster_id)
 
 
 @dataclass(slots=True)
@@ -90,7 +97,10 @@ class Registration:
         topics: Callable[[], tuple[tuple[str, int, int, int], ...]],
         register_interval_ms: int,
         heartbeat_ms: int,
+        on_accepted: Callable[[], None],
+        on_other_cluster: Callable[[str, WrongCluster], None],
     ) -> None:
+        """`on_accepted`: a name server took a registration. `on_other_cluster(address, error)`: it knows another cluster."""
         self._client = client
         self._loop = loop
         self._clock = clock
@@ -99,6 +109,8 @@ class Registration:
         self._topics = topics
         self._register_interval_ms = register_interval_ms
         self._heartbeat_ms = heartbeat_ms
+        self._on_accepted = on_accepted
+        self._on_other_cluster = on_other_cluster
         self._version = 1
         self._is_due = False
 
@@ -122,7 +134,7 @@ class Registration:
     def on_tick(self) -> None:
         """Tells each name server what it is time to tell it."""
         self._is_due = False
-        if self._identity.broker_id is None:
+        if not self._identity.may_register:
             return
         now_ms = self._clock.monotonic_ms()
         for link in self._links:
@@ -135,9 +147,9 @@ class Registration:
     def stop(self) -> None:
         """Tells all of them that we leave, and waits a moment for their answers. After the loop has ended."""
         who = self._identity
-        if who.broker_id is None:
+        if who.broker_id is None or not who.may_register:
             return
-        request = UnregisterBroker(who.cluster, who.broker_name, who.broker_id, who.address)
+        request = UnregisterBroker(who.cluster, who.broker_name, who.broker_id, who.address, who.cluster_id)
         answers: SimpleQueue[ZenitError | None] = SimpleQueue()
         for link in self._links:
             try:
@@ -162,7 +174,14 @@ class Registration:
         who = self._identity
         assert who.broker_id is not None
         request = RegisterBroker(
-            who.cluster, who.broker_name, who.broker_id, who.address, who.epoch, self._topics(), who.replication_address
+            who.cluster,
+            who.broker_name,
+            who.broker_id,
+            who.address,
+            who.epoch,
+            self._topics(),
+            who.replication_address,
+            who.cluster_id,
         )
         on_reply = partial(self._post, partial(self._on_registered, link, self._version))
         try:
@@ -173,7 +192,7 @@ class Registration:
     def _heartbeat(self, link: NameServerLink) -> None:
         who = self._identity
         assert who.broker_id is not None
-        request = BrokerHeartbeat(who.cluster, who.broker_name, who.broker_id, who.address, who.epoch)
+        request = BrokerHeartbeat(who.cluster, who.broker_name, who.broker_id, who.address, who.epoch, who.cluster_id)
         on_reply = partial(self._post, partial(self._on_heard, link))
         try:
             self._client.send_nowait(link.address, request, None, timeout_ms=TIMEOUT_MS, on_reply=on_reply)
@@ -201,6 +220,7 @@ class Registration:
             _log.info(
                 "registered namesrv=%s address=%s epoch=%s", link.address, self._identity.address, self._identity.epoch
             )
+        self._on_accepted()
         link.is_failing = False
         link.on_registered(self._clock.monotonic_ms(), version)
         if version != self._version:
@@ -215,7 +235,9 @@ class Registration:
             self.on_tick()
 
     def _on_failed(self, link: NameServerLink, error: ZenitError | None) -> None:
-        if not link.is_failing:
+        if isinstance(error, WrongCluster):
+            self._on_other_cluster(link.address, error)
+        elif not link.is_failing:
             _log.warning("name server does not answer namesrv=%s error=%s", link.address, error)
         link.is_failing = True
         link.on_failed()

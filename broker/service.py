@@ -32,6 +32,8 @@ from ..store.message_store import MessageStore
 from .acknowledgements import Acknowledgements
 from .admission import queue_count
 from .client_registry import ClientRegistry
+from .cluster_file import ClusterFile
+from .cluster_membership import ClusterMembership
 from .config import BrokerConfig
 from .delay.delays import Delays
 from .delay.pace import Pace
@@ -97,6 +99,7 @@ class Broker:
 
     def run(self) -> int:
         """Serves until `stop`; returns the exit status: 0, or 86 where the disk failed."""
+        self._cluster.start(has_group=self._is_told_cluster)
         self._registration.start()
         if self._member is not None:
             self._member.start()
@@ -164,6 +167,17 @@ class Broker:
         self._store.protect(lambda: self._state.offset_table.unconsumed_from(self._state.topic_table.configs))
         self._identity = BrokerIdentity(config.cluster, config.name, str(self._store_host), 0, None)
         self._client = started.enter_context(RemotingClient())
+        self._is_told_cluster = config.has_group and config.static_master != self._identity.address
+        self._cluster = ClusterMembership(
+            ClusterFile.open(config.store_dir, pinned=config.cluster_id),
+            self._client,
+            self._loop,
+            self._clock,
+            cluster=config.cluster,
+            name_servers=() if self._is_told_cluster else config.namesrv,
+            ask_ms=config.namesrv_heartbeat_ms,
+            on_known=self._on_cluster_known,
+        )
         if not config.has_group:
             epoch = begin_epoch(config.store_dir, self._store.begin, self._store.written)
             self._identity = replace(self._identity, epoch=epoch.number, broker_id=MASTER_ID)
@@ -231,6 +245,8 @@ class Broker:
             topics=state.topic_table.registered,
             register_interval_ms=config.register_interval_ms,
             heartbeat_ms=config.namesrv_heartbeat_ms,
+            on_accepted=self._cluster.on_accepted,
+            on_other_cluster=self._cluster.on_refused,
         )
         state.on_topics_changed = self._registration.on_topics_changed
         state.on_topic_deleted = self._on_topic_deleted
@@ -248,6 +264,7 @@ class Broker:
                 own_address=self._identity.address,
                 is_empty=self._store.written == 0,
                 on_start_counter_behind=self._on_start_counter_behind,
+                cluster=self._cluster,
             )
             self._handlers.pulls.suggest(member.read_from)
 
@@ -358,6 +375,11 @@ class Broker:
             if self._member is not None:
                 self._member.on_disk_failed()
             self._loop.stop()
+
+    def _on_cluster_known(self, cluster_id: str) -> None:
+        """Which cluster is ours, or ("") that it is not known any more."""
+        self._identity = replace(self._identity, cluster_id=cluster_id)
+        self._registration.on_role(self._identity)
 
     # ---- from the group member
 

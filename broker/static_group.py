@@ -20,12 +20,14 @@ from typing import Final, Protocol, cast
 
 from ..model.clock import Clock
 from ..model.errors import (
+    BrokerBusy,
     IncarnationUnknown,
     InvalidParameter,
     ReplicaGroupNotFound,
     ReplicaNameTaken,
     StaticMasterBehind,
     UnknownReplica,
+    WrongCluster,
 )
 from ..model.group import NO_VERSION, GroupNode, GroupSettings, Incarnation, KnownGroup, Replica
 from ..model.group_codec import encode_node
@@ -50,6 +52,7 @@ VERSIONS_SHIFT: Final = 24
 """What is left for the changes within one epoch."""
 ALIVE_MS: Final = 2000
 """A slave that was heard so lately keeps its name from another store."""
+RETRY_MS: Final = 500
 
 
 class StaticLoop(Protocol):
@@ -83,12 +86,15 @@ class StaticGroup:
         settings: GroupSettings,
         epoch_seen: int,
         on_group: Callable[[KnownGroup], None],
+        cluster_id: Callable[[], str],
     ) -> None:
-        """`epoch_seen`: the highest that this store knows. `on_group`: tells this broker's own member."""
+        """`epoch_seen`: the highest that this store knows. `on_group`: tells this broker's own member. `cluster_id`: of the
+        cluster that this broker belongs to; "" = not known yet, and then nobody is let in."""
         self._loop = loop
         self._clock = clock
         self._name = name
         self._on_group = on_group
+        self._cluster_id = cluster_id
         self._signs: dict[str, _Sign] = {}
         self._stores: set[str] = set()  # that may have this life's epoch from it
         epoch = epoch_seen + 1
@@ -120,10 +126,12 @@ class StaticGroup:
     def on_register(self, call: Call) -> GroupReply:
         """RegisterReplica. A new life is not in sync before it has caught up, whatever it may have forgotten.
 
-        Raises StaticMasterBehind, ForeignLog, ReplicaNameTaken, ReplicaGroupNotFound, InvalidName, InvalidParameter.
+        Raises BrokerBusy, WrongCluster, StaticMasterBehind, ForeignLog, ReplicaNameTaken, ReplicaGroupNotFound, InvalidName,
+        InvalidParameter.
         """
         request = cast(RegisterReplica, call.request)
         node, slave = self._node_of(request.broker_name), _replica_of(request)
+        self._check_cluster(node, request)
         if request.epoch > node.epoch or (request.epoch == node.epoch and request.store_id not in self._stores):
             raise StaticMasterBehind(node.broker_name, node.epoch, request.epoch)
         check_log_origin(
@@ -178,9 +186,10 @@ class StaticGroup:
 
     def _change(self, node: GroupNode) -> None:
         """The next version: adopted here first, then told."""
-        self._known = known = KnownGroup(node, self._known.version + 1)
+        named = replace(node, cluster_id=self._cluster_id())
+        self._known = known = KnownGroup(named, self._known.version + 1)
         self._on_group(known)
-        news = GroupChanged(node.broker_name, known.version, encode_node(node))
+        news = GroupChanged(node.broker_name, known.version, encode_node(named))
         for name, sign in list(self._signs.items()):
             if not self._loop.send_to(sign.identity, news):
                 del self._signs[name]
@@ -190,6 +199,13 @@ class StaticGroup:
         if broker_name != node.broker_name:
             raise ReplicaGroupNotFound(broker_name)
         return node
+
+    def _check_cluster(self, node: GroupNode, request: RegisterReplica) -> None:
+        own = self._cluster_id()
+        if not own:
+            raise BrokerBusy(RETRY_MS, "the cluster's id is not known yet")
+        if request.cluster_id and request.cluster_id != own:
+            raise WrongCluster(node.broker_name, own, request.cluster_id)
 
     def _check_life(self, request: ReplicaHeartbeat | ReportMasterGone) -> None:
         slave = self._node_of(request.broker_name).replica(request.name)

@@ -93,6 +93,7 @@ class BrokerStatistics:
         clients, consumers = self._registry.counts()
         return {
             "cluster": identity.cluster,
+            "cluster_id": identity.cluster_id,
             "broker_name": identity.broker_name,
             "address": identity.address,
             "role": "master",

@@ -7,7 +7,16 @@ import typer
 from .options import Json, Namesrv
 from .output import print_table, show
 
-COLUMNS = ("cluster", "broker_name", "broker_id", "address", "epoch", "last_heartbeat_ms_ago", "writeable")
+COLUMNS = (
+    "cluster",
+    "cluster_id",
+    "broker_name",
+    "broker_id",
+    "address",
+    "epoch",
+    "last_heartbeat_ms_ago",
+    "writeable",
+)
 
 
 def register(app: typer.Typer) -> None:

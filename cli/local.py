@@ -71,6 +71,7 @@ def up(
     record = cluster.up(settings=settings or (), shape=shape)
     document = {
         "cluster": record.cluster,
+        "cluster_id": record.cluster_id,
         "namesrv": record.namesrv,
         "directory": cluster.directory,
         "processes": [
@@ -150,7 +151,7 @@ def _print_endpoints(document: dict[str, Any]) -> None:
 
 
 def _print_status(document: dict[str, Any]) -> None:
-    facts = {"cluster": document["cluster"], "name servers": document["namesrv"]}
+    facts = {"cluster": document["cluster"], "cluster id": document["cluster_id"], "name servers": document["namesrv"]}
     if "controller" in document:
         facts["leading controller"] = document["controller"]
     print_facts(facts)

@@ -76,8 +76,9 @@ class AdminCalls(ABC):
         return reply, payload
 
     async def _cluster_document(self, deadline_ms: int) -> Document:
+        """Of GetClusterInfo, as far as it is about the cluster that this process works with."""
         _, payload = await self._ask_name_server(GetClusterInfo(), deadline_ms)
-        return document_of(payload)
+        return self._connection.routes.document_of_ours(document_of(payload))
 
     async def _masters(self, deadline_ms: int) -> dict[str, str]:
         """{broker name: address} of all masters. Raises NoRoute where there is none."""

@@ -219,7 +219,7 @@ class PipelineCalls:
         """{broker name: address} of all masters, by name. Raises NoRoute where there is none."""
         left_ms = max(1, deadline_ms - monotonic_ms())
         _, payload, _ = run_blocking(self._connection.servers.ask(GetClusterInfo(), self._waits, timeout_ms=left_ms))
-        brokers = _document(payload)["brokers"]
+        brokers = self._connection.routes.document_of_ours(_document(payload))["brokers"]
         masters = {broker["broker_name"]: broker["address"] for broker in brokers if broker["broker_id"] == 0}
         if not masters:
             raise NoRoute("*", "no broker is registered with the name server")

@@ -1,5 +1,8 @@
 """What this process knows of where topics live.
 
+The first route says which cluster it is that this process works with: its id is in all requests from then on, and brokers of
+another one are left out of every route (WrongCluster where there are no others), whatever address they have.
+
 A route is fetched at first use, then every 30 s, when a name server publishes a change, and at once when a broker's
 answer says that the route is stale. Routes are immutable: a reader compares identities to see a change.
 """
@@ -9,9 +12,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
-from ..model.errors import BufferFull, NoRoute, RemoteProtocolError, TopicNotFound, ZenitError
+from ..model.errors import BufferFull, NoRoute, RemoteProtocolError, TopicNotFound, WrongCluster, ZenitError
 from ..model.route import MASTER_ID, BrokerData, QueueData, TopicRoute
 from ..remoting.client import RemotingClient
 from ..remoting.commands import GetRoute, Reply, RouteReply
@@ -26,11 +30,25 @@ FETCH_TIMEOUT_MS: Final = 3_000
 
 def route_of(topic: str, reply: RouteReply) -> TopicRoute:
     """The reply of a name server as a route."""
+    ids = dict(reply.cluster_ids)
     return TopicRoute(
         topic,
         tuple(QueueData(name, read, write, permission) for name, read, write, permission in reply.queues),
-        tuple(BrokerData(cluster, name, dict(members)) for cluster, name, members in reply.brokers),
+        tuple(
+            BrokerData(cluster, name, dict(members), ids.get(cluster, "")) for cluster, name, members in reply.brokers
+        ),
     )
+
+
+def route_within(route: TopicRoute, cluster_id: str) -> TopicRoute:
+    """What a route has of one cluster. Raises WrongCluster where it has nothing of it."""
+    brokers = tuple(broker for broker in route.brokers if broker.cluster_id == cluster_id)
+    if len(brokers) == len(route.brokers):
+        return route
+    if not brokers:
+        raise WrongCluster(route.brokers[0].cluster, route.brokers[0].cluster_id, cluster_id)
+    names = {broker.broker_name for broker in brokers}
+    return replace(route, queues=tuple(data for data in route.queues if data.broker_name in names), brokers=brokers)
 
 
 class RouteCache:
@@ -42,6 +60,7 @@ class RouteCache:
         self._routes: dict[str, TopicRoute] = {}
         self._fetching: set[str] = set()
         self._listening: set[str] = set()
+        self._refused: set[str] = set()  # other clusters that the log has told of
         self._watchers: list[Callable[[str], None]] = []
         self._lock = threading.Lock()
         self._timer = remoting.every(REFRESH_MS, self._refresh_all)
@@ -70,7 +89,7 @@ class RouteCache:
         return known if known is not None else await self.refresh(topic, waits, timeout_ms=timeout_ms)
 
     async def refresh(self, topic: str, waits: Waits, *, timeout_ms: int) -> TopicRoute:
-        """The route as the name servers have it now. Raises as `route` does."""
+        """The route as the name servers have it now. Raises as `route` does, WrongCluster among it."""
         try:
             reply, _, address = await self._servers.ask(GetRoute(topic), waits, timeout_ms=timeout_ms)
         except TopicNotFound:
@@ -79,7 +98,7 @@ class RouteCache:
         if not isinstance(reply, RouteReply):
             raise RemoteProtocolError(f"a route was answered with {type(reply).__name__}")
         self._listen(address, reply.publish_port)
-        route = route_of(topic, reply)
+        route = self._ours(route_of(topic, reply))
         self._adopt(topic, route)
         return route
 
@@ -96,7 +115,12 @@ class RouteCache:
                 self._fetching.discard(topic)
             if isinstance(reply, RouteReply):
                 self._listen(address, reply.publish_port)
-                self._adopt(topic, route_of(topic, reply))
+                try:
+                    self._adopt(topic, self._ours(route_of(topic, reply)))
+                except WrongCluster as wrong:
+                    self._on_other_cluster(address, wrong)
+            elif isinstance(error, WrongCluster):
+                self._on_other_cluster(address, error)
             elif isinstance(error, TopicNotFound) and len(self._servers.addresses) == 1:
                 self._adopt(topic, None)
             else:  # the route known so far stays: better old than none
@@ -123,6 +147,35 @@ class RouteCache:
             for broker in route.brokers
             if broker.master_address is not None
         }
+
+    def document_of_ours(self, document: dict[str, Any]) -> dict[str, Any]:
+        """The document of GetClusterInfo without what is another cluster's; where it knows one cluster only, that one is ours
+        from then on."""
+        found = {broker["cluster_id"] for broker in document["brokers"]}
+        with self._lock:
+            if not self._remoting.cluster_id and len(found) == 1:
+                self._remoting.name_cluster(*found)
+        own = self._remoting.cluster_id
+        if not own or found == {own}:
+            return document
+        brokers = [broker for broker in document["brokers"] if broker["cluster_id"] == own]
+        names = {broker["cluster"] for broker in brokers}
+        clusters = {name: members for name, members in document["clusters"].items() if name in names}
+        return {**document, "clusters": clusters, "brokers": brokers}
+
+    def _ours(self, route: TopicRoute) -> TopicRoute:
+        """The first route that anybody gets names the cluster; of all others what is that cluster's. Raises WrongCluster."""
+        with self._lock:
+            if not self._remoting.cluster_id and route.brokers:
+                self._remoting.name_cluster(route.brokers[0].cluster_id)
+        return route_within(route, self._remoting.cluster_id)
+
+    def _on_other_cluster(self, address: str, error: WrongCluster) -> None:
+        """The route known so far stays: our own cluster may come back."""
+        self._servers.on_failed(address)
+        if error.cluster_id not in self._refused:
+            self._refused.add(error.cluster_id)
+            log.error("a name server tells of another cluster namesrv=%s: %s", address, error)
 
     def _adopt(self, topic: str, route: TopicRoute | None) -> None:
         with self._lock:

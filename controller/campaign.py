@@ -38,6 +38,7 @@ from ..remoting.commands import (
 )
 from ..remoting.server import Call, Handler
 from ..remoting.timers import Timer
+from .cluster_naming import ClusterNaming
 from .detection import Detection
 from .flush_round import Asker, FlushRound
 from .group_store import GroupStore, Listener, Member, MembersTouched, SessionChanged, SessionState, StoreEvent, Touched
@@ -92,7 +93,13 @@ class Campaign:
     """`address`: what brokers and tools reach this controller by. Serves from construction on; `begin` connects."""
 
     def __init__(
-        self, ground: Ground, *, address: str, new_group: GroupSettings, new_detection: Callable[[], Detection]
+        self,
+        ground: Ground,
+        *,
+        address: str,
+        new_group: GroupSettings,
+        new_detection: Callable[[], Detection],
+        naming: ClusterNaming,
     ) -> None:
         self.address = address
         self._ground = ground
@@ -100,6 +107,7 @@ class Campaign:
         self._desk = ground.desk
         self._new_group = new_group
         self._new_detection = new_detection
+        self._naming = naming
         self._leadership = Leadership()
         self._names: tuple[str, ...] = ()  # groups, as they were listed last while another led
         self._store: GroupStore | None = None
@@ -201,14 +209,15 @@ class Campaign:
                 self._on_members(self._session_changes, error)
 
     def _on_members(
-        self, session_changes: int, result: tuple[tuple[Member, ...], tuple[str, ...]] | ZenitError
+        self, session_changes: int, result: tuple[tuple[Member, ...], tuple[str, ...], str] | ZenitError
     ) -> None:
         self._campaigning = False
         if isinstance(result, ZenitError):
             self._loop.call_later(TRY_AGAIN_MS, self._campaign)
             return
         if session_changes == self._session_changes:
-            members, self._names = result
+            members, self._names, cluster_id = result
+            self._naming.on_read(cluster_id)
             self._leadership = self._leadership.on_members(members)
             self._change_reign()
         if self._must_campaign:
@@ -231,11 +240,13 @@ class Campaign:
                 self._ground.clock,
                 detection=self._new_detection(),
                 new_group=self._new_group,
+                naming=self._naming,
             )
             self._reign.begin()
 
 
-def _take_part(store: GroupStore, address: str) -> tuple[tuple[Member, ...], tuple[str, ...]]:
-    """Worker thread: joins, and reads who takes part and which groups there are. Raises ZooKeeperUnavailable."""
+def _take_part(store: GroupStore, address: str) -> tuple[tuple[Member, ...], tuple[str, ...], str]:
+    """Worker thread: joins, and reads who takes part, which groups there are, and the cluster's id. Raises
+    ZooKeeperUnavailable."""
     store.join(address)
-    return store.members(), store.broker_names()
+    return store.members(), store.broker_names(), store.cluster_id()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..model.cluster_id import check_cluster_setting
 from ..model.config import check_settings, section, setting
 from ..model.errors import ConfigError, InvalidName, InvalidParameter
 from ..model.group import AckMode, FlushMode, GroupSettings
@@ -53,6 +54,11 @@ class ControllerConfig:
     """Read once at start; nothing here changes online."""
 
     cluster: str = setting("zenit", "cluster whose groups it looks after; its folder in ZooKeeper is /zenit/NAME")
+    cluster_id: str = setting(
+        "",
+        "the cluster's id, by which it is told from another of its name; empty = the one that ZooKeeper holds, else that the"
+        " first broker brings, else a new one",
+    )
     host: str = setting(
         "127.0.0.1",
         "IP address that brokers and other controllers' clients are told to connect to. There are no passwords yet: keep it"
@@ -90,6 +96,7 @@ class ControllerConfig:
             check_name("cluster", self.cluster)
         except InvalidName as error:
             raise ConfigError("cluster", self.cluster, error.rule) from None
+        check_cluster_setting(self.cluster_id)
         if not self.zookeeper:
             raise ConfigError("zookeeper", "", "at least one host:port")
         for address in self.zookeeper:

@@ -106,6 +106,12 @@ class GroupStore(Protocol):
     def remember(self, broker_name: str, sighting: Sighting) -> None:
         """Keeps one sighting more for ever. ZooKeeperUnavailable: whether it is kept is unknown. Raises GroupNodeDamaged."""
 
+    def cluster_id(self) -> str:
+        """The id of the cluster; "" where none was made yet."""
+
+    def make_cluster_id(self, offered: str) -> str:
+        """Makes `offered` the cluster's id where it has none; returns the one that it has."""
+
     def join(self, address: str) -> None:
         """Takes part in leading, as long as the session lasts; once more in the same session changes nothing."""
 

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Final, Protocol, cast
 
 from ..model.clock import Clock
+from ..model.cluster_id import check_cluster_id
 from ..model.errors import (
     BrokerBusy,
     GroupNodeDamaged,
@@ -48,6 +49,7 @@ from ..remoting.commands import (
 from ..remoting.server import Call
 from ..remoting.timers import Timer
 from .audit_record import encode_forced_election
+from .cluster_naming import ClusterNaming
 from .detection import Detection, Effect, Probe, Stalled, TellReplicas, WriteGroup
 from .group_changes import Attempt, Change, GroupChanges, Write
 from .group_settings import change_settings, must_flush
@@ -99,7 +101,13 @@ class Reign:
         detection: Detection,
         new_group: GroupSettings,
         listen_ms: int = LISTEN_MS,
+        naming: ClusterNaming,
     ) -> None:
+        self._store = store
+        self._desk = desk
+        self._naming = naming
+        self._listen_ms = listen_ms
+        self._listens_until_ms = 0
         self._loop = loop
         self._clock = clock
         self._detection = detection
@@ -116,6 +124,7 @@ class Reign:
 
     def begin(self) -> None:
         """Reads everything; `is_ready` once that was answered."""
+        self._listens_until_ms = self._clock.monotonic_ms() + self._listen_ms
         self._ticking = self._loop.every(TICK_MS, self._on_tick)
         self._reader.begin()
 
@@ -182,9 +191,29 @@ class Reign:
     # ---- requests of brokers
 
     def on_register(self, call: Call) -> None:
-        """RegisterReplica."""
+        """RegisterReplica. Where ZooKeeper has no id of the cluster, the first makes it. Raises WrongCluster."""
+        if self._naming.cluster_id:
+            self._register(call)
+            return
+        known = (self._detection.known(name).node.cluster_id for name in sorted(self._names))
+        brought = check_cluster_id(cast(RegisterReplica, call.request).cluster_id)
+        may_draw = self._clock.monotonic_ms() >= self._listens_until_ms
+        self._naming.settle(
+            self._store, self._desk, (*known, brought), partial(self._on_named, call), may_draw=may_draw
+        )
+
+    def _on_named(self, call: Call, error: ZenitError | None) -> None:
+        try:
+            if error is not None:
+                raise error
+            self._register(call)
+        except ZenitError as why:
+            self._loop.fail(call, why)
+
+    def _register(self, call: Call) -> None:
         request = cast(RegisterReplica, call.request)
         name = request.broker_name
+        self._naming.check(request.cluster_id)
         sighting = sighting_at_registration(request, self._known(name))
         if sighting is not None:
             self._hearing.remember(name, sighting)
@@ -200,7 +229,8 @@ class Reign:
             self._hearing.check(name, known)
             if made.unclean is not None:
                 log.warning("replica left both sets group=%s replica=%s why=%s", name, request.name, made.unclean)
-            return Write(made.node, known.version if known is not None else NO_VERSION)
+            named = replace(made.node, cluster_id=self._naming.cluster_id)
+            return Write(named, known.version if known is not None else NO_VERSION)
 
         self._submit(call, name, decide, partial(self._on_registered, call))
         self._hearing.on_heard(name, request.name)

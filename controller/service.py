@@ -16,10 +16,13 @@ from typing import Final, Self
 
 from ..model.arena import Arena
 from ..model.clock import Clock, SystemClock
+from ..model.errors import WrongCluster
 from ..remoting.client import RemotingClient
+from ..remoting.commands import Request
 from ..remoting.options import HEADER_BYTES_MAX
 from ..remoting.server import RequestLoop
 from .campaign import Campaign, Ground, OpenStore
+from .cluster_naming import ClusterNaming
 from .config import ControllerConfig
 from .detection import Detection
 from .group_store import Listener
@@ -65,7 +68,9 @@ class Controller:
             new_detection=lambda: Detection(
                 dead_after_ms=config.dead_after_ms, probe_timeout_ms=config.probe_timeout_ms
             ),
+            naming=ClusterNaming(cluster=config.cluster, pinned=config.cluster_id, on_known=self._on_cluster_known),
         )
+        self._loop.on_other_cluster = self._refuse
 
     def __enter__(self) -> Self:
         return self
@@ -88,6 +93,14 @@ class Controller:
             self._fault = error
             return EXIT_FAULT
         return 0
+
+    def _on_cluster_known(self, cluster_id: str) -> None:
+        self._loop.cluster_id = cluster_id
+
+    def _refuse(self, _: Request, asked_id: str) -> None:
+        """Whoever names a cluster before ours has an id may be the one that brings it."""
+        if self._loop.cluster_id:
+            raise WrongCluster(self._config.cluster, self._loop.cluster_id, asked_id)
 
     def stop(self) -> None:
         """Makes `run` return soon. From any thread or a signal handler."""

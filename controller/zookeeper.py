@@ -1,5 +1,6 @@
 """Groups, controllers and records in ZooKeeper; the one file that imports kazoo.
 
+    /zenit/{cluster}/id                        the cluster's id, made once and never changed
     /zenit/{cluster}/groups/{broker_name}      a group's node: JSON (model/group_codec.py), changed by conditional writes only
     /zenit/{cluster}/seen/{broker_name}        what its replicas were heard to know that ZooKeeper did not: JSON, it only grows
     /zenit/{cluster}/controllers/{token}-{n}   a controller that takes part, as long as its session lasts: its address
@@ -33,10 +34,10 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent
 
 from ..model.clock import monotonic_ms
-from ..model.errors import ZooKeeperUnavailable
+from ..model.errors import InvalidParameter, ZooKeeperUnavailable
 from ..model.group import GroupNode, KnownGroup, Seen, Sighting
 from ..model.group_codec import decode_node, decode_seen, encode_node, encode_seen
-from ..model.group_limits import check_name
+from ..model.group_limits import check_name, check_token
 from .group_store import (
     Listener,
     Member,
@@ -87,6 +88,7 @@ class ZooKeeperStore:
         self._timeout_ms = timeout_ms
         self._token = uuid.uuid4().hex  # finds our own member again after a lost connection
         root = f"/zenit/{check_name('cluster', cluster)}"
+        self._id = f"{root}/id"
         self._groups = f"{root}/groups"
         self._seen = f"{root}/seen"
         self._controllers = f"{root}/controllers"
@@ -186,6 +188,26 @@ class ZooKeeperStore:
         except NoNodeError:
             return Seen(broker_name), FIRST_VERSION - 1
         return decode_seen(data, broker_name), status.version
+
+    # ---- the cluster
+
+    def cluster_id(self) -> str:
+        what, end_ms = "read the cluster's id", self._deadline_ms()
+        self._ask(what, end_ms, self._client.sync_async, self._id)
+        try:
+            data, _ = self._ask(what, end_ms, self._client.get_async, self._id)
+        except NoNodeError:
+            return ""
+        try:
+            return check_token("cluster_id", data.decode("ascii", "replace"))
+        except InvalidParameter as error:
+            raise ZooKeeperUnavailable(what, f"{self._id} holds no id: {error}") from error
+
+    def make_cluster_id(self, offered: str) -> str:
+        with contextlib.suppress(NodeExistsError):
+            what, data = "keep the cluster's id", offered.encode("ascii")
+            self._ask(what, self._deadline_ms(), self._client.create_async, self._id, data)
+        return self.cluster_id()
 
     # ---- controllers
 

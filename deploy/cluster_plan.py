@@ -20,7 +20,7 @@ GROUPS_MAX: Final = 26
 REPLICAS_MAX: Final = 9
 CONTROLLERS_MAX: Final = 9
 DECIDED_HERE: Final = (
-    *("cluster", "name", "host", "namesrv", "store_dir"),
+    *("cluster", "cluster_id", "name", "host", "namesrv", "store_dir"),
     *("controllers", "replica", "replication_port", "static_master"),
 )
 FLUSH_MODE: Final = "store.flush_mode"
@@ -121,14 +121,18 @@ def arguments_of(record: ClusterRecord, process: ProcessRecord) -> list[str]:
     host, port = HOST, process.address.rpartition(":")[2]
     settings = [f"host={host}", f"port={port}"]
     if process.role == CONTROLLER:
-        settings += [f"cluster={record.cluster}", f"zookeeper={record.zookeeper}"]
+        settings += [*_cluster_of(record), f"zookeeper={record.zookeeper}"]
     elif process.role == BROKER:
-        settings += [f"cluster={record.cluster}", f"name={process.group or process.name}", f"namesrv={record.namesrv}"]
+        settings += [*_cluster_of(record), f"name={process.group or process.name}", f"namesrv={record.namesrv}"]
         settings.append(f"store_dir={process.store_dir}")
         if process.group is not None:
             settings += [f"replica={process.name}", f"replication_port={int(port) + 1}"]
             settings += _whom_it_asks(record, process, process.group)
     return [*settings, *process.settings]
+
+
+def _cluster_of(record: ClusterRecord) -> tuple[str, ...]:
+    return f"cluster={record.cluster}", f"cluster_id={record.cluster_id}"
 
 
 def _whom_it_asks(record: ClusterRecord, replica: ProcessRecord, group: str) -> list[str]:

@@ -1,6 +1,6 @@
 """What `zenit up` leaves behind in DIR/cluster.json, so that `down`, `status` and the next `up` know what is theirs.
 
-    {"cluster": "zenit", "namesrv": "127.0.0.1:9876", "processes": [
+    {"cluster": "zenit", "cluster_id": "9f1c2b3a4d5e6f70", "namesrv": "127.0.0.1:9876", "processes": [
        {"role": "namesrv", "name": "namesrv-1", "pid": 71, "birth": "4711", "address": "127.0.0.1:9876"},
        {"role": "broker", "name": "broker-a", "pid": 72, "birth": "4712", "address": "127.0.0.1:10911",
         "store_dir": "/tmp/z/broker-a", "settings": ["store.segment_bytes=65536"]}]}
@@ -82,13 +82,15 @@ class ProcessRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterRecord:
-    """A cluster of local processes, in the order in which they start. `zookeeper`: its address, "" where there is none."""
+    """A cluster of local processes, in the order in which they start. `zookeeper`: its address, "" where there is none.
+    `cluster_id`: made at the first start."""
 
     cluster: str
     namesrv: str
     processes: tuple[ProcessRecord, ...] = ()
     zookeeper: str = ""
     shape: Shape = Shape()
+    cluster_id: str = ""
 
     def find(self, role: str, name: str) -> ProcessRecord | None:
         """The process of that role and name, or None."""
@@ -124,7 +126,8 @@ def encode_record(record: ClusterRecord) -> str:
         if process.group is not None:
             document["group"] = process.group
         processes.append(document)
-    document = {"cluster": record.cluster, "namesrv": record.namesrv, "processes": processes}
+    document = {"cluster": record.cluster, "cluster_id": record.cluster_id, "namesrv": record.namesrv}
+    document["processes"] = processes
     if record.shape != Shape():
         document |= {"zookeeper": record.zookeeper, "shape": asdict(record.shape)}
     return json.dumps(document, indent=2) + "\n"
@@ -152,6 +155,7 @@ def decode_record(text: str, path: str) -> ClusterRecord:
         return ClusterRecord(
             cluster=str(document["cluster"]),
             namesrv=str(document["namesrv"]),
+            cluster_id=str(document.get("cluster_id", "")),
             processes=processes,
             zookeeper=str(document.get("zookeeper", "")),
             shape=Shape(**document.get("shape", {})),

@@ -45,7 +45,8 @@ def status_document(record: ClusterRecord) -> dict[str, Any]:
             brokers = [broker for broker in found if broker is not None]
             answers = {broker.name: _statistics(remoting, broker) for broker in brokers}
             groups.append(group_document(group, brokers, answers, nodes.get(group), record.shape.min_in_sync))
-    document = {"cluster": record.cluster, "namesrv": record.namesrv, "processes": processes, "groups": groups}
+    document: dict[str, Any] = {"cluster": record.cluster, "cluster_id": record.cluster_id, "namesrv": record.namesrv}
+    document |= {"processes": processes, "groups": groups}
     return document | {"controller": leader} if record.shape.has_controllers else document
 
 

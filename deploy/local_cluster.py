@@ -23,6 +23,7 @@ from typing import Any, Final
 from ..client.controller_calls import ControllerCalls
 from ..model.clock import monotonic_ms, sleep_ms
 from ..model.errors import ClusterNotStarted, ConnectionLost, InvalidParameter, NoCluster, RequestTimeout, ZenitError
+from ..model.new_cluster import new_cluster_id
 from ..model.route import MASTER_ID
 from ..remoting.client import RemotingClient
 from ..remoting.commands import GetBrokerStatistics, GetClusterInfo, GetController, Request
@@ -180,7 +181,8 @@ class LocalCluster:
                 has = f"{record.shape.replicas} replicas, {record.shape.groups} groups, {record.shape.controllers} controllers"
                 raise InvalidParameter("--dir", self.directory, f"a directory for another cluster: this one has {has}")
             record = replace(record, shape=shape, processes=record.of_role(NAME_SERVER))
-        return replace(record, zookeeper=record.shape.zookeeper or record.zookeeper)
+        cluster_id = record.cluster_id or new_cluster_id()
+        return replace(record, cluster_id=cluster_id, zookeeper=record.shape.zookeeper or record.zookeeper)
 
     def _up_process(
         self, before: ClusterRecord, record: ClusterRecord, planned: ProcessRecord, started: list[ProcessRecord]

@@ -77,6 +77,7 @@ class GroupNode:
     """
 
     broker_name: str
+    cluster_id: str = ""
     group_id: str = ""
     epoch: int = 0
     master: str | None = None

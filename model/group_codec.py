@@ -2,7 +2,7 @@
 
 Pure.
 
-    {"format": 1, "broker_name": "broker-a", "group_id": "5f0c", "epoch": 3, "master": "broker-a-0",
+    {"format": 1, "broker_name": "broker-a", "cluster_id": "9f1c", "group_id": "5f0c", "epoch": 3, "master": "broker-a-0",
      "master_incarnation": {"store_id": "5f0c", "starts": 2}, "in_sync": ["broker-a-0"], "eligible": [], "last": null,
      "settings": {"min_in_sync": 2, "flush_mode": "async", "ack_mode": "all", "lag_ms_max": 10000},
      "replicas": [{"name": "broker-a-0", "address": "10.0.0.1:10911", "replication_address": "10.0.0.1:10912",
@@ -48,9 +48,10 @@ FORMAT: Final = 1
 NODE_BYTES_MAX: Final = 64 * 1024
 VALUE_LENGTH_MAX: Final = 120  # characters of a wrong value that a refusal shows
 
-_NODE_KEYS: Final = (
-    "format broker_name group_id epoch master master_incarnation in_sync eligible last settings replicas".split()
-)
+_NODE_KEYS: Final = [
+    *("format", "broker_name", "cluster_id", "group_id", "epoch", "master", "master_incarnation"),
+    *("in_sync", "eligible", "last", "settings", "replicas"),
+]
 _SETTINGS_KEYS: Final = "min_in_sync flush_mode ack_mode lag_ms_max".split()
 _REPLICA_KEYS: Final = "name address replication_address incarnation life".split()
 _INCARNATION_KEYS: Final = "store_id starts".split()
@@ -66,6 +67,7 @@ def encode_node(node: GroupNode) -> bytes:
     document = {
         "format": FORMAT,
         "broker_name": node.broker_name,
+        "cluster_id": node.cluster_id,
         "group_id": node.group_id,
         "epoch": node.epoch,
         "master": node.master,
@@ -140,6 +142,7 @@ class _Reader:
         master = fields["master_incarnation"]
         return GroupNode(
             broker_name=self.group,
+            cluster_id=self.token_or_none(fields["cluster_id"], "cluster_id"),
             group_id=self.token_or_none(fields["group_id"], "group_id"),
             epoch=self.integer(fields["epoch"], "epoch", 0, COUNT_MAX),
             master=self.name_or_none(fields["master"], "master"),

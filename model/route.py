@@ -41,11 +41,12 @@ class QueueData:
 
 @dataclass(frozen=True, slots=True)
 class BrokerData:
-    """The members of one replica group that are alive: {broker id: "host:port"}, 0 = master."""
+    """The members of one replica group that are alive: {broker id: "host:port"}, 0 = master. `cluster_id`: of their cluster."""
 
     cluster: str
     broker_name: str
     addresses: dict[int, str]
+    cluster_id: str = ""
 
     @property
     def master_address(self) -> str | None:

@@ -7,6 +7,10 @@ publish. Rules, in the order in which they meet a registration:
 - A registration of a lower epoch than the group's is refused: an older master must not overwrite a newer one. So is a
   second master of the same epoch at another address while the first lives (two brokers were given one name). A group
   whose last member is gone is forgotten, its epoch with it.
+- One cluster has a name: a registration under the name of a cluster that lives, but with another id, is refused; so are
+  heartbeats and goodbyes that name another id than the member's. A broker without an id is told that of the cluster of its
+  name; where none lives, the first id that was offered within the last heartbeat time-out is the one, until somebody
+  registers.
 - A master of an older epoch is dropped as soon as any member tells of a newer one. An address is one member at most.
 - The master's topics are the group's, all of them: what it does not list is gone. A slave's count only while there is
   no master.
@@ -24,10 +28,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from ..model.errors import BrokerBusy, InvalidName, InvalidParameter, NotMaster, TopicNotFound
+from ..model.cluster_id import check_cluster_id
+from ..model.errors import BrokerBusy, InvalidName, InvalidParameter, NotMaster, TopicNotFound, WrongCluster
+from ..model.group_limits import check_token
 from ..model.names import check_topic
 from ..model.route import MASTER_ID, PERMISSION_WRITE, BrokerData, QueueData, TopicRoute
-from ..remoting.commands import BrokerHeartbeat, RegisterBroker, UnregisterBroker
+from ..remoting.commands import BrokerHeartbeat, ClaimClusterId, RegisterBroker, UnregisterBroker
 
 QUEUES_PER_TOPIC_MAX: Final = 65_536
 PERMISSION_MAX: Final = 7
@@ -52,6 +58,7 @@ class Group:
 
     cluster: str
     broker_name: str
+    cluster_id: str = ""
     epoch: int = 0
     members: Mapping[int, Member] = field(default_factory=dict)
     topics: Mapping[str, QueueData] = field(default_factory=dict)
@@ -67,6 +74,8 @@ class RouteTable:
         self._topic_count = 0  # over all groups
         self._groups: dict[str, Group] = {}
         self._heard_ms: dict[tuple[str, int], int] = {}  # (broker name, broker id) -> the last sign of life
+        self._cluster_ids: dict[str, str] = {}  # cluster that lives -> its id
+        self._offered: dict[str, tuple[str, int]] = {}  # cluster -> the id that was offered first, and when
         self._wiped: frozenset[str] = frozenset()
         self._scanned_ms: int | None = None
 
@@ -75,11 +84,15 @@ class RouteTable:
     def on_register(self, request: RegisterBroker, now_ms: int) -> frozenset[str]:
         """A broker tells of itself and all its topics.
 
-        Raises NotMaster or BrokerBusy (see the rules), InvalidParameter, InvalidName; then nothing has changed.
+        Raises WrongCluster, NotMaster or BrokerBusy (see the rules), InvalidParameter, InvalidName; then nothing has
+        changed.
         """
         topics = _checked_topics(request)
         name, broker_id = request.broker_name, request.broker_id
-        group = self._groups.get(name, Group(request.cluster, name))
+        living = self._cluster_ids.get(request.cluster)
+        if living is not None and living != request.cluster_id:
+            raise WrongCluster(request.cluster, living, request.cluster_id)
+        group = self._groups.get(name, Group(request.cluster, name, request.cluster_id))
         if group.cluster != request.cluster:
             raise InvalidParameter("cluster", request.cluster, f"{group.cluster}, where {name} lives already")
         self._check_room(group, broker_id, len(topics))
@@ -96,6 +109,7 @@ class RouteTable:
             group = replace(group, topics=topics)
         members[broker_id] = Member(request.address, request.epoch, request.replication_address)
         changed = self._adopt(replace(group, epoch=request.epoch, members=members))
+        self._offered.pop(request.cluster, None)
         self._heard_ms[name, broker_id] = now_ms
         return changed
 
@@ -103,7 +117,9 @@ class RouteTable:
         """A sign of life. False where that member of that epoch is not registered: it must register again."""
         group = self._groups.get(request.broker_name)
         member = group.members.get(request.broker_id) if group is not None else None
-        if member is None or (member.address, member.epoch) != (request.address, request.epoch):
+        if group is None or member is None or group.cluster_id != request.cluster_id:
+            return False
+        if (member.address, member.epoch) != (request.address, request.epoch):
             return False
         self._heard_ms[request.broker_name, request.broker_id] = now_ms
         return True
@@ -114,7 +130,26 @@ class RouteTable:
         member = group.members.get(request.broker_id) if group is not None else None
         if group is None or member is None or member.address != request.address:
             return NOTHING_CHANGED
+        if group.cluster_id != request.cluster_id:
+            return NOTHING_CHANGED
         return self._without(group, {request.broker_id})
+
+    def on_claim(self, request: ClaimClusterId, now_ms: int) -> str:
+        """The id of the cluster of that name. Raises InvalidName, InvalidParameter, BrokerBusy."""
+        _check_printable("cluster", request.cluster)
+        check_token("offered", request.offered)
+        living = self._cluster_ids.get(request.cluster)
+        if living is not None:
+            return living
+        held = {
+            cluster: offer for cluster, offer in self._offered.items() if now_ms - offer[1] < self._heartbeat_timeout_ms
+        }
+        if request.cluster not in held and len(held) >= self._brokers_max:
+            raise BrokerBusy(
+                self._heartbeat_timeout_ms, f"{self._brokers_max} clusters are about to begin, brokers_max"
+            )
+        self._offered = held
+        return held.setdefault(request.cluster, (request.offered, now_ms))[0]
 
     def on_scan(self, now_ms: int) -> tuple[list[tuple[str, str]], frozenset[str]]:
         """Time has passed: strikes off who was silent for too long.
@@ -155,6 +190,12 @@ class RouteTable:
 
     # ---- questions
 
+    def check_lives(self, cluster_id: str) -> None:
+        """Raises WrongCluster where clusters live here, but not that one."""
+        if self._cluster_ids and cluster_id not in self._cluster_ids.values():
+            cluster, other_id = min(self._cluster_ids.items())
+            raise WrongCluster(cluster, other_id, cluster_id)
+
     def route(self, topic: str) -> TopicRoute:
         """Everything a client needs to know of a topic, ordered by broker name. Raises TopicNotFound."""
         serving = [group for _, group in sorted(self._groups.items()) if topic in group.topics]
@@ -179,6 +220,7 @@ class RouteTable:
             brokers += [
                 {
                     "cluster": group.cluster,
+                    "cluster_id": group.cluster_id,
                     "broker_name": name,
                     "broker_id": broker_id,
                     "address": member.address,
@@ -207,6 +249,8 @@ class RouteTable:
             self._groups.pop(name, None)
         else:
             self._groups[name] = after
+        if (before is None) != (after is None):
+            self._cluster_ids = {group.cluster: group.cluster_id for group in self._groups.values()}
         return _difference(self._view(before), self._view(after))
 
     def _check_room(self, group: Group, broker_id: int, topic_count: int) -> None:
@@ -244,7 +288,7 @@ class RouteTable:
 
 def _members(group: Group) -> BrokerData:
     addresses = {broker_id: member.address for broker_id, member in sorted(group.members.items())}
-    return BrokerData(group.cluster, group.broker_name, addresses)
+    return BrokerData(group.cluster, group.broker_name, addresses, group.cluster_id)
 
 
 def _difference(
@@ -260,9 +304,9 @@ def _difference(
 
 def _checked_topics(request: RegisterBroker) -> dict[str, QueueData]:
     """The topics of a registration; raises InvalidName or InvalidParameter for what must not reach a client."""
-    for kind, name in (("cluster", request.cluster), ("broker", request.broker_name)):
-        if not 1 <= len(name) <= NAME_LENGTH_MAX or not name.isprintable():
-            raise InvalidName(kind, name, f"printable, 1 to {NAME_LENGTH_MAX} characters")
+    _check_printable("cluster", request.cluster)
+    _check_printable("broker", request.broker_name)
+    check_cluster_id(request.cluster_id)
     _check_range("broker_id", request.broker_id, 0, 1 << 31)
     _check_range("epoch", request.epoch, 0, 1 << 62)
     _check_address(request.address)
@@ -274,6 +318,11 @@ def _checked_topics(request: RegisterBroker) -> dict[str, QueueData]:
         _check_range(f"permission of {topic}", permission, 0, PERMISSION_MAX)
         topics[topic] = QueueData(request.broker_name, read_queues, write_queues, permission)
     return topics
+
+
+def _check_printable(kind: str, name: str) -> None:
+    if not 1 <= len(name) <= NAME_LENGTH_MAX or not name.isprintable():
+        raise InvalidName(kind, name, f"printable, 1 to {NAME_LENGTH_MAX} characters")
 
 
 def _check_range(name: str, value: int, minimum: int, maximum: int) -> None:

@@ -20,6 +20,8 @@ from ..remoting.commands import (
     AddWritePermission,
     BrokerHeartbeat,
     BrokerHeartbeatReply,
+    ClaimClusterId,
+    ClusterIdReply,
     CountReply,
     DeleteTopicRoute,
     Done,
@@ -29,6 +31,7 @@ from ..remoting.commands import (
     JsonReply,
     RegisterBroker,
     RegisterReply,
+    Request,
     RouteReply,
     TopicListReply,
     UnregisterBroker,
@@ -42,6 +45,8 @@ from .route_table import RouteTable
 log = logging.getLogger(__name__)
 
 PORT_MAX: Final = 65535
+OF_BROKERS: Final = (RegisterBroker, UnregisterBroker, BrokerHeartbeat, ClaimClusterId)
+"""Requests of which the route table decides whose they are; with all others a client looks for a cluster."""
 
 
 class NameServer:
@@ -86,7 +91,9 @@ class NameServer:
 
     def _serve(self) -> None:
         handle = self._loop.handle
+        self._loop.on_other_cluster = self._on_cluster_named
         handle(RegisterBroker, self._on_register)
+        handle(ClaimClusterId, self._on_claim)
         handle(UnregisterBroker, self._on_unregister)
         handle(BrokerHeartbeat, self._on_heartbeat)
         handle(GetRoute, self._on_get_route)
@@ -95,6 +102,14 @@ class NameServer:
         handle(WipeWritePermission, self._on_wipe_write_permission)
         handle(AddWritePermission, self._on_add_write_permission)
         handle(DeleteTopicRoute, self._on_delete_topic)
+
+    def _on_cluster_named(self, request: Request, cluster_id: str) -> None:
+        """Raises WrongCluster where that cluster does not live here, and others do."""
+        if not isinstance(request, OF_BROKERS):
+            self._routes.check_lives(cluster_id)
+
+    def _on_claim(self, call: Call) -> ClusterIdReply:
+        return ClusterIdReply(self._routes.on_claim(cast(ClaimClusterId, call.request), self._clock.monotonic_ms()))
 
     def _on_register(self, call: Call) -> RegisterReply:
         request = cast(RegisterBroker, call.request)
@@ -187,4 +202,5 @@ def _route_reply(route: TopicRoute, publish_port: int) -> RouteReply:
         tuple((data.broker_name, data.read_queues, data.write_queues, data.permission) for data in route.queues),
         tuple((data.cluster, data.broker_name, tuple(data.addresses.items())) for data in route.brokers),
         publish_port,
+        tuple(sorted({(data.cluster, data.cluster_id) for data in route.brokers})),
     )

@@ -38,8 +38,10 @@ _Answer = tuple[OnReply, Reply | None, bytes, ZenitError | None]
 class Channel:
     """Requests in flight to one address. Any thread, unless said otherwise."""
 
-    def __init__(self, dealer: Dealer, on_request: OnRequest) -> None:
+    def __init__(self, dealer: Dealer, on_request: OnRequest, cluster_id: str = "") -> None:
+        """`cluster_id`: of the cluster that is asked; "" = not known yet."""
         self.address = dealer.address
+        self.cluster_id = cluster_id
         self.dealer = dealer
         self.ended = False
         self._on_request = on_request
@@ -57,7 +59,7 @@ class Channel:
     def send(self, request: Request, payload: Payload | None, timeout_ms: int, on_reply: OnReply) -> bool:
         """Sends; False where the connection ended before (nothing was sent). Raises BufferFull, MessageTooLarge."""
         opaque = next(self._opaques)
-        header = encode_request(request, opaque, timeout_ms=timeout_ms)
+        header = encode_request(request, opaque, timeout_ms=timeout_ms, cluster_id=self.cluster_id)
         size_bytes = len(header) + (memoryview(payload).nbytes if payload is not None else 0)
         pending = (on_reply, type(request), monotonic_ms() + timeout_ms, timeout_ms, size_bytes)
         with self._lock:
@@ -82,7 +84,7 @@ class Channel:
 
     def send_oneway(self, request: Request, payload: Payload | None) -> bool:
         """Sends what nobody answers; False where the connection ended before or its queue is full."""
-        header = encode_request(request, 0, timeout_ms=0, oneway=True)
+        header = encode_request(request, 0, timeout_ms=0, oneway=True, cluster_id=self.cluster_id)
         with self._lock:
             sent = not self.ended and self.dealer.send(header, payload)
             answers = [] if self.ended else self._drain()

@@ -46,6 +46,18 @@ class RemotingClient:
         self._closed: str | None = None  # why
         _LIVE.add(self)
 
+    @property
+    def cluster_id(self) -> str:
+        """Of the cluster that all requests are meant for, and name; "" = not known yet."""
+        return self._sync.cluster_id
+
+    def name_cluster(self, cluster_id: str) -> None:
+        """All requests from now on name this cluster: who belongs to another one does nothing, and answers WrongCluster."""
+        with self._lock:
+            self._sync.cluster_id = cluster_id
+            for channel in self._channels.values():
+                channel.cluster_id = cluster_id
+
     def __enter__(self) -> Self:
         return self
 
@@ -133,10 +145,9 @@ class RemotingClient:
         if channel is not None and not channel.ended and self._closed is None:
             return channel
         thread = self._io_thread()
-        fresh = Channel(
-            self._context.dealer(address), self._on_pushed
-        )  # may wait for a name server: not under the lock
+        dealer = self._context.dealer(address)  # may wait for a name server: not under the lock
         with self._lock:
+            fresh = Channel(dealer, self._on_pushed, self.cluster_id)
             channel = self._channels.get(address)
             if self._closed is None and (channel is None or channel.ended):
                 self._channels[address] = channel = fresh

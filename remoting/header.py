@@ -1,10 +1,12 @@
 """The header frame: one msgpack array that tells what a message is; bulk bytes travel in frames beside it.
 
     [code, language, version, opaque, flag, remark, fields, timeout_ms]
+    [code, language, version, opaque, flag, remark, fields, timeout_ms, cluster_id]
 
 RocketMQ's header, by position: `code` of the request, or 0 / an error's code in a reply; `language` 3 = Python;
 `opaque` is chosen by the sender and echoed; `flag` bit 0 = reply, bit 1 = one way; `remark` an error's text;
-`fields` those of the command's class in order, or an error's facts; `timeout_ms` how long the sender waits.
+`fields` those of the command's class in order, or an error's facts; `timeout_ms` how long the sender waits;
+`cluster_id` the id of the cluster that a request is meant for, left out where the sender knows none yet.
 
 Pure. A frame comes from a stranger: its size is bounded before it is unpacked, its claimed lengths are proved honest
 before anything is allocated for them, and each field's type is checked against the class. How to check a class is
@@ -22,6 +24,7 @@ from typing import Any, Final
 
 import msgpack
 
+from ..model.cluster_id import CLUSTER_ID_LENGTH_MAX
 from ..model.errors import (
     LocalProtocolError,
     MessageTooLarge,
@@ -45,24 +48,26 @@ SMALL_BYTES: Final = 512  # a lying frame this small makes msgpack allocate 0.7 
 INT64_MAX: Final = (1 << 63) - 1
 FACT_LENGTH_MAX: Final = 1024  # characters of an error's fact or remark: it may quote what a stranger sent
 
-Incoming = tuple[Request | ZenitError, int, bool, int]
-"""(request, opaque, oneway, timeout_ms); instead of the request an error where its fields are wrong: answer with it."""
+Incoming = tuple[Request | ZenitError, int, bool, int, str]
+"""(request, opaque, oneway, timeout_ms, cluster id or ""); instead of the request an error where its fields are wrong:
+answer with it."""
 
-Header = tuple[int, int, int, int, Any, Any, int, bool]
-"""(code, version, opaque, flag, remark, fields, timeout_ms, whether integers may need more than 63 bits)."""
+Header = tuple[int, int, int, int, Any, Any, int, bool, str]
+"""(code, version, opaque, flag, remark, fields, timeout_ms, whether integers may need more than 63 bits, cluster id)."""
 
+_WITH_CLUSTER: Final = 9  # parts of a header that names a cluster
 _NUMBERS: Final = (int,) * 5  # the types of code, version, opaque, flag, timeout_ms
 _WIDE: Final = re.compile(rb"\xcf[\x80-\xff]").search  # how an integer of 64 bits begins (or bytes that look so)
 _Check = Callable[[Any], bool]
 _MALFORMED: Final = (ValueError, TypeError, OverflowError, MemoryError)  # what unpacking can raise
 
-# How every send of a Python client begins: an array of eight, the code, language and version. Its opaque follows.
-_SEND_BEGIN: Final = bytes.fromhex("98cd0140") + bytes((LANGUAGE_PYTHON, PROTOCOL_VERSION))
+# How every send of a Python client begins: an array of nine, the code, language and version. Its opaque follows.
+_SEND_BEGIN: Final = bytes.fromhex("99cd0140") + bytes((LANGUAGE_PYTHON, PROTOCOL_VERSION))
 _OPAQUE_AT: Final = len(_SEND_BEGIN)
 _OPAQUE_BYTES: Final = {0xCC: 1, 0xCD: 2, 0xCE: 4}  # behind the first byte of a larger integer
 _SENDS_MAX: Final = 4096
-_sends: dict[bytes, tuple[Request | ZenitError, bool, int]] = {}
-"""What follows the opaque -> (request, oneway, timeout_ms)."""
+_sends: dict[bytes, tuple[Request | ZenitError, bool, int, str]] = {}
+"""What follows the opaque -> (request, oneway, timeout_ms, cluster id)."""
 
 # One packer for the process: `pack` holds the interpreter lock throughout and calls no Python code for our types.
 _pack: Final = msgpack.Packer().pack
@@ -176,10 +181,16 @@ _ERROR_FACTS: Final = {code: _error_fact_types(cls) for code, cls in error_class
 # ---- encoding
 
 
-def encode_request(request: Request, opaque: int, *, timeout_ms: int, oneway: bool = False) -> bytes:
+def encode_request(
+    request: Request, opaque: int, *, timeout_ms: int, oneway: bool = False, cluster_id: str = ""
+) -> bytes:
     """The header frame of a request. Raises LocalProtocolError (a field of a wrong type), MessageTooLarge."""
     flag = FLAG_ONEWAY if oneway else 0
     fields = _SHAPES[type(request)].take(request)
+    if cluster_id:
+        return _packed(
+            (request.code, LANGUAGE_PYTHON, PROTOCOL_VERSION, opaque, flag, None, fields, timeout_ms, cluster_id)
+        )
     return _packed((request.code, LANGUAGE_PYTHON, PROTOCOL_VERSION, opaque, flag, None, fields, timeout_ms))
 
 
@@ -234,24 +245,30 @@ def _decode_send(frame: bytes, first: int, end: int) -> Incoming:
         if not isinstance(incoming[0], ZenitError):
             if len(_sends) >= _SENDS_MAX:
                 _sends.clear()
-            _sends[rest] = incoming[0], incoming[2], incoming[3]
+            _sends[rest] = incoming[0], incoming[2], incoming[3], incoming[4]
         return incoming
     opaque = first if end == _OPAQUE_AT + 1 else int.from_bytes(frame[_OPAQUE_AT + 1 : end], "big")
-    return known[0], opaque, known[1], known[2]
+    return known[0], opaque, known[1], known[2], known[3]
 
 
 def _decode(frame: bytes) -> Incoming:
-    code, version, opaque, flag, _, fields, timeout_ms, wide = _unpacked(frame)
+    header = _unpacked(frame)
+    return _request_of(header), header[2], bool(header[3] & FLAG_ONEWAY), header[6], header[8]
+
+
+def _request_of(header: Header) -> Request | ZenitError:
+    """The request, or as a value what is wrong with it."""
+    code, version, _, flag, _, fields, _, wide, _ = header
     if version != PROTOCOL_VERSION:
-        return VersionNotSupported(version, PROTOCOL_VERSION), opaque, bool(flag & FLAG_ONEWAY), timeout_ms
+        return VersionNotSupported(version, PROTOCOL_VERSION)
     shape = _REQUEST_SHAPES.get(code)
     if shape is None or flag & FLAG_REPLY:
-        wrong = RemoteProtocolError("a reply where a request belongs") if flag & FLAG_REPLY else UnknownRequest(code)
-        return wrong, opaque, bool(flag & FLAG_ONEWAY), timeout_ms
+        return RemoteProtocolError("a reply where a request belongs") if flag & FLAG_REPLY else UnknownRequest(code)
     try:
-        return shape.build(fields, wide=wide), opaque, bool(flag & FLAG_ONEWAY), timeout_ms
+        request: Request = shape.build(fields, wide=wide)
     except RemoteProtocolError as error:
-        return error, opaque, bool(flag & FLAG_ONEWAY), timeout_ms
+        return error
+    return request
 
 
 def open_header(frame: bytes) -> Header:
@@ -271,7 +288,7 @@ def opaque_of(header: Header) -> int:
 
 def reply_of(header: Header, reply_class: type[Reply]) -> Reply | ZenitError:
     """The reply, or the error it carries as a value. Raises RemoteProtocolError."""
-    code, version, _, flag, remark, fields, _, wide = header
+    code, version, _, flag, remark, fields, _, wide, _ = header
     if not flag & FLAG_REPLY:
         raise RemoteProtocolError("a request where a reply belongs")
     if code != REPLY_OK:
@@ -306,15 +323,22 @@ def _unpacked(frame: bytes) -> Header:
     """The parts, the integers checked."""
     if len(frame) > SMALL_BYTES:
         _prove_honest(frame)
+    cluster_id = ""
     try:
-        code, _, version, opaque, flag, remark, fields, timeout_ms = msgpack.unpackb(frame, use_list=False)
+        parts = msgpack.unpackb(frame, use_list=False)
+        if type(parts) is tuple and len(parts) == _WITH_CLUSTER:
+            parts, cluster_id = parts[:-1], parts[-1]
+        code, _, version, opaque, flag, remark, fields, timeout_ms = parts
     except _MALFORMED as error:
         raise RemoteProtocolError(f"a header that cannot be unpacked ({type(error).__name__})") from error
+    if type(cluster_id) is not str or len(cluster_id) > CLUSTER_ID_LENGTH_MAX:
+        raise RemoteProtocolError("a header whose ninth part is no cluster's id")
     if (type(code), type(version), type(opaque), type(flag), type(timeout_ms)) != _NUMBERS or not (
         0 <= opaque <= INT64_MAX
     ):
         raise RemoteProtocolError("a header whose numbers are not integers")
-    return code, version, opaque, flag, remark, fields, timeout_ms, 0xCF in frame and _WIDE(frame) is not None
+    wide = 0xCF in frame and _WIDE(frame) is not None
+    return code, version, opaque, flag, remark, fields, timeout_ms, wide, cluster_id
 
 
 def _prove_honest(frame: bytes) -> None:

@@ -29,6 +29,7 @@ from ..model.errors import (
     RemoteProtocolError,
     SystemFault,
     UnknownRequest,
+    WrongCluster,
     ZenitError,
 )
 from .base_socket import Pollable, Waiter
@@ -98,12 +99,14 @@ Handler = Callable[[Call], Reply | None]
 class LoopStatistics:
     """Counters since the start; those of now: `in_flight_bytes` and what the lanes hold.
 
-    `malformed`: requests that broke the protocol. `dropped_slow`, `dropped_gone`: replies nobody took.
+    `malformed`: requests that broke the protocol. `other_cluster`: those meant for another cluster. `dropped_slow`,
+    `dropped_gone`: replies nobody took.
     """
 
     turns: int
     requests: int
     malformed: int
+    other_cluster: int
     refused: int
     faults: int
     dropped_slow: int
@@ -129,6 +132,10 @@ class RequestLoop:
     ) -> None:
         """`bind`: "host:port", port 0 = any free one. Raises ConfigError where the address cannot be bound."""
         self.arena = arena
+        self.cluster_id = (
+            ""  # of the cluster that is served here; requests that name another go through `on_other_cluster`
+        )
+        self.on_other_cluster: Callable[[Request, str], None] = _accept
         self.in_flight_bytes_max = in_flight_bytes_max
         self._clock = clock
         self._on_turn_end = on_turn_end
@@ -148,7 +155,7 @@ class RequestLoop:
         self._now_ms = clock.monotonic_ms()
         self._in_flight_bytes = 0
         self._queued = 0  # requests in the queues of all lanes
-        self._turns = self._requests = self._malformed = self._refused = self._faults = 0
+        self._turns = self._requests = self._malformed = self._other_cluster = self._refused = self._faults = 0
         self._faults_logged: set[tuple[type[Request], type[Exception]]] = set()
         self._socket = RouterSocket(bind, arena.frame_bytes_max)
         self.address = self._socket.address
@@ -189,6 +196,7 @@ class RequestLoop:
             turns=self._turns,
             requests=self._requests,
             malformed=self._malformed,
+            other_cluster=self._other_cluster,
             refused=self._refused,
             faults=self._faults,
             dropped_slow=self._socket.dropped_slow,
@@ -298,7 +306,7 @@ class RequestLoop:
             return
         self._requests += 1
         try:
-            request, opaque, oneway, timeout_ms = decode_request(header)
+            request, opaque, oneway, timeout_ms, cluster_id = decode_request(header)
         except RemoteProtocolError as error:
             self._refuse(identity, peek_opaque(header), error, more)
             return
@@ -307,6 +315,13 @@ class RequestLoop:
             wrong = request if isinstance(request, ZenitError) else UnknownRequest(request.code)
             self._refuse(identity, opaque, wrong, more)
             return
+        if cluster_id != self.cluster_id and cluster_id:
+            try:
+                self.on_other_cluster(request, cluster_id)  # type: ignore[arg-type]
+            except WrongCluster as error:
+                self._other_cluster += 1
+                self._answer_unheard(identity, opaque, error, more)
+                return
         handler, lane, at_once = entry
         deadline_ms = self._now_ms + (timeout_ms if 0 < timeout_ms < CALL_TIMEOUT_MS_MAX else CALL_TIMEOUT_MS_MAX)
         call = Call(self, lane, identity, opaque, oneway, deadline_ms, request)  # type: ignore[arg-type]
@@ -408,6 +423,9 @@ class RequestLoop:
     def _refuse(self, identity: bytes, opaque: int, error: ZenitError, more: bool) -> None:
         """Answers a request that cannot be handled at all."""
         self._malformed += 1
+        self._answer_unheard(identity, opaque, error, more)
+
+    def _answer_unheard(self, identity: bytes, opaque: int, error: ZenitError, more: bool) -> None:
         if more:
             self._socket.skip_payload()
         self._outbox.append((identity, encode_error(error, opaque), ()))
@@ -434,6 +452,10 @@ class RequestLoop:
                 timer.callback()
         if due:
             self._end_turn()
+
+
+def _accept(_: Request, __: str) -> None:
+    """Who serves no cluster serves any."""
 
 
 class Publisher:

@@ -47,10 +47,12 @@ class SyncConnection:
         self.closed = False
         self.closing = False  # set by the closing client, seen between slices
 
-    def call(self, request: Request, payload: Payload | None, timeout_ms: int, now_ms: int) -> tuple[Reply, bytes]:
+    def call(
+        self, request: Request, payload: Payload | None, timeout_ms: int, now_ms: int, cluster_id: str
+    ) -> tuple[Reply, bytes]:
         """Sends and waits. Raises the reply's error, RequestTimeout, ConnectionLost, ClientClosed, RemoteProtocolError."""
         opaque = next(self._opaques)
-        frame = encode_request(request, opaque, timeout_ms=timeout_ms)
+        frame = encode_request(request, opaque, timeout_ms=timeout_ms, cluster_id=cluster_id)
         pushed: list[tuple[bytes, bytes]] = []
         try:
             header, body = self._exchange(request, opaque, frame, payload, timeout_ms, now_ms, pushed)
@@ -149,6 +151,7 @@ class SyncCalls:
     """The synchronous connections of all threads of one client."""
 
     def __init__(self, context: ClientContext, on_request: OnRequest) -> None:
+        self.cluster_id = ""  # of the cluster that is asked; "" = not known yet
         self._context = context
         self._on_request = on_request
         self._local = threading.local()
@@ -161,7 +164,7 @@ class SyncCalls:
         now_ms = monotonic_ms()
         connection = self._connection(address, now_ms)
         try:
-            return connection.call(request, payload, timeout_ms, now_ms)
+            return connection.call(request, payload, timeout_ms, now_ms, self.cluster_id)
         except (ConnectionLost, RemoteProtocolError, ClientClosed):
             self._drop(connection)
             raise

@@ -27,6 +27,7 @@ from .calls import (
     SystemFault,
     UnknownRequest,
     VersionNotSupported,
+    WrongCluster,
     WrongEventLoop,
 )
 from .consuming import (
@@ -223,6 +224,7 @@ __all__ = [
     "UnknownRequest",
     "UnwritableColumn",
     "VersionNotSupported",
+    "WrongCluster",
     "WrongEventLoop",
     "ZenitError",
     "ZooKeeperUnavailable",

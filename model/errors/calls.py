@@ -87,6 +87,27 @@ class NotMaster(ZenitError):
         return f"{self.broker} is not master (epoch {self.epoch})"
 
 
+class WrongCluster(ZenitError):
+    """Who answered belongs to another cluster than the one that was asked for, and has done nothing.
+
+    Args: cluster (the name), cluster_id (its own; "" where it has none yet), asked_id.
+    """
+
+    code, retriable, route_stale = 9150, True, True
+
+    def __init__(self, cluster: str, cluster_id: str, asked_id: str) -> None:
+        super().__init__(cluster, cluster_id, asked_id)
+        self.cluster = cluster
+        self.cluster_id = cluster_id
+        self.asked_id = asked_id
+
+    def __str__(self) -> str:
+        return (
+            f"another cluster answers here: {self.cluster!r} with the id {self.cluster_id or '(none yet)'}, not the one with"
+            f" the id {self.asked_id}; to work with this one, make new clients once all of this process are closed"
+        )
+
+
 class RequestTimeout(ZenitError):
     """No reply within the deadline: the request may or may not have been carried out. Args: what, timeout_ms."""
 

@@ -59,6 +59,8 @@ from .lookup import ViewMessage as ViewMessage
 from .name_server import AddWritePermission as AddWritePermission
 from .name_server import BrokerHeartbeat as BrokerHeartbeat
 from .name_server import BrokerHeartbeatReply as BrokerHeartbeatReply
+from .name_server import ClaimClusterId as ClaimClusterId
+from .name_server import ClusterIdReply as ClusterIdReply
 from .name_server import CountReply as CountReply
 from .name_server import DeleteTopicRoute as DeleteTopicRoute
 from .name_server import GetClusterInfo as GetClusterInfo

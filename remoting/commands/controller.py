@@ -58,6 +58,7 @@ class RegisterReplica(Request):
     version: int = NO_VERSION
     newest_epoch: int = 0
     newest_begin: int = 0
+    cluster_id: str = ""
 
 
 @request(9001, Lane.HEARTBEAT, GroupReply)

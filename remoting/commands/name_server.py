@@ -19,7 +19,8 @@ class RegisterReply(Reply):
 class RegisterBroker(Request):
     """REGISTER_BROKER: all topics of one broker. topics: ((name, read queues, write queues, permission), ...).
 
-    `epoch`: of the registering master; a name server ignores a lower one of the same broker name.
+    `epoch`: of the registering master; a name server ignores a lower one of the same broker name. `cluster_id`: a cluster
+    of the same name with another id is refused (WrongCluster) while the first lives.
     """
 
     cluster: str
@@ -29,6 +30,7 @@ class RegisterBroker(Request):
     epoch: int
     topics: tuple[tuple[str, int, int, int], ...]
     replication_address: str = ""
+    cluster_id: str = ""
 
 
 @request(104, Lane.HEARTBEAT)
@@ -40,6 +42,23 @@ class UnregisterBroker(Request):
     broker_name: str
     broker_id: int
     address: str
+    cluster_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterIdReply(Reply):
+    """The id of the cluster of that name."""
+
+    cluster_id: str
+
+
+@request(9030, Lane.HEARTBEAT, ClusterIdReply)
+@dataclass(frozen=True, slots=True)
+class ClaimClusterId(Request):
+    """A broker that has no id yet asks which one the cluster of its name has: `offered` from now on, where none is known."""
+
+    cluster: str
+    offered: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +78,20 @@ class BrokerHeartbeat(Request):
     broker_id: int
     address: str
     epoch: int
+    cluster_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class RouteReply(Reply):
     """queues: ((broker name, read queues, write queues, permission), ...).
 
-    brokers: ((cluster, broker name, ((broker id, address), ...)), ...).
+    brokers: ((cluster, broker name, ((broker id, address), ...)), ...). cluster_ids: ((cluster, its id), ...).
     """
 
     queues: tuple[tuple[str, int, int, int], ...]
     brokers: tuple[tuple[str, str, tuple[tuple[int, str], ...]], ...]
     publish_port: int = 0
+    cluster_ids: tuple[tuple[str, str], ...] = ()
 
 
 @request(105, Lane.QUERY, RouteReply)
@@ -97,8 +118,8 @@ class GetTopicList(Request):
 @request(106, Lane.QUERY, JsonReply)
 @dataclass(frozen=True, slots=True)
 class GetClusterInfo(Request):
-    """GET_BROKER_CLUSTER_INFO: {"clusters": {name: [broker name]}, "brokers": [{cluster, broker_name, broker_id, address,
-    epoch, last_heartbeat_ms_ago, writeable}]}."""
+    """GET_BROKER_CLUSTER_INFO: {"clusters": {name: [broker name]}, "brokers": [{cluster, cluster_id, broker_name,
+    broker_id, address, replication_address, epoch, last_heartbeat_ms_ago, writeable}]}."""
 
 
 @dataclass(frozen=True, slots=True)

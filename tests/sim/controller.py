@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from zenitmq.controller.campaign import Campaign, Ground
+from zenitmq.controller.cluster_naming import ClusterNaming
 from zenitmq.controller.detection import Detection
 from zenitmq.controller.group_store import Listener, StoreEvent
 from zenitmq.controller.reign import Reign
@@ -98,7 +99,13 @@ class Controller(Host):
             open_store=self._open_store,
             session=ExitStack(),
         )
-        self._campaign = Campaign(ground, address=self.loop.address, new_group=settings, new_detection=Detection)
+        self._campaign = Campaign(
+            ground,
+            address=self.loop.address,
+            new_group=settings,
+            new_detection=Detection,
+            naming=ClusterNaming(cluster="sim"),
+        )
         self._campaign.begin()
 
     @contextmanager

@@ -63,6 +63,7 @@ class ModelZooKeeper:
     """The server: linearizable, never down; it is connections that fail."""
 
     hold_events: bool = False
+    cluster_id: str = "c1"
     groups: dict[str, Content] = field(default_factory=dict)
     seen: dict[str, bytes] = field(default_factory=dict)
     kept_records: list[bytes] = field(default_factory=list)
@@ -204,6 +205,15 @@ class ModelStore:
         after = self.read_seen(broker_name).with_sighting(sighting)
         if after.sightings:
             self.server.seen[broker_name] = encode_seen(after)
+
+    def cluster_id(self) -> str:
+        self._check("read the cluster's id")
+        return self.server.cluster_id
+
+    def make_cluster_id(self, offered: str) -> str:
+        self._check("keep the cluster's id")
+        self.server.cluster_id = self.server.cluster_id or offered
+        return self.server.cluster_id
 
     def join(self, address: str) -> None:
         self._check("join")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 from typing import Any
 
-from zenitmq import Admin
 from zenitmq.broker.config import BrokerConfig
 from zenitmq.broker.service import Broker
+from zenitmq.remoting.client import RemotingClient
+from zenitmq.remoting.commands import GetClusterInfo
 from zenitmq.store.config import StoreConfig
 
 WAIT_S = 10
@@ -39,9 +41,10 @@ class RealBroker:
         self._settings["port"] = int(self.address.rpartition(":")[2])
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
-        with Admin(self._namesrv) as admin:
+        with RemotingClient() as asking:  # which means whatever cluster is there
             for _ in range(WAIT_S * 50):
-                if any(known["address"] == self.address for known in admin.cluster()["brokers"]):
+                _, payload = asking.call(self._namesrv, GetClusterInfo(), timeout_ms=WAIT_S * 1000)
+                if any(known["address"] == self.address for known in json.loads(payload)["brokers"]):
                     return
                 threading.Event().wait(0.02)
         raise AssertionError("the broker did not register")

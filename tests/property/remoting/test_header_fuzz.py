@@ -42,20 +42,25 @@ requests = st.one_of([instances(cls) for cls in REQUESTS.values()])
 replies = st.one_of([instances(cls) for cls in {cls.reply for cls in REQUESTS.values()}])
 
 
-@given(requests, OPAQUE, st.integers(0, 1 << 31), st.booleans())
-def test_a_request_comes_back(request: Request, opaque: int, timeout_ms: int, oneway: bool) -> None:
-    encoded = encode_request(request, opaque, timeout_ms=timeout_ms, oneway=oneway)
-    assert decode_request(encoded) == (request, opaque, oneway, timeout_ms)
+@given(requests, OPAQUE, st.integers(0, 1 << 31), st.booleans(), st.text(max_size=64))
+def test_a_request_comes_back(request: Request, opaque: int, timeout_ms: int, oneway: bool, cluster_id: str) -> None:
+    encoded = encode_request(request, opaque, timeout_ms=timeout_ms, oneway=oneway, cluster_id=cluster_id)
+    assert decode_request(encoded) == (request, opaque, oneway, timeout_ms, cluster_id)
     assert peek_opaque(encoded) == opaque
 
 
-@given(instances(SendMessages), st.lists(OPAQUE, min_size=2, max_size=4), st.integers(0, 1 << 31), st.booleans())
-def test_sends_that_differ_in_their_opaque_alone_come_back(
-    request: SendMessages, opaques: list[int], timeout_ms: int, oneway: bool
+@given(
+    instances(SendMessages),
+    st.lists(st.tuples(OPAQUE, st.sampled_from(["", "c1", "c2"])), min_size=2, max_size=4),
+    st.integers(0, 1 << 31),
+    st.booleans(),
+)
+def test_sends_that_differ_in_opaque_and_cluster_alone_come_back(
+    request: SendMessages, sent: list[tuple[int, str]], timeout_ms: int, oneway: bool
 ) -> None:
-    for opaque in opaques:
-        encoded = encode_request(request, opaque, timeout_ms=timeout_ms, oneway=oneway)
-        assert decode_request(encoded) == (request, opaque, oneway, timeout_ms)
+    for opaque, cluster_id in sent:
+        encoded = encode_request(request, opaque, timeout_ms=timeout_ms, oneway=oneway, cluster_id=cluster_id)
+        assert decode_request(encoded) == (request, opaque, oneway, timeout_ms, cluster_id)
 
 
 @given(replies, OPAQUE)

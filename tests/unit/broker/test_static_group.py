@@ -59,6 +59,7 @@ class Master:
             name="m",
             settings=SETTINGS,
             epoch_seen=epoch_seen,
+            cluster_id=lambda: "c1",
             on_group=self.heard.append,
         )
         self.group.start(LIFE)

@@ -17,12 +17,14 @@ from sim.group_kit import GROUP, group, heartbeat, registration, replica, report
 from sim.group_kit import proposal as plain_proposal
 from sim.model_zookeeper import Loss, ModelZooKeeper
 
+from zenitmq.controller.cluster_naming import ClusterNaming
 from zenitmq.controller.detection import Detection
 from zenitmq.controller.group_store import StoreEvent, Touched
 from zenitmq.controller.reign import TICK_MS, Reign
 from zenitmq.controller.store_desk import StoreDesk
 from zenitmq.model.errors import (
     BrokerBusy,
+    ConfigError,
     GroupNodeDamaged,
     GroupNodeLost,
     InvalidParameter,
@@ -31,6 +33,7 @@ from zenitmq.model.errors import (
     ReplicaGroupNotFound,
     StaleEpoch,
     StaleGroupVersion,
+    WrongCluster,
     ZenitError,
     ZooKeeperUnavailable,
 )
@@ -149,6 +152,8 @@ class Story:
         self.loop = HandLoop()
         self.rounds: list[Round] = []
         self.store = self.zookeeper.store(self._on_event)
+        self.naming = ClusterNaming(cluster="zenit")
+        self.naming.on_read(self.zookeeper.cluster_id)
         self.reign = Reign(
             self.store,
             StoreDesk(self.loop, self.loop, waiting_max=waiting_max),  # type: ignore[arg-type]
@@ -157,6 +162,7 @@ class Story:
             detection=Detection(),
             new_group=GroupSettings(min_in_sync=2),
             listen_ms=listen_ms,
+            naming=self.naming,
         )
         if begin:
             self.reign.begin()
@@ -265,7 +271,7 @@ def test_the_first_founds_its_group_and_is_elected() -> None:
     asked = story.register("a")
     assert asked.reply is None, "not before it was written"
     story.work(1)
-    assert asked.node() == replace(group("a", in_sync="a", master=None, epoch=0), group_id="store-a")
+    assert asked.node() == replace(group("a", in_sync="a", master=None, epoch=0), group_id="store-a", cluster_id="c1")
     assert story.stored().master is None
     story.work()
     assert (story.stored().master, story.stored().epoch) == ("a", 1)
@@ -750,6 +756,60 @@ def test_a_group_that_a_reign_sees_begin_needs_no_listening() -> None:
     story.work()
     assert asked.error is None
     assert elected(story) == ("a", 1)
+
+
+# ---- the cluster's id
+
+
+def nameless(listen_ms: int = 0) -> Story:
+    return Story(zookeeper=ModelZooKeeper(cluster_id=""), listen_ms=listen_ms)
+
+
+def test_the_first_registration_makes_the_clusters_id_once() -> None:
+    story = nameless()
+    first, second = story.register("a", cluster_id="c7"), story.register("b")
+    story.work()
+    assert (first.error, second.error) == (None, None)
+    assert (story.zookeeper.cluster_id, story.naming.cluster_id) == ("c7", "c7")
+    assert story.stored().cluster_id == "c7"
+
+
+def test_an_id_is_drawn_only_once_nobody_brought_one_in_time() -> None:
+    story = nameless(listen_ms=1000)
+    early = story.register("a")
+    story.work()
+    assert isinstance(early.error, BrokerBusy)
+    story.loop.pass_ms(1000)
+    late = story.register("a")
+    story.work()
+    assert late.error is None
+    assert story.stored().cluster_id == story.zookeeper.cluster_id != ""
+
+
+def test_a_broker_of_another_cluster_is_refused_and_nothing_of_it_is_remembered() -> None:
+    story = Story()
+    asked = story.register("a", cluster_id="c7", group_id="other", epoch=9)
+    story.work()
+    assert isinstance(asked.error, WrongCluster)
+    assert asked.error.args == ("zenit", "c1", "c7")
+    assert not story.zookeeper.groups
+    assert not story.zookeeper.seen
+
+
+def test_a_zookeeper_that_was_emptied_gets_back_what_the_controller_read() -> None:
+    story = Story()
+    story.zookeeper.cluster_id = ""
+    story.naming.on_read("")
+    story.register("a", cluster_id="c7")
+    story.work()
+    assert story.zookeeper.cluster_id == "c1"
+
+
+def test_the_operators_id_is_refused_where_zookeeper_has_another() -> None:
+    naming = ClusterNaming(cluster="zenit", pinned="c7")
+    naming.on_read("")
+    with pytest.raises(ConfigError, match="c1, which ZooKeeper holds"):
+        naming.on_read("c1")
 
 
 # ---- the end

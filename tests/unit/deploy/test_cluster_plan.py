@@ -15,7 +15,9 @@ STATIC = Shape(replicas=3, controllers=0)
 
 
 def empty(shape: Shape) -> ClusterRecord:
-    return ClusterRecord(cluster="zenit", namesrv="127.0.0.1:9876", zookeeper="127.0.0.1:2181", shape=shape)
+    return ClusterRecord(
+        cluster="zenit", cluster_id="c1", namesrv="127.0.0.1:9876", zookeeper="127.0.0.1:2181", shape=shape
+    )
 
 
 def planned(shape: Shape, *settings: str) -> list[ProcessRecord]:
@@ -62,6 +64,7 @@ def test_a_replica_is_told_who_it_is_and_where_controllers_are() -> None:
         "host=127.0.0.1",
         "port=10931",
         "cluster=zenit",
+        "cluster_id=c1",
         "name=broker-a",
         "namesrv=127.0.0.1:9876",
         "store_dir=/d/broker-a-3",
@@ -75,7 +78,7 @@ def test_a_replica_is_told_who_it_is_and_where_controllers_are() -> None:
 def test_a_controller_is_told_where_zookeeper_is() -> None:
     record = empty(THREE)
     told = arguments_of(record, plan("/d", record, [])[2])
-    assert told[:4] == ["host=127.0.0.1", "port=9878", "cluster=zenit", "zookeeper=127.0.0.1:2181"]
+    assert told[:5] == ["host=127.0.0.1", "port=9878", "cluster=zenit", "cluster_id=c1", "zookeeper=127.0.0.1:2181"]
 
 
 def test_a_static_master_needs_neither_zookeeper_nor_controllers() -> None:

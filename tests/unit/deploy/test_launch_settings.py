@@ -8,7 +8,7 @@ from zenitmq.deploy.cluster_plan import arguments_of, asked_port, check_settings
 from zenitmq.deploy.cluster_record import ClusterRecord, ProcessRecord, Shape
 from zenitmq.model.errors import InvalidParameter
 
-RECORD = ClusterRecord(cluster="zenit", namesrv="127.0.0.1:9886")
+RECORD = ClusterRecord(cluster="zenit", cluster_id="c1", namesrv="127.0.0.1:9886")
 
 
 def test_a_name_server_is_told_where_to_listen() -> None:
@@ -28,6 +28,7 @@ def test_a_broker_is_told_its_name_its_store_and_the_users_settings_last() -> No
         "host=127.0.0.1",
         "port=10921",
         "cluster=zenit",
+        "cluster_id=c1",
         "name=broker-a",
         "namesrv=127.0.0.1:9886",
         "store_dir=/tmp/a dir=odd/broker-a",

@@ -17,7 +17,7 @@ from zenitmq.model.group_codec import NODE_BYTES_MAX, decode_node, encode_node
 
 PAGE = Path(__file__).parents[3] / "docs" / "formats" / "group-node.md"
 GOLDEN = (
-    b'{"format": 1, "broker_name": "broker-a", "group_id": "store-a", "epoch": 3, "master": "a", '
+    b'{"format": 1, "broker_name": "broker-a", "cluster_id": "9f1c", "group_id": "store-a", "epoch": 3, "master": "a", '
     b'"master_incarnation": {"store_id": "store-a", "starts": 1}, "in_sync": ["a"], "eligible": ["b"], "last": null, '
     b'"settings": {"min_in_sync": 2, "flush_mode": "sync", "ack_mode": "master", "lag_ms_max": 7000}, '
     b'"replicas": [{"name": "a", "address": "host-a:10911", "replication_address": "host-a:10912", '
@@ -35,6 +35,7 @@ NODE = replace(
         ack_mode=AckMode.MASTER,
         lag_ms_max=7000,
     ),
+    cluster_id="9f1c",
     group_id="store-a",
 )
 
@@ -76,6 +77,8 @@ def edited(path: str, value: Any) -> bytes:
     ("path", "value", "field"),
     [
         ("format", 2, "format"),
+        ("cluster_id", 5, "cluster_id"),
+        ("cluster_id", "a b", "cluster_id"),
         ("group_id", 5, "group_id"),
         ("group_id", "a b", "group_id"),
         ("broker_name", "broker-b", "broker_name"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from zenitmq.model.errors import BrokerBusy, InvalidName, InvalidParameter, NotMaster, TopicNotFound
+from zenitmq.model.errors import BrokerBusy, InvalidName, InvalidParameter, NotMaster, TopicNotFound, WrongCluster
 from zenitmq.namesrv.route_table import RouteTable
-from zenitmq.remoting.commands import BrokerHeartbeat, RegisterBroker, UnregisterBroker
+from zenitmq.remoting.commands import BrokerHeartbeat, ClaimClusterId, RegisterBroker, UnregisterBroker
 
 TIMEOUT_MS = 10_000
 ORDERS = ("orders", 8, 8, 6)
@@ -24,12 +24,15 @@ def registration(
     address: str = "h:1",
     epoch: int = 1,
     cluster: str = "c",
+    cluster_id: str = "id-1",
 ) -> RegisterBroker:
-    return RegisterBroker(cluster, name, broker_id, address, epoch, topics)
+    return RegisterBroker(cluster, name, broker_id, address, epoch, topics, "", cluster_id)
 
 
-def heartbeat(*, name: str = "broker-a", broker_id: int = 0, address: str = "h:1", epoch: int = 1) -> BrokerHeartbeat:
-    return BrokerHeartbeat("c", name, broker_id, address, epoch)
+def heartbeat(
+    *, name: str = "broker-a", broker_id: int = 0, address: str = "h:1", epoch: int = 1, cluster_id: str = "id-1"
+) -> BrokerHeartbeat:
+    return BrokerHeartbeat("c", name, broker_id, address, epoch, cluster_id)
 
 
 def addresses(routes: RouteTable, topic: str) -> dict[str, dict[int, str]]:
@@ -84,7 +87,7 @@ def test_two_groups_share_a_topic_in_the_order_of_their_names() -> None:
     routes.on_register(registration(ORDERS, name="broker-b", address="h:2"), 0)
     routes.on_register(registration(("orders", 2, 2, 4)), 0)
     assert list(queues(routes, "orders")) == list(addresses(routes, "orders")) == ["broker-a", "broker-b"]
-    assert routes.on_unregister(UnregisterBroker("c", "broker-b", 0, "h:2")) == {"orders"}
+    assert routes.on_unregister(UnregisterBroker("c", "broker-b", 0, "h:2", "id-1")) == {"orders"}
     assert queues(routes, "orders") == {"broker-a": (2, 2, 4)}
 
 
@@ -124,7 +127,7 @@ def test_brokers_over_the_limit_are_refused_until_one_leaves() -> None:
         with pytest.raises(BrokerBusy, match="2 brokers"):
             routes.on_register(one_more, 0)
     routes.on_register(registration(ORDERS, TRADES), 0)
-    routes.on_unregister(UnregisterBroker("c", "broker-a", 1, "h:2"))
+    routes.on_unregister(UnregisterBroker("c", "broker-a", 1, "h:2", "id-1"))
     assert routes.on_register(registration(ORDERS, name="broker-b", address="h:3"), 0) == {"orders"}
 
 
@@ -154,7 +157,7 @@ def test_a_group_lives_in_one_cluster() -> None:
     routes.on_register(registration(ORDERS), 0)
     with pytest.raises(InvalidParameter):
         routes.on_register(registration(ORDERS, broker_id=1, address="h:2", cluster="other"), 0)
-    routes.on_unregister(UnregisterBroker("c", "broker-a", 0, "h:1"))
+    routes.on_unregister(UnregisterBroker("c", "broker-a", 0, "h:1", "id-1"))
     assert routes.on_register(registration(ORDERS, cluster="other"), 0) == {"orders"}
 
 
@@ -216,7 +219,7 @@ def test_reading_goes_on_from_slaves_when_the_master_left() -> None:
     routes = table()
     routes.on_register(registration(ORDERS), 0)
     routes.on_register(registration(broker_id=1, address="h:2"), 0)
-    assert routes.on_unregister(UnregisterBroker("c", "broker-a", 0, "h:1")) == {"orders"}
+    assert routes.on_unregister(UnregisterBroker("c", "broker-a", 0, "h:1", "id-1")) == {"orders"}
     assert routes.route("orders").write_queues() == []
     assert len(routes.route("orders").read_queues()) == 8
 
@@ -225,7 +228,7 @@ def test_a_group_that_is_gone_leaves_no_epoch_behind() -> None:
     """A broker on an empty disk begins at epoch 1 again and must be found."""
     routes = table()
     routes.on_register(registration(ORDERS, epoch=7), 0)
-    routes.on_unregister(UnregisterBroker("c", "broker-a", 0, "h:1"))
+    routes.on_unregister(UnregisterBroker("c", "broker-a", 0, "h:1", "id-1"))
     assert routes.on_register(registration(ORDERS, epoch=1), 0) == {"orders"}
 
 
@@ -312,9 +315,9 @@ def test_a_heartbeat_of_somebody_else_is_unknown_and_keeps_nobody_alive(stranger
 @pytest.mark.parametrize(
     "stranger",
     [
-        UnregisterBroker("c", "broker-b", 0, "h:1"),
-        UnregisterBroker("c", "broker-a", 1, "h:1"),
-        UnregisterBroker("c", "broker-a", 0, "h:2"),
+        UnregisterBroker("c", "broker-b", 0, "h:1", "id-1"),
+        UnregisterBroker("c", "broker-a", 1, "h:1", "id-1"),
+        UnregisterBroker("c", "broker-a", 0, "h:2", "id-1"),
     ],
 )
 def test_leaving_for_somebody_else_does_nothing(stranger: UnregisterBroker) -> None:
@@ -335,7 +338,7 @@ def test_wiped_write_permission_survives_registrations_and_death_until_given_bac
     assert routes.on_wipe_write_permission("broker-a") == frozenset()
     routes.on_register(registration(ORDERS, TRADES), 1)
     assert queues(routes, "trades")["broker-a"][2] == 4
-    routes.on_unregister(UnregisterBroker("c", "broker-a", 0, "h:1"))
+    routes.on_unregister(UnregisterBroker("c", "broker-a", 0, "h:1", "id-1"))
     routes.on_register(registration(ORDERS, epoch=2), 2)
     assert routes.route("orders").write_queues() == []
     assert routes.on_add_write_permission("broker-a") == {"orders"}
@@ -377,6 +380,85 @@ def test_cluster_info_lists_members_with_their_silence() -> None:
         ("h:3", 700, False),
     ]
     assert set(info["brokers"][0]) == {
-        *("cluster", "broker_name", "broker_id", "address", "replication_address", "epoch"),
+        *("cluster", "cluster_id", "broker_name", "broker_id", "address", "replication_address", "epoch"),
         *("last_heartbeat_ms_ago", "writeable"),
     }
+
+
+# ---- clusters of one name
+
+
+def test_a_cluster_of_the_same_name_is_refused_while_the_first_lives() -> None:
+    """It need not even have the same broker's name; once the first has gone it is the one."""
+    routes = table()
+    routes.on_register(registration(ORDERS), 0)
+    for name in ("broker-a", "broker-b"):
+        with pytest.raises(WrongCluster) as refused:
+            routes.on_register(registration(ORDERS, name=name, address="h:2", epoch=9, cluster_id="id-2"), 1)
+        assert refused.value.args == ("c", "id-1", "id-2")
+    assert addresses(routes, "orders") == {"broker-a": {0: "h:1"}}
+    routes.on_scan(0)
+    routes.on_scan(TIMEOUT_MS - 1)
+    routes.on_register(registration(ORDERS), TIMEOUT_MS)  # our own silence is not theirs
+    assert routes.on_unregister(UnregisterBroker("c", "broker-a", 0, "h:1", "id-1")) == {"orders"}
+    routes.on_register(registration(ORDERS, address="h:2", cluster_id="id-2"), TIMEOUT_MS)
+    assert {broker.cluster_id for broker in routes.route("orders").brokers} == {"id-2"}
+
+
+def test_clusters_of_two_names_live_side_by_side() -> None:
+    routes = table()
+    routes.on_register(registration(ORDERS), 0)
+    routes.on_register(registration(TRADES, name="broker-b", address="h:2", cluster="d", cluster_id="id-2"), 0)
+    for cluster_id in ("id-1", "id-2"):
+        routes.check_lives(cluster_id)
+    with pytest.raises(WrongCluster) as refused:
+        routes.check_lives("id-3")
+    assert refused.value.args == ("c", "id-1", "id-3")
+
+
+def test_a_table_that_nobody_has_registered_with_yet_denies_no_cluster() -> None:
+    table().check_lives("id-1")
+
+
+def test_who_took_an_address_over_keeps_nobody_alive_and_says_goodbye_for_nobody() -> None:
+    routes = table()
+    routes.on_register(registration(ORDERS), 0)
+    assert not routes.on_heartbeat(heartbeat(cluster_id="id-2"), 1)
+    assert routes.on_unregister(UnregisterBroker("c", "broker-a", 0, "h:1", "id-2")) == frozenset()
+    assert routes.on_heartbeat(heartbeat(), 1)
+
+
+def test_a_broker_without_an_id_is_told_the_one_that_lives() -> None:
+    routes = table()
+    routes.on_register(registration(ORDERS), 0)
+    assert routes.on_claim(ClaimClusterId("c", "id-2"), 1) == "id-1"
+    assert routes.on_claim(ClaimClusterId("d", "id-2"), 1) == "id-2"
+
+
+def test_the_first_id_that_is_offered_is_everybodys_until_it_is_forgotten() -> None:
+    routes = table()
+    assert [routes.on_claim(ClaimClusterId("c", offered), 0) for offered in ("id-1", "id-2")] == ["id-1", "id-1"]
+    assert routes.on_claim(ClaimClusterId("c", "id-3"), TIMEOUT_MS) == "id-3"
+
+
+def test_an_offer_is_forgotten_once_its_cluster_has_lived() -> None:
+    routes = table()
+    routes.on_claim(ClaimClusterId("c", "id-1"), 0)
+    routes.on_register(registration(), 1)
+    routes.on_unregister(UnregisterBroker("c", "broker-a", 0, "h:1", "id-1"))
+    assert routes.on_claim(ClaimClusterId("c", "id-2"), 2) == "id-2"
+
+
+def test_offers_are_bounded() -> None:
+    routes = table(brokers_max=2)
+    for cluster in ("c", "d"):
+        routes.on_claim(ClaimClusterId(cluster, "id-1"), 0)
+    with pytest.raises(BrokerBusy):
+        routes.on_claim(ClaimClusterId("e", "id-1"), 0)
+    routes.on_claim(ClaimClusterId("e", "id-1"), TIMEOUT_MS)
+
+
+@pytest.mark.parametrize("offered", ["", "two words", "x" * 65])
+def test_an_offer_that_is_no_id_is_refused(offered: str) -> None:
+    with pytest.raises(InvalidParameter):
+        table().on_claim(ClaimClusterId("c", offered), 0)

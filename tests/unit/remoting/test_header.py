@@ -71,7 +71,7 @@ def test_a_newer_peers_longer_list_is_cut() -> None:
     ],
 )
 def test_wrong_fields_are_an_error_that_keeps_the_opaque(fields: Any) -> None:
-    error, opaque, oneway, _ = decode_request(frame(SEND, fields))
+    error, opaque, oneway, *_ = decode_request(frame(SEND, fields))
     assert isinstance(error, RemoteProtocolError)
     assert (opaque, oneway) == (5, False)
 
@@ -98,7 +98,7 @@ def test_elements_two_levels_down_are_checked(brokers: Any) -> None:
     "c0 c2 cf8000000000000000 cfffffffffffffffff e0 d0ff d3ffffffffffffffff a161 ca00000000".split(),
 )
 def test_a_send_that_was_heard_before_is_refused_all_the_same_where_its_opaque_is_none(opaque: str) -> None:
-    heard = encode_request(SendMessages("t", 1, 1, "g"), 5, timeout_ms=1000)
+    heard = encode_request(SendMessages("t", 1, 1, "g"), 5, timeout_ms=1000, cluster_id="c1")
     assert decode_request(heard)[1] == 5
     assert heard[6:7] == b"\x05"
     with pytest.raises(RemoteProtocolError):
@@ -107,26 +107,45 @@ def test_a_send_that_was_heard_before_is_refused_all_the_same_where_its_opaque_i
 
 @pytest.mark.parametrize("opaque", ["05", "cc05", "cd0005", "ce00000005", "cf0000000000000005"])
 def test_an_opaque_may_be_written_longer_than_it_need_be(opaque: str) -> None:
-    heard = encode_request(SendMessages("t", 1, 1, "g"), 5, timeout_ms=1000)
+    heard = encode_request(SendMessages("t", 1, 1, "g"), 5, timeout_ms=1000, cluster_id="c1")
     assert decode_request(heard[:6] + bytes.fromhex(opaque) + heard[7:]) == decode_request(heard)
+
+
+def test_a_send_that_was_heard_before_tells_its_own_cluster() -> None:
+    send = SendMessages("t", 1, 1, "g")
+    for cluster_id in ("c1", "c2", "", "c1", "c2", ""):
+        heard = decode_request(encode_request(send, 5, timeout_ms=1000, cluster_id=cluster_id))
+        assert heard == (send, 5, False, 1000, cluster_id)
+
+
+@pytest.mark.parametrize("ninth", [None, 7, b"c1", ["c1"], "c" * 65])
+def test_a_ninth_part_that_is_no_cluster_is_refused(ninth: Any) -> None:
+    with pytest.raises(RemoteProtocolError):
+        decode_request(msgpack.packb([SEND, 3, 1, 5, 0, None, ["t", 1, 2], 1000, ninth]))
+
+
+def test_a_header_of_ten_parts_is_refused() -> None:
+    with pytest.raises(RemoteProtocolError):
+        decode_request(msgpack.packb([SEND, 3, 1, 5, 0, None, ["t", 1, 2], 1000, "c1", 0]))
 
 
 def test_what_is_remembered_of_sends_is_bounded() -> None:
     for number in range(header._SENDS_MAX + 10):
-        decode_request(encode_request(SendMessages("t", number, 1, "g"), 5, timeout_ms=1000))
-        decode_request(encode_request(SendMessages("t" * 600, number, 1, "g"), 5, timeout_ms=1000))
+        decode_request(encode_request(SendMessages("t", number, 1, "g"), 5, timeout_ms=1000, cluster_id="c1"))
+        decode_request(encode_request(SendMessages("t" * 600, number, 1, "g"), 5, timeout_ms=1000, cluster_id="c1"))
+    assert header._sends
     assert len(header._sends) <= header._SENDS_MAX
     assert max(map(len, header._sends)) <= header.SMALL_BYTES
 
 
 def test_an_unknown_code_is_told_with_its_opaque() -> None:
-    error, opaque, oneway, timeout_ms = decode_request(frame(4711, ["x"], flag=2))
+    error, opaque, oneway, timeout_ms, _ = decode_request(frame(4711, ["x"], flag=2))
     assert isinstance(error, UnknownRequest)
     assert (error.request_code, opaque, oneway, timeout_ms) == (4711, 5, True, 1000)
 
 
 def test_another_version_is_told_with_its_opaque() -> None:
-    error, opaque, _, _ = decode_request(frame(SEND, ["t", 1, 2], version=2))
+    error, opaque, *_ = decode_request(frame(SEND, ["t", 1, 2], version=2))
     assert isinstance(error, VersionNotSupported)
     assert (error.version, error.supported, opaque) == (2, 1, 5)
     assert isinstance(decode_reply(frame(0, [], version=2, flag=1), Done)[1], VersionNotSupported)

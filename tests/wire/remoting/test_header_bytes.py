@@ -33,11 +33,14 @@ REQUESTS: list[tuple[Request, int, int, bool, str]] = [
     ),
     (ConsumersChanged("g"), 0, 0, True, "982803010002c091a16700"),
     (
-        RegisterBroker("zenit", "broker-a", 0, "10.0.0.1:10911", 4, (("trades", 8, 8, 6),), ""),
+        RegisterBroker("zenit", "broker-a", 0, "10.0.0.1:10911", 4, (("trades", 8, 8, 6),), "", "9f1c"),
         1,
         5000,
         False,
-        "986703010100c097a57a656e6974a862726f6b65722d6100ae31302e302e302e313a3130393131049194a6747261646573080806a0cd1388",
+        (
+            "986703010100c098a57a656e6974a862726f6b65722d6100ae31302e302e302e313a3130393131049194a6747261646573080806a0"
+            "a439663163cd1388"
+        ),
     ),
     (GetTopics(), 2, 1000, False, "981503010200c090cd03e8"),
     (SearchOffset("t", 0, 1_700_000_000_000, True), 3, 1000, False, "981d03010300c094a17400cf0000018bcfe56800c3cd03e8"),
@@ -60,10 +63,15 @@ REPLIES: list[tuple[Reply | ZenitError, type[Reply], int, str]] = [
     ),
     (Done(), Done, 1, "980003010101c09000"),
     (
-        RouteReply((("broker-a", 8, 8, 6),), (("zenit", "broker-a", ((0, "10.0.0.1:10911"),)),), 9877),
+        RouteReply(
+            (("broker-a", 8, 8, 6),), (("zenit", "broker-a", ((0, "10.0.0.1:10911"),)),), 9877, (("zenit", "9f1c"),)
+        ),
         RouteReply,
         5,
-        "980003010501c0939194a862726f6b65722d610808069193a57a656e6974a862726f6b65722d61919200ae31302e302e302e313a3130393131cd269500",
+        (
+            "980003010501c0949194a862726f6b65722d610808069193a57a656e6974a862726f6b65722d61919200ae31302e302e302e313a3130393131"
+            "cd26959192a57a656e6974a43966316300"
+        ),
     ),
     (
         BrokerBusy(100, "queue full"),
@@ -89,7 +97,15 @@ REPLIES: list[tuple[Reply | ZenitError, type[Reply], int, str]] = [
 @pytest.mark.parametrize(("request_", "opaque", "timeout_ms", "oneway", "golden"), REQUESTS)
 def test_requests_are_these_bytes(request_: Request, opaque: int, timeout_ms: int, oneway: bool, golden: str) -> None:
     assert encode_request(request_, opaque, timeout_ms=timeout_ms, oneway=oneway).hex() == golden
-    assert decode_request(bytes.fromhex(golden)) == (request_, opaque, oneway, timeout_ms)
+    assert decode_request(bytes.fromhex(golden)) == (request_, opaque, oneway, timeout_ms, "")
+
+
+def test_a_request_that_names_its_cluster_is_these_bytes() -> None:
+    golden = "99cd014003010700c094a66f72646572730301a167cd0bb8b039663163326233613464356536663730"
+    request_ = SendMessages("orders", 3, 1, "g")
+    encoded = encode_request(request_, 7, timeout_ms=3000, cluster_id="9f1c2b3a4d5e6f70")
+    assert encoded.hex() == golden
+    assert decode_request(encoded) == (request_, 7, False, 3000, "9f1c2b3a4d5e6f70")
 
 
 @pytest.mark.parametrize(("reply", "reply_class", "opaque", "golden"), REPLIES)

@@ -1,0 +1,108 @@
+"""Which cluster a store belongs to, durably: `cluster.zenit` in its directory (docs/formats/cluster-id.md).
+
+A store without an id takes the one that it is told or, where nobody knows any, the one drawn for it. An id is *settled* once
+somebody has let the broker in with it: it is the store's for good then. One that is not settled gives way to the id of a
+cluster that was quicker. The operator's setting `cluster_id` settles an id at once, and is refused where the store has another.
+One thread.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from typing import Any, Final
+
+from ..model.cluster_id import check_cluster_id
+from ..model.errors import ConfigError, InvalidParameter, StoreFormatError
+from ..store.segment import make_directory, sync_directory
+
+FILE_NAME: Final = "cluster.zenit"
+VERSION: Final = 1
+_BYTES_MAX: Final = 1024
+
+
+class ClusterFile:
+    """Made by `open`. `cluster_id`: "" = none yet."""
+
+    def __init__(self, path: str, cluster_id: str, *, is_settled: bool) -> None:
+        self._path = path
+        self.cluster_id = cluster_id
+        self.is_settled = is_settled
+
+    @classmethod
+    def open(cls, directory: str, *, pinned: str = "") -> ClusterFile:
+        """`pinned`: the operator's setting, "" = none.
+
+        Raises ConfigError where the store has another id, StoreFormatError where the file is damaged, OSError.
+        """
+        make_directory(directory)
+        path = os.path.join(directory, FILE_NAME)
+        cluster_id, is_settled = _read(path)
+        file = cls(path, cluster_id, is_settled=is_settled)
+        if pinned and file.is_settled and pinned != file.cluster_id:
+            held = f"{file.cluster_id}, which the store in {directory} belongs to, or the store of the cluster that is meant"
+            raise ConfigError("cluster_id", pinned, held)
+        if pinned and not file.is_settled:
+            file.adopt(pinned)
+            file.settle()
+        return file
+
+    def adopt(self, cluster_id: str) -> None:
+        """The store has this id from now on, until it is settled or another one is adopted. Raises OSError."""
+        assert not self.is_settled
+        if cluster_id != self.cluster_id:
+            self._write(cluster_id, is_settled=False)
+
+    def settle(self) -> None:
+        """The id is the store's for good. Raises OSError."""
+        if not self.is_settled:
+            self._write(self.cluster_id, is_settled=True)
+
+    def _write(self, cluster_id: str, *, is_settled: bool) -> None:
+        temporary = self._path + ".new"
+        with open(temporary, "w", encoding="ascii") as file:
+            file.write(encode_cluster_file(cluster_id, is_settled=is_settled))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, self._path)
+        sync_directory(os.path.dirname(self._path))
+        self.cluster_id, self.is_settled = cluster_id, is_settled
+
+
+def encode_cluster_file(cluster_id: str, *, is_settled: bool) -> str:
+    """One line of JSON, and the CRC-32 of it in a second one."""
+    text = json.dumps({"version": VERSION, "cluster_id": cluster_id, "settled": is_settled})
+    return f"{text}\n{zlib.crc32(text.encode()):08x}\n"
+
+
+def decode_cluster_file(data: bytes, path: str = FILE_NAME) -> tuple[str, bool]:
+    """(cluster id, whether it is settled). Raises StoreFormatError."""
+    text, _, checksum = data.decode("ascii", "replace").partition("\n")
+    if checksum != f"{zlib.crc32(text.encode()):08x}\n":
+        raise StoreFormatError(
+            path, "checksum: it is damaged; it says which cluster the store belongs to (`cluster_id`)"
+        )
+    try:
+        document: Any = json.loads(text)
+    except ValueError as error:
+        raise StoreFormatError(path, "it is not JSON") from error
+    if not isinstance(document, dict):
+        raise StoreFormatError(path, "it does not name a cluster")
+    if (version := document.get("version")) != VERSION:
+        raise StoreFormatError(path, f"it is of version {version}, and this release knows {VERSION}; upgrade")
+    cluster_id, is_settled = document.get("cluster_id"), document.get("settled")
+    if not isinstance(cluster_id, str) or not cluster_id or not isinstance(is_settled, bool):
+        raise StoreFormatError(path, "it does not name a cluster")
+    try:
+        return check_cluster_id(cluster_id), is_settled
+    except InvalidParameter as error:
+        raise StoreFormatError(path, "it does not name a cluster") from error
+
+
+def _read(path: str) -> tuple[str, bool]:
+    try:
+        with open(path, "rb") as file:
+            return decode_cluster_file(file.read(_BYTES_MAX), path)
+    except FileNotFoundError:
+        return "", False
