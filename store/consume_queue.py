@@ -28,6 +28,7 @@ from ..model.queue import PhysicalOffset, QueueOffset
 from .record import UNIT
 from .segment import NAME_DIGITS, clear_range, create_sparse, segment_name, write_fully
 from .spare_files import SpareFiles
+from .unsynced_files import UnsyncedFiles, folders_to_sync
 
 UNIT_BYTES: Final = 20
 FILLER_SIZE: Final = 0x7FFFFFFF
@@ -100,7 +101,7 @@ class ConsumeQueue:
 
     __slots__ = (
         "_bases", "_end", "_file_bytes", "_files", "_min_for", "_min_offset", "_room_end", "_spares", "_tail_base",
-        "delays_ms", "directory", "key", "next_offset", "queue_id", "tail_path", "topic",
+        "_unsynced", "delays_ms", "directory", "key", "next_offset", "queue_id", "tail_path", "topic",
     )  # fmt: skip
 
     def __init__(
@@ -116,12 +117,14 @@ class ConsumeQueue:
         writable: bool = True,
         delays_ms: tuple[int, ...] = (),
         spares: SpareFiles | None = None,
+        unsynced: UnsyncedFiles | None = None,
     ) -> None:
         """Finds the end: behind the last unit of a record that ends within `log_end`, the log's end when it was opened.
 
         `scrub` clears whatever lies behind it (after an unclean stop); where not `writable`, nothing is changed.
         `delays_ms`: only for the schedule topic, whose tags codes are the times to deliver. `spares`: where expired files
-        go and new ones come from; None: they are deleted and made. Raises StoreFormatError, OSError.
+        go and new ones come from; None: they are deleted and made. `unsynced`: learns of folders that get a new name.
+        Raises StoreFormatError, OSError.
         """
         self.topic = topic
         self.queue_id = queue_id
@@ -131,6 +134,7 @@ class ConsumeQueue:
         self._files = files
         self._file_bytes = file_bytes
         self._spares = spares
+        self._unsynced = unsynced
         self._min_for = -1
         self._min_offset = QueueOffset(0)
         self._bases = list_queue_files(directory, file_bytes, writable=writable) if os.path.isdir(directory) else []
@@ -277,11 +281,16 @@ class ConsumeQueue:
 
     def _add_file(self, base: int) -> None:
         """A queue that has filled a file may fill another: it takes a blanked one, all of which is room."""
-        os.makedirs(self.directory, exist_ok=True)
         path = self._path(base)
-        is_spare = bool(self._bases) and self._spares is not None and self._spares.take(path)
-        if not is_spare:
-            create_sparse(path, self._file_bytes)
+        changed = folders_to_sync(self.directory)
+        try:
+            os.makedirs(self.directory, exist_ok=True)
+            is_spare = bool(self._bases) and self._spares is not None and self._spares.take(path)
+            if not is_spare:
+                create_sparse(path, self._file_bytes)
+        finally:
+            if self._unsynced is not None:
+                self._unsynced.note_names(changed)  # once they are there: a worker may sync them at any time
         self._bases.append(base)
         self._set_tail()
         if is_spare:

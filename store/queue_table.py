@@ -4,7 +4,7 @@ At a start only names and sizes are read; a queue is loaded when it is first use
 loaded at once and cleared behind their ends. Where the disk is full, units that could not be written wait in memory
 and the store takes no messages until they are.
 
-Loop thread, `persist` apart, which is a worker's.
+Loop thread, `persist_some` apart, which is a worker's.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from typing import Final
 
 from ..model.errors import StoreFormatError
@@ -24,10 +23,12 @@ from .deleted_queues import set_aside
 from .dispatch import Run
 from .segment import NO_SPACE, sync_directory
 from .spare_files import SPARE_QUEUE_FOLDER, SpareFiles
+from .unsynced_files import UnsyncedFiles
 
 logger = logging.getLogger(__name__)
 
 QUEUE_FOLDER: Final = "consumequeue"
+_FILES_AT_ONCE: Final = 64
 
 QueueKey = tuple[str, int]
 
@@ -108,7 +109,10 @@ class QueueTable:
         self._files = OpenFiles(open_max)
         self._queues: dict[QueueKey, ConsumeQueue] = {}
         self._unloaded: dict[QueueKey, int] = {}  # how many files
-        self._dirty: dict[str, None] = {}
+        self._unsynced = UnsyncedFiles()
+        self._persisting: PhysicalOffset | None = (
+            None  # what is on disk once the round that is under way has come to its end
+        )
         self._unwritten: list[tuple[ConsumeQueue, int, bytes]] = []
         self._log_end = PhysicalOffset(0)
         self._taken = self._reflected = PhysicalOffset(0)
@@ -194,6 +198,7 @@ class QueueTable:
             writable=writable,
             delays_ms=self._delays_ms if topic == SCHEDULE_TOPIC else (),
             spares=self.spares if writable else None,
+            unsynced=self._unsynced if writable else None,
         )
 
     def listed(self) -> list[QueueKey]:
@@ -218,8 +223,7 @@ class QueueTable:
             self._unwritten.append((queue, queue_offset, bytes(units)))
             return
         try:
-            for path in queue.append(queue_offset, units):
-                self._dirty[path] = None
+            self._unsynced.note(queue.append(queue_offset, units))
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise
@@ -244,8 +248,7 @@ class QueueTable:
                 self._unwritten.append((queue, queue_offset, units))
             else:
                 try:
-                    for path in queue.append(queue_offset, units):
-                        self._dirty[path] = None
+                    self._unsynced.note(queue.append(queue_offset, units))
                 except OSError as error:
                     if error.errno not in NO_SPACE:
                         raise
@@ -257,26 +260,26 @@ class QueueTable:
         return self._reflected
 
     def persist(self) -> PhysicalOffset:
-        """Makes the units written so far durable. A worker's. Raises OSError.
-
-        Where a file is gone it may be that its topic was set aside just now: that says nothing, and the next time tells.
-        """
-        taken = self._taken  # before the files: what is below it has been noted in them
-        are_whole = True
-        directories: set[str] = set()
-        for path in list(self._dirty):  # each of now, however often the loop notes some of them again meanwhile
-            self._dirty.pop(path, None)  # before the sync: what is written during it is noted for the next time
-            queue_folder = os.path.dirname(path)
-            topic_folder = os.path.dirname(queue_folder)
-            topics_folder = os.path.dirname(topic_folder)
-            directories |= {queue_folder, topic_folder, topics_folder, os.path.dirname(topics_folder)}
-            are_whole = _sync_file(path) and are_whole
-        for directory in directories:  # each may be as new as the file in it
-            with suppress(FileNotFoundError):
-                sync_directory(directory)
-        if are_whole:
-            self._reflected = max(self._reflected, taken)
+        """A whole round. A worker's. Raises OSError."""
+        while self.persist_some(_FILES_AT_ONCE):
+            pass
         return self._reflected
+
+    def persist_some(self, files_max: int) -> bool:
+        """Makes some of the files durable that were written to before the round began; whether some are left. A worker's.
+
+        Only at a round's end `reflected` says more. Where a file is gone it may be that its topic was set aside just now:
+        that says nothing, and the next round tells. Raises OSError.
+        """
+        if self._persisting is None:
+            self._persisting = self._taken  # before the files: what is below it has been noted in them
+        are_whole = self._unsynced.sync_some(files_max)
+        if are_whole is None:
+            return True
+        if are_whole:
+            self._reflected = max(self._reflected, self._persisting)
+        self._persisting = None
+        return False
 
     # ---- removing
 
@@ -293,7 +296,7 @@ class QueueTable:
             if queue is not None:
                 queue.remove()
             self._queues.pop(key, None)
-        self._forget_dirty(os.path.join(self.directory, topic))
+        self._unsynced.forget(os.path.join(self.directory, topic))
         self._remove_topic_folder(topic)
 
     def set_topic_aside(self, topic: str, at: int) -> None:
@@ -306,13 +309,10 @@ class QueueTable:
             self._unloaded.pop(key, None)
         if os.path.isdir(folder):
             target = set_aside(os.path.dirname(self.directory), folder, at)
-            self._forget_dirty(folder)
+            self._unsynced.forget(folder)
             for inner, _, names in os.walk(target):  # all: a worker that was about to sync one finds it gone
-                self._dirty.update((os.path.join(inner, name), None) for name in names)
-
-    def _forget_dirty(self, folder: str) -> None:
-        for path in [path for path in list(self._dirty) if path.startswith(folder + "/")]:
-            self._dirty.pop(path, None)
+                self._unsynced.note(os.path.join(inner, name) for name in names)
+                self._unsynced.note_names([inner])
 
     def _remove_topic_folder(self, topic: str) -> None:
         """Where no queue is left in it."""
@@ -326,14 +326,9 @@ class QueueTable:
         self._files.close()
 
 
-def _sync_file(path: str) -> bool:
-    """False where there is no such file (any more)."""
-    try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
+def _sync_file(path: str) -> None:
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         os.fdatasync(fd)
     finally:
         os.close(fd)
-    return True

@@ -30,6 +30,7 @@ EMPTY: Final = memoryview(b"")
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _FALLOC_KEEP_SIZE: Final = 1
 _FALLOC_PUNCH_HOLE: Final = 2
+_SYNC_FILE_RANGE_WRITE: Final = 2
 MADV_DONTNEED: Final = 4
 MADV_POPULATE_READ: Final = 22
 MADV_POPULATE_WRITE: Final = 23
@@ -151,6 +152,8 @@ def _load_libc() -> ctypes.CDLL | None:
     libc.madvise.restype = ctypes.c_int
     libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
     libc.fallocate.restype = ctypes.c_int
+    libc.sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+    libc.sync_file_range.restype = ctypes.c_int
     return libc
 
 
@@ -262,6 +265,12 @@ def write_fully(fd: int, data: bytes | memoryview, at: int) -> None:
         done = os.pwrite(fd, rest, at)
         at += done
         rest = rest[done:]
+
+
+def start_writing(fd: int) -> None:
+    """Has the kernel begin to write what is dirty of a file, without waiting; only `fdatasync` tells that it is on disk."""
+    if _libc is not None:
+        _libc.sync_file_range(fd, 0, 0, _SYNC_FILE_RANGE_WRITE)
 
 
 def wipe_range(fd: int, begin: int, end: int) -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -32,6 +34,7 @@ from .store_files import clear_abort
 logger = logging.getLogger(__name__)
 
 CHECKPOINT_FILE: Final = "checkpoint"
+FILES_PER_SLICE: Final = 64  # queue files made durable before the worker looks at what else there is to do
 NOTHING: Final = 1 << 62  # what nobody needs begins behind any log
 
 
@@ -85,11 +88,12 @@ class Upkeep:
         self._checkpoint = Checkpoint()
         self._found_end = log.written  # until that is flushed, the last life's checkpoint says more than we could
         self._checkpoint_due_ms = 0
-        self._job: Future[None] | None = None
+        self._is_persisting = False
         self._mark = (PhysicalOffset(0), 0)  # (log end, time): what lies below was stored before
         self._held_reported: str | None = None
         self.is_refusing = False  # the disk is too full to take messages
         self._worker = ThreadPoolExecutor(1, "zenit-store-worker")
+        self._work: deque[Callable[[], None]] = deque()  # what the worker was asked to do, persisting apart
 
     def protect(self, provider: Callable[[], Mapping[tuple[str, int], int]]) -> None:
         """`provider`: what groups have yet to consume, {(topic, queue id): first queue offset}."""
@@ -119,8 +123,14 @@ class Upkeep:
     # ---- the worker
 
     def run_in_worker(self, work: Callable[[], None]) -> Future[None]:
-        """Has the worker do it; a failure poisons the store."""
-        return self._worker.submit(self._guarded, work)
+        """Has the worker do it, in the order of the calls; a failure poisons the store."""
+        self._work.append(work)
+        return self._worker.submit(self._run_next)
+
+    def _run_next(self) -> None:
+        """Worker: the next piece of work, unless a round of persisting has done it on its way."""
+        with suppress(IndexError):
+            self._guarded(self._work.popleft())
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
@@ -131,11 +141,17 @@ class Upkeep:
             logger.exception("store worker failed")
             self._log.poison(f"store worker: {error}")
 
+    def _persist(self, mark: tuple[PhysicalOffset, int]) -> None:
+        self._write_checkpoint(mark)
+        self._is_persisting = False
+
     def _write_checkpoint(self, mark: tuple[PhysicalOffset, int]) -> None:
         """Worker: makes all dispatchers durable, then says so. On a full disk it stays as it was: a restart replays more."""
         log_end, time_ms = mark
+        while self._queues.persist_some(FILES_PER_SLICE):
+            self._run_next()  # an index file that is due must not wait for ten thousand queues
         flushed = self._log.flushed
-        queues = self._queues.persist()
+        queues = self._queues.reflected()
         index = queues if self._index is None else self._index.persist()
         before = self._checkpoint
         checkpoint = replace(
@@ -184,9 +200,10 @@ class Upkeep:
 
     def _tick(self, now_ms: int) -> list[StoreEvent]:
         self._log_retry()
-        if (self._job is None or self._job.done()) and now_ms >= self._checkpoint_due_ms:
+        if not self._is_persisting and now_ms >= self._checkpoint_due_ms:
             mark, self._mark = self._mark, (self._log.written, now_ms)
-            self._job = self.run_in_worker(lambda: self._write_checkpoint(mark))
+            self._is_persisting = True
+            self._worker.submit(self._guarded, partial(self._persist, mark))
             self._checkpoint_due_ms = now_ms + self._config.checkpoint_interval_ms
         usage = os.statvfs(self._directory)
         use = disk_use((usage.f_blocks - usage.f_bfree) * usage.f_frsize, usage.f_bavail * usage.f_frsize)

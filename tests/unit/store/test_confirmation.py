@@ -7,7 +7,7 @@ from store_kit import ALL_TIME, StillClock, make_store, message, put, read_queue
 
 from zenitmq.model.errors import MessageNotFound
 from zenitmq.model.get_status import GetStatus
-from zenitmq.store import queue_table
+from zenitmq.store import unsynced_files
 from zenitmq.store.deleted_queues import DELETED_FOLDER
 from zenitmq.store.message_store import MessageStore
 
@@ -132,18 +132,18 @@ def test_a_topic_set_aside_while_its_units_are_synced_is_synced_where_it_is_then
     """Its deletion may be cut from the log, and then they are needed: until they are synced nothing says that they are."""
     store.confirm(0)
     put(store, "t", 0, numbered(0))
-    sync, synced = queue_table._sync_file, []
+    open_file, synced = unsynced_files._open_file, []
 
-    def note(path: str) -> bool:
+    def note(path: str) -> int | None:
         synced.append(path)
-        return sync(path)
+        return open_file(path)
 
-    def lose_the_race(path: str) -> bool:
-        monkeypatch.setattr(queue_table, "_sync_file", note)
+    def lose_the_race(path: str) -> int | None:
+        monkeypatch.setattr(unsynced_files, "_open_file", note)
         store.delete_topic("t", store.written)
-        return sync(path)
+        return open_file(path)
 
-    monkeypatch.setattr(queue_table, "_sync_file", lose_the_race)
+    monkeypatch.setattr(unsynced_files, "_open_file", lose_the_race)
     assert store._queues.persist() == 0
     assert store._queues.persist() == store.written
     assert [DELETED_FOLDER in path for path in synced] == [True]

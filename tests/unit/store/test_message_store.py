@@ -17,6 +17,7 @@ from zenitmq.model.errors import (
 )
 from zenitmq.model.get_status import GetStatus
 from zenitmq.model.tag_hash import java_hash
+from zenitmq.store import unsynced_files
 from zenitmq.store.consume_queue import ConsumeQueue, OpenFiles
 from zenitmq.store.record_kernel import decode_record
 
@@ -406,7 +407,7 @@ def test_a_failed_sync_of_a_queue_is_final(tmp_path, monkeypatch) -> None:
     with make_store(tmp_path / "s") as store:
         store._log._on_poisoned = errors.append
         put(store, "t", 0, message("t", b"a"))
-        monkeypatch.setattr("zenitmq.store.queue_table._sync_file", _no_space)
+        monkeypatch.setattr("zenitmq.store.unsynced_files._open_file", _no_space)
         store.on_tick(1_800_000_000_000)
         store._upkeep.run_in_worker(lambda: None).result(20)
         assert len(errors) == 1
@@ -534,14 +535,14 @@ def test_what_is_noted_again_during_a_sync_keeps_no_other_file_from_its_own(stor
     """The loop writes to the queue that is being synced, again and again: all the others are synced all the same."""
     for queue_id in range(4):
         put(store, "t", queue_id, message("t", b"a"))
-    synced = []
+    open_file, synced = unsynced_files._open_file, []
 
-    def sync(path: str) -> bool:
+    def open_late(path: str) -> int | None:
         synced.append(path)
         put(store, "t", int(path.split("/")[-2]), message("t", b"more"))
-        return True
+        return open_file(path)
 
-    monkeypatch.setattr("zenitmq.store.queue_table._sync_file", sync)
+    monkeypatch.setattr(unsynced_files, "_open_file", open_late)
     end = store.written
     assert store._queues.persist() == end
     assert sorted(int(path.split("/")[-2]) for path in synced) == [0, 1, 2, 3]
