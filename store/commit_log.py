@@ -114,7 +114,7 @@ class CommitLog:
         self._segments = tuple(Segment(self.directory, base, segment_bytes) for base in bases)
         self.begin = PhysicalOffset(bases[0] if bases else 0)
         self.written = PhysicalOffset(self._segments[-1].end_offset if bases else 0)
-        self.flushed = self.begin  # until this process has synced it itself, nothing counts as flushed
+        self.flushed = self.begin  # until this process has synced it itself; but see `trust_flushed`
         self._prepared: tuple[Segment, ...] = ()
         self.room_bytes = -1  # no current segment
         self._was_refused = False  # the last try to begin a segment
@@ -333,6 +333,10 @@ class CommitLog:
         self._segments, self._prepared = kept, later
         self.written = PhysicalOffset(end)
         self.checksums.truncate(end)
+
+    def trust_flushed(self, offset: int) -> None:
+        """Before `start`, after a clean stop: all below `offset` was made durable by the process that stopped."""
+        self.flushed = PhysicalOffset(max(self.begin, min(offset, self.written)))
 
     def cut(self, end: int) -> None:
         """The same for good, and durably: nothing behind `end` ever comes back. Raises OSError, OffsetOutOfRange."""

@@ -176,7 +176,7 @@ class MessageStore:
 
     @property
     def flushed(self) -> PhysicalOffset:
-        """Everything below was made durable by this process; after a start that is nothing yet (`begin`)."""
+        """Everything below was made durable: by this process, or by the one before where that stopped cleanly."""
         return self._log.flushed
 
     @property

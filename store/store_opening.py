@@ -133,6 +133,8 @@ def open_store(
             last_stop=LastStop.of(abort),
         ).run(begin, checkpoint.flushed_offset or 0)
         log.truncate(survey.end, wipe_bytes=_wipe_bytes(config, abort))
+        if abort is None and checkpoint.flushed_offset is not None:
+            log.trust_flushed(checkpoint.flushed_offset)
         _lower_checkpoint(directory, checkpoint, _rebuild_begin(log, queues, index))
         _settle(log, queues, index, checkpoint, clean=abort is None, begin=whole)
         first_opened_ms, quarantine = _store_facts(directory, log, survey, clock.now_ms(), clean=abort is None)

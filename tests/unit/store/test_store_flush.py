@@ -1,26 +1,42 @@
-"""What a store says is on the disk: nothing that this process has not synced itself; all of it, once asked."""
+"""What a store says is on the disk: nothing that has not been synced; all of it, once asked."""
+
+import os
 
 import pytest
-from store_kit import make_store, message, put
+from store_kit import kill, make_store, message, put
 
 from zenitmq.model.errors import FlushTimeout
 
 
-def test_nothing_counts_as_flushed_before_a_sync_of_this_process(tmp_path) -> None:
+@pytest.mark.parametrize("stop", ["clean", "killed"])
+def test_what_counts_as_flushed_after_a_start(tmp_path, stop: str) -> None:
+    """What the last process made durable before it stopped cleanly: the first flush syncs only what is written since.
+    Else nothing that this process has not synced itself."""
     with make_store(tmp_path / "s") as store:
-        for _ in range(3):
+        for _ in range(6):
             put(store, "t", 0, message("t", bytes(3000)))
         store.flush_all(20_000)
         assert store.flushed == store.written > 0
         written = store.written
-    with make_store(tmp_path / "s") as store:
-        assert (store.flushed, store.written) == (0, written)
+        left = kill(tmp_path / "s", tmp_path / "killed")
+    with make_store(tmp_path / "s" if stop == "clean" else left) as store:
+        assert (store.flushed, store.written) == (written if stop == "clean" else 0, written)
         synced: list[int] = []
         fdatasync = store._log._disk.fdatasync
         store._log._disk = store._log._disk.__class__(fdatasync=lambda fd: synced.append(fd) or fdatasync(fd))
-        assert store.flush_all(20_000) == written
-        assert store.flushed == written
-        assert len(synced) == len(store._log.segments()) == 3
+        put(store, "t", 0, message("t", b"x"))
+        assert store.flush_all(20_000) == store.flushed == store.written > written
+        assert len(synced) == (1 if stop == "clean" else 6)
+
+
+def test_a_log_that_ends_below_what_was_flushed_counts_as_flushed_up_to_its_end(tmp_path) -> None:
+    """Somebody took a segment away."""
+    with make_store(tmp_path / "s") as store:
+        for _ in range(3):
+            put(store, "t", 0, message("t", bytes(3000)))
+    os.unlink(tmp_path / "s" / "commitlog" / f"{8192:020d}")
+    with make_store(tmp_path / "s") as store:
+        assert store.flushed == store.written == 8192
 
 
 def test_a_flush_of_all_has_a_deadline(tmp_path, monkeypatch) -> None:
