@@ -110,6 +110,29 @@ class BrokerConfig:
     timer_deliver_per_turn: int = setting(
         256, "the same in one turn of the loop: more makes other requests wait longer", minimum=1, maximum=10_000
     )
+    scrub_interval_ms: int = setting(
+        7 * 86_400_000,
+        "how long after a scrub of the log the next one begins: shorter finds rotten bits sooner, while a replica still has"
+        " them, and reads the disk more often; 0 = none but those asked for",
+        minimum=0,
+    )
+    scrub_bytes_per_second: int = setting(
+        16 << 20,
+        "how fast a scrub reads: more ends sooner, and takes more from consumers that read the disk",
+        minimum=4096,
+    )
+    scrub_busy_share: float = setting(
+        0.5,
+        "share of a core above which the broker is too busy for a scrub, which then waits; one that was asked for does not",
+        minimum=0,
+        maximum=64,
+    )
+    repair_wait_ms: int = setting(
+        600_000,
+        "how long consumers wait before damaged bytes that a replica may have, while it does not answer; then they go on"
+        " behind the messages that are lost",
+        minimum=0,
+    )
     store: StoreConfig = section(StoreConfig)
 
     def __post_init__(self) -> None:

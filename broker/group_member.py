@@ -40,7 +40,7 @@ from .replication.port import ReplicationPort
 from .replication.replica import TICK_MS, ControllerCalls, Replica, ReplicaIdentity
 from .replication.replica_files import ReplicaFiles
 from .replication.replica_log import ReplicaLog
-from .replication.replica_question import check_question, question_stamp
+from .replication.replica_question import QuestionStamp, check_question, question_stamp, question_stamp_for
 from .replication.role import Role
 from .replication.sockets import ZeroMqSockets
 from .state_log import state_files
@@ -62,6 +62,8 @@ SERVED_BY_ALL: Final = frozenset(
         commands.GetBrokerStatistics,
         commands.GetBrokerConfig,
         commands.FlushLog,
+        commands.GetLogRange,
+        commands.ScrubLog,
     }
 )
 """What any replica answers; all else is the master's."""
@@ -290,6 +292,25 @@ class GroupMember:
         if self._replica.master is None or known is None:
             raise self._refusal()
         check_question(question, known.node, self.files.incarnation.store_id)
+
+    def check_asker(self, question: commands.ReplicaQuestion) -> None:
+        """A question of another replica to this one, in any role. Raises OtherReplicaMeant, StaleEpoch, UnknownReplica."""
+        known = self._replica.known
+        if known is None:
+            raise self._refusal()
+        check_question(question, known.node, self.files.incarnation.store_id)
+
+    def others(self) -> dict[str, tuple[str, QuestionStamp]] | None:
+        """{name: (address, how a question to it begins)} of the group's other replicas; None while the group is not known."""
+        known = self._replica.known
+        if known is None:
+            return None
+        node, own = known.node, self.files.incarnation.store_id
+        return {
+            replica.name: (replica.address, question_stamp_for(replica.incarnation, node, own))
+            for replica in node.replicas
+            if replica.name != self.name
+        }
 
     def _refusal(self) -> NotMaster | NotEnoughReplicas:
         known = self._replica.known

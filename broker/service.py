@@ -47,7 +47,9 @@ from .json_reply import reply_json
 from .parts import Parts
 from .producer_table import ProducerTable
 from .registration import BrokerIdentity, Registration
+from .repairs import Repairs
 from .replication.replica_files import ReplicaFiles
+from .scrub import Scrub
 from .stage_clock import StageClock
 from .state_log import StateLog
 from .statistics import kernel_kind
@@ -250,6 +252,21 @@ class Broker:
         )
         state.on_topics_changed = self._registration.on_topics_changed
         state.on_topic_deleted = self._on_topic_deleted
+        self._scrub = Scrub(self._store, loop, clock, self._desk, config)
+        if member is not None:
+            self._repairs = Repairs(
+                self._store,
+                loop,
+                clock,
+                self._client,
+                self._desk,
+                member,
+                wait_ms=config.repair_wait_ms,
+                look_again=self._handlers.pulls.look_again,
+            )
+            self._store.damage.on_change = self._repairs.on_change
+            self._repairs.start()
+        self._scrub.start()
         self._handle()
         delays.start()
         loop.every(FAST_TICK_MS, self._on_fast_tick)
@@ -286,7 +303,9 @@ class Broker:
         table = self._handlers.table()
         table[commands.GetBrokerStatistics] = self._on_statistics
         table[commands.GetBrokerConfig] = self._on_config
+        table[commands.ScrubLog] = self._scrub.on_scrub
         if member is not None:
+            table[commands.GetLogRange] = self._repairs.on_get_log_range
             table[commands.GetBeginning] = member.on_get_beginning
             table[commands.FlushLog] = member.on_flush_log
         for request_class, handler in table.items():
@@ -423,8 +442,10 @@ class Broker:
     def _on_statistics(self, call: Call) -> None:
         waits = {"flush": self._acknowledgements.waiting_count, "workers": self._desk.waiting}
         document = self._handlers.statistics.document(self._identity, waits)
+        document["scrub"] = self._scrub.document()
         if self._member is not None:
             document["replication"] = self._member.document()
+            document["repairs"] = self._repairs.document()
         reply_json(self._loop, call, document)
 
     def _on_config(self, call: Call) -> None:

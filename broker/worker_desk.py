@@ -59,6 +59,21 @@ class WorkerDesk:
         self.waiting += 1
         self._executor.submit(self._work, call, work, then)
 
+    def run_aside(self, work: Callable[[], _T], then: Callable[[_T | None], None]) -> None:
+        """The same for what the broker does of its own accord: nobody waits for it. Where `work` fails that is logged, and
+        `then` gets None.
+        """
+        self._executor.submit(self._work_aside, work, then)
+
+    def _work_aside(self, work: Callable[[], _T], then: Callable[[_T | None], None]) -> None:
+        """A worker's top."""
+        result: _T | None = None
+        try:
+            result = work()
+        except Exception:  # noqa: BLE001  # the thread must go on; told once, here
+            _log.exception("work of the broker's own failed")
+        self._post(partial(then, result))
+
     def _work(self, call: Call, work: Callable[[], _T], then: Callable[[_T], None]) -> None:
         """A worker's top."""
         try:

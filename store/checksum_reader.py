@@ -6,6 +6,7 @@ the bytes that they cover then count as unvouched, never as damaged. Any thread;
 
 from __future__ import annotations
 
+import logging
 import os
 from bisect import bisect_right
 from typing import Final
@@ -13,6 +14,8 @@ from typing import Final
 from ..model.queue import PhysicalOffset
 from .checksum_log import ENTRY, ChecksumEntry
 from .segment import segment_name
+
+logger = logging.getLogger(__name__)
 
 _READ_ENTRIES: Final = 512
 
@@ -25,7 +28,10 @@ class ChecksumReader:
         self._segment_bytes = segment_bytes
 
     def overlapping(self, begin: int, end: int) -> list[ChecksumEntry]:
-        """The written entries that share a byte with [begin, end), which lies in one segment; ascending. Raises OSError."""
+        """The written entries that share a byte with [begin, end), which lies in one segment; ascending.
+
+        None of them where their file cannot be read: then nothing vouches for these bytes.
+        """
         base = begin - begin % self._segment_bytes
         try:
             fd = os.open(os.path.join(self._directory, segment_name(base)), os.O_RDONLY | os.O_CLOEXEC)
@@ -33,6 +39,9 @@ class ChecksumReader:
             return []
         try:
             return self._read(fd, base, begin, end)
+        except OSError as error:
+            logger.warning("checksums cannot be read base=%s error=%s", base, error)
+            return []
         finally:
             os.close(fd)
 

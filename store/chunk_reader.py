@@ -83,7 +83,7 @@ class ChunkCheck:
     def damage(self, begin: int, end: int) -> tuple[Range, ...]:
         """Damaged ranges of the appends in [begin, end), which lies in one segment; none where all is well.
 
-        They may lie outside: then nothing vouches for what is inside. Raises OSError where the checksums cannot be read.
+        They may lie outside: then nothing vouches for what is inside.
         """
         written = self._log.written
         at = begin

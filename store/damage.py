@@ -54,13 +54,14 @@ class Damage:
         self._kernel = kernel
         self._checker = checker
         self._chunks = ChunkCheck(log, checker, fresh_from=log.written)
+        self._noted = quarantine.ranges, quarantine.rotten
         self.unsendable: tuple[Range, ...] = ()
         self._list_unsendable()
 
     # ---- finding
 
     def in_chunk(self, begin: int, end: int) -> bool:
-        """Whether the chunk [begin, end) of the log holds damage; what is found is quarantined. Raises OSError."""
+        """Whether the chunk [begin, end) of the log holds damage; what is found is quarantined."""
         found = self._chunks.damage(begin, end)
         for low, high in found:
             self.add(low, high, "met while it was to be sent to a slave")
@@ -81,15 +82,21 @@ class Damage:
             self._changed()
 
     def extent(self, begin: int, end: int) -> Range:
-        """The appends that [begin, end) lies in, as one range; where no entry covers it, itself. Raises OSError."""
+        """The appends that [begin, end) lies in, as one range; where no entry covers it, itself."""
         appends = self._checker.appends(begin, end)
         return min([begin, *(entry.offset for entry in appends)]), max([end, *(entry.end for entry in appends)])
 
     def _changed(self) -> None:
         self._list_unsendable()
-        ranges, rotten, end = self.quarantine.ranges, self.quarantine.rotten, self._log.written
-        self._upkeep.run_in_worker(lambda: note_quarantine(self._directory, ranges, rotten, end))
+        self._upkeep.run_in_worker(self._note)
         self.on_change()
+
+    def _note(self) -> None:
+        """The worker's: several changes at once are written down once."""
+        found = self.quarantine.ranges, self.quarantine.rotten
+        if found != self._noted:
+            note_quarantine(self._directory, *found, self._log.written)
+            self._noted = found
 
     def _list_unsendable(self) -> None:
         begin = self._log.begin
@@ -101,15 +108,15 @@ class Damage:
         """Whether `data` may be what was written at `begin`: whole records that agree with our own checksums.
 
         A checksum that does not agree counts for nothing where the log holds these very bytes: then it has rotted itself.
-        Raises OSError, OffsetOutOfRange.
+        Raises OffsetOutOfRange where retention was faster.
         """
         end = begin + len(data)
         if not self._checker.is_well_formed(data, begin):
             return False
-        if bytes(self._log.view(begin, end)) == data:
-            return True
         inside = (entry for entry in self._checker.appends(begin, end) if begin <= entry.offset and entry.end <= end)
-        return all(crc32(data[entry.offset - begin : entry.end - begin]) == entry.crc for entry in inside)
+        if all(crc32(data[entry.offset - begin : entry.end - begin]) == entry.crc for entry in inside):
+            return True
+        return bytes(self._log.view(begin, end)) == data
 
     def write(self, begin: int, data: bytes) -> Future[None]:
         """Puts bytes in their place, which lies in one segment; done once they are durable. A sync that fails poisons the
@@ -130,7 +137,8 @@ class Damage:
         come into their queues now."""
         self.quarantine.lift(begin, end)
         logger.warning("damage in the log is made whole begin=%s end=%s", begin, end)
-        for run in walk(self._log, self._kernel, begin, end, ()):
+        runs = walk(self._log, self._kernel, begin, end, ()) if begin >= self._log.begin else ()
+        for run in runs:
             queue = self._queues.get(run.topic, run.queue_id) if goes_to_queue(run.sys_flag) else None
             if queue is not None and queue.min_offset(self._log.begin) <= run.queue_offset < queue.next_offset:
                 self._queues.put(queue, run.queue_offset, run.units, run.store_timestamp_ms)

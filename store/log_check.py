@@ -54,9 +54,8 @@ class LogChecker:
 
     def check(self, read: Read, begin: int, *, bytes_max: int, limit: int) -> Checked:
         """Looks at the log from `begin` on, where an append, a record or a blank begins, or an append goes on: about
-        `bytes_max`, never past the segment, nothing at or behind `limit`, where the log's written bytes end.
-
-        Raises OSError of the checksum file alone: bytes that cannot be read are damaged.
+        `bytes_max`, never past the segment, nothing at or behind `limit`, where the log's written bytes end. Bytes that cannot
+        be read are damaged.
         """
         segment_end = begin - begin % self._segment_bytes + self._segment_bytes
         stop = min(segment_end, limit)
@@ -77,7 +76,7 @@ class LogChecker:
         return Checked(begin, at, self._read_bytes, self._vouched_bytes, tuple(self._damaged))
 
     def appends(self, begin: int, end: int) -> list[ChecksumEntry]:
-        """The entries that share a byte with [begin, end), which lies in one segment. Raises OSError."""
+        """The entries that share a byte with [begin, end), which lies in one segment."""
         return self._checksums.overlapping(begin, end)
 
     def is_well_formed(self, data: bytes | memoryview, begin: int) -> bool:

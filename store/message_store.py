@@ -21,7 +21,7 @@ from typing import Protocol, Self
 
 from ..model.arena import Arena
 from ..model.clock import Clock
-from ..model.errors import CorruptRecordError, StorePoisoned
+from ..model.errors import CorruptRecordError, OffsetOutOfRange, StorePoisoned
 from ..model.ids import HostAddress
 from ..model.queue import PhysicalOffset, QueueOffset
 from .checksum_reader import ChecksumReader
@@ -34,10 +34,12 @@ from .dispatch import Dispatcher
 from .get_result import GetResult, Search
 from .key_index import KeyIndex
 from .key_reader import KeyReader
-from .log_check import LogChecker
+from .log_check import Checked, LogChecker
+from .quarantine import overlaps
 from .queue_reader import QueueReader
 from .queue_table import QueueTable
 from .run_dispatch import RunDispatch
+from .scrub_reader import ScrubReader, check_log
 from .staging import Placed as Placed  # what `stage` answers
 from .staging import Staging
 from .store_opening import Opened, open_store, scanning_kernel
@@ -347,6 +349,35 @@ class MessageStore:
         log = self._log
         checksums = ChecksumReader(log.checksums.directory, log.segment_bytes)
         return LogChecker(scanning_kernel(self._config, log.segment_bytes), checksums, log.segment_bytes)
+
+    def check(self, checker: LogChecker, begin: int, *, bytes_max: int, limit: int) -> Checked:
+        """Looks at the log from `begin` on, where the look before it ended, for a scrub (log_check, scrub_reader). A worker's.
+
+        Raises OffsetOutOfRange (retention was faster), OSError.
+        """
+        return check_log(self._log, checker, begin, bytes_max=bytes_max, limit=limit)
+
+    def whole_range(self, begin: int, end: int) -> bytes:
+        """Bytes [begin, end) of the log, whole appends or records of one segment, for another replica. Any thread.
+
+        Raises OffsetOutOfRange (retention was faster), CorruptRecordError where they are damaged here too, OSError.
+        """
+        checker, at = self.log_checker(), begin
+        with ScrubReader(self._log, begin) as reader:
+            while at < end:
+                checked = checker.check(reader.read, at, bytes_max=end - at, limit=self._log.written)
+                if overlaps(checked.damaged, begin, end):
+                    raise CorruptRecordError(begin, end - begin)
+                at = checked.end
+            data = reader.read(begin, end)
+        if begin < self._log.begin:  # what was read may be another segment's by now
+            raise OffsetOutOfRange("commit log", begin, self._log.begin, self._log.written)
+        return data
+
+    @property
+    def is_poisoned(self) -> bool:
+        """Whether the disk has failed: nothing that was written since counts."""
+        return self._log.poisoned is not None
 
     # ---- reading
 

@@ -1,6 +1,6 @@
 """Questions between replicas: whom one is for, and whether this broker is that one (design rule R14).
 
-A slave asks at the address that the group's node names. An address outlives its broker: another cluster's broker may have
+A replica asks at the address that the group's node names. An address outlives its broker: another cluster's broker may have
 it by now, or another store of the same name. So each question names the group by its id, the epoch, and both stores, and a
 broker that is not meant refuses. Pure.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...model.errors import OtherReplicaMeant, StaleEpoch, UnknownReplica
-from ...model.group import GroupNode
+from ...model.group import GroupNode, Incarnation
 from ...remoting.commands import ReplicaQuestion
 
 
@@ -20,20 +20,24 @@ class QuestionStamp(NamedTuple):
     group_id: str
     epoch: int
     store_id: str
-    master_store_id: str
+    asked_store_id: str
 
 
 def question_stamp(node: GroupNode, store_id: str) -> QuestionStamp:
     """For a question of the replica with this store to the master that `node` names."""
-    master = node.master_incarnation
-    return QuestionStamp(node.group_id, node.epoch, store_id, "" if master is None else master.store_id)
+    return question_stamp_for(node.master_incarnation, node, store_id)
+
+
+def question_stamp_for(asked: Incarnation | None, node: GroupNode, store_id: str) -> QuestionStamp:
+    """The same to whichever replica has this incarnation."""
+    return QuestionStamp(node.group_id, node.epoch, store_id, "" if asked is None else asked.store_id)
 
 
 def check_question(question: ReplicaQuestion, node: GroupNode, store_id: str) -> None:
-    """For a broker that leads by `node`, with this store. Raises OtherReplicaMeant, StaleEpoch, UnknownReplica."""
-    if (question.group_id, question.master_store_id) != (node.group_id, store_id):
+    """For a broker of the group `node`, with this store. Raises OtherReplicaMeant, StaleEpoch, UnknownReplica."""
+    if (question.group_id, question.asked_store_id) != (node.group_id, store_id):
         raise OtherReplicaMeant(
-            node.broker_name, question.group_id[:64], question.master_store_id[:64], node.group_id, store_id
+            node.broker_name, question.group_id[:64], question.asked_store_id[:64], node.group_id, store_id
         )
     if question.epoch != node.epoch:
         raise StaleEpoch(node.broker_name, question.epoch, node.epoch)

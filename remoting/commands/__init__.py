@@ -14,6 +14,7 @@ from .administration import GetBrokerConfig as GetBrokerConfig
 from .administration import GetBrokerStatistics as GetBrokerStatistics
 from .administration import GetTopics as GetTopics
 from .administration import GetTopicStatistics as GetTopicStatistics
+from .administration import ScrubLog as ScrubLog
 from .base import REQUESTS as REQUESTS
 from .base import Done as Done
 from .base import JsonReply as JsonReply
@@ -95,6 +96,8 @@ from .pipeline import RenewHold as RenewHold
 from .pulling import PullMessages as PullMessages
 from .pulling import PullReply as PullReply
 from .replicas import GetBeginning as GetBeginning
+from .replicas import GetLogRange as GetLogRange
+from .replicas import LogRangeReply as LogRangeReply
 from .replicas import ReplicaQuestion as ReplicaQuestion
 from .replies import PushReply as PushReply
 from .replies import ReplyStored as ReplyStored

@@ -48,6 +48,15 @@ class GetBrokerStatistics(Request):
     """GET_BROKER_RUNTIME_INFO: counters, positions and memory of the broker (shape: docs/operate.md)."""
 
 
+@request(9009, Lane.ADMIN)
+@dataclass(frozen=True, slots=True)
+class ScrubLog(Request):
+    """The broker reads its whole log anew from now on, whatever it is busy with, and checks it; statistics tell how far it is
+    and what it found. `bytes_per_second` 0: as configured."""
+
+    bytes_per_second: int = 0
+
+
 @request(26, Lane.ADMIN, JsonReply)
 @dataclass(frozen=True, slots=True)
 class GetBrokerConfig(Request):

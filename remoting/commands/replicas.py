@@ -1,10 +1,10 @@
-"""Replica groups: a replica asks the master that it follows."""
+"""Replica groups: what one replica asks another."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .base import JsonReply, Lane, Request, request
+from .base import JsonReply, Lane, Reply, Request, request
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,14 +12,14 @@ class ReplicaQuestion(Request):
     """What every question from one replica to another names, so that only the one that is meant answers.
 
     `group_id`: of the group's node ("" where a static master is the controller). `epoch`: of the reign that the asker knows.
-    `store_id`: the asker's store; `master_store_id`: the store of the master that is asked. Whoever is not that master, in
-    that epoch, of that group refuses: NotMaster, StaleEpoch, OtherReplicaMeant, UnknownReplica.
+    `store_id`: the asker's store; `asked_store_id`: the store of the replica that is asked. Whoever is not that one, in that
+    epoch, of that group refuses: StaleEpoch, OtherReplicaMeant, UnknownReplica; what only a master answers, NotMaster too.
     """
 
     group_id: str
     epoch: int
     store_id: str
-    master_store_id: str
+    asked_store_id: str
 
 
 @request(9006, Lane.ADMIN, JsonReply)
@@ -27,3 +27,21 @@ class ReplicaQuestion(Request):
 class GetBeginning(ReplicaQuestion):
     """What a log that begins at the master's own begin must know (broker/replication/beginning):
     {"begin", "epochs", "snapshots", "queue_minimums"}."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogRangeReply(Reply):
+    """Payload: the bytes. `crc`: their CRC-32."""
+
+    crc: int
+
+
+@request(9008, Lane.QUERY, LogRangeReply)
+@dataclass(frozen=True, slots=True)
+class GetLogRange(ReplicaQuestion):
+    """The bytes [begin, end) of the commit log, which are damaged at the asker: whole appends or records of one file, below the
+    confirm offset. The one that is asked holds them to its own checksums first. Refused with CorruptRecordError where they are
+    damaged there too, OffsetOutOfRange where they have expired, BrokerBusy where they are not confirmed there yet."""
+
+    begin: int
+    end: int

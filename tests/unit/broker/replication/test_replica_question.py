@@ -29,7 +29,7 @@ QUESTION = GetBeginning(*question_stamp(NODE, SLAVE))
 
 
 def test_a_question_names_both_stores_the_group_and_the_epoch() -> None:
-    assert GetBeginning(group_id="id-1", epoch=4, store_id=SLAVE, master_store_id=MASTER) == QUESTION
+    assert GetBeginning(group_id="id-1", epoch=4, store_id=SLAVE, asked_store_id=MASTER) == QUESTION
     check_question(QUESTION, NODE, MASTER)
 
 
@@ -38,7 +38,7 @@ def test_a_question_names_both_stores_the_group_and_the_epoch() -> None:
     [
         ({"group_id": "id-2"}, OtherReplicaMeant),
         ({"group_id": ""}, OtherReplicaMeant),
-        ({"master_store_id": "store-x"}, OtherReplicaMeant),
+        ({"asked_store_id": "store-x"}, OtherReplicaMeant),
         ({"epoch": 3}, StaleEpoch),
         ({"epoch": 5}, StaleEpoch),
         ({"store_id": "store-x"}, UnknownReplica),
@@ -51,6 +51,6 @@ def test_who_is_not_meant_refuses(changed: dict[str, Any], error: type[ZenitErro
 
 def test_a_node_that_has_no_master_is_nobodys_question() -> None:
     stamp = question_stamp(replace(NODE, master=None, master_incarnation=None), SLAVE)
-    assert stamp.master_store_id == ""
+    assert stamp.asked_store_id == ""
     with pytest.raises(OtherReplicaMeant):
         check_question(GetBeginning(*stamp), NODE, MASTER)

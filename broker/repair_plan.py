@@ -1,0 +1,108 @@
+"""Which replica is asked for which damaged range, and when a range counts as gone for good. Pure.
+
+    damage --> asked of one replica after another --whole bytes--> mended
+                 '- all have said that they have not the bytes, or `wait_ms` have passed --> lost, and asked for now and then
+
+One question is under way at a time. Times are monotonic milliseconds. Only what lies below the confirm offset is asked
+for: there every replica that has the bytes has the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+RETRY_MS: Final = 1_000
+LOST_RETRY_MS: Final = 60_000
+
+Range = tuple[int, int]
+
+
+class Outcome(Enum):
+    """What came of a question."""
+
+    MENDED = "mended"
+    REFUSED = "it has not these bytes"
+    UNANSWERED = "no answer, or not now"
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask this replica for the bytes [begin, end) of the log."""
+
+    begin: int
+    end: int
+    replica: str
+
+
+@dataclass(slots=True)
+class _Task:
+    since_ms: int
+    not_before_ms: int
+    refused: set[str] = field(default_factory=set)
+    asked: str = ""  # whom last
+    is_lost: bool = False
+
+
+class RepairPlan:
+    """One store's. `mended`: ranges so far."""
+
+    def __init__(self, *, wait_ms: int) -> None:
+        self._wait_ms = wait_ms
+        self._tasks: dict[Range, _Task] = {}
+        self._under_way: Ask | None = None
+        self.mended = 0
+
+    @property
+    def awaited(self) -> tuple[Range, ...]:
+        """What a replica may still have."""
+        return tuple(sorted(found for found, task in self._tasks.items() if not task.is_lost))
+
+    @property
+    def lost(self) -> tuple[Range, ...]:
+        """What is gone for good, as far as anybody knows."""
+        return tuple(sorted(found for found, task in self._tasks.items() if task.is_lost))
+
+    def on_damage(self, ranges: Iterable[Range], now_ms: int) -> None:
+        """These are all the damaged ranges that there are now."""
+        known = self._tasks
+        self._tasks = {found: known.get(found) or _Task(now_ms, now_ms) for found in ranges}
+
+    def next_ask(self, now_ms: int, replicas: tuple[str, ...] | None, confirm: int) -> Ask | None:
+        """A question to be put now. `replicas`: the group's others; None while nobody knows the group."""
+        self._give_up(now_ms, replicas)
+        if self._under_way is not None or not replicas:
+            return None
+        for (begin, end), task in sorted(self._tasks.items()):
+            if end <= confirm and now_ms >= task.not_before_ms:
+                willing = sorted(set(replicas) - task.refused)
+                if willing:
+                    task.asked = next((name for name in willing if name > task.asked), willing[0])
+                    self._under_way = Ask(begin, end, task.asked)
+                    return self._under_way
+        return None
+
+    def on_outcome(self, ask: Ask, outcome: Outcome, now_ms: int) -> None:
+        """A question was settled. What is mended leaves with the next `on_damage`."""
+        assert ask == self._under_way
+        self._under_way = None
+        task = self._tasks.get((ask.begin, ask.end))
+        if outcome is Outcome.MENDED:
+            self.mended += 1
+        if task is None:
+            return
+        if outcome is Outcome.REFUSED:
+            task.refused.add(ask.replica)
+        elif outcome is Outcome.UNANSWERED:
+            task.not_before_ms = now_ms + (LOST_RETRY_MS if task.is_lost else RETRY_MS)
+
+    def _give_up(self, now_ms: int, replicas: tuple[str, ...] | None) -> None:
+        for task in self._tasks.values():
+            is_refused = replicas is not None and task.refused.issuperset(replicas)
+            if not task.is_lost and (is_refused or now_ms - task.since_ms >= self._wait_ms):
+                task.is_lost = True
+            if is_refused and task.refused:  # disks are replaced, and groups get other members
+                task.refused.clear()
+                task.not_before_ms = now_ms + LOST_RETRY_MS

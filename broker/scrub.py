@@ -1,0 +1,152 @@
+"""The scrub of a running broker: a worker reads the log a little at a time, and what has rotted is quarantined.
+
+    tick --step--> worker: read, check --> loop: damage is taken out of sight, repairs ask a replica for it
+                   '- each 10 s, and at a round's end: progress and result to config/zenitScrub.json
+
+What to read, how fast and when is decided by `store/scrub_plan.py`. Loop thread, but for what the worker does.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import asdict
+from typing import Any, Final
+
+from ..model.clock import Clock, process_cpu_ns
+from ..model.errors import InvalidParameter, OffsetOutOfRange
+from ..remoting.commands import Done, ScrubLog
+from ..remoting.server import Call, RequestLoop
+from ..store.log_check import Checked
+from ..store.message_store import MessageStore
+from ..store.scrub_plan import ScrubPlan, ScrubRound, ScrubStep
+from ..store.snapshot import read_snapshot, write_snapshot
+from .config import BrokerConfig
+from .worker_desk import WorkerDesk
+
+log = logging.getLogger(__name__)
+
+TICK_MS: Final = 100
+BUSY_EACH_MS: Final = 1000
+KEEP_EACH_MS: Final = 10_000
+SCRUB_FILE: Final = os.path.join("config", "zenitScrub.json")
+
+
+class Scrub:
+    """One broker's."""
+
+    def __init__(
+        self, store: MessageStore, loop: RequestLoop, clock: Clock, desk: WorkerDesk, config: BrokerConfig
+    ) -> None:
+        """`store` is open. Raises OSError."""
+        self._store = store
+        self._loop = loop
+        self._clock = clock
+        self._desk = desk
+        self._busy_share = config.scrub_busy_share
+        self._path = os.path.join(config.store_dir, SCRUB_FILE)
+        known = read_snapshot(self._path)
+        self._plan = ScrubPlan(
+            {} if known is None else known.document,
+            bytes_per_second=config.scrub_bytes_per_second,
+            interval_ms=config.scrub_interval_ms,
+            now_ms=clock.now_ms(),
+        )
+        self._checker = store.log_checker()
+        self._kept_ms = clock.now_ms()
+        self._kept_last: ScrubRound | None = self._plan.last
+        self._sampled = (clock.monotonic_ms(), process_cpu_ns())
+        self._is_busy = False
+
+    def start(self) -> None:
+        """Looks ten times a second from here on."""
+        if not os.path.exists(self._path):
+            self._keep()
+        self._loop.every(TICK_MS, self._on_tick)
+
+    def on_scrub(self, call: Call) -> Done:
+        """ScrubLog: a round begins now. Raises InvalidParameter."""
+        request = call.request
+        assert isinstance(request, ScrubLog)
+        if request.bytes_per_second < 0:
+            raise InvalidParameter("bytes_per_second", request.bytes_per_second, "0 (as configured) or more")
+        self._plan.ask(
+            self._clock.now_ms(),
+            bytes_per_second=request.bytes_per_second,
+            begin=self._store.begin,
+            end=self._store.flushed,
+        )
+        log.info("scrub asked for begin=%s end=%s", self._store.begin, self._store.flushed)
+        return Done()
+
+    def document(self) -> dict[str, Any]:
+        """For statistics: the round under way, the last one, and when the next begins (ms since the epoch)."""
+        plan = self._plan
+        return {
+            "current": None if plan.current is None else asdict(plan.current),
+            "is_waiting_for_calm": plan.is_waiting_for_calm,
+            "last": None if plan.last is None else asdict(plan.last),
+            "next_due_ms": plan.next_due_ms(),
+        }
+
+    # ---- a step
+
+    def _on_tick(self) -> None:
+        plan, store, now_ms = self._plan, self._store, self._clock.now_ms()
+        self._sample()
+        step = plan.next_step(now_ms, begin=store.begin, end=store.flushed, is_busy=self._is_busy)
+        if step is not None:
+            self._desk.run_aside(lambda: self._check(step), lambda checked: self._on_checked(step, checked))
+        if plan.last is not self._kept_last:
+            self._tell_result(plan.last)
+        if plan.last is not self._kept_last or (plan.current is not None and now_ms >= self._kept_ms + KEEP_EACH_MS):
+            self._keep()
+
+    def _sample(self) -> None:
+        """Busy is who used more than its share of a core for a second, the scrub's own little part included."""
+        now_ms, (then_ms, then_ns) = self._clock.monotonic_ms(), self._sampled
+        if now_ms - then_ms >= BUSY_EACH_MS:
+            used_ns = process_cpu_ns()
+            self._is_busy = used_ns - then_ns > (now_ms - then_ms) * 1_000_000 * self._busy_share
+            self._sampled = now_ms, used_ns
+
+    def _check(self, step: ScrubStep) -> Checked | None:
+        """A worker's."""
+        try:
+            return self._store.check(self._checker, step.begin, bytes_max=step.bytes_max, limit=step.limit)
+        except OffsetOutOfRange:
+            return None
+
+    def _on_checked(self, step: ScrubStep, checked: Checked | None) -> None:
+        """None: the bytes have gone to retention, or the checksums could not be read."""
+        if checked is None:
+            self._plan.on_gone()
+            return
+        found = [(low, high) for low, high in checked.damaged if low >= self._store.begin]
+        for low, high in found:
+            self._store.damage.add(low, high, "by a scrub")
+        self._plan.on_step(
+            step,
+            end=checked.end,
+            read_bytes=checked.read_bytes,
+            vouched_bytes=checked.vouched_bytes,
+            damaged=len(found),
+            sizes=sum(high - low for low, high in found),
+        )
+
+    # ---- what is kept
+
+    def _tell_result(self, last: ScrubRound | None) -> None:
+        if last is not None:
+            log.info(
+                "scrub ended read=%s vouched=%s damaged_ranges=%s damaged_bytes=%s",
+                last.read_bytes,
+                last.vouched_bytes,
+                last.damaged_ranges,
+                last.damaged_bytes,
+            )
+
+    def _keep(self) -> None:
+        self._kept_ms, self._kept_last = self._clock.now_ms(), self._plan.last
+        document = self._plan.document()
+        self._desk.run_aside(lambda: write_snapshot(self._path, document, 0), lambda _done: None)

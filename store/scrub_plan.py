@@ -1,0 +1,152 @@
+"""What a scrub reads next, how fast and when: one round after another over the whole log. Pure.
+
+    waiting --interval over, or asked for--> a round: step, step, ... up to where the log was flushed at its begin --> result
+                                             '- nothing while the broker is busy, unless the round was asked for
+
+A step reads as many bytes as the rate has allowed since the one before; what it read beyond that the next ones wait for.
+Progress and the last result are a document, so that a round goes on after a restart. Times are ms since the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+STEP_BYTES_MIN: Final = 64 * 1024
+STEP_BYTES_MAX: Final = 4 * 1024 * 1024
+STEP_SHARE: Final = 10  # of a second's bytes, a step's at least
+
+
+@dataclass(frozen=True, slots=True)
+class ScrubRound:
+    """One reading of the log. [begin, end): what it covers; `position`: how far it came. `ended_ms` 0: it goes on.
+
+    `vouched_bytes`: of those read, how many a checksum covers; the others are checked by structure and body alone.
+    """
+
+    begun_ms: int
+    begin: int
+    end: int
+    position: int
+    is_asked: bool = False
+    read_bytes: int = 0
+    vouched_bytes: int = 0
+    damaged_ranges: int = 0
+    damaged_bytes: int = 0
+    ended_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ScrubStep:
+    """Look at about `bytes_max` bytes from `begin` on, none at or behind `limit`."""
+
+    begin: int
+    bytes_max: int
+    limit: int
+
+
+class ScrubPlan:
+    """One store's. `current`: the round that is under way; `last`: the one that ended last; `since_ms`: when the first began
+    to wait. `is_waiting_for_calm`: the broker was too busy when it was asked last."""
+
+    def __init__(self, document: Mapping[str, Any], *, bytes_per_second: int, interval_ms: int, now_ms: int) -> None:
+        """`document`: what an earlier life left, {} at first; one that is none counts as none. `interval_ms` 0: only what is
+        asked for."""
+        self._default_rate = self._rate = bytes_per_second
+        self._interval_ms = interval_ms
+        self._allowed_bytes = 0
+        self._counted_ms = now_ms
+        self._is_reading = False
+        self.is_waiting_for_calm = False
+        self.since_ms = now_ms
+        self.current: ScrubRound | None = None
+        self.last: ScrubRound | None = None
+        try:
+            since_ms = int(document["since_ms"])
+            current, last = _parse_round(document["current"]), _parse_round(document["last"])
+        except (KeyError, TypeError, ValueError):
+            return
+        self.since_ms, self.current, self.last = min(since_ms, now_ms), current, last
+
+    def document(self) -> dict[str, Any]:
+        """To be kept, and given to the next life."""
+        return {
+            "since_ms": self.since_ms,
+            "current": None if self.current is None else asdict(self.current),
+            "last": None if self.last is None else asdict(self.last),
+        }
+
+    def next_due_ms(self) -> int | None:
+        """When the next round begins by itself; None where none does, or one is under way."""
+        if not self._interval_ms or self.current is not None:
+            return None
+        return (self.since_ms if self.last is None else self.last.ended_ms) + self._interval_ms
+
+    def ask(self, now_ms: int, *, bytes_per_second: int, begin: int, end: int) -> None:
+        """Begins a round now, whatever is under way: by itself, at this rate (0: as set), and however busy the broker is."""
+        self._rate = bytes_per_second or self._default_rate
+        self._begin(now_ms, begin, end, is_asked=True)
+
+    def next_step(self, now_ms: int, *, begin: int, end: int, is_busy: bool) -> ScrubStep | None:
+        """What to read now, if anything: answered by `on_step` or `on_gone`. [begin, end): the log, as far as it is flushed."""
+        due_ms = self.next_due_ms()
+        if due_ms is not None and now_ms >= due_ms:
+            self._begin(now_ms, begin, end, is_asked=False)
+        elapsed_ms, self._counted_ms = max(0, now_ms - self._counted_ms), now_ms
+        self._allowed_bytes = min(self._allowed_bytes + self._rate * elapsed_ms // 1000, STEP_BYTES_MAX)
+        current = self.current
+        if current is None or self._is_reading:
+            return None
+        position, stop = max(current.position, begin), min(current.end, end)
+        if position >= stop:
+            self._finish(now_ms)
+            return None
+        self.is_waiting_for_calm = is_busy and not current.is_asked
+        wanted = min(max(self._rate // STEP_SHARE, STEP_BYTES_MIN), STEP_BYTES_MAX)
+        if self.is_waiting_for_calm or self._allowed_bytes < wanted:
+            return None
+        self._is_reading = True
+        self.current = replace(current, position=position)
+        return ScrubStep(position, self._allowed_bytes, stop)
+
+    def on_step(
+        self, step: ScrubStep, *, end: int, read_bytes: int, vouched_bytes: int, damaged: int, sizes: int
+    ) -> None:
+        """The step came to `end`. `damaged`: ranges found, of `sizes` bytes together."""
+        self._is_reading = False
+        self._allowed_bytes -= read_bytes
+        current = self.current
+        if current is not None and current.position == step.begin:  # else another round was begun meanwhile
+            self.current = replace(
+                current,
+                position=end,
+                read_bytes=current.read_bytes + read_bytes,
+                vouched_bytes=current.vouched_bytes + vouched_bytes,
+                damaged_ranges=current.damaged_ranges + damaged,
+                damaged_bytes=current.damaged_bytes + sizes,
+            )
+
+    def on_gone(self) -> None:
+        """What the step was to read went to retention meanwhile, or could not be looked at: it is tried again."""
+        self._is_reading = False
+        self._allowed_bytes = 0
+
+    def _begin(self, now_ms: int, begin: int, end: int, *, is_asked: bool) -> None:
+        self._allowed_bytes = 0
+        self._counted_ms = now_ms
+        self.current = ScrubRound(now_ms, begin, end, begin, is_asked)
+
+    def _finish(self, now_ms: int) -> None:
+        assert self.current is not None
+        self.last, self.current = replace(self.current, ended_ms=now_ms), None
+        self._rate = self._default_rate
+        self.is_waiting_for_calm = False
+
+
+def _parse_round(document: Mapping[str, Any] | None) -> ScrubRound | None:
+    """Raises KeyError, TypeError, ValueError where it is none."""
+    if document is None:
+        return None
+    numbers = {name: int(value) for name, value in document.items() if name != "is_asked"}
+    return ScrubRound(**numbers, is_asked=bool(document["is_asked"]))

@@ -1,0 +1,180 @@
+"""Bits that rot in the files of real brokers while they run: found by a scrub, taken out of sight, fetched from a replica."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zenitmq.model.get_status import GetStatus
+from zenitmq.remoting.commands import GetBrokerStatistics, PullMessages, PullReply, ScrubLog
+from zenitmq.store.record_kernel import StoredMessage, decode_batch
+
+from .static_group_kit import Serve, StaticGroup, await_that, in_sync, replication
+
+MESSAGES = 60
+
+
+@pytest.fixture
+def group(serve: Serve, record: Callable[..., bytes]) -> StaticGroup:
+    return StaticGroup(serve, record)
+
+
+def statistics(broker: Any) -> dict[str, Any]:
+    document: dict[str, Any] = broker.ask(GetBrokerStatistics())
+    return document
+
+
+def scrub(broker: Any) -> dict[str, Any]:
+    """Has the broker read its log anew; returns the result."""
+    before = statistics(broker)["scrub"]["last"]
+    broker.call(ScrubLog(1 << 30))
+    await_that(lambda: statistics(broker)["scrub"]["last"] != before)
+    last: dict[str, Any] = statistics(broker)["scrub"]["last"]
+    return last
+
+
+def flip(broker: Any, position: int) -> None:
+    """Turns one bit of the log in its file, and lets go of the cached pages."""
+    folder = Path(broker.config.store_dir) / "commitlog"
+    path = folder / f"{position - position % (1 << 20):020d}"
+    with open(path, "r+b") as file:
+        at = position % (1 << 20)
+        byte = os.pread(file.fileno(), 1, at)
+        os.pwrite(file.fileno(), bytes([byte[0] ^ 4]), at)
+        os.fdatasync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def log_bytes(broker: Any) -> bytes:
+    """What the log holds up to its end, but for the filler behind blanks; this log is one segment long."""
+    folder = Path(broker.config.store_dir) / "commitlog"
+    written = statistics(broker)["positions"]["written_offset"]
+    return b"".join(path.read_bytes() for path in sorted(folder.iterdir()))[:written]
+
+
+def messages(broker: Any) -> list[StoredMessage]:
+    """All messages of the queue, by pulls that wait for none."""
+    found: list[StoredMessage] = []
+    while True:
+        reply, payload = pull(broker, len(found))
+        if reply.status != GetStatus.FOUND:
+            return found
+        found += decode_batch(payload)
+
+
+def pull(broker: Any, offset: int, suspend_ms: int = 0) -> tuple[PullReply, bytes]:
+    reply, payload = broker.call(PullMessages("g", "t", 0, offset, 100, 1 << 20, suspend_ms))
+    return reply, payload
+
+
+def filled(group: StaticGroup, *brokers: Any) -> list[StoredMessage]:
+    """Messages in batches of their own; everybody has them, on the disk too."""
+    master = brokers[0]
+    master.create("t", queues=1)
+    group.send(master, *(b"%04d" % number * 200 for number in range(MESSAGES)))
+    await_that(lambda: all(replication(one)["confirm"] == replication(master)["written"] for one in brokers))
+    await_that(lambda: all(replication(one)["flushed"] == replication(master)["written"] for one in brokers))
+    return messages(master)
+
+
+def test_what_rots_at_the_master_and_at_a_slave_is_fetched_from_where_it_is_whole(group: StaticGroup) -> None:
+    brokers = [group.serve("m"), group.serve("a"), group.serve("b")]
+    await_that(lambda: in_sync(group) == ("a", "b", "m"))
+    sent = filled(group, *brokers)
+    whole = log_bytes(brokers[0])
+    assert log_bytes(brokers[1]) == log_bytes(brokers[2]) == whole
+    seeded = random.Random(7)
+    hit = seeded.sample(range(MESSAGES), 12)
+    for number in hit:
+        message = sent[number]
+        flip(brokers[number % 2], message.physical_offset + seeded.randrange(len(message.record)))
+    assert log_bytes(brokers[0]) != whole != log_bytes(brokers[1])
+    for broker in brokers:
+        result = scrub(broker)
+        expected = sum(number % 2 == brokers.index(broker) for number in hit) if broker is not brokers[2] else 0
+        assert result["damaged_ranges"] == expected
+        assert result["vouched_bytes"] == result["read_bytes"] > 0
+        await_that(lambda broker=broker: statistics(broker)["store"]["quarantined_ranges"] == 0)
+        assert statistics(broker)["repairs"] == {"mended_ranges": expected, "awaited_ranges": 0, "lost_ranges": 0}
+    assert log_bytes(brokers[0]) == log_bytes(brokers[1]) == log_bytes(brokers[2]) == whole
+    for broker in brokers:
+        assert [one.record for one in messages(broker)] == [one.record for one in sent]
+        assert scrub(broker)["damaged_ranges"] == 0
+
+
+def test_a_reader_waits_for_a_replica_that_may_have_its_messages(group: StaticGroup) -> None:
+    master, a = group.serve("m"), group.serve("a")
+    await_that(lambda: in_sync(group) == ("a", "m"))
+    sent = filled(group, master, a)
+    a.stop()
+    flip(master, sent[5].physical_offset + 100)
+    assert scrub(master)["damaged_ranges"] == 1
+    assert len(messages(master)) == 5
+    assert pull(master, 5)[0].status == GetStatus.OFFSET_OVERFLOW_ONE
+    assert [one.queue_offset for one in decode_batch(pull(master, 6)[1])] == list(range(6, MESSAGES))
+    a.start()
+    reply, payload = pull(master, 5, suspend_ms=9_000)
+    assert (reply.status, decode_batch(payload)[0].record) == (GetStatus.FOUND, sent[5].record)
+    assert statistics(master)["repairs"]["mended_ranges"] == 1
+
+
+def test_what_nobody_has_is_passed_over_by_name_and_kept_in_mind(group: StaticGroup) -> None:
+    master, a = group.serve("m"), group.serve("a")
+    await_that(lambda: in_sync(group) == ("a", "m"))
+    sent = filled(group, master, a)
+    for broker in (master, a):
+        flip(broker, sent[5].physical_offset + 100)
+        flip(broker, sent[6].physical_offset + 100)
+    for broker in (master, a):
+        assert scrub(broker)["damaged_ranges"] == 2
+        await_that(lambda broker=broker: statistics(broker)["repairs"]["lost_ranges"] == 2)
+    assert len(messages(master)) == 5
+    reply, _ = pull(master, 5)
+    ends = (sent[5].physical_offset, sent[6].physical_offset + len(sent[6].record))
+    assert (reply.status, reply.next_offset, reply.lost_from) == (GetStatus.MESSAGES_LOST, 7, 5)
+    assert (reply.lost_begin, reply.lost_end) == ends
+    assert len(decode_batch(pull(master, 7)[1])) == MESSAGES - 7
+    master.stop()
+    master.start()
+    await_that(lambda: replication(master)["role"] == "master")
+    await_that(lambda: pull(master, 5)[0].status == GetStatus.MESSAGES_LOST)
+    assert statistics(master)["scrub"]["last"]["damaged_ranges"] == 2
+
+
+def test_a_single_broker_goes_on_behind_what_has_rotted(serve: Serve, record: Callable[..., bytes]) -> None:
+    broker = serve("single")
+    broker.create("t", queues=1)
+    for number in range(8):
+        broker.send("t", record("t", b"%d" % number * 500))
+    sent = messages(broker)
+    await_that(lambda: statistics(broker)["positions"]["flushed_offset"] > sent[-1].physical_offset)
+    flip(broker, sent[3].physical_offset + 200)
+    assert scrub(broker)["damaged_ranges"] == 1
+    assert (pull(broker, 3)[0].status, pull(broker, 3)[0].next_offset) == (GetStatus.MESSAGES_LOST, 4)
+    broker.stop()
+    broker.start()
+    await_that(lambda: pull(broker, 3)[0].status == GetStatus.MESSAGES_LOST)
+    assert [one.queue_offset for one in decode_batch(pull(broker, 4)[1])] == [4, 5, 6, 7]
+
+
+def test_a_slave_that_catches_up_waits_before_rot_until_the_master_is_mended(group: StaticGroup) -> None:
+    """The master has it from the other slave, and the one that lacks it gets it whole."""
+    master, a = group.serve("m"), group.serve("a")
+    await_that(lambda: in_sync(group) == ("a", "m"))
+    sent = filled(group, master, a)
+    whole = log_bytes(master)
+    for broker in (master, a):
+        broker.stop()
+    flip(master, sent[30].physical_offset + 300)
+    master.start()
+    b = group.serve("b")
+    await_that(lambda: statistics(master)["store"]["quarantined_ranges"] == 1)
+    await_that(lambda: replication(b)["written"] == sent[30].physical_offset)
+    a.start()
+    await_that(lambda: replication(b)["written"] >= len(whole))
+    assert log_bytes(b)[: len(whole)] == log_bytes(master)[: len(whole)] == whole

@@ -1,0 +1,85 @@
+"""Whom to ask for damaged bytes, and when they count as lost."""
+
+from __future__ import annotations
+
+from zenitmq.broker.repair_plan import LOST_RETRY_MS, RETRY_MS, Ask, Outcome, RepairPlan
+
+A, B = (0, 100), (500, 700)
+OTHERS = ("x", "y")
+FAR = 1 << 40
+
+
+def plan_of(*ranges: tuple[int, int], wait_ms: int = 60_000) -> RepairPlan:
+    plan = RepairPlan(wait_ms=wait_ms)
+    plan.on_damage(ranges, 0)
+    return plan
+
+
+def test_one_after_another_is_asked_for_one_range_after_another() -> None:
+    plan = plan_of(B, A)
+    ask = plan.next_ask(0, OTHERS, FAR)
+    assert (ask, plan.next_ask(0, OTHERS, FAR)) == (Ask(0, 100, "x"), None)
+    plan.on_outcome(Ask(0, 100, "x"), Outcome.REFUSED, 5)
+    assert plan.next_ask(5, OTHERS, FAR) == Ask(0, 100, "y")
+    plan.on_outcome(Ask(0, 100, "y"), Outcome.MENDED, 6)
+    plan.on_damage([B], 6)
+    assert plan.next_ask(6, OTHERS, FAR) == Ask(500, 700, "x")
+    assert (plan.mended, plan.awaited, plan.lost) == (1, (B,), ())
+
+
+def test_only_what_is_confirmed_is_asked_for() -> None:
+    plan = plan_of(A, B)
+    plan.on_outcome(plan.next_ask(0, OTHERS, 100) or Ask(0, 0, ""), Outcome.MENDED, 0)
+    plan.on_damage([B], 0)
+    assert plan.next_ask(0, OTHERS, 699) is None
+    assert plan.next_ask(0, OTHERS, 700) == Ask(500, 700, "x")
+
+
+def test_what_all_have_refused_is_lost_and_asked_for_again_later() -> None:
+    plan = plan_of(A)
+    for name in OTHERS:
+        assert plan.next_ask(0, OTHERS, FAR) == Ask(0, 100, name)
+        assert plan.awaited == (A,)
+        plan.on_outcome(Ask(0, 100, name), Outcome.REFUSED, 0)
+    assert plan.next_ask(0, OTHERS, FAR) is None
+    assert (plan.awaited, plan.lost) == ((), (A,))
+    assert plan.next_ask(LOST_RETRY_MS - 1, OTHERS, FAR) is None
+    ask = plan.next_ask(LOST_RETRY_MS, OTHERS, FAR)
+    assert ask is not None
+    plan.on_outcome(ask, Outcome.MENDED, LOST_RETRY_MS)
+    plan.on_damage([], LOST_RETRY_MS)
+    assert (plan.mended, plan.lost) == (1, ())
+
+
+def test_who_does_not_answer_is_asked_again_until_the_wait_is_over() -> None:
+    plan = plan_of(A, wait_ms=5_000)
+    asked = []
+    for now_ms in range(0, 5_000, 100):
+        ask = plan.next_ask(now_ms, OTHERS, FAR)
+        if ask is not None:
+            asked.append((now_ms, ask.replica))
+            plan.on_outcome(ask, Outcome.UNANSWERED, now_ms)
+        assert plan.awaited == (A,)
+    assert asked == [(n * RETRY_MS, "xy"[n % 2]) for n in range(5)]
+    ask = plan.next_ask(5_000, OTHERS, FAR)
+    assert (ask is not None, plan.lost) == (True, (A,)), "still asked for, but nobody waits any more"
+    plan.on_outcome(ask or Ask(0, 0, ""), Outcome.UNANSWERED, 5_000)
+    assert plan.next_ask(5_000 + RETRY_MS, OTHERS, FAR) is None
+    assert plan.next_ask(5_000 + LOST_RETRY_MS, OTHERS, FAR) is not None
+
+
+def test_a_group_of_one_has_lost_it_at_once_and_one_that_is_not_known_yet_waits() -> None:
+    plan = plan_of(A)
+    assert plan.next_ask(0, None, FAR) is None
+    assert plan.awaited == (A,)
+    assert plan.next_ask(0, (), FAR) is None
+    assert plan.lost == (A,)
+
+
+def test_an_answer_for_a_range_that_is_gone_meanwhile_is_taken() -> None:
+    plan = plan_of(A)
+    ask = plan.next_ask(0, OTHERS, FAR)
+    assert ask is not None
+    plan.on_damage([B], 1)
+    plan.on_outcome(ask, Outcome.REFUSED, 2)
+    assert plan.next_ask(2, OTHERS, FAR) == Ask(500, 700, "x")
