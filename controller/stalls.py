@@ -1,7 +1,7 @@
 """Why a master that is alive stalls its group, and another would not: what the controller makes of what it hears. Pure.
 
-A master gives up its reign where its own heartbeats say, for the whole dead time, that it cannot do its work, and where
-others say that they could:
+A master gives up its reign where its own heartbeats say, for the whole dead time, that it cannot do its work (a full disk
+is no suspicion, and waited for half as long), and where others say that they could:
 
 - it was chosen, and has not said that its promise is durable;
 - under `flush = sync` its disk does not finish a sync; or it has no room for a message: while as many others as the
@@ -54,7 +54,7 @@ def stall(
 
     if is_sync and sign.sync_pending_ms >= dead_after_ms:
         return Stall(f"the disk of {node.master} does not finish a sync", _enough_others(node, is_able))
-    if sign.no_room_ms >= dead_after_ms:
+    if sign.no_room_ms >= dead_after_ms // 2:
         return Stall(f"the disk of {node.master} is full", _enough_others(node, is_able))
     if sign.cut_off_ms >= dead_after_ms and _enough_others(node, is_parted):
         return Stall(f"{node.master} and the other replicas do not reach each other")

@@ -30,14 +30,23 @@ class Deed(Enum):
     CUT_IN = "cut off, in"  # nothing reaches it, what it sends arrives; the rule is taken away
     CUT_OUT = "cut off, out"  # nothing that it sends arrives
     CUT_BOTH = "cut off"  # neither
+    CUT_LINKS = "cut off from the other replicas"  # their replication ports; controllers, clients reach it
+    HANG = "its disk hangs"  # no fdatasync ends; they do again
+    FULL = "its disk is full"  # no file can be allocated; there is room again
     POWER_CUT = "power cut"  # killed, and what was not synced is gone; started again
 
 
 class Whom(Enum):
-    """To which process, or to which all at once (ALL_...), or to which one after another (EACH_BROKER, the master last)."""
+    """To which process, or to which all at once (ALL_...), or to which one after another (EACH_BROKER, the master last).
+
+    ELECTED: the master is killed and started again, and who is elected is meant. SLAVE_THEN_ELECTED: a slave, and a moment
+    later the master is killed, which comes back when the fault is mended.
+    """
 
     MASTER = "master"
     SLAVE = "slave"
+    ELECTED = "the next master"
+    SLAVE_THEN_ELECTED = "a slave, before its master is killed"
     EACH_BROKER = "each broker"
     ALL_BROKERS = "all brokers"
     CONTROLLER = "controller"
@@ -45,8 +54,9 @@ class Whom(Enum):
     ZOOKEEPER = "ZooKeeper"
 
 
-CUTS_NETWORK_IN_ORDER: Final = (Deed.CUT_IN, Deed.CUT_OUT, Deed.CUT_BOTH)
+CUTS_NETWORK_IN_ORDER: Final = (Deed.CUT_IN, Deed.CUT_OUT, Deed.CUT_BOTH, Deed.CUT_LINKS)
 CUTS_NETWORK: Final = frozenset(CUTS_NETWORK_IN_ORDER)
+FAILS_DISK: Final = frozenset({Deed.HANG, Deed.FULL})
 DRAWN_HOLD_MS: Final = 8_000
 NEEDS_CONTROLLER: Final = frozenset({Whom.CONTROLLER, Whom.ALL_CONTROLLERS, Whom.ZOOKEEPER})
 
@@ -82,6 +92,16 @@ class Drill:
     def cuts_power(self) -> bool:
         """Whether its brokers run over the library that remembers what is not synced."""
         return any(fault.deed is Deed.POWER_CUT for fault in self.faults)
+
+    @property
+    def fails_disk(self) -> bool:
+        """Whether its brokers run over the library whose disks hang or are full."""
+        return any(fault.deed in FAILS_DISK for fault in self.faults)
+
+    @property
+    def wants_sync(self) -> bool:
+        """Whether its group flushes before it acknowledges."""
+        return any(fault.deed in (Deed.POWER_CUT, Deed.HANG) for fault in self.faults)
 
     @property
     def is_random(self) -> bool:
@@ -135,6 +155,24 @@ _ALL: Final = (
         "power-cut-all",
         "the power of all brokers fails at once; what was not synced is gone (flush mode sync)",
         (Fault(Deed.POWER_CUT, Whom.ALL_BROKERS, 500),),
+    ),
+    Drill(
+        "hung-fsync",
+        "the master's disk does not finish a sync; another takes over (flush mode sync)",
+        (Fault(Deed.HANG, Whom.MASTER, 10_000),),
+        3,
+    ),
+    Drill(
+        "full-disk-after-election",
+        "the disk of a slave that is elected is full: before its master dies, and once it leads",
+        (Fault(Deed.FULL, Whom.SLAVE_THEN_ELECTED, 4_000), Fault(Deed.FULL, Whom.ELECTED, 10_000)),
+        3,
+    ),
+    Drill(
+        "partition-replication",
+        "the master and its slaves do not reach each other; the controllers reach all of them",
+        (Fault(Deed.CUT_LINKS, Whom.MASTER, 10_000),),
+        3,
     ),
     Drill("random", "any of these, one after another, drawn from a seed, for some minutes", (), 2),
 )

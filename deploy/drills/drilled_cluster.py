@@ -150,6 +150,11 @@ class DrilledCluster:
         self._wait(lambda: self.group()["master"] is not None, "the group has a master")
         return self.process(self.group()["master"])
 
+    def next_master(self, old: str, timeout_ms: int) -> ProcessRecord:
+        """The one that takes over from `old`. Raises RequestTimeout."""
+        self._wait(lambda: self.group()["master"] not in (None, old), f"another leads than {old}", timeout_ms)
+        return self.master()
+
     def slaves(self) -> list[ProcessRecord]:
         """The replicas of that group that are not the master, and run."""
         master = self.master().name

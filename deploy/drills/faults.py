@@ -18,13 +18,17 @@ from ...model.errors import InvalidParameter, RequestTimeout
 from ..cluster_record import CONTROLLER, ZOOKEEPER, ProcessRecord
 from ..processes import is_running, terminate, wait_ended
 from . import partition
-from .catalogue import CUTS_NETWORK, Deed, Fault, Whom
+from .catalogue import CUTS_NETWORK, FAILS_DISK, Deed, Fault, Whom
+from .disk_faults import DiskFault, DiskFaults
 from .drilled_cluster import DrilledCluster
 from .power_cut import CutReport, PowerCut
 
 ENDED_MS = 10_000
 STOP_MS = 20_000
 SLOW_STOPPED_MS, SLOW_RUNNING_MS = 40, 10
+BITES_MS = 1_000
+"""After so long a disk that is full has had no room for a chunk, and its replica is in sync still."""
+ELECTED_MS = 20_000
 
 
 @dataclass(slots=True)
@@ -32,9 +36,15 @@ class Tools:
     """What some faults need; None or False where this run has none of them. `seed`: of the next power cut."""
 
     power_cut: PowerCut | None = None
+    disk_faults: DiskFaults | None = None
     is_apart: bool = False  # brokers were started by partition.start_apart
     seed: int = 0
     last_cut: CutReport | None = None
+
+    def environment(self) -> dict[str, str] | None:
+        """What processes that are started need in theirs."""
+        library = self.power_cut or self.disk_faults
+        return None if library is None else library.environment()
 
 
 def whom(cluster: DrilledCluster, fault: Fault) -> list[ProcessRecord]:
@@ -42,6 +52,8 @@ def whom(cluster: DrilledCluster, fault: Fault) -> list[ProcessRecord]:
     found: dict[Whom, Callable[[], Sequence[ProcessRecord | None]]] = {
         Whom.MASTER: lambda: [cluster.master()],
         Whom.SLAVE: lambda: cluster.slaves()[:1],
+        Whom.SLAVE_THEN_ELECTED: lambda: cluster.slaves()[:1],
+        Whom.ELECTED: lambda: [cluster.master()],
         Whom.EACH_BROKER: lambda: [*cluster.slaves(), cluster.master()],
         Whom.ALL_BROKERS: cluster.brokers,
         Whom.CONTROLLER: lambda: [cluster.leading_controller()],
@@ -60,6 +72,9 @@ def begun(cluster: DrilledCluster, fault: Fault, processes: Sequence[ProcessReco
     if fault.deed in CUTS_NETWORK:
         with _cut_off(cluster, fault, processes, tools):
             yield
+    elif fault.deed in FAILS_DISK:
+        with _disk_failing(cluster, fault, processes, tools):
+            yield
     elif fault.deed in (Deed.PAUSE, Deed.SLOW):
         with _stopped(processes):
             yield
@@ -70,7 +85,7 @@ def begun(cluster: DrilledCluster, fault: Fault, processes: Sequence[ProcessReco
         finally:
             if tools.is_apart:
                 _start_apart(cluster)
-            cluster.up(tools.power_cut.environment() if tools.power_cut else None)
+            cluster.up(tools.environment())
 
 
 def hold(fault: Fault, processes: Sequence[ProcessRecord], on_tick: Callable[[], None]) -> None:
@@ -116,6 +131,28 @@ def _end(fault: Fault, processes: Sequence[ProcessRecord], tools: Tools) -> None
             wipe(process)
     if fault.deed is Deed.POWER_CUT and tools.power_cut is not None:
         tools.last_cut = tools.power_cut.cut(tools.seed)
+
+
+@contextmanager
+def _disk_failing(
+    cluster: DrilledCluster, fault: Fault, processes: Sequence[ProcessRecord], tools: Tools
+) -> Iterator[None]:
+    if tools.disk_faults is None:
+        raise InvalidParameter("fault", fault, "a cluster that the drill itself started for faults of disks")
+    kind = DiskFault.HANGS if fault.deed is Deed.HANG else DiskFault.IS_FULL
+    if fault.whom is Whom.ELECTED:
+        (old,) = processes
+        kill(old)
+        processes = [cluster.next_master(old.name, ELECTED_MS)]
+        cluster.up(tools.environment())
+    try:
+        with tools.disk_faults.begun(kind, processes):
+            if fault.whom is Whom.SLAVE_THEN_ELECTED:
+                sleep_ms(BITES_MS)
+                kill(cluster.master())
+            yield
+    finally:
+        cluster.up(tools.environment())
 
 
 @contextmanager

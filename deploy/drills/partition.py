@@ -89,14 +89,24 @@ def started_as(cluster: DrilledCluster, name: str) -> Iterator[None]:
 
 
 def cut_off(cluster: DrilledCluster, broker: ProcessRecord, deed: Deed) -> None:
-    """Drops what goes to the broker (CUT_IN), comes from it (CUT_OUT), or both, until `mend`."""
+    """Drops what goes to the broker (CUT_IN), comes from it (CUT_OUT), or both, until `mend`; CUT_LINKS: only what goes
+    between its replication port and the other replicas, or theirs and it."""
     number = [other.name for other in cluster.brokers()].index(broker.name)
+    if deed is Deed.CUT_LINKS:
+        group = [other for other in cluster.brokers() if other.group == broker.group and other.name != broker.name]
+        others = [ports_of(other)[1] for other in group]
+        _drop(link_rules(GROUP_ID_FIRST + number, ports_of(broker)[1], others))
+        return
     drop(deed, GROUP_ID_FIRST + number, 1 << number, ports_of(broker))
 
 
 def drop(deed: Deed, its_group: int, mark: int, ports: Sequence[int]) -> None:
     """The same for whatever has that group id, mark and ports."""
-    for rule in rules(deed, its_group, mark, ports):
+    _drop(rules(deed, its_group, mark, ports))
+
+
+def _drop(matches: Sequence[tuple[str, ...]]) -> None:
+    for rule in matches:
         _iptables("-A", CHAIN, *rule, "-j", "DROP")
 
 
@@ -119,6 +129,16 @@ def rules(deed: Deed, its_group: int, mark: int, ports: Sequence[int]) -> list[t
     others = ("-m", "owner", "!", "--gid-owner", str(its_group))
     into = [(*tcp, "--dports", listed), ("-m", "connmark", "--mark", f"{mark}/{mark}", *others)]
     return [*(into if deed is not Deed.CUT_OUT else ()), *(out if deed is not Deed.CUT_IN else ())]
+
+
+def link_rules(its_group: int, its_port: int, other_ports: Sequence[int]) -> list[tuple[str, ...]]:
+    """The same for the links between replicas: who follows the broker, and whom the broker follows."""
+    its, theirs = str(its_port), ",".join(map(str, other_ports))
+    return [
+        ("-p", "tcp", "--dport", its),
+        ("-p", "tcp", "--sport", its),
+        ("-p", "tcp", "-m", "multiport", "--dports", theirs, "-m", "owner", "--gid-owner", str(its_group)),
+    ]
 
 
 @contextmanager

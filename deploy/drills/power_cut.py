@@ -13,18 +13,13 @@ import os
 import random
 import shutil
 import struct
-import subprocess
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from ...model.errors import RequirementMissing, SystemFault
+from .preloaded import compile_library
 
-SOURCE: Final = os.path.join(os.path.dirname(__file__), "power_cut.c")
-COMPILERS: Final = ("cc", "gcc", "clang")
-REMEDY: Final = "install a C compiler: sudo apt-get install -y gcc libc6-dev"
-COMPILE_TIMEOUT_S: Final = 60
 RECORD: Final = struct.Struct("<QQQQ")
 SECTOR_BYTES: Final = 512
 BOOT_ID: Final = "boot_id"
@@ -119,21 +114,11 @@ class PowerCut:
 def prepare(prefix: str, log: str) -> PowerCut:
     """Compiles the library into `log`, a directory on the file system of the stores, not beginning with `prefix`.
 
-    Raises RequirementMissing without a compiler, SystemFault where it fails.
+    Raises what `compile_library` does.
     """
     folder, name = os.path.split(os.path.abspath(prefix))
     os.makedirs(folder, exist_ok=True)
-    os.makedirs(log, exist_ok=True)
-    compiler = next((found for name in COMPILERS if (found := shutil.which(name))), None)
-    if compiler is None:
-        raise RequirementMissing("a C compiler for the power cut", REMEDY)
-    library = os.path.join(os.path.realpath(log), "power_cut.so")
-    command = [compiler, "-O2", "-shared", "-fPIC", "-pthread", "-o", library, SOURCE, "-ldl"]
-    done = subprocess.run(  # noqa: S603 (a compiler found on the path, and our own source)
-        command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S, check=False
-    )
-    if done.returncode:
-        raise SystemFault(f"power_cut.c does not compile: {done.stderr.strip()[:500]}")
+    library = compile_library("power_cut.c", log)
     return PowerCut(os.path.join(os.path.realpath(folder), name), os.path.realpath(log), library)
 
 

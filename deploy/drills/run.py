@@ -25,7 +25,7 @@ from ...model.clock import monotonic_ms, monotonic_ns, sleep_ms
 from ...model.errors import InvalidParameter, RequirementMissing, SystemFault
 from ...remoting.client import RemotingClient
 from ..cluster_record import ProcessRecord
-from . import faults, partition, report, timeline
+from . import disk_faults, faults, partition, power_cut, report, timeline
 from .catalogue import Conditions, Deed, Drill, Fault, Whom, drill_named, random_faults
 from .check import Mark, Verdict, check, together
 from .drilled_cluster import DrilledCluster
@@ -33,7 +33,6 @@ from .faults import Tools
 from .ledger import Table, of_group
 from .load import LoadJob
 from .load_processes import Load
-from .power_cut import prepare
 from .read_back import read_replica
 from .report import RunReport
 from .watch import Watch
@@ -48,6 +47,8 @@ SENDS_A_SECOND: Final = 125  # of each producer; more messages a second are more
 CLUSTER_SETTINGS: Final = ("store.segment_bytes=67108864",)
 STORE_PREFIX: Final = "broker-"  # of the names of all brokers, and so of their stores in the cluster's directory
 SYNC_SETTINGS: Final = ("store.flush_mode=sync",)
+ROLLING_SETTINGS: Final = ("store.segment_bytes=262144", "store.preallocate_segments=0", "store.recycle_segments=0")
+"""Where disks are to be full: a log that needs a new file soon."""
 
 Say = Callable[[str], None]
 
@@ -107,8 +108,10 @@ def run(options: DrillOptions, say: Say = lambda _: None) -> dict[str, Any]:
     """Runs the drill and returns its document (report.document). Raises ZenitError where it could not be run."""
     drill = options.chosen()
     is_apart = _enter_own_network(options, drill, say)
-    if options.cuts_power and options.directory is not None:
-        raise InvalidParameter("--dir", options.directory, "none: brokers are started over a library for a power cut")
+    if (options.cuts_power or drill.fails_disk) and options.directory is not None:
+        raise InvalidParameter(
+            "--dir", options.directory, "none: brokers are started over a library for faults of disks"
+        )
     if options.report_directory is not None:
         os.makedirs(options.report_directory, exist_ok=True)
     with _cluster(options, say, is_apart=is_apart) as (cluster, tools, place):
@@ -181,7 +184,10 @@ def _cluster(options: DrillOptions, say: Say, *, is_apart: bool) -> Iterator[tup
     with ExitStack() as unwind:
         place = unwind.enter_context(_working_directory(options, say))
         work = place.path
-        settings = CLUSTER_SETTINGS + (SYNC_SETTINGS if options.cuts_power else ())
+        drill = options.chosen()
+        is_full = any(fault.deed is Deed.FULL for fault in drill.faults)
+        settings: tuple[str, ...] = ROLLING_SETTINGS if is_full else CLUSTER_SETTINGS
+        settings += SYNC_SETTINGS if options.cuts_power or drill.wants_sync else ()
         cluster = DrilledCluster(
             options.directory or os.path.join(work, "cluster"),
             replicas=options.replicas,
@@ -191,12 +197,15 @@ def _cluster(options: DrillOptions, say: Say, *, is_apart: bool) -> Iterator[tup
             is_given=options.directory is not None,
         )
         tools = Tools(seed=options.seed)
+        stores = os.path.join(cluster.directory, STORE_PREFIX)
         if options.cuts_power:
-            tools.power_cut = prepare(os.path.join(cluster.directory, STORE_PREFIX), os.path.join(work, "unsynced"))
+            tools.power_cut = power_cut.prepare(stores, os.path.join(work, "unsynced"))
+        if drill.fails_disk:
+            tools.disk_faults = disk_faults.prepare(stores, os.path.join(work, "faults"))
         if options.directory is None:
             say("starting a cluster")
             unwind.callback(cluster.down)
-            cluster.up(tools.power_cut.environment() if tools.power_cut else None)
+            cluster.up(tools.environment())
         cluster.wait_healthy()
         if is_apart:
             partition.start_apart(cluster)

@@ -10,6 +10,7 @@ from zenitmq.deploy.drills.catalogue import (
     CUTS_NETWORK,
     DEAD_MS,
     DRILLS,
+    FAILS_DISK,
     NEEDS_CONTROLLER,
     Conditions,
     Deed,
@@ -17,12 +18,13 @@ from zenitmq.deploy.drills.catalogue import (
     drill_named,
     random_faults,
 )
-from zenitmq.deploy.drills.partition import rules
+from zenitmq.deploy.drills.partition import link_rules, rules
 from zenitmq.deploy.drills.run import DrillOptions
 from zenitmq.model.errors import InvalidParameter
 
 NAMES = """kill-master kill-slave pause-master partition-master kill-controller kill-all-controllers lose-zookeeper
-    slow-slave wipe-slave rolling-restart power-cut-all random""".split()
+    slow-slave wipe-slave rolling-restart power-cut-all hung-fsync full-disk-after-election partition-replication
+    random""".split()
 APART = Conditions(can_cut_network=True)
 
 
@@ -44,7 +46,9 @@ def test_a_partition_is_tried_each_way() -> None:
 
 
 def test_what_a_drill_needs_is_told() -> None:
-    assert [name for name in NAMES if DRILLS[name].cuts_network] == ["partition-master"]
+    assert [name for name in NAMES if DRILLS[name].cuts_network] == ["partition-master", "partition-replication"]
+    assert [name for name in NAMES if DRILLS[name].fails_disk] == ["hung-fsync", "full-disk-after-election"]
+    assert [name for name in NAMES if DRILLS[name].wants_sync] == ["power-cut-all", "hung-fsync"]
     assert [name for name in NAMES if DRILLS[name].cuts_power] == ["power-cut-all"]
     assert [name for name in NAMES if DRILLS[name].is_random] == ["random"]
 
@@ -65,8 +69,8 @@ def test_drawn_faults_are_the_same_for_a_seed(seed: int) -> None:
     first = list(islice(random_faults(seed, APART), 400))
     assert first == list(islice(random_faults(seed, APART), 400))
     assert first != list(islice(random_faults(seed + 1, APART), 400))
-    assert {fault.whom for fault in first} == set(Whom)
-    assert {fault.deed for fault in first} == set(Deed) - {Deed.POWER_CUT}
+    assert {fault.whom for fault in first} == set(Whom) - {Whom.ELECTED, Whom.SLAVE_THEN_ELECTED}
+    assert {fault.deed for fault in first} == set(Deed) - {Deed.POWER_CUT} - FAILS_DISK
 
 
 def test_no_partition_is_drawn_where_none_is_possible() -> None:
@@ -111,3 +115,12 @@ def test_both_ways_are_the_rules_of_either() -> None:
     assert any("--dports" in rule and "10911,10912" in rule for rule in into)
     assert any("4/4" in rule and "!" in rule for rule in into)
     assert any("--gid-owner" in rule and "!" not in rule for rule in out)
+
+
+def test_links_between_replicas_are_told_by_their_ports() -> None:
+    found = [" ".join(rule) for rule in link_rules(20_911, 10_912, (20_912, 30_912))]
+    assert found == [
+        "-p tcp --dport 10912",
+        "-p tcp --sport 10912",
+        "-p tcp -m multiport --dports 20912,30912 -m owner --gid-owner 20911",
+    ]
