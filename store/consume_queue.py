@@ -20,13 +20,14 @@ import copy
 import os
 from bisect import bisect_left
 from collections import OrderedDict
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
 from ..model.errors import StoreFormatError
 from ..model.queue import PhysicalOffset, QueueOffset
 from .record import UNIT
-from .segment import NAME_DIGITS, clear_range, create_sparse, segment_name, write_fully
+from .segment import NAME_DIGITS, clear_range, create_sparse, first_hole, is_blank, segment_name, write_fully
 from .spare_files import SpareFiles
 from .unsynced_files import UnsyncedFiles, folders_to_sync
 
@@ -118,13 +119,14 @@ class ConsumeQueue:
         delays_ms: tuple[int, ...] = (),
         spares: SpareFiles | None = None,
         unsynced: UnsyncedFiles | None = None,
+        bases: Sequence[int] | None = None,
     ) -> None:
         """Finds the end: behind the last unit of a record that ends within `log_end`, the log's end when it was opened.
 
         `scrub` clears whatever lies behind it (after an unclean stop); where not `writable`, nothing is changed.
         `delays_ms`: only for the schedule topic, whose tags codes are the times to deliver. `spares`: where expired files
         go and new ones come from; None: they are deleted and made. `unsynced`: learns of folders that get a new name.
-        Raises StoreFormatError, OSError.
+        `bases`: of its files, where somebody has listed them. Raises StoreFormatError, OSError.
         """
         self.topic = topic
         self.queue_id = queue_id
@@ -137,10 +139,12 @@ class ConsumeQueue:
         self._unsynced = unsynced
         self._min_for = -1
         self._min_offset = QueueOffset(0)
-        self._bases = list_queue_files(directory, file_bytes, writable=writable) if os.path.isdir(directory) else []
+        if bases is None:
+            bases = list_queue_files(directory, file_bytes, writable=writable) if os.path.isdir(directory) else ()
+        self._bases = list(bases)
         self._end = self._find_end(log_end, writable=writable)
         self._set_tail()
-        if writable and self._bases and (scrub or self._end_unit_is_dirty()):
+        if writable and self._bases and (self._is_dirty_behind_end() if scrub else self._end_unit_is_dirty()):
             self._clear_behind_end()
         self.next_offset = self._end // UNIT_BYTES
 
@@ -151,9 +155,8 @@ class ConsumeQueue:
         while self._bases:
             base = self._bases[-1]
             fd = self._files.fd(self._path(base))
-            units = bisect_left(
-                range(self._file_bytes // UNIT_BYTES), x=True, key=lambda n: not _points_below(fd, n, log_end)
-            )
+            written = -(-first_hole(fd, self._file_bytes) // UNIT_BYTES)
+            units = bisect_left(range(written), x=True, key=lambda n: not _points_below(fd, n, log_end))
             if units or len(self._bases) == 1:
                 return base + units * UNIT_BYTES
             if writable:
@@ -182,6 +185,11 @@ class ConsumeQueue:
     def _end_unit_is_dirty(self) -> bool:
         at = self._end - self._tail_base
         return any(os.pread(self._files.fd(self.tail_path), UNIT_BYTES, at)) if at < self._file_bytes else False
+
+    def _is_dirty_behind_end(self) -> bool:
+        """Whether units may lie anywhere behind the end."""
+        fd, at = self._files.fd(self.tail_path), self._end - self._tail_base
+        return not is_blank(fd, at, self._file_bytes, read_max=_ROOM_BYTES)
 
     def _clear_behind_end(self) -> None:
         """The file keeps its size all the time: one of another size could not be opened again after a kill."""

@@ -108,7 +108,7 @@ class QueueTable:
             )
         self._files = OpenFiles(open_max)
         self._queues: dict[QueueKey, ConsumeQueue] = {}
-        self._unloaded: dict[QueueKey, int] = {}  # how many files
+        self._unloaded: dict[QueueKey, tuple[int, ...]] = {}  # where their files begin
         self._unsynced = UnsyncedFiles()
         self._persisting: PhysicalOffset | None = (
             None  # what is on disk once the round that is under way has come to its end
@@ -117,7 +117,7 @@ class QueueTable:
         self._log_end = PhysicalOffset(0)
         self._taken = self._reflected = PhysicalOffset(0)
         for topic, queue_id, directory in list_queues(store_directory):
-            self._unloaded[topic, queue_id] = len(list_queue_files(directory, self.file_bytes, writable=writable))
+            self._unloaded[topic, queue_id] = tuple(list_queue_files(directory, self.file_bytes, writable=writable))
 
     def begin(self, *, log_end: PhysicalOffset, reflected: int, unclean: bool) -> None:
         """Says where the log ended when the store was opened, and below which offset all units are on disk."""
@@ -199,6 +199,7 @@ class QueueTable:
             delays_ms=self._delays_ms if topic == SCHEDULE_TOPIC else (),
             spares=self.spares if writable else None,
             unsynced=self._unsynced if writable else None,
+            bases=self._unloaded.get(key),
         )
 
     def listed(self) -> list[QueueKey]:
@@ -285,7 +286,7 @@ class QueueTable:
 
     def remove_before(self, log_begin: PhysicalOffset) -> int:
         """Gives up the files whose every record lies below `log_begin`, the last of each queue apart; returns how many."""
-        for key in [key for key, files in self._unloaded.items() if files > 1]:
+        for key in [key for key, bases in self._unloaded.items() if len(bases) > 1]:
             self._load(key, scrub=False)
         return sum(queue.remove_before(log_begin) for queue in self._queues.values())
 

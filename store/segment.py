@@ -294,6 +294,24 @@ def clear_range(fd: int, begin: int, end: int) -> None:
         wipe_range(fd, begin, end)
 
 
+def first_hole(fd: int, size_bytes: int) -> int:
+    """Where the data that a sparse file begins with ends: what lies behind may be zeros up to its end. Raises OSError."""
+    return min(os.lseek(fd, 0, os.SEEK_HOLE), size_bytes)
+
+
+def is_blank(fd: int, begin: int, end: int, *, read_max: int) -> bool:
+    """Whether positions [begin, end) of a file read as zeros; False too where that takes reading more than `read_max` bytes.
+
+    Raises OSError.
+    """
+    for data_begin, data_end in _data_ranges(fd, begin, end):
+        size = data_end - data_begin
+        read_max -= size
+        if read_max < 0 or os.pread(fd, size, data_begin) != bytes(size):
+            return False
+    return True
+
+
 def _data_ranges(fd: int, begin: int, end: int) -> Iterator[tuple[int, int]]:
     """The parts of [begin, end) that were ever written; holes and unwritten extents read as zeros and are left out."""
     while begin < end:

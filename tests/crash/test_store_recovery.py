@@ -419,19 +419,20 @@ def test_a_power_cut_that_follows_another_before_the_first_checkpoint(tmp_path) 
 
 
 def test_a_checkpoint_before_the_first_flush_takes_nothing_back(tmp_path, caplog) -> None:
-    """A process counts nothing as flushed at its start; killed then, the next one reads no more than it had to."""
+    """A process counts nothing as flushed after a kill; killed itself, the next one reads no more than it had to."""
     clock = StillClock()
     with make_store(tmp_path / "s", clock) as store:
         fill(store, 0, 300, clock)
         flush(store)
         checkpoint(store, clock)
         mark = store.written
-    with make_store(tmp_path / "s", clock) as store:
+        first = kill(tmp_path / "s", tmp_path / "first")
+    with make_store(first, clock) as store:
         checkpoint(store, clock)
         fill(store, 300, 303, clock)
         checkpoint(store, clock)
         assert store.flushed < mark
-        left = kill(tmp_path / "s", tmp_path / "killed")
+        left = kill(first, tmp_path / "killed")
         written = store.written
     caplog.set_level("INFO")
     with make_store(left, clock) as store:

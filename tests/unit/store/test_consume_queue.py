@@ -211,3 +211,41 @@ def test_a_private_copy_reads_on_while_the_queue_grows(tmp_path, files) -> None:
     queue.append(10, units(10, 40))
     assert (copy.next_offset, copy.read(0, 99)) == (10, units(0, 10))
     own.close()
+
+
+@pytest.mark.parametrize("kept", [0, 1, 7, 204, 205, 4000])
+def test_what_lies_behind_the_end_is_found_wherever_it_is(tmp_path, files, kept: int) -> None:
+    """After a power cut any page behind the end may hold units of records that are gone: alone behind a hole, or many."""
+    directory = tmp_path / "q"
+
+    def open_large(**options) -> ConsumeQueue:
+        return ConsumeQueue(
+            "t", 3, directory=str(directory), files=files, file_bytes=200_000, log_end=100 * kept, **options
+        )
+
+    queue = open_large()
+    queue.append(0, units(0, kept + 1))
+    (path,) = directory.iterdir()
+    clean = units(0, kept) + bytes(200_000 - 20 * kept)
+    for strange in ([kept], [9_999], [kept + 300, 9_000], list(range(kept, 9_999))):
+        with open(path, "r+b") as file:
+            for number in strange:
+                file.seek(20 * number)
+                file.write(UNIT.pack(100 * number + 1, 100, 0))
+        files.close()
+        assert open_large(scrub=True).next_offset == kept
+        assert path.read_bytes() == clean
+    files.close()
+    blocks = os.stat(path).st_blocks
+    assert open_large(scrub=True).next_offset == kept
+    assert os.stat(path).st_blocks == blocks
+
+
+@pytest.mark.parametrize("end", ["clean", "killed"])
+def test_the_end_of_a_file_without_holes_is_found_too(tmp_path, files, end: str) -> None:
+    """Of one that was recycled, or copied by somebody who knows no holes."""
+    queue = open_queue(tmp_path / "q", files)
+    queue.append(0, units(0, 20))
+    for path in (tmp_path / "q").iterdir():
+        path.write_bytes(path.read_bytes())
+    assert open_queue(tmp_path / "q", files, log_end=1_900, scrub=end == "killed").next_offset == 19
