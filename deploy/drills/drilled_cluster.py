@@ -22,6 +22,7 @@ from ..cluster_record import BROKER, CONTROLLER, ProcessRecord
 from ..cluster_status import ask_json
 from ..local_cluster import LocalCluster
 from ..processes import is_running, terminate
+from .log_compare import differences
 from .watch import quarantined
 
 UP_TIMEOUT_S: Final = 180
@@ -168,6 +169,14 @@ class DrilledCluster:
                 broker.name: ask_json(client, broker.address, GetBrokerStatistics()) for broker in self.brokers()
             }
         return quarantined(in_sync, {name: answer["store"] for name, answer in answers.items() if answer is not None})
+
+    def differing_logs(self) -> list[str]:
+        """Which replicas of a group have not the same log, byte for byte, in words; once they are level. Raises OSError."""
+        return [
+            text
+            for group in self.all_groups()
+            for text in differences({each.name: each.store_dir or "" for each in self.members(group)})
+        ]
 
     # ---- waiting
 

@@ -274,7 +274,7 @@ class _Run:
             end_ns=end_ns,
             marks=tuple(self._marks),
             tries_failed=result.tries_failed,
-            violations=(*self._watch.violations, *cluster.quarantined()),
+            violations=(*self._watch.violations, *cluster.quarantined(), *cluster.differing_logs()),
         )
 
     def _verdict(self, number: int, acknowledged: Table) -> Verdict:
