@@ -36,11 +36,10 @@ from .candidates import HEARD_MS, Candidates, Sign
 from .forcing import force_election
 from .group_state import check_life, check_version, elect, electable, known_replica
 from .stalls import Stall, stall
+from .suspicion import Suspicion
 
 DEAD_AFTER_MS: Final = 2000
 PROBE_TIMEOUT_MS: Final = 300
-REPORT_VALID_MS: Final = 1500
-"""A slave repeats its report each 0.5 s while its master stays away; what it does not repeat counts no longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,22 +87,12 @@ class Choice:
 
 
 @dataclass(slots=True)
-class _Suspicion:
-    """Slaves say that the master of `epoch` closed their sockets; a probe was sent at `probed_ms`."""
-
-    epoch: int
-    probe: int
-    probed_ms: int
-    reported_ms: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
 class _Group:
     known: KnownGroup
     since_ms: int  # silence counts from here where nothing was heard
     reign_began_ms: int  # the master had so long to promise
     candidates: Candidates = field(default_factory=Candidates)
-    suspicion: _Suspicion | None = None
+    suspicion: Suspicion | None = None
     writing: int = NO_VERSION  # the version that an election under way was built on
     stalled: tuple[int, str] | None = None  # epoch and reason that were told
 
@@ -162,9 +151,9 @@ class Detection:
         suspicion = self._standing(group, now_ms)
         if suspicion is None:
             self._probes += 1
-            suspicion = group.suspicion = _Suspicion(node.epoch, self._probes, now_ms)
+            suspicion = group.suspicion = Suspicion(node.epoch, self._probes, now_ms)
             probes.append(Probe(node.broker_name, request.master, self._probes))
-        suspicion.reported_ms[request.name] = now_ms
+        suspicion.report(request.name, now_ms)
         return [*probes, *self._decide(group, now_ms)]
 
     def on_tick(self, now_ms: int) -> list[Effect]:
@@ -315,17 +304,15 @@ class Detection:
         node, suspicion = group.known.node, self._standing(group, now_ms)
         if suspicion is None or now_ms - suspicion.probed_ms < self._probe_timeout_ms:
             return False
-        reporters = {name for name, at_ms in suspicion.reported_ms.items() if now_ms - at_ms < REPORT_VALID_MS}
+        reporters = suspicion.reporters(now_ms)
         others = {name for name in node.in_sync if name != node.master and self._alive(group, name, now_ms)}
         return others <= reporters and bool(reporters & electable(node))
 
-    def _standing(self, group: _Group, now_ms: int) -> _Suspicion | None:
+    @staticmethod
+    def _standing(group: _Group, now_ms: int) -> Suspicion | None:
         """The suspicion, while it is of this epoch and somebody's report still counts."""
-        suspicion = group.suspicion
-        if suspicion is None or suspicion.epoch != group.known.node.epoch:
-            return None
-        fresh = any(now_ms - at_ms < REPORT_VALID_MS for at_ms in suspicion.reported_ms.values())
-        return suspicion if fresh else None
+        found = group.suspicion
+        return found if found and found.epoch == group.known.node.epoch and found.reporters(now_ms) else None
 
     def _dead_time_left_ms(self, group: _Group, now_ms: int) -> int:
         """How long until the elected life of the master counts as dead by its silence; 0 where it does."""
