@@ -347,6 +347,7 @@ class GroupMember:
     def document(self) -> dict[str, Any]:
         """For statistics: role, epoch and positions, in bytes."""
         written, flushed = self._disk.position()
+        facts = self.heartbeat_facts()
         return {
             "replica": self.name,
             "role": self._replica.role.value,
@@ -355,6 +356,9 @@ class GroupMember:
             "flushed": flushed,
             "confirm": self._replica.log.confirm,
             "halted": self._replica.halted,
+            "group_id": self.files.group_id,
+            "newest_epoch": facts.newest_epoch,
+            "newest_begin": facts.newest_begin,
             "replication_address": self.replication_address,
         }
 

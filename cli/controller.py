@@ -1,5 +1,5 @@
 """`zenit controller`: a controller in the foreground, as launch scripts call it; and what operators ask of the one that leads:
-`elect`, `settings`, `remove`, `restore`."""
+`status`, `elect`, `settings`, `remove`, `restore`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from ..model.config import describe_config
+from ..model.errors import InvalidParameter
 from ..model.group import AckMode, FlushMode
 from ..model.group_limits import LAG_MS_MAX, LAG_MS_MIN, REPLICAS_MAX
+from ..model.log_reach import best_log, lost_range
+from .group_state_text import note_reaches, print_state, state_document
 from .options import ConfigFile, Json, Namesrv, Settings
 from .output import print_facts, show
 from .roles import load_role, stop_on_signals
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from ..client.controller_calls import ControllerCalls
 
 TIMEOUT_MS: Final = 10_000
+REPLICA_TIMEOUT_MS: Final = 1_000
+"""One that does not answer for so long is left out of what is shown."""
 FLUSH_TIMEOUT_MS: Final = 30_000
 """For a change that waits until replicas have flushed their logs."""
 KAZOO_LOGS_TO: Final = "zenitmq.controller.zookeeper"
@@ -42,6 +47,7 @@ def register(app: typer.Typer) -> None:
         help="Run a controller in the foreground, or ask the one that leads.", invoke_without_command=True
     )
     controller_app.callback()(controller)
+    controller_app.command("status")(status)
     controller_app.command("elect")(elect)
     controller_app.command("settings")(change_settings)
     controller_app.command("remove")(remove)
@@ -67,6 +73,18 @@ def controller(context: typer.Context, config_file: ConfigFile = None, settings:
     raise typer.Exit(status)
 
 
+def status(group: Group, controllers: Controllers = None, namesrv: Namesrv = None, as_json: Json = False) -> None:
+    """Tell what ZooKeeper has of a group, how far each replica's log reaches by its own word, and what is in the way."""
+    from ..client.replica_reach import ask_reaches
+
+    with _leading(controllers, namesrv) as calls:
+        state = calls.state(group, timeout_ms=TIMEOUT_MS)
+        node = state.known.node if state.known is not None else None
+        reaches = {} if node is None else ask_reaches(calls.remoting, node, timeout_ms=REPLICA_TIMEOUT_MS)
+    document = state_document(group, state, reaches)
+    show(document, as_json, lambda: print_state(document))
+
+
 def elect(
     group: Group,
     replica: Annotated[
@@ -79,12 +97,17 @@ def elect(
             help="Also one that may lack acknowledged messages, which are lost then; the old master must be dead.",
         ),
     ] = False,
+    accept_loss: Annotated[
+        bool, typer.Option("--accept-loss", help="With --force: though another replica that answers has more.")
+    ] = False,
     controllers: Controllers = None,
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
     """Make another replica of a group its master, and print who is."""
     with _leading(controllers, namesrv) as calls:
+        if force:
+            _check_force(calls, group, replica, accept_loss=accept_loss)
         node = calls.elect(group, replica or "", force=force, timeout_ms=TIMEOUT_MS).node
     document: dict[str, Any] = {"broker_name": group, "epoch": node.epoch, "master": node.master}
     document |= {"in_sync": list(node.in_sync), "min_in_sync": node.settings.min_in_sync}
@@ -156,19 +179,51 @@ def restore(
         int,
         typer.Option(min=1, metavar="N", help="The highest epoch that any of its replicas has seen (zenit status)."),
     ],
+    group_id: Annotated[
+        str, typer.Option(metavar="ID", help="Which group it is, where its replicas tell of several or of none.")
+    ] = "",
     controllers: Controllers = None,
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
     """Begin a group anew after ZooKeeper lost or set back its data; then elect its master with --force.
 
-    Nobody knows any more which replica has all messages: elect the one whose log reaches furthest.
+    Nobody knows any more which replica has all messages: `zenit controller status` shows which log is worth most.
     """
     with _leading(controllers, namesrv) as calls:
-        node = calls.restore(group, epoch, timeout_ms=TIMEOUT_MS).node
-    document = {"broker_name": group, "epoch": node.epoch, "master": node.master}
-    hint = f"then: zenit controller elect {group} --replica NAME --force"
-    show(document, as_json, lambda: typer.echo(f"{group}: restored at epoch {node.epoch}, without a master; {hint}"))
+        node = calls.restore(group, epoch, group_id=group_id, timeout_ms=TIMEOUT_MS).node
+    document = {"broker_name": group, "group_id": node.group_id, "epoch": node.epoch, "master": node.master}
+    master = f"master {node.master}" if node.master else "without a master"
+    hint = "" if node.master else f"; then: zenit controller elect {group} --force"
+    show(document, as_json, lambda: typer.echo(f"{group}: restored at epoch {node.epoch}, {master}{hint}"))
+
+
+def _check_force(calls: ControllerCalls, group: str, replica: str | None, *, accept_loss: bool) -> None:
+    """Stops an operator who has not seen that another log is worth more; else shows how far they reach.
+
+    Raises InvalidParameter.
+    """
+    from ..client.replica_reach import ask_reaches
+
+    state = calls.state(group, timeout_ms=TIMEOUT_MS)
+    if state.lost is not None or state.known is None:
+        return  # the controller says what is in the way
+    node = state.known.node
+    if replica in {*node.in_sync, *node.eligible}:
+        return
+    reaches = ask_reaches(calls.remoting, node, timeout_ms=REPLICA_TIMEOUT_MS)
+    if not reaches:
+        return
+    logs = [reach.log for reach in reaches.values()]
+    best = best_log(logs)
+    if replica is None:
+        raise InvalidParameter("replica", "", f"a name; {best.name} has most of those that answer")
+    begin, end = lost_range(reaches[replica].log, logs) if replica in reaches else (0, 0)
+    if end > begin and not accept_loss:
+        raise InvalidParameter(
+            "replica", replica, f"{best.name}, which has bytes {begin} to {end} that {replica} lacks (--accept-loss)"
+        )
+    note_reaches(node, reaches)
 
 
 @contextmanager

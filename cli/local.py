@@ -157,13 +157,19 @@ def _print_status(document: dict[str, Any]) -> None:
     print_facts(facts)
     columns = ("role", "name", "pid", "address", "up", "store_dir")
     print_table(columns, [[process.get(name) for name in columns] for process in document["processes"]])
-    names = ("name", "role", "epoch", "written_offset", "flushed_offset", "confirm_offset", "lag_bytes")
+    names = ("name", "role", "epoch", "newest_epoch", "written_offset", "flushed_offset", "confirm_offset", "lag_bytes")
     rows = [
         [group["broker_name"], *(replica[name] for name in names), replica["name"] in group["in_sync"]]
         for group in document["groups"]
         for replica in group["replicas"]
     ]
     print_table(("group", "replica", *names[1:], "in_sync"), rows)
+    for group in document["groups"]:
+        if group["blocked"]:
+            typer.echo(f"{group['broker_name']}: {group['blocked']}")
+        for replica in group["replicas"]:
+            if replica["halted"]:
+                typer.echo(f"{replica['name']} is halted: {replica['halted']}")
     shown = ("owner", "queues", "topics", "ends_in_seconds")
     holds = [
         [group["broker_name"], *(hold[name] for name in shown)]

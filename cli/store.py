@@ -1,4 +1,4 @@
-"""`zenit store inspect | verify | dump`: offline tools; they read files and talk to nobody."""
+"""`zenit store inspect | verify | dump | join`: offline tools; they talk to nobody. Only `join` writes."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ def register(app: typer.Typer) -> None:
     store_app.command("inspect")(inspect)
     store_app.command("verify")(verify)
     store_app.command("dump")(dump)
+    store_app.command("join")(join)
     app.add_typer(store_app, name="store")
 
 
@@ -58,6 +59,25 @@ def dump(
         sys.stdout.write(json_line(record_document(message)) + "\n")
         if count == maximum:
             break
+
+
+def join(
+    directory: StoreDirectory,
+    group_id: Annotated[
+        str, typer.Option(metavar="ID", help="Of the group (zenit controller status); else a new one, after the store.")
+    ] = "",
+    as_json: Json = False,
+) -> None:
+    """Say that a store's log is a copy of a group's, or becomes a group's first; its broker must be stopped.
+
+    For a log that a broker alone or a static master has written. Nothing checks it: in a group whose log it is not, it would
+    be read as if it were.
+    """
+    from ..broker.join_group import join_group
+
+    document = join_group(directory, group_id)
+    text = f"{directory}: of group {document['group_id']}, up to epoch {document['epoch']}"
+    show(document, as_json, lambda: typer.echo(text))
 
 
 def _print_verdict(document: dict[str, Any]) -> None:

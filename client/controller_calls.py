@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from ..model.clock import monotonic_ms, sleep_ms
 from ..model.errors import (
     ConnectionLost,
+    GroupNodeLost,
     InvalidParameter,
     NotLeadingController,
     ReplicaGroupNotFound,
@@ -47,11 +49,20 @@ PAUSE_MS: Final = 100
 _R = TypeVar("_R", bound=Reply)
 
 
+@dataclass(frozen=True, slots=True)
+class GroupState:
+    """A group as the leading controller knows it. `lost`: replicas know more of it than ZooKeeper, and nothing changes it
+    until it is restored; `known` is None where ZooKeeper has no node of it."""
+
+    known: KnownGroup | None
+    lost: GroupNodeLost | None
+
+
 class ControllerCalls:
     """The controllers at some addresses. Any thread; every call blocks until its deadline at most."""
 
     def __init__(self, remoting: RemotingClient, addresses: tuple[str, ...]) -> None:
-        self._remoting = remoting
+        self.remoting = remoting
         self._addresses = addresses
 
     def metadata(self, *, timeout_ms: int) -> ControllerReply:
@@ -71,6 +82,16 @@ class ControllerCalls:
     def group(self, broker_name: str, *, timeout_ms: int) -> KnownGroup:
         """The group as it is now. Raises ReplicaGroupNotFound, NotLeadingController, ConnectionLost, RequestTimeout."""
         return self.change(GetGroup(broker_name), broker_name, timeout_ms=timeout_ms)
+
+    def state(self, broker_name: str, *, timeout_ms: int) -> GroupState:
+        """The group, and whether replicas know more of it than ZooKeeper; raises what `group` raises."""
+        try:
+            reply = self._of_leader(GetGroup(broker_name), timeout_ms)
+        except GroupNodeLost as lost:
+            return GroupState(None, lost)
+        known = KnownGroup(decode_node(reply.node, broker_name), reply.version)
+        lost_at = GroupNodeLost(broker_name, known.node.epoch, reply.seen_epoch) if reply.seen_epoch else None
+        return GroupState(known, lost_at)
 
     def elect(self, broker_name: str, candidate: str, *, force: bool, timeout_ms: int) -> KnownGroup:
         """Makes `candidate` ("" = the best) master; returns the group as it is then. Raises what the controller answers."""
@@ -101,34 +122,40 @@ class ControllerCalls:
         """Makes the group forget a replica; returns the group as it is then."""
         return self._change_present(broker_name, lambda version: RemoveReplica(broker_name, version, name), timeout_ms)
 
-    def restore(self, broker_name: str, epoch: int, *, timeout_ms: int) -> KnownGroup:
-        """Begins a group anew above `epoch` after ZooKeeper lost its data; returns it."""
-        return self._change_present(broker_name, lambda version: RestoreGroup(broker_name, version, epoch), timeout_ms)
+    def restore(self, broker_name: str, epoch: int, *, group_id: str = "", timeout_ms: int) -> KnownGroup:
+        """Begins a group anew above `epoch` after ZooKeeper lost its data; returns it. `group_id`: which group it is, ""
+        where its replicas agree."""
+        return self._change_present(
+            broker_name, lambda version: RestoreGroup(broker_name, version, epoch, group_id), timeout_ms
+        )
 
     def _change_present(self, broker_name: str, request_at: Callable[[int], Request], timeout_ms: int) -> KnownGroup:
         """A change that is built on the version that the group has now; NO_VERSION where there is no such group."""
         deadline_ms = monotonic_ms() + timeout_ms
         try:
             version = self.group(broker_name, timeout_ms=timeout_ms).version
-        except ReplicaGroupNotFound:
+        except (ReplicaGroupNotFound, GroupNodeLost):
             version = NO_VERSION
         return self.change(request_at(version), broker_name, timeout_ms=max(1, deadline_ms - monotonic_ms()))
 
     def change(self, request: Request, broker_name: str, *, timeout_ms: int) -> KnownGroup:
         """Any request that is answered with the group."""
+        reply = self._of_leader(request, timeout_ms)
+        return KnownGroup(decode_node(reply.node, broker_name), reply.version)
+
+    def _of_leader(self, request: Request, timeout_ms: int) -> GroupReply:
+        """The answer of whoever leads."""
         deadline_ms = monotonic_ms() + timeout_ms
         addresses = self._addresses
         while True:
             try:
-                reply = self._first_answer(request, GroupReply, addresses, deadline_ms)
+                return self._first_answer(request, GroupReply, addresses, deadline_ms)
             except NotLeadingController as error:
                 if monotonic_ms() + PAUSE_MS >= deadline_ms:
                     raise
                 if not error.leader or error.leader == addresses[0]:
                     sleep_ms(PAUSE_MS)
                 addresses = tuple(dict.fromkeys((error.leader, *self._addresses))) if error.leader else self._addresses
-            else:
-                return KnownGroup(decode_node(reply.node, broker_name), reply.version)
 
     def _first_answer(self, request: Request, kind: type[_R], addresses: tuple[str, ...], deadline_ms: int) -> _R:
         """Of the first that can be reached. A question goes on to the next where one is silent; a change does not."""
@@ -139,7 +166,7 @@ class ControllerCalls:
             if left_ms <= 0:
                 break
             try:
-                reply, _ = self._remoting.call(address, request, timeout_ms=min(left_ms, TRY_MS) if asks else left_ms)
+                reply, _ = self.remoting.call(address, request, timeout_ms=min(left_ms, TRY_MS) if asks else left_ms)
             except ConnectionLost as error:
                 failure = failure or error
             except RequestTimeout as error:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 class ForcedElection:
     """The record of an election that may have lost messages: bytes [lost_begin, lost_end) of the commit log of `best`.
 
-    `best`: whose log was worth most of those that the controller had heard of (forcing), with the epoch of its last row and
+    `best`: whose log was worth most of those that the controller had heard of (log_reach), with the epoch of its last row and
     its end. Where that is the elected, the range is empty, and what was lost is not known. `in_sync`, `eligible`, `last`: as
     they were before.
     """

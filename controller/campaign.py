@@ -79,7 +79,8 @@ class CampaignLoop(ReignLoop, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """What a campaign stands on. `session`: left when the process ends, in the desk's worker."""
+    """What a campaign stands on. `session`: left when the process ends, in the desk's worker. `on_dropped`: the loop had no
+    room for what ZooKeeper said, so that nobody will ever know it: the process ends; from any thread."""
 
     loop: CampaignLoop
     desk: StoreDesk
@@ -87,6 +88,7 @@ class Ground:
     clock: Clock
     open_store: OpenStore
     session: ExitStack
+    on_dropped: Callable[[], None]
 
 
 class Campaign:
@@ -176,7 +178,8 @@ class Campaign:
         try:
             self._loop.post(partial(self._on_event, attempt, event))
         except BufferFull:
-            log.critical("an event of ZooKeeper was dropped: the loop is far behind; start this controller anew")
+            log.critical("an event of ZooKeeper was dropped: the loop is far behind")
+            self._ground.on_dropped()
 
     def _on_event(self, attempt: int, event: StoreEvent) -> None:
         if attempt != self._attempts:

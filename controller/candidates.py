@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..model.group import GroupNode, Incarnation
+from ..model.log_reach import LogReach
 from ..remoting.commands import RegisterReplica, ReplicaHeartbeat
-from .forcing import LogReach
 
 HEARD_MS: Final = 1000
 """Who was not heard for so long is not elected. A broker beats each 500 ms."""

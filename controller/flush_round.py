@@ -62,7 +62,9 @@ class FlushRound:
         try:
             self._loop.post(partial(then, error))
         except BufferFull:
-            log.critical("an answer of a replica was dropped: the loop is far behind; start this controller anew")
+            log.error(
+                "an answer of a replica was dropped: the loop is far behind, the change that waits for it is not made"
+            )
 
     def _on_answer(self, name: str, error: ZenitError | None) -> None:
         self._awaited.discard(name)

@@ -54,11 +54,12 @@ class Controller:
             opened.callback(worker.shutdown, cancel_futures=True)
             ground = Ground(
                 loop=self._loop,
-                desk=StoreDesk(worker, self._loop),
+                desk=StoreDesk(worker, self._loop, on_dropped=self._on_dropped),
                 client=opened.enter_context(RemotingClient("zenit-controller-io")),
                 clock=clock,
                 open_store=open_store or partial(_open_zookeeper, config),
                 session=session,
+                on_dropped=self._on_dropped,
             )
             self._opened = opened.pop_all()
         self._campaign = Campaign(
@@ -91,8 +92,7 @@ class Controller:
         except Exception as error:  # of a timer or a posted callback: the top of the thread
             log.exception("a callback failed")
             self._fault = error
-            return EXIT_FAULT
-        return 0
+        return 0 if self._fault is None else EXIT_FAULT
 
     def _on_cluster_known(self, cluster_id: str) -> None:
         self._loop.cluster_id = cluster_id
@@ -104,6 +104,11 @@ class Controller:
 
     def stop(self) -> None:
         """Makes `run` return soon. From any thread or a signal handler."""
+        self._loop.stop()
+
+    def _on_dropped(self) -> None:
+        """What ZooKeeper said is lost to the loop: it could wait for ever, or reign on news that it never had. Any thread."""
+        self._fault = RuntimeError("the loop had no room for what ZooKeeper said")
         self._loop.stop()
 
 

@@ -3,7 +3,8 @@
 Calls to ZooKeeper block for up to their deadline, the loop never does. One worker, so that what was asked first is
 answered first: a read that is answered after a write shows what was written. Bounded: over the limit, which only a
 ZooKeeper that does not answer can reach, callers are told to come again. That it does not answer is said in the log
-once, and once that it does again.
+once, and once that it does again. An answer that the loop has no room for cannot be made up for: whoever waits for it would
+wait for ever, so that the process ends and another begins with what ZooKeeper holds.
 """
 
 from __future__ import annotations
@@ -34,10 +35,14 @@ class Poster(Protocol):
 class StoreDesk:
     """Hands work to an executor of one thread. Loop thread, but for `_work`."""
 
-    def __init__(self, executor: Executor, loop: Poster, *, waiting_max: int = WAITING_MAX) -> None:
+    def __init__(
+        self, executor: Executor, loop: Poster, *, waiting_max: int = WAITING_MAX, on_dropped: Callable[[], None]
+    ) -> None:
+        """`on_dropped`: an answer was lost, end the process; called by the worker."""
         self._executor = executor
         self._loop = loop
         self._waiting_max = waiting_max
+        self._on_dropped = on_dropped
         self._waiting = 0
         self._is_failing = False
 
@@ -64,7 +69,8 @@ class StoreDesk:
         try:
             self._loop.post(partial(self._finish, result, then))
         except BufferFull:
-            log.critical("an answer of ZooKeeper was dropped: the loop is far behind; start this controller anew")
+            log.critical("an answer of ZooKeeper was dropped: the loop is far behind")
+            self._on_dropped()
 
     def _finish(self, result: _T | ZenitError, then: Callable[[_T | ZenitError], None]) -> None:
         self._waiting -= 1

@@ -11,9 +11,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ..client.controller_calls import ControllerCalls
+from ..client.controller_calls import ControllerCalls, GroupState
 from ..model.errors import ConnectionLost, RequestTimeout, ZenitError
-from ..model.group import GroupNode
 from ..remoting.client import RemotingClient
 from ..remoting.commands import GetBrokerStatistics, Request
 from .cluster_plan import group_names, replica_names, static_master
@@ -23,6 +22,8 @@ from .processes import is_running
 ASK_TIMEOUT_MS: Final = 1_000
 CONTROLLER_TIMEOUT_MS: Final = 1_500
 OFFSETS: Final = ("written", "flushed", "confirm")
+UNKNOWN: Final = GroupState(None, None)
+"""Of a group that no controller, or no static master, has told of."""
 
 Statistics = Mapping[str, Any] | None
 """What a broker answered; None: it did not."""
@@ -39,12 +40,12 @@ def status_document(record: ClusterRecord) -> dict[str, Any]:
         processes.append(entry)
     with RemotingClient() as remoting:
         static = record.shape.has_static_masters
-        leader, nodes = (None, _ask_masters(remoting, record)) if static else _ask_controllers(remoting, record)
+        leader, states = (None, _ask_masters(remoting, record)) if static else _ask_controllers(remoting, record)
         for group in group_names(record.shape):
             found = (record.find(BROKER, name) for name in replica_names(group, record.shape))
             brokers = [broker for broker in found if broker is not None]
             answers = {broker.name: _statistics(remoting, broker) for broker in brokers}
-            groups.append(group_document(group, brokers, answers, nodes.get(group), record.shape.min_in_sync))
+            groups.append(group_document(group, brokers, answers, states.get(group, UNKNOWN), record.shape.min_in_sync))
     document: dict[str, Any] = {"cluster": record.cluster, "cluster_id": record.cluster_id, "namesrv": record.namesrv}
     document |= {"processes": processes, "groups": groups}
     return document | {"controller": leader} if record.shape.has_controllers else document
@@ -54,10 +55,14 @@ def group_document(
     group: str,
     brokers: Sequence[ProcessRecord],
     answers: Mapping[str, Statistics],
-    node: GroupNode | None,
+    state: GroupState,
     min_in_sync: int,
 ) -> dict[str, Any]:
-    """One group. `node`: as its controller knows it, or its static master; None where there is neither, or none answers."""
+    """One group. `state`: as its controller knows it, or its static master; UNKNOWN where there is neither, or none answers.
+
+    `blocked`: why nobody is elected and no set changes, and what ends that; None where nothing is in the way.
+    """
+    node = state.known.node if state.known is not None else None
     replicas = [_replica_document(broker, answers[broker.name]) for broker in brokers]
     masters = [replica for replica in replicas if replica["role"] == "master"]
     leading = max(masters, key=lambda replica: replica["epoch"], default=None)
@@ -75,53 +80,58 @@ def group_document(
     leader = answers.get(master or "")
     return {
         "broker_name": group,
+        "group_id": (node.group_id or None) if node is not None else None,
         "epoch": epoch,
         "master": master,
         "in_sync": in_sync,
         "min_in_sync": min_in_sync,
+        "blocked": None if state.lost is None else str(state.lost),
         "retention_holds": list(leader.get("retention_holds", ())) if leader is not None else [],
         "replicas": replicas,
     }
 
 
 def _replica_document(broker: ProcessRecord, statistics: Statistics) -> dict[str, Any]:
-    """One replica; all null where it does not answer. One that masters itself tells its store's positions."""
+    """One replica; all null where it does not answer. One that masters itself tells its store's positions. One that has
+    halted takes no part in the present reign: its role is "halted", and `halted` says why, and what to do."""
     replica: dict[str, Any] = {"name": broker.name, "address": broker.address, "role": "down", "epoch": None}
     facts: Mapping[str, Any] = {}
     if statistics is not None:
         positions = statistics["positions"]
         alone = {name: positions[f"{name}_offset"] for name in OFFSETS}
-        facts = statistics.get("replication") or alone | {"role": "master", "epoch": statistics["epoch"]}
-        replica |= {"role": facts["role"], "epoch": facts["epoch"]}
-    return replica | {f"{name}_offset": facts.get(name) for name in OFFSETS}
+        epoch = statistics["epoch"]
+        facts = statistics.get("replication") or alone | {"role": "master", "epoch": epoch, "newest_epoch": epoch}
+        replica |= {"role": "halted" if facts.get("halted") else facts["role"], "epoch": facts["epoch"]}
+    replica |= {"newest_epoch": facts.get("newest_epoch")}
+    return replica | {f"{name}_offset": facts.get(name) for name in OFFSETS} | {"halted": facts.get("halted")}
 
 
-def _ask_controllers(remoting: RemotingClient, record: ClusterRecord) -> tuple[str | None, dict[str, GroupNode]]:
+def _ask_controllers(remoting: RemotingClient, record: ClusterRecord) -> tuple[str | None, dict[str, GroupState]]:
     """The address of the controller that leads, and the groups as it knows them."""
     running = [c.address for c in record.of_role(CONTROLLER) if is_running(c.pid, c.birth)]
     if not running:
         return None, {}
     calls = ControllerCalls(remoting, tuple(running))
-    nodes: dict[str, GroupNode] = {}
+    states: dict[str, GroupState] = {}
     try:
         metadata = calls.metadata(timeout_ms=CONTROLLER_TIMEOUT_MS)
         for name in metadata.broker_names:
-            nodes[name] = calls.group(name, timeout_ms=CONTROLLER_TIMEOUT_MS).node
+            states[name] = calls.state(name, timeout_ms=CONTROLLER_TIMEOUT_MS)
     except ZenitError:
-        return None, nodes
-    return metadata.leader, nodes
+        return None, states
+    return metadata.leader, states
 
 
-def _ask_masters(remoting: RemotingClient, record: ClusterRecord) -> dict[str, GroupNode]:
+def _ask_masters(remoting: RemotingClient, record: ClusterRecord) -> dict[str, GroupState]:
     """The groups as their static masters know them."""
-    nodes: dict[str, GroupNode] = {}
+    states: dict[str, GroupState] = {}
     for group in group_names(record.shape):
         master = static_master(record, group)
         if master is not None and is_running(master.pid, master.birth):
             calls = ControllerCalls(remoting, (master.address,))
             with contextlib.suppress(ZenitError):
-                nodes[group] = calls.group(group, timeout_ms=CONTROLLER_TIMEOUT_MS).node
-    return nodes
+                states[group] = calls.state(group, timeout_ms=CONTROLLER_TIMEOUT_MS)
+    return states
 
 
 def _statistics(remoting: RemotingClient, broker: ProcessRecord) -> Statistics:

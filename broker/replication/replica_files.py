@@ -25,7 +25,7 @@ import zlib
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from ...model.errors import StoreFormatError
+from ...model.errors import InvalidParameter, StoreFormatError
 from ...model.group import Incarnation
 from ...store.segment import make_directory, sync_directory
 from ...store.store_files import current_boot_id
@@ -129,6 +129,26 @@ class ReplicaFiles:
         )
 
     # ---- what is written down; all raise OSError
+
+    @classmethod
+    def join(cls, directory: str, group_id: str, *, newest_epoch: int) -> tuple[str, int]:
+        """An operator's word that the log of this store is a copy of a group's, or becomes one's: from now on it is of that
+        group. "" names it after the store itself. `newest_epoch`: the last row of its epochs, no lower one is obeyed.
+
+        Returns the group's id, and the highest epoch that is promised then. No process may have the store. Raises
+        StoreFormatError, InvalidParameter where it is of another group already, OSError.
+        """
+        path = os.path.join(directory, FILE_NAME)
+        facts = _read(path)
+        if facts is None:
+            facts = _Facts(store_id=uuid.uuid4().hex)
+        wanted = group_id or facts.group_id or facts.store_id
+        if facts.group_id not in ("", wanted):
+            raise InvalidParameter("group_id", wanted, f"{facts.group_id}, of which this store is already")
+        promised = max(facts.promised, newest_epoch)
+        files = cls(path, facts)
+        files._change(group_id=wanted, promised=promised)
+        return wanted, promised
 
     def start_above(self, starts: int) -> None:
         """The controller knows a start counter of this store that is not below ours: its disk was set back."""

@@ -93,11 +93,12 @@ class Controller(Host):
         self._client = SimulatedClient(simulation, self)
         ground = Ground(
             loop=cast(Any, self.loop),
-            desk=StoreDesk(cast(Any, self.worker), self.worker),
+            desk=StoreDesk(cast(Any, self.worker), self.worker, on_dropped=self.end),
             client=self._client,
             clock=self,
             open_store=self._open_store,
             session=ExitStack(),
+            on_dropped=self.end,
         )
         self._campaign = Campaign(
             ground,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from zenitmq.controller import forcing, hearing, registration, set_back
+from zenitmq.controller import hearing, registration, set_back
+from zenitmq.model import log_reach
 from zenitmq.model.group import KnownGroup, Seen, Sighting
 
 from .mutation_table import Patch, mutation
@@ -41,7 +42,7 @@ def _() -> list[Patch]:
 
 @mutation("bestrow", "R10: an operator forces the longest log, whatever epoch it is of")
 def _() -> list[Patch]:
-    return [(forcing, "worth", lambda log, _: (0, 0, log.end))]
+    return [(log_reach, "worth", lambda log, _: (0, 0, log.end))]
 
 
 @mutation("logid", "R9: a log without a group id passes for a copy")

@@ -21,7 +21,6 @@ from zenitmq.broker.replication.epochs import EpochList
 from zenitmq.broker.replication.frame_codec import decode
 from zenitmq.broker.replication.frames import Frame
 from zenitmq.controller import forcing, group_settings, group_state, registration, set_back
-from zenitmq.controller.forcing import LogReach
 from zenitmq.model.errors import (
     ForeignLog,
     ForeignReplica,
@@ -31,6 +30,7 @@ from zenitmq.model.errors import (
     ZenitError,
 )
 from zenitmq.model.group import NO_VERSION, FlushMode, GroupNode, GroupSettings, KnownGroup, Seen, Sighting
+from zenitmq.model.log_reach import LogReach, best_log
 from zenitmq.remoting.commands import AlterInSync, ChangeGroup, RegisterReplica, ReplicaHeartbeat, RestoreGroup
 
 from .broker import GROUP, Broker, World
@@ -287,7 +287,7 @@ class Stage(World):
             self.hear(name)
         reaches = self.reaches()
         forced, _ = forcing.force_election(
-            self.node, forcing.best_log(reaches), reaches, wait_ms=0, epoch_seen=self.node.epoch, now_ms=0
+            self.node, best_log(reaches), reaches, wait_ms=0, epoch_seen=self.node.epoch, now_ms=0
         )
         self._write(forced)
 

@@ -160,10 +160,17 @@ def test_a_group_that_zookeeper_set_back_is_restored(cluster: LocalCluster) -> N
         zookeeper.close()
     await_group(cluster, lambda group: group["epoch"] == epoch - 1)
     assert "data was lost or set back" in zenit(cluster, "elect", GROUP, "--replica", master, status=1)
-    assert "above" in zenit(cluster, "restore", GROUP, "--epoch", str(epoch - 1), status=1)
+    blocked = cluster.group()["blocked"]
+    assert f"zenit controller restore {GROUP} --epoch {epoch}" in blocked
+    shown = zenit_json(cluster, "status", GROUP)
+    assert (shown["blocked"], shown["epoch"]) == (blocked, epoch - 1)
+    assert {replica["written_offset"] for replica in shown["replicas"]} == written
+    assert f"at least {epoch}" in zenit(cluster, "restore", GROUP, "--epoch", str(epoch - 1), status=1)
 
     restored = zenit_json(cluster, "restore", GROUP, "--epoch", str(epoch))
-    assert restored == {"broker_name": GROUP, "epoch": epoch + 1, "master": None}
+    assert restored == {"broker_name": GROUP, "group_id": shown["group_id"], "epoch": epoch + 1, "master": None}
+    assert cluster.group()["blocked"] is None
+    assert "a name" in zenit(cluster, "elect", GROUP, "--force", status=1)
     elected = zenit_json(cluster, "elect", GROUP, "--replica", master, "--force")
     assert (elected["master"], elected["epoch"]) == (master, epoch + 2)
     cluster.wait_healthy()

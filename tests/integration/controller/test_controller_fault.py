@@ -36,3 +36,18 @@ def test_a_callback_that_fails_ends_the_controller(how: str) -> None:
     last = done.stderr.strip().splitlines()[-1]
     assert "CRITICAL" in last
     assert last.endswith("controller ended by a fault of its own, start it again; error=KeyError('gone')")
+
+
+def test_what_zookeeper_said_and_the_loop_dropped_ends_the_controller() -> None:
+    """It could not be made up for: the process would wait for ever, or reign on news that it never had."""
+    how = "self._loop.call_later(5, self._ground.on_dropped)"
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT.replace("{how}", how)],
+        env={**os.environ, "ZENIT_LOG": "INFO"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 87, done.stderr
+    assert "no room for what ZooKeeper said" in done.stderr.strip().splitlines()[-1]

@@ -31,7 +31,7 @@ from zenitmq.deploy.embedded_zookeeper import ZooKeeperProcess, start_zookeeper,
 from zenitmq.deploy.processes import port_is_free
 from zenitmq.model.clock import monotonic_ms, sleep_ms
 from zenitmq.model.errors import GroupNodeDamaged, InvalidName, ZooKeeperUnavailable
-from zenitmq.model.group import GroupNode, GroupSettings, KnownGroup
+from zenitmq.model.group import GroupNode, GroupSettings, KnownGroup, Seen, Sighting
 
 NODE = GroupNode(broker_name="broker-a")
 LOST, CONNECTED = SessionChanged(SessionState.LOST), SessionChanged(SessionState.CONNECTED)
@@ -316,6 +316,26 @@ def answers(store: GroupStore) -> bool:
 
 
 # ---- records
+
+
+def test_what_was_seen_only_grows_and_outlives_its_node(cluster: Cluster) -> None:
+    store, other = cluster.client().store, cluster.client().store
+    assert (store.seen_names(), store.read_seen("broker-a")) == ((), Seen("broker-a"))
+    store.remember("broker-a", Sighting("id-1", 7, 3))
+    other.remember("broker-a", Sighting("id-1", 6, 9))
+    other.remember("broker-a", Sighting("id-2", 2))
+    other.remember("broker-b", Sighting("id-1", 1))
+    assert store.seen_names() == ("broker-a", "broker-b")
+    assert store.read_seen("broker-a").sightings == (Sighting("id-1", 7, 3), Sighting("id-2", 2))
+    assert store.read("broker-a") is None, "there need not be a group"
+
+
+def test_what_cannot_be_remembered_is_said(cluster: Cluster) -> None:
+    client = cluster.client()
+    cluster.stall()
+    with pytest.raises(ZooKeeperUnavailable):
+        client.store.remember("broker-a", Sighting("id-1", 7))
+    cluster.go_on()
 
 
 def test_records_are_kept_in_order(cluster: Cluster) -> None:

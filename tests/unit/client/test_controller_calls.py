@@ -13,6 +13,7 @@ from zenitmq.client import controller_calls
 from zenitmq.client.controller_calls import ControllerCalls, controllers_of
 from zenitmq.model.errors import (
     ConnectionLost,
+    GroupNodeLost,
     InvalidParameter,
     NotLeadingController,
     ReplicaGroupNotFound,
@@ -20,6 +21,7 @@ from zenitmq.model.errors import (
     StaleGroupVersion,
     ZenitError,
 )
+from zenitmq.model.group import NO_VERSION, KnownGroup
 from zenitmq.model.group_codec import encode_node
 from zenitmq.remoting.commands import (
     ChangeGroup,
@@ -204,3 +206,30 @@ def test_controllers_are_those_that_brokers_run_with(monkeypatch: pytest.MonkeyP
     remoting.documents["replica:1", GetBrokerConfig] = {}
     with pytest.raises(InvalidParameter, match="controllers"):
         controllers_of(remoting, ("ns:1",), timeout_ms=1000)  # type: ignore[arg-type]
+
+
+def test_a_group_that_replicas_know_more_of_is_told_with_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(request: Request) -> Reply | ZenitError:
+        return GroupReply(3, encode_node(group(epoch=5)), 7)
+
+    state = ControllerCalls(FakeRemoting(monkeypatch, a=answer), ("a",)).state(GROUP, timeout_ms=5000)  # type: ignore[arg-type]
+    assert state.known == KnownGroup(group(epoch=5), 3)
+    assert state.lost is not None
+    assert (state.lost.epoch, state.lost.persisted) == (5, 7)
+
+
+def test_a_group_whose_node_is_gone_can_be_told_and_restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Request] = []
+
+    def answer(request: Request) -> Reply | ZenitError:
+        asked.append(request)
+        return (
+            GroupNodeLost(GROUP, 0, 7) if isinstance(request, GetGroup) else GroupReply(0, encode_node(group(epoch=8)))
+        )
+
+    calls = ControllerCalls(FakeRemoting(monkeypatch, a=answer), ("a",))  # type: ignore[arg-type]
+    state = calls.state(GROUP, timeout_ms=5000)
+    assert state.known is None
+    assert state.lost is not None
+    assert calls.restore(GROUP, 7, group_id="id-1", timeout_ms=5000).node.epoch == 8
+    assert asked[-1] == RestoreGroup(GROUP, NO_VERSION, 7, "id-1")

@@ -156,7 +156,7 @@ class Story:
         self.naming.on_read(self.zookeeper.cluster_id)
         self.reign = Reign(
             self.store,
-            StoreDesk(self.loop, self.loop, waiting_max=waiting_max),  # type: ignore[arg-type]
+            StoreDesk(self.loop, self.loop, waiting_max=waiting_max, on_dropped=pytest.fail),  # type: ignore[arg-type]
             self.loop,
             self.loop,  # type: ignore[arg-type]
             detection=Detection(),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from zenitmq.controller.store_desk import StoreDesk
-from zenitmq.model.errors import BrokerBusy, SystemFault, UnknownReplica, ZenitError, ZooKeeperUnavailable
+from zenitmq.model.errors import BrokerBusy, BufferFull, SystemFault, UnknownReplica, ZenitError, ZooKeeperUnavailable
 
 
 class Hands:
@@ -39,7 +39,7 @@ def hands() -> Hands:
 
 
 def desk(hands: Hands, **limits: int) -> StoreDesk:
-    return StoreDesk(hands, hands, **limits)  # type: ignore[arg-type]
+    return StoreDesk(hands, hands, on_dropped=pytest.fail, **limits)  # type: ignore[arg-type]
 
 
 def raises(error: Exception) -> Callable[[], Any]:
@@ -97,3 +97,18 @@ def test_trouble_is_said_once_and_its_end_once(hands: Hands, caplog: pytest.LogC
     said = [record.message.partition(";")[0] for record in caplog.records]
     away_said = "ZooKeeper does not serve, waiting for it"
     assert said == [away_said, "ZooKeeper serves again", away_said]
+
+
+def test_an_answer_that_the_loop_has_no_room_for_ends_the_process(hands: Hands) -> None:
+    """Whoever waits for it would wait for ever; another process begins with what ZooKeeper holds."""
+
+    class Full(Hands):
+        def post(self, callback: Callable[[], None]) -> None:
+            raise BufferFull(0)
+
+    ended: list[str] = []
+    full = Full()
+    one = StoreDesk(full, full, on_dropped=lambda: ended.append("dropped"))  # type: ignore[arg-type]
+    one.ask(lambda: 1, pytest.fail)
+    full.do_all()
+    assert ended == ["dropped"]

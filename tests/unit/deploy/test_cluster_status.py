@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from zenitmq.client.controller_calls import GroupState
 from zenitmq.deploy.cluster_record import ProcessRecord
-from zenitmq.deploy.cluster_status import group_document
-from zenitmq.model.group import GroupNode, GroupSettings, Incarnation
+from zenitmq.deploy.cluster_status import UNKNOWN, group_document
+from zenitmq.model.errors import GroupNodeLost
+from zenitmq.model.group import GroupNode, GroupSettings, Incarnation, KnownGroup
 
 GROUP = "broker-a"
 BROKERS = [
@@ -23,9 +25,13 @@ NODE = GroupNode(
 )
 
 
+STATE = GroupState(KnownGroup(NODE, 9), None)
+
+
 def statistics(role: str, written: int, epoch: int = 4) -> dict[str, Any]:
     """What a broker under controllers answers."""
     replication = {"role": role, "epoch": epoch, "written": written, "flushed": written - 10, "confirm": written - 5}
+    replication |= {"newest_epoch": epoch - 1, "halted": None}
     return {"epoch": 0, "role": "?", "positions": own_positions(1), "replication": replication}
 
 
@@ -39,7 +45,7 @@ def answers(first: Any, second: Any, third: Any) -> dict[str, Any]:
 
 def test_sets_are_the_controllers_and_positions_each_brokers_own() -> None:
     told = answers(statistics("slave", 900), statistics("master", 1000), None)
-    document = group_document(GROUP, BROKERS, told, NODE, 1)
+    document = group_document(GROUP, BROKERS, told, STATE, 1)
     assert (document["broker_name"], document["epoch"], document["master"]) == (GROUP, 4, "broker-a-2")
     assert (document["in_sync"], document["min_in_sync"]) == (["broker-a-1", "broker-a-2"], 2)
     assert document["replicas"] == [
@@ -48,9 +54,11 @@ def test_sets_are_the_controllers_and_positions_each_brokers_own() -> None:
             "address": "127.0.0.1:10911",
             "role": "slave",
             "epoch": 4,
+            "newest_epoch": 3,
             "written_offset": 900,
             "flushed_offset": 890,
             "confirm_offset": 895,
+            "halted": None,
             "lag_bytes": 100,
         },
         {
@@ -58,9 +66,11 @@ def test_sets_are_the_controllers_and_positions_each_brokers_own() -> None:
             "address": "127.0.0.1:10921",
             "role": "master",
             "epoch": 4,
+            "newest_epoch": 3,
             "written_offset": 1000,
             "flushed_offset": 990,
             "confirm_offset": 995,
+            "halted": None,
             "lag_bytes": 0,
         },
         {
@@ -68,9 +78,11 @@ def test_sets_are_the_controllers_and_positions_each_brokers_own() -> None:
             "address": "127.0.0.1:10931",
             "role": "down",
             "epoch": None,
+            "newest_epoch": None,
             "written_offset": None,
             "flushed_offset": None,
             "confirm_offset": None,
+            "halted": None,
             "lag_bytes": None,
         },
     ]
@@ -79,21 +91,21 @@ def test_sets_are_the_controllers_and_positions_each_brokers_own() -> None:
 def test_what_is_held_is_the_masters_to_tell() -> None:
     held = [{"owner": "a scan"}]
     told = answers(statistics("slave", 1), statistics("master", 1) | {"retention_holds": held}, None)
-    assert group_document(GROUP, BROKERS, told, NODE, 1)["retention_holds"] == held
-    assert group_document(GROUP, BROKERS, answers(None, None, None), NODE, 1)["retention_holds"] == []
+    assert group_document(GROUP, BROKERS, told, STATE, 1)["retention_holds"] == held
+    assert group_document(GROUP, BROKERS, answers(None, None, None), STATE, 1)["retention_holds"] == []
 
 
 def test_without_a_controller_the_master_of_the_highest_epoch_is_believed() -> None:
     """The other was stopped for a while, and does not know yet."""
     told = answers(statistics("master", 900, epoch=3), statistics("master", 1000), statistics("candidate", 0, epoch=3))
-    document = group_document(GROUP, BROKERS, told, None, 2)
+    document = group_document(GROUP, BROKERS, told, UNKNOWN, 2)
     assert (document["master"], document["epoch"], document["in_sync"]) == ("broker-a-2", 4, [])
     assert document["min_in_sync"] == 2
 
 
 def test_lag_is_measured_against_the_longest_log_while_the_master_is_down() -> None:
     document = group_document(
-        GROUP, BROKERS, answers(statistics("slave", 900), None, statistics("slave", 950)), NODE, 1
+        GROUP, BROKERS, answers(statistics("slave", 900), None, statistics("slave", 950)), STATE, 1
     )
     assert [replica["lag_bytes"] for replica in document["replicas"]] == [50, None, 0]
 
@@ -101,7 +113,7 @@ def test_lag_is_measured_against_the_longest_log_while_the_master_is_down() -> N
 def test_a_broker_that_masters_itself_tells_its_stores_positions() -> None:
     broker = ProcessRecord(role="broker", name=GROUP, address="127.0.0.1:10911")
     alone = {"epoch": 7, "role": "master", "positions": own_positions(400)}
-    document = group_document(GROUP, [broker], {GROUP: alone}, None, 1)
+    document = group_document(GROUP, [broker], {GROUP: alone}, UNKNOWN, 1)
     assert (document["master"], document["epoch"], document["in_sync"]) == (GROUP, 7, [GROUP])
     assert (
         document["replicas"][0] | {"role": "master", "written_offset": 400, "lag_bytes": 0} == document["replicas"][0]
@@ -109,6 +121,24 @@ def test_a_broker_that_masters_itself_tells_its_stores_positions() -> None:
 
 
 def test_nobody_answers() -> None:
-    document = group_document(GROUP, BROKERS, answers(None, None, None), None, 2)
+    document = group_document(GROUP, BROKERS, answers(None, None, None), UNKNOWN, 2)
     assert (document["master"], document["epoch"], document["in_sync"]) == (None, None, [])
     assert {replica["role"] for replica in document["replicas"]} == {"down"}
+
+
+def test_a_replica_that_has_halted_is_not_shown_as_a_slave() -> None:
+    halted = statistics("slave", 900)
+    halted["replication"]["halted"] = "the master agrees with this log up to 60 only: do this"
+    replica = group_document(GROUP, BROKERS, answers(halted, None, None), STATE, 1)["replicas"][0]
+    assert (replica["role"], replica["halted"]) == ("halted", "the master agrees with this log up to 60 only: do this")
+
+
+def test_what_is_in_the_way_of_a_group_is_said_with_its_remedy() -> None:
+    set_back = GroupState(KnownGroup(NODE, 9), GroupNodeLost(GROUP, 4, 7))
+    document = group_document(GROUP, BROKERS, answers(None, None, None), set_back, 1)
+    assert document["epoch"] == 4
+    assert "zenit controller restore broker-a --epoch 7" in document["blocked"]
+    gone = group_document(GROUP, BROKERS, answers(None, None, None), GroupState(None, GroupNodeLost(GROUP, 0, 7)), 2)
+    assert (gone["epoch"], gone["min_in_sync"], gone["group_id"]) == (None, 2, None)
+    assert "--epoch 7" in gone["blocked"]
+    assert group_document(GROUP, BROKERS, answers(None, None, None), STATE, 1)["blocked"] is None

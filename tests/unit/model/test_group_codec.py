@@ -12,8 +12,8 @@ import pytest
 from sim.group_kit import GROUP, group, replica
 
 from zenitmq.model.errors import GroupNodeDamaged
-from zenitmq.model.group import AckMode, FlushMode, GroupNode, GroupSettings
-from zenitmq.model.group_codec import NODE_BYTES_MAX, decode_node, encode_node
+from zenitmq.model.group import SIGHTINGS_MAX, AckMode, FlushMode, GroupNode, GroupSettings, Seen, Sighting
+from zenitmq.model.group_codec import NODE_BYTES_MAX, decode_node, decode_seen, encode_node, encode_seen
 
 PAGE = Path(__file__).parents[3] / "docs" / "formats" / "group-node.md"
 GOLDEN = (
@@ -181,3 +181,47 @@ def test_the_page_shows_a_node_and_every_key() -> None:
         key for row in re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", text, re.MULTILINE) for key in re.findall(r"\w+", row)
     }
     assert rows == set(json.loads(GOLDEN))
+
+
+# ---- what was seen
+
+
+SEEN = Seen("broker-a", (Sighting("5f0c", 41, 17), Sighting("77ab", 3)))
+SEEN_BYTES = (
+    b'{"format": 1, "broker_name": "broker-a", "sightings": [{"group_id": "5f0c", "epoch": 41, "version": 17}, '
+    b'{"group_id": "77ab", "epoch": 3, "version": -1}]}'
+)
+
+
+def test_what_was_seen_as_bytes_and_back() -> None:
+    assert encode_seen(SEEN) == SEEN_BYTES
+    assert decode_seen(SEEN_BYTES, "broker-a") == SEEN
+    assert decode_seen(encode_seen(Seen("broker-a")), "broker-a") == Seen("broker-a")
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes", "field"),
+    [
+        (b'"format": 1', b'"format": 2', "format"),
+        (b'"broker-a"', b'"broker-b"', "broker_name"),
+        (b'"5f0c"', b'"a b"', "sightings[0].group_id"),
+        (b'"epoch": 41', b'"epoch": 0', "sightings[0].epoch"),
+        (b'"version": 17', b'"version": -2', "sightings[0].version"),
+        (b'"version": 17', b'"version": true', "sightings[0].version"),
+        (b'"77ab"', b'"5f0c"', "sightings"),
+        (b'"77ab"', b'"4f0c"', "sightings"),
+        (b', "version": 17', b"", "sightings[0].version"),
+        (b"]}", b'], "more": 1}', "'more'"),
+        (b"]}", b"", "JSON"),
+    ],
+)
+def test_what_was_seen_is_taken_on_no_trust(was: bytes, becomes: bytes, field: str) -> None:
+    with pytest.raises(GroupNodeDamaged) as refused:
+        decode_seen(SEEN_BYTES.replace(was, becomes, 1), "broker-a")
+    assert refused.value.field == field
+
+
+def test_more_sightings_than_are_ever_written_are_refused() -> None:
+    many = tuple(Sighting(f"id-{number:02}", number + 1) for number in range(SIGHTINGS_MAX + 1))
+    with pytest.raises(GroupNodeDamaged, match="at most 16"):
+        decode_seen(encode_seen(Seen("broker-a", many)), "broker-a")
