@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -12,7 +13,7 @@ import typer
 from ..model.clock import sleep_ms
 from ..model.errors import ClusterNotStarted, InvalidParameter
 from .options import DEFAULT_DIRECTORY, Directory, Json
-from .output import note, print_facts, print_table, show
+from .output import note, print_facts, print_table, readable_time, show
 
 if TYPE_CHECKING:
     from ..deploy.cluster_record import Shape
@@ -150,6 +151,15 @@ def _print_endpoints(document: dict[str, Any]) -> None:
     print_table(columns, [[process[name] for name in columns] for process in document["processes"]])
 
 
+def _scrub_rows(document: dict[str, Any]) -> Iterator[list[object]]:
+    for group in document["groups"]:
+        for replica in group["replicas"]:
+            scrub = replica["scrub"]
+            if scrub is not None:
+                counts = [scrub[f"{name}_ranges"] for name in ("damaged", "mended", "quarantined")]
+                yield [replica["name"], readable_time(scrub["ended_ms"]), *counts]
+
+
 def _print_status(document: dict[str, Any]) -> None:
     facts = {"cluster": document["cluster"], "cluster id": document["cluster_id"], "name servers": document["namesrv"]}
     if "controller" in document:
@@ -170,6 +180,7 @@ def _print_status(document: dict[str, Any]) -> None:
         for replica in group["replicas"]:
             if replica["halted"]:
                 typer.echo(f"{replica['name']} is halted: {replica['halted']}")
+    print_table(("replica", "scrub_ended", "damaged", "mended", "quarantined"), [*_scrub_rows(document)])
     shown = ("owner", "queues", "topics", "ends_in_seconds")
     holds = [
         [group["broker_name"], *(hold[name] for name in shown)]

@@ -1,15 +1,21 @@
-"""`zenit store inspect | verify | dump | join`: offline tools; they talk to nobody. Only `join` writes."""
+"""`zenit store inspect | verify | dump | join`: offline tools; they talk to nobody, and only `join` writes. `scrub` asks
+running brokers."""
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
+from ..model.clock import monotonic_ms, sleep_ms
 from .message_text import record_document
-from .options import Json
+from .options import Json, Namesrv
 from .output import json_line, note, print_facts, print_table, readable_bytes, show
+from .progress import count_progress
+
+POLL_MS: Final = 300
+MEND_WAIT_MS: Final = 15_000  # for the last of the damage to be fetched from a replica
 
 StoreDirectory = Annotated[
     str, typer.Argument(metavar="DIR", help="A broker's store (store_dir in zenit status --json).")
@@ -18,11 +24,12 @@ StoreDirectory = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Adds this subject's commands."""
-    store_app = typer.Typer(help="Look at a store's files, without a broker.")
+    store_app = typer.Typer(help="Look at a store's files without a broker; have brokers check theirs.")
     store_app.command("inspect")(inspect)
     store_app.command("verify")(verify)
     store_app.command("dump")(dump)
     store_app.command("join")(join)
+    store_app.command("scrub")(scrub)
     app.add_typer(store_app, name="store")
 
 
@@ -78,6 +85,70 @@ def join(
     document = join_group(directory, group_id)
     text = f"{directory}: of group {document['group_id']}, up to epoch {document['epoch']}"
     show(document, as_json, lambda: typer.echo(text))
+
+
+def scrub(
+    broker: Annotated[
+        str | None,
+        typer.Argument(metavar="[BROKER]", help="A broker's name (all its replicas) or HOST:PORT; else all."),
+    ] = None,
+    rate: Annotated[
+        int, typer.Option("--rate", metavar="BYTES", min=0, help="Bytes a second of each; 0 = as configured.")
+    ] = 0,
+    namesrv: Namesrv = None,
+    as_json: Json = False,
+) -> None:
+    """Have running brokers read their logs and check them; exits 1 where damage is left that no replica could mend."""
+    from ..client.admin import Admin
+
+    with Admin(namesrv) as admin, count_progress("bytes") as report:
+        begun = admin.scrub(broker, bytes_per_second=rate)
+        ends = {address: scrub_end(statistics) for address, statistics in begun.items()}
+        settled_ms = 0
+        while True:
+            found = admin.scrub_statistics(ends)
+            done = [scrub_progress(statistics, ends[address]) for address, statistics in found.items()]
+            report(sum(count for count, _ in done), sum(size for _, size in ends.values()))
+            is_over = all(ended for _, ended in done)
+            settled_ms = settled_ms or (monotonic_ms() if is_over else 0)
+            is_mending = any(statistics.get("repairs", {}).get("awaited_ranges", 0) for statistics in found.values())
+            if is_over and (not is_mending or monotonic_ms() - settled_ms >= MEND_WAIT_MS):
+                break
+            sleep_ms(POLL_MS)
+    rows = [scrub_result(address, statistics) for address, statistics in found.items()]
+    show({"replicas": rows}, as_json, lambda: print_table(list(rows[0]), [list(row.values()) for row in rows]))
+    left = sum(row["quarantined_ranges"] for row in rows)
+    if left:
+        note(f"zenit: {left} damaged ranges are left; docs/operate.md says what to do")
+        raise typer.Exit(1)
+
+
+def scrub_end(statistics: dict[str, Any]) -> tuple[int, int]:
+    """(when the round began that was just asked for, how many bytes it has to read), of a broker's statistics."""
+    current = statistics["scrub"]["current"] or statistics["scrub"]["last"]
+    return current["begun_ms"], current["end"] - current["begin"]
+
+
+def scrub_progress(statistics: dict[str, Any], asked: tuple[int, int]) -> tuple[int, bool]:
+    """(how many bytes of that round are dealt with, whether it is over): it ended, or another was begun since."""
+    begun_ms, size = asked
+    current = statistics["scrub"]["current"]
+    if current is None or current["begun_ms"] != begun_ms:
+        return size, True
+    return current["position"] - current["begin"], False
+
+
+def scrub_result(address: str, statistics: dict[str, Any]) -> dict[str, Any]:
+    """What is told of one replica. `damaged`: what its last scrub found, `mended`: since it was started, `quarantined`: now."""
+    last = statistics["scrub"]["last"] or {}
+    told = {name: last.get(name, 0) for name in ("read_bytes", "vouched_bytes", "damaged_ranges", "damaged_bytes")}
+    return {
+        "broker_name": statistics["broker_name"],
+        "address": address,
+        **told,
+        "mended_ranges": statistics.get("repairs", {}).get("mended_ranges", 0),
+        "quarantined_ranges": statistics["store"]["quarantined_ranges"],
+    }
 
 
 def _print_verdict(document: dict[str, Any]) -> None:

@@ -54,6 +54,8 @@ class Admin(AdminCore):
     trace = blocking(AdminCore._trace)
     cluster = blocking(AdminCore._cluster)
     broker_statistics = blocking(AdminCore._broker_statistics)
+    scrub = blocking(AdminCore._scrub)
+    scrub_statistics = blocking(AdminCore._scrub_statistics)
     broker_config = blocking(AdminCore._broker_config)
     wipe_write_permission = blocking(AdminCore._wipe_write_permission)
     add_write_permission = blocking(AdminCore._add_write_permission)

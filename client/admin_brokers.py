@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ..model.errors import InvalidParameter
 from ..remoting.commands import (
     AddWritePermission,
@@ -9,6 +11,7 @@ from ..remoting.commands import (
     GetBrokerConfig,
     GetBrokerStatistics,
     Request,
+    ScrubLog,
     WipeWritePermission,
 )
 from .admin_calls import AdminCalls
@@ -29,6 +32,28 @@ class BrokerAdmin(AdminCalls):
     async def _broker_config(self, broker: str | None = None, *, timeout: float | None = None) -> Document:
         """{key: value} as a broker runs with; `broker` as above."""
         return await self._broker_document(broker, GetBrokerConfig(), timeout)
+
+    async def _scrub(
+        self, broker: str | None = None, *, bytes_per_second: int = 0, timeout: float | None = None
+    ) -> dict[str, Document]:
+        """Has brokers read their whole logs anew and check them; `broker`: all replicas of this name, the one at this address,
+        None = all. `bytes_per_second` of each; 0 = as it is configured. Returns at once: {address: its statistics}, in which
+        `scrub` tells how far it is (`scrub_statistics` asks again).
+        """
+        deadline_ms = self._deadline(timeout)
+        found = (await self._cluster_document(deadline_ms))["brokers"]
+        chosen = [one["address"] for one in found if broker in (None, one["broker_name"], one["address"])]
+        if not chosen:
+            names = sorted({one["broker_name"] for one in found})
+            raise InvalidParameter("broker", broker, f"one of {', '.join(names)}")
+        for address in chosen:
+            await self._call(address, ScrubLog(bytes_per_second), deadline_ms)
+        return await self._scrub_statistics(chosen, timeout=self._left_s(deadline_ms))
+
+    async def _scrub_statistics(self, addresses: Iterable[str], *, timeout: float | None = None) -> dict[str, Document]:
+        """{address: statistics} of brokers, of whatever role."""
+        brokers = {address: address for address in addresses}
+        return await self._documents(brokers, GetBrokerStatistics(), self._deadline(timeout))
 
     async def _wipe_write_permission(self, broker_name: str, *, timeout: float | None = None) -> int:
         """Producers leave this broker, until `add_write_permission`. Returns how many topics that changed."""

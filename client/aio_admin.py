@@ -44,6 +44,8 @@ class Admin(AdminCore):
     trace = AdminCore._trace
     cluster = AdminCore._cluster
     broker_statistics = AdminCore._broker_statistics
+    scrub = AdminCore._scrub
+    scrub_statistics = AdminCore._scrub_statistics
     broker_config = AdminCore._broker_config
     wipe_write_permission = AdminCore._wipe_write_permission
     add_write_permission = AdminCore._add_write_permission

@@ -103,7 +103,20 @@ def _replica_document(broker: ProcessRecord, statistics: Statistics) -> dict[str
         facts = statistics.get("replication") or alone | {"role": "master", "epoch": epoch, "newest_epoch": epoch}
         replica |= {"role": "halted" if facts.get("halted") else facts["role"], "epoch": facts["epoch"]}
     replica |= {"newest_epoch": facts.get("newest_epoch")}
-    return replica | {f"{name}_offset": facts.get(name) for name in OFFSETS} | {"halted": facts.get("halted")}
+    replica |= {f"{name}_offset": facts.get(name) for name in OFFSETS} | {"halted": facts.get("halted")}
+    return replica | {"scrub": None if statistics is None else scrub_document(statistics)}
+
+
+def scrub_document(statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """When a broker's log was last read whole, what that found, and what is damaged now; `ended_ms` null: never."""
+    last = (statistics.get("scrub") or {}).get("last") or {}
+    repairs = statistics.get("repairs") or {}
+    return {
+        "ended_ms": last.get("ended_ms"),
+        "damaged_ranges": last.get("damaged_ranges"),
+        "mended_ranges": repairs.get("mended_ranges", 0),
+        "quarantined_ranges": (statistics.get("store") or {}).get("quarantined_ranges", 0),
+    }
 
 
 def _ask_controllers(remoting: RemotingClient, record: ClusterRecord) -> tuple[str | None, dict[str, GroupState]]:

@@ -28,6 +28,9 @@ NODE = GroupNode(
 STATE = GroupState(KnownGroup(NODE, 9), None)
 
 
+NEVER = {"ended_ms": None, "damaged_ranges": None, "mended_ranges": 0, "quarantined_ranges": 0}
+
+
 def statistics(role: str, written: int, epoch: int = 4) -> dict[str, Any]:
     """What a broker under controllers answers."""
     replication = {"role": role, "epoch": epoch, "written": written, "flushed": written - 10, "confirm": written - 5}
@@ -60,6 +63,7 @@ def test_sets_are_the_controllers_and_positions_each_brokers_own() -> None:
             "confirm_offset": 895,
             "halted": None,
             "lag_bytes": 100,
+            "scrub": NEVER,
         },
         {
             "name": "broker-a-2",
@@ -72,6 +76,7 @@ def test_sets_are_the_controllers_and_positions_each_brokers_own() -> None:
             "confirm_offset": 995,
             "halted": None,
             "lag_bytes": 0,
+            "scrub": NEVER,
         },
         {
             "name": "broker-a-3",
@@ -84,6 +89,7 @@ def test_sets_are_the_controllers_and_positions_each_brokers_own() -> None:
             "confirm_offset": None,
             "halted": None,
             "lag_bytes": None,
+            "scrub": None,
         },
     ]
 
@@ -142,3 +148,19 @@ def test_what_is_in_the_way_of_a_group_is_said_with_its_remedy() -> None:
     assert (gone["epoch"], gone["min_in_sync"], gone["group_id"]) == (None, 2, None)
     assert "--epoch 7" in gone["blocked"]
     assert group_document(GROUP, BROKERS, answers(None, None, None), STATE, 1)["blocked"] is None
+
+
+def test_a_replica_says_when_it_was_read_whole_and_what_is_damaged() -> None:
+    told = {
+        **statistics("slave", 900),
+        "scrub": {"last": {"ended_ms": 77, "damaged_ranges": 3}},
+        "repairs": {"mended_ranges": 2},
+        "store": {"quarantined_ranges": 1},
+    }
+    document = group_document(GROUP, BROKERS, answers(told, None, None), STATE, 1)
+    assert document["replicas"][0]["scrub"] == {
+        "ended_ms": 77,
+        "damaged_ranges": 3,
+        "mended_ranges": 2,
+        "quarantined_ranges": 1,
+    }
