@@ -27,6 +27,8 @@ from .admission import known
 from .state_log import GROUPS, OFFSETS, StateLog
 
 OFFSET_MAX: Final = 1 << 62
+Offsets = tuple[tuple[str, int, int], ...]
+"""((topic, queue id, offset), ...)."""
 
 
 class OffsetHandler:
@@ -87,9 +89,13 @@ class OffsetHandler:
             known(self._state.topic_table, topic, queue_id)
             if not 0 <= offset <= OFFSET_MAX:
                 raise InvalidParameter("offset", offset, f"0 to {OFFSET_MAX}")
+        if request.incarnations and len(request.incarnations) != len(request.offsets):
+            raise InvalidParameter("incarnations", len(request.incarnations), f"{len(request.offsets)}, one an offset")
         if request.client_id:
             self._check_owner(request)
-        offsets = self._ahead(request) if request.forward_only else request.offsets
+        offsets = self._of_these_topics(request)
+        if request.forward_only:
+            offsets = self._ahead(request.group, offsets)
         if not offsets:
             return Done()
         end = self._stage_offsets(request.group, offsets)
@@ -102,9 +108,20 @@ class OffsetHandler:
             if not self._auto_create_groups:
                 raise GroupNotFound(group)
 
-    def _ahead(self, request: UpdateConsumerOffsets) -> tuple[tuple[str, int, int], ...]:
+    def _of_these_topics(self, request: UpdateConsumerOffsets) -> Offsets:
+        """Those that are not of a topic that was deleted, and made again since."""
+        if not request.incarnations:
+            return request.offsets
+        configs = self._state.topic_table.configs
+        return tuple(
+            entry
+            for entry, meant in zip(request.offsets, request.incarnations, strict=True)
+            if not meant or configs[entry[0]].incarnation in (0, meant)
+        )
+
+    def _ahead(self, group: str, offsets: Offsets) -> Offsets:
         committed = self._state.offset_table.offset
-        return tuple(entry for entry in request.offsets if entry[2] > committed(request.group, entry[0], entry[1]))
+        return tuple(entry for entry in offsets if entry[2] > committed(group, entry[0], entry[1]))
 
     def _check_owner(self, request: UpdateConsumerOffsets) -> None:
         queues = ((topic, queue_id) for topic, queue_id, _ in request.offsets)
@@ -112,7 +129,7 @@ class OffsetHandler:
         if foreign is not None:
             raise QueueNotOwned(request.group, *foreign)
 
-    def _stage_offsets(self, group: str, offsets: tuple[tuple[str, int, int], ...]) -> int:
+    def _stage_offsets(self, group: str, offsets: Offsets) -> int:
         if group not in self._state.group_table.documents:
             self._state.stage(self._store, GROUPS, self._state.group_table.event_set(group))
         return self._state.stage(self._store, OFFSETS, self._state.offset_table.event_committed(group, offsets))

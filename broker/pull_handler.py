@@ -86,6 +86,8 @@ class PullHandler:
         request = call.request
         assert isinstance(request, PullMessages)
         readable(self._state.topic_table, request.topic, request.queue_id)
+        if request.incarnation:
+            self._state.topic_table.check_incarnation(request.topic, request.incarnation)
         if request.group not in self._state.group_table.documents:
             check_group(request.group)
         if request.max_messages < 1 or request.max_bytes < 1:

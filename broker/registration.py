@@ -95,6 +95,7 @@ class Registration:
         addresses: tuple[str, ...],
         identity: BrokerIdentity,
         topics: Callable[[], tuple[tuple[str, int, int, int], ...]],
+        incarnations: Callable[[], tuple[int, ...]],
         register_interval_ms: int,
         heartbeat_ms: int,
         on_accepted: Callable[[], None],
@@ -107,6 +108,7 @@ class Registration:
         self._links = [NameServerLink(address) for address in addresses]
         self._identity = identity
         self._topics = topics
+        self._incarnations = incarnations
         self._register_interval_ms = register_interval_ms
         self._heartbeat_ms = heartbeat_ms
         self._on_accepted = on_accepted
@@ -182,6 +184,7 @@ class Registration:
             self._topics(),
             who.replication_address,
             who.cluster_id,
+            self._incarnations(),
         )
         on_reply = partial(self._post, partial(self._on_registered, link, self._version))
         try:

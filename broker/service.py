@@ -245,6 +245,7 @@ class Broker:
             addresses=config.namesrv,
             identity=self._identity,
             topics=state.topic_table.registered,
+            incarnations=state.topic_table.incarnations,
             register_interval_ms=config.register_interval_ms,
             heartbeat_ms=config.namesrv_heartbeat_ms,
             on_accepted=self._cluster.on_accepted,

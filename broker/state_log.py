@@ -226,7 +226,7 @@ class StateLog:
 
     def _on_topic_event(self, event: Document, version: Document, end: PhysicalOffset) -> None:
         if end > self._loaded[TOPICS]:
-            self.topic_table.on_event(event, version)
+            self.topic_table.on_event(event, version, end)
             self.on_topics_changed()
         if event.get("event") == DELETED:
             if end > self._loaded[OFFSETS]:

@@ -82,6 +82,7 @@ class TopicHandler:
                 "permission": config.permission,
                 "order": config.order,
                 "attributes": config.attributes,
+                "incarnation": config.incarnation,
                 "system": is_system_topic(config.name),
             }
             for _, config in sorted(self._state.topic_table.configs.items())
@@ -97,7 +98,8 @@ class TopicHandler:
             raise TopicNotFound(request.topic[:255])
         queues = range(max(config.read_queues, config.write_queues))
         rows = [self._queue_row(request.topic, queue_id) for queue_id in queues]
-        reply_json(self._loop, call, {"topic": request.topic, "queues": rows})
+        document = {"topic": request.topic, "incarnation": config.incarnation, "queues": rows}
+        reply_json(self._loop, call, document)
 
     def _queue_row(self, topic: str, queue_id: int) -> dict[str, int | None]:
         begin, end = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)

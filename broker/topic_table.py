@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ..model.errors import InvalidParameter, StoreFormatError
+from ..model.errors import InvalidParameter, StoreFormatError, TopicMadeAnew
 from ..model.names import is_routed_topic
 from ..model.route import PERMISSION_READ, PERMISSION_READ_WRITE, PERMISSION_WRITE, TopicConfig
 
@@ -18,6 +18,7 @@ Document = dict[str, Any]
 
 SET: Final = "set"
 DELETED: Final = "deleted"
+INCARNATION: Final = "incarnation"  # ours, beside RocketMQ's fields, which skips what it does not know
 PERMISSIONS: Final = (PERMISSION_WRITE, PERMISSION_READ, PERMISSION_READ_WRITE)
 
 
@@ -33,6 +34,7 @@ def topic_document(config: TopicConfig, base: Mapping[str, Any] | None = None) -
         "topicSysFlag": config.sys_flag,
         "order": config.order,
         "attributes": dict(config.attributes),
+        INCARNATION: config.incarnation,
     }
 
 
@@ -48,6 +50,7 @@ def topic_config(document: Mapping[str, Any]) -> TopicConfig:
             sys_flag=int(document.get("topicSysFlag", 0)),
             filter_type=str(document.get("topicFilterType") or "SINGLE_TAG"),
             attributes={str(name): str(value) for name, value in (document.get("attributes") or {}).items()},
+            incarnation=int(document.get(INCARNATION, 0)),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StoreFormatError("topics.json", f"not a topic: {str(document)[:200]}") from error
@@ -104,15 +107,17 @@ class TopicTable:
         """The event that deletes a topic, its queues and the offsets of its groups."""
         return {"event": DELETED, "topic": topic}
 
-    def on_event(self, event: Mapping[str, Any], version: Document) -> None:
+    def on_event(self, event: Mapping[str, Any], version: Document, end: int) -> None:
         """Applies one event of the log. Raises StoreFormatError.
 
-        `version`: RocketMQ's dataVersion, made from the event's place in the log.
+        `version`: RocketMQ's dataVersion, made from the event's place in the log. `end`: where its record ends there: the
+        incarnation of a topic that it creates.
         """
         kind, subject = event.get("event"), event.get("topic")
         self._rest = {**self._rest, "dataVersion": version}
         if kind == SET and isinstance(subject, dict):
-            self._put(subject)
+            before = self.configs.get(str(subject.get("topicName")))
+            self._put({**subject, INCARNATION: end if before is None else before.incarnation})
         elif kind == DELETED and isinstance(subject, str):
             for table in (self.configs, self._documents, self.write_queues):
                 table.pop(subject, None)
@@ -126,6 +131,16 @@ class TopicTable:
             for name, config in sorted(self.configs.items())
             if is_routed_topic(name)
         )
+
+    def incarnations(self) -> tuple[int, ...]:
+        """Of the topics that are `registered`, in their order."""
+        return tuple(config.incarnation for name, config in sorted(self.configs.items()) if is_routed_topic(name))
+
+    def check_incarnation(self, topic: str, asked: int) -> None:
+        """Raises TopicMadeAnew where another topic of that name is meant than the one there is; 0 = not said."""
+        config = self.configs.get(topic)
+        if asked and config is not None and config.incarnation and config.incarnation != asked:
+            raise TopicMadeAnew(topic, config.incarnation, asked)
 
     def _put(self, document: Document) -> None:
         config = topic_config(document)

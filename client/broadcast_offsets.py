@@ -37,13 +37,17 @@ def check_instance(instance: str) -> str:
     return instance
 
 
+_Kept = tuple[int, int]
+"""(offset, incarnation of its topic)."""
+
+
 class BroadcastOffsets:
     """One member's file. A context manager: entered, it is locked and read. One thread at a time."""
 
     def __init__(self, directory: str, group: str, addresses: tuple[str, ...], instance: str) -> None:
         """`addresses`: of the name servers, so that clusters do not mix."""
         self.path = os.path.join(directory, group, _folder(addresses), f"{instance}.json")
-        self._offsets: dict[MessageQueue, int] = {}
+        self._offsets: dict[MessageQueue, _Kept] = {}
         self._opened = ExitStack()
 
     def __enter__(self) -> Self:
@@ -70,13 +74,15 @@ class BroadcastOffsets:
         return any(queue.topic == topic for queue in self._offsets)
 
     def offset(self, queue: MessageQueue) -> int | None:
-        """What was kept last; None = nothing."""
-        return self._offsets.get(queue)
+        """What was kept last; None = nothing, or of an earlier topic of that name."""
+        offset, incarnation = self._offsets.get(queue, (None, 0))
+        is_earlier = incarnation and queue.incarnation and incarnation != queue.incarnation
+        return None if is_earlier else offset
 
     def save(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Adds these and replaces the file. Blocks on the disk. Raises OffsetFileFailed; then the file is the old one."""
-        merged = {**self._offsets, **offsets}
-        rows = [[queue.topic, queue.broker_name, queue.queue_id, offset] for queue, offset in sorted(merged.items())]
+        merged = self._offsets | {queue: (offset, queue.incarnation) for queue, offset in offsets.items()}
+        rows = [[queue.topic, queue.broker_name, queue.queue_id, *kept] for queue, kept in sorted(merged.items())]
         temporary = self.path + ".new"
         try:
             with open(temporary, "w", encoding="utf-8") as file:
@@ -88,7 +94,7 @@ class BroadcastOffsets:
             raise OffsetFileFailed(self.path, str(error)) from error
         self._offsets = merged
 
-    def _read(self) -> dict[MessageQueue, int]:
+    def _read(self) -> dict[MessageQueue, _Kept]:
         try:
             if os.path.getsize(self.path) > FILE_BYTES_MAX:
                 raise StoreFormatError(self.path, f"more than {FILE_BYTES_MAX} bytes")
@@ -106,15 +112,17 @@ def _folder(addresses: tuple[str, ...]) -> str:
     return text if len(text) <= FOLDER_LENGTH_MAX else hashlib.sha256(text.encode()).hexdigest()
 
 
-def _parsed(path: str, document: object) -> dict[MessageQueue, int]:
+def _parsed(path: str, document: object) -> dict[MessageQueue, _Kept]:
     rows = document.get("offsets") if isinstance(document, dict) else None
     if not isinstance(rows, list):
         raise StoreFormatError(path, "no offsets; delete it to begin anew")
-    offsets: dict[MessageQueue, int] = {}
+    offsets: dict[MessageQueue, _Kept] = {}
     for row in rows:
         match row:
-            case [str(topic), str(broker_name), int(queue_id), int(offset)] if queue_id >= 0 and offset >= 0:
-                offsets[MessageQueue(topic, broker_name, queue_id)] = offset
+            case [str(topic), str(broker_name), int(queue_id), int(offset), int(life)] if (
+                min(queue_id, offset, life) >= 0
+            ):
+                offsets[MessageQueue(topic, broker_name, queue_id)] = offset, life
             case _:
                 raise StoreFormatError(path, f"{str(row)[:80]} is no offset; delete the file to begin anew")
     return offsets

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -218,12 +219,27 @@ class GroupShare:
             raise RemoteProtocolError("an offset was not answered with one")
         return reply.offset
 
+    async def as_routed(self, queues: Iterable[MessageQueue], *, timeout_ms: int) -> list[MessageQueue]:
+        """The same queues, each of the topic that there is now."""
+        named = []
+        for queue in queues:
+            route = await self._connection.routes.route(queue.topic, self._waits, timeout_ms=timeout_ms)
+            lives = {data.broker_name: data.incarnation for data in route.queues}
+            named.append(replace(queue, incarnation=lives.get(queue.broker_name, 0)))
+        return named
+
     async def _ask(self, queue: MessageQueue, request: Request, timeout_ms: int) -> object:
         routes = self._connection.routes
         await routes.route(queue.topic, self._waits, timeout_ms=timeout_ms)
         address = routes.address_of(queue.topic, queue.broker_name)
         reply, _ = await self._waits.call(address, request, timeout_ms=timeout_ms)
         return reply
+
+
+def made_anew(held: Iterable[MessageQueue], present: Iterable[MessageQueue]) -> set[MessageQueue]:
+    """The queues that are held of a topic that was deleted, and made again since."""
+    lives = {queue: queue.incarnation for queue in present}
+    return {queue for queue in held if queue.incarnation and lives.get(queue, 0) not in (0, queue.incarnation)}
 
 
 def by_broker(queues: Iterable[MessageQueue]) -> list[list[MessageQueue]]:

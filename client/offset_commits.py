@@ -51,7 +51,8 @@ def _send_part(
 
     first = part[0][0]
     rows = tuple((queue.topic, queue.queue_id, offset) for queue, offset in part)
-    request = UpdateConsumerOffsets(group, rows, client_id, forward_only)
+    incarnations = tuple(queue.incarnation for queue, _ in part)
+    request = UpdateConsumerOffsets(group, rows, client_id, forward_only, incarnations)
     try:
         address = connection.routes.address_of(first.topic, first.broker_name)
         connection.remoting.send_nowait(address, request, None, timeout_ms=timeout_ms, on_reply=on_reply)

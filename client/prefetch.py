@@ -176,7 +176,14 @@ class Prefetch:
                 queue.pulled_ms = now_ms
                 subscription = queue.subscription
                 pulls.append(
-                    Pull(name, queue.next_pull, queue.generation, pull_bytes, subscription.codes(), subscription.sql)
+                    Pull(
+                        queue.name,
+                        queue.next_pull,
+                        queue.generation,
+                        pull_bytes,
+                        subscription.codes(),
+                        subscription.sql,
+                    )
                 )
         return pulls
 

@@ -52,6 +52,7 @@ class PullCalls:
                     SUSPEND_MS,
                     pull.tag_codes,
                     pull.sql,
+                    queue.incarnation,
                 ),
                 None,
                 timeout_ms=SUSPEND_MS + PULL_GRACE_MS,

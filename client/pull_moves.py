@@ -19,7 +19,7 @@ from ..model.queue import MessageQueue
 from ..model.subscription import Expression, MessageModel, Subscription
 from ..remoting.commands import OffsetsReset
 from .connection import Connection
-from .group_share import GroupShare, by_broker
+from .group_share import GroupShare, by_broker, made_anew
 from .membership import Member
 from .pull_commits import PullCommits
 from .pull_work import PullWork
@@ -121,8 +121,8 @@ class PullMoves:
         self._work.tell_change()
 
     def on_route_changed(self, topic: str) -> None:
-        """A broker came, went or changed."""
-        if topic in self._subscriptions:
+        """A broker came, went or changed, or the topic was made anew."""
+        if topic in self._subscriptions or any(queue.topic == topic for queue in self._assigned or ()):
             self.look_now()
 
     def may_have_lost_queues(self) -> bool:
@@ -175,7 +175,8 @@ class PullMoves:
         wanted: dict[MessageQueue, Subscription]
         is_known = True
         if self._assigned is not None:
-            wanted = dict(self._assigned)
+            routed = await self._share.as_routed(self._assigned, timeout_ms=self._timeout_ms)
+            wanted = {queue: self._assigned[queue] for queue in routed}
         else:
             with self._lock:
                 subscriptions = dict(self._subscriptions)
@@ -186,13 +187,15 @@ class PullMoves:
         if not is_known:
             self._share.forget_announcements()
         self.look_again_ms = monotonic_ms() + (REBALANCE_MS if is_known else REBALANCE_AGAIN_MS)
+        anew = made_anew(self._work.queues(), wanted)
+        self._work.revoke(anew)  # what was handed out of them is not committed: it is of a topic that is gone
         lost, gained = self._work.resubscribe(wanted)
         if lost:
             await self._give_up(lost)
         if gained and self._assigned is None:
             await self._share.wait_for_fellows()
         for part in by_broker(gained):
-            await self._begin(part, wanted)
+            await self._begin(part, wanted, anew)
         if lost or gained:
             log.info("queues changed group=%s queues=%s", self._group, sorted(map(str, wanted)))
 
@@ -207,8 +210,10 @@ class PullMoves:
                 log.warning("not committed before giving up group=%s error=%s", self._group, error)
         self._work.revoke(lost)
 
-    async def _begin(self, queues: list[MessageQueue], subscriptions: Mapping[MessageQueue, Subscription]) -> None:
-        """Queues of one topic and broker."""
+    async def _begin(
+        self, queues: list[MessageQueue], subscriptions: Mapping[MessageQueue, Subscription], anew: set[MessageQueue]
+    ) -> None:
+        """Queues of one topic and broker. Those that were made anew begin with their first message: the group was there."""
         if self._assigned is None:
             begin = await self._share.begin_offsets(queues, self._start_from, timeout_ms=self._timeout_ms)
             for queue, offset in begin.items():
@@ -217,5 +222,6 @@ class PullMoves:
         for queue in queues:
             offset = committed = await self._share.committed_offset(queue, timeout_ms=self._timeout_ms)
             if committed < 0:
-                offset = await self._share.start_offset(queue, self._start_from, timeout_ms=self._timeout_ms)
+                start_from = StartFrom.FIRST if queue in anew else self._start_from
+                offset = await self._share.start_offset(queue, start_from, timeout_ms=self._timeout_ms)
             self._work.assign(queue, offset, committed=committed, subscription=subscriptions[queue])

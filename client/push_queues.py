@@ -165,7 +165,7 @@ class PushQueues:
             return False
         self.revoke(name)
         self.assign(
-            name,
+            process.name,
             offset,
             committed=-1,
             subscription=process.subscription,
@@ -394,7 +394,7 @@ class PushQueues:
                 continue
             offset = process.commit_offset(position)
             if offset != process.committed:
-                offsets[name] = offset
+                offsets[process.name] = offset
         return offsets
 
     def on_committed(self, offsets: Iterable[tuple[MessageQueue, int]]) -> None:

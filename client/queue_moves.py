@@ -19,7 +19,7 @@ from ..model.clock import monotonic_ms
 from ..model.errors import TopicNotFound, ZenitError
 from ..model.queue import MessageQueue
 from ..model.subscription import Subscription
-from .group_share import GroupShare, by_broker
+from .group_share import GroupShare, by_broker, made_anew
 from .membership import Member
 from .positions import Positions
 from .push_work import PushWork
@@ -169,6 +169,11 @@ class QueueMoves:
                 queues, is_known = [queue for queue in ours if queue.topic == topic], False
             is_done = is_done and is_known
             wanted |= dict.fromkeys(queues, subscription)
+        anew = made_anew(ours | leaving, wanted)
+        if anew:  # what was handed out of them is not committed: it is of a topic that is gone
+            log.warning("topics were made anew, beginning with their first messages queues=%s", sorted(map(str, anew)))
+            self._work.revoke(anew)
+            ours, leaving = ours - anew, leaving - anew
         self._work.resubscribe(wanted)
         back = leaving & wanted.keys()
         if back:

@@ -13,6 +13,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import chain, repeat
 from typing import Any, Final
 
 from ..model.errors import BufferFull, NoRoute, RemoteProtocolError, TopicNotFound, WrongCluster, ZenitError
@@ -31,9 +32,10 @@ FETCH_TIMEOUT_MS: Final = 3_000
 def route_of(topic: str, reply: RouteReply) -> TopicRoute:
     """The reply of a name server as a route."""
     ids = dict(reply.cluster_ids)
+    incarnations = chain(reply.incarnations, repeat(0))
     return TopicRoute(
         topic,
-        tuple(QueueData(name, read, write, permission) for name, read, write, permission in reply.queues),
+        tuple(QueueData(*row, incarnation) for row, incarnation in zip(reply.queues, incarnations, strict=False)),
         tuple(
             BrokerData(cluster, name, dict(members), ids.get(cluster, "")) for cluster, name, members in reply.brokers
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NewType
 
 PhysicalOffset = NewType("PhysicalOffset", int)  # byte in a broker's commit log
@@ -11,11 +11,16 @@ QueueOffset = NewType("QueueOffset", int)  # n-th message of one queue
 
 @dataclass(frozen=True, slots=True, order=True)
 class MessageQueue:
-    """One queue of one topic at one replica group; ordered by topic, broker name, queue id."""
+    """One queue of one topic at one replica group; ordered by topic, broker name, queue id.
+
+    `incarnation`: which life of the topic is meant there, where that is known: a topic that was deleted and made again has
+    another one. 0 = not said. Two names of one queue are equal, whatever life they mean.
+    """
 
     topic: str
     broker_name: str
     queue_id: int
+    incarnation: int = field(default=0, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.topic}@{self.broker_name}:{self.queue_id}"

@@ -17,7 +17,11 @@ MASTER_ID: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """A topic at one broker, as topics.json holds it (RocketMQ's topicConfigTable)."""
+    """A topic at one broker, as topics.json holds it (RocketMQ's topicConfigTable).
+
+    `incarnation`: where the record that created it ends in the broker's log, by which it is told from an earlier topic of its
+    name; 0 = not known (a topic of RocketMQ's, or of a store from before).
+    """
 
     name: str
     read_queues: int = 8
@@ -27,16 +31,18 @@ class TopicConfig:
     sys_flag: int = 0
     filter_type: str = "SINGLE_TAG"
     attributes: dict[str, str] = field(default_factory=dict)
+    incarnation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class QueueData:
-    """How many queues of a topic one replica group serves."""
+    """How many queues of a topic one replica group serves. `incarnation`: as TopicConfig has it."""
 
     broker_name: str
     read_queues: int
     write_queues: int
     permission: int
+    incarnation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +72,7 @@ class TopicRoute:
         """Queues that take messages now: write permission and a live master; sorted."""
         masters = {broker.broker_name for broker in self.brokers if broker.master_address is not None}
         return sorted(
-            MessageQueue(self.topic, data.broker_name, queue_id)
+            MessageQueue(self.topic, data.broker_name, queue_id, data.incarnation)
             for data in self.queues
             if data.permission & PERMISSION_WRITE and data.broker_name in masters
             for queue_id in range(data.write_queues)
@@ -75,7 +81,7 @@ class TopicRoute:
     def read_queues(self) -> list[MessageQueue]:
         """Queues that may be read; sorted."""
         return sorted(
-            MessageQueue(self.topic, data.broker_name, queue_id)
+            MessageQueue(self.topic, data.broker_name, queue_id, data.incarnation)
             for data in self.queues
             if data.permission & PERMISSION_READ
             for queue_id in range(data.read_queues)

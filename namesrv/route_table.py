@@ -310,13 +310,17 @@ def _checked_topics(request: RegisterBroker) -> dict[str, QueueData]:
     _check_range("broker_id", request.broker_id, 0, 1 << 31)
     _check_range("epoch", request.epoch, 0, 1 << 62)
     _check_address(request.address)
+    incarnations = request.incarnations or (0,) * len(request.topics)
+    if len(incarnations) != len(request.topics):
+        raise InvalidParameter("incarnations", len(incarnations), f"one for each of {len(request.topics)} topics")
     topics: dict[str, QueueData] = {}
-    for topic, read_queues, write_queues, permission in request.topics:
+    for (topic, read_queues, write_queues, permission), incarnation in zip(request.topics, incarnations, strict=True):
         check_topic(topic)
         _check_range(f"read queues of {topic}", read_queues, 0, QUEUES_PER_TOPIC_MAX)
         _check_range(f"write queues of {topic}", write_queues, 0, QUEUES_PER_TOPIC_MAX)
         _check_range(f"permission of {topic}", permission, 0, PERMISSION_MAX)
-        topics[topic] = QueueData(request.broker_name, read_queues, write_queues, permission)
+        _check_range(f"incarnation of {topic}", incarnation, 0, 1 << 62)
+        topics[topic] = QueueData(request.broker_name, read_queues, write_queues, permission, incarnation)
     return topics
 
 

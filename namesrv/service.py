@@ -203,4 +203,5 @@ def _route_reply(route: TopicRoute, publish_port: int) -> RouteReply:
         tuple((data.cluster, data.broker_name, tuple(data.addresses.items())) for data in route.brokers),
         publish_port,
         tuple(sorted({(data.cluster, data.cluster_id) for data in route.brokers})),
+        tuple(data.incarnation for data in route.queues),
     )

@@ -116,6 +116,7 @@ from .settings import (
     NoCluster,
     RequirementMissing,
     TopicExists,
+    TopicMadeAnew,
     TopicNotFound,
 )
 from .storing import (
@@ -217,6 +218,7 @@ __all__ = [
     "TooManyQueries",
     "TooManyRequests",
     "TopicExists",
+    "TopicMadeAnew",
     "TopicNotFound",
     "TraceDamaged",
     "UnknownOption",

@@ -18,6 +18,27 @@ class TopicNotFound(ZenitError):
         return f"topic {self.topic!r} does not exist; create it: zenit topic create {self.topic} --queues 8"
 
 
+class TopicMadeAnew(ZenitError):
+    """The topic was deleted and made again since: what is asked for belongs to the topic that is gone.
+
+    Args: topic, incarnation (of the one there is), asked.
+    """
+
+    code, retriable, route_stale = 9151, True, True
+
+    def __init__(self, topic: str, incarnation: int, asked: int) -> None:
+        super().__init__(topic, incarnation, asked)
+        self.topic = topic
+        self.incarnation = incarnation
+        self.asked = asked
+
+    def __str__(self) -> str:
+        return (
+            f"topic {self.topic!r} was deleted and made again ({self.incarnation}, not {self.asked}): what belonged to the"
+            " old one is gone"
+        )
+
+
 class TopicExists(ZenitError):
     """The topic exists with other settings. Args: topic."""
 

@@ -20,7 +20,8 @@ class RegisterBroker(Request):
     """REGISTER_BROKER: all topics of one broker. topics: ((name, read queues, write queues, permission), ...).
 
     `epoch`: of the registering master; a name server ignores a lower one of the same broker name. `cluster_id`: a cluster
-    of the same name with another id is refused (WrongCluster) while the first lives.
+    of the same name with another id is refused (WrongCluster) while the first lives. incarnations: of the topics, in their
+    order; none = not said.
     """
 
     cluster: str
@@ -31,6 +32,7 @@ class RegisterBroker(Request):
     topics: tuple[tuple[str, int, int, int], ...]
     replication_address: str = ""
     cluster_id: str = ""
+    incarnations: tuple[int, ...] = ()
 
 
 @request(104, Lane.HEARTBEAT)
@@ -86,12 +88,14 @@ class RouteReply(Reply):
     """queues: ((broker name, read queues, write queues, permission), ...).
 
     brokers: ((cluster, broker name, ((broker id, address), ...)), ...). cluster_ids: ((cluster, its id), ...).
+    incarnations: of the topic at each of `queues`.
     """
 
     queues: tuple[tuple[str, int, int, int], ...]
     brokers: tuple[tuple[str, str, tuple[tuple[int, str], ...]], ...]
     publish_port: int = 0
     cluster_ids: tuple[tuple[str, str], ...] = ()
+    incarnations: tuple[int, ...] = ()
 
 
 @request(105, Lane.QUERY, RouteReply)

@@ -86,12 +86,14 @@ class UpdateConsumerOffsets(Request):
     client_id: "" = of nobody in particular; else who consumes in order, and is refused (QueueNotOwned) where it does not
     have the lock of one of these queues (any more).
     forward_only: an offset below what is committed changes nothing. For who may have lost a queue and not know it yet.
+    incarnations: of the topic of each offset; none, or 0 = not said. One of a topic that was made again since is not taken.
     """
 
     group: str
     offsets: tuple[tuple[str, int, int], ...]
     client_id: str = ""
     forward_only: bool = False
+    incarnations: tuple[int, ...] = ()
 
 
 @request(222, Lane.ADMIN, JsonReply)

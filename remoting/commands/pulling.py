@@ -33,7 +33,8 @@ class PullMessages(Request):
     """PULL_MESSAGE. Nothing there and `suspend_ms` > 0: the reply waits for a message at most that long.
 
     `tag_codes`: hashes wanted, sorted; empty = all. `max_messages`, `max_bytes`: bounds (the broker's own hold too).
-    `sql`: an SQL92 condition on the messages' properties; "" = none.
+    `sql`: an SQL92 condition on the messages' properties; "" = none. `incarnation`: of the topic that is meant, 0 = whichever
+    there is; TopicMadeAnew where it is another one.
     """
 
     group: str
@@ -45,3 +46,4 @@ class PullMessages(Request):
     suspend_ms: int = 0
     tag_codes: tuple[int, ...] = ()
     sql: str = ""
+    incarnation: int = 0

@@ -98,7 +98,7 @@ def test_a_registered_topic_is_found_and_listed(peer: Peer) -> None:
         peer.call(GetRoute("orders"))
     assert peer.call(registration(("orders", 8, 4, 6))) == RegisterReply(peer.server.publish_port)
     assert peer.call(GetRoute("orders")) == RouteReply(
-        (("broker-a", 8, 4, 6),), (("c", "broker-a", ((0, "h:1"),)),), peer.server.publish_port, (("c", ""),)
+        (("broker-a", 8, 4, 6),), (("c", "broker-a", ((0, "h:1"),)),), peer.server.publish_port, (("c", ""),), (0,)
     )
     assert peer.call(GetTopicList()) == TopicListReply(("orders",))
     _, payload = peer.client.call(peer.server.address, GetClusterInfo(), timeout_ms=TIMEOUT_MS)

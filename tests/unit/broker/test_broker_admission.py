@@ -15,7 +15,7 @@ from zenitmq.model.route import TopicConfig
 def topics() -> TopicTable:
     table = TopicTable()
     for config in (TopicConfig("t", 4, 2), TopicConfig("ro", permission=4), TopicConfig("wo", permission=2)):
-        table.on_event(table.event_set(config), {})
+        table.on_event(table.event_set(config), {}, 100)
     return table
 
 
@@ -68,7 +68,7 @@ def test_read_queues_beyond_the_write_queues_are_readable(topics: TopicTable) ->
 
 def test_the_trace_topic_is_open_to_clients_and_is_routed(topics: TopicTable) -> None:
     assert type(send_refusal(topics, TRACE_TOPIC, 0)) is TopicNotFound
-    topics.on_event(topics.event_set(TopicConfig(TRACE_TOPIC, 1, 1)), {})
+    topics.on_event(topics.event_set(TopicConfig(TRACE_TOPIC, 1, 1)), {}, 100)
     assert topics.write_queues[TRACE_TOPIC] == 1
     assert TRACE_TOPIC in {name for name, *_ in topics.registered()}
     assert type(send_refusal(topics, TRACE_TOPIC, 1)) is InvalidParameter

@@ -42,7 +42,7 @@ class World:
         self.later: list[Callable[[], None]] = []
         self.group_table = GroupTable()
         self.topic_table = TopicTable()
-        self.topic_table.on_event(self.topic_table.event_set(TopicConfig("t", 1, 1)), {})
+        self.topic_table.on_event(self.topic_table.event_set(TopicConfig("t", 1, 1)), {}, 100)
 
     def monotonic_ms(self) -> int:
         return self.now_ms

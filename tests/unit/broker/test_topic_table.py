@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from zenitmq.broker.topic_table import TopicTable, check_settings, topic_config, topic_document
-from zenitmq.model.errors import InvalidParameter, StoreFormatError
+from zenitmq.model.errors import InvalidParameter, StoreFormatError, TopicMadeAnew
 from zenitmq.model.route import TopicConfig
 
 VERSION = {"counter": 1, "stateVersion": 0, "timestamp": 5}
+END = 100
 
 
 def put(table: TopicTable, config: TopicConfig) -> None:
-    table.on_event(table.event_set(config), VERSION)
+    table.on_event(table.event_set(config), VERSION, END)
 
 
 def test_a_created_topic_takes_sends_on_its_write_queues_only() -> None:
@@ -33,7 +36,7 @@ def test_a_topic_without_write_permission_takes_no_sends() -> None:
 def test_a_deleted_topic_is_gone() -> None:
     table = TopicTable()
     put(table, TopicConfig("trades"))
-    table.on_event(table.event_deleted("trades"), VERSION)
+    table.on_event(table.event_deleted("trades"), VERSION, END)
     assert (table.configs, table.write_queues, table.document()["topicConfigTable"]) == ({}, {}, {})
 
 
@@ -80,7 +83,7 @@ def test_what_is_no_topic_is_refused_by_name(entry: object) -> None:
 )
 def test_an_unknown_event_is_refused(event: dict[str, object]) -> None:
     with pytest.raises(StoreFormatError):
-        TopicTable().on_event(event, VERSION)
+        TopicTable().on_event(event, VERSION, END)
 
 
 @pytest.mark.parametrize(
@@ -102,3 +105,32 @@ def test_settings_out_of_range_are_refused(config: TopicConfig, name: str) -> No
 
 def test_growing_settings_are_taken() -> None:
     check_settings(TopicConfig("t", read_queues=9, write_queues=16), TopicConfig("t"), queues_max=1024)
+
+
+def test_a_topic_keeps_its_incarnation_until_it_is_deleted_and_made_again() -> None:
+    """Whatever an event was staged upon: it may have been one of the topic that is gone."""
+    table = TopicTable()
+    config = TopicConfig("trades", 1, 1)
+    table.on_event(table.event_set(config), VERSION, 100)
+    staged = table.event_set(config)
+    table.on_event(table.event_set(replace(config, read_queues=2)), VERSION, 200)
+    assert table.configs["trades"].incarnation == 100
+    table.on_event(table.event_deleted("trades"), VERSION, 300)
+    table.on_event(staged, VERSION, 400)
+    assert (table.configs["trades"].incarnation, table.incarnations()) == (400, (400,))
+    for asked in (0, 400):
+        table.check_incarnation("trades", asked)
+    with pytest.raises(TopicMadeAnew) as refused:
+        table.check_incarnation("trades", 100)
+    assert refused.value.args == ("trades", 400, 100)
+    loaded = TopicTable()
+    loaded.load(table.document())
+    assert loaded.configs == table.configs
+
+
+def test_a_topic_of_an_older_store_has_no_incarnation_and_refuses_nobody() -> None:
+    table = TopicTable()
+    table.load({"topicConfigTable": {"trades": {"topicName": "trades"}}})
+    table.on_event(table.event_set(TopicConfig("trades", 1, 1)), VERSION, 100)
+    assert table.configs["trades"].incarnation == 0
+    table.check_incarnation("trades", 7)

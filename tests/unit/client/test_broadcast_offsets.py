@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,8 +49,8 @@ def test_two_members_do_not_share_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "{}", '{"offsets": 1}', '{"offsets": [1]}', '{"offsets": [["t", "a", 0, -1]]}',
-     '{"offsets": [["t", "a", "0", 1]]}', '{"offsets": [["t", "a", 0]]}'],
+    ["", "{", "[]", "{}", '{"offsets": 1}', '{"offsets": [1]}', '{"offsets": [["t", "a", 0, -1, 0]]}',
+     '{"offsets": [["t", "a", "0", 1, 0]]}', '{"offsets": [["t", "a", 0]]}'],
 )  # fmt: skip
 def test_damage_is_told_with_the_remedy(tmp_path: Path, text: str) -> None:
     offsets = file_in(tmp_path)
@@ -60,7 +61,7 @@ def test_damage_is_told_with_the_remedy(tmp_path: Path, text: str) -> None:
     Path(offsets.path).unlink()
     with offsets:
         offsets.save({QUEUE: 5})
-    assert json.loads(Path(offsets.path).read_text()) == {"offsets": [["t", "a", 1, 5]]}
+    assert json.loads(Path(offsets.path).read_text()) == {"offsets": [["t", "a", 1, 5, 0]]}
 
 
 def test_a_file_that_cannot_be_written_keeps_what_it_had(tmp_path: Path) -> None:
@@ -73,6 +74,16 @@ def test_a_file_that_cannot_be_written_keeps_what_it_had(tmp_path: Path) -> None
     (tmp_path / "file").write_text("")
     with pytest.raises(OffsetFileFailed), BroadcastOffsets(str(tmp_path / "file"), "g", ("a:1",), "one"):
         pass
+
+
+def test_what_was_kept_of_an_earlier_topic_of_that_name_means_nothing(tmp_path: Path) -> None:
+    first, second = replace(QUEUE, incarnation=100), replace(QUEUE, incarnation=400)
+    with file_in(tmp_path) as offsets:
+        offsets.save({first: 5})
+    with file_in(tmp_path) as offsets:
+        assert [offsets.offset(queue) for queue in (first, second, QUEUE)] == [5, None, 5]
+        offsets.save({second: 1})
+        assert offsets.offset(second) == 1
 
 
 def test_an_instance_is_a_plain_name() -> None:

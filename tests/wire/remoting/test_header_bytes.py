@@ -29,21 +29,21 @@ from zenitmq.remoting.header import decode_reply, decode_request, encode_error, 
 REQUESTS: list[tuple[Request, int, int, bool, str]] = [
     (SendMessages("trades", 3, 2, "shop"), 7, 3000, False, "98cd014003010700c094a67472616465730302a473686f70cd0bb8"),
     (
-        PullMessages("g", "trades", 3, 1 << 40, 32, 1 << 20, 15000, (-5, 98), "a>1"),
+        PullMessages("g", "trades", 3, 1 << 40, 32, 1 << 20, 15000, (-5, 98), "a>1", 77),
         0x7FFFFFFE,
         30000,
         False,
-        "980b0301ce7ffffffe00c099a167a674726164657303cf000001000000000020ce00100000cd3a9892fb62a3613e31cd7530",
+        "980b0301ce7ffffffe00c09aa167a674726164657303cf000001000000000020ce00100000cd3a9892fb62a3613e314dcd7530",
     ),
     (ConsumersChanged("g"), 0, 0, True, "982803010002c091a16700"),
     (
-        RegisterBroker("zenit", "broker-a", 0, "10.0.0.1:10911", 4, (("trades", 8, 8, 6),), "", "9f1c"),
+        RegisterBroker("zenit", "broker-a", 0, "10.0.0.1:10911", 4, (("trades", 8, 8, 6),), "", "9f1c", (77,)),
         1,
         5000,
         False,
         (
-            "986703010100c098a57a656e6974a862726f6b65722d6100ae31302e302e302e313a3130393131049194a6747261646573080806a0"
-            "a439663163cd1388"
+            "986703010100c099a57a656e6974a862726f6b65722d6100ae31302e302e302e313a3130393131049194a6747261646573080806a0"
+            "a439663163914dcd1388"
         ),
     ),
     (GetTopics(), 2, 1000, False, "981503010200c090cd03e8"),
@@ -78,13 +78,17 @@ REPLIES: list[tuple[Reply | ZenitError, type[Reply], int, str]] = [
     (Done(), Done, 1, "980003010101c09000"),
     (
         RouteReply(
-            (("broker-a", 8, 8, 6),), (("zenit", "broker-a", ((0, "10.0.0.1:10911"),)),), 9877, (("zenit", "9f1c"),)
+            (("broker-a", 8, 8, 6),),
+            (("zenit", "broker-a", ((0, "10.0.0.1:10911"),)),),
+            9877,
+            (("zenit", "9f1c"),),
+            (77,),
         ),
         RouteReply,
         5,
         (
-            "980003010501c0949194a862726f6b65722d610808069193a57a656e6974a862726f6b65722d61919200ae31302e302e302e313a3130393131"
-            "cd26959192a57a656e6974a43966316300"
+            "980003010501c0959194a862726f6b65722d610808069193a57a656e6974a862726f6b65722d61919200ae31302e302e302e313a3130393131"
+            "cd26959192a57a656e6974a439663163914d00"
         ),
     ),
     (
