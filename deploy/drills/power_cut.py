@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from .preloaded import compile_library
+from .unsynced_pages import keeps_its_size, pages_taken_back
 
 RECORD: Final = struct.Struct("<QQQQ")
 SECTOR_BYTES: Final = 512
@@ -27,7 +28,7 @@ BOOT_ID: Final = "boot_id"
 
 @dataclass(frozen=True, slots=True)
 class CutReport:
-    """What a cut took: writes and names undone, of how many that were not synced."""
+    """What a cut took: writes (or parts of them in a page) and names undone, of how many that were not synced."""
 
     writes_undone: int
     writes_unsynced: int
@@ -50,8 +51,11 @@ class PowerCut:
         """What a process needs in its environment so that its writes are remembered."""
         return {"LD_PRELOAD": self.library, "ZENIT_CUT_PREFIX": self.prefix, "ZENIT_CUT_LOG": self.log}
 
-    def cut(self, seed: int | None) -> CutReport:
-        """Undoes what is not synced; `seed` None: all of it. The processes that write there have ended. Raises OSError."""
+    def cut(self, seed: int | None, *, any_pages: bool = False) -> CutReport:
+        """Undoes what is not synced; `seed` None: all of it. The processes that write there have ended. Raises OSError.
+
+        `any_pages`: of a file that was allocated ahead any pages are lost, not only what was written last.
+        """
         chance = None if seed is None else random.Random(seed)
         names_undone, names = self._cut_names(chance)
         writes_undone = writes = 0
@@ -60,9 +64,14 @@ class PowerCut:
             records = list(self._records(number))
             kept = _part_kept(chance, len(records))
             torn_bytes = SECTOR_BYTES * chance.randrange(64) if chance else 0
-            if number in paths:
-                _undo_writes(paths[number], records[kept:], torn_bytes)
-                writes += len(records)
+            path = paths.get(number)
+            if path is None:
+                continue
+            writes += len(records)
+            if any_pages and chance is not None and keeps_its_size(records, os.path.getsize(path)):
+                writes_undone += _write_back(path, pages_taken_back(records, chance))
+            else:
+                _undo_writes(path, records[kept:], torn_bytes)
                 writes_undone += len(records) - kept
         for path in self._logs("undo", "old", "names", "names.old", "kept"):
             os.unlink(path)
@@ -144,6 +153,13 @@ def _undo_name(kind: str, before: str, path: str, grave: str) -> None:
         os.rename(path, before)
     if grave != "-":
         os.rename(grave, path)
+
+
+def _write_back(path: str, pieces: list[tuple[int, bytes]]) -> int:
+    with open(path, "r+b", buffering=0) as file:
+        for offset, data in pieces:
+            os.pwrite(file.fileno(), data, offset)
+    return len(pieces)
 
 
 def _undo_writes(path: str, records: list[tuple[int, int, int, bytes]], torn_bytes: int) -> None:
