@@ -106,6 +106,7 @@ class Life:
     same_boot: bool
     ran_async: bool
     set_back: bool = False
+    has_hole: bool = False
     group_id: str = ""
 
 
@@ -225,6 +226,7 @@ class ControllerLink:
             same_boot=life.same_boot,
             ran_async=life.ran_async,
             set_back=life.set_back,
+            has_hole=life.has_hole,
             group_id=life.group_id or self._group_id,
             version=self._version,
             newest_epoch=facts.newest_epoch,

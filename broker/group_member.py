@@ -178,17 +178,22 @@ class GroupMember:
         self._told: tuple[int | None, int] = (None, 0)
         self._full_ms: int | None = None  # since when the disk has no room
         self._settles_at: int | None = None  # once that is flushed, nothing was counted that is not
-        self._start_facts = files.start_facts(store.written)
         self._disk = StoreDisk(
             store,
             files,
             config.store_dir,
+            post=loop.post,
             on_cut_needed=host.on_reopen_needed,
             on_beginning_needed=self._ask_beginning,
             on_fatal=host.on_fatal,
         )
-        replica_log = ReplicaLog(begin=store.begin, epochs=self._recovered_epochs(config.store_dir))
+        replica_log = ReplicaLog(
+            begin=store.begin, epochs=self._recovered_epochs(config.store_dir), has_hole=self._disk.has_hole
+        )
         replica_log.on_position(*self._disk.position())
+        self._start_facts = files.start_facts(replica_log.end, has_hole=replica_log.has_hole)
+        if replica_log.has_hole:
+            log.warning("the log has a hole and counts up to it only end=%s written=%s", replica_log.end, store.written)
         self._replica = Replica(
             ReplicaIdentity.of(config.cluster, config.name, self.name, files.incarnation),
             self._disk,
@@ -330,6 +335,7 @@ class GroupMember:
             same_boot=facts.same_boot,
             ran_async=facts.ran_async,
             set_back=facts.set_back,
+            has_hole=facts.has_hole,
             group_id=self.files.group_id,
         )
 
@@ -365,11 +371,11 @@ class GroupMember:
     def heartbeat_facts(self) -> HeartbeatFacts:
         """What a controller hears of us each 0.5 s."""
         replica_log = self._replica.log
-        rows = replica_log.epochs.rows
+        rows = replica_log.offered_epochs.rows
         newest_epoch, newest_begin = (rows[-1].number, rows[-1].begin) if rows else (0, 0)
         return HeartbeatFacts(
             self._replica.epoch,
-            self._store.written,
+            self._disk.position()[0],
             replica_log.confirm,
             sync_pending_ms=self._store.sync_pending_ms,
             no_room_ms=0 if self._full_ms is None else self._clock.monotonic_ms() - self._full_ms + 1,

@@ -181,6 +181,7 @@ class Broker:
             on_known=self._on_cluster_known,
         )
         if not config.has_group:
+            self._store.damage.take_holes()
             epoch = begin_epoch(config.store_dir, self._store.begin, self._store.written)
             self._identity = replace(self._identity, epoch=epoch.number, broker_id=MASTER_ID)
             return

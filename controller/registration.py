@@ -1,9 +1,10 @@
 """A replica's process registers its life, and what it may have forgotten takes it out of both sets (rule R9). Pure.
 
 *Unclean* is a replica that may lack bytes it acknowledged, although its name is in a set: its disk was wiped or set
-back, or it lost power while it counted bytes that were not flushed. One write records the new life and the departure,
-so that no election can fall between them. A process killed under the same boot of the kernel keeps its page cache and
-is clean.
+back, or it lost power while it counted bytes that were not flushed. Its log may have a hole then, where pages were lost,
+and ends there: what was flushed lies before it, so where only that was counted nothing is gone. One write records the new
+life and the departure, so that no election can fall between them. A process killed under the same boot of the kernel
+keeps its page cache and is clean.
 
 A replica that belongs to another group of the same name is refused: the epochs of both begin at 1, so that its log would
 pass for a copy. The group's id is chosen once, by the replica that founds it where nobody knows of an epoch; who was let in
@@ -132,6 +133,8 @@ def _why_unclean(request: RegisterReplica, present: Incarnation, flush_mode: Flu
     if request.clean_marker and request.log_end < request.marker_end:
         return f"its log ends at {request.log_end}, below its clean end {request.marker_end}"
     unflushed = flush_mode is FlushMode.ASYNC or request.ran_async
+    if unflushed and request.has_hole:
+        return f"its log has a hole at {request.log_end}: bytes that were not flushed are lost"
     if unflushed and not request.clean_marker and not request.same_boot:
         return "the machine stopped under it while bytes were not flushed"
     return None

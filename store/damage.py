@@ -74,6 +74,15 @@ class Damage:
         logger.error("damage in the log is quarantined begin=%s end=%s found=%s", begin, end, how)
         self._changed()
 
+    def take_holes(self) -> Future[None] | None:
+        """The log counts to its end from now on, whatever holes it has: nobody has more of it. Their messages are lost unless
+        a replica has them. Done once that is durable; None where there is no hole."""
+        holes = self.quarantine.take_holes()
+        if not holes:
+            return None
+        logger.warning("the log has holes and is taken as it is, what lay in them is lost ranges=%s", holes)
+        return self._changed()
+
     def forget_expired(self) -> None:
         """Drops the ranges that retention has given up."""
         ranges = self.quarantine.ranges
@@ -86,10 +95,11 @@ class Damage:
         appends = self._checker.appends(begin, end)
         return min([begin, *(entry.offset for entry in appends)]), max([end, *(entry.end for entry in appends)])
 
-    def _changed(self) -> None:
+    def _changed(self) -> Future[None]:
         self._list_unsendable()
-        self._upkeep.run_in_worker(self._note)
+        noted = self._upkeep.run_in_worker(self._note)
         self.on_change()
+        return noted
 
     def _note(self) -> None:
         """The worker's: several changes at once are written down once."""

@@ -4,6 +4,8 @@
     a scrub, a slave's chunk, a consumer's doubt -> ranges, rotten --a replica had the bytes--> neither
 
 *Rotten* ranges are those whose bytes were whole once and rotted: they lie below what was flushed and known to be well.
+All others are *holes*: a recovery found them, so a loss of power took pages that perhaps nobody had flushed. A replica's
+log counts up to its first hole only (rule R9), until the hole is cut away, or the replica leads all the same.
 While a replica may still have the bytes of one it is *awaited*: a reader that comes to it waits. Others are gone for
 good: a reader is told so, and goes on behind. All are [begin, end) in bytes of the log, ascending and apart.
 
@@ -72,10 +74,19 @@ class Quarantine:
     @property
     def first_hole(self) -> int | None:
         """Where the first range begins that has not rotted, but was never whole on this disk; None without one."""
+        return self._holes[0][0] if self._holes else None
+
+    def take_holes(self) -> tuple[Range, ...]:
+        """From now on no range counts as a hole: the log goes on behind them. Returns those that did."""
+        holes, self.rotten = self._holes, self.ranges
+        return holes
+
+    @property
+    def _holes(self) -> tuple[Range, ...]:
         holes = self.ranges
         for low, high in self.rotten:
             holes = without(holes, low, high)
-        return holes[0][0] if holes else None
+        return holes
 
     def is_awaited(self, begin: int, end: int) -> bool:
         """Whether a reader of [begin, end) waits: a replica may have it."""

@@ -24,7 +24,7 @@ from .confirmation import Confirmation
 from .dispatch import Dispatcher, SettledDispatcher, TopicDispatcher
 from .key_index import INDEX_FOLDER, KeyIndex
 from .quarantine import FACTS_FILE as FACTS_FILE
-from .quarantine import Quarantine, Range
+from .quarantine import Quarantine, Range, overlaps
 from .queue_table import QueueTable
 from .record_kernel import RUN_BLANK, RUN_END, RUN_MORE, RunKernel
 from .recovery import LastStop, LogSurvey, Survey, first_store_time, newest_segment_before, replay
@@ -137,7 +137,8 @@ def open_store(
             log.trust_flushed(checkpoint.flushed_offset)
         _lower_checkpoint(directory, checkpoint, _rebuild_begin(log, queues, index))
         _settle(log, queues, index, checkpoint, clean=abort is None, begin=whole)
-        first_opened_ms, quarantine = _store_facts(directory, log, survey, clock.now_ms(), clean=abort is None)
+        known_whole = log.written if abort is None else checkpoint.flushed_offset or 0
+        first_opened_ms, quarantine = _store_facts(directory, log, survey, clock.now_ms(), known_whole=known_whole)
         write_abort(directory)
         log.start()
         confirmation = Confirmation()
@@ -291,20 +292,25 @@ def _interest(dispatcher: Dispatcher) -> Interest:
     return dispatcher, None, 0, None
 
 
-def _store_facts(directory: str, log: CommitLog, survey: Survey, now_ms: int, *, clean: bool) -> tuple[int, Quarantine]:
+def _store_facts(
+    directory: str, log: CommitLog, survey: Survey, now_ms: int, *, known_whole: int
+) -> tuple[int, Quarantine]:
     """(when we first opened this store, all quarantined ranges); written down where new.
 
-    What is damaged though the store was closed well has rotted since.
+    `known_whole`: everything below was on the disk once, so what is damaged there has rotted; other damage is a hole, unless
+    it was known to have rotted.
     """
     path = os.path.join(directory, FACTS_FILE)
     known = read_snapshot(path)
     document = known.document if known is not None else {}
     first_opened_ms = int(document.get("firstOpenedMs", now_ms))
-    before = _ranges(document, "quarantined")
-    kept = Quarantine(
-        _within(log, (*before, *survey.damaged)),
-        _within(log, (*_ranges(document, "rotten"), *(survey.damaged if clean else ()))),
-    )
+    before, rotten = _ranges(document, "quarantined"), _ranges(document, "rotten")
+    found = [
+        (low, high)
+        for low, high in survey.damaged
+        if overlaps(rotten, low, high) or (high <= known_whole and not overlaps(before, low, high))
+    ]
+    kept = Quarantine(_within(log, (*before, *survey.damaged)), _within(log, (*rotten, *found)))
     for low, high in sorted(set(kept.ranges) - set(before)):
         logger.error("damage in the log is quarantined begin=%s end=%s", low, high)
     if known is None or kept.ranges != before:

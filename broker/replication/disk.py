@@ -1,8 +1,8 @@
 """Carries out the cores' effects on the disk: on the store, the epoch file and the files that tell who we are.
 
-All but a sync are done when `perform` returns; what there is no room for is refused, and nothing has changed. A log that
-must be cut is cut with the store closed: the intent is on the disk already, so the broker opens its store anew, as
-after a crash, and the cut is carried through first (R4).
+All but a sync, and the counting of what lies behind a hole, are done when `perform` returns; what there is no room for is
+refused, and nothing has changed. A log that must be cut is cut with the store closed: the intent is on the disk already,
+so the broker opens its store anew, as after a crash, and the cut is carried through first (R4).
 """
 
 from __future__ import annotations
@@ -32,20 +32,24 @@ class StoreDisk:
         files: ReplicaFiles,
         directory: str,
         *,
+        post: Callable[[Callable[[], None]], None],
         on_cut_needed: Callable[[], None],
         on_beginning_needed: Callable[[], None],
         on_fatal: Callable[[], None],
     ) -> None:
-        """`on_cut_needed`: the intent is written; close the store and open it anew. `on_beginning_needed`: ask the master
-        for what a store that begins where its log does must know. `on_fatal`: end the process.
+        """`post`: runs something on the loop soon. `on_cut_needed`: the intent is written; close the store and open it anew.
+        `on_beginning_needed`: ask the master for what a store that begins where its log does must know. `on_fatal`: end the
+        process.
         """
         self._store = store
         self._files = files
         self._directory = directory
+        self._post = post
         self._on_cut_needed = on_cut_needed
         self._on_beginning_needed = on_beginning_needed
         self._on_fatal = on_fatal
         self._syncing: tuple[int, Callable[[], None]] | None = None
+        self._hole = store.damage.quarantine.first_hole
         self._performers: dict[type[DiskEffect], Callable[[Any, Callable[[], None]], None]] = {
             fx.PersistPromise: self._persist_promise,
             fx.PersistIntent: self._persist_intent,
@@ -62,10 +66,17 @@ class StoreDisk:
         """See `ReplicaDisk`. Raises StoreNotWriteable."""
         self._performers[type(effect)](effect, on_done)
 
+    @property
+    def has_hole(self) -> bool:
+        """Whether bytes are there behind the end, which do not count (R9)."""
+        return self._hole is not None
+
     def position(self) -> tuple[int, int]:
-        """(end, flushed) of the log."""
-        written = self._store.written
-        return written, min(self._store.flushed, written)
+        """(end, flushed) of the log, which ends at its first hole."""
+        end: int = self._store.written
+        if self._hole is not None:
+            end = min(end, max(self._hole, self._store.begin))
+        return end, min(self._store.flushed, end)
 
     def read(self, begin: int, end: int) -> memoryview:
         """A chunk's bytes: all of [begin, end), but of a blank only its head. Raises OffsetOutOfRange, CorruptRecordError."""
@@ -125,8 +136,14 @@ class StoreDisk:
             on_done()
 
     def _cut_tail(self, _effect: fx.CutTail, on_done: Callable[[], None]) -> None:
-        """The start has cut what was torn, and chunks are whole records: there is nothing to cut."""
-        on_done()
+        """The start has cut what was torn, and chunks are whole records: there is nothing to cut. Holes stay, and what lies
+        behind them counts: nobody has more."""
+        self._hole = None
+        noted = self._store.damage.take_holes()
+        if noted is None:
+            on_done()
+        else:
+            noted.add_done_callback(lambda _: self._post(on_done))
 
     def _sync_log(self, _effect: fx.SyncLog, on_done: Callable[[], None]) -> None:
         written = self._store.written

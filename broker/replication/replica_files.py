@@ -41,7 +41,7 @@ class StartFacts:
     """What this life says of the last registered one when it registers. `marker_end`: NO_END without a marker.
 
     `ran_async`: bytes were counted as its own that were perhaps never flushed. `set_back`: the controller knew a higher
-    counter.
+    counter. `has_hole`: recovery found damage at `log_end`, with more of the log behind it.
     """
 
     has_clean_marker: bool
@@ -50,6 +50,7 @@ class StartFacts:
     marker_end: int
     ran_async: bool
     set_back: bool
+    has_hole: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,8 +117,8 @@ class ReplicaFiles:
         """Of the group this replica belongs to; "" where it was never let into one."""
         return self._facts.group_id
 
-    def start_facts(self, log_end: int) -> StartFacts:
-        """For the registration; `log_end`: where recovery found the log's end."""
+    def start_facts(self, log_end: int, *, has_hole: bool = False) -> StartFacts:
+        """For the registration; `log_end`: where recovery found the log's end, or its first hole."""
         facts = self._facts
         return StartFacts(
             has_clean_marker=facts.clean_end != NO_END,
@@ -126,6 +127,7 @@ class ReplicaFiles:
             marker_end=facts.clean_end,
             ran_async=facts.ran_async,
             set_back=facts.set_back,
+            has_hole=has_hole,
         )
 
     # ---- what is written down; all raise OSError

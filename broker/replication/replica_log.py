@@ -3,7 +3,8 @@
 One object lives as long as the process and passes from role to role: slave core, role machine and master core read and
 move it, one of them at a time. Always flushed <= end (physical offsets). `confirm` grows only; it may be above `end`
 for a slave that lost its tail. `damaged`: ranges of the log that cannot be sent to anybody now, ascending: sessions wait
-before them, until a replica has given their bytes back.
+before them, until a replica has given their bytes back. `has_hole`: the disk holds bytes at `end` and behind that do not
+count, because something before them is lost (R9): nothing is appended before they are cut away.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ class ReplicaLog:
     confirm: int = 0
     epochs: EpochList = field(default_factory=EpochList)
     damaged: tuple[tuple[int, int], ...] = ()
+    has_hole: bool = False
 
     def on_position(self, end: int, flushed: int) -> None:
         """The log was written or flushed so far."""
@@ -37,6 +39,7 @@ class ReplicaLog:
         """The log ends at `offset` now."""
         self.end = min(self.end, offset)
         self.flushed = min(self.flushed, offset)
+        self.has_hole = False
 
     def with_epoch(self, number: int, begin: int) -> EpochList:
         """The rows once an epoch begins there. Raises TooManyEpochs."""
@@ -49,6 +52,11 @@ class ReplicaLog:
                 if position < end:
                     return min(begin, self.end)
         return self.end
+
+    @property
+    def offered_epochs(self) -> EpochList:
+        """The rows of what a slave offers its master: those behind a hole say nothing about what counts."""
+        return self.epochs.recovered(self.end)
 
     @property
     def guard(self) -> int:

@@ -92,6 +92,8 @@ class RoleState:
         if effect != self._awaiting:
             return []
         self._awaiting = None
+        if isinstance(effect, CutTail):
+            self._log.has_hole = False  # who leads has more than anybody, and takes its log as it is
         if isinstance(effect, PersistPromise):
             self.promised = self._elected = effect.epoch
         elif isinstance(effect, PersistEpochs):

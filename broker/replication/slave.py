@@ -220,7 +220,7 @@ class SlaveState:
         self.phase, self._deadline_ms = Phase.OPENING, now_ms + OPEN_TIMEOUT_MS
         log = self._log
         opening = Opening(
-            *self._stamp, self._name, self._incarnation, log.end, log.flushed, log.epochs, self._wants_lz4
+            *self._stamp, self._name, self._incarnation, log.end, log.flushed, log.offered_epochs, self._wants_lz4
         )
         return [OpenSession(self.master, self.session), self._send(opening)]
 
@@ -262,6 +262,7 @@ class SlaveState:
         log, begin = self._log, self._starting_anew.begin
         log.begin, log.epochs = begin, self._starting_anew.epochs
         log.on_position(begin, begin)
+        log.has_hole = False
         self._starting_anew = None
         if self.phase is Phase.STARTING_ANEW:
             self.phase, self._deadline_ms = Phase.PAUSING, now_ms
@@ -273,7 +274,7 @@ class SlaveState:
             return self._refuse_cut(offset)
         if offset > log.end:
             return self._reopen_later(now_ms)  # more than was offered: not an answer to this opening
-        if offset == log.end and log.epochs.below(offset) is log.epochs:
+        if offset == log.end and not log.has_hole and log.epochs.below(offset) is log.epochs:
             return self._stream(now_ms)
         self.phase = Phase.CUTTING
         self._truncation = Truncation(PersistIntent(self.epoch, offset), log)

@@ -36,7 +36,8 @@ class RegisterReplica(Request):
     counted bytes as its own that it had not flushed. `log_end`: where the log ends now. `set_back`: StartCounterBehind
     was the answer before, now or in a life whose registration was not seen. `group_id`: of the group it belongs to; "" of one
     that was never in any. `version`: of the newest node that this process has adopted (-1: none). `newest_epoch`,
-    `newest_begin`: the last row of its list of epochs (0, 0: it has none).
+    `newest_begin`: the last row of its list of epochs (0, 0: it has none). `has_hole`: recovery
+    found damage at `log_end`, and more of the log behind it.
     No node is adopted before this was answered: one that was heard earlier may mean another life.
     """
 
@@ -59,6 +60,7 @@ class RegisterReplica(Request):
     newest_epoch: int = 0
     newest_begin: int = 0
     cluster_id: str = ""
+    has_hole: bool = False
 
 
 @request(9001, Lane.HEARTBEAT, GroupReply)

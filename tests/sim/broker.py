@@ -84,7 +84,8 @@ class Broker(Host):
         )
         self.shell = DiskShell(disk, self, latency_ms=world.disk_latency_ms, on_fsync_failed=self._on_fsync_failed)
         self.shell.on_flush_done = self._on_flush_done
-        replica_log = ReplicaLog(begin=disk.begin, epochs=disk.epochs)
+        self.has_hole = bool(disk.behind)
+        replica_log = ReplicaLog(begin=disk.begin, epochs=disk.epochs, has_hole=self.has_hole)
         replica_log.on_position(*self.shell.position())
         identity = ReplicaIdentity.of(CLUSTER, GROUP, name, self.incarnation)
         self.group_key = identity.group
@@ -135,6 +136,7 @@ class Broker(Host):
             ran_async=disk.ran_async,
             set_back=disk.set_back,
             group_id=disk.group_id,
+            has_hole=self.has_hole,
         )
 
     def heartbeat_facts(self) -> HeartbeatFacts:

@@ -1,9 +1,9 @@
 """A replica's disk: what outlives a process, and how it fails. And the process's side of it, which carries out effects.
 
 Bytes of the log are first in the page cache (`log`) and below `durable` on the platter too. A kill keeps the cache, a
-loss of power keeps any prefix from `durable` on, which may end in a torn record. The small files (promise, epochs,
-intent, facts of the last life) are replaced whole and durable when their effect is done; between being asked and being
-done an effect may have happened or not.
+loss of power keeps any prefix from `durable` on, which may end in a torn record or have a hole. The small files (promise,
+epochs, intent, facts of the last life) are replaced whole and durable when their effect is done; between being asked and
+being done an effect may have happened or not.
 
 What the real shell must do for the rules to hold is done here in methods of one rule each, so that a mutation can take
 it away: `recover`, `forget_failed_pages`, `flushed_at_start`, `note_registered`, `cut`.
@@ -20,7 +20,7 @@ from zenitmq.broker.replication import effects as fx
 from zenitmq.broker.replication.epochs import EpochList
 from zenitmq.model.errors import StoreNotWriteable
 
-from .records import RECORD, cut_at, whole_end
+from .records import RECORD, cut_at, has_record, whole_end
 from .schedule import Host
 
 NO_END: Final = -1
@@ -31,7 +31,8 @@ HANG_LOOK_MS: Final = 20
 class Disk:
     """`begin`: where the log is kept from. `platter_epochs`: rows that a loss of power keeps (all, by the rules).
 
-    `undead`: bytes behind a cut that was not made durable. `failed_pages`: an fsync has failed; the pages behind
+    `undead`: bytes behind a cut that was not made durable. `behind`: a hole that a loss of power left, and the rest of the log,
+    which starts there and is kept aside until it is cut away (R9). `failed_pages`: an fsync has failed; the pages behind
     `durable` pass for written and are not. `is_full`: there is no room for a chunk; `is_brimful`: nor for a small
     file. `hangs`: no fsync ends.
     """
@@ -55,6 +56,7 @@ class Disk:
     awaits_hearing: bool = False  # set back, and no controller was told: its next lives must not pass the count unheard
     is_registered: bool = False  # the present life is
     undead: bytes = b""
+    behind: bytes = b""
     failed_pages: bool = False
     changed_from: int = 0
     is_full: bool = False
@@ -74,7 +76,10 @@ class Disk:
 
     def recover(self) -> None:
         """Keeps the whole records (R13): the confirm offset has no say in it."""
-        self.truncate(whole_end(self.log, min(self.begin, len(self.log))))
+        end = whole_end(self.log, min(self.begin, len(self.log)))
+        if has_record(self.log, end):
+            self.behind = bytes(self.log[end:])
+        self.truncate(end)
 
     def forget_failed_pages(self) -> None:
         """Re-reads the disk after a failed fsync (R8): what it never got is gone, as after a loss of power; it says so as it
@@ -113,6 +118,11 @@ class Disk:
             self.changed_from = 0
             kept = len(self.log)
         self.truncate(kept)
+        if rng.random() < 0.5:
+            self.behind = b""
+        holes = range(self.durable // RECORD, kept // RECORD - 1)
+        if holes and not self.behind and rng.random() < 0.4:
+            self.lose_page(rng.choice(holes))
         if kept % RECORD == 0 and rng.random() < 0.3:
             self.log += bytes(rng.randint(1, 2 * RECORD))  # a file longer than what was written to it
         self.durable = min(self.durable, len(self.log))
@@ -120,6 +130,13 @@ class Disk:
         self.undead = b""
         self.failed_pages = False
         self.boot_id += 1
+
+    def lose_page(self, record: int) -> None:
+        """A record in the middle of what was written did not reach the disk, others behind it did."""
+        begin = record * RECORD
+        assert begin >= self.durable
+        self.log[begin : begin + RECORD] = bytes(RECORD)
+        self.changed_from = min(self.changed_from, begin)
 
     def wipe(self, store_id: str) -> None:
         """Another disk in its place."""
@@ -149,10 +166,11 @@ class Disk:
     def cut(self, offset: int) -> None:
         """A cut that no loss of power undoes (R4)."""
         self.truncate(offset)
-        self.undead = b""
+        self.undead = self.behind = b""
 
     def append(self, data: bytes | memoryview) -> None:
         """At the end."""
+        assert not self.behind, "an append over what lies behind a hole"
         self.changed_from = min(self.changed_from, len(self.log))
         self.log += data
 
@@ -166,7 +184,7 @@ class Disk:
 
     def start_anew(self, effect: fx.StartAnew) -> None:
         """An empty log that begins further on (R12)."""
-        self.log[:] = bytes(effect.begin)
+        self.log[:], self.behind = bytes(effect.begin), b""
         self.durable, self.begin, self.changed_from = effect.begin, effect.begin, 0
         self.epochs = self.platter_epochs = effect.epochs
 
@@ -234,6 +252,7 @@ class DiskShell:
             self._flushed, self._flushing = effect.begin, None
         else:
             assert isinstance(effect, fx.CutTail)
+            disk.behind = b""  # the shipped store takes it with its hole; to who leads here, it is lost as a whole
 
     def _lower_flush(self, offset: int) -> None:
         self._flushed = min(self._flushed, offset)

@@ -12,6 +12,7 @@ from zenitmq.model.group import GroupNode, KnownGroup
 
 from . import disk
 from .mutation_table import Patch, mutation
+from .records import RECORD
 
 
 def _epoch_row_again() -> list[Patch]:
@@ -101,6 +102,16 @@ def _() -> list[Patch]:
 @mutation("ffdrop", "R8: pages of a failed fsync are read back as if they were on the disk")
 def _() -> list[Patch]:
     return [(disk.Disk, "forget_failed_pages", lambda _: None)]
+
+
+@mutation("holecut", "R9: a log with a hole counts to its end")
+def _() -> list[Patch]:
+    def recover(self: disk.Disk) -> None:
+        self.truncate(len(self.log) // RECORD * RECORD)
+        while len(self.log) > self.begin and self.log[-4:] != b"ZENI":
+            self.truncate(len(self.log) - RECORD)
+
+    return [(disk.Disk, "recover", recover)]
 
 
 @mutation("ffmark", "R9: who had a failed fsync under async passes for clean, since the kernel still runs")

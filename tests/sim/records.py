@@ -46,6 +46,11 @@ def whole_end(data: bytearray, begin: int) -> int:
     return end
 
 
+def has_record(data: bytearray, begin: int) -> bool:
+    """Whether a whole record lies behind the one that should be at `begin`."""
+    return any(data[at - 4 : at] == b"ZENI" for at in range(begin + 2 * RECORD, len(data) + 1, RECORD))
+
+
 def cut_at(begin: int, limit: int) -> int:
     """The end of the last whole record in [begin, limit); at least of the first."""
     return max(begin + RECORD, limit // RECORD * RECORD)

@@ -212,7 +212,8 @@ class Stage(World):
             ran_async=disk.ran_async,
             set_back=disk.set_back,
             group_id=disk.group_id,
-            newest_epoch=broker.replica.log.epochs.newest,
+            newest_epoch=broker.replica.log.offered_epochs.newest,
+            has_hole=broker.has_hole,
         )
         known = self.known
         self._see(set_back.sighting_at_registration(request, known))
@@ -331,8 +332,8 @@ class Stage(World):
         """kill -9: the page cache stays."""
         self.brokers.pop(name).end(quietly=True)
 
-    def lose_power(self, name: str, *, keep: int | None = None) -> None:
-        """What was not synced is gone, or all but `keep` records of it."""
+    def lose_power(self, name: str, *, keep: int | None = None, hole: int | None = None) -> None:
+        """What was not synced is gone, or all but `keep` records of it; `hole`: one of those that is lost all the same."""
         if name in self.brokers:
             self.kill(name)
         disk = self.disks[name]
@@ -341,6 +342,8 @@ class Stage(World):
             disk.undead = b""
         else:
             disk.truncate(disk.durable if keep is None else keep * RECORD)
+        if hole is not None:
+            disk.lose_page(hole)
         disk.epochs, disk.failed_pages = disk.platter_epochs, False
         disk.boot_id += 1
 

@@ -153,6 +153,51 @@ def disk_that_was_set_back_says_so() -> None:
     stage.whole()
 
 
+@story("V23", without="holecut", falls="I1")
+def log_ends_at_its_first_hole() -> None:
+    """b has written both records; the first one's page did not reach its disk, the second one's did."""
+    stage = Stage("ab", in_sync="ab", sync=True)
+    stage.append("a")
+    stage.append("a")
+    stage.flush("a")
+    stage.carry_all()
+    stage.lose_power("b", keep=2, hole=0)
+    stage.start("b")
+    stage.register("b")
+    stage.hear("b")
+    stage.carry_all()
+    stage.flush("b")
+    stage.carry_all()
+    stage.kill("a")
+    stage.elect("b", old_is_dead=True)
+    stage.hear("b")
+    stage.start("a")
+    stage.register("a")
+    stage.whole()
+
+
+@story("V23b", without="holecut", falls="I3")
+def hole_under_async_leaves_the_sets() -> None:
+    """What the hole took had been acknowledged."""
+    stage = Stage(in_sync="abc")
+    stage.append("a")
+    stage.append("a")
+    stage.carry_all()
+    stage.lose_power("b", keep=2, hole=0)
+    stage.start("b")
+    stage.register("b")
+    stage.hear("b")
+    stage.hear("a")
+    stage.carry_all()
+    assert stage.node.in_sync == ("a", "c")
+    stage.kill("a")
+    stage.elect("b", old_is_dead=True)
+    stage.elect("c", old_is_dead=True)
+    stage.start("a")
+    stage.register("a")
+    stage.whole()
+
+
 @story("M-R9b", without="R9-unclean", falls="I1")
 def who_may_have_forgotten_leaves_the_sets() -> None:
     stage = Stage(in_sync="ab")

@@ -146,6 +146,9 @@ def test_the_masters_later_life_was_not_elected() -> None:
         ({"log_end": 999}, FlushMode.SYNC, "its log ends at 999"),
         ({"log_end": 1001}, FlushMode.SYNC, None),
         ({"set_back": True}, FlushMode.SYNC, "its disk was set back"),
+        (KILLED | {"has_hole": True}, FlushMode.ASYNC, "its log has a hole"),  # of an earlier life's loss of power
+        (KILLED | {"has_hole": True, "ran_async": True}, FlushMode.SYNC, "its log has a hole"),
+        (KILLED | {"has_hole": True, "ran_async": False}, FlushMode.SYNC, None),
     ],
 )
 def test_who_may_have_forgotten_leaves_both_sets(

@@ -235,3 +235,15 @@ def test_m_r4a_an_interrupted_cut_is_carried_through_before_anything_else() -> N
 
 def test_without_an_intent_nothing_is_cut_at_start() -> None:
     assert Roles().core.on_start(None) == []
+
+
+def test_who_is_elected_all_the_same_counts_what_lies_behind_its_hole() -> None:
+    """Nobody has more: the row of its epoch begins where its log really ends."""
+    roles = Roles()
+    roles.log.has_hole, roles.holds = True, True
+    roles.hear(news(5, 3, "B"))
+    assert roles.done() == [CutTail()]
+    assert roles.log.has_hole
+    roles.log.on_position(160, 0)  # as the disk says, once the holes are taken
+    assert roles.done() == [PersistEpochs(EpochList.of([(1, 0), (3, 160)]))]
+    assert not roles.log.has_hole

@@ -58,9 +58,16 @@ class Slave:
     """A SlaveState with a disk that carries out at once what it is asked to, unless `holds` is set."""
 
     def __init__(
-        self, *, begin: int = 0, end: int = 100, flushed: int = 0, confirm: int = 0, rows: EpochList = ROWS
+        self,
+        *,
+        begin: int = 0,
+        end: int = 100,
+        flushed: int = 0,
+        confirm: int = 0,
+        rows: EpochList = ROWS,
+        has_hole: bool = False,
     ) -> None:
-        self.log = ReplicaLog(begin, end, flushed, confirm, rows)
+        self.log = ReplicaLog(begin, end, flushed, confirm, rows, has_hole=has_hole)
         self.core = SlaveState(
             "B", group=KEY, incarnation=LIFE, log=self.log, session=1 << 32, wants_lz4=True, credit_bytes=CREDIT
         )
@@ -569,3 +576,15 @@ def test_stopped_it_waits_for_the_append_and_forgets_the_rest() -> None:
     assert kinds(slave.run(slave.core.on_stop(), 0)) == [CloseSession]
     assert kinds(slave.done()) == [Stopped]
     assert (slave.log.end, slave.held) == (110, [])
+
+
+def test_what_lies_behind_a_hole_is_cut_though_it_was_not_offered() -> None:
+    """The log ends at its hole: rows behind it are not offered, and nothing is appended over what is there."""
+    rows = EpochList.of([(1, 0), (2, 60), (3, 140)])
+    slave = Slave(rows=rows, has_hole=True)
+    opening = frames(slave.opened)[0]
+    assert isinstance(opening, Opening)
+    assert (opening.end, opening.epochs) == (100, ROWS)
+    effects = slave.accepted(100)
+    assert kinds(effects)[:4] == [PersistIntent, CutLog, PersistEpochs, ClearIntent]
+    assert (slave.core.phase, slave.log.has_hole, slave.log.epochs) == (Phase.STREAMING, False, ROWS)

@@ -1,0 +1,111 @@
+"""A replica's log on the real store, after a loss of power that took a page out of the middle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from store_kit import kill, make_store, message, put, read_queue, wait_until
+
+from zenitmq.broker.replication.disk import StoreDisk
+from zenitmq.broker.replication.effects import CutLog, CutTail, PersistIntent
+from zenitmq.broker.replication.replica_files import ReplicaFiles
+from zenitmq.store.config import StoreConfig
+from zenitmq.store.message_store import MessageStore
+from zenitmq.store.store_cut import truncate_store
+
+SETTINGS = {"segment_bytes": 65536}
+PAGE = 4096
+
+
+class Replica:
+    """An open store, its disk, and what was asked of the broker."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self.store = store
+        self.asked: list[str] = []
+        self.posted: list[Callable[[], None]] = []
+        self.disk = StoreDisk(
+            store,
+            ReplicaFiles.open(store._directory),
+            store._directory,
+            post=self.posted.append,
+            on_cut_needed=lambda: self.asked.append("cut"),
+            on_beginning_needed=lambda: self.asked.append("beginning"),
+            on_fatal=lambda: self.asked.append("fatal"),
+        )
+
+
+@pytest.fixture
+def with_a_hole(tmp_path) -> tuple[Path, int, int]:
+    """(a store that lost a page, where its log has the hole, where it ends)."""
+    with make_store(tmp_path / "s", **SETTINGS) as store:
+        places = [put(store, "t", 0, message("t", b"%05d" % number + b"b" * 700)) for number in range(30)]
+        store.flush_all(20_000)
+        left, end = kill(tmp_path / "s", tmp_path / "killed"), store.written
+    (left / "abort").write_text("7\nanother boot\n")
+    hole = next(placed.physical_offset for placed in places if placed.end > PAGE)
+    with open(left / "commitlog" / f"{0:020d}", "r+b") as log:
+        log.seek(PAGE)
+        log.write(bytes(PAGE))
+    return left, hole, end
+
+
+def numbers(store: MessageStore) -> list[int]:
+    return [int(record.body[:5]) for record in read_queue(store, "t", 0)]
+
+
+def test_the_log_ends_at_its_first_hole_and_nothing_behind_it_is_shown(with_a_hole) -> None:
+    directory, hole, end = with_a_hole
+    for _ in range(2):  # and in the next life too, until it is cut
+        with make_store(directory, **SETTINGS) as store:
+            replica = Replica(store)
+            store.confirm(0)
+            assert store.written == end
+            assert replica.disk.has_hole
+            assert replica.disk.position()[0] == hole
+            store.flush_all(20_000)
+            assert replica.disk.position() == (hole, hole)
+            assert numbers(store) == []
+            store.confirm(hole)
+            assert numbers(store) == list(range(5))
+            assert store.max_offset("t", 0) == 5
+
+
+def test_a_cut_at_the_hole_takes_what_lies_behind(with_a_hole) -> None:
+    directory, hole, _ = with_a_hole
+    with make_store(directory, **SETTINGS) as store:
+        replica = Replica(store)
+        replica.disk.perform(PersistIntent(3, hole), lambda: replica.asked.append("noted"))
+        replica.disk.perform(CutLog(hole), lambda: replica.asked.append("done"))
+        assert replica.asked == ["noted", "cut"]  # the store is to be closed for it
+    truncate_store(str(directory), StoreConfig(**SETTINGS), hole)
+    with make_store(directory, **SETTINGS) as store:
+        replica = Replica(store)
+        replica.disk.perform(CutLog(hole), lambda: replica.asked.append("done"))
+        assert replica.asked == ["done"]
+        assert not replica.disk.has_hole
+        assert replica.disk.position()[0] == store.written == hole
+        assert store.statistics().quarantined_ranges == 0
+        put(store, "t", 0, message("t", b"00005"))
+        assert numbers(store) == list(range(6))
+        assert replica.disk.position()[0] == store.written
+
+
+def test_who_leads_takes_its_log_with_the_hole_for_good(with_a_hole, caplog) -> None:
+    directory, hole, end = with_a_hole
+    with make_store(directory, **SETTINGS) as store:
+        replica = Replica(store)
+        replica.disk.perform(CutTail(), lambda: replica.asked.append("done"))
+        wait_until(lambda: bool(replica.posted))
+        replica.posted.pop()()
+        assert replica.asked == ["done"]
+        assert f"ranges=(({hole}, " in caplog.text
+        assert (replica.disk.has_hole, replica.disk.position()[0]) == (False, end)
+    with make_store(directory, **SETTINGS) as store:
+        replica = Replica(store)
+        assert (replica.disk.has_hole, replica.disk.position()[0]) == (False, end)
+        assert store.statistics().quarantined_ranges == 1
+        replica.disk.perform(CutTail(), lambda: replica.asked.append("done"))
+        assert replica.asked == ["done"]
