@@ -44,7 +44,8 @@ class FollowedStore:
         if master is None or not self._may_follow(master):
             if master != self._refused:
                 log.error(
-                    "nothing is copied: this store has another history than the master's; wipe it to follow that one"
+                    "nothing is copied: this store has another history than the master's. If that master has the messages, move"
+                    " this directory away and start with an empty one; if this store has them, name this broker static_master"
                 )
             self._refused = master
             return

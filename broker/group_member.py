@@ -414,7 +414,10 @@ class GroupMember:
             self.files.note_disk_failed()
         except OSError as error:
             log.critical(
-                "cannot even note that the disk failed: wipe this replica before its next start; error=%s", error
+                "cannot even note that the disk failed: this replica may forget what it acknowledged and not say so; while"
+                " another leads its group, start it with an empty directory and keep this one until it has caught up;"
+                " error=%s",
+                error,
             )
 
     def on_flushed(self) -> None:

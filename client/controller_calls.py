@@ -17,6 +17,7 @@ from ..model.errors import (
     ConnectionLost,
     GroupNodeLost,
     InvalidParameter,
+    MasterStillAlive,
     NotLeadingController,
     ReplicaGroupNotFound,
     RequestTimeout,
@@ -94,10 +95,21 @@ class ControllerCalls:
         return GroupState(known, lost_at)
 
     def elect(self, broker_name: str, candidate: str, *, force: bool, timeout_ms: int) -> KnownGroup:
-        """Makes `candidate` ("" = the best) master; returns the group as it is then. Raises what the controller answers."""
-        return self._change_present(
-            broker_name, lambda version: ElectMaster(broker_name, version, candidate, force), timeout_ms
-        )
+        """Makes `candidate` ("" = the best) master; returns the group as it is then. Raises what the controller answers.
+
+        In a group that was just restored a forced election is asked for again once the dead time is over.
+        """
+        deadline_ms = monotonic_ms() + timeout_ms
+        while True:
+            left_ms = max(1, deadline_ms - monotonic_ms())
+            try:
+                return self._change_present(
+                    broker_name, lambda version: ElectMaster(broker_name, version, candidate, force), left_ms
+                )
+            except MasterStillAlive as error:
+                if error.master or monotonic_ms() + error.wait_ms >= deadline_ms:
+                    raise
+                sleep_ms(error.wait_ms)
 
     def change_settings(
         self, broker_name: str, settings: tuple[tuple[str, str], ...], *, timeout_ms: int

@@ -191,7 +191,7 @@ class Detection:
             node,
             logs[name],
             logs.values(),
-            wait_ms=self._dead_time_left_ms(group, now_ms),
+            wait_ms=self._force_waits_ms(group, now_ms),
             epoch_seen=seen,
             now_ms=now_ms,
         )
@@ -322,6 +322,21 @@ class Detection:
         sign = group.candidates.sign(node, node.master)
         heard_ms = group.since_ms if sign is None else max(group.since_ms, sign.heard_ms)
         return max(0, heard_ms + self._dead_after_ms - now_ms)
+
+    def _force_waits_ms(self, group: _Group, now_ms: int) -> int:
+        """How long a forced election waits for the old master's silence. A group that was restored does not know it: any
+        replica that has not promised the epoch of the restore may lead an earlier one still, and has a dead time to hear."""
+        node = group.known.node
+        if node.master is not None:
+            return self._dead_time_left_ms(group, now_ms)
+        late = [
+            self._dead_after_ms
+            for replica in node.replicas
+            if (sign := group.candidates.sign(node, replica.name)) is not None
+            and sign.epoch < node.epoch
+            and now_ms - sign.heard_ms < self._dead_after_ms
+        ]
+        return max([0, group.reign_began_ms + self._dead_after_ms - now_ms, *late])
 
     def _group(self, broker_name: str) -> _Group:
         group = self._groups.get(broker_name)

@@ -126,7 +126,8 @@ class IncarnationUnknown(ZenitError):
 
 
 class MasterStillAlive(ZenitError):
-    """A forced election waits until the old master was silent for one dead time. Args: group, master, wait_ms."""
+    """A forced election waits until the old master was silent for one dead time. Args: group, master ("": the group was
+    restored, and does not know who led it), wait_ms."""
 
     code, retriable = 2011, True
 
@@ -137,7 +138,8 @@ class MasterStillAlive(ZenitError):
         self.wait_ms = wait_ms
 
     def __str__(self) -> str:
-        return f"master {self.master!r} of group {self.group!r} may be alive; stop it, and force again after {self.wait_ms} ms"
+        who = f"master {self.master!r}" if self.master else "a master from before the restore"
+        return f"{who} of group {self.group!r} may be alive; stop it, and force again after {self.wait_ms} ms"
 
 
 class NotElectable(ZenitError):

@@ -79,6 +79,7 @@ def test_walks_with_every_message_and_every_fault(model: Path) -> None:
         ("seenset=0", SET_BACK, "I1"),
         ("hearfirst=0", SET_BACK, "I1"),
         ("bestrow=0", SET_BACK, "I1"),
+        ("forcewait=0", SET_BACK, "I1"),
         ("modecarry=0", "N=2 V=1 E=3 maxver=5 L=1 hello=1 pow=1 kill=1 bootid=1 modes=1", "I1"),
     ],
 )

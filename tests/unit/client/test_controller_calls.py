@@ -15,6 +15,7 @@ from zenitmq.model.errors import (
     ConnectionLost,
     GroupNodeLost,
     InvalidParameter,
+    MasterStillAlive,
     NotLeadingController,
     ReplicaGroupNotFound,
     RequestTimeout,
@@ -233,3 +234,24 @@ def test_a_group_whose_node_is_gone_can_be_told_and_restored(monkeypatch: pytest
     assert state.lost is not None
     assert calls.restore(GROUP, 7, group_id="id-1", timeout_ms=5000).node.epoch == 8
     assert asked[-1] == RestoreGroup(GROUP, NO_VERSION, 7, "id-1")
+
+
+def test_a_forced_election_after_a_restore_is_asked_for_again_once_the_dead_time_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    elections: list[Reply | ZenitError] = [
+        MasterStillAlive(GROUP, "", 1500),
+        GroupReply(2, encode_node(group(epoch=9))),
+    ]
+
+    def answer(request: Request) -> Reply | ZenitError:
+        return elections.pop(0) if isinstance(request, ElectMaster) else GroupReply(1, encode_node(group(epoch=8)))
+
+    remoting = FakeRemoting(monkeypatch, a=answer)
+    calls = ControllerCalls(remoting, ("a",))  # type: ignore[arg-type]
+    assert calls.elect(GROUP, "a", force=True, timeout_ms=5000).node.epoch == 9
+    assert remoting.now_ms >= 1500
+    elections.append(MasterStillAlive(GROUP, "b", 1500))
+    with pytest.raises(MasterStillAlive):
+        calls.elect(GROUP, "a", force=True, timeout_ms=5000)
+    assert remoting.now_ms < 3000, "an old master that is known is for the operator to stop"

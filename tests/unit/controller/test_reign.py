@@ -28,6 +28,7 @@ from zenitmq.model.errors import (
     GroupNodeDamaged,
     GroupNodeLost,
     InvalidParameter,
+    MasterStillAlive,
     NotFlushed,
     NotLeadingController,
     ReplicaGroupNotFound,
@@ -628,7 +629,13 @@ def test_a_lost_group_is_restored_above_what_replicas_have_seen() -> None:
     assert story.register("a", epoch=7).error is None
     story.work()
     assert story.stored().master is None, "nobody is electable"
-    forced = story.ask(story.reign.on_elect, ElectMaster(GROUP, story.known().version, "a", True))
+    story.loop.pass_ms(2000)
+    story.beat("a", epoch=7)
+    version = story.known().version
+    early = story.ask(story.reign.on_elect, ElectMaster(GROUP, version, "a", True))
+    assert isinstance(early.error, MasterStillAlive), "it has not promised the epoch of the restore"
+    story.beat("a", epoch=8)
+    forced = story.ask(story.reign.on_elect, ElectMaster(GROUP, version, "a", True))
     story.work()
     assert (forced.error, elected(story)) == (None, ("a", 9))
 
