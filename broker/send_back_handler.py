@@ -93,12 +93,11 @@ class SendBackHandler:
         )
         topics = state.topic_table.configs
         if delay_ms is None:
+            self._stage_state(request.group, wanted_dead_letter_topic(topics, request.group))
             end = self._give_up(message, properties, origin, request)
-            topic = wanted_dead_letter_topic(topics, request.group)
         else:
+            self._stage_state(request.group, wanted_retry_topic(topics, request.group, group))
             end = self._stage_retry(message, properties, origin, request.group, retry_queues_of(group), delay_ms)
-            topic = wanted_retry_topic(topics, request.group, group)
-        end = max(end, self._stage_state(request.group, topic))
         self._parts.acknowledgements.staged.append((call, Done(), end, ()))
 
     def _stage_retry(
@@ -146,12 +145,11 @@ class SendBackHandler:
             if not self._parts.config.auto_create_groups:
                 raise GroupNotFound(group)
 
-    def _stage_state(self, group: str, topic: TopicConfig | None) -> int:
-        """Creates what is missing, behind the message: the group, and the topic that it went to. Returns the end."""
+    def _stage_state(self, group: str, topic: TopicConfig | None) -> None:
+        """Creates what is missing: the group, and the topic that the message goes to. Before the message: what waits for a
+        topic from before it was made is not delivered."""
         state, store = self._parts.state, self._parts.store
-        end = 0
         if group not in state.group_table.documents:
-            end = state.stage(store, GROUPS, state.group_table.event_set(group))
+            state.stage(store, GROUPS, state.group_table.event_set(group))
         if topic is not None:
-            end = state.stage(store, TOPICS, state.topic_table.event_set(topic))
-        return end
+            state.stage(store, TOPICS, state.topic_table.event_set(topic))

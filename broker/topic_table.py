@@ -136,6 +136,11 @@ class TopicTable:
         """Of the topics that are `registered`, in their order."""
         return tuple(config.incarnation for name, config in sorted(self.configs.items()) if is_routed_topic(name))
 
+    def incarnation(self, topic: str) -> int:
+        """Where the record that created the topic ends in the log; 0 = not known, or there is no such topic."""
+        config = self.configs.get(topic)
+        return 0 if config is None else config.incarnation
+
     def check_incarnation(self, topic: str, asked: int) -> None:
         """Raises TopicMadeAnew where another topic of that name is meant than the one there is; 0 = not said."""
         config = self.configs.get(topic)

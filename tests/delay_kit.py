@@ -32,6 +32,7 @@ class Scene:
         self.clock, self.loop = clock, Loop()
         self.turns = self.damages = 0
         self.leads, self.queues = True, {"t": 4, "u": 1}
+        self.made_at: dict[str, int] = {}
         self.index = TimerIndex(str(directory), DelayRules((1000,), 1 << 40), clock=clock)
         self.store: MessageStore = make_store(directory, clock, dispatchers=(self.index,), segment_bytes=1 << 16)
         with ExitStack() as failed:
@@ -47,6 +48,7 @@ class Scene:
             leads=lambda: self.leads,
             on_damaged=self.on_damaged,
             queues_of=lambda topic: self.queues.get(topic, 0),
+            made_at=lambda topic: self.made_at.get(topic, 0),
             pace=Pace(per_second=100_000, per_turn=settings.get("per_turn", 100)),
             store_host_bytes=8,
         )

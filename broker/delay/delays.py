@@ -81,11 +81,13 @@ class Delays:
         leads: Callable[[], bool],
         on_damaged: Callable[[], None],
         queues_of: Callable[[str], int],
+        made_at: Callable[[str], int],
         pace: Pace,
         store_host_bytes: int,
     ) -> None:
         """`on_damaged`: nothing is delivered until the index is opened again. `queues_of`: how many queues a topic has; 0:
-        there is none. `store_host_bytes`: of the host that this broker writes into records, 8 or 20."""
+        there is none. `made_at`: where the record that created a topic ends in the log; 0 = not known. `store_host_bytes`: of
+        the host that this broker writes into records, 8 or 20."""
         self.rules = index.rules
         self.delivered = 0
         self.discarded = 0
@@ -97,6 +99,7 @@ class Delays:
         self._leads = leads
         self._on_damaged = on_damaged
         self._queues_of = queues_of
+        self._made_at = made_at
         self._pace = pace
         self._host_bytes = store_host_bytes
         self._was_leading = False
@@ -285,10 +288,20 @@ class Delays:
     # ---- what RocketMQ left
 
     def _is_wanted(self, message: StoredMessage, properties: Mapping[str, str], topic: str) -> bool:
-        """Whether it is to be delivered: its topic is still there, and RocketMQ did not deliver it or take it back."""
+        """Whether it is to be delivered: its topic is still there, not another one that was made later, and RocketMQ did not
+        deliver it or take it back.
+
+        What is carried past retention lies behind the topic again: so it is asked of that too, before it is carried.
+        """
         if not self._queues_of(topic):
             log.warning(
                 "what waited for a topic that is gone is dropped topic=%s message=%s", topic, message.message_id
+            )
+            return False
+        if message.physical_offset < self._made_at(topic):
+            log.warning(
+                "what waited for a topic that was deleted, and made anew since, is dropped topic=%s message=%s",
+                *(topic, message.message_id),
             )
             return False
         unique = properties.get(UNIQUE_KEY)

@@ -9,7 +9,13 @@ import pytest
 from integration.broker.conftest import record
 
 from zenitmq.model.errors import InvalidParameter, TopicMadeAnew
+from zenitmq.model.properties import encode_properties
 from zenitmq.remoting import commands
+from zenitmq.store.record_kernel import encode_record
+
+
+def waiting(body: bytes) -> bytes:
+    return bytes(encode_record(topic=b"t", body=body, properties=encode_properties({"TIMER_DELAY_MS": "300"})))
 
 
 def incarnation(broker: Any, topic: str = "t") -> int:
@@ -70,3 +76,16 @@ def test_a_commit_into_the_topic_that_is_gone_is_not_taken_and_those_beside_it_a
     assert committed("t") == 1
     with pytest.raises(InvalidParameter):
         broker.call(commands.UpdateConsumerOffsets("g", both, incarnations=(first,)))
+
+
+def test_what_waits_for_the_topic_that_is_gone_never_comes_into_the_new_one(serve: Callable[..., Any]) -> None:
+    broker = serve()
+    broker.create("t")
+    broker.call(commands.SendDelayed("t", 0, 1), waiting(b"old"))
+    broker.call(commands.DeleteTopic("t"))
+    broker.create("t")
+    broker.call(commands.SendDelayed("t", 0, 1), waiting(b"new"))
+    _, messages = broker.pull("t", suspend_ms=5000)
+    assert [message.body for message in messages] == [b"new"]
+    delays = broker.ask(commands.GetBrokerStatistics())["delays"]
+    assert (delays["waiting"], delays["delivered"], delays["discarded"]) == (0, 1, 1)

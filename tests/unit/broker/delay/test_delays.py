@@ -117,6 +117,31 @@ def test_a_topic_that_is_gone_or_has_fewer_queues(scene: Scene) -> None:
     assert (scene.delays.delivered, scene.delays.discarded) == (1, 1)
 
 
+def test_what_waited_for_a_topic_that_was_made_anew_is_not_the_new_ones(scene: Scene) -> None:
+    scene.delay(b"old", 10)
+    scene.made_at["t"] = scene.store.written
+    scene.delay(b"new", 10)
+    scene.clock.time_ms += 1000
+    scene.turn()
+    assert scene.bodies("t") == [b"new"]
+    assert scene.delays.document()["waiting"] == 0
+    assert (scene.delays.delivered, scene.delays.discarded) == (1, 1)
+
+
+def test_what_waited_for_a_topic_that_was_made_anew_is_not_carried_behind_it(scene: Scene) -> None:
+    """It would pass for a message of the new topic then."""
+    scene.delay(b"old", 1 << 20)
+    scene.made_at["t"] = scene.store.written
+    scene.delay(b"new", 1 << 20)
+    scene.index.persist()
+    assert not scene.delays.clear_below(scene.store.written)
+    scene.turn()
+    assert (scene.delays.document()["waiting"], scene.delays.discarded) == (1, 1)
+    scene.clock.time_ms += 1 << 21
+    scene.turn()
+    assert scene.bodies("t") == [b"new"]
+
+
 def test_a_process_killed_at_any_turn_leaves_a_log_from_which_each_is_delivered_once(
     tmp_path: Path, clock: StillClock
 ) -> None:
