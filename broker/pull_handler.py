@@ -100,12 +100,26 @@ class PullHandler:
             self._scan_on(self._park(call, request, request.queue_offset))
             return
         result = self._get(request, request.queue_offset)
+        if request.is_doubted and result.count:
+            self._look_closer(call, request, result.next_offset)
+            return
         if min(request.suspend_ms, self._suspend_ms_max) <= 0 or not _waits(result, request.queue_offset):
             self._answer(call, result)
             return
         parked = self._park(call, request, result.next_offset)
         if _is_unfinished(result):
             self._scan_on(parked)
+
+    def _look_closer(self, call: Call, request: PullMessages, end: int) -> None:
+        """A worker checks the messages up to `end`; then the pull is answered as if it had come only now. Raises BrokerBusy."""
+        store, places = self._store, self._store.places_of(request.topic, request.queue_id, request.queue_offset, end)
+
+        def then(damaged: list[tuple[int, int]]) -> None:
+            for low, high in damaged:
+                store.damage.add(low, high, "a consumer could not decode it")
+            self._answer(call, self._get(request, request.queue_offset))
+
+        self._desk.run(call, partial(store.damaged_in, places), then)
 
     def _park(self, call: Call, request: PullMessages, queue_offset: int) -> Parked[Call]:
         """Raises BrokerBusy."""

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from ..model.errors import CorruptRecordError
 from ..model.get_status import GetStatus
 from ..model.queue import MessageQueue, QueueOffset
 from ..model.subscription import Subscription
@@ -43,7 +44,7 @@ _MOVED: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """A pull to send now."""
+    """A pull to send now. `is_doubted`: what was answered here could not be decoded; the broker is to look at its log."""
 
     queue: MessageQueue
     offset: int
@@ -51,6 +52,7 @@ class Pull:
     max_bytes: int
     tag_codes: tuple[int, ...]
     sql: str = ""
+    is_doubted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ class _Queue:
         "errors",
         "generation",
         "in_flight",
+        "is_doubted",
         "is_held",
         "is_paused",
         "name",
@@ -114,6 +117,7 @@ class _Queue:
         self.in_flight = False
         self.is_paused = False
         self.is_held = False
+        self.is_doubted = False
         self.not_before_ms = 0
         self.pulled_ms = 0
         self.errors = 0
@@ -183,6 +187,7 @@ class Prefetch:
                         pull_bytes,
                         subscription.codes(),
                         subscription.sql,
+                        queue.is_doubted,
                     )
                 )
         return pulls
@@ -245,7 +250,8 @@ class Prefetch:
     def take(self, max_messages: int) -> tuple[MessageQueue, MessageBatch] | None:
         """The next messages, all of one queue; they count as handed out. None where nothing is ready.
 
-        Raises CorruptRecordError where a broker's answer cannot be decoded; the queue then stays where it is.
+        An answer that cannot be decoded is asked for once more, in doubt. Raises CorruptRecordError where that one cannot be
+        either; the queue then stays where it is.
         """
         while (name := self.next_ready()) is not None:
             batch = self.take_of(name, max_messages)
@@ -262,7 +268,7 @@ class Prefetch:
         queue = self._queues[name]
         batch = self._take_from(queue, max_messages)
         if not queue.chunks:
-            del self._ready[name]
+            self._ready.pop(name, None)
         if batch is not None:
             queue.ready_count -= len(batch)
             self._handed = queue
@@ -271,7 +277,15 @@ class Prefetch:
     def _take_from(self, queue: _Queue, max_messages: int) -> MessageBatch | None:
         chunk = queue.chunks[0]
         if chunk.batches is None:
-            batch = decode_batch(chunk.payload, queue.name.broker_name)
+            try:
+                batch = decode_batch(chunk.payload, queue.name.broker_name)
+            except CorruptRecordError:
+                if queue.is_doubted:
+                    raise
+                queue.is_doubted = True
+                self._fetch_anew(queue)
+                return None
+            queue.is_doubted = False
             chunk.batches = deque(wanted_runs(batch, queue.subscription))
             chunk.payload = b""
             queue.ready_count += sum(map(len, chunk.batches)) - chunk.count

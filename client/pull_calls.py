@@ -53,6 +53,7 @@ class PullCalls:
                     pull.tag_codes,
                     pull.sql,
                     queue.incarnation,
+                    pull.is_doubted,
                 ),
                 None,
                 timeout_ms=SUSPEND_MS + PULL_GRACE_MS,

@@ -29,6 +29,7 @@ from .chunk_append import ChunkAppender
 from .chunk_reader import LogChunk, read_chunk
 from .commit_log import CommitLog
 from .config import StoreConfig
+from .consume_queue import FILLER_SIZE
 from .damage import Damage
 from .dispatch import Dispatcher
 from .get_result import GetResult, Search
@@ -356,6 +357,29 @@ class MessageStore:
         Raises OffsetOutOfRange (retention was faster), OSError.
         """
         return check_log(self._log, checker, begin, bytes_max=bytes_max, limit=limit)
+
+    def places_of(self, topic: str, queue_id: int, begin: int, end: int) -> list[tuple[int, int]]:
+        """Where the messages [begin, end) of a queue lie in the log, [begin, end) each."""
+        queue = self._queues.get(topic, queue_id)
+        if queue is None:
+            return []
+        units = (queue.unit(at)[:2] for at in range(max(begin, queue.first_offset), min(end, queue.next_offset)))
+        return [(at, at + size) for at, size in units if size != FILLER_SIZE]
+
+    def damaged_in(self, places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        """The damaged ranges of the appends that these places lie in. Any thread; what has expired meanwhile is left out."""
+        checker, seen_to = self.log_checker(), 0
+        found: list[tuple[int, int]] = []
+        for begin, end in places:
+            try:
+                while seen_to < end:
+                    at = max(begin, seen_to)
+                    checked = self.check(checker, at, bytes_max=end - at, limit=self._log.written)
+                    found += checked.damaged
+                    seen_to = checked.end
+            except (OffsetOutOfRange, OSError):
+                continue
+        return found
 
     def whole_range(self, begin: int, end: int) -> bytes:
         """Bytes [begin, end) of the log, whole appends or records of one segment, for another replica. Any thread.

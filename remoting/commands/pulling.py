@@ -34,7 +34,8 @@ class PullMessages(Request):
 
     `tag_codes`: hashes wanted, sorted; empty = all. `max_messages`, `max_bytes`: bounds (the broker's own hold too).
     `sql`: an SQL92 condition on the messages' properties; "" = none. `incarnation`: of the topic that is meant, 0 = whichever
-    there is; TopicMadeAnew where it is another one.
+    there is; TopicMadeAnew where it is another one. `is_doubted`: an answer from this offset on could not
+    be decoded: the broker looks at what it is about to answer, and answers what is whole.
     """
 
     group: str
@@ -47,3 +48,4 @@ class PullMessages(Request):
     tag_codes: tuple[int, ...] = ()
     sql: str = ""
     incarnation: int = 0
+    is_doubted: bool = False

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from zenitmq.model.errors import CorruptRecordError
 from zenitmq.model.get_status import GetStatus
 from zenitmq.remoting.commands import GetBrokerStatistics, PullMessages, PullReply, ScrubLog
 from zenitmq.store.record_kernel import StoredMessage, decode_batch
@@ -178,3 +179,18 @@ def test_a_slave_that_catches_up_waits_before_rot_until_the_master_is_mended(gro
     a.start()
     await_that(lambda: replication(b)["written"] >= len(whole))
     assert log_bytes(b)[: len(whole)] == log_bytes(master)[: len(whole)] == whole
+
+
+def test_a_consumer_that_cannot_decode_an_answer_has_the_broker_look(group: StaticGroup) -> None:
+    """No scrub was due yet: the reader's doubt is enough, and the messages come whole from the slave."""
+    master, a = group.serve("m"), group.serve("a")
+    await_that(lambda: in_sync(group) == ("a", "m"))
+    sent = filled(group, master, a)
+    flip(master, sent[7].physical_offset + 3)  # its size
+    with pytest.raises(CorruptRecordError):
+        messages(master)
+    doubted = PullMessages("g", "t", 0, 0, 100, 1 << 20, 0, is_doubted=True)
+    reply, payload = master.call(doubted)
+    assert (reply.status, reply.next_offset, len(decode_batch(payload))) == (GetStatus.FOUND, 7, 7)
+    await_that(lambda: statistics(master)["store"]["quarantined_ranges"] == 0)
+    assert [one.record for one in messages(master)] == [one.record for one in sent]

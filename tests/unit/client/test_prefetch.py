@@ -218,12 +218,27 @@ def test_an_answer_that_cannot_be_decoded_is_told_and_can_be_passed() -> None:
     prefetch = prefetch_of(A)
     (pull,) = prefetch.due(0)
     prefetch.on_reply(pull, found(1), b"nonsense" * 20, 0)
+    assert prefetch.take(1) is None
+    (pull,) = prefetch.due(0)
+    assert (pull.offset, pull.is_doubted) == (0, True), "the broker is to look at its log first"
+    prefetch.on_reply(pull, found(1), b"nonsense" * 20, 0)
     for _ in range(2):
         with pytest.raises(CorruptRecordError):
             prefetch.take(1)
     prefetch.seek(A, 1)
     assert prefetch.take(1) is None
     assert [pull.offset for pull in prefetch.due(0)] == [1]
+
+
+def test_a_doubt_ends_with_an_answer_that_can_be_decoded() -> None:
+    prefetch = prefetch_of(A, B)
+    for pull in prefetch.due(0):
+        prefetch.on_reply(pull, found(2), run(0, 2) if pull.queue == B else b"nonsense" * 20, 0)
+    assert len((prefetch.take(9) or (B, b""))[1]) == 2
+    (doubted,) = [pull for pull in prefetch.due(0) if pull.queue == A]
+    prefetch.on_reply(doubted, found(2), run(0, 2), 0)
+    assert len((prefetch.take(9) or (A, b""))[1]) == 2
+    assert [(pull.offset, pull.is_doubted) for pull in prefetch.due(0) if pull.queue == A] == [(2, False)]
 
 
 def test_lost_messages_are_told_and_reading_goes_on_behind_them() -> None:

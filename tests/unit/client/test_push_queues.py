@@ -205,6 +205,10 @@ def test_what_cannot_be_decoded_is_pulled_again_after_a_pause() -> None:
     queues = queues_of(A)
     (pull,) = queues.due(0)
     queues.on_reply(pull, PullReply(int(GetStatus.FOUND), 1, 0, 1, 1), b"not a record at all", 0)
+    assert queues.next_delivery(0) is None
+    (pull,) = queues.due(0)
+    assert pull.is_doubted
+    queues.on_reply(pull, PullReply(int(GetStatus.FOUND), 1, 0, 1, 1), b"not a record at all", 0)
     with pytest.raises(CorruptRecordError):
         queues.next_delivery(0)
     assert queues.due(0) == []

@@ -33,7 +33,7 @@ REQUESTS: list[tuple[Request, int, int, bool, str]] = [
         0x7FFFFFFE,
         30000,
         False,
-        "980b0301ce7ffffffe00c09aa167a674726164657303cf000001000000000020ce00100000cd3a9892fb62a3613e314dcd7530",
+        "980b0301ce7ffffffe00c09ba167a674726164657303cf000001000000000020ce00100000cd3a9892fb62a3613e314dc2cd7530",
     ),
     (ConsumersChanged("g"), 0, 0, True, "982803010002c091a16700"),
     (
