@@ -108,6 +108,7 @@ class Life:
     set_back: bool = False
     has_hole: bool = False
     group_id: str = ""
+    confirm_heard: int = 0
 
 
 class ControllerLink:
@@ -232,6 +233,7 @@ class ControllerLink:
             newest_epoch=facts.newest_epoch,
             newest_begin=facts.newest_begin,
             cluster_id=self._cluster_id(),
+            confirm_heard=life.confirm_heard,
         )
         self._send(request, WRITE_TIMEOUT_MS, self._on_registered)
 

@@ -178,6 +178,7 @@ class GroupMember:
         self._told: tuple[int | None, int] = (None, 0)
         self._full_ms: int | None = None  # since when the disk has no room
         self._settles_at: int | None = None  # once that is flushed, nothing was counted that is not
+        self._confirm_heard = store.remembered_confirm
         self._disk = StoreDisk(
             store,
             files,
@@ -194,6 +195,7 @@ class GroupMember:
         self._start_facts = files.start_facts(replica_log.end, has_hole=replica_log.has_hole)
         if replica_log.has_hole:
             log.warning("the log has a hole and counts up to it only end=%s written=%s", replica_log.end, store.written)
+        replica_log.confirm = min(self._confirm_heard, replica_log.end)
         self._replica = Replica(
             ReplicaIdentity.of(config.cluster, config.name, self.name, files.incarnation),
             self._disk,
@@ -206,7 +208,7 @@ class GroupMember:
         self._flush_waits = FlushWaits(
             loop, store, broker_name=config.name, name=self.name, incarnation=files.incarnation
         )
-        store.confirm(0)
+        store.confirm(replica_log.confirm)
         store.waits_above_end = True
         store.damage.on_change = self.on_damage
         self._replica.host = self
@@ -337,6 +339,7 @@ class GroupMember:
             set_back=facts.set_back,
             has_hole=facts.has_hole,
             group_id=self.files.group_id,
+            confirm_heard=self._confirm_heard,
         )
 
     def read_from(self, is_cold: bool, queue_id: int) -> int:
@@ -389,6 +392,7 @@ class GroupMember:
     def on_group(self, known: KnownGroup) -> None:
         """The node was read."""
         self.files.note_registered(known.node.group_id)
+        self._store.forget_remembered_confirm()
         is_sync = known.node.settings.flush_mode is FlushMode.SYNC
         if not is_sync:
             self.files.note_async()

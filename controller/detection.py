@@ -95,6 +95,7 @@ class _Group:
     suspicion: Suspicion | None = None
     writing: int = NO_VERSION  # the version that an election under way was built on
     stalled: tuple[int, str] | None = None  # epoch and reason that were told
+    confirmed: int = 0  # as masters have told: whoever is electable holds it
 
 
 class Detection:
@@ -130,6 +131,8 @@ class Detection:
         group = self._group(request.broker_name)
         check_life(group.known.node, request.name, Incarnation(request.store_id, request.starts))
         group.candidates.hear(request.name, Sign.of(request, now_ms))
+        if (request.name, request.epoch) == (group.known.node.master, group.known.node.epoch):
+            group.confirmed = max(group.confirmed, request.confirm_offset)
         suspicion = group.suspicion
         if suspicion is not None and request.name == group.known.node.master and request.probe == suspicion.probe:
             group.suspicion = None
@@ -207,6 +210,11 @@ class Detection:
         """The highest epoch that a replica of the group tells of; raises ReplicaGroupNotFound."""
         return self._group(broker_name).candidates.epoch_seen
 
+    def confirmed(self, broker_name: str) -> int:
+        """How far the group's log is confirmed at the least; 0 where nobody has told."""
+        group = self._groups.get(broker_name)
+        return 0 if group is None else group.confirmed
+
     def is_alive(self, broker_name: str, name: str, now_ms: int) -> bool:
         """Whether the registered life of a replica was heard within the dead time. False for what is not known."""
         group = self._groups.get(broker_name)
@@ -223,6 +231,8 @@ class Detection:
             group = self._groups[known.node.broker_name] = _Group(known, now_ms, now_ms)
         elif known.node.epoch != group.known.node.epoch:
             group.reign_began_ms = now_ms
+            if known.node.master not in electable(group.known.node):  # by force: confirmed is what it holds
+                group.confirmed = 0
         group.known, group.writing = known, NO_VERSION
         return [TellReplicas(known)] if news else []
 

@@ -47,10 +47,16 @@ class Registration:
 
 
 def register(
-    node: GroupNode | None, request: RegisterReplica, *, settings: GroupSettings, present_is_alive: bool
+    node: GroupNode | None,
+    request: RegisterReplica,
+    *,
+    settings: GroupSettings,
+    present_is_alive: bool,
+    confirmed: int = 0,
 ) -> Registration:
     """The group's node once the process is registered. `node` None: the group does not exist, the process founds it
-    with `settings`. `present_is_alive`: the life that the node has of this name was heard lately.
+    with `settings`. `present_is_alive`: the life that the node has of this name was heard lately. `confirmed`: what the
+    group's master has told to be confirmed; whoever is electable holds it.
 
     Raises GroupNodeLost, ForeignReplica, ForeignLog, ReplicaNameTaken, StartCounterBehind, InvalidName, InvalidParameter.
     """
@@ -81,8 +87,9 @@ def register(
         node.master is None and node.in_sync
     ):  # founded, never led: nothing was acknowledged that could have been forgotten
         return Registration(_with_replica(node, replica))
-    why = _why_unclean(request, present.incarnation, node.settings.flush_mode)
-    if why is not None and request.name in electable(node):
+    is_electable = request.name in electable(node)
+    why = _why_unclean(request, present.incarnation, node.settings.flush_mode, confirmed if is_electable else 0)
+    if why is not None and is_electable:
         node = with_in_sync(node, node.in_sync, forgetful=frozenset({request.name}))
     return Registration(_with_replica(node, replica), unclean=why)
 
@@ -110,6 +117,7 @@ def _replica_of(request: RegisterReplica) -> Replica:
     check_count("epoch", request.epoch)
     check_count("newest_epoch", request.newest_epoch)
     check_count("log_end", request.log_end)
+    check_count("confirm_heard", request.confirm_heard)
     incarnation = Incarnation(check_token("store_id", request.store_id), check_count("starts", request.starts, 1))
     return Replica(
         check_name("replica", request.name),
@@ -120,8 +128,8 @@ def _replica_of(request: RegisterReplica) -> Replica:
     )
 
 
-def _why_unclean(request: RegisterReplica, present: Incarnation, flush_mode: FlushMode) -> str | None:
-    """What the new life may have forgotten; None where nothing.
+def _why_unclean(request: RegisterReplica, present: Incarnation, flush_mode: FlushMode, confirmed: int) -> str | None:
+    """What the new life may have forgotten; None where nothing. `confirmed`: 0 where the replica is in neither set.
 
     `ran_async` counts under either mode: the group may have gone over to `sync` after bytes were counted which the replica
     has not flushed since.
@@ -132,6 +140,8 @@ def _why_unclean(request: RegisterReplica, present: Incarnation, flush_mode: Flu
         return "its disk was set back to an earlier state"
     if request.clean_marker and request.log_end < request.marker_end:
         return f"its log ends at {request.log_end}, below its clean end {request.marker_end}"
+    if request.log_end < max(request.confirm_heard, confirmed):
+        return f"its log ends at {request.log_end}, and up to {max(request.confirm_heard, confirmed)} it was confirmed"
     unflushed = flush_mode is FlushMode.ASYNC or request.ran_async
     if unflushed and request.has_hole:
         return f"its log has a hole at {request.log_end}: bytes that were not flushed are lost"

@@ -222,7 +222,13 @@ class Reign:
             known = self._known(name)
             alive = self._detection.is_alive(name, request.name, self._clock.monotonic_ms())
             node = known.node if known is not None else None
-            made = register(node, request, settings=self._new_group, present_is_alive=alive)
+            made = register(
+                node,
+                request,
+                settings=self._new_group,
+                present_is_alive=alive,
+                confirmed=self._detection.confirmed(name),
+            )
             if made.repeated and known is not None:
                 self._on_registered(call, known)
                 return None

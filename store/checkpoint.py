@@ -52,6 +52,11 @@ class Checkpoint:
     flushed_offset: PhysicalOffset | None = None  # everything below was on disk
 
     @property
+    def confirmed(self) -> int:
+        """How far the log was confirmed (replication); 0 where that cannot be trusted, since RocketMQ wrote the file last."""
+        return self.confirm_offset if self.flushed_offset is not None else 0
+
+    @property
     def recover_from_ms(self) -> int:
         """Messages stored before this time are in the log and in the queues for good."""
         return max(0, min(self.message_time_ms, self.queue_time_ms) - CLOCK_MARGIN_MS)

@@ -23,17 +23,26 @@ QueueKey = tuple[str, int]
 
 
 class Confirmation:
-    """`offset`: everything below may be read; None where nothing is replicated. It grows only."""
+    """`offset`: everything below may be read; None where nothing is replicated. It grows only.
 
-    __slots__ = ("_arrivals", "_hidden", "_inherited_end", "_pending", "_waiting", "offset")
+    `remembered`: how far the log was confirmed when an earlier life wrote its last checkpoint. It stays in the checkpoint until
+    somebody was told (`forget_remembered`): where the log ends below, it has lost bytes that were confirmed.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_arrivals", "_hidden", "_inherited_end", "_pending", "_waiting", "offset", "remembered")
+
+    def __init__(self, remembered: int = 0) -> None:
         self.offset: int | None = None
+        self.remembered = remembered
         self._inherited_end = 0
         self._pending: deque[tuple[int, QueueKey, int]] = deque()  # (end of the run, queue, offset behind the run)
         self._hidden: dict[QueueKey, int] = {}  # queues with runs that wait: where readers stop
         self._waiting: dict[QueueKey, int] = {}  # and how many runs
         self._arrivals: dict[QueueKey, None] = {}
+
+    def to_remember(self) -> int:
+        """For the checkpoint. Any thread."""
+        return max(self.offset or 0, self.remembered)
 
     def end(self, written: PhysicalOffset) -> PhysicalOffset:
         """Where readers of the log stop."""

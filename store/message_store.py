@@ -219,6 +219,16 @@ class MessageStore:
         self._confirmation.confirm(offset, written=self._log.written, queues=self._queues.listed)
 
     @property
+    def remembered_confirm(self) -> int:
+        """How far the log was confirmed when the last life wrote its checkpoint; 0 where none did. Where the log ends below, it
+        has lost bytes since."""
+        return self._confirmation.remembered
+
+    def forget_remembered_confirm(self) -> None:
+        """Somebody was told of it: from now on the checkpoint says how far the log is confirmed in this life."""
+        self._confirmation.remembered = 0
+
+    @property
     def waits_above_end(self) -> bool:
         """Whether a pull behind a queue's end waits, as a slave's does: its master may have more. Else it is illegal."""
         return self._reader.waits_above_end

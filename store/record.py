@@ -120,7 +120,7 @@ CHECKPOINT_LAYOUT: Final = _fixed(
     ("logicsMsgTimestamp", 8, "the same for consume queues"),
     ("indexMsgTimestamp", 8, "the same for index files"),
     ("masterFlushedOffset", 8, "of replication"),
-    ("confirmPhyOffset", 8, "of replication"),
+    ("confirmPhyOffset", 8, "how far the log was confirmed: on all replicas that count; 0 without replicas"),
 )
 
 CHECKSUM_LAYOUT: Final = _fixed(

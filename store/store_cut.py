@@ -66,10 +66,13 @@ def _lower_checkpoint(directory: str, offset: int) -> None:
     found = read_checkpoint(path)
     if found.dispatched_offset is not None and found.flushed_offset is not None:
         dispatched, flushed = min(found.dispatched_offset, offset), min(found.flushed_offset, offset)
-        write_checkpoint(
-            path,
-            replace(found, dispatched_offset=PhysicalOffset(dispatched), flushed_offset=PhysicalOffset(flushed)),
+        lowered = replace(
+            found,
+            dispatched_offset=PhysicalOffset(dispatched),
+            flushed_offset=PhysicalOffset(flushed),
+            confirm_offset=min(found.confirm_offset, offset),
         )
+        write_checkpoint(path, lowered)
 
 
 def _cut_queues(directory: str, config: StoreConfig, end: PhysicalOffset) -> None:

@@ -141,7 +141,7 @@ def open_store(
         first_opened_ms, quarantine = _store_facts(directory, log, survey, clock.now_ms(), known_whole=known_whole)
         write_abort(directory)
         log.start()
-        confirmation = Confirmation()
+        confirmation = Confirmation(checkpoint.confirmed)
         upkeep = Upkeep(
             directory,
             config,

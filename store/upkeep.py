@@ -58,6 +58,11 @@ def _nothing_waits(_offset: int) -> bool:
     return True
 
 
+def _positions_of(checkpoint: Checkpoint) -> tuple[int | None, ...]:
+    """What is worth a write where it has moved."""
+    return checkpoint.dispatched_offset, checkpoint.flushed_offset, checkpoint.confirm_offset
+
+
 class Upkeep:
     """Belongs to one open store. Loop thread, except where a method says otherwise."""
 
@@ -163,11 +168,12 @@ class Upkeep:
                 queues, index, flushed
             ),  # a power cut may end the log there, and it goes on from there
             flushed_offset=flushed,
+            confirm_offset=self._confirmation.to_remember(),
         )
         try:
             purge(self._directory, self._confirmation.end(self._log.written))
             self._persist_others()
-            is_news = (checkpoint.dispatched_offset, flushed) != (before.dispatched_offset, before.flushed_offset)
+            is_news = _positions_of(checkpoint) != _positions_of(before)
             if is_news and flushed >= self._found_end:
                 write_checkpoint(os.path.join(self._directory, CHECKPOINT_FILE), checkpoint)
                 self._checkpoint = checkpoint

@@ -62,3 +62,8 @@ class ReplicaLog:
     def guard(self) -> int:
         """A slave never cuts below this (R4): what is below may be confirmed, here or elsewhere."""
         return min(self.confirm, self.end)
+
+    @property
+    def shortest(self) -> int:
+        """A cut leaves at least so much: what is guarded, and the byte that the log begins with."""
+        return max(self.guard, self.begin)

@@ -270,7 +270,7 @@ class SlaveState:
 
     def _on_accepted(self, frame: Accepted, now_ms: int) -> list[Effect]:
         log, offset = self._log, frame.truncate_at
-        if offset < max(log.guard, log.begin):
+        if offset < log.shortest:
             return self._refuse_cut(offset)
         if offset > log.end:
             return self._reopen_later(now_ms)  # more than was offered: not an answer to this opening

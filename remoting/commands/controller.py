@@ -38,6 +38,7 @@ class RegisterReplica(Request):
     that was never in any. `version`: of the newest node that this process has adopted (-1: none). `newest_epoch`,
     `newest_begin`: the last row of its list of epochs (0, 0: it has none). `has_hole`: recovery
     found damage at `log_end`, and more of the log behind it.
+    `confirm_heard`: how far its log was confirmed, as an earlier life has left it.
     No node is adopted before this was answered: one that was heard earlier may mean another life.
     """
 
@@ -61,6 +62,7 @@ class RegisterReplica(Request):
     newest_begin: int = 0
     cluster_id: str = ""
     has_hole: bool = False
+    confirm_heard: int = 0
 
 
 @request(9001, Lane.HEARTBEAT, GroupReply)

@@ -29,6 +29,7 @@ from .sockets import Harbour, SimulatedSockets
 from .wire import Call, SimulatedClient, SimulatedLoop
 
 CLUSTER: Final = "sim"
+CHECKPOINT_MS: Final = 1000
 GROUP: Final = "broker-a"
 assert SESSION_SHIFT == 32
 
@@ -47,6 +48,8 @@ class World(Harbour, Protocol):
 
     ledger: Ledger
     disk_latency_ms: float
+    is_forced: bool
+    """An election was forced, so that messages are lost: who holds them halts."""
 
     def living(self, name: str) -> Broker | None:
         """The life of that machine's broker; None where there is none, or it cannot be reached."""
@@ -74,6 +77,7 @@ class Broker(Host):
         self._full_ms: int | None = None
         self._queues: tuple[int, dict[int, int]] = (0, {})
         disk.start()
+        self._confirm_heard = disk.remembered
         self.incarnation = Incarnation(disk.store_id, disk.starts)
         self.token = f"life-{name}-{world.next_number()}"
         self.loop = SimulatedLoop(world, self, f"{name}:10911")
@@ -87,6 +91,7 @@ class Broker(Host):
         self.has_hole = bool(disk.behind)
         replica_log = ReplicaLog(begin=disk.begin, epochs=disk.epochs, has_hole=self.has_hole)
         replica_log.on_position(*self.shell.position())
+        replica_log.confirm = disk.confirm_at_start()
         identity = ReplicaIdentity.of(CLUSTER, GROUP, name, self.incarnation)
         self.group_key = identity.group
         self.replica = Replica(
@@ -111,6 +116,7 @@ class Broker(Host):
         self.replica.start(self.disk.intent)
         self.every(TICK_MS, self.tick)
         self.every(self._flush_ms, self.shell.flush)
+        self.every(CHECKPOINT_MS, self.remember)
 
     def end(self, *, quietly: bool = False) -> None:
         """The process is killed; `quietly`: with its machine, so that nobody's socket is closed."""
@@ -137,6 +143,7 @@ class Broker(Host):
             set_back=disk.set_back,
             group_id=disk.group_id,
             has_hole=self.has_hole,
+            confirm_heard=self._confirm_heard,
         )
 
     def heartbeat_facts(self) -> HeartbeatFacts:
@@ -182,10 +189,14 @@ class Broker(Host):
     def turn(self) -> None:
         """The end of a turn of the loop: what there is more to send is sent."""
         replica = self.replica
-        if replica._slave.phase is Phase.HALTED:
+        if replica._slave.phase is Phase.HALTED and not self.world.is_forced:
             raise Violation(f"I6: {self.name} was asked to cut below its guard, {replica.log}")
         while replica.master is not None and replica.master.has_more:
             replica.on_written()
+
+    def remember(self) -> None:
+        """A checkpoint."""
+        self.disk.remember(self.replica.log.confirm)
 
     def _on_flush_done(self) -> None:
         self.replica.on_flushed()

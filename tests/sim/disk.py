@@ -52,6 +52,7 @@ class Disk:
     ran_async: bool = False
     set_back: bool = False
     group_id: str = ""
+    remembered: int = 0  # how far the log was confirmed, as the last checkpoint says
     unheard: bool = False
     awaits_hearing: bool = False  # set back, and no controller was told: its next lives must not pass the count unheard
     is_registered: bool = False  # the present life is
@@ -101,6 +102,14 @@ class Disk:
         self.group_id = self.group_id or group_id
         self.noted_boot_id, self.clean_end, self.set_back = self.boot_id, NO_END, False
         self.unheard, self.awaits_hearing, self.is_registered = False, False, True
+
+    def remember(self, confirm: int) -> None:
+        """The checkpoint is written: what it said before counts until the controller was told (R6, R9)."""
+        self.remembered = confirm if self.is_registered else max(confirm, self.remembered)
+
+    def confirm_at_start(self) -> int:
+        """What may be read before anything is heard of a master (R6)."""
+        return min(self.remembered, len(self.log))
 
     def mark_clean(self) -> None:
         """A clean stop: all is on the platter; a life that nobody has heard of vouches for nothing."""
@@ -167,6 +176,7 @@ class Disk:
         """A cut that no loss of power undoes (R4)."""
         self.truncate(offset)
         self.undead = self.behind = b""
+        self.remembered = min(self.remembered, offset)
 
     def append(self, data: bytes | memoryview) -> None:
         """At the end."""

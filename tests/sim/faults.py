@@ -259,6 +259,7 @@ class Faults:
         broker = simulation.brokers[name]
         simulation.say("%s is stopped", name)
         broker.replica.stop()
+        broker.remember()
         broker.disk.mark_clean()
         simulation.end_broker(name)
         self._later(partial(simulation.start_broker, name))

@@ -10,6 +10,7 @@ from . import (
     mutations_of_sessions,
     mutations_of_set_backs,
     mutations_of_slaves,
+    mutations_of_strangers,
 )
 from .mutation_table import MUTATIONS, mutated
 
@@ -21,6 +22,7 @@ MODULES = (
     mutations_of_roles,
     mutations_of_controllers,
     mutations_of_detection,
+    mutations_of_strangers,
 )
 
 __all__ = ["MODULES", "MUTATIONS", "mutated"]

@@ -55,8 +55,8 @@ def _() -> list[Patch]:
 def _() -> list[Patch]:
     why = registration._why_unclean
 
-    def mutant(request: Any, present: Any, flush_mode: Any) -> str | None:
-        return why(replace(request, store_id=present.store_id), present, flush_mode)
+    def mutant(request: Any, present: Any, *facts: Any) -> str | None:
+        return why(replace(request, store_id=present.store_id), present, *facts)
 
     return [(registration, "_why_unclean", mutant)]
 
@@ -64,6 +64,16 @@ def _() -> list[Patch]:
 @mutation("R9-unclean", "R9: a replica that may have forgotten stays in the sets")
 def _() -> list[Patch]:
     return [(registration, "_why_unclean", lambda *_: None)]
+
+
+@mutation("R9-confirm", "R9: a log that ends below what was confirmed passes for whole")
+def _() -> list[Patch]:
+    why = registration._why_unclean
+
+    def mutant(request: Any, present: Any, flush_mode: Any, _: int) -> str | None:
+        return why(replace(request, confirm_heard=0), present, flush_mode, 0)
+
+    return [(registration, "_why_unclean", mutant)]
 
 
 @mutation("R10", "R10: anybody may be elected")
@@ -96,8 +106,9 @@ def _() -> list[Patch]:
 def _() -> list[Patch]:
     why, register = registration._why_unclean, registration.register
 
-    def mutant(request: Any, present: Any, flush_mode: Any) -> str | None:
-        return why(replace(request, set_back=False, clean_marker=True, marker_end=0), present, flush_mode)
+    def mutant(request: Any, present: Any, flush_mode: Any, _: int) -> str | None:
+        forgiven = replace(request, set_back=False, clean_marker=True, marker_end=0, confirm_heard=0)
+        return why(forgiven, present, flush_mode, 0)
 
     def forgiving(node: GroupNode | None, request: Any, **facts: Any) -> Any:
         if not request.set_back:

@@ -48,6 +48,7 @@ class Simulation(World):
         self.trace = trace
         self.network = SimulatedNetwork(self.schedule, swarm.weather)
         self.ledger = Ledger()
+        self.is_forced = False
         self.zookeeper = SlowZooKeeper(self.schedule, swarm.zookeeper_ms)
         self.damage_rate = swarm.damage_rate
         self.disk_latency_ms = swarm.disk_latency_ms

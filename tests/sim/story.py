@@ -99,6 +99,7 @@ class Stage(World):
         self.schedule = Schedule(0)
         self.network = HeldNetwork()
         self.ledger = Ledger()
+        self.is_forced = False
         self.damage_rate = self.disk_latency_ms = 0.0
         mode = FlushMode.SYNC if sync else FlushMode.ASYNC
         self.settings = GroupSettings(min_in_sync=minimum, flush_mode=mode)
@@ -163,15 +164,24 @@ class Stage(World):
     def _write(self, node: GroupNode) -> None:
         self.history.append(KnownGroup(node, len(self.history)))
 
-    def elect(self, name: str, *, old_is_dead: bool = False) -> bool:
-        """The controller elects; False where its rules refuse."""
+    def elect(self, name: str, *, old_is_dead: bool = False, epoch_seen: int = 0) -> bool:
+        """The controller elects; False where its rules refuse. `epoch_seen`: the highest that a heartbeat has told of."""
         if set_back.newest_epoch_seen(self.seen, self.known):
             return False
         try:
-            self._write(group_state.elect(self.node, name, old_master_is_dead=old_is_dead, epoch_seen=self.node.epoch))
+            self._write(group_state.elect(self.node, name, old_master_is_dead=old_is_dead, epoch_seen=epoch_seen))
         except ZenitError:
             return False
         return True
+
+    def force(self, name: str) -> None:
+        """An operator makes master of somebody who may lack what was acknowledged; the old one was silent for long. What
+        was acknowledged and seen so far is given up."""
+        self.is_forced, self.ledger = True, Ledger()
+        reaches = self.reaches()
+        elected = next(reach for reach in reaches if reach.name == name)
+        forced, _ = forcing.force_election(self.node, elected, reaches, wait_ms=0, epoch_seen=self.node.epoch, now_ms=0)
+        self._write(forced)
 
     def shrink(self, name: str) -> None:
         """The controller writes that a member has left, as its master had proposed."""
@@ -193,8 +203,9 @@ class Stage(World):
             return False
         return True
 
-    def register(self, name: str) -> bool:
-        """The controller hears of the present life, and its answer arrives; False where it is refused."""
+    def register(self, name: str, *, master_was_heard: bool = False) -> bool:
+        """The controller hears of the present life, and its answer arrives; False where it is refused. `master_was_heard`: it
+        knows what is confirmed."""
         broker, disk = self.brokers[name], self.disks[name]
         request = RegisterReplica(
             broker_name=GROUP,
@@ -214,23 +225,32 @@ class Stage(World):
             group_id=disk.group_id,
             newest_epoch=broker.replica.log.offered_epochs.newest,
             has_hole=broker.has_hole,
+            confirm_heard=broker.life().confirm_heard,
         )
         known = self.known
         self._see(set_back.sighting_at_registration(request, known))
+        confirmed = self._confirmed() if master_was_heard else 0
         try:
             node = known.node if known is not None else None
-            made = registration.register(node, request, settings=self.settings, present_is_alive=False)
+            made = registration.register(
+                node, request, settings=self.settings, present_is_alive=False, confirmed=confirmed
+            )
             self._check_whole()
         except StartCounterBehind as behind:
             disk.starts, disk.set_back = max(disk.starts, behind.current), True
             self.kill(name)
             self.start(name)
-            return self.register(name)
+            return self.register(name, master_was_heard=master_was_heard)
         except (GroupNodeLost, ForeignLog, ForeignReplica):
             return False
         self._write(made.node)
         disk.note_registered(self.node.group_id)
         return True
+
+    def _confirmed(self) -> int:
+        """As the master has told last."""
+        leads = (one.replica for one in self.brokers.values() if one.replica.master is not None)
+        return max((one.log.confirm for one in leads if one.epoch == self.node.epoch), default=0)
 
     # ---- ZooKeeper set back
 
@@ -309,6 +329,10 @@ class Stage(World):
         flushed = group_state.electable(known.node)
         self._write(group_settings.change_settings(known, request, flushed=flushed, epoch_seen=known.node.epoch))
 
+    def remember(self, name: str) -> None:
+        """A checkpoint is written, with the confirm offset in it."""
+        self.brokers[name].remember()
+
     def hear(self, name: str, version: int | None = None) -> None:
         """A replica reads the node as it is, or as it was."""
         self.brokers[name].on_group(self.history[-1 if version is None else version])
@@ -366,6 +390,7 @@ class Stage(World):
 
     def stop(self, name: str) -> None:
         """A clean stop."""
+        self.brokers[name].remember()
         self.disks[name].mark_clean()
         self.kill(name)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import (
+    confirm_stories,
     controller_stories,
     disk_stories,
     in_sync_stories,
@@ -11,10 +12,12 @@ from . import (
     session_stories,
     set_back_stories,
     stall_stories,
+    stranger_stories,
 )
 from .table import STORIES
 
 MODULES = (
+    confirm_stories,
     controller_stories,
     disk_stories,
     in_sync_stories,
@@ -23,6 +26,7 @@ MODULES = (
     session_stories,
     set_back_stories,
     stall_stories,
+    stranger_stories,
 )
 
 __all__ = ["MODULES", "STORIES"]

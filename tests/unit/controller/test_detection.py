@@ -74,6 +74,27 @@ def elections(effects: list[Effect]) -> list[tuple[str | None, int]]:
     return [(effect.node.master, effect.version) for effect in effects if isinstance(effect, WriteGroup)]
 
 
+# ---- what is confirmed
+
+
+def test_what_is_confirmed_is_the_masters_word_until_somebody_is_forced() -> None:
+    told = Group(group())
+    told.facts = {"a": {"confirm_offset": 700}, "b": {"confirm_offset": 900}}
+    told.detection = Detection()
+    told.detection.on_group(told.known, told.now_ms)
+    assert told.detection.confirmed(GROUP) == told.detection.confirmed("no-such-group") == 0
+    told.beat()
+    assert told.detection.confirmed(GROUP) == 700
+    told.facts["a"]["confirm_offset"] = 600
+    told.beat(epoch=2)
+    assert told.detection.confirmed(GROUP) == 700
+    told.written(replace(told.known.node, epoch=2, master="b"))
+    assert told.detection.confirmed(GROUP) == 700  # it was in sync, so it holds that
+    told.written(replace(told.known.node, epoch=3, master="c", in_sync=("c",)))
+    told.written(replace(told.known.node, epoch=4, master="a", in_sync=("a",)))
+    assert told.detection.confirmed(GROUP) == 0
+
+
 # ---- silence
 
 

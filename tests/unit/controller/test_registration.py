@@ -149,6 +149,9 @@ def test_the_masters_later_life_was_not_elected() -> None:
         (KILLED | {"has_hole": True}, FlushMode.ASYNC, "its log has a hole"),  # of an earlier life's loss of power
         (KILLED | {"has_hole": True, "ran_async": True}, FlushMode.SYNC, "its log has a hole"),
         (KILLED | {"has_hole": True, "ran_async": False}, FlushMode.SYNC, None),
+        (KILLED | {"confirm_heard": 1000}, FlushMode.ASYNC, None),
+        (KILLED | {"confirm_heard": 1001}, FlushMode.ASYNC, "its log ends at 1000, and up to 1001 it was confirmed"),
+        (KILLED | {"confirm_heard": 1001}, FlushMode.SYNC, "its log ends at 1000, and up to 1001 it was confirmed"),
     ],
 )
 def test_who_may_have_forgotten_leaves_both_sets(
@@ -166,6 +169,20 @@ def test_who_may_have_forgotten_leaves_both_sets(
         present = after.node.replica("b")
         assert present is not None
         assert (present.incarnation.store_id, present.incarnation.starts) == (request.store_id, request.starts)
+
+
+@pytest.mark.parametrize(("confirmed", "is_clean"), [(0, True), (1000, True), (1001, False)])
+def test_what_the_master_told_to_be_confirmed_is_held_by_all_that_may_be_elected(
+    confirmed: int, is_clean: bool
+) -> None:
+    """A copy of its disk from earlier in its last life remembers as little as it holds: only others know better."""
+    request = registration("b", 2, **KILLED)
+    for in_sync, eligible in (("abc", ""), ("a", "bc")):
+        node = group(in_sync=in_sync, eligible=eligible)
+        after = register(node, request, settings=SETTINGS, present_is_alive=False, confirmed=confirmed)
+        assert ("b" in (*after.node.in_sync, *after.node.eligible)) is is_clean
+    outside = register(group(in_sync="ac"), request, settings=SETTINGS, present_is_alive=False, confirmed=confirmed)
+    assert outside.unclean is None  # it need not hold anything
 
 
 def test_an_unclean_member_does_not_become_eligible() -> None:

@@ -3,13 +3,15 @@
 import random
 
 import pytest
-from store_kit import ALL_TIME, StillClock, make_store, message, put, read_queue, stage
+from store_kit import ALL_TIME, SMALL, StillClock, make_store, message, put, read_queue, stage
 
 from zenitmq.model.errors import MessageNotFound
 from zenitmq.model.get_status import GetStatus
 from zenitmq.store import unsynced_files
+from zenitmq.store.config import StoreConfig
 from zenitmq.store.deleted_queues import DELETED_FOLDER
 from zenitmq.store.message_store import MessageStore
+from zenitmq.store.store_cut import truncate_store
 
 BOUNDS = {"max_messages": 100, "max_bytes": 1 << 20}
 
@@ -259,3 +261,65 @@ def test_retention_keeps_what_is_not_confirmed(tmp_path) -> None:
         for _ in range(8):
             tick(store, clock)
         assert store.begin > 0
+
+
+# ---- what the next life knows
+
+
+def reopened(tmp_path) -> int:
+    with make_store(tmp_path / "s") as opened:
+        return opened.remembered_confirm
+
+
+def test_a_checkpoint_remembers_what_was_confirmed(tmp_path) -> None:
+    with make_store(tmp_path / "s") as opened:
+        opened.confirm(0)
+        first = put(opened, "t", 0, numbered(0)).end
+        put(opened, "t", 0, numbered(1))
+        opened.confirm(first)
+    assert reopened(tmp_path) == first
+
+
+def test_it_stays_until_somebody_was_told(tmp_path) -> None:
+    """A log that has lost bytes below it must tell so in every life, until one was heard."""
+    with make_store(tmp_path / "s") as opened:
+        opened.confirm(0)
+        end = put(opened, "t", 0, numbered(0)).end
+        opened.confirm(end)
+    for confirmed, is_told, remembered in ((0, False, end), (0, False, end), (7, True, 7), (7, True, 7)):
+        with make_store(tmp_path / "s") as opened:
+            opened.confirm(confirmed)
+            put(opened, "t", 0, numbered(1))
+            if is_told:
+                opened.forget_remembered_confirm()
+                assert opened.remembered_confirm == 0
+        assert reopened(tmp_path) == remembered
+
+
+def test_a_store_without_replicas_remembers_nothing(tmp_path) -> None:
+    with make_store(tmp_path / "s") as opened:
+        put(opened, "t", 0, numbered(0))
+    assert reopened(tmp_path) == 0
+
+
+@pytest.mark.parametrize("at", [1024 + 20 + 32, 0])
+def test_a_torn_checkpoint_remembers_nothing_that_is_not_whole(tmp_path, at) -> None:
+    """Both slots damaged, or the head written by RocketMQ: neither is taken for what we confirmed."""
+    with make_store(tmp_path / "s") as opened:
+        opened.confirm(0)
+        opened.confirm(put(opened, "t", 0, numbered(0)).end)
+    path = tmp_path / "s" / "checkpoint"
+    data = bytearray(path.read_bytes())
+    for position in (at, at + 1024) if at else (0,):
+        data[position] ^= 0xFF
+    path.write_bytes(data)
+    assert reopened(tmp_path) == 0
+
+
+def test_a_cut_takes_what_is_remembered_with_it(tmp_path) -> None:
+    with make_store(tmp_path / "s") as opened:
+        opened.confirm(0)
+        first = put(opened, "t", 0, numbered(0)).end
+        opened.confirm(put(opened, "t", 0, numbered(1)).end)
+    truncate_store(str(tmp_path / "s"), StoreConfig(**SMALL), first)
+    assert reopened(tmp_path) == first

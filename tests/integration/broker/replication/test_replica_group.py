@@ -129,3 +129,22 @@ def test_the_longest_record_a_store_takes_reaches_the_slaves(tmp_path: Path) -> 
         running.stop()
         assert log_bytes(b) == log_bytes(a)
         running.nodes = {}
+
+
+def test_who_comes_back_alone_shows_what_was_confirmed(tmp_path: Path) -> None:
+    """All were stopped, one is there again: too few to confirm anything, and reads go on where they were."""
+    with group(tmp_path, min_in_sync=2) as running:
+        a = running.nodes["a"]
+        running.elect("a", in_sync="abc")
+        assert eventually(lambda: a.roles == [0])
+        a.put(BATCHES[0], 50)
+        assert eventually(lambda: all(node.bodies() == 50 for node in running.nodes.values()))
+        for name in "ab":
+            running.nodes.pop(name).stop()
+        c = running.restart("c")
+        assert c.bodies() == 50  # before it hears of anybody
+        running.elect("c", in_sync="abc", tell="c")
+        assert eventually(lambda: c.roles[-1:] == [0])
+        assert c.on_loop(c.member.leads)
+        c.put(BATCHES[1], 50)
+        assert not eventually(lambda: c.bodies() > 50, within_s=0.5)
