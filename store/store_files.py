@@ -4,7 +4,8 @@ RocketMQ locks the first byte of `lock` for the process, so we take that lock as
 broker opens what the other has open, nor one process the same store twice (which costs it the lock that RocketMQ sees,
 as POSIX has it: a process loses those with any descriptor of the file that it closes). `abort` exists while the store is open;
 RocketMQ looks only whether it exists. We write the process id and the boot id, one a line: where the machine has not
-restarted since, all that the killed process wrote is still there, in the order in which it wrote it.
+restarted since, all that the killed process wrote is still there, in the order in which it wrote it; but not where the disk
+failed under it, and then there is no boot id.
 """
 
 from __future__ import annotations
@@ -94,12 +95,16 @@ def read_abort(store_directory: str) -> AbortMark | None:
     return AbortMark(int(pid) if pid.isascii() and pid.isdigit() else 0, lines[1].strip() if whole else "")
 
 
-def write_abort(store_directory: str) -> None:
-    """Marks the store as open, durably, before its first write. Raises OSError."""
+def write_abort(store_directory: str, *, disk_failed: bool = False) -> None:
+    """Marks the store as open, durably, before its first write. Raises OSError.
+
+    `disk_failed`: what was written may be gone although the kernel runs on, so the next start must not count on its order.
+    """
     path = os.path.join(store_directory, ABORT_FILE)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
-        write_fully(fd, f"{os.getpid()}\n{current_boot_id()}\n".encode("ascii"), 0)
+        boot_id = "" if disk_failed else current_boot_id()
+        write_fully(fd, f"{os.getpid()}\n{boot_id}\n".encode("ascii"), 0)
         os.fsync(fd)
     finally:
         os.close(fd)

@@ -104,7 +104,7 @@ def open_store(
         recycle_segments=config.recycle_segments,
         flush_interval_ms=config.flush_interval_ms,
         on_flushed=on_flushed,
-        on_poisoned=on_poisoned,
+        on_poisoned=_noting_failure(directory, on_poisoned),
     )
     with ExitStack() as unwinding:
         unwinding.callback(log.close)
@@ -178,6 +178,19 @@ def open_store(
         directory, abort is None, log.written, log.written - begin, opened.replayed, len(quarantine.ranges),
     )  # fmt: skip
     return opened
+
+
+def _noting_failure(directory: str, on_poisoned: Callable[[StorePoisoned], None]) -> Callable[[StorePoisoned], None]:
+    """Tells it, then says in the abort mark that the disk failed: a sync that failed has lost pages under a running kernel."""
+
+    def on_disk_failed(error: StorePoisoned) -> None:
+        on_poisoned(error)
+        try:
+            write_abort(directory, disk_failed=True)
+        except OSError as problem:
+            logger.critical("cannot even note that the disk failed dir=%s error=%s", directory, problem)
+
+    return on_disk_failed
 
 
 def append_bytes_max(config: StoreConfig) -> int:

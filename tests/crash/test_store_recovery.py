@@ -15,6 +15,8 @@ from zenitmq.model.errors import CorruptRecordError, MessageNotFound, StoreLocke
 from zenitmq.store.message_store import MessageStore
 from zenitmq.store.offline import verify_store
 from zenitmq.store.record_kernel import decode_record
+from zenitmq.store.recovery import LastStop
+from zenitmq.store.store_files import read_abort
 
 QUEUES = 3
 
@@ -438,3 +440,15 @@ def test_a_checkpoint_before_the_first_flush_takes_nothing_back(tmp_path, caplog
     with make_store(left, clock) as store:
         assert f"scanned={written - mark} replayed=3 " in caplog.text
         assert numbers(store) == list(range(303))
+
+
+def test_after_a_failed_sync_the_kernel_is_not_counted_on(tmp_path) -> None:
+    """It runs on, but has dropped pages: what is behind them is no log, though only the process ended."""
+    with make_store(tmp_path / "s") as store:
+        fill(store, 0, 3)
+        left = kill(tmp_path / "s", tmp_path / "killed")
+        assert LastStop.of(read_abort(str(left))) is LastStop.KILLED
+        store._log.poison("an fsync failed")
+        left = kill(tmp_path / "s", tmp_path / "failed")
+        assert LastStop.of(read_abort(str(left))) is LastStop.POWER_LOST
+    assert LastStop.of(read_abort(str(tmp_path / "s"))) is LastStop.POWER_LOST

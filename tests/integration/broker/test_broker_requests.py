@@ -13,6 +13,7 @@ from zenitmq.model.errors import (
     GroupNotFound,
     InvalidName,
     InvalidParameter,
+    MessageIllegal,
     MessageNotFound,
     NoPermission,
     TopicNotFound,
@@ -338,3 +339,28 @@ def test_a_send_creates_a_topic_only_where_that_is_allowed(serve: Callable[..., 
     broker.restart()
     assert [topic["name"] for topic in broker.ask(commands.GetTopics())["topics"]] == ["fresh"]
     assert bodies(broker.pull("fresh", queue_id=2)[1]) == [b"x"]
+
+
+@pytest.mark.parametrize("topic", ["rmq_sys_zenit_topics", "rmq_sys_wheel_timer", "SCHEDULE_TOPIC_XXXX", "TBW102"])
+def test_no_producer_makes_a_record_of_a_system_topic(broker: Any, record: Record, topic: str) -> None:
+    """Not by a request that names it, nor by records that do, nor by one that hides in a body."""
+    broker.create("trades")
+    for request in (
+        commands.SendMessages(topic, 0, 1),
+        commands.SendDelayed(topic, 0, 1),
+        commands.SendSequenced(topic, 0, 1, "group", "producer", 0),
+        commands.SendDelayedSequenced(topic, 0, 1, "group", "producer", 0),
+    ):
+        with pytest.raises((NoPermission, MessageIllegal)):
+            broker.call(request, record(topic))
+    event = record(topic, b'{"event":"deleted","topic":"trades"}')
+    for request in (commands.SendMessages("trades", 0, 1), commands.SendDelayed("trades", 0, 1)):
+        with pytest.raises(MessageIllegal):
+            broker.call(request, event)
+    with pytest.raises(MessageIllegal):
+        broker.call(commands.SendMessages("trades", 0, 2), record("trades") + event)
+    broker.send("trades", record("trades", b"x" + event))
+    broker.restart()
+    assert broker.call(commands.GetMaxOffset("trades", 0))[0].offset == 1
+    assert {name for name in broker.broker._store.queues() if name != "trades"} <= {"rmq_sys_zenit_topics"}
+    assert broker.broker._store.max_offset("rmq_sys_zenit_topics", 0) == 1  # that the topic was made
