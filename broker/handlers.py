@@ -97,7 +97,7 @@ class Handlers:
         self._starts = StartHandler(parts)
         self._query_offsets = QueryOffsetHandler(parts)
         self._holds = HoldHandler(parts)
-        store.hold(self._holds.holds.first_offsets)
+        store.hold(self._holds.holds)
         self.statistics = BrokerStatistics(
             store,
             loop,

@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ..model.errors import StoreFormatError
-from ..model.names import is_system_topic
-from ..model.route import TopicConfig
 from .topic_table import Document
 
 COMMITTED: Final = "committed"
@@ -24,12 +22,14 @@ _NOTHING: Final[Mapping[int, int]] = {}
 class OffsetTable:
     """Consumer offsets: the next queue offset that a group is to consume, of each queue."""
 
-    __slots__ = ("_rest", "_since_ms", "_table")
+    __slots__ = ("_lowered", "_rest", "_since_ms", "_table", "revision")
 
     def __init__(self) -> None:
         self._table: dict[tuple[str, str], Mapping[int, int]] = {}  # (topic, group) -> {queue id: offset}
         self._since_ms: dict[tuple[str, str], int] = {}  # (topic, group) -> what it consumes was stored from then on
         self._rest: Document = {}
+        self.revision = 0  # how often a group has begun in a topic or gone back
+        self._lowered: dict[tuple[str, str], int] = {}  # (topic, group) -> the revision of the last time
 
     def load(self, document: Mapping[str, Any]) -> None:
         """Takes what a snapshot holds. Raises StoreFormatError."""
@@ -78,7 +78,10 @@ class OffsetTable:
             self._on_started(group, str(event.get("topic")), event.get("sinceMs"), offsets)
             return
         for topic, queue_id, offset in offsets:
-            self._table[topic, group] = {**self._table.get((topic, group), _NOTHING), queue_id: offset}
+            before = self._table.get((topic, group))
+            if before is None or offset < before.get(queue_id, 0):
+                self._note_lowered(topic, group)
+            self._table[topic, group] = {**(before or _NOTHING), queue_id: offset}
 
     def _on_started(self, group: str, topic: str, since_ms: object, offsets: list[Any]) -> None:
         if not isinstance(since_ms, int):
@@ -86,6 +89,16 @@ class OffsetTable:
         if (topic, group) not in self._table:
             self._table[topic, group] = {queue_id: offset for _, queue_id, offset in offsets}
             self._since_ms[topic, group] = since_ms
+            self._note_lowered(topic, group)
+
+    def _note_lowered(self, topic: str, group: str) -> None:
+        self.revision += 1
+        self._lowered[topic, group] = self.revision
+
+    def on_topic_made(self, topic: str) -> None:
+        """A topic is there that was not: who has offsets in it has yet to consume it."""
+        for group in self.groups_in(topic):
+            self._note_lowered(topic, group)
 
     def on_topic_deleted(self, topic: str) -> None:
         """Forgets the offsets of all groups in a topic."""
@@ -99,6 +112,7 @@ class OffsetTable:
         for pair in pairs:
             del self._table[pair]
             self._since_ms.pop(pair, None)
+            self._lowered.pop(pair, None)
 
     def offset(self, group: str, topic: str, queue_id: int) -> int:
         """The committed offset, or UNKNOWN."""
@@ -129,18 +143,16 @@ class OffsetTable:
         """Groups that have committed anything."""
         return {group for _, group in self._table}
 
-    def unconsumed_from(self, topics: Mapping[str, TopicConfig]) -> dict[tuple[str, int], int]:
-        """The first offset of each (topic, queue) that some group has yet to consume.
+    def groups_in(self, topic: str) -> list[str]:
+        """Groups that have committed in a topic."""
+        return [group for name, group in self._table if name == topic]
 
-        A group that has committed in a topic has yet to consume all of that topic's other queues. Topics of the system
-        are left out: what reads them keeps books of its own.
-        """
-        first: dict[tuple[str, int], int] = {}
-        for (topic, _), offsets in self._table.items():
-            config = topics.get(topic)
-            if config is None or is_system_topic(topic):
-                continue
-            for queue_id in range(config.read_queues):
-                offset = offsets.get(queue_id, 0)
-                first[topic, queue_id] = min(offset, first.get((topic, queue_id), offset))
-        return first
+    def in_topic(self, topic: str, group: str) -> Mapping[int, int] | None:
+        """{queue id: committed offset}; None where the group has committed nothing there."""
+        return self._table.get((topic, group))
+
+    def pairs_since(self, revision: int | None) -> list[tuple[str, str]]:
+        """All (topic, group), or those that began or went back after a revision."""
+        if revision is None:
+            return list(self._table)
+        return [pair for pair, lowered in self._lowered.items() if lowered > revision]

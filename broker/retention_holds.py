@@ -11,7 +11,7 @@ owned by the loop thread; `now_ms` is monotonic.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -47,9 +47,12 @@ class Hold:
 
 @dataclass(slots=True)
 class RetentionHolds:
-    """The holds of one master."""
+    """The holds of one master: what retention needs to know of them is `Needs` (store/retention_needs). `revision`: how
+    many were taken."""
 
     _holds: dict[str, Hold] = field(default_factory=dict)
+    _taken: dict[str, int] = field(default_factory=dict)  # {hold id: the revision that it was taken in}
+    revision: int = 0
 
     def take(self, now_ms: int, hold_id: str, owner: str, queues: Sequence[HeldQueue], lease_ms: int) -> Hold:
         """Raises InvalidParameter, TooManyHolds; then nothing is held."""
@@ -67,6 +70,8 @@ class RetentionHolds:
         if sum(len(hold.queues) for hold in self._holds.values()) + len(queues) > QUEUES_MAX:
             raise TooManyHolds(QUEUES_MAX, "held queues")
         hold = self._holds[hold_id] = Hold(hold_id, owner, tuple(queues), now_ms + lease_ms)
+        self.revision += 1
+        self._taken[hold_id] = self.revision
         return hold
 
     def renew(self, now_ms: int, hold_id: str, lease_ms: int) -> Hold:
@@ -82,25 +87,29 @@ class RetentionHolds:
     def release(self, hold_id: str) -> None:
         """It is over now. One that is not here is over already."""
         self._holds.pop(hold_id, None)
+        self._taken.pop(hold_id, None)
 
     def lapse(self, now_ms: int) -> list[Hold]:
         """Ends and returns those whose lease is over."""
         over = [hold for hold in self._holds.values() if hold.ends_ms <= now_ms]
         for hold in over:
-            del self._holds[hold.hold_id]
+            self.release(hold.hold_id)
         return over
 
     def clear(self) -> None:
         """This broker leads no more."""
         self._holds.clear()
+        self._taken.clear()
 
-    def first_offsets(self) -> Mapping[tuple[str, int], int]:
-        """{(topic, queue id): the lowest offset that is held}."""
-        first: dict[tuple[str, int], int] = {}
-        for hold in self._holds.values():
-            for topic, queue_id, offset in hold.queues:
-                first[topic, queue_id] = min(offset, first.get((topic, queue_id), offset))
-        return first
+    def since(self, revision: int | None) -> Iterator[HeldQueue]:
+        """What is held, by all or by those that were taken after a revision."""
+        found = [hold for hold in self._holds.values() if revision is None or self._taken[hold.hold_id] > revision]
+        return (queue for hold in found for queue in hold.queues)
+
+    def first(self, topic: str, queue_id: int) -> int | None:
+        """The lowest offset of a queue that is held."""
+        held = (queue for hold in self._holds.values() for queue in hold.queues)
+        return min((offset for name, number, offset in held if (name, number) == (topic, queue_id)), default=None)
 
     def document(self, now_ms: int) -> list[dict[str, Any]]:
         """For statistics: the holds, those that end first in front."""

@@ -53,6 +53,7 @@ from .scrub import Scrub
 from .stage_clock import StageClock
 from .state_log import StateLog
 from .statistics import kernel_kind
+from .unconsumed import Unconsumed
 from .worker_desk import WorkerDesk
 
 _log = logging.getLogger(__name__)
@@ -62,6 +63,7 @@ EXIT_FATAL: Final = 87
 SWITCH_INTERVAL_S: Final = 0.0005
 FAST_TICK_MS: Final = 100
 SLOW_TICK_MS: Final = 1000
+UPKEEP_PAUSE_MS: Final = 10  # between two parts of the store's upkeep, of about 2 ms each
 FINISH_MS: Final = 2000  # what unflushed acknowledgements may take at a stop
 
 
@@ -74,6 +76,7 @@ class Broker:
         self._running = ExitStack()
         self._poisoned: StorePoisoned | None = None
         self._stages = StageClock()
+        self._upkeep_goes_on = False
         self._deleted: list[tuple[str, int]] = []  # topics whose deletion was applied in this turn, and where that ends
         self._member: GroupMember | None = None  # where the group has more than this one
         self._is_failing = False
@@ -166,7 +169,7 @@ class Broker:
         self._was_opened = True
         self._state.on_opened(self._store.written, lambda: self._store.flushed)
         self._timers.on_opened(lambda: self._store.flushed)
-        self._store.protect(lambda: self._state.offset_table.unconsumed_from(self._state.topic_table.configs))
+        self._store.protect(Unconsumed(self._state.offset_table, self._state.topic_table.configs))
         self._identity = BrokerIdentity(config.cluster, config.name, str(self._store_host), 0, None)
         self._client = started.enter_context(RemotingClient())
         self._is_told_cluster = config.has_group and config.static_master != self._identity.address
@@ -364,8 +367,16 @@ class Broker:
 
     def _on_slow_tick(self) -> None:
         self._handlers.on_slow_tick(self._clock.monotonic_ms())
+        if not self._upkeep_goes_on:
+            self._on_upkeep()
+
+    def _on_upkeep(self) -> None:
+        """The store does a little at a time; what is left of it does not wait for the next second."""
         for event in self._store.on_tick(self._clock.now_ms()):
             _log.warning("store event=%s", event)
+        self._upkeep_goes_on = self._store.has_upkeep_left
+        if self._upkeep_goes_on:
+            self._loop.call_later(UPKEEP_PAUSE_MS, self._on_upkeep)
 
     def _on_topic_deleted(self, topic: str, at: int) -> None:
         """A slave's store deletes at once, since what follows in the same chunk may make the topic's queues anew; in a

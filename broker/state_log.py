@@ -226,7 +226,10 @@ class StateLog:
 
     def _on_topic_event(self, event: Document, version: Document, end: PhysicalOffset) -> None:
         if end > self._loaded[TOPICS]:
+            known = len(self.topic_table.configs)
             self.topic_table.on_event(event, version, end)
+            if len(self.topic_table.configs) > known:
+                self.offset_table.on_topic_made(event["topic"]["topicName"])
             self.on_topics_changed()
         if event.get("event") == DELETED:
             if end > self._loaded[OFFSETS]:

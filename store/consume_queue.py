@@ -324,6 +324,11 @@ class ConsumeQueue:
         return physical, size, code
 
     @property
+    def file_count(self) -> int:
+        """How many files it has."""
+        return len(self._bases)
+
+    @property
     def first_offset(self) -> int:
         """The queue offset at which the first file begins."""
         return self._bases[0] // UNIT_BYTES if self._bases else 0

@@ -39,12 +39,14 @@ from .log_check import Checked, LogChecker
 from .quarantine import overlaps
 from .queue_reader import QueueReader
 from .queue_table import QueueTable
+from .retention_needs import Needs
 from .run_dispatch import RunDispatch
 from .scrub_reader import ScrubReader, check_log
 from .staging import Placed as Placed  # what `stage` answers
 from .staging import Staging
+from .store_event import StoreEvent
 from .store_opening import Opened, open_store, scanning_kernel
-from .upkeep import StoreEvent, Upkeep
+from .upkeep import Upkeep
 
 
 class Stage(Protocol):
@@ -497,21 +499,19 @@ class MessageStore:
         self._staging.forget_topic(topic)
         self._confirmation.forget(topic)
 
-    def protect(self, provider: Callable[[], Mapping[tuple[str, int], int]]) -> None:
-        """`provider`: the first offset of each (topic, queue) that some group has yet to consume; retention keeps those."""
-        self._upkeep.protect(provider)
+    def protect(self, needs: Needs) -> None:
+        """What groups have yet to consume; retention keeps that."""
+        self._upkeep.expiry.protect(needs)
 
-    def hold(self, provider: Callable[[], Mapping[tuple[str, int], int]]) -> None:
-        """`provider`: the first offset of each (topic, queue) that somebody reads for now; retention keeps those while the
-        disk has room.
-        """
-        self._upkeep.hold(provider)
+    def hold(self, needs: Needs) -> None:
+        """What somebody reads for now; retention keeps that while the disk has room."""
+        self._upkeep.expiry.hold(needs)
 
     def keep_waiting(self, clear_below: Callable[[int], bool]) -> None:
         """`clear_below(offset)`: whether no record below this physical offset waits for its time any more. It is asked before
         segments go; while it says no they stay, and it sees to it that what waits there is appended again.
         """
-        self._upkeep.keep_waiting(clear_below)
+        self._upkeep.expiry.keep_waiting(clear_below)
 
     def on_tick(self, now_ms: int) -> list[StoreEvent]:
         """About each second: retention and checkpoints, their slow parts in a worker. Returns what an operator should see."""
@@ -520,6 +520,11 @@ class MessageStore:
         if self._staging.is_empty:
             self._staging.refresh()
         return events
+
+    @property
+    def has_upkeep_left(self) -> bool:
+        """Whether `on_tick` should be called again soon: it does so much at a time that nobody waits for it."""
+        return self._upkeep.expiry.is_unfinished
 
     def statistics(self) -> StoreStatistics:
         """A moment's figures."""
@@ -530,7 +535,7 @@ class MessageStore:
             flushed_offset=self._log.flushed,
             dispatched_offset=self._upkeep.dispatched(),
             segments=len(self._log.segments()),
-            queues=len(self._queues.listed()),
+            queues=self._queues.count,
             index_files=0 if self._index is None else self._index.file_count,
             index_entries=0 if self._index is None else self._index.entry_count,
             messages_staged=self._dispatch.messages,

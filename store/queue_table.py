@@ -114,7 +114,8 @@ class QueueTable:
             None  # what is on disk once the round that is under way has come to its end
         )
         self._unwritten: list[tuple[ConsumeQueue, int, bytes]] = []
-        self._log_end = PhysicalOffset(0)
+        self._expiring: list[QueueKey] = []
+        self._log_end = self._expired_below = PhysicalOffset(0)
         self._taken = self._reflected = PhysicalOffset(0)
         for topic, queue_id, directory in list_queues(store_directory):
             self._unloaded[topic, queue_id] = tuple(list_queue_files(directory, self.file_bytes, writable=writable))
@@ -176,6 +177,15 @@ class QueueTable:
         queue = self._queues.get((topic, queue_id))  # one that is not loaded lost no file
         return queue is None or queue.first_offset == first_offset
 
+    def is_loaded(self, topic: str, queue_id: int) -> bool:
+        """Whether `get` finds it, or that there is none, without the disk."""
+        return (topic, queue_id) not in self._unloaded
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self._queues) + len(self._unloaded)
+
     def get_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
         """The queue; its first file is made with its first unit. `topic` must have been checked as a name."""
         return self.get(topic, queue_id) or self._load((topic, queue_id), scrub=False)
@@ -205,6 +215,9 @@ class QueueTable:
     def listed(self) -> list[QueueKey]:
         """All queues, sorted."""
         return sorted({*self._queues, *self._unloaded})
+
+    def _of_topic(self, topic: str) -> list[QueueKey]:
+        return [key for table in (self._queues, self._unloaded) for key in table if key[0] == topic]
 
     # ---- dispatch
 
@@ -284,15 +297,26 @@ class QueueTable:
 
     # ---- removing
 
-    def remove_before(self, log_begin: PhysicalOffset) -> int:
-        """Gives up the files whose every record lies below `log_begin`, the last of each queue apart; returns how many."""
-        for key in [key for key, bases in self._unloaded.items() if len(bases) > 1]:
-            self._load(key, scrub=False)
-        return sum(queue.remove_before(log_begin) for queue in self._queues.values())
+    def begin_expiry(self, log_begin: PhysicalOffset) -> None:
+        """From here on `expire_some` gives up the files whose every record lies below `log_begin`."""
+        self._expired_below = log_begin
+        self._expiring = [key for key, bases in self._unloaded.items() if len(bases) > 1]
+        self._expiring += [key for key, queue in self._queues.items() if queue.file_count > 1]
+
+    def expire_some(self, queues_max: int) -> bool:
+        """Looks at so many queues that have more than one file, which the last one is not of; whether some are left.
+
+        Raises OSError; the rest goes then with the next expiry.
+        """
+        for _ in range(min(queues_max, len(self._expiring))):
+            queue = self.get(*self._expiring.pop())
+            if queue is not None:
+                queue.remove_before(self._expired_below)
+        return bool(self._expiring)
 
     def delete_topic(self, topic: str) -> None:
         """Deletes the queue files of a topic. Its records stay in the log until they expire. Raises OSError."""
-        for key in [key for key in self.listed() if key[0] == topic]:
+        for key in self._of_topic(topic):
             queue = self.get(*key)
             if queue is not None:
                 queue.remove()
@@ -303,7 +327,7 @@ class QueueTable:
     def set_topic_aside(self, topic: str, at: int) -> None:
         """The same by a deletion that ends at byte `at` of the log and may yet be cut from it. Raises OSError."""
         folder = os.path.join(self.directory, topic)
-        for key in [key for key in self.listed() if key[0] == topic]:
+        for key in self._of_topic(topic):
             queue = self._queues.pop(key, None)
             if queue is not None:
                 queue.forget_files()

@@ -1,4 +1,4 @@
-"""What a store does beside its work: checkpoints, retention, watching the disk, closing well.
+"""What a store does beside its work: checkpoints, watching the disk, closing well; what expires is given up by `expiry`.
 
 The loop calls `on_tick` about each second. What blocks on the disk runs in one worker thread: making the queues, the
 index and the other dispatchers durable, writing the checkpoint, making index files, blanking what expired. A failure there is
@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 import os
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -25,37 +25,18 @@ from .config import StoreConfig
 from .confirmation import Confirmation
 from .deleted_queues import purge
 from .dispatch import ConfirmedDispatcher, Dispatcher
+from .expiry import Expiry
 from .key_index import KeyIndex
 from .queue_table import QueueTable
-from .retention import SegmentAge, decide, disk_use
+from .retention import disk_use
 from .segment import NO_SPACE
+from .store_event import StoreEvent
 from .store_files import clear_abort
 
 logger = logging.getLogger(__name__)
 
 CHECKPOINT_FILE: Final = "checkpoint"
 FILES_PER_SLICE: Final = 64  # queue files made durable before the worker looks at what else there is to do
-NOTHING: Final = 1 << 62  # what nobody needs begins behind any log
-
-
-@dataclass(frozen=True, slots=True)
-class StoreEvent:
-    """Something an operator should see. `kind`: segment_deleted, unconsumed_deleted, unconsumed_held, held_deleted,
-    held_for_readers, disk_full, disk_ok."""
-
-    kind: str
-    detail: str
-
-    def __str__(self) -> str:
-        return f"{self.kind}: {self.detail}"
-
-
-def _nothing_protected() -> Mapping[tuple[str, int], int]:
-    return {}
-
-
-def _nothing_waits(_offset: int) -> bool:
-    return True
 
 
 def _positions_of(checkpoint: Checkpoint) -> tuple[int | None, ...]:
@@ -84,33 +65,25 @@ class Upkeep:
         self._queues = queues
         self._index = index
         self._others = tuple(others)
-        self._first_opened_ms = first_opened_ms
         self._confirmation = confirmation
         self._is_closing = False
-        self._unconsumed = _nothing_protected
-        self._held = _nothing_protected
-        self._clear_below: Callable[[int], bool] = _nothing_waits
         self._checkpoint = Checkpoint()
         self._found_end = log.written  # until that is flushed, the last life's checkpoint says more than we could
         self._checkpoint_due_ms = 0
         self._is_persisting = False
         self._mark = (PhysicalOffset(0), 0)  # (log end, time): what lies below was stored before
-        self._held_reported: str | None = None
         self.is_refusing = False  # the disk is too full to take messages
         self._worker = ThreadPoolExecutor(1, "zenit-store-worker")
+        self.expiry = Expiry(
+            config,
+            log=log,
+            queues=queues,
+            index=index,
+            first_opened_ms=first_opened_ms,
+            final_below=self._final_below,
+            run_in_worker=self.run_in_worker,
+        )
         self._work: deque[Callable[[], None]] = deque()  # what the worker was asked to do, persisting apart
-
-    def protect(self, provider: Callable[[], Mapping[tuple[str, int], int]]) -> None:
-        """`provider`: what groups have yet to consume, {(topic, queue id): first queue offset}."""
-        self._unconsumed = provider
-
-    def hold(self, provider: Callable[[], Mapping[tuple[str, int], int]]) -> None:
-        """`provider`: what readers hold for now, {(topic, queue id): first queue offset}."""
-        self._held = provider
-
-    def keep_waiting(self, clear_below: Callable[[int], bool]) -> None:
-        """`clear_below`: see `MessageStore.keep_waiting`."""
-        self._clear_below = clear_below
 
     def check_writeable(self) -> None:
         """Raises StoreNotWriteable while the disk is too full."""
@@ -122,8 +95,10 @@ class Upkeep:
         index = self._queues.reflected() if self._index is None else self._index.reflected()
         return min(self._queues.reflected(), index)
 
-    def _reflected(self) -> int:
-        return min([self.dispatched(), *(dispatcher.reflected() for dispatcher in self._others)])
+    def _final_below(self) -> int:
+        """What lies below may go: it is flushed and confirmed, and every dispatcher holds it durably."""
+        reflected = min([self.dispatched(), *(dispatcher.reflected() for dispatcher in self._others)])
+        return min(reflected, self._log.flushed, self._confirmation.end(self._log.written))
 
     # ---- the worker
 
@@ -213,7 +188,7 @@ class Upkeep:
             self._checkpoint_due_ms = now_ms + self._config.checkpoint_interval_ms
         usage = os.statvfs(self._directory)
         use = disk_use((usage.f_blocks - usage.f_bfree) * usage.f_frsize, usage.f_bavail * usage.f_frsize)
-        return [*self._watch_disk(use), *self._retire(now_ms, use)]
+        return [*self._watch_disk(use), *self.expiry.go_on(now_ms, use)]
 
     def _log_retry(self) -> None:
         if self._queues.is_blocked:
@@ -229,93 +204,6 @@ class Upkeep:
         if refusing:
             return [StoreEvent("disk_full", f"disk use {use:.1%}: sends are refused, reads go on")]
         return [StoreEvent("disk_ok", f"disk use {use:.1%}: sends are taken again")]
-
-    def _retire(self, now_ms: int, use: float) -> list[StoreEvent]:
-        segments = self._log.segments()
-        if len(segments) < 2:
-            return []
-        ages = [SegmentAge(s.base_offset, s.end_offset, s.modified_ms()) for s in segments[:2]]
-        if use >= self._config.disk_clean_ratio or self._config.retention_bytes:
-            ages = [SegmentAge(s.base_offset, s.end_offset, s.modified_ms()) for s in segments]
-        facts = {"now_ms": now_ms, "first_opened_ms": self._first_opened_ms}
-        first = decide(
-            ages,
-            self._config,
-            **facts,
-            use=use,
-            reflected=self._log.flushed,
-            unconsumed_from=NOTHING,
-            held_from=NOTHING,
-        )
-        if first.remove_before <= self._log.begin:
-            self._held_reported = None
-            return []
-        unconsumed, held = self._positions(self._unconsumed()), self._positions(self._held())
-        decision = decide(
-            ages,
-            self._config,
-            **facts,
-            use=use,
-            reflected=min(self._reflected(), self._log.flushed, self._confirmation.end(self._log.written)),
-            unconsumed_from=min(unconsumed.values(), default=NOTHING),
-            held_from=min(held.values(), default=NOTHING),
-        )
-        events: list[StoreEvent] = []
-        if decision.held_by_groups:
-            events += self._report_held("unconsumed_held", f"groups from offset {min(unconsumed.values())} on")
-        elif decision.held_by_readers:
-            events += self._report_held(
-                "held_for_readers", f"readers that hold them from offset {min(held.values())} on"
-            )
-        if decision.remove_before > self._log.begin and self._clear_below(decision.remove_before):
-            events += self._remove(decision.remove_before, unconsumed, held)
-        return events
-
-    def _report_held(self, kind: str, for_whom: str) -> list[StoreEvent]:
-        """Once, until that changes."""
-        if self._held_reported == kind:
-            return []
-        self._held_reported = kind
-        return [StoreEvent(kind, f"expired files are kept for {for_whom}")]
-
-    def _positions(self, needed: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
-        """{(topic, queue id): physical offset of the first message that is needed}, of {(topic, queue id): its offset}."""
-        positions: dict[tuple[str, int], int] = {}
-        for (topic, queue_id), offset in needed.items():
-            queue = self._queues.get(topic, queue_id)
-            if queue is not None:
-                first = max(offset, queue.min_offset(self._log.begin))
-                if first < queue.next_offset:
-                    positions[topic, queue_id] = queue.unit(first)[0]
-        return positions
-
-    def _remove(
-        self, offset: int, unconsumed: Mapping[tuple[str, int], int], held: Mapping[tuple[str, int], int]
-    ) -> list[StoreEvent]:
-        needs = (("unconsumed_deleted", unconsumed, self._unconsumed()), ("held_deleted", held, self._held()))
-        lost = [
-            (kind, key, self._first_kept(key, offsets))
-            for kind, positions, offsets in needs
-            for key in sorted(key for key, position in positions.items() if position < offset)
-        ]
-        removed = self._log.remove_before(offset)
-        events = [StoreEvent("segment_deleted", f"base {segment.base_offset}") for segment in removed]
-        if removed:
-            self._queues.remove_before(self._log.begin)
-            if self._index is not None:
-                for file in self._index.remove_before(self._log.begin):
-                    self.run_in_worker(partial(self._index.retire, file))
-        for kind, (topic, queue_id), before in lost:
-            first = self._first_kept((topic, queue_id), {})
-            if first > before:
-                events.append(StoreEvent(kind, f"{topic} queue {queue_id}: offsets {before} to {first - 1}"))
-        return events
-
-    def _first_kept(self, key: tuple[str, int], needed: Mapping[tuple[str, int], int]) -> int:
-        """The first offset of what is needed of a queue (of all, where `needed` does not tell) that the log still has."""
-        queue = self._queues.get(*key)
-        offset = needed.get(key, 0)
-        return offset if queue is None else max(offset, queue.min_offset(self._log.begin))
 
     # ---- the end
 

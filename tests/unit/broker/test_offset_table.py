@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zenitmq.broker.offset_table import UNKNOWN, OffsetTable
+from zenitmq.broker.unconsumed import Unconsumed
 from zenitmq.model.errors import StoreFormatError
 from zenitmq.model.route import TopicConfig
 
@@ -65,7 +66,40 @@ def test_a_copy_taken_before_a_commit_does_not_change(table: OffsetTable) -> Non
 def test_the_slowest_group_says_what_is_left_and_untouched_queues_are_left_whole(table: OffsetTable) -> None:
     topics = {"t": TopicConfig("t", read_queues=3), "TBW102": TopicConfig("TBW102")}
     committed(table, "g", ("TBW102", 0, 1))
-    assert table.unconsumed_from(topics) == {("t", 0): 0, ("t", 1): 3, ("t", 2): 0}
+    unconsumed = Unconsumed(table, topics)
+    needs = list(unconsumed.since(None))
+    assert {(topic, queue_id) for topic, queue_id, _ in needs} == {("t", 0), ("t", 1), ("t", 2)}
+    assert [min(n for _, q, n in needs if q == queue_id) for queue_id in range(3)] == [0, 3, 0]
+    assert [unconsumed.first("t", queue_id) for queue_id in range(3)] == [0, 3, 0]
+    assert unconsumed.first("gone", 0) is None
+
+
+def test_who_goes_back_or_begins_is_told_and_who_moves_on_is_not() -> None:
+    table, topics = OffsetTable(), {"t": TopicConfig("t", read_queues=2)}
+    unconsumed = Unconsumed(table, topics)
+    committed(table, "g", ("t", 0, 5))
+    first = unconsumed.revision
+    assert list(unconsumed.since(None)) == [("t", 0, 5), ("t", 1, 0)]
+    committed(table, "g", ("t", 0, 6), ("t", 1, 9))
+    assert unconsumed.revision == first
+    committed(table, "g", ("t", 1, 8))
+    assert list(unconsumed.since(first)) == [("t", 0, 6), ("t", 1, 8)]
+    second = unconsumed.revision
+    event = OffsetTable.event_started("h", "t", [3, 4], 7)
+    table.on_event({**event, "offsets": [list(row) for row in event["offsets"]]}, {})
+    assert list(unconsumed.since(second)) == [("t", 0, 3), ("t", 1, 4)]
+    third = unconsumed.revision
+    committed(table, "g", ("u", 0, 1))
+    fourth = unconsumed.revision
+    assert list(unconsumed.since(third)) == [], "there is no such topic yet"
+    topics["u"] = TopicConfig("u", read_queues=1)
+    table.on_topic_made("u")
+    assert list(unconsumed.since(fourth)) == [("u", 0, 1)]
+    walked = unconsumed.since(None)
+    assert next(walked) == ("t", 0, 6)
+    table.on_group_deleted("h")
+    table.on_topic_deleted("u")
+    assert list(walked) == [("t", 1, 8)]
 
 
 @pytest.mark.parametrize("offsets", [3, {"t@g": 4}, {"t@g": {"zero": 1}}, {"t@g": {"0": None}}])

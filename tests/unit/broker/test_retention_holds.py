@@ -8,17 +8,36 @@ from zenitmq.broker.retention_holds import HOLDS_MAX, LEASE_MS_MAX, QUEUES_MAX, 
 from zenitmq.model.errors import HoldNotFound, InvalidParameter, TooManyHolds
 
 
+def lowest(holds: RetentionHolds) -> dict[tuple[str, int], int | None]:
+    """What is held of each queue."""
+    return {(topic, queue_id): holds.first(topic, queue_id) for topic, queue_id, _ in holds.since(None)}
+
+
+def test_what_was_taken_since_is_told() -> None:
+    holds = RetentionHolds()
+    holds.take(0, "a", "scan", [("t", 0, 50), ("t", 1, 7)], 1000)
+    mark = holds.revision
+    assert list(holds.since(mark)) == []
+    holds.renew(10, "a", 1000)
+    assert holds.revision == mark
+    holds.take(20, "b", "scan", [("t", 0, 20)], 2000)
+    assert list(holds.since(mark)) == [("t", 0, 20)]
+    holds.lapse(5000)
+    assert list(holds.since(None)) == []
+    assert holds.first("t", 0) is None
+
+
 def test_the_lowest_offset_of_all_holds_counts() -> None:
     holds = RetentionHolds()
-    assert holds.first_offsets() == {}
+    assert lowest(holds) == {}
     holds.take(0, "a", "scan", [("t", 0, 50), ("t", 1, 7)], 1000)
     holds.take(0, "b", "scan", [("t", 0, 20), ("u", 0, 0)], 2000)
-    assert holds.first_offsets() == {("t", 0): 20, ("t", 1): 7, ("u", 0): 0}
+    assert lowest(holds) == {("t", 0): 20, ("t", 1): 7, ("u", 0): 0}
     holds.release("b")
     holds.release("b")
-    assert holds.first_offsets() == {("t", 0): 50, ("t", 1): 7}
+    assert lowest(holds) == {("t", 0): 50, ("t", 1): 7}
     holds.clear()
-    assert holds.first_offsets() == {}
+    assert lowest(holds) == {}
 
 
 def test_a_lease_ends_by_itself_and_a_renewed_one_later() -> None:
@@ -30,7 +49,7 @@ def test_a_lease_ends_by_itself_and_a_renewed_one_later() -> None:
     assert holds.lapse(1498) == []
     with pytest.raises(HoldNotFound):
         holds.renew(1499, "a", 500)
-    assert holds.first_offsets() == {}
+    assert lowest(holds) == {}
     with pytest.raises(HoldNotFound):
         holds.renew(0, "never taken", 500)
 
@@ -62,7 +81,7 @@ def test_what_makes_no_sense_is_refused_and_holds_nothing(owner: str, queues: li
     with pytest.raises(InvalidParameter) as refused:
         holds.take(0, "a", owner, queues, lease_ms)
     assert refused.value.name == name
-    assert holds.first_offsets() == {}
+    assert lowest(holds) == {}
     if name == "lease_ms":
         with pytest.raises(InvalidParameter):
             holds.renew(0, "a", lease_ms)
@@ -77,4 +96,4 @@ def test_how_many_there_may_be() -> None:
     holds.take(1000, "when the others are over", "scan", [("t", 0, 1)], 1000)
     with pytest.raises(TooManyHolds, match=str(QUEUES_MAX)):
         holds.take(1000, "wide", "scan", [("t", number, 0) for number in range(QUEUES_MAX)], 1000)
-    assert holds.first_offsets() == {("t", 0): 1}
+    assert lowest(holds) == {("t", 0): 1}

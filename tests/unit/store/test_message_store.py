@@ -20,6 +20,7 @@ from zenitmq.model.tag_hash import java_hash
 from zenitmq.store import unsynced_files
 from zenitmq.store.consume_queue import ConsumeQueue, OpenFiles
 from zenitmq.store.record_kernel import decode_record
+from zenitmq.store.retention_needs import FixedNeeds
 
 BOUNDS = {"max_messages": 100, "max_bytes": 1 << 20}
 
@@ -441,7 +442,7 @@ def test_retention_and_what_groups_have_yet_to_consume(tmp_path, allowed: bool) 
     with make_store(tmp_path / "s", clock, **settings) as store:
         for _ in range(80):
             put(store, "t", 0, message("t", bytes(150)))
-        store.protect(lambda: {("t", 0): 3, ("gone", 7): 0})
+        store.protect(FixedNeeds({("t", 0): 3, ("gone", 7): 0}))
         store._log.wait_flushed(store.written, 20_000)
         events = []
         for _ in range(6):
@@ -458,7 +459,7 @@ def test_retention_and_what_groups_have_yet_to_consume(tmp_path, allowed: bool) 
         else:
             assert [event.kind for event in events] == ["unconsumed_held"]
             assert store.min_offset("t", 0) == 0
-            store.protect(lambda: {("t", 0): 80})
+            store.protect(FixedNeeds({("t", 0): 80}))
             store.on_tick(clock.time_ms)
             assert store.min_offset("t", 0) > 3
 
@@ -472,7 +473,7 @@ def test_retention_and_what_readers_hold(tmp_path, is_full: bool) -> None:
     with make_store(tmp_path / "s", clock, **settings) as store:
         for _ in range(80):
             put(store, "t", 0, message("t", bytes(150)))
-        store.hold(lambda: {("t", 0): 3, ("gone", 7): 0})
+        store.hold(FixedNeeds({("t", 0): 3, ("gone", 7): 0}))
         store._log.wait_flushed(store.written, 20_000)
         events = []
         for _ in range(6):
@@ -488,7 +489,7 @@ def test_retention_and_what_readers_hold(tmp_path, is_full: bool) -> None:
         else:
             assert [event.kind for event in events] == ["held_for_readers"]
             assert store.min_offset("t", 0) == 0
-            store.hold(dict)
+            store.hold(FixedNeeds({}))
             store.on_tick(clock.time_ms)
             assert store.min_offset("t", 0) > 3
 

@@ -1,0 +1,182 @@
+"""Giving up what has expired: segments that retention lets go, then the queue files and index files that lead into them.
+
+Each call does so much that the loop does not wait for it, however many queues and segments there are: it goes on with a
+survey of who needs what (retention_needs), or gives up some files, and says whether it is to be called again soon.
+A kill in between leaves queue files that lead nowhere; they go with the next segment. Loop thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from .commit_log import CommitLog
+from .config import StoreConfig
+from .consume_queue import FILLER_SIZE
+from .key_index import KeyIndex
+from .queue_table import QueueTable
+from .retention import Decision, SegmentAge, decide
+from .retention_needs import Budget, FixedNeeds, Needs, NeedSurvey
+from .segment import Segment
+from .store_event import StoreEvent
+
+NOTHING: Final = 1 << 62  # what nobody needs begins behind any log
+LOOKS_PER_SLICE: Final = 2_000  # at what somebody needs: about 2 ms
+SEGMENTS_PER_SLICE: Final = 16
+QUEUES_PER_SLICE: Final = 32  # of those that may have files to give up
+_READ_LOOKS: Final = 16  # to read a unit takes as long as so many comparisons
+_LOAD_LOOKS: Final = 64  # to load a queue
+
+QueueKey = tuple[str, int]
+
+
+def _nothing_waits(_offset: int) -> bool:
+    return True
+
+
+class Expiry:
+    """Belongs to one open store."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        *,
+        log: CommitLog,
+        queues: QueueTable,
+        index: KeyIndex | None,
+        first_opened_ms: int,
+        final_below: Callable[[], int],
+        run_in_worker: Callable[[Callable[[], None]], object],
+    ) -> None:
+        """`final_below`: everything below is flushed, confirmed and held durably by every dispatcher."""
+        self._config = config
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._first_opened_ms = first_opened_ms
+        self._final_below = final_below
+        self._run_in_worker = run_in_worker
+        self._unconsumed = NeedSurvey(FixedNeeds({}), self._position)
+        self._held = NeedSurvey(FixedNeeds({}), self._position)
+        self._clear_below: Callable[[int], bool] = _nothing_waits
+        self._held_reported: str | None = None
+        self.is_unfinished = False  # there is more to do before the next second
+
+    def protect(self, needs: Needs) -> None:
+        """What groups have yet to consume."""
+        self._unconsumed = NeedSurvey(needs, self._position)
+
+    def hold(self, needs: Needs) -> None:
+        """What readers hold for now."""
+        self._held = NeedSurvey(needs, self._position)
+
+    def keep_waiting(self, clear_below: Callable[[int], bool]) -> None:
+        """`clear_below`: see `MessageStore.keep_waiting`."""
+        self._clear_below = clear_below
+
+    def go_on(self, now_ms: int, use: float) -> list[StoreEvent]:
+        """One slice. `use`: of the disk. Raises OSError."""
+        self.is_unfinished = self._queues.expire_some(QUEUES_PER_SLICE)
+        segments = self._log.segments()
+        if len(segments) < 2:
+            return []
+        decided = partial(
+            decide,
+            self._ages(segments, use),
+            self._config,
+            now_ms=now_ms,
+            first_opened_ms=self._first_opened_ms,
+            use=use,
+            reflected=self._final_below(),
+        )
+        free = decided(unconsumed_from=NOTHING, held_from=NOTHING)
+        if free.remove_before <= self._log.begin:
+            if not free.needs_persist:
+                self._held_reported = None
+            return []
+        return self._survey(free, decided, segments[0].end_offset, use)
+
+    def _ages(self, segments: tuple[Segment, ...], use: float) -> list[SegmentAge]:
+        """Of those that may go in this slice, and of the last one."""
+        is_by_age = use < self._config.disk_clean_ratio and not self._config.retention_bytes
+        oldest = segments[: min(1 if is_by_age else SEGMENTS_PER_SLICE, len(segments) - 1)]
+        return [SegmentAge(s.base_offset, s.end_offset, s.modified_ms()) for s in (*oldest, segments[-1])]
+
+    # ---- who needs it
+
+    def _survey(self, free: Decision, decided: Callable[..., Decision], first_end: int, use: float) -> list[StoreEvent]:
+        """Gives up what nobody needs, or what is given up nevertheless; finds out who, some at a time."""
+        budget, end = Budget(LOOKS_PER_SLICE), self._log.written
+        floors = {"unconsumed": NOTHING, "held": NOTHING}
+        lost: list[tuple[str, QueueKey, int]] = []
+        limit = free.remove_before
+        for name, survey, is_given_up in (
+            ("unconsumed", self._unconsumed, self._config.delete_unconsumed),
+            ("held", self._held, use >= self._config.disk_force_ratio),
+        ):
+            losses = survey.losses(free.remove_before, end, budget) if is_given_up else None
+            floor = NOTHING if is_given_up else survey.floor(first_end, end, budget)
+            if floor is None or (is_given_up and losses is None):
+                self.is_unfinished = True
+                return []
+            floors[name] = floor
+            if losses is not None:
+                limit = min(limit, losses.below)
+                lost += [(f"{name}_deleted", key, first) for key, first in sorted(losses.first.items())]
+        decision = decided(unconsumed_from=floors["unconsumed"], held_from=floors["held"])
+        if decision.remove_before <= self._log.begin:
+            if decision.held_by_groups:
+                return self._report_held("unconsumed_held", f"groups from offset {floors['unconsumed']} on")
+            if decision.held_by_readers:
+                return self._report_held("held_for_readers", f"readers that hold them from offset {floors['held']} on")
+            return []
+        removed_before = min(decision.remove_before, limit)
+        return self._remove(removed_before, lost) if self._clear_below(removed_before) else []
+
+    def _position(self, topic: str, queue_id: int, offset: int, budget: Budget) -> int | None:
+        """Where the first message from `offset` on lies that the log still has."""
+        budget.left -= 1
+        if not self._queues.is_loaded(topic, queue_id):
+            budget.left -= _LOAD_LOOKS
+        queue = self._queues.get(topic, queue_id)
+        if queue is None or offset >= queue.next_offset:
+            return None
+        budget.left -= _READ_LOOKS
+        physical, size, _ = queue.unit(max(offset, queue.first_offset))
+        if physical >= self._log.begin and size != FILLER_SIZE:
+            return physical
+        budget.left -= _READ_LOOKS
+        first = max(offset, queue.min_offset(self._log.begin))
+        return queue.unit(first)[0] if first < queue.next_offset else None
+
+    def _report_held(self, kind: str, for_whom: str) -> list[StoreEvent]:
+        """Once, until that changes."""
+        if self._held_reported == kind:
+            return []
+        self._held_reported = kind
+        return [StoreEvent(kind, f"expired files are kept for {for_whom}")]
+
+    # ---- giving up
+
+    def _remove(self, offset: int, lost: list[tuple[str, QueueKey, int]]) -> list[StoreEvent]:
+        begins = [max(first, self._first_kept(key)) for _, key, first in lost]
+        removed = self._log.remove_before(offset)
+        events = [StoreEvent("segment_deleted", f"base {segment.base_offset}") for segment in removed]
+        if removed:
+            self.is_unfinished = len(removed) == SEGMENTS_PER_SLICE
+            self._queues.begin_expiry(self._log.begin)
+            self.is_unfinished |= self._queues.expire_some(QUEUES_PER_SLICE)
+            if self._index is not None:
+                for file in self._index.remove_before(self._log.begin):
+                    self._run_in_worker(partial(self._index.retire, file))
+        for (kind, key, _), before in zip(lost, begins, strict=True):
+            first = self._first_kept(key)
+            if first > before:
+                events.append(StoreEvent(kind, f"{key[0]} queue {key[1]}: offsets {before} to {first - 1}"))
+        return events
+
+    def _first_kept(self, key: QueueKey) -> int:
+        """The first offset of a queue that the log still has."""
+        queue = self._queues.get(*key)
+        return 0 if queue is None else queue.min_offset(self._log.begin)

@@ -1,0 +1,133 @@
+"""How far back the log is needed, found out in slices: ten thousand queues must not stop the loop, each second anew.
+
+A *need* is (topic, queue id, first queue offset) of somebody who has yet to read that queue from there on. Needs move on
+by themselves; one that comes, or goes back, raises `revision`. So the lowest position of all, once found, holds for good
+but for those, and while whoever needs it has not moved on nothing else must be looked at. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+Need = tuple[str, int, int]
+QueueKey = tuple[str, int]
+
+
+class Needs(Protocol):
+    """What some readers have yet to read. Loop thread."""
+
+    @property
+    def revision(self) -> int:
+        """Grows with each need that comes or goes back; 0 at first."""
+
+    def since(self, revision: int | None) -> Iterator[Need]:
+        """All needs, or those that came or went back after a revision. They may change while it is walked."""
+
+    def first(self, topic: str, queue_id: int) -> int | None:
+        """The lowest offset that is needed of a queue; None: nothing of it is."""
+
+
+class FixedNeeds:
+    """Of those who never move."""
+
+    revision = 0
+
+    def __init__(self, offsets: Mapping[QueueKey, int]) -> None:
+        self._offsets = offsets
+
+    def since(self, revision: int | None) -> Iterator[Need]:
+        """All; none that came later."""
+        return iter([(*key, offset) for key, offset in self._offsets.items()] if revision is None else [])
+
+    def first(self, topic: str, queue_id: int) -> int | None:
+        """Its only one."""
+        return self._offsets.get((topic, queue_id))
+
+
+@dataclass(slots=True)
+class Budget:
+    """How much may yet be looked at in this slice: a comparison costs 1."""
+
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """{(topic, queue id): first offset that is needed} of what is needed below a position of the log."""
+
+    below: int
+    first: Mapping[QueueKey, int]
+
+
+PositionOf = Callable[[str, int, int, Budget], int | None]
+"""The physical offset of what somebody needs who needs a queue from an offset on; None: nothing that is there."""
+
+
+class NeedSurvey:
+    """The lowest position that is needed, and what of it would be lost."""
+
+    def __init__(self, needs: Needs, position_of: PositionOf) -> None:
+        self._needs = needs
+        self._position_of = position_of
+        self._floor = 0  # nobody needs less, as far as is known: all of `_known` was looked at
+        self._lowest: QueueKey | None = None  # who needs that
+        self._known: int | None = None  # the revision
+        self._mark = 0  # of the pass that is under way
+        self._pass: Iterator[Need] | None = None
+        self._loss_of = -1  # below which position the pass under way notes losses
+        self._losses: dict[QueueKey, int] = {}
+
+    def floor(self, first_end: int, log_end: int, budget: Budget) -> int | None:
+        """A position below which nobody needs anything; None where it takes more slices to tell.
+
+        Below `first_end`, the end of the oldest segment, it need not be the highest: nothing may go then.
+        """
+        if self._loss_of >= 0 or (self._floor < first_end and self._pass is None):
+            lowest = None if self._lowest is None or self._loss_of >= 0 else self._position(self._lowest, budget)
+            if lowest is not None and lowest < first_end:
+                return lowest
+            self._begin_anew(log_end)
+        while self._pass is not None or self._known != self._needs.revision:
+            if self._pass is None:
+                self._mark = self._needs.revision
+                self._pass = self._needs.since(self._known)
+            for topic, queue_id, offset in self._pass:
+                at = self._position_of(topic, queue_id, offset, budget)
+                if at is not None and at < self._floor:
+                    self._floor, self._lowest = at, (topic, queue_id)
+                    if at < first_end:
+                        self._pass = None
+                        return at
+                if budget.left <= 0:
+                    return None
+            self._known, self._pass = self._mark, None
+        return self._floor
+
+    def losses(self, below: int, log_end: int, budget: Budget) -> Losses | None:
+        """What is needed below a position, or a lower one that it was asked for before, and is given up nevertheless; None
+        where it takes more slices to tell."""
+        if not 0 <= self._loss_of <= below:
+            self._begin_anew(log_end)
+            self._losses, self._loss_of = {}, below
+            self._pass = self._needs.since(None)
+        assert self._pass is not None
+        for topic, queue_id, offset in self._pass:
+            at = self._position_of(topic, queue_id, offset, budget)
+            if at is not None and at < self._loss_of:
+                self._losses[topic, queue_id] = min(offset, self._losses.get((topic, queue_id), offset))
+            if budget.left <= 0:
+                return None
+        found = Losses(self._loss_of, self._losses)
+        self._begin_anew(log_end)
+        return found
+
+    def _begin_anew(self, log_end: int) -> None:
+        self._floor, self._lowest = log_end, None  # what is needed of what comes lies behind
+        self._known = self._pass = None
+        self._loss_of = -1
+
+    def _position(self, key: QueueKey, budget: Budget) -> int | None:
+        offset = self._needs.first(*key)
+        return None if offset is None else self._position_of(*key, offset, budget)
