@@ -364,6 +364,7 @@ class GroupMember:
             "written": written,
             "flushed": flushed,
             "confirm": self._replica.log.confirm,
+            "hole_at": written if self._replica.log.has_hole else None,
             "halted": self._replica.halted,
             "group_id": self.files.group_id,
             "newest_epoch": facts.newest_epoch,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..client.controller_calls import GroupState
     from ..client.replica_reach import ReplicaReach
 
-REACH_COLUMNS: Final = ("replica", "role", "set", "newest_epoch", "written_offset", "confirm_offset")
+REACH_COLUMNS: Final = ("replica", "role", "set", "newest_epoch", "written_offset", "confirm_offset", "hole_at")
 
 
 def state_document(group: str, state: GroupState, reaches: Mapping[str, ReplicaReach]) -> dict[str, Any]:
@@ -56,10 +56,14 @@ def note_reaches(node: GroupNode, reaches: Mapping[str, ReplicaReach]) -> None:
 def _replica(node: GroupNode, name: str, reaches: Mapping[str, ReplicaReach]) -> dict[str, Any]:
     members = "in_sync" if name in node.in_sync else "eligible" if name in node.eligible else None
     found: dict[str, Any] = {"replica": name, "role": "down", "set": members, "newest_epoch": None}
-    found |= {"written_offset": None, "confirm_offset": None, "halted": None}
+    found |= {"written_offset": None, "confirm_offset": None, "hole_at": None, "halted": None}
     reach = reaches.get(name)
     if reach is None:
         return found
     log = reach.log
-    found |= {"role": "halted" if reach.halted else reach.role, "halted": reach.halted or None}
+    found |= {
+        "role": "halted" if reach.halted else reach.role,
+        "halted": reach.halted or None,
+        "hole_at": reach.hole_at,
+    }
     return found | {"newest_epoch": log.newest_epoch, "written_offset": log.end, "confirm_offset": log.confirm}

@@ -178,6 +178,10 @@ def _print_status(document: dict[str, Any]) -> None:
         if group["blocked"]:
             typer.echo(f"{group['broker_name']}: {group['blocked']}")
         for replica in group["replicas"]:
+            if replica["hole_at"] is not None:
+                typer.echo(
+                    f"{replica['name']}: its log has a hole at {replica['hole_at']}, and counts up to there only"
+                )
             if replica["halted"]:
                 typer.echo(f"{replica['name']} is halted: {replica['halted']}")
     print_table(("replica", "scrub_ended", "damaged", "mended", "quarantined"), [*_scrub_rows(document)])

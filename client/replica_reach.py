@@ -17,10 +17,12 @@ from ..remoting.commands import GetBrokerStatistics
 
 @dataclass(frozen=True, slots=True)
 class ReplicaReach:
-    """What a replica tells of itself. `halted`: why it takes no part in the present reign, "" where it does."""
+    """What a replica tells of itself. `halted`: why it takes no part in the present reign, "" where it does. `hole_at`: where
+    the first hole of its log begins, at which the log ends; None where it has none."""
 
     role: str
     halted: str
+    hole_at: int | None
     log: LogReach
 
 
@@ -42,5 +44,5 @@ def ask_reaches(remoting: RemotingClient, node: GroupNode, *, timeout_ms: int) -
             end=facts["written"],
             confirm=facts["confirm"],
         )
-        found[replica.name] = ReplicaReach(facts["role"], facts["halted"] or "", log)
+        found[replica.name] = ReplicaReach(facts["role"], facts["halted"] or "", facts["hole_at"], log)
     return found

@@ -103,7 +103,8 @@ def _replica_document(broker: ProcessRecord, statistics: Statistics) -> dict[str
         facts = statistics.get("replication") or alone | {"role": "master", "epoch": epoch, "newest_epoch": epoch}
         replica |= {"role": "halted" if facts.get("halted") else facts["role"], "epoch": facts["epoch"]}
     replica |= {"newest_epoch": facts.get("newest_epoch")}
-    replica |= {f"{name}_offset": facts.get(name) for name in OFFSETS} | {"halted": facts.get("halted")}
+    replica |= {f"{name}_offset": facts.get(name) for name in OFFSETS}
+    replica |= {"hole_at": facts.get("hole_at"), "halted": facts.get("halted")}
     return replica | {"scrub": None if statistics is None else scrub_document(statistics)}
 
 
