@@ -67,6 +67,16 @@ class Damage:
             self.add(low, high, "met while it was to be sent to a slave")
         return bool(found)
 
+    def may_return(self, offset: int) -> bool:
+        """Looks at the record at `offset`, which could not be read: True where a replica may give back what is damaged."""
+        written = self._log.written
+        if not self._log.begin <= offset < written:
+            return False
+        if not self.quarantine.ranges_in(offset, offset + 1):
+            for low, high in self._checker.check(self._log.view, offset, bytes_max=1, limit=written).damaged:
+                self.add(low, high, "a record that was needed could not be read")
+        return self.quarantine.is_awaited(offset, offset + 1)
+
     def add(self, begin: int, end: int, how: str) -> None:
         """Takes a range that has rotted out of everybody's sight, where it is still in the log; told once."""
         if end <= self._log.begin or not self.quarantine.add(begin, end):

@@ -48,6 +48,7 @@ log = logging.getLogger(__name__)
 
 WAKE_MS: Final = 50  # at most between two looks at the clock, which may have been set
 RETRY_MS: Final = 200  # once the store takes nothing
+DAMAGED_RETRY_MS: Final = 1000  # while a replica may have the record
 TURN_BYTES: Final = 256 << 10  # one message more
 TURN_MS: Final = 3  # after this the rest is left to the next turn, however few they were
 LOOKS: Final = 32  # messages between two looks at the clock
@@ -206,7 +207,7 @@ class Delays:
             if size >= TURN_BYTES or is_late:
                 break
             done += 1
-            found = self._waiting_message(entry)
+            found = self._waiting_message(entry, is_taken=True)
             if found is not None:
                 message, properties = found
                 topic, queue_id = real_queue(properties)
@@ -256,9 +257,9 @@ class Delays:
                     del copies[:at]
                     raise
 
-    def _waiting_message(self, entry: Entry) -> tuple[StoredMessage, dict[str, str]] | None:
+    def _waiting_message(self, entry: Entry, *, is_taken: bool) -> tuple[StoredMessage, dict[str, str]] | None:
         """The record that the index means, and its properties; None, and the entry forgotten, where the log has something
-        else there."""
+        else there. Where its bytes have rotted and a replica may give them back, an entry that was taken is due again soon."""
         due_ms, offset = entry
         try:
             message = decode_record(self._store.record_at(PhysicalOffset(offset)))
@@ -268,7 +269,10 @@ class Delays:
                 raise MessageNotFound(f"a record that waits until {due_ms} at {offset}")
             real_queue(properties)
         except (MessageNotFound, CorruptRecordError, MessageIllegal) as error:
-            self._forget(entry, str(error))
+            if not self._store.damage.may_return(offset):
+                self._forget(entry, str(error))
+            elif is_taken:
+                self._loop.call_later(DAMAGED_RETRY_MS, lambda: self._table.put_back([entry]))
             return None
         return message, properties
 
@@ -350,7 +354,7 @@ class Delays:
         for entry in entries:
             if size >= TURN_BYTES:
                 return
-            found = self._waiting_message(entry)
+            found = self._waiting_message(entry, is_taken=False)
             if found is not None:
                 size += self._carry_one(entry, *found)
 

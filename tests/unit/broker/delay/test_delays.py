@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -236,3 +237,31 @@ def test_a_damaged_index_stops_delivery_and_holds_the_log(scene: Scene, monkeypa
     assert not scene.delays.clear_below(scene.store.written)
     assert scene.turn() == -1
     assert (scene.damages, scene.bodies()) == (1, [])
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_what_rotted_while_it_waited_is_delivered_once_a_replica_has_given_it_back(
+    scene: Scene, comes_back: bool
+) -> None:
+    offset = scene.delay(b"x" * 100, 10)
+    scene.store.flush_all(20_000)
+    scene.turn()
+    damage, quarantine = scene.store.damage, scene.store.damage.quarantine
+
+    def await_all() -> None:
+        quarantine.awaited = quarantine.rotten if comes_back else ()
+
+    damage.on_change = await_all
+    segment = scene.store._log.segments()[0]
+    whole = bytes(segment.map[offset + 4 : offset + 8])
+    os.pwrite(segment.open_fd(), b"rot!", offset + 4)
+    scene.clock.time_ms += 1000
+    scene.turn()
+    scene.turn()
+    assert (scene.bodies(), scene.delays.discarded) == ([], 0 if comes_back else 1)
+    assert len(quarantine.rotten) == 1
+    os.pwrite(segment.open_fd(), whole, offset + 4)
+    damage.on_whole(*quarantine.rotten[0])
+    scene.turn()
+    scene.turn()
+    assert scene.bodies() == ([b"x" * 100] if comes_back else [])
