@@ -130,7 +130,7 @@ def _end(fault: Fault, processes: Sequence[ProcessRecord], tools: Tools) -> None
         for process in processes:
             wipe(process)
     if fault.deed is Deed.POWER_CUT and tools.power_cut is not None:
-        tools.last_cut = tools.power_cut.cut(tools.seed)
+        tools.last_cut = tools.power_cut.cut(tools.seed, any_pages=tools.seed % 2 == 0)
 
 
 @contextmanager
