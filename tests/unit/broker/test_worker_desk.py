@@ -99,3 +99,15 @@ def test_waiting_work_is_bounded(bench: Bench) -> None:
     bench.run(lambda: 2)
     with pytest.raises(BrokerBusy):
         bench.run(lambda: 3)
+
+
+def test_work_of_the_broker_s_own_brings_its_result_or_none(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    def fails() -> object:
+        raise ValueError("of its own")
+
+    bench.desk.run_aside(lambda: 5, bench.results.append)
+    bench.desk.run_aside(fails, bench.results.append)
+    assert bench.results == []
+    bench.loop.turn()
+    assert (bench.results, bench.desk.waiting, bench.loop.failed) == ([5, None], 0, [])
+    assert "of its own" in caplog.text
