@@ -227,8 +227,12 @@ class MessageStore:
         return self._confirmation.remembered
 
     def forget_remembered_confirm(self) -> None:
-        """Somebody was told of it: from now on the checkpoint says how far the log is confirmed in this life."""
-        self._confirmation.remembered = 0
+        """Somebody was told of it: from now on the checkpoint says how far the log is confirmed in this life.
+
+        Where the log had lost bytes below it, that is durable on return: what comes in their place may be other bytes, where
+        an election was forced. Blocks on the disk then.
+        """
+        self._upkeep.forget_remembered_confirm()
 
     @property
     def waits_above_end(self) -> bool:

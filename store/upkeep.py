@@ -19,7 +19,7 @@ from typing import Final
 
 from ..model.errors import StoreNotWriteable
 from ..model.queue import PhysicalOffset
-from .checkpoint import Checkpoint, write_checkpoint
+from .checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from .commit_log import CommitLog
 from .config import StoreConfig
 from .confirmation import Confirmation
@@ -156,6 +156,20 @@ class Upkeep:
             if error.errno not in NO_SPACE:
                 raise
             logger.warning("disk full: no checkpoint now error=%s", error)
+
+    def forget_remembered_confirm(self) -> None:
+        """See `MessageStore.forget_remembered_confirm`."""
+        confirmation = self._confirmation
+        is_lost, confirmation.remembered = confirmation.remembered > (confirmation.offset or 0), 0
+        if is_lost:
+            self.run_in_worker(self._lower_confirm).result()
+
+    def _lower_confirm(self) -> None:
+        """Worker."""
+        path = os.path.join(self._directory, CHECKPOINT_FILE)
+        found, confirm = read_checkpoint(path), self._confirmation.to_remember()
+        if found.confirmed > confirm:
+            write_checkpoint(path, replace(found, confirm_offset=confirm))
 
     def _persist_others(self) -> None:
         """Worker: their snapshots. What the log may yet lose must not be in one."""

@@ -102,6 +102,7 @@ class Disk:
         self.group_id = self.group_id or group_id
         self.noted_boot_id, self.clean_end, self.set_back = self.boot_id, NO_END, False
         self.unheard, self.awaits_hearing, self.is_registered = False, False, True
+        self.remembered = min(self.remembered, len(self.log))  # what was lost is told
 
     def remember(self, confirm: int) -> None:
         """The checkpoint is written: what it said before counts until the controller was told (R6, R9)."""

@@ -1,5 +1,6 @@
 """A replicated store is read, told of and persisted below its confirm offset only; one without replicas never waits."""
 
+import dataclasses
 import random
 
 import pytest
@@ -8,6 +9,7 @@ from store_kit import ALL_TIME, SMALL, StillClock, make_store, message, put, rea
 from zenitmq.model.errors import MessageNotFound
 from zenitmq.model.get_status import GetStatus
 from zenitmq.store import unsynced_files
+from zenitmq.store.checkpoint import read_checkpoint, write_checkpoint
 from zenitmq.store.config import StoreConfig
 from zenitmq.store.deleted_queues import DELETED_FOLDER
 from zenitmq.store.message_store import MessageStore
@@ -294,6 +296,22 @@ def test_it_stays_until_somebody_was_told(tmp_path) -> None:
                 opened.forget_remembered_confirm()
                 assert opened.remembered_confirm == 0
         assert reopened(tmp_path) == remembered
+
+
+def test_what_was_lost_is_forgotten_before_other_bytes_can_take_its_place(tmp_path) -> None:
+    """Durably: a crash right after must not take what an operator's forced master has written for what was confirmed."""
+    with make_store(tmp_path / "s") as opened:
+        opened.confirm(0)
+        end = put(opened, "t", 0, numbered(0)).end
+        opened.confirm(end)
+    path = str(tmp_path / "s" / "checkpoint")
+    write_checkpoint(path, dataclasses.replace(read_checkpoint(path), confirm_offset=end + 1000))
+    with make_store(tmp_path / "s") as opened:
+        assert opened.remembered_confirm == end + 1000
+        opened.confirm(end)
+        assert read_checkpoint(path).confirmed == end + 1000
+        opened.forget_remembered_confirm()
+        assert read_checkpoint(path).confirmed == end
 
 
 def test_a_store_without_replicas_remembers_nothing(tmp_path) -> None:

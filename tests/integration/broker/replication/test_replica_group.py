@@ -148,3 +148,25 @@ def test_who_comes_back_alone_shows_what_was_confirmed(tmp_path: Path) -> None:
         assert c.on_loop(c.member.leads)
         c.put(BATCHES[1], 50)
         assert not eventually(lambda: c.bodies() > 50, within_s=0.5)
+
+
+def test_who_has_what_a_forced_election_gave_up_keeps_it_and_says_so(tmp_path: Path) -> None:
+    """Over restarts: it may be the last copy."""
+    with group(tmp_path, min_in_sync=1) as running:
+        a, b = running.nodes["a"], running.nodes["b"]
+        running.elect("a", in_sync="ab", tell="ab")
+        assert eventually(lambda: a.roles == [0])
+        a.put(BATCHES[0], 50)
+        assert eventually(lambda: b.bodies() == 50)
+        end = b.written()
+        running.nodes.pop("a").stop()
+        running.elect("c", in_sync="c")
+        for _ in range(2):
+            assert eventually(
+                lambda: running.nodes["b"].on_loop(running.nodes["b"].member.document)["halted"] is not None
+            )
+            b = running.nodes["b"]
+            assert "--replica b --force" in b.on_loop(b.member.document)["halted"]
+            assert (b.written(), b.bodies(), b.cuts) == (end, 50, 0)
+            running.restart("b")
+        assert running.nodes["c"].on_loop(running.nodes["c"].member.document)["halted"] is None
