@@ -185,6 +185,11 @@ class MessageStore:
         return self._log.flushed
 
     @property
+    def foreign_end(self) -> PhysicalOffset:
+        """Where the log ended when a broker of RocketMQ had last written to this store; 0 where none has."""
+        return self._opened.foreign_end
+
+    @property
     def sync_pending_ms(self) -> int:
         """How long the sync that is under way has taken by now; 0 where none is. Any thread."""
         return self._log.sync_pending_ms

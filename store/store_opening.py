@@ -38,6 +38,8 @@ logger = logging.getLogger(__name__)
 _SPARE_SHARE: Final = 4  # of the bytes of recycled segments: what many small messages take in queues and index
 BEGUN_WITH: Final = "begunWith"  # in it: what the newest snapshot reflects with which the store began (store_beginning)
 
+_FOREIGN_END: Final = "foreignEnd"
+
 Interest = tuple[Dispatcher, frozenset[str] | None, int, Callable[[PhysicalOffset], None] | None]
 
 
@@ -45,7 +47,7 @@ Interest = tuple[Dispatcher, frozenset[str] | None, int, Callable[[PhysicalOffse
 class Opened:
     """The parts of an open store. `others`: dispatchers behind queues and index, the topics they want (None: all), the flags
     of runs that they want of any topic, and how they learn of the rest. `queues_reflected`: what the queues held when the
-    store was opened."""
+    store was opened. `foreign_end`: see `MessageStore.foreign_end`."""
 
     log: CommitLog
     queues: QueueTable
@@ -55,6 +57,7 @@ class Opened:
     queues_reflected: PhysicalOffset
     upkeep: Upkeep
     confirmation: Confirmation
+    foreign_end: PhysicalOffset
     replayed: int = field(default=0)
 
 
@@ -138,7 +141,14 @@ def open_store(
         _lower_checkpoint(directory, checkpoint, _rebuild_begin(log, queues, index))
         _settle(log, queues, index, checkpoint, clean=abort is None, begin=whole)
         known_whole = log.written if abort is None else checkpoint.flushed_offset or 0
-        first_opened_ms, quarantine = _store_facts(directory, log, survey, clock.now_ms(), known_whole=known_whole)
+        first_opened_ms, quarantine, foreign_end = _store_facts(
+            directory,
+            log,
+            survey,
+            clock.now_ms(),
+            known_whole=known_whole,
+            is_foreign=checkpoint.dispatched_offset is None and log.written > log.begin,
+        )
         write_abort(directory)
         log.start()
         confirmation = Confirmation(checkpoint.confirmed)
@@ -161,7 +171,7 @@ def open_store(
         unwinding.pop_all()
     own: list[Dispatcher] = [queues] if index is None else [queues, index]
     others = tuple(_interest(dispatcher) for dispatcher in dispatchers)
-    opened = Opened(log, queues, index, quarantine, others, queues.reflected(), upkeep, confirmation)
+    opened = Opened(log, queues, index, quarantine, others, queues.reflected(), upkeep, confirmation, foreign_end)
     adopt(opened)
     for dispatcher in dispatchers:
         if isinstance(dispatcher, SettledDispatcher):
@@ -306,9 +316,10 @@ def _interest(dispatcher: Dispatcher) -> Interest:
 
 
 def _store_facts(
-    directory: str, log: CommitLog, survey: Survey, now_ms: int, *, known_whole: int
-) -> tuple[int, Quarantine]:
-    """(when we first opened this store, all quarantined ranges); written down where new.
+    directory: str, log: CommitLog, survey: Survey, now_ms: int, *, known_whole: int, is_foreign: bool
+) -> tuple[int, Quarantine, PhysicalOffset]:
+    """(when we first opened this store, all quarantined ranges, where the log ended when RocketMQ had written to it);
+    written down where new.
 
     `known_whole`: everything below was on the disk once, so what is damaged there has rotted; other damage is a hole, unless
     it was known to have rotted.
@@ -326,14 +337,16 @@ def _store_facts(
     kept = Quarantine(_within(log, (*before, *survey.damaged)), _within(log, (*rotten, *found)))
     for low, high in sorted(set(kept.ranges) - set(before)):
         logger.error("damage in the log is quarantined begin=%s end=%s", low, high)
-    if known is None or kept.ranges != before:
+    foreign_end = log.written if is_foreign else PhysicalOffset(int(document.get(_FOREIGN_END, 0)))
+    if known is None or kept.ranges != before or foreign_end != document.get(_FOREIGN_END, 0):
         facts = {
             "firstOpenedMs": first_opened_ms,
+            _FOREIGN_END: foreign_end,
             "quarantined": [list(found) for found in kept.ranges],
             "rotten": [list(found) for found in kept.rotten],
         }
         write_snapshot(path, {**document, **facts}, log.written)
-    return first_opened_ms, kept
+    return first_opened_ms, kept, foreign_end
 
 
 def _ranges(document: Mapping[str, Any], key: str) -> tuple[Range, ...]:

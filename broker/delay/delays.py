@@ -213,7 +213,7 @@ class Delays:
                 topic, queue_id = real_queue(properties)
                 if self._is_wanted(message, properties, topic):
                     queue = topic, queue_id % self._queues_of(topic)  # made anew since, it may have fewer
-                    if not _is_own(message, properties):
+                    if self._may_have_copy(message, properties):
                         self._note_foreign(topic, properties.get(UNIQUE_KEY, ""))
                     copy = _Copy(entry, delivered_record(message, *queue, self._host_bytes))
                     size += len(copy.record)
@@ -309,9 +309,14 @@ class Delays:
             )
             return False
         unique = properties.get(UNIQUE_KEY)
-        if unique is None or _is_own(message, properties):
+        if unique is None or not self._may_have_copy(message, properties):
             return True
         return (topic, unique) not in self._foreign and not self._has_copy(topic, unique, message.physical_offset)
+
+    def _may_have_copy(self, message: StoredMessage, properties: Mapping[str, str]) -> bool:
+        """Whether RocketMQ may have delivered it, which nothing names: its own, and any that waited while it had the store."""
+        is_own = message.topic != SCHEDULE_TOPIC and is_ours(properties)
+        return not is_own or message.physical_offset < self._store.foreign_end
 
     def _has_copy(self, topic: str, unique: str, offset: int) -> bool:
         """Whether its copy follows it in the log, or a record that takes it back."""
@@ -381,11 +386,6 @@ class Delays:
             "delivered": self.delivered,
             "discarded": self.discarded,
         }
-
-
-def _is_own(message: StoredMessage, properties: Mapping[str, str]) -> bool:
-    """Whether we wrote this record that waits, or RocketMQ did."""
-    return message.topic != SCHEDULE_TOPIC and is_ours(properties)
 
 
 def message_recalled(record: bytes, topic: str, deliver_at_ms: int) -> int | None:

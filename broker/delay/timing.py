@@ -5,8 +5,9 @@
     delivered   the record in its real topic, without these; TIMER_OUT_MS stays: when it was to be delivered
 
 RocketMQ writes a TIMER_OUT_MS that is always before TIMER_DELIVER_MS (it rounds down to whole seconds, and whole ones to
-the second before), so equal ones tell a record of ours: whatever ends its wait names it. Of one that RocketMQ wrote
-nothing does, and its copy has to be looked for.
+the second before), so equal ones tell a record of ours: whatever ends its wait names it, if we wrote that. Of one that
+RocketMQ wrote nothing does, nor of one of ours that RocketMQ delivered while it had the store, and its copy has to be
+looked for.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ NOT_DELIVERED: Final = (WAITING_NAMES - {TIMER_OUT_MS.encode()}) | {SEQUENCE.enc
 """What its copy in the real topic does not have."""
 
 _NUMBER_LENGTH_MAX: Final = 18
+_ROCKETMQ_STEP_MS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +99,18 @@ def waiting_properties(topic: str, queue_id: int, deliver_at_ms: int) -> dict[st
     }
 
 
+def rocketmq_out_ms(deliver_at_ms: int) -> int:
+    """The whole second before a time to deliver: what RocketMQ makes of it."""
+    return (deliver_at_ms - 1) // _ROCKETMQ_STEP_MS * _ROCKETMQ_STEP_MS
+
+
 def recall_properties(topic: str, message_id: str, deliver_at_ms: int) -> dict[str, str]:
-    """Of the record that takes a message back, as RocketMQ has it."""
+    """Of the record that takes a message back, as RocketMQ has it: its own broker, which may read our store, looks for
+    TIMER_OUT_MS in whatever it finds in this topic, and for the message in the second that this falls into."""
     return {
         TIMER_DELETES: f"{topic}+{message_id}",
         TIMER_DELIVER_MS: str(deliver_at_ms + 1),
+        TIMER_OUT_MS: str(rocketmq_out_ms(deliver_at_ms + 1)),
         UNIQUE_KEY: message_id,
         "TAGS": RECALL_TAG,
     }

@@ -13,6 +13,7 @@ from zenitmq.broker.delay.timing import (
     is_ours,
     real_queue,
     recall_properties,
+    rocketmq_out_ms,
     waiting_properties,
 )
 from zenitmq.model.errors import InvalidParameter, MessageIllegal, MessageTooLarge
@@ -99,6 +100,7 @@ def test_what_takes_a_message_back_is_rocketmq_s() -> None:
     assert recall_properties("t", "A", 5000) == {
         "TIMER_DEL_UNIQKEY": "t+A",
         "TIMER_DELIVER_MS": "5001",
+        "TIMER_OUT_MS": "5000",
         "UNIQ_KEY": "A",
         "TAGS": "_RECALL_TAG_",
     }
@@ -153,3 +155,19 @@ def test_properties_that_leave_no_room_are_refused() -> None:
     message = decode_record(sent({"own": "o" * 32_700}))
     with pytest.raises(MessageTooLarge):
         waiting_record(message, "t", 3, NOW, 8)
+
+
+@pytest.mark.parametrize(
+    ("deliver_at_ms", "out_ms"), [(5000, 4000), (5001, 5000), (5999, 5000), (6000, 5000), (1, 0), (1000, 0)]
+)
+def test_a_time_as_rocketmq_rounds_it(deliver_at_ms: int, out_ms: int) -> None:
+    assert rocketmq_out_ms(deliver_at_ms) == out_ms
+
+
+@pytest.mark.parametrize("deliver_at_ms", [5000, 5001, 5500, 5998, 5999, 6000])
+def test_rocketmq_looks_for_what_was_taken_back_in_the_second_where_it_waits(deliver_at_ms: int) -> None:
+    """It sorts what waits by whole seconds of TIMER_OUT_MS, and takes back only in the same one."""
+    waits = int(waiting_properties("t", 1, deliver_at_ms)["TIMER_OUT_MS"])
+    taken_back = int(recall_properties("t", "A" * 32, deliver_at_ms)["TIMER_OUT_MS"])
+    assert taken_back // 1000 == waits // 1000
+    assert taken_back % 1000 == 0
