@@ -73,6 +73,8 @@ def _check_value(attribute: str, value: Any) -> None:
             raise InvalidParameter(attribute, value, f"{minimum} to {maximum}")
     elif attribute == "groupRetryPolicy":
         parse_backoff(value, levels_ms=())
+    elif attribute == "attributes" and not all(isinstance(text, str) for text in value.values()):
+        raise InvalidParameter(attribute, str(value)[:64], "an object of texts")
 
 
 class GroupTable:

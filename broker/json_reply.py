@@ -10,8 +10,8 @@ from ..remoting.server import Call, RequestLoop
 
 
 def encode_document(document: Any) -> bytes:
-    """The payload of a JsonReply."""
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+    """The payload of a JsonReply. Half of a surrogate pair, which UTF-8 cannot carry, stays the escape that it came as."""
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
 
 
 def reply_json(loop: RequestLoop, call: Call, document: Any) -> None:

@@ -18,6 +18,9 @@ UNKNOWN: Final = -1  # no offset was ever committed
 
 _NOTHING: Final[Mapping[int, int]] = {}
 
+Row = tuple[str, int, int]
+"""(topic, queue id, offset)."""
+
 
 class OffsetTable:
     """Consumer offsets: the next queue offset that a group is to consume, of each queue."""
@@ -42,7 +45,7 @@ class OffsetTable:
             for pair, since_ms in (document.get("sinceTable") or {}).items():
                 topic, _, group = pair.partition("@")
                 self._since_ms[topic, group] = int(since_ms)
-        except (AttributeError, TypeError, ValueError) as error:
+        except (AttributeError, TypeError, ValueError, OverflowError) as error:
             raise StoreFormatError("consumerOffset.json", f"offsetTable, sinceTable: {error}") from error
 
     def document(self) -> Document:
@@ -73,21 +76,22 @@ class OffsetTable:
         kind, group, offsets = event.get("event"), event.get("group"), event.get("offsets")
         if kind not in (COMMITTED, STARTED) or not isinstance(group, str) or not isinstance(offsets, list):
             raise StoreFormatError("offset events", f"unknown event {str(event)[:200]}")
+        rows = _rows(offsets)
         self._rest = {**self._rest, "dataVersion": version}
         if kind == STARTED:
-            self._on_started(group, str(event.get("topic")), event.get("sinceMs"), offsets)
+            self._on_started(group, str(event.get("topic")), event.get("sinceMs"), rows)
             return
-        for topic, queue_id, offset in offsets:
+        for topic, queue_id, offset in rows:
             before = self._table.get((topic, group))
             if before is None or offset < before.get(queue_id, 0):
                 self._note_lowered(topic, group)
             self._table[topic, group] = {**(before or _NOTHING), queue_id: offset}
 
-    def _on_started(self, group: str, topic: str, since_ms: object, offsets: list[Any]) -> None:
+    def _on_started(self, group: str, topic: str, since_ms: object, rows: list[Row]) -> None:
         if not isinstance(since_ms, int):
             raise StoreFormatError("offset events", f"a start of group {group[:128]} without its time")
         if (topic, group) not in self._table:
-            self._table[topic, group] = {queue_id: offset for _, queue_id, offset in offsets}
+            self._table[topic, group] = {queue_id: offset for _, queue_id, offset in rows}
             self._since_ms[topic, group] = since_ms
             self._note_lowered(topic, group)
 
@@ -156,3 +160,15 @@ class OffsetTable:
         if revision is None:
             return list(self._table)
         return [pair for pair, lowered in self._lowered.items() if lowered > revision]
+
+
+def _rows(offsets: list[Any]) -> list[Row]:
+    """Those of an event. Raises StoreFormatError."""
+    rows: list[Row] = []
+    for row in offsets:
+        match row:
+            case [str(topic), int(queue_id), int(offset)]:
+                rows.append((topic, queue_id, offset))
+            case _:
+                raise StoreFormatError("offset events", f"no offset of a queue: {str(row)[:200]}")
+    return rows

@@ -183,7 +183,7 @@ class ProducerTable:
                 self._entries[str(producer_id), str(topic), int(queue_id)] = Entry(
                     int(last), int(end), int(stored_ms), tuple(_piece(*fields) for fields in pieces)
                 )
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise StoreFormatError(FILE_NAME, f"producers: {error}") from error
 
     def document(self) -> Document:

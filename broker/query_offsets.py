@@ -65,7 +65,7 @@ class QueryOffsets:
         try:
             for query, entry in (document.get("queryTable") or {}).items():
                 self._add(query, KeptOffsets(str(entry["document"]), int(entry["keptAtMs"])))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise StoreFormatError("queryOffsets.json", f"queryTable: {error}") from error
 
     def document(self) -> Document:

@@ -74,7 +74,7 @@ class QueueLocks:
                 for topic, clients in topics.items():
                     for queue_id, client_id in clients.items():
                         self._owners[group, topic, int(queue_id)] = str(client_id)
-        except (AttributeError, TypeError, ValueError) as error:
+        except (AttributeError, TypeError, ValueError, OverflowError) as error:
             raise StoreFormatError("queueLocks.json", f"lockTable: {error}") from error
 
     def document(self) -> Document:
@@ -91,10 +91,10 @@ class QueueLocks:
             return
         if kind not in (LOCKED, UNLOCKED) or not isinstance(client_id, str) or not isinstance(queues, list):
             raise StoreFormatError("lock events", f"unknown event {str(event)[:200]}")
+        locks = _locks_of(str(group), queues)
         self._rest = {**self._rest, "dataVersion": version}
         owner = client_id if kind == LOCKED else None
-        for topic, queue_id in queues:
-            lock = (str(group), topic, queue_id)
+        for lock in locks:
             if owner is None:
                 self._owners.pop(lock, None)
             else:
@@ -183,6 +183,18 @@ class QueueLocks:
 def renewal_of(group: str, client_id: str) -> Document:
     """An event that changes nothing: that it is in the log is what its master wants to know."""
     return {"event": RENEWED, "group": group, "client": client_id}
+
+
+def _locks_of(group: str, queues: list[Any]) -> list[Lock]:
+    """Those of an event. Raises StoreFormatError."""
+    locks: list[Lock] = []
+    for queue in queues:
+        match queue:
+            case [str(topic), int(queue_id)]:
+                locks.append((group, topic, queue_id))
+            case _:
+                raise StoreFormatError("lock events", f"no queue: {str(queue)[:200]}")
+    return locks
 
 
 def _by_group(locks: Iterable[Lock]) -> dict[str, list[Queue]]:

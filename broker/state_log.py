@@ -27,6 +27,7 @@ from ..store.record_kernel import StoredMessage, decode_batch, sequenced_stretch
 from ..store.snapshot import read_snapshot, write_snapshot
 from .delay.timing import real_queue
 from .group_table import GroupTable
+from .json_reply import encode_document
 from .offset_table import OffsetTable
 from .producer_table import FILE_NAME as SEQUENCES_FILE
 from .producer_table import Piece, ProducerTable
@@ -123,7 +124,7 @@ class StateLog:
 
     def stage(self, store: RecordStage, topic: str, event: Document) -> PhysicalOffset:
         """Stages an event (of one of `topics`); returns the end of its record, which a reply waits for."""
-        body = json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode()
+        body = encode_document(event)
         return PhysicalOffset(store.stage_record(topic=topic, queue_id=0, body=body).end)
 
     def settle(self, log_begin: PhysicalOffset, log_end: PhysicalOffset) -> None:  # noqa: ARG002
@@ -273,7 +274,7 @@ def _load(path: str, table: Table) -> PhysicalOffset:
 def _event(topic: str, body: bytes, queue_offset: int) -> dict[str, Any]:
     try:
         event = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # RecursionError: nested without end
         raise StoreFormatError(topic, f"the event at queue offset {queue_offset} is no JSON") from error
     if not isinstance(event, dict):
         raise StoreFormatError(topic, f"the event at queue offset {queue_offset} is no object")

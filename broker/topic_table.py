@@ -52,7 +52,7 @@ def topic_config(document: Mapping[str, Any]) -> TopicConfig:
             attributes={str(name): str(value) for name, value in (document.get("attributes") or {}).items()},
             incarnation=int(document.get(INCARNATION, 0)),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise StoreFormatError("topics.json", f"not a topic: {str(document)[:200]}") from error
 
 

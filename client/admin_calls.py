@@ -145,7 +145,7 @@ def document_of(payload: bytes) -> Document:
     """The JSON object of an answer. Raises RemoteProtocolError."""
     try:
         document: Any = json.loads(payload)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # RecursionError: nested without end
         raise RemoteProtocolError("a document is not JSON") from error
     if not isinstance(document, dict):
         raise RemoteProtocolError("a document is not a JSON object")

@@ -102,7 +102,7 @@ class BroadcastOffsets:
                 document = json.load(file)
         except FileNotFoundError:
             return {}
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise StoreFormatError(self.path, "no JSON; delete it to begin anew") from error
         return _parsed(self.path, document)
 

@@ -248,7 +248,7 @@ def pipeline_calls(namesrv: str | None, *, timeout_ms: int = TIMEOUT_MS) -> Iter
 def _document(payload: bytes) -> Document:
     try:
         document: Any = json.loads(payload)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # RecursionError: nested without end
         raise RemoteProtocolError("a document is not JSON") from error
     if not isinstance(document, dict):
         raise RemoteProtocolError("a document is not a JSON object")

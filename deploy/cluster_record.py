@@ -160,5 +160,5 @@ def decode_record(text: str, path: str) -> ClusterRecord:
             zookeeper=str(document.get("zookeeper", "")),
             shape=Shape(**document.get("shape", {})),
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise StoreFormatError(path, f"it is not a cluster record ({type(error).__name__}: {error})") from error

@@ -36,6 +36,7 @@ _HEAD: Final = struct.Struct(">5Q")
 _SLOT_BEGIN: Final = struct.Struct(">8sIQ")
 _SLOT_END: Final = struct.Struct(">2Q")
 _CRC: Final = struct.Struct(">I")
+_SEQUENCE_MAX: Final = 1 << 63  # no slot of ours was ever so late, and the one that follows has a number too
 _SLOT_BYTES: Final = _SLOT_BEGIN.size + _HEAD.size + _SLOT_END.size + _CRC.size
 
 
@@ -94,6 +95,8 @@ def _decode_slots(data: bytes, path: str) -> list[_Slot]:
         covered = data[at : at + _SLOT_BYTES - _CRC.size]
         magic, version, sequence = _SLOT_BEGIN.unpack_from(covered)
         if magic != MAGIC or _CRC.unpack_from(data, at + len(covered))[0] != crc32(covered):
+            continue
+        if sequence > _SEQUENCE_MAX:
             continue
         if version != VERSION:
             raise StoreFormatError(path, f"it is of version {version}, and this release knows {VERSION}; upgrade")

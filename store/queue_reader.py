@@ -25,7 +25,7 @@ from .get_result import GetResult, Search
 from .quarantine import Quarantine, Range, overlaps
 from .queue_table import QueueTable
 from .record import UNIT, store_timestamp_of
-from .record_kernel import UnitSelector
+from .record_kernel import RECORD_OVERHEAD_BYTES, UnitSelector
 
 _SEARCHES_MAX: Final = 8  # of a queue by time, each begun anew since files of it expired
 _PROBE_FILES: Final = 4  # open at a time while a queue is searched by time
@@ -288,11 +288,8 @@ class QueueReader:
         """Queue offset and store time of the first message in [begin, end) that can be read."""
         for queue_offset in range(begin, end):
             physical, size, _ = queue.unit(queue_offset)
-            if (
-                size != FILLER_SIZE
-                and physical >= 0
-                and not overlaps(self._quarantine.ranges, physical, physical + size)
-            ):
+            names_record = physical >= 0 and RECORD_OVERHEAD_BYTES <= size < FILLER_SIZE
+            if names_record and not overlaps(self._quarantine.ranges, physical, physical + size):
                 return queue_offset, store_timestamp_of(self._log.view(physical, physical + size))
         return end, None
 

@@ -1934,7 +1934,7 @@ class StoredMessage:
     @property
     def offset_message_id(self) -> str:
         """Store host and physical offset in hex."""
-        return (self.store_host + self.physical_offset.to_bytes(8, "big")).hex().upper()
+        return (self.store_host + self._batch._data[self._at + 28 : self._at + 36]).hex().upper()
 
     @property
     def queue(self) -> MessageQueue:
@@ -1988,8 +1988,8 @@ class StoredMessage:
 
     @property
     def born_at(self) -> object:
-        """The same as an aware datetime."""
-        return datetime_of_ms(self.born_at_ms)
+        """The same as an aware datetime. Raises CorruptRecordError where no calendar has it."""
+        return _moment(self, self.born_at_ms)
 
     @property
     def born_host(self) -> bytes:
@@ -2003,8 +2003,8 @@ class StoredMessage:
 
     @property
     def stored_at(self) -> object:
-        """The same as an aware datetime."""
-        return datetime_of_ms(self.stored_at_ms)
+        """The same as an aware datetime. Raises CorruptRecordError where no calendar has it."""
+        return _moment(self, self.stored_at_ms)
 
     @property
     def store_host(self) -> bytes:
@@ -2039,6 +2039,13 @@ def _new_batch() -> MessageBatch:
     batch: MessageBatch = MessageBatch.__new__(MessageBatch)
     _is_making = False
     return batch
+
+
+def _moment(message: StoredMessage, at_ms: int) -> object:
+    try:
+        return datetime_of_ms(at_ms)
+    except (ValueError, OverflowError) as error:
+        raise CorruptRecordError(message.physical_offset, message.size_bytes, f"a time of {at_ms} ms") from error
 
 
 @cython.cfunc

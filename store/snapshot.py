@@ -39,7 +39,7 @@ def write_snapshot(path: str, document: Mapping[str, Any], reflected: int) -> No
     whole = json.dumps({**document, _OURS: ours}, ensure_ascii=False, indent=1)
     temporary = path + ".new"
     make_directory(os.path.dirname(path))
-    with open(temporary, "w", encoding="utf-8") as file:
+    with open(temporary, "w", encoding="utf-8", errors="backslashreplace") as file:  # half of a pair stays its escape
         file.write(whole)
         file.flush()
         os.fsync(file.fileno())

@@ -63,7 +63,7 @@ def parse_beginning(data: bytes) -> Beginning:
             {str(name): base64.b64decode(text, validate=True) for name, text in document["snapshots"].items()},
             minimums,
         )
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, binascii.Error) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError, binascii.Error) as error:
         raise RemoteProtocolError(f"no beginning of a store: {error}") from error
 
 

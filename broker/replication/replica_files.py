@@ -22,7 +22,7 @@ import os
 import threading
 import uuid
 import zlib
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final
 
 from ...model.errors import InvalidParameter, StoreFormatError
@@ -34,6 +34,7 @@ FILE_NAME: Final = "replica.zenit"
 NO_END: Final = -1
 VERSION: Final = 1
 _BYTES_MAX: Final = 4096
+_COUNT_MAX: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,9 +244,27 @@ def _read(path: str) -> _Facts | None:
         raise StoreFormatError(
             path, "checksum: it is damaged; it says what this replica has promised and must not be guessed"
         )
-    document: dict[str, Any] = json.loads(text)
+    try:
+        document: Any = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise StoreFormatError(path, "it is no JSON") from error
+    if not isinstance(document, dict):
+        raise StoreFormatError(path, "it is no JSON object")
     if document.get("version") != VERSION:
         raise StoreFormatError(
-            path, f"it is of version {document.get('version')}, and this release knows {VERSION}; upgrade"
+            path, f"it is of version {str(document.get('version'))[:64]}, and this release knows {VERSION}; upgrade"
         )
+    return _facts_of(path, document)
+
+
+def _facts_of(path: str, document: dict[str, Any]) -> _Facts:
+    """Each with its type and in its range. What is missing takes its default: an older release did not write it."""
+    types = {each.name: type(each.default) for each in fields(_Facts) if each.name != "store_id"} | {"store_id": str}
+    for name, value in document.items():
+        if type(value) is not types.get(name):
+            raise StoreFormatError(path, f"{name[:64]!r} is {str(value)[:64]!r}")
+        if type(value) is int and not (NO_END if name == "clean_end" else 0) <= value < _COUNT_MAX:
+            raise StoreFormatError(path, f"{name!r} is {value}")
+    if not document.get("store_id"):
+        raise StoreFormatError(path, "it names no store")
     return _Facts(**document)

@@ -12,6 +12,7 @@ from zenitmq.store.checkpoint import (
     Checkpoint,
     decode_checkpoint,
     encode_checkpoint,
+    plan_update,
     read_checkpoint,
     write_checkpoint,
 )
@@ -114,3 +115,12 @@ def test_a_checkpoint_that_rocketmq_wrote_opens():
     """What RocketMQ 5.5.0 left after `kill -9`: only the time of its last flush is set."""
     data = bytes.fromhex("000001a1fcf4b5e5").ljust(4_096, b"\0")
     assert decode_checkpoint(data) == Checkpoint(message_time_ms=1_795_245_258_213)
+
+
+def test_a_slot_without_a_number_behind_it_is_none_of_ours():
+    data = bytearray(encode_checkpoint(ONE))
+    for slot in (1024, 2048):
+        struct.pack_into(">Q", data, slot + 12, (1 << 64) - 1)
+        struct.pack_into(">I", data, slot + 76, zlib.crc32(data[slot : slot + 76]))
+    assert decode_checkpoint(bytes(data)).flushed_offset is None
+    assert plan_update(bytes(data), ONE) == ()

@@ -39,6 +39,8 @@ def test_settings_are_json_values_over_what_the_group_has() -> None:
         ("consumeEnable", "1"),
         ("attributes", "{"),
         ("attributes", '{"a": ' * 100_000),
+        ("attributes", '{"a": {"b": "c"}}'),
+        ("attributes", '{"a": "b", "c": 1}'),
         ("brokerId", '"0"'),
     ],
 )

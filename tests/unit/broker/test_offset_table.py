@@ -102,7 +102,9 @@ def test_who_goes_back_or_begins_is_told_and_who_moves_on_is_not() -> None:
     assert list(walked) == [("t", 1, 8)]
 
 
-@pytest.mark.parametrize("offsets", [3, {"t@g": 4}, {"t@g": {"zero": 1}}, {"t@g": {"0": None}}])
+@pytest.mark.parametrize(
+    "offsets", [3, {"t@g": 4}, {"t@g": {"zero": 1}}, {"t@g": {"0": None}}, {"t@g": {"0": float("inf")}}]
+)
 def test_a_wrong_snapshot_is_refused(offsets: object) -> None:
     with pytest.raises(StoreFormatError):
         OffsetTable().load({"offsetTable": offsets})
@@ -152,3 +154,14 @@ def test_where_a_group_began_is_kept_with_its_offsets_and_forgotten_with_them(ta
 def test_a_start_without_its_time_is_refused(table: OffsetTable) -> None:
     with pytest.raises(StoreFormatError):
         started(table, "g", "v", [4], None)
+
+
+@pytest.mark.parametrize(
+    "row", [None, 5, "abc", [], ["t", 0], ["t", 0, 1, 2], ["t", "0", 1], [["t"], 0, 1], ["t", 0, 1.5]]
+)
+@pytest.mark.parametrize("kind", ["committed", "started"])
+def test_an_event_with_a_row_that_is_none_is_refused_whole(table: OffsetTable, kind: str, row: object) -> None:
+    before = table.document()
+    with pytest.raises(StoreFormatError):
+        table.on_event({"event": kind, "group": "g", "topic": "u", "offsets": [["u", 0, 9], row], "sinceMs": 5}, {})
+    assert table.document() == before

@@ -203,3 +203,12 @@ def test_a_snapshot_that_is_none_is_refused(locks: QueueLocks, table: object) ->
 def test_an_event_that_is_none_is_refused(locks: QueueLocks, event: dict) -> None:
     with pytest.raises(StoreFormatError):
         locks.on_event(event, VERSION)
+
+
+@pytest.mark.parametrize("queue", [None, 5, "ab", [], ["t"], ["t", 0, 1], ["t", "0"], [["t"], 0], ["t", None]])
+@pytest.mark.parametrize("kind", ["locked", "unlocked"])
+def test_an_event_with_a_queue_that_is_none_is_refused_whole(locks: QueueLocks, kind: str, queue: object) -> None:
+    before = locks.document()
+    with pytest.raises(StoreFormatError):
+        locks.on_event({"event": kind, "group": "g", "client": "c", "queues": [["t", 0], queue]}, {})
+    assert locks.document() == before

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from zenitmq.broker.json_reply import encode_document
 from zenitmq.broker.producer_table import ProducerTable
 from zenitmq.broker.state_log import EVERYTHING, GROUPS, LOCKS, OFFSETS, QUERIES, TOPICS, StateLog
 from zenitmq.model.errors import StoreFormatError
@@ -248,7 +250,26 @@ def test_the_last_snapshot_is_not_put_off(tmp_path: Path, clock: ManualClock) ->
     assert state.persist() == run.end
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"event":"from the future"}'])
+def test_half_of_a_pair_goes_into_the_log_and_the_snapshot_as_its_escape(tmp_path: Path, clock: ManualClock) -> None:
+    """JSON may hold it, UTF-8 may not: a client's setting must not be one that can never be written down."""
+    text, state = "\ud800\u00e9", open_state(tmp_path, clock)
+    staged: list[bytes] = []
+
+    class Store:
+        def stage_record(self, *, topic: str, queue_id: int, body: bytes) -> Any:
+            staged.append(body)
+            return SimpleNamespace(end=5)
+
+    state.stage(Store(), GROUPS, state.group_table.event_set("g", [("attributes", json.dumps({"a": text}))]))
+    state.on_run(run_of(GROUPS, staged[0]))
+    state.is_closing = True
+    state.persist()
+    again = open_state(tmp_path, clock).group_table.documents["g"]
+    assert again["attributes"] == {"a": text}
+    assert json.loads(encode_document(again)) == again
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"a":' * 100_000, b'{"event":"from the future"}'])
 def test_an_event_that_is_none_stops_the_start(tmp_path: Path, clock: ManualClock, body: bytes) -> None:
     with pytest.raises(StoreFormatError):
         open_state(tmp_path, clock).on_run(run_of(OFFSETS, body))

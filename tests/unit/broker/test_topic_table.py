@@ -72,7 +72,17 @@ def test_document_and_config_are_inverse() -> None:
     assert topic_config(topic_document(config)) == config
 
 
-@pytest.mark.parametrize("entry", [None, [], {}, {"topicName": "t", "perm": "x"}, {"topicName": "t", "attributes": 3}])
+@pytest.mark.parametrize(
+    "entry",
+    [
+        None,
+        [],
+        {},
+        {"topicName": "t", "perm": "x"},
+        {"topicName": "t", "attributes": 3},
+        {"topicName": "t", "perm": 1e999},
+    ],
+)
 def test_what_is_no_topic_is_refused_by_name(entry: object) -> None:
     with pytest.raises(StoreFormatError, match=r"topics\.json"):
         TopicTable().load({"topicConfigTable": {"t": entry}})

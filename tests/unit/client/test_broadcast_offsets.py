@@ -49,7 +49,7 @@ def test_two_members_do_not_share_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "{}", '{"offsets": 1}', '{"offsets": [1]}', '{"offsets": [["t", "a", 0, -1, 0]]}',
+    ["", "{", "[" * 100_000, "[]", "{}", '{"offsets": 1}', '{"offsets": [1]}', '{"offsets": [["t", "a", 0, -1, 0]]}',
      '{"offsets": [["t", "a", "0", 1, 0]]}', '{"offsets": [["t", "a", 0]]}'],
 )  # fmt: skip
 def test_damage_is_told_with_the_remedy(tmp_path: Path, text: str) -> None:

@@ -48,6 +48,8 @@ def test_one_broker_is_recorded_as_ever() -> None:
         "",
         "[]",
         "{}",
+        "[" * 100_000,
+        encode_record(RECORD).replace('"pid": 72', '"pid": Infinity'),
         '{"cluster": "z", "namesrv": "n", "processes": [{}]}',
         "null",
         encode_record(RECORD).replace("71", "-1"),

@@ -2,6 +2,8 @@
 
 import errno
 import os
+import struct
+from pathlib import Path
 
 import pytest
 from store_kit import ALL_TIME, StillClock, make_store, message, put, read_queue, stage, wait_until
@@ -274,6 +276,19 @@ def test_units_examined_are_bounded(tmp_path) -> None:
         put(store, "t", 0, *(message("t", b"x", tags="b") for _ in range(20)), message("t", b"x", tags="a"))
         assert read(store, 0, codes=(java_hash("a"),)) == (GetStatus.NO_MATCHED_MESSAGE, 16, 0, 21, 0)
         assert read(store, 16, codes=(java_hash("a"),)) == (GetStatus.FOUND, 21, 0, 21, 1)
+
+
+@pytest.mark.parametrize("unit", [(0, 5, 0), (0, -1, 0), (-1, 100, 0), (-1, -1, -1), (1 << 62, 0, 0)])
+def test_offset_by_time_passes_units_over_that_name_no_record(store, clock, unit) -> None:
+    begin = clock.time_ms
+    for number in range(5):
+        clock.time_ms = begin + number
+        put(store, "t", 0, message("t", b"x"))
+    (queue_file,) = Path(store._directory, "consumequeue", "t", "0").iterdir()
+    with open(queue_file, "r+b") as file:
+        file.seek(20 * 2)
+        file.write(struct.pack(">qiq", *unit))
+    assert store.offset_by_time("t", 0, begin + 4, upper=False) == 4
 
 
 def test_offset_by_time(store, clock) -> None:

@@ -618,3 +618,15 @@ def test_a_message_outlives_its_batch(kernel: ModuleType) -> None:
     assert message.body == b"body 0"
     assert "trades" in repr(message)
     assert message.keys == ("key-0", "common")
+
+
+def test_a_time_that_no_calendar_has_is_refused_and_an_offset_below_zero_has_an_id(kernel: ModuleType) -> None:
+    (message,) = kernel.decode_batch(
+        kernel.encode_record(
+            topic=b"t", body=b"", born_timestamp_ms=1 << 60, store_timestamp_ms=-(1 << 60), physical_offset=-2
+        )
+    )
+    for name in ("born_at", "stored_at"):
+        with pytest.raises(CorruptRecordError, match="time"):
+            getattr(message, name)
+    assert message.message_id == "00" * 8 + "FF" * 7 + "FE"

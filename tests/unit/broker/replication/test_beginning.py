@@ -62,7 +62,16 @@ def test_whatever_is_none_is_refused(wrong: Any) -> None:
         parse_beginning(json.dumps(wrong).encode())
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe", b"[" * 100_000])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"begin": Infinity, "epochs": [], "snapshots": {}, "queue_minimums": []}',
+    ],
+)
 def test_bytes_that_are_no_document_are_refused(data: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
         parse_beginning(data)

@@ -1,6 +1,8 @@
 """What a replica knows of itself outlives every kill, and a damaged file is never guessed at."""
 
+import json
 import os
+import zlib
 
 import pytest
 
@@ -214,3 +216,44 @@ def test_a_disk_that_failed_is_no_kill(directory, boot) -> None:
     files = registered(directory)
     files.note_disk_failed()
     assert not ReplicaFiles.open(directory).start_facts(100).same_boot
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [],
+        None,
+        {"version": 1},
+        {"version": 1, "store_id": ""},
+        {"version": 1, "store_id": 5},
+        {"version": 1, "store_id": "5f0c", "unheard": 1},
+        {"version": 1, "store_id": "5f0c", "starts": "3"},
+        {"version": 1, "store_id": "5f0c", "starts": True},
+        {"version": 1, "store_id": "5f0c", "starts": -1},
+        {"version": 1, "store_id": "5f0c", "promised": 1 << 70},
+        {"version": 1, "store_id": "5f0c", "clean_end": -2},
+    ],
+)
+def test_what_no_release_wrote_is_refused_though_its_checksum_is_right(directory, document) -> None:
+    write_text(directory, json.dumps(document))
+    with pytest.raises(StoreFormatError, match=FILE_NAME):
+        ReplicaFiles.open(directory)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[" * 2000])
+def test_what_is_no_json_is_refused_though_its_checksum_is_right(directory, text: str) -> None:
+    write_text(directory, text)
+    with pytest.raises(StoreFormatError, match=FILE_NAME):
+        ReplicaFiles.open(directory)
+
+
+def test_what_an_older_release_did_not_write_takes_its_default(directory) -> None:
+    write_text(directory, '{"version": 1, "store_id": "5f0c", "starts": 3}')
+    files = ReplicaFiles.open(directory)
+    assert (files.incarnation.starts, files.promised, files.intent, files.group_id) == (4, 0, None, "")
+
+
+def write_text(directory, text: str) -> None:
+    os.makedirs(directory, exist_ok=True)
+    with open(os.path.join(directory, FILE_NAME), "w", encoding="ascii") as file:
+        file.write(f"{text}\n{zlib.crc32(text.encode()):08x}\n")
