@@ -78,7 +78,8 @@ start() { # start HOW NAME COMMAND...: as soon as a lane is free
 # its kind.
 here=tests/integration
 start "$clusters" spark "${pytest[@]}" tests/spark # its Java comes with the dev extra, where there is none
-start computes others "${pytest[@]}" tests --ignore=tests/{unit,spark,integration,crash}
+start computes others "${pytest[@]}" tests --ignore=tests/{unit,spark,integration,crash,fuzz}
+start in_memory fuzz "${pytest[@]}" tests/fuzz # a minute of it; skipped, in so many words, where there is no compiler
 start "$clusters" cli "${pytest[@]}" $here/cli
 start "$clusters" docs "${pytest[@]}" $here/docs
 start computes covered "${pytest[@]}" tests/unit --cov # alone: to trace what properties run as well would take them thrice as long

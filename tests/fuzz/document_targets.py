@@ -1,0 +1,339 @@
+"""JSON that is believed: group nodes, the log's events and their snapshots, registrations, replies, small files of ours."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from store_kit import StillClock
+
+from zenitmq.broker.delay.rewriting import delivered_record, rolled_record, waiting_record
+from zenitmq.broker.delay.timing import DelayRules, due_of, real_queue, waiting_properties
+from zenitmq.broker.group_table import GroupTable
+from zenitmq.broker.offset_table import OffsetTable
+from zenitmq.broker.producer_table import ProducerTable
+from zenitmq.broker.query_offsets import QueryOffsets
+from zenitmq.broker.queue_locks import QueueLocks
+from zenitmq.broker.retry_policy import parse_backoff
+from zenitmq.broker.state_log import FILE_NAMES, StateLog
+from zenitmq.broker.topic_table import TopicTable
+from zenitmq.client.admin_calls import document_of
+from zenitmq.client.broadcast_offsets import _parsed
+from zenitmq.deploy.cluster_record import decode_record as decode_cluster_record
+from zenitmq.model.errors import (
+    BrokerBusy,
+    CorruptRecordError,
+    GroupNodeDamaged,
+    InvalidName,
+    InvalidParameter,
+    MessageIllegal,
+    MessageTooLarge,
+    NotMaster,
+    RemoteProtocolError,
+    StoreFormatError,
+)
+from zenitmq.model.group_codec import decode_node, encode_node
+from zenitmq.model.names import SCHEDULE_TOPIC, STATE_TOPICS, TIMER_TOPIC
+from zenitmq.model.properties import encode_properties
+from zenitmq.model.route import TopicConfig
+from zenitmq.namesrv.route_table import RouteTable
+from zenitmq.remoting.commands import BrokerHeartbeat, RegisterBroker
+from zenitmq.remoting.header import decode_request, encode_request
+from zenitmq.store.dispatch import Run
+from zenitmq.store.record_kernel import RunKernel, decode_batch, encode_record
+from zenitmq.store.snapshot import parse_snapshot, write_snapshot
+
+from .kernel_targets import properties
+from .mutation import document_bytes, mutated, mutated_document
+from .target import Target
+from .wire_targets import instance_of
+
+HOST_BYTES = 8
+_NODE = {
+    "format": 1,
+    "broker_name": "broker-a",
+    "group_id": "5f0c",
+    "epoch": 3,
+    "master": "broker-a-0",
+    "master_incarnation": {"store_id": "5f0c", "starts": 2},
+    "in_sync": ["broker-a-0"],
+    "eligible": [],
+    "last": None,
+    "settings": {"min_in_sync": 1, "flush_mode": "async", "ack_mode": "all", "lag_ms_max": 10_000},
+    "replicas": [
+        {
+            "name": name,
+            "address": "10.0.0.1:10911",
+            "replication_address": "10.0.0.1:10912",
+            "incarnation": {"store_id": "5f0c", "starts": 2},
+            "life": "9d1e",
+        }
+        for name in ("broker-a-0", "broker-a-1")
+    ],
+}
+
+
+def _copy(document: Any) -> Any:
+    return json.loads(json.dumps(document))
+
+
+def documents(*seeds: Any) -> Callable[[Random], bytes]:
+    """One of these with parts of it changed, as text."""
+    return lambda draw: document_bytes(mutated_document(_copy(draw.choice(seeds)), draw), draw)
+
+
+def check_group_node(data: bytes, _: Random) -> None:
+    """The same when a controller writes it again."""
+    node = decode_node(data, "broker-a")
+    assert decode_node(encode_node(node), "broker-a") == node
+
+
+# ---- the log's events
+
+
+_EVENTS: dict[str, list[Any]] = {
+    STATE_TOPICS[0]: [TopicTable().event_set(TopicConfig("orders")), TopicTable.event_deleted("orders")],
+    STATE_TOPICS[1]: [GroupTable().event_set("g"), GroupTable.event_deleted("g")],
+    STATE_TOPICS[2]: [
+        OffsetTable.event_committed("g", [("orders", 0, 5), ("orders", 1, 7)]),
+        OffsetTable.event_started("g", "orders", [0, 5], 1_700_000_000_000),
+    ],
+    STATE_TOPICS[3]: [
+        {"event": kind, "group": "g", "client": "c", "queues": [["orders", 0], ["orders", 1]]}
+        for kind in ("locked", "unlocked", "renewed")
+    ],
+    STATE_TOPICS[4]: [{"event": "kept", "query": "q", "document": "{}"}, {"event": "dropped", "query": "q"}],
+}
+
+
+def _events(draw: Random) -> bytes:
+    """A few lines: the number of a topic, and an event that is meant for it, or nearly."""
+    lines = []
+    for _ in range(draw.choice((1, 2, 5))):
+        number = draw.randrange(len(STATE_TOPICS))
+        event = _copy(draw.choice(_EVENTS[STATE_TOPICS[number]]))
+        lines.append(b"%d " % number + document_bytes(mutated_document(event, draw), draw).replace(b"\n", b" "))
+    return b"\n".join(lines)
+
+
+def _state(directory: str) -> StateLog:
+    producers = ProducerTable(entries_max=100, retention_ms=1000)
+    return StateLog(directory, clock=StillClock(), persist_interval_ms=1, producers=producers)
+
+
+def check_events(data: bytes, draw: Random) -> None:
+    """A state that took events is written as snapshots, and is the same when it is read again."""
+    with tempfile.TemporaryDirectory() as directory:
+        state, at = _state(directory), 0
+        for line in data.split(b"\n"):
+            number, _, body = line.partition(b" ")
+            topic = STATE_TOPICS[int(number) % len(STATE_TOPICS) if number.isdigit() and len(number) < 9 else 0]
+            record = encode_record(topic=topic.encode(), body=body, queue_offset=at, physical_offset=at)
+            state.on_run(_run_of(topic, record, at))
+            at += len(record)
+        state.is_closing = True
+        state.persist()
+        again = _state(directory)
+        found = [table.document() for _, _, table in state._files]
+        assert _copy(found) == _copy([table.document() for _, _, table in again._files])
+
+
+def _run_of(topic: str, record: bytes, at: int) -> Run:
+    kernel = RunKernel(record_max=1 << 30, body_max=1 << 30)
+    assert kernel.scan(record, 0, len(record), at) == 1
+    views = memoryview(kernel.units)[: kernel.units_end], memoryview(kernel.hashes), memoryview(kernel.key_offsets)
+    return Run(topic, 0, at, 1, at, at + len(record), 0, *views, 0, kernel.keys_end, memoryview(record))  # type: ignore[arg-type]
+
+
+# ---- snapshots
+
+_SNAPSHOTS: dict[str, Any] = {
+    "topics.json": {"topicConfigTable": {"orders": TopicTable().event_set(TopicConfig("orders"))["topic"]}},
+    "subscriptionGroup.json": {
+        "subscriptionGroupTable": {"g": GroupTable().event_set("g")["group"]},
+        "forbiddenTable": {},
+    },
+    "consumerOffset.json": {"offsetTable": {"orders@g": {"0": 5, "1": 7}}, "sinceTable": {"orders@g": 5}},
+    "queueLocks.json": {"lockTable": {"g": {"orders": {"0": "client"}}}},
+    "queryOffsets.json": {"queryTable": {"q": {"document": "{}", "keptAtMs": 5}}},
+    "producerSequences.json": {"producers": [["p", "orders", 0, 5, 100, 7, [[0, 5, 0, 0, False]]]]},
+}
+_TABLES: dict[str, Callable[[], Any]] = {
+    "topics.json": TopicTable,
+    "subscriptionGroup.json": GroupTable,
+    "consumerOffset.json": OffsetTable,
+    "queueLocks.json": QueueLocks,
+    "queryOffsets.json": QueryOffsets,
+    "producerSequences.json": lambda: ProducerTable(entries_max=100, retention_ms=1000),
+}
+assert set(_TABLES) == set(FILE_NAMES.values())
+
+
+def _snapshot(draw: Random) -> bytes:
+    """The number of a table, and the text of its file, whose checksum is right more often than not."""
+    names = list(_SNAPSHOTS)
+    number = draw.randrange(len(names))
+    document = mutated_document(_copy(_SNAPSHOTS[names[number]]), draw)
+    if not isinstance(document, dict) or draw.randrange(6) == 0:
+        return b"%d " % number + document_bytes(document, draw)
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "snapshot.json"
+        try:
+            write_snapshot(str(path), document, draw.choice((0, 5, 1 << 40)))
+        except UnicodeEncodeError:
+            return b"%d {}" % number
+        data = bytearray(path.read_bytes())
+    return b"%d " % number + bytes(mutated(data, draw) if draw.randrange(3) == 0 else data)
+
+
+def check_snapshot(data: bytes, _: Random) -> None:
+    """What a table holds is the same when it is written and loaded again."""
+    number, _space, text = data.partition(b" ")
+    make = _TABLES[list(_SNAPSHOTS)[int(number) if number.isdigit() and int(number) < len(_SNAPSHOTS) else 0]]
+    found = parse_snapshot(text.decode("utf-8", "replace"))
+    if found is None:
+        return
+    table = make()
+    table.load(found.document)
+    document = table.document()
+    again = make()
+    again.load(_copy(document))
+    assert _copy(again.document()) == _copy(document)
+
+
+# ---- registrations, replies, small files
+
+
+def _registration(draw: Random) -> bytes:
+    def one(*usual: Any, odd: tuple[Any, ...]) -> Any:
+        return draw.choice(odd if draw.randrange(16) == 0 else usual)
+
+    numbers = {"odd": (-1, 1 << 40)}
+    topics = tuple(
+        (one("orders", "a", odd=("x" * 300, "../x")), one(8, 1, **numbers), one(8, 0, **numbers), one(6, 2, **numbers))
+        for _ in range(draw.randrange(3))
+    )
+    made = RegisterBroker(
+        one("zenit", odd=("other", "")), one("broker-a", "broker-b", odd=("x" * 300,)), one(0, 1, **numbers),
+        one("10.0.0.1:10911", "10.0.0.2:1", odd=("",)), one(0, 1, 5, odd=(1 << 62,)), topics, one("", "x:1", odd=("\0",)),
+    )  # fmt: skip
+    frames = [encode_request(made, 1, timeout_ms=5)]
+    frames.append(encode_request(instance_of(BrokerHeartbeat, draw), 1, timeout_ms=5))
+    return b"".join(
+        len(frame).to_bytes(2, "big") + frame for frame in [bytes(mutated(bytearray(each), draw)) for each in frames]
+    )
+
+
+def check_registration(data: bytes, draw: Random) -> None:
+    """A route table that took it gives routes that can be sent, and forgets who falls silent."""
+    routes, at = RouteTable(heartbeat_timeout_ms=1000, brokers_max=4, topics_max=4), 0
+    routes.on_register(RegisterBroker("zenit", "broker-a", 0, "10.0.0.9:1", 1, (("orders", 8, 8, 6),), ""), 0)
+    while at + 2 <= len(data):
+        size = int.from_bytes(data[at : at + 2], "big")
+        request = decode_request(data[at + 2 : at + 2 + size])[0]
+        at += 2 + size
+        if isinstance(request, RegisterBroker):
+            routes.on_register(request, draw.choice((0, 5)))
+        elif isinstance(request, BrokerHeartbeat):
+            routes.on_heartbeat(request, 5)
+    for topic in routes.topics():
+        routes.route(topic)
+    routes.on_scan(400)
+    routes.on_scan(400 + 499)
+    for now_ms in range(1000, 5000, 400):
+        routes.on_scan(now_ms)
+    assert routes.topics() == ()
+
+
+def check_reply_document(data: bytes, _: Random) -> None:
+    """An object."""
+    assert isinstance(document_of(data), dict)
+
+
+def check_retry_policy(data: bytes, _: Random) -> None:
+    """Delays that are numbers in their range, however often a message came."""
+    policy = document_of(data)
+    backoff = parse_backoff(policy, (1000, 5000, 10_000))
+    assert all(0 < backoff.delay_ms(retries) <= 30 * 86_400_000 for retries in (0, 1, 5, 16, 1 << 31))
+
+
+def check_cluster_record(data: bytes, _: Random) -> None:
+    """A record, or a refusal that names the file."""
+    decode_cluster_record(data.decode("utf-8", "replace"), "cluster.json")
+
+
+def check_broadcast_offsets(data: bytes, _: Random) -> None:
+    """Offsets that are numbers."""
+    assert all(offset >= 0 for offset in _parsed("offsets.json", document_of(data)).values())
+
+
+# ---- what waits for its time
+
+
+def _waiting(draw: Random) -> bytes:
+    known = waiting_properties("orders", draw.choice((0, 5)), draw.choice((0, 5, 10**17, 10**30)))
+    text = encode_properties(
+        known | draw.choice(({}, {"TIMER_DEL_UNIQKEY": "x"}, {"DELAY": "3"}, {"TIMER_DELAY_SEC": "9" * 18}))
+    )
+    return bytes(mutated(bytearray(text + properties(draw)[:2000]), draw))[:32767]
+
+
+def check_waiting(data: bytes, draw: Random) -> None:
+    """What begins to wait, is rolled on and is delivered is a whole record each time."""
+    topic = draw.choice((TIMER_TOPIC, SCHEDULE_TOPIC))
+    (message,) = decode_batch(encode_record(topic=topic.encode(), body=b"x", properties=data, physical_offset=1 << 40))
+    due_ms = due_of(topic, message.properties, 5)
+    assert due_ms is None or 0 <= due_ms < 10**18
+    made = [delivered_record(message, "orders", 0, HOST_BYTES), rolled_record(message, 10**17, HOST_BYTES)]
+    made.append(waiting_record(message, "orders", 3, 5, HOST_BYTES))
+    for record in made:
+        assert len(decode_batch(record)) == 1
+    DelayRules((1000, 5000), 1 << 40).deliver_at(message.properties, 5)
+    real_queue(message.properties)
+
+
+def crc_line(text: str) -> str:
+    """What stands behind or before a text that is checked."""
+    return f"{zlib.crc32(text.encode()):08x}"
+
+
+_POLICIES = (
+    {"type": "CUSTOMIZED"},
+    {"type": "CUSTOMIZED", "customizedRetryPolicy": {"next": [1000, 5000]}},
+    {"type": "EXPONENTIAL", "exponentialRetryPolicy": {"initial": 1, "max": 2, "multiplier": 3}},
+)
+_CLUSTER = {
+    "cluster": "zenit",
+    "namesrv": "h:1",
+    "zookeeper": "",
+    "processes": [
+        {"role": "broker", "name": "a", "pid": 7, "birth": "x", "address": "h:2", "store_dir": "d", "settings": ["a=1"]}
+    ],
+    "shape": {},
+}
+
+DOCUMENT_TARGETS = (
+    Target("group-node", documents(_NODE), check_group_node, (GroupNodeDamaged,)),
+    Target("state-events", _events, check_events, (StoreFormatError,)),
+    Target("state-snapshots", _snapshot, check_snapshot, (StoreFormatError,)),
+    Target(
+        "registration", _registration, check_registration,
+        (RemoteProtocolError, InvalidParameter, InvalidName, NotMaster, BrokerBusy),
+    ),
+    Target("reply-document", documents({"queues": [1, {"a": None}]}), check_reply_document, (RemoteProtocolError,)),
+    Target("retry-policy", documents(*_POLICIES), check_retry_policy, (InvalidParameter, RemoteProtocolError)),
+    Target("cluster-record", documents(_CLUSTER), check_cluster_record, (StoreFormatError,)),
+    Target(
+        "broadcast-offsets", documents({"offsets": [["t", "b", 0, 5], ["t", "b", 1, 7]]}), check_broadcast_offsets,
+        (StoreFormatError, RemoteProtocolError),
+    ),
+    Target(
+        "waiting-records", _waiting, check_waiting,
+        (MessageIllegal, MessageTooLarge, InvalidParameter, CorruptRecordError),
+    ),
+)  # fmt: skip
