@@ -85,12 +85,12 @@ def decode_cluster_file(data: bytes, path: str = FILE_NAME) -> tuple[str, bool]:
         )
     try:
         document: Any = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # RecursionError: nested without end
         raise StoreFormatError(path, "it is not JSON") from error
     if not isinstance(document, dict):
         raise StoreFormatError(path, "it does not name a cluster")
     if (version := document.get("version")) != VERSION:
-        raise StoreFormatError(path, f"it is of version {version}, and this release knows {VERSION}; upgrade")
+        raise StoreFormatError(path, f"it is of version {str(version)[:64]}, and this release knows {VERSION}; upgrade")
     cluster_id, is_settled = document.get("cluster_id"), document.get("settled")
     if not isinstance(cluster_id, str) or not cluster_id or not isinstance(is_settled, bool):
         raise StoreFormatError(path, "it does not name a cluster")

@@ -12,6 +12,7 @@ from typing import Any
 
 from store_kit import StillClock
 
+from zenitmq.broker.cluster_file import decode_cluster_file, encode_cluster_file
 from zenitmq.broker.delay.rewriting import delivered_record, rolled_record, waiting_record
 from zenitmq.broker.delay.timing import DelayRules, due_of, real_queue, waiting_properties
 from zenitmq.broker.group_table import GroupTable
@@ -37,7 +38,8 @@ from zenitmq.model.errors import (
     RemoteProtocolError,
     StoreFormatError,
 )
-from zenitmq.model.group_codec import decode_node, encode_node
+from zenitmq.model.group import GroupNode, GroupSettings, Incarnation, Replica, Seen, Sighting
+from zenitmq.model.group_codec import decode_node, decode_seen, encode_node, encode_seen
 from zenitmq.model.names import SCHEDULE_TOPIC, STATE_TOPICS, TIMER_TOPIC
 from zenitmq.model.properties import encode_properties
 from zenitmq.model.route import TopicConfig
@@ -54,28 +56,23 @@ from .target import Target
 from .wire_targets import instance_of
 
 HOST_BYTES = 8
-_NODE = {
-    "format": 1,
-    "broker_name": "broker-a",
-    "group_id": "5f0c",
-    "epoch": 3,
-    "master": "broker-a-0",
-    "master_incarnation": {"store_id": "5f0c", "starts": 2},
-    "in_sync": ["broker-a-0"],
-    "eligible": [],
-    "last": None,
-    "settings": {"min_in_sync": 1, "flush_mode": "async", "ack_mode": "all", "lag_ms_max": 10_000},
-    "replicas": [
-        {
-            "name": name,
-            "address": "10.0.0.1:10911",
-            "replication_address": "10.0.0.1:10912",
-            "incarnation": {"store_id": "5f0c", "starts": 2},
-            "life": "9d1e",
-        }
-        for name in ("broker-a-0", "broker-a-1")
-    ],
-}
+_LIFE = Incarnation("5f0c", 2)
+_REPLICAS = tuple(
+    Replica(name=f"broker-a-{n}", address="h:1", replication_address="h:2", incarnation=_LIFE, life="9d1e")
+    for n in (0, 1)
+)
+_NODE = GroupNode(
+    broker_name="broker-a",
+    cluster_id="9f1c",
+    group_id="5f0c",
+    epoch=3,
+    master="broker-a-0",
+    master_incarnation=_LIFE,
+    in_sync=("broker-a-0",),
+    settings=GroupSettings(min_in_sync=1),
+    replicas=_REPLICAS,
+)
+_SEEN = Seen("broker-a", (Sighting("5f0c", 4, 17), Sighting("6f0c", 1)))
 
 
 def _copy(document: Any) -> Any:
@@ -87,10 +84,35 @@ def documents(*seeds: Any) -> Callable[[Random], bytes]:
     return lambda draw: document_bytes(mutated_document(_copy(draw.choice(seeds)), draw), draw)
 
 
+def checked_lines(seed: Any) -> Callable[[Random], bytes]:
+    """A line of JSON and one of its CRC-32, which is right more often than not."""
+
+    def make(draw: Random) -> bytes:
+        text = json.dumps(mutated_document(_copy(seed), draw))
+        if draw.randrange(20) == 0:
+            text = "[" * draw.choice((900, 2000)) + "]" * 2000
+        data = bytearray(f"{text}\n{zlib.crc32(text.encode()):08x}\n".encode())
+        return bytes(mutated(data, draw) if draw.randrange(3) == 0 else data)
+
+    return make
+
+
 def check_group_node(data: bytes, _: Random) -> None:
     """The same when a controller writes it again."""
     node = decode_node(data, "broker-a")
     assert decode_node(encode_node(node), "broker-a") == node
+
+
+def check_group_seen(data: bytes, _: Random) -> None:
+    """The same when a controller writes it again."""
+    seen = decode_seen(data, "broker-a")
+    assert decode_seen(encode_seen(seen), "broker-a") == seen
+
+
+def check_cluster_file(data: bytes, _: Random) -> None:
+    """An id, or a refusal that names the file."""
+    cluster_id, _is_own = decode_cluster_file(data)
+    assert isinstance(cluster_id, str)
 
 
 # ---- the log's events
@@ -269,7 +291,7 @@ def check_cluster_record(data: bytes, _: Random) -> None:
 
 def check_broadcast_offsets(data: bytes, _: Random) -> None:
     """Offsets that are numbers."""
-    assert all(offset >= 0 for offset in _parsed("offsets.json", document_of(data)).values())
+    assert all(min(kept) >= 0 for kept in _parsed("offsets.json", document_of(data)).values())
 
 
 # ---- what waits for its time
@@ -297,11 +319,7 @@ def check_waiting(data: bytes, draw: Random) -> None:
     real_queue(message.properties)
 
 
-def crc_line(text: str) -> str:
-    """What stands behind or before a text that is checked."""
-    return f"{zlib.crc32(text.encode()):08x}"
-
-
+_CLUSTER_FILE = json.loads(encode_cluster_file("5f0c", is_settled=True).partition("\n")[0])
 _POLICIES = (
     {"type": "CUSTOMIZED"},
     {"type": "CUSTOMIZED", "customizedRetryPolicy": {"next": [1000, 5000]}},
@@ -318,7 +336,9 @@ _CLUSTER = {
 }
 
 DOCUMENT_TARGETS = (
-    Target("group-node", documents(_NODE), check_group_node, (GroupNodeDamaged,)),
+    Target("group-node", documents(json.loads(encode_node(_NODE))), check_group_node, (GroupNodeDamaged,)),
+    Target("group-seen", documents(json.loads(encode_seen(_SEEN))), check_group_seen, (GroupNodeDamaged,)),
+    Target("cluster-file", checked_lines(_CLUSTER_FILE), check_cluster_file, (StoreFormatError,)),
     Target("state-events", _events, check_events, (StoreFormatError,)),
     Target("state-snapshots", _snapshot, check_snapshot, (StoreFormatError,)),
     Target(
@@ -329,7 +349,7 @@ DOCUMENT_TARGETS = (
     Target("retry-policy", documents(*_POLICIES), check_retry_policy, (InvalidParameter, RemoteProtocolError)),
     Target("cluster-record", documents(_CLUSTER), check_cluster_record, (StoreFormatError,)),
     Target(
-        "broadcast-offsets", documents({"offsets": [["t", "b", 0, 5], ["t", "b", 1, 7]]}), check_broadcast_offsets,
+        "broadcast-offsets", documents({"offsets": [["t", "b", 0, 5, 0], ["t", "b", 1, 7, 9]]}), check_broadcast_offsets,
         (StoreFormatError, RemoteProtocolError),
     ),
     Target(

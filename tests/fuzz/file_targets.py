@@ -42,8 +42,8 @@ from zenitmq.store.record_kernel import decode_batch
 from zenitmq.store.segment import segment_name
 from zenitmq.store.store_files import read_abort
 
-from .document_targets import crc_line
-from .mutation import Field, mutated, mutated_document, put_number, some_number
+from .document_targets import checked_lines
+from .mutation import Field, mutated, put_number, some_number
 from .target import Target
 from .wire_targets import some_epochs
 
@@ -223,14 +223,6 @@ _REPLICA = {
 }  # fmt: skip
 
 
-def _replica_file(draw: Random) -> bytes:
-    text = json.dumps(mutated_document(dict(_REPLICA), draw))
-    if draw.randrange(20) == 0:
-        text = "[" * draw.choice((900, 2000)) + "]" * 2000
-    data = bytearray(f"{text}\n{crc_line(text)}\n".encode())
-    return bytes(mutated(data, draw) if draw.randrange(3) == 0 else data)
-
-
 def check_replica_file(data: bytes, _: Random) -> None:
     """A life that counts itself, and can be written down."""
     with folder() as directory:
@@ -369,7 +361,7 @@ FILE_TARGETS = (
     Target("checksum-log", _checksum_log, check_checksum_log),
     Target("queue-file", _queue_file, check_queue_file, (StoreFormatError,)),
     Target("index-file", _index_file, check_index_file, (StoreFormatError,)),
-    Target("replica-file", _replica_file, check_replica_file, (StoreFormatError,)),
+    Target("replica-file", checked_lines(_REPLICA), check_replica_file, (StoreFormatError,)),
     Target("epoch-file", _epoch_file, check_epoch_file, (StoreFormatError,)),
     Target("abort-file", lambda draw: bytes(mutated(bytearray(b"7\n5f0c-boot\n"), draw)), check_abort),
     Target("store", _damage, check_store, (StoreFormatError, CorruptRecordError, OffsetOutOfRange, SystemFault)),

@@ -87,23 +87,21 @@ def instance_of(cls: type[Any], draw: Random) -> Any:
 def _request(draw: Random) -> bytes:
     made = instance_of(draw.choice(_REQUESTS), draw)
     opaque, oneway = draw.choice((0, 1, 127, 128, 1 << 31, (1 << 63) - 1)), draw.randrange(2) == 1
-    return bytes(
-        mutated(bytearray(encode_request(made, opaque, timeout_ms=draw.choice(_NUMBERS), oneway=oneway)), draw)
-    )
+    cluster_id = draw.choice(("", "5f0c"))
+    frame = encode_request(made, opaque, timeout_ms=draw.choice(_NUMBERS), oneway=oneway, cluster_id=cluster_id)
+    return bytes(mutated(bytearray(frame), draw))
 
 
 def check_request(data: bytes, _: Random) -> None:
     """A request or its error as a value; what was decoded comes back when it is sent on."""
     assert peek_opaque(data) >= 0
-    request, opaque, oneway, timeout_ms = decode_request(data)
+    incoming = decode_request(data)
+    request, opaque, oneway, timeout_ms, cluster_id = incoming
     if isinstance(request, Exception):
         encode_error(request, opaque)
         return
-    assert decode_request(encode_request(request, opaque, timeout_ms=timeout_ms, oneway=oneway))[:3] == (
-        request,
-        opaque,
-        oneway,
-    )
+    again = encode_request(request, opaque, timeout_ms=timeout_ms, oneway=oneway, cluster_id=cluster_id)
+    assert decode_request(again) == incoming
 
 
 def _reply(draw: Random) -> bytes:
