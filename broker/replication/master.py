@@ -381,8 +381,7 @@ class MasterState:
         for member in self._members.values():
             is_late = now_ms - member.heard_ms >= SILENCE_MS or now_ms - member.caught_up_ms > lag_ms_max
             if member.name in known:
-                has_lost = member.is_open and member.written < self._log.confirm
-                if member.is_gone or is_late or has_lost:
+                if member.is_gone or is_late:
                     leaving.add(member.name)
             elif not is_late and member.may_join(bar, self._is_sync):
                 joining.add(member.name)

@@ -311,6 +311,18 @@ def test_a_registration_built_on_an_old_node_is_decided_anew() -> None:
     assert asked.node().in_sync == ("a", "b")
 
 
+@pytest.mark.parametrize(("confirm", "in_sync"), [(1000, ("a", "b", "c")), (1001, ("a", "c"))])
+def test_who_comes_back_without_what_the_master_told_to_be_confirmed_leaves(
+    confirm: int, in_sync: tuple[str, ...]
+) -> None:
+    """Its log ends at 1000; nothing else about it is odd."""
+    story = Story(group())
+    story.beat("a", confirm_offset=confirm)
+    asked = story.register("b", 2, clean_marker=False, marker_end=-1)
+    story.work()
+    assert asked.node().in_sync == in_sync
+
+
 def test_one_that_others_write_all_the_time_is_told_to_come_again() -> None:
     story = Story(group("a", in_sync="a"))
     story.zookeeper.hold_events = True

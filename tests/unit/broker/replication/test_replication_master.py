@@ -163,17 +163,6 @@ def test_m_r8_a_majority_is_not_enough() -> None:
     assert master.ack("C", 140) == [ConfirmMoved(140), Acknowledge(140)]
 
 
-def test_a_member_that_comes_back_without_what_is_confirmed_leaves_at_once() -> None:
-    """It has lost what it acknowledged, whatever it told as it registered: it must not be elected."""
-    master = Master(news(in_sync="ABC"))
-    master.follow("B")
-    master.follow("C")
-    assert proposals(master.core.on_tick(20)) == []
-    assert master.log.confirm == 100
-    master.open("B", session=2, end=99)
-    assert proposals(master.core.on_tick(40)) == [(7, "AC")]
-
-
 def test_ack_master_acknowledges_its_own_and_shows_no_more_than_all_hold() -> None:
     master = Master(news(ack_mode=AckMode.MASTER))
     master.follow("B")
