@@ -26,6 +26,7 @@ class ScrubReader:
         if segment is None:
             raise OffsetOutOfRange("commit log", offset, log.begin, log.written)
         self._base = segment.base_offset
+        self._path = segment.path
         try:
             self._fd = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError as error:  # it has just gone to retention
@@ -43,6 +44,13 @@ class ScrubReader:
                 os.posix_fadvise(self._fd, at, size, os.POSIX_FADV_DONTNEED)
         finally:
             os.close(self._fd)
+
+    def is_there(self) -> bool:
+        """Whether the file still has its name: all that was read so far was the log's then. Raises OSError."""
+        try:
+            return os.path.samestat(os.stat(self._path), os.fstat(self._fd))
+        except FileNotFoundError:
+            return False
 
     def read(self, begin: int, end: int) -> bytes:
         """Bytes [begin, end) of the log, of this segment. Raises OSError."""
