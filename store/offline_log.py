@@ -100,7 +100,7 @@ def check_offline(store: OfflineLog) -> Findings:
         except OffsetOutOfRange:
             is_there = False
         if not is_there:
-            at = at - at % store.log.segment_bytes + store.log.segment_bytes
+            at = min(at - at % store.log.segment_bytes + store.log.segment_bytes, store.end)
             found = Findings(at, tuple(damage for damage in found.damaged if damage[1] > at))
             continue
         new = [damage for damage in checked.damaged if not overlaps(store.quarantined, *damage)]

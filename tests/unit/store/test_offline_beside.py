@@ -62,6 +62,7 @@ def test_what_expires_while_it_is_verified_is_no_damage(tmp_path, broker: Broker
         calls.append("")
         if len(calls) == 2:
             broker.expire()
+            broker.write(2)
         return real(reader, *rest)
 
     name = "read" if when == "before it is read" else "is_there"
@@ -72,7 +73,7 @@ def test_what_expires_while_it_is_verified_is_no_damage(tmp_path, broker: Broker
     assert broker.store.begin > 0
     assert found["damaged"] == []
     assert found["end_offset"] == end
-    assert found["bytes"] <= 2 * SEGMENT_BYTES
+    assert 0 <= found["bytes"] <= 2 * SEGMENT_BYTES
     monkeypatch.undo()
     found = verify_store(str(tmp_path / "s"))
     assert found["damaged"] == []
