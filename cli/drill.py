@@ -68,6 +68,10 @@ def run_drill(
     power: Annotated[
         bool, typer.Option("--power", help="random: draw power cuts, not partitions (flush mode sync).")
     ] = False,
+    disks: Annotated[
+        bool,
+        typer.Option("--disks", help="random: draw disks that hang or are full, not partitions (flush mode sync)."),
+    ] = False,
     directory: Annotated[
         str | None, typer.Option("--dir", metavar="DIR", help="Of a cluster that runs; else one is started and ended.")
     ] = None,
@@ -87,6 +91,7 @@ def run_drill(
         controllers=controllers,
         groups=groups,
         power=power,
+        disks=disks,
         seconds=seconds,
         rate=rate,
         body_bytes=size,

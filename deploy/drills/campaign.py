@@ -42,12 +42,14 @@ class Kind:
     controllers: int
     groups: int = 1
     power: bool = False
+    disks: bool = False
     weight: int = 1
 
 
 KINDS: Final = (
     Kind(name="three", replicas=3, controllers=2, weight=3),
     Kind(name="three-power", replicas=3, controllers=2, power=True, weight=2),
+    Kind(name="three-disks", replicas=3, controllers=2, disks=True),
     Kind(name="two", replicas=2, controllers=2),
     Kind(name="two-power", replicas=2, controllers=1, power=True),
     Kind(name="static", replicas=2, controllers=0),

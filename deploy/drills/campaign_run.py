@@ -92,7 +92,7 @@ def _command(leg: Leg, options: CampaignOptions, report: str) -> list[str]:
     command = [sys.executable, "-P", "-m", "zenitmq", "drill", "run", "random", "--report", report]
     command += ["--replicas", str(kind.replicas), "--controllers", str(kind.controllers), "--groups", str(kind.groups)]
     command += ["--seed", str(leg.seed), "--minutes", str(leg.minutes), "--rate", str(options.rate)]
-    return command + (["--power"] if kind.power else [])
+    return command + (["--power"] if kind.power else []) + (["--disks"] if kind.disks else [])
 
 
 def _run_drill(command: list[str], leg: Leg, say: Say) -> tuple[str, str]:

@@ -56,9 +56,12 @@ class Whom(Enum):
 
 CUTS_NETWORK_IN_ORDER: Final = (Deed.CUT_IN, Deed.CUT_OUT, Deed.CUT_BOTH, Deed.CUT_LINKS)
 CUTS_NETWORK: Final = frozenset(CUTS_NETWORK_IN_ORDER)
-FAILS_DISK: Final = frozenset({Deed.HANG, Deed.FULL})
+FAILS_DISK_IN_ORDER: Final = (Deed.HANG, Deed.FULL)
+FAILS_DISK: Final = frozenset(FAILS_DISK_IN_ORDER)
 DRAWN_HOLD_MS: Final = 8_000
-NEEDS_CONTROLLER: Final = frozenset({Whom.CONTROLLER, Whom.ALL_CONTROLLERS, Whom.ZOOKEEPER})
+NEEDS_CONTROLLER: Final = frozenset(
+    {Whom.CONTROLLER, Whom.ALL_CONTROLLERS, Whom.ZOOKEEPER, Whom.ELECTED, Whom.SLAVE_THEN_ELECTED}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,11 +193,12 @@ def drill_named(name: str) -> Drill:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
     """What of the menu can be done to a cluster: whether it has controllers, a network of its own, and brokers over the
-    library that remembers what is not synced."""
+    library that remembers what is not synced, or over the one whose disks hang or are full."""
 
     has_controllers: bool = True
     can_cut_network: bool = False
     can_cut_power: bool = False
+    can_fail_disk: bool = False
 
 
 _MENU: Final = (
@@ -214,6 +218,9 @@ _MENU: Final = (
     (Deed.PAUSE, Whom.ZOOKEEPER, (500, 10_000)),
     *((deed, whom, (1_000, 8_000)) for deed in CUTS_NETWORK_IN_ORDER for whom in (Whom.MASTER, Whom.SLAVE)),
     (Deed.POWER_CUT, Whom.ALL_BROKERS, (500, 1_000)),
+    *((deed, whom, (1_000, 8_000)) for deed in FAILS_DISK_IN_ORDER for whom in (Whom.MASTER, Whom.SLAVE)),
+    (Deed.FULL, Whom.SLAVE_THEN_ELECTED, (500, 3_000)),
+    (Deed.FULL, Whom.ELECTED, (1_000, 8_000)),
 )
 """What may be drawn: the deed, to whom, held from how long to how long."""
 
@@ -232,4 +239,6 @@ def _is_possible(deed: Deed, whom: Whom, conditions: Conditions) -> bool:
         return False
     if deed in CUTS_NETWORK:
         return conditions.can_cut_network
+    if deed in FAILS_DISK:
+        return conditions.can_fail_disk
     return deed is not Deed.POWER_CUT or conditions.can_cut_power

@@ -58,7 +58,7 @@ class DrillOptions:
     """What a user may choose. `seconds`: how long each fault is held, None = as the drill says; `minutes`: of `random`.
 
     `replicas`: of each of `groups`; `controllers`: 0 = a static master. `power`: `random` draws power cuts instead of
-    partitions, under flush mode sync.
+    partitions, under flush mode sync; `disks`: disks that hang or are full instead, also under flush mode sync.
 
     `directory`: of a cluster that runs already; None = one is started. `report_directory`: for the document and pictures.
     """
@@ -69,6 +69,7 @@ class DrillOptions:
     controllers: int = 2
     groups: int = 1
     power: bool = False
+    disks: bool = False
     seconds: float | None = None
     rate: float = 5_000.0
     body_bytes: int = 200
@@ -81,8 +82,11 @@ class DrillOptions:
         _check("runs", self.runs, 1, 1_000)
         _check("replicas", self.replicas, drill_named(self.drill).replicas_min, 9)
         _check("groups", self.groups, 1, 9)
-        if self.power and not drill_named(self.drill).is_random:
-            raise InvalidParameter("power", self.power, f"false: {self.drill} says itself what it does")
+        for name, wished in (("power", self.power), ("disks", self.disks)):
+            if wished and not drill_named(self.drill).is_random:
+                raise InvalidParameter(name, wished, f"false: {self.drill} says itself what it does")
+        if self.power and self.disks:
+            raise InvalidParameter("disks", self.disks, "false with power: brokers run over one library")
         _check("seconds", 1 if self.seconds is None else self.seconds, 0, 3_600)
         _check("rate", self.rate, 1, 1_000_000)
         _check("body_bytes", self.body_bytes, 32, 1 << 20)
@@ -92,6 +96,11 @@ class DrillOptions:
     def cuts_power(self) -> bool:
         """Whether its brokers run over the library that remembers what is not synced."""
         return self.power or drill_named(self.drill).cuts_power
+
+    @property
+    def fails_disk(self) -> bool:
+        """Whether its brokers run over the library whose disks hang or are full."""
+        return self.disks or drill_named(self.drill).fails_disk
 
     def chosen(self) -> Drill:
         """The drill, each fault held as long as was asked."""
@@ -108,7 +117,7 @@ def run(options: DrillOptions, say: Say = lambda _: None) -> dict[str, Any]:
     """Runs the drill and returns its document (report.document). Raises ZenitError where it could not be run."""
     drill = options.chosen()
     is_apart = _enter_own_network(options, drill, say)
-    if (options.cuts_power or drill.fails_disk) and options.directory is not None:
+    if (options.cuts_power or options.fails_disk) and options.directory is not None:
         raise InvalidParameter(
             "--dir", options.directory, "none: brokers are started over a library for faults of disks"
         )
@@ -133,7 +142,7 @@ def run(options: DrillOptions, say: Say = lambda _: None) -> dict[str, Any]:
 
 def _enter_own_network(options: DrillOptions, drill: Drill, say: Say) -> bool:
     """Whether brokers will be told apart by the network's rules: where the drill asks for it, or may draw it and can."""
-    if not (drill.cuts_network or drill.is_random) or options.power:
+    if not (drill.cuts_network or drill.is_random) or options.power or options.disks:
         return False
     if options.directory is not None and drill.cuts_network:
         raise InvalidParameter("--dir", options.directory, "none: brokers are started apart for a partition")
@@ -185,9 +194,9 @@ def _cluster(options: DrillOptions, say: Say, *, is_apart: bool) -> Iterator[tup
         place = unwind.enter_context(_working_directory(options, say))
         work = place.path
         drill = options.chosen()
-        is_full = any(fault.deed is Deed.FULL for fault in drill.faults)
+        is_full = options.disks or any(fault.deed is Deed.FULL for fault in drill.faults)
         settings: tuple[str, ...] = ROLLING_SETTINGS if is_full else CLUSTER_SETTINGS
-        settings += SYNC_SETTINGS if options.cuts_power or drill.wants_sync else ()
+        settings += SYNC_SETTINGS if options.cuts_power or options.disks or drill.wants_sync else ()
         cluster = DrilledCluster(
             options.directory or os.path.join(work, "cluster"),
             replicas=options.replicas,
@@ -200,7 +209,7 @@ def _cluster(options: DrillOptions, say: Say, *, is_apart: bool) -> Iterator[tup
         stores = os.path.join(cluster.directory, STORE_PREFIX)
         if options.cuts_power:
             tools.power_cut = power_cut.prepare(stores, os.path.join(work, "unsynced"))
-        if drill.fails_disk:
+        if options.fails_disk:
             tools.disk_faults = disk_faults.prepare(stores, os.path.join(work, "faults"))
         if options.directory is None:
             say("starting a cluster")
@@ -304,6 +313,7 @@ class _Run:
             has_controllers=self._options.controllers > 0,
             can_cut_network=self._tools.is_apart,
             can_cut_power=self._tools.power_cut is not None,
+            can_fail_disk=self._tools.disk_faults is not None,
         )
         for fault in random_faults(self._seed, conditions):
             if monotonic_ms() >= deadline_ms:

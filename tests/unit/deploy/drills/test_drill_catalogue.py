@@ -82,6 +82,15 @@ def test_only_what_a_cluster_has_is_drawn() -> None:
     drawn = list(islice(random_faults(5, Conditions(has_controllers=False, can_cut_power=True)), 400))
     assert not {fault.whom for fault in drawn} & NEEDS_CONTROLLER
     assert Deed.POWER_CUT in {fault.deed for fault in drawn}
+    assert not {fault.deed for fault in drawn} & FAILS_DISK
+    drawn = list(islice(random_faults(5, Conditions(can_fail_disk=True)), 400))
+    assert {fault.deed for fault in drawn} >= FAILS_DISK
+    assert {fault.whom for fault in drawn if fault.deed is Deed.FULL} == {
+        Whom.MASTER,
+        Whom.SLAVE,
+        Whom.ELECTED,
+        Whom.SLAVE_THEN_ELECTED,
+    }
 
 
 @pytest.mark.parametrize(
@@ -95,6 +104,8 @@ def test_only_what_a_cluster_has_is_drawn() -> None:
         ({"drill": "random", "minutes": 0}, "minutes"),
         ({"drill": "random", "groups": 0}, "groups"),
         ({"drill": "kill-master", "power": True}, "power"),
+        ({"drill": "kill-master", "disks": True}, "disks"),
+        ({"drill": "random", "power": True, "disks": True}, "disks"),
         ({"drill": "kill-master", "body_bytes": 8}, "body_bytes"),
     ],
 )
