@@ -3,6 +3,9 @@
     damage --> asked of one replica after another --whole bytes--> mended
                  '- all have said that they have not the bytes, or `wait_ms` have passed --> lost, and asked for now and then
 
+Who has just started may not know all replicas yet: that all refuse counts after `SETTLE_MS` only, and who joins is asked at
+once.
+
 One question is under way at a time. Times are monotonic milliseconds. Only what lies below the confirm offset is asked
 for: there every replica that has the bytes has the same.
 """
@@ -16,6 +19,8 @@ from typing import Final
 
 RETRY_MS: Final = 1_000
 LOST_RETRY_MS: Final = 60_000
+SETTLE_MS: Final = 10_000
+"""Replicas that live register within a second or two; those of a static group, after each start of its master."""
 
 Range = tuple[int, int]
 
@@ -53,6 +58,7 @@ class RepairPlan:
         self._wait_ms = wait_ms
         self._tasks: dict[Range, _Task] = {}
         self._under_way: Ask | None = None
+        self._replicas: frozenset[str] = frozenset()
         self.mended = 0
 
     @property
@@ -72,6 +78,7 @@ class RepairPlan:
 
     def next_ask(self, now_ms: int, replicas: tuple[str, ...] | None, confirm: int) -> Ask | None:
         """A question to be put now. `replicas`: the group's others; None while nobody knows the group."""
+        self._meet(now_ms, replicas or ())
         self._give_up(now_ms, replicas)
         if self._under_way is not None or not replicas:
             return None
@@ -98,9 +105,17 @@ class RepairPlan:
         elif outcome is Outcome.UNANSWERED:
             task.not_before_ms = now_ms + (LOST_RETRY_MS if task.is_lost else RETRY_MS)
 
+    def _meet(self, now_ms: int, replicas: tuple[str, ...]) -> None:
+        """Those that were not known before may have what others have not."""
+        if not self._replicas.issuperset(replicas):
+            for task in self._tasks.values():
+                task.not_before_ms = now_ms
+        self._replicas = frozenset(replicas)
+
     def _give_up(self, now_ms: int, replicas: tuple[str, ...] | None) -> None:
         for task in self._tasks.values():
-            is_refused = replicas is not None and task.refused.issuperset(replicas)
+            is_settled = replicas is not None and now_ms - task.since_ms >= SETTLE_MS
+            is_refused = is_settled and task.refused.issuperset(replicas or ())
             if not task.is_lost and (is_refused or now_ms - task.since_ms >= self._wait_ms):
                 task.is_lost = True
             if is_refused and task.refused:  # disks are replaced, and groups get other members

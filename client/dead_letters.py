@@ -5,6 +5,7 @@ Every question to a broker has the caller's time limit of its own.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,6 +13,7 @@ from typing import Any, Final
 
 from ..model.clock import ms_of_datetime
 from ..model.errors import InvalidParameter, RemoteProtocolError, TopicNotFound
+from ..model.get_status import GetStatus
 from ..model.names import check_group
 from ..model.properties import DEAD_LETTER_REASON
 from ..model.queue import MessageQueue
@@ -34,6 +36,8 @@ from ..store.record_kernel import StoredMessage, decode_batch
 from .connection import Connection
 from .redrive_plan import REDRIVER, QueueState
 from .waiting import Waits
+
+log = logging.getLogger(__name__)
 
 PULL_MESSAGES: Final = 256
 PULL_BYTES: Final = 1024 * 1024
@@ -145,6 +149,9 @@ class DeadLetters:
                 raise RemoteProtocolError(f"a pull was answered with {type(reply).__name__}")
             if reply.next_offset <= at:
                 return  # what was there a moment ago is gone
+            if reply.status == GetStatus.MESSAGES_LOST:
+                log.warning("letters lost queue=%s begin=%d end=%d", queue, reply.lost_from, reply.next_offset)
+
             at = min(reply.next_offset, end)
             yield list(decode_batch(payload, queue.broker_name)), at
 

@@ -68,6 +68,7 @@ class _RangeReader:
             is_filtered=bool(self._tag_codes or self._sql),
             is_replica_good=options.read_from == "replica",
         )
+        self._doubted = -1  # the message that was asked for once more last
         self._builder = BatchBuilder(
             options.columns,
             topic=item.topic,
@@ -140,6 +141,7 @@ class _RangeReader:
             0,
             self._tag_codes,
             self._sql,
+            is_doubted=ask.is_doubted,
         )
         try:
             member = self._replica() if ask.is_replica_good else MASTER_ID
@@ -180,13 +182,24 @@ class _RangeReader:
             if status == NO_ROOM:
                 yield self._builder.finish()
             elif status in REASONS:
-                self._on_damage(batch[index].queue_offset, REASONS[status])
+                offset = batch[index].queue_offset
+                if self._is_first_doubt(offset):
+                    return
+                self._on_damage(offset, REASONS[status])
                 index += 1
         if damage is not None and status == ALL_TAKEN:
             offset = batch.next_offset() if len(batch) else taken.begin
-            if offset < taken.end:
+            if offset < taken.end and not self._is_first_doubt(offset):
                 self._on_damage(offset, damage.reason)
                 self._pulls.restart(offset + 1)
+
+    def _is_first_doubt(self, offset: int) -> bool:
+        """True where it is asked for once more, in doubt: the broker looks at its log, and a replica may have it whole."""
+        if offset == self._doubted:
+            return False
+        self._doubted = offset
+        self._pulls.restart(offset, is_doubted=True)
+        return True
 
     def _on_damage(self, offset: int, reason: str) -> None:
         """Raises DamagedMessage, or says that it is passed over."""

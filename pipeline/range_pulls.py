@@ -39,13 +39,15 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A pull to send now: messages [offset, end), at most `messages_max` of them."""
+    """A pull to send now: messages [offset, end), at most `messages_max` of them. `is_doubted`: what was answered here before
+    was damaged."""
 
     strip: int
     offset: int
     end: int
     messages_max: int
     is_replica_good: bool
+    is_doubted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,7 @@ class RangePulls:
         self._row_bytes = ROW_BYTES
         self._failures = 0
         self._failing_since_ms = 0
+        self._doubted: int | None = None
 
     @property
     def is_done(self) -> bool:
@@ -118,7 +121,9 @@ class RangePulls:
             if strip.is_wanting and strip.not_before_ms <= now_ms:
                 strip.in_flight = True
                 messages = MESSAGES_MAX if self._is_filtered else min(MESSAGES_MAX, strip.end - strip.position)
-                found.append(Ask(strip.number, strip.position, strip.end, messages, self._is_replica_good))
+                is_doubted = strip.position == self._doubted
+                is_replica_good = self._is_replica_good and not is_doubted  # the master's is mended
+                found.append(Ask(strip.number, strip.position, strip.end, messages, is_replica_good, is_doubted))
         return found
 
     def next_due_ms(self) -> int | None:
@@ -136,10 +141,11 @@ class RangePulls:
             self._strips.popleft()
         return None
 
-    def restart(self, offset: int) -> None:
+    def restart(self, offset: int, *, is_doubted: bool = False) -> None:
         """Begins anew at `offset`: what was pulled beyond it and not handed out is dropped."""
         self._strips.clear()
         self._next = offset
+        self._doubted = offset if is_doubted else None
 
     def on_error(self, ask: Ask, error: ZenitError, now_ms: int) -> None:
         """A pull failed. Raises the error where trying again cannot help, RangeUnread where it did not for too long."""

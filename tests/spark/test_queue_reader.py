@@ -114,18 +114,19 @@ def change_log(cluster: LocalCluster, text: bytes, distance: int) -> None:
     raise AssertionError("the text is in no file")
 
 
-@pytest.mark.parametrize(("distance", "reason"), [(0, "body checksum"), (-4, "lengths")], ids=["body", "length"])
+@pytest.mark.parametrize("distance", [0, -4], ids=["body", "length"])
 def test_a_damaged_message_is_an_error_or_passed_over(
-    cluster: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture, distance: int, reason: str
+    cluster: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture, distance: int
 ) -> None:
-    """A flip in its body leaves the others as they are; one in a length takes the frames from those behind it."""
+    """A flip in its body leaves the others as they are; one in a length takes the frames from those behind it. Asked once
+    more, the broker finds that nobody has it."""
     with Producer(namesrv=cluster.namesrv) as producer:
         receipts = [producer.send(Message(topic, f"{topic} {number}".encode())) for number in range(20)]
     queue = receipts[0].queue
     count = sum(receipt.queue == queue for receipt in receipts)
     change_log(cluster, f"{topic} 0".encode(), distance)
     item = QueueRange(topic, queue.broker_name, queue.queue_id, 0, count)
-    with pytest.raises(DamagedMessage, match=reason) as raised:
+    with pytest.raises(DamagedMessage, match="lost at the broker") as raised:
         list(read_range(options(cluster, topic), item))
     assert raised.value.offset == 0
     found = rows(read_range(options(cluster, topic, onCorrupt="quarantine"), item), "queueOffset")

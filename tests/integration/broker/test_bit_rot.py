@@ -15,7 +15,7 @@ from zenitmq.model.get_status import GetStatus
 from zenitmq.remoting.commands import GetBrokerStatistics, PullMessages, PullReply, ScrubLog
 from zenitmq.store.record_kernel import StoredMessage, decode_batch
 
-from .static_group_kit import Serve, StaticGroup, await_that, in_sync, replication
+from .static_group_kit import Serve, StaticGroup, answers, await_that, in_sync, replication
 
 MESSAGES = 60
 
@@ -142,7 +142,7 @@ def test_what_nobody_has_is_passed_over_by_name_and_kept_in_mind(group: StaticGr
     assert len(decode_batch(pull(master, 7)[1])) == MESSAGES - 7
     master.stop()
     master.start()
-    await_that(lambda: replication(master)["role"] == "master")
+    await_that(lambda: answers(master) and replication(master)["role"] == "master")
     await_that(lambda: pull(master, 5)[0].status == GetStatus.MESSAGES_LOST)
     assert statistics(master)["scrub"]["last"]["damaged_ranges"] == 2
 
@@ -159,6 +159,7 @@ def test_a_single_broker_goes_on_behind_what_has_rotted(serve: Serve, record: Ca
     assert (pull(broker, 3)[0].status, pull(broker, 3)[0].next_offset) == (GetStatus.MESSAGES_LOST, 4)
     broker.stop()
     broker.start()
+    await_that(lambda: answers(broker))
     await_that(lambda: pull(broker, 3)[0].status == GetStatus.MESSAGES_LOST)
     assert [one.queue_offset for one in decode_batch(pull(broker, 4)[1])] == [4, 5, 6, 7]
 
@@ -174,6 +175,7 @@ def test_a_slave_that_catches_up_waits_before_rot_until_the_master_is_mended(gro
     flip(master, sent[30].physical_offset + 300)
     master.start()
     b = group.serve("b")
+    await_that(lambda: answers(master))
     await_that(lambda: statistics(master)["store"]["quarantined_ranges"] == 1)
     await_that(lambda: replication(b)["written"] == sent[30].physical_offset)
     a.start()

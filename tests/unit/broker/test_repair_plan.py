@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zenitmq.broker.repair_plan import LOST_RETRY_MS, RETRY_MS, Ask, Outcome, RepairPlan
+from zenitmq.broker.repair_plan import LOST_RETRY_MS, RETRY_MS, SETTLE_MS, Ask, Outcome, RepairPlan
 
 A, B = (0, 100), (500, 700)
 OTHERS = ("x", "y")
@@ -41,14 +41,25 @@ def test_what_all_have_refused_is_lost_and_asked_for_again_later() -> None:
         assert plan.next_ask(0, OTHERS, FAR) == Ask(0, 100, name)
         assert plan.awaited == (A,)
         plan.on_outcome(Ask(0, 100, name), Outcome.REFUSED, 0)
-    assert plan.next_ask(0, OTHERS, FAR) is None
+    assert plan.next_ask(SETTLE_MS - 1, OTHERS, FAR) is None
+    assert (plan.awaited, plan.lost) == ((A,), ()), "another may yet register"
+    assert plan.next_ask(SETTLE_MS, OTHERS, FAR) is None
     assert (plan.awaited, plan.lost) == ((), (A,))
-    assert plan.next_ask(LOST_RETRY_MS - 1, OTHERS, FAR) is None
-    ask = plan.next_ask(LOST_RETRY_MS, OTHERS, FAR)
+    later = SETTLE_MS + LOST_RETRY_MS
+    assert plan.next_ask(later - 1, OTHERS, FAR) is None
+    ask = plan.next_ask(later, OTHERS, FAR)
     assert ask is not None
-    plan.on_outcome(ask, Outcome.MENDED, LOST_RETRY_MS)
-    plan.on_damage([], LOST_RETRY_MS)
+    plan.on_outcome(ask, Outcome.MENDED, later)
+    plan.on_damage([], later)
     assert (plan.mended, plan.lost) == (1, ())
+
+
+def test_who_joins_is_asked_at_once() -> None:
+    plan = plan_of(A)
+    assert plan.next_ask(0, ("x",), FAR) == Ask(0, 100, "x")
+    plan.on_outcome(Ask(0, 100, "x"), Outcome.UNANSWERED, 0)
+    assert plan.next_ask(1, ("x",), FAR) is None
+    assert plan.next_ask(2, ("x", "y"), FAR) == Ask(0, 100, "y")
 
 
 def test_who_does_not_answer_is_asked_again_until_the_wait_is_over() -> None:
@@ -68,11 +79,13 @@ def test_who_does_not_answer_is_asked_again_until_the_wait_is_over() -> None:
     assert plan.next_ask(5_000 + LOST_RETRY_MS, OTHERS, FAR) is not None
 
 
-def test_a_group_of_one_has_lost_it_at_once_and_one_that_is_not_known_yet_waits() -> None:
+def test_a_group_of_one_has_lost_it_soon_and_one_that_is_not_known_yet_waits() -> None:
     plan = plan_of(A)
     assert plan.next_ask(0, None, FAR) is None
     assert plan.awaited == (A,)
-    assert plan.next_ask(0, (), FAR) is None
+    assert plan.next_ask(SETTLE_MS - 1, (), FAR) is None
+    assert plan.awaited == (A,)
+    assert plan.next_ask(SETTLE_MS, (), FAR) is None
     assert plan.lost == (A,)
 
 

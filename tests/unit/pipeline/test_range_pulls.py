@@ -315,3 +315,17 @@ def test_a_filtered_read_knows_what_came_before_the_lost_messages() -> None:
     assert reading.take() == Taken(b"", 5, 10, 0)
     assert reading.take() is None
     assert reading.is_done
+
+
+def test_what_was_damaged_is_asked_for_once_more_in_doubt_and_of_the_master() -> None:
+    reading = pulls(end=10, replica=True)
+    [ask] = reading.asks(0)
+    reading.on_reply(ask, *found(ask, 10), 0)
+    reading.restart(4, is_doubted=True)
+    [ask] = reading.asks(0)
+    assert (ask.offset, ask.is_doubted, ask.is_replica_good) == (4, True, False)
+    reading.on_reply(ask, *found(ask, 7), 0)
+    [ask] = reading.asks(0)
+    assert (ask.offset, ask.is_doubted, ask.is_replica_good) == (7, False, True)
+    reading.restart(7)
+    assert [ask.is_doubted for ask in reading.asks(0)] == [False]
