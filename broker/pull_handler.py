@@ -10,14 +10,13 @@ are evaluated nowhere else. At its deadline it is told how far it came.
 
 from __future__ import annotations
 
-import zlib
 from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from ..model.clock import Clock, monotonic_ns
-from ..model.errors import InvalidParameter, TopicNotFound, ZenitError
+from ..model.errors import BrokerBusy, InvalidParameter, TopicNotFound, ZenitError
 from ..model.get_status import GetStatus
 from ..model.names import check_group
 from ..model.route import MASTER_ID
@@ -26,6 +25,7 @@ from ..remoting.commands import PullMessages, PullReply
 from ..remoting.server import Call, RequestLoop
 from ..store.get_result import GetResult, Search
 from ..store.message_store import MessageStore
+from ..store.segment import page_in
 from .admission import readable
 from .config import BrokerConfig
 from .filter.condition_cache import ConditionCache
@@ -116,8 +116,8 @@ class PullHandler:
 
         def then(damaged: list[tuple[int, int]]) -> None:
             for low, high in damaged:
-                store.damage.add(low, high, "a consumer could not decode it")
-            self._answer(call, self._get(request, request.queue_offset))
+                store.damage.add(low, high, "met on its way to a consumer")
+            self._answer(call, self._get(request, request.queue_offset), is_looked_at=True)
 
         self._desk.run(call, partial(store.damaged_in, places), then)
 
@@ -240,12 +240,19 @@ class PullHandler:
     def _read_for(self, parked: Parked[Call], unread: memoryview, unread_end: int) -> None:
         """A worker reads what is not in memory; then the pull looks on. Raises BrokerBusy."""
 
-        def then(_: None) -> None:
+        place, store = (unread_end - len(unread), unread_end), self._store
+
+        def work() -> list[tuple[int, int]]:
+            return [] if _page_in([unread]) else store.damaged_in([place])
+
+        def then(damaged: list[tuple[int, int]]) -> None:
+            for low, high in damaged:
+                store.damage.add(low, high, "the disk could not read it")
             parked.read_below = unread_end
             self._scan_on(parked)
 
         parked.is_scanning = True
-        self._desk.run(parked.waiting, partial(_page_in, [unread]), then)
+        self._desk.run(parked.waiting, work, then)
 
     def _get_for(self, parked: Parked[Call], request: PullMessages) -> GetResult:
         search = None
@@ -267,12 +274,24 @@ class PullHandler:
             search=search,
         )
 
-    def _answer(self, call: Call, result: GetResult) -> None:
-        """What may have to come from the disk is read by a worker first, so that the loop waits for no page of it."""
-        if result.is_cold:
-            self._desk.run(call, partial(_page_in, result.slices), lambda _: self._reply(call, result))
-        else:
+    def _answer(self, call: Call, result: GetResult, *, is_looked_at: bool = False) -> None:
+        """What may have to come from the disk is read by a worker first, so that the loop waits for no page of it, and touches
+        none that the disk cannot give. `is_looked_at`: what is damaged among it was found, and is quarantined."""
+        if not result.is_cold:
             self._reply(call, result)
+            return
+        request = call.request
+        assert isinstance(request, PullMessages)
+
+        def then(is_whole: bool) -> None:
+            if is_whole:
+                self._reply(call, result)
+            elif is_looked_at:
+                raise BrokerBusy(LOOK_MS, "the disk cannot be read")
+            else:
+                self._look_closer(call, request, result.next_offset)
+
+        self._desk.run(call, partial(_page_in, result.slices), then)
 
     def _reply(self, call: Call, result: GetResult) -> None:
         self.messages += result.count
@@ -299,10 +318,9 @@ def _from_here(_is_cold: bool, _queue_id: int) -> int:
     return MASTER_ID
 
 
-def _page_in(slices: list[memoryview]) -> None:
-    """Touches every byte, in a call that lets other threads run while pages come from the disk."""
-    for part in slices:
-        zlib.crc32(part)
+def _page_in(slices: list[memoryview]) -> bool:
+    """Brings them into memory, while other threads run; False where the disk does not give all of it."""
+    return all(page_in(part) for part in slices)
 
 
 def _waits(result: GetResult, queue_offset: int) -> bool:

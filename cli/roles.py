@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import os
 import signal
@@ -17,7 +18,11 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
 def load_role(cls: type[_C], role: str, file: str | None, settings: list[str] | None) -> _C:
-    """The configuration of a role (defaults, file, environment, --set), after logging is set up. Raises ConfigError."""
+    """The configuration of a role (defaults, file, environment, --set), after logging is set up. Raises ConfigError.
+
+    A fault that ends the process (SIGBUS, SIGSEGV) leaves where each thread was on stderr.
+    """
+    faulthandler.enable()
     logging.basicConfig(level=os.environ.get("ZENIT_LOG", "INFO").upper(), format=LOG_FORMAT, force=True)
     return load_config(cls, role, file=file, environ=os.environ, overrides=tuple(settings or ()))
 

@@ -16,6 +16,7 @@ import errno
 import mmap
 import os
 import sys
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -31,6 +32,7 @@ NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _FALLOC_KEEP_SIZE: Final = 1
 _FALLOC_PUNCH_HOLE: Final = 2
 _SYNC_FILE_RANGE_WRITE: Final = 2
+_UNREADABLE: Final = frozenset({errno.EFAULT, errno.EIO, getattr(errno, "EHWPOISON", 133)})  # of MADV_POPULATE_READ
 MADV_DONTNEED: Final = 4
 MADV_POPULATE_READ: Final = 22
 MADV_POPULATE_WRITE: Final = 23
@@ -137,17 +139,39 @@ def disk_error(error: OSError, doing: str) -> ZenitError:
 
 def _madvise(view: memoryview, advice: int) -> bool:
     """Calls the kernel's madvise off the GIL; False where this platform or kernel does not know the advice."""
-    if _libc is None or not len(view):
-        return False
+    return len(view) > 0 and _madvise_errno(view, advice) == 0
+
+
+def _madvise_errno(view: memoryview, advice: int) -> int:
+    """0, or why it failed."""
+    if _libc is None:
+        return errno.ENOSYS
     address = np.frombuffer(view, dtype=np.uint8).ctypes.data
     skipped = address % mmap.PAGESIZE
-    return bool(_libc.madvise(address - skipped, len(view) + skipped, advice) == 0)
+    done = _libc.madvise(address - skipped, len(view) + skipped, advice) == 0
+    return 0 if done else ctypes.get_errno()
+
+
+def page_in(view: memoryview) -> bool:
+    """Brings the pages of a view of a map into memory, off the GIL. False where the disk does not give all of them: to touch
+    one of those is SIGBUS, the end of the process.
+
+    A kernel without the advice (before Linux 5.14) has them touched; there an unreadable sector is the end of the process.
+    """
+    if not len(view):
+        return True
+    error = _madvise_errno(view, MADV_POPULATE_READ)
+    if error in _UNREADABLE:
+        return False
+    if error:
+        zlib.crc32(view)
+    return True
 
 
 def _load_libc() -> ctypes.CDLL | None:
     if not sys.platform.startswith("linux"):
         return None
-    libc = ctypes.CDLL(None)
+    libc = ctypes.CDLL(None, use_errno=True)
     libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     libc.madvise.restype = ctypes.c_int
     libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from zenitmq.broker import pull_handler
 from zenitmq.broker.config import BrokerConfig
 from zenitmq.broker.filter.condition_cache import ConditionCache
 from zenitmq.broker.group_table import GroupTable
@@ -386,3 +387,60 @@ def test_pulls_that_wait_before_damage_look_again_once_it_is_settled(world: Worl
     pulls.look_again()
     assert (world.replies, pulls.hold.count) == ([(GetStatus.FOUND, 2, 1)], 0)
     pulls.look_again()
+
+
+class Damage:
+    """What the store has quarantined."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[int, int]] = []
+
+    def add(self, begin: int, end: int, how: str) -> None:
+        self.found.append((begin, end))
+
+
+@pytest.mark.parametrize("is_found", [False, True])
+def test_pages_that_the_disk_cannot_give_are_quarantined_and_not_touched(
+    world: World, pulls: PullHandler, monkeypatch: pytest.MonkeyPatch, is_found: bool
+) -> None:
+    """To touch one is the end of the process. What is whole is answered; where nothing is found, the pull may come again."""
+    it: Any = world
+    it.damage, it.places_of = Damage(), lambda *_: [(100, 200)]
+
+    def damaged_in(places: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        assert places == [(100, 200)]
+        if is_found:
+            world.messages.pop()
+            monkeypatch.undo()
+        return [(150, 200)] if is_found else []
+
+    it.damaged_in = damaged_in
+    monkeypatch.setattr(pull_handler, "page_in", lambda view: False)
+    world.messages, world.is_cold = [1, 2], True
+    pull(pulls)
+    world.paged_in.pop()()
+    world.paged_in.pop()()
+    if is_found:
+        world.paged_in.pop()()
+        assert world.replies == [(GetStatus.FOUND, 1, 1)]
+        assert it.damage.found == [(150, 200)]
+    else:
+        with pytest.raises(BrokerBusy):
+            world.paged_in.pop()()
+        assert (world.replies, it.damage.found) == ([], [])
+
+
+def test_a_search_goes_on_behind_pages_that_the_disk_cannot_give(
+    world: World, pulls: PullHandler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it: Any = world
+    it.damage, it.damaged_in = Damage(), lambda places: places
+    monkeypatch.setattr(pull_handler, "page_in", lambda view: False)
+    world.messages, world.unread_below = [1, 2, 3], 1
+    pull(pulls, sql="n = 3", suspend_ms=500)
+    turn(world)
+    while world.paged_in:
+        world.paged_in.pop()()
+        turn(world)
+    assert it.damage.found == [(2, 3)]
+    assert world.replies == [(GetStatus.FOUND, 3, 1)]

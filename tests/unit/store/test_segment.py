@@ -2,6 +2,7 @@
 
 import errno
 import os
+import sys
 
 import pytest
 
@@ -14,6 +15,7 @@ from zenitmq.store.segment import (
     create_sparse,
     disk_error,
     list_segments,
+    page_in,
     segment_name,
 )
 
@@ -106,6 +108,19 @@ def test_populating_changes_no_byte(tmp_path):
     segment = make(tmp_path, 0, b"x" * SIZE)
     segment.populate(0, SIZE)
     assert bytes(segment.map) == b"x" * SIZE
+    segment.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what a platform does with a lost page is its own")
+def test_pages_that_are_not_to_be_had_are_told_and_not_touched(tmp_path):
+    """The nearest thing to an unreadable sector: the file was cut short under its map, and a touch behind its end is SIGBUS."""
+    segment = make(tmp_path, 0, b"x" * SIZE)
+    os.truncate(segment.path, 4096)
+    assert page_in(segment.map[100:4096])
+    assert page_in(segment.map[:0])
+    for begin, end in ((0, 4097), (4096, 4097), (5000, SIZE)):
+        assert not page_in(segment.map[begin:end])
+    assert bytes(segment.map[:4096]) == b"x" * 4096
     segment.close()
 
 
