@@ -17,6 +17,8 @@ holds such bodies at positions that he can foresee. So damage is never searched 
 ends at the next known position; earlier only where everything up to there was written for certain, at the end of a
 record whose header is whole.
 
+A page that the disk cannot give is asked for before it is touched (log_pages): it is damage like any other.
+
 Then the records from the lowest `reflected` on are told to the dispatchers again.
 """
 
@@ -33,6 +35,7 @@ from ..model.queue import PhysicalOffset, QueueOffset
 from .checksum_log import ChecksumEntry, crc32
 from .commit_log import CommitLog, may_follow_append
 from .dispatch import Dispatcher, Run
+from .log_pages import HEADER_BYTES, LogPages, is_record_readable
 from .quarantine import Range
 from .record_kernel import (
     MAGIC_BLANK,
@@ -51,6 +54,7 @@ from .store_files import AbortMark
 
 logger = logging.getLogger(__name__)
 
+SCAN_BYTES: Final = 8 << 20  # of the log looked at in one go
 REPLAY_COUNT_MAX: Final = 8192  # records told at once
 _PROGRESS_BYTES: Final = 1 << 30
 
@@ -87,6 +91,7 @@ class LogSurvey:
         self._kernel = kernel
         self._check_body_crc = check_body_crc
         self._flushed = 0
+        self._pages = LogPages()
         self._entries: dict[int, ChecksumEntry] = {}
         self._offsets: list[int] = []  # of the entries, ascending
         self._unvouched: int | None = None  # where the record before the current position begins, if no entry vouches
@@ -195,6 +200,8 @@ class LogSurvey:
         """Where the record at `at` ends, if its header is whole; what lies inside is no record, whatever it looks like."""
         segment = _segment_at(self._log.segments(), at)
         begin = at - segment.base_offset
+        if not self._is_readable(at, min(at + HEADER_BYTES, segment.end_offset)):
+            return None
         size = int.from_bytes(segment.map[begin : begin + 4], "big")
         magic = int.from_bytes(segment.map[begin + 4 : begin + 8], "big")
         offset = int.from_bytes(segment.map[begin + 28 : begin + 36], "big")
@@ -208,8 +215,9 @@ class LogSurvey:
             return end
         at = end - segment.base_offset
         last = decode_record(bytes(segment.map[begin - segment.base_offset : at]))
-        is_whole = may_follow_append(segment.map, at, end) and 0 not in last.properties_as_stored
-        return end if is_whole else begin
+        is_known = self._is_readable(end, min(end + HEADER_BYTES, segment.end_offset))
+        is_torn = 0 in last.properties_as_stored or (is_known and not may_follow_append(segment.map, at, end))
+        return begin if is_torn else end
 
     # ---- single positions
 
@@ -218,19 +226,41 @@ class LogSurvey:
         return min(self._offsets[index], limit) if index < len(self._offsets) else limit
 
     def _matches(self, entry: ChecksumEntry) -> bool:
-        return crc32(self._log.view(entry.offset, entry.end)) == entry.crc
+        is_readable = self._is_readable(entry.offset, entry.end)
+        return is_readable and crc32(self._log.view(entry.offset, entry.end)) == entry.crc
+
+    def _is_readable(self, begin: int, end: int) -> bool:
+        """Whether the bytes [begin, end), which lie in one segment, may be touched."""
+        segment = _segment_at(self._log.segments(), begin)
+        base = segment.base_offset
+        return self._pages.readable_end(segment, begin - base, end - base) == end - base
 
     def _scan(self, segment: Segment, at: int, limit: int) -> tuple[int, int]:
-        """Records one by one from `at` to `limit`, or to where the next entry vouches for what follows."""
+        """Records one by one from `at` to `limit`, or to where the next entry vouches for what follows.
+
+        Looks at SCAN_BYTES at a time, so that no more pages are asked for than the log goes on: once more where one ended in
+        front of a record, and at as much as that record has where the first one is longer.
+        """
         kernel, base = self._kernel, segment.base_offset
-        status = RUN_MORE
-        while at < limit and status == RUN_MORE:
+        status, window = RUN_MORE, SCAN_BYTES
+        while at < limit:
+            wanted = min(limit, at + window)
+            stop = base + self._pages.readable_end(segment, at - base, wanted - base)
+            if stop == at:
+                return at, RUN_END
             kernel.clear()
-            kernel.scan(segment.map, at - base, limit - base, at, self._check_body_crc, REPLAY_COUNT_MAX)
-            at, status = base + kernel.end, kernel.status
+            kernel.scan(segment.map, at - base, stop - base, at, self._check_body_crc, REPLAY_COUNT_MAX)
+            begin, at, status = at, base + kernel.end, kernel.status
             if kernel.count:
                 last_unit = kernel.units_end - UNIT_BYTES
                 self._unvouched = int.from_bytes(kernel.units[last_unit : last_unit + 8], "big")
+            if at > begin and (status == RUN_MORE or stop < limit):
+                window = SCAN_BYTES
+                continue
+            record_end = self._end_of_record(at) if at < limit and stop == wanted else None
+            if record_end is None or not stop < record_end <= limit:
+                break
+            window = record_end - at
         return at, status
 
     def _is_valid(self, segments: Sequence[Segment], at: int) -> bool:
@@ -241,8 +271,10 @@ class LogSurvey:
         if entry is not None:
             return self._matches(entry)
         segment = _segment_at(segments, at)
-        self._kernel.clear()
         begin = at - segment.base_offset
+        if not is_record_readable(segment, begin):
+            return False
+        self._kernel.clear()
         return bool(self._kernel.scan(segment.map, begin, segment.size_bytes, at, True, 1) == 1)
 
     def _is_record(self, segments: Sequence[Segment], offset: int) -> bool:
@@ -261,7 +293,10 @@ def _is_blank(log: CommitLog, at: int) -> bool:
 def first_store_time(segment: Segment, kernel: RunKernel) -> int | None:
     """When the first record of a segment was stored, ms; None where none begins there."""
     kernel.clear()
-    if kernel.scan(segment.map, 0, segment.size_bytes, segment.base_offset, False, 1) == 0:
+    if (
+        not is_record_readable(segment, 0)
+        or kernel.scan(segment.map, 0, segment.size_bytes, segment.base_offset, False, 1) == 0
+    ):
         return None
     return int(kernel.store_timestamp_ms)
 

@@ -304,8 +304,18 @@ def wipe_range(fd: int, begin: int, end: int) -> None:
         for at in range(data_begin, data_end, STEP_BYTES):
             size = min(STEP_BYTES, data_end - at)
             blank = zeros if size == len(zeros) else zeros[:size]
-            if os.pread(fd, size, at) != blank:
+            if _read(fd, size, at) != blank:
                 write_fully(fd, blank, at)
+
+
+def _read(fd: int, size: int, at: int) -> bytes | None:
+    """None where the disk cannot read it; written over, it may come back."""
+    try:
+        return os.pread(fd, size, at)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return None
 
 
 def clear_range(fd: int, begin: int, end: int) -> None:

@@ -23,6 +23,7 @@ from .config import StoreConfig, parse_delay_levels
 from .confirmation import Confirmation
 from .dispatch import Dispatcher, SettledDispatcher, TopicDispatcher
 from .key_index import INDEX_FOLDER, KeyIndex
+from .log_pages import is_record_readable
 from .quarantine import FACTS_FILE as FACTS_FILE
 from .quarantine import Quarantine, Range, overlaps
 from .queue_table import QueueTable
@@ -235,6 +236,8 @@ def _begins_at(log: CommitLog, offset: int, kernel: RunKernel) -> bool:
         return True
     segment = log.segments()[(offset - log.begin) // log.segment_bytes]
     at = offset - segment.base_offset
+    if not is_record_readable(segment, at):
+        return False
     kernel.clear()
     return kernel.scan(segment.map, at, segment.size_bytes, offset, False, 1) == 1 or kernel.status in (
         RUN_END,

@@ -452,3 +452,20 @@ def test_after_a_failed_sync_the_kernel_is_not_counted_on(tmp_path) -> None:
         left = kill(tmp_path / "s", tmp_path / "failed")
         assert LastStop.of(read_abort(str(left))) is LastStop.POWER_LOST
     assert LastStop.of(read_abort(str(tmp_path / "s"))) is LastStop.POWER_LOST
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_clean_stop_without_a_terminator_keeps_its_last_message(tmp_path, clean: bool) -> None:
+    """RocketMQ writes no zeros behind an append: in a segment of ours that it took over, old bytes stand there."""
+    with make_store(tmp_path / "s") as store:
+        fill(store, 0, 9)
+        end = store.written
+    shutil.rmtree(tmp_path / "s" / "checksum")
+    (tmp_path / "s" / "checkpoint").write_bytes(bytes(4096))
+    if not clean:
+        (tmp_path / "s" / "abort").write_text("7\n")
+    with open(tmp_path / "s" / "commitlog" / f"{0:020d}", "r+b") as log:
+        log.seek(end)
+        log.write(b"what stood here before" * 40)
+    with make_store(tmp_path / "s") as store:
+        assert numbers(store) == list(range(9 if clean else 8))

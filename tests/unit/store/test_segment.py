@@ -166,3 +166,15 @@ def test_wiping_writes_nothing_where_there_are_zeros_already(tmp_path, monkeypat
     segment.wipe(100, SIZE)
     assert [at for at, _ in written] == [100]
     segment.close()
+
+
+def test_what_cannot_be_read_is_wiped_by_writing_over_it(tmp_path, monkeypatch):
+    def unreadable(fd: int, size: int, at: int) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    segment = make(tmp_path, 0, b"x" * SIZE)
+    monkeypatch.setattr(os, "pread", unreadable)
+    segment.wipe(100, SIZE)
+    monkeypatch.undo()
+    assert bytes(segment.map) == b"x" * 100 + bytes(SIZE - 100)
+    segment.close()
