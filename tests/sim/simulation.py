@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final
 from unittest.mock import patch
 
+from zenitmq.broker.replication import epochs
 from zenitmq.broker.replication import master as master_core
 from zenitmq.model.errors import NotMaster, ZenitError
 from zenitmq.model.group import GroupNode
@@ -34,6 +35,8 @@ from .wire import SimulatedLoop
 
 HEAL_MS: Final = 40_000
 QUIET_MS: Final = 300
+FEW_ROWS: Final = 2
+"""In some runs: lists of epochs lose the rows whose bytes retention has deleted after a few elections, not after a thousand."""
 
 
 class Simulation(World):
@@ -76,6 +79,8 @@ class Simulation(World):
             with ExitStack() as patched:
                 chunk_bytes = self.swarm.chunk_records * RECORD
                 patched.enter_context(patch.object(master_core, "CHUNK_BYTES", chunk_bytes))
+                if self.seed % 4 == 3:
+                    patched.enter_context(patch.object(epochs, "ROWS_KEPT", FEW_ROWS))
                 self.schedule.run(self.swarm.chaos_ms * MS)
                 self._heal()
                 self._check_end()
