@@ -1,9 +1,10 @@
 """What the cores know of this replica's own log: positions, confirm offset, epochs. No bytes.
 
 One object lives as long as the process and passes from role to role: slave core, role machine and master core read and
-move it, one of them at a time. Always flushed <= end (physical offsets). `damaged`: ranges of the log that cannot be sent to anybody now, ascending: sessions wait
-before them, until a replica has given their bytes back. `has_hole`: the disk holds bytes at `end` and behind that do not
-count, because something before them is lost (R9): nothing is appended before they are cut away.
+move it, one of them at a time. Always flushed <= end (physical offsets). `damaged`: ranges of the log that cannot be sent
+to anybody now, ascending: sessions wait before them, until a replica has given their bytes back. `has_hole`: the disk holds
+bytes at `end` and behind that do not count, because something before them is lost (R9): nothing is appended before they
+are cut away.
 
 `confirm` grows only. It begins at what an earlier life remembered, as far as the log still has it. That stops no legal cut:
 below it lie bytes that were confirmed, and every later master that nobody forced holds those, so it agrees that far. After a
