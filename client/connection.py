@@ -6,20 +6,27 @@ came over from the parent counts as closed there (neither sockets nor the I/O th
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from itertools import count
+from typing import Final
 
-from ..model.errors import BufferFull, ClientClosed
+from ..model.clock import monotonic_ms
+from ..model.errors import BufferFull, ClientClosed, ZenitError
+from ..model.names import TIMER_TOPIC
 from ..remoting.client import RemotingClient
 from .cluster import name_servers
 from .membership import Membership
 from .name_servers import NameServers
 from .route_cache import RouteCache
-from .waiting import Waits
+from .waiting import Blocking, Waits, run_blocking
+
+LOOK_MS: Final = 1000
+LOOK_TIMEOUT_MS: Final = 500
 
 _open: dict[tuple[str, ...], Connection] = {}
 _lock = threading.Lock()
@@ -43,6 +50,7 @@ class Connection:
         self.routes = RouteCache(self.remoting, self.servers)
         self.members = Membership(self.remoting, self.routes.masters)
         self.local_ip = local_ip_towards(addresses[0])
+        self._look_ms = 0
 
     def check_process(self, what: str) -> None:
         """Raises ClientClosed in a forked child."""
@@ -53,6 +61,17 @@ class Connection:
         """A name for one client object that no other has: ip@pid#number-random, and @room where it has one."""
         ip = socket.inet_ntop(socket.AF_INET6 if len(self.local_ip) == 16 else socket.AF_INET, self.local_ip)
         return f"{ip}@{self.pid}#{next(_serial)}-{secrets.token_hex(4)}{'@' + room if room else ''}"
+
+    def is_outdated(self) -> bool:
+        """Whether the name servers tell of another cluster by now than the one that was met here: who begins needs a new
+        connection, who has this one goes on refusing that cluster. Asks at most once a second."""
+        now_ms = monotonic_ms()
+        if self.remoting.cluster_id and now_ms >= self._look_ms and not self.is_forked:
+            self._look_ms = now_ms + LOOK_MS
+            asked = self.routes.refresh(TIMER_TOPIC, Blocking(self.remoting), timeout_ms=LOOK_TIMEOUT_MS)
+            with contextlib.suppress(ZenitError):  # it is in no route; only whether its cluster is still there matters
+                run_blocking(asked)
+        return self.routes.met_other_cluster
 
     def run_soon(self, callback: Callable[[], None]) -> None:
         """Runs `callback` in the I/O thread; in this one where that has ended or its queue is full."""
@@ -69,11 +88,14 @@ class Connection:
 
 
 def connect(namesrv: str | None) -> Connection:
-    """The connection to the cluster that `namesrv` (or what stands for it, see `cluster`) names. Opens no socket yet."""
+    """The connection to the cluster that `namesrv` (or what stands for it, see `cluster`) names. The first one opens no socket
+    yet; what others use already is shared while its cluster is still there."""
     addresses = name_servers(namesrv)
+    shared = _open.get(addresses)
+    is_outdated = shared is not None and shared.is_outdated()  # may ask: not under the lock
     with _lock:
         connection = _open.get(addresses)
-        if connection is None:
+        if connection is None or (is_outdated and connection is shared):
             connection = _open[addresses] = Connection(addresses)
         connection.users += 1
         return connection

@@ -85,6 +85,11 @@ class RouteCache:
         """The route as last seen, or None."""
         return self._routes.get(topic)
 
+    @property
+    def met_other_cluster(self) -> bool:
+        """A name server told of another cluster than the one that this process works with: that one has perhaps gone."""
+        return bool(self._refused)
+
     async def route(self, topic: str, waits: Waits, *, timeout_ms: int) -> TopicRoute:
         """The route, fetched where it is not known. Raises TopicNotFound, or why no name server answered."""
         known = self._routes.get(topic)
@@ -96,6 +101,9 @@ class RouteCache:
             reply, _, address = await self._servers.ask(GetRoute(topic), waits, timeout_ms=timeout_ms)
         except TopicNotFound:
             self._adopt(topic, None)
+            raise
+        except WrongCluster as error:
+            self._on_other_cluster(self._servers.preferred, error)
             raise
         if not isinstance(reply, RouteReply):
             raise RemoteProtocolError(f"a route was answered with {type(reply).__name__}")

@@ -60,7 +60,7 @@ class BatchReader(DataSourceReader):
         end = self._resolve(positions, options.ending or LATEST, held, side="ending")
         start = passed_over(start, held.minimum, fail=options.fail_on_data_loss)
         end = {key: max(offset, start[key]) if offset < held.minimum[key] else offset for key, offset in end.items()}
-        ranges = [item for item in ranges_between(start, end) if narrowed.wants(item.key)]
+        ranges = [item for item in ranges_between(start, end, held.lives) if narrowed.wants(item.key)]
         ranges = [cut for item in self._narrow_by_time(positions, ranges) if (cut := narrowed.cut(item)).rows]
         pieces = split_ranges(ranges, partitions_min=options.partitions_min, rows_max=options.partition_rows_max)
         hold = hold_ranges(options, ranges)

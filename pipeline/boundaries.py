@@ -7,11 +7,11 @@ What a queue holds is `[minimum, end)`, `end` confirmed by its replica group. Ti
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from ..model.errors import InvalidParameter, OffsetOutOfRange, OffsetsIncomplete
-from .offsets import EARLIEST_MARK, LATEST_MARK, Offsets, QueueKey
+from .offsets import EARLIEST_MARK, LATEST_MARK, Lives, Offsets, QueueKey
 from .options import Boundary
 
 Side = Literal["starting", "ending"]
@@ -19,10 +19,11 @@ Side = Literal["starting", "ending"]
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What the queues hold that are to be read."""
+    """What the queues hold that are to be read. `lives`: of which topic, as its broker tells."""
 
     minimum: Offsets
     end: Offsets
+    lives: Lives = field(default_factory=dict)
 
 
 def times_wanted(boundary: Boundary, held: Held) -> Offsets:

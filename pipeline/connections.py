@@ -17,14 +17,15 @@ _lock = threading.Lock()
 
 
 def connection(namesrv: str | None) -> Connection:
-    """The process's connection to the cluster that `namesrv` (or what stands for it) names. Opens no socket yet.
+    """The process's connection to the cluster that `namesrv` (or what stands for it) names.
 
-    It is never closed: it ends with the process. Raises InvalidParameter.
+    It is never closed: it ends with the process. Where the name servers tell of another cluster by now, whoever begins gets
+    a new one; who has the old one goes on refusing that cluster. Raises InvalidParameter.
     """
     addresses = name_servers(namesrv)
     with _lock:
         kept = _kept.get(addresses)
-        if kept is None:
+        if kept is None or kept.is_outdated():
             kept = _kept[addresses] = connect(namesrv)
         return kept
 

@@ -1,7 +1,9 @@
 """Offsets of many queues at once: ranges, their limits and their splits. Pure.
 
 A range is `[start, end)`: the end of one batch is the start of the next. As JSON: {"topic": {"broker": {"0": 17}}},
-keys sorted (queues by number), whole numbers only, so that equal offsets are equal texts.
+keys sorted (queues by number), whole numbers only, so that equal offsets are equal texts. Beside the queues of a broker may
+stand "incarnation": which life of the topic the offsets are of, as its broker tells it; a topic that was deleted and made again
+has another one.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import heapq
 import itertools
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ..model.errors import InvalidParameter, OffsetsBackwards
@@ -21,6 +23,7 @@ JSON_LENGTH_MAX: Final = 16 * 1024 * 1024
 OFFSET_MAX: Final = (1 << 63) - 1
 EARLIEST_MARK: Final = -2  # in a user's offsets, as Kafka's source has them
 LATEST_MARK: Final = -1
+INCARNATION: Final = "incarnation"
 _SHAPE: Final = 'JSON of the shape {"topic": {"broker": {"0": 17}}}'
 
 
@@ -37,18 +40,23 @@ class QueueKey:
 
 
 Offsets = dict[QueueKey, int]
+Lives = dict[tuple[str, str], int]
+"""{(topic, broker): the topic's incarnation there}; who is not in it is not known."""
+NO_LIVES: Final[Mapping[tuple[str, str], int]] = {}
 OffsetsDocument = dict[str, dict[str, dict[str, int]]]
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class QueueRange:
-    """The messages [start, end) of one queue: what one task reads. Raises OffsetsBackwards where start is beyond end."""
+    """The messages [start, end) of one queue: what one task reads; `incarnation`: of the topic that is meant, 0 = not known.
+    Raises OffsetsBackwards where start is beyond end."""
 
     topic: str
     broker: str
     queue_id: int
     start: int
     end: int
+    incarnation: int = 0
 
     def __post_init__(self) -> None:
         if self.start > self.end:
@@ -70,13 +78,21 @@ class QueueRange:
 
 def parse_offsets(name: str, text: str, *, lowest: int = 0) -> Offsets:
     """The offsets that a text holds. `name`: the option, for the error. Raises InvalidParameter."""
+    return offsets_of(_document(name, text), name=name, lowest=lowest)
+
+
+def parse_lives(name: str, text: str) -> Lives:
+    """Which lives of their topics the offsets that a text holds are of. Raises InvalidParameter."""
+    return lives_of(_document(name, text), name=name)
+
+
+def _document(name: str, text: str) -> object:
     if len(text) > JSON_LENGTH_MAX:
         raise InvalidParameter(name, f"{len(text)} characters", f"at most {JSON_LENGTH_MAX}")
     try:
-        document = json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError):
         raise InvalidParameter(name, text[:200], _SHAPE) from None
-    return offsets_of(document, name=name, lowest=lowest)
 
 
 def offsets_of(document: object, *, name: str = "offsets", lowest: int = 0) -> Offsets:
@@ -85,6 +101,8 @@ def offsets_of(document: object, *, name: str = "offsets", lowest: int = 0) -> O
     for topic, brokers in _items(document, name):
         for broker, queues in _items(brokers, name):
             for queue_id, offset in _items(queues, name):
+                if queue_id == INCARNATION:
+                    continue
                 if not (queue_id.isascii() and queue_id.isdecimal() and len(queue_id) <= 9):
                     raise InvalidParameter(name, queue_id[:64], "a queue's number, as text")
                 if type(offset) is not int or not lowest <= offset <= OFFSET_MAX:
@@ -95,17 +113,34 @@ def offsets_of(document: object, *, name: str = "offsets", lowest: int = 0) -> O
     return offsets
 
 
-def document_of(offsets: Mapping[QueueKey, int]) -> OffsetsDocument:
+def lives_of(document: object, *, name: str = "offsets") -> Lives:
+    """Which lives of their topics the offsets of a decoded document are of. Raises InvalidParameter."""
+    lives: Lives = {}
+    for topic, brokers in _items(document, name):
+        for broker, queues in _items(brokers, name):
+            life = dict(_items(queues, name)).get(INCARNATION, 0)
+            if type(life) is not int or not 0 <= life <= OFFSET_MAX:
+                raise InvalidParameter(name, str(life)[:64], "a whole number from 0 on")
+            if life:
+                lives[topic, broker] = life
+    return lives
+
+
+def document_of(offsets: Mapping[QueueKey, int], lives: Mapping[tuple[str, str], int] = NO_LIVES) -> OffsetsDocument:
     """The document of offsets, in the one order that it has."""
     document: OffsetsDocument = {}
     for key in sorted(offsets):
         document.setdefault(key.topic, {}).setdefault(key.broker, {})[str(key.queue_id)] = offsets[key]
+    for topic, brokers in document.items():
+        for broker, queues in brokers.items():
+            if (topic, broker) in lives:
+                queues[INCARNATION] = lives[topic, broker]
     return document
 
 
-def offsets_json(offsets: Mapping[QueueKey, int]) -> str:
+def offsets_json(offsets: Mapping[QueueKey, int], lives: Mapping[tuple[str, str], int] = NO_LIVES) -> str:
     """The text of offsets."""
-    return json.dumps(document_of(offsets))
+    return json.dumps(document_of(offsets, lives))
 
 
 def _items(document: object, name: str) -> Iterable[tuple[str, object]]:
@@ -122,12 +157,21 @@ def row_count(start: Mapping[QueueKey, int], end: Mapping[QueueKey, int]) -> int
     return sum(max(0, offset - start.get(key, 0)) for key, offset in end.items())
 
 
-def ranges_between(start: Mapping[QueueKey, int], end: Mapping[QueueKey, int]) -> list[QueueRange]:
+def ranges_between(
+    start: Mapping[QueueKey, int],
+    end: Mapping[QueueKey, int],
+    lives: Mapping[tuple[str, str], int] = NO_LIVES,
+) -> list[QueueRange]:
     """What is to be read, by queue; nothing of a queue where nothing is new. A queue not in `start` begins with its first.
 
     Raises OffsetsBackwards where any start is beyond its end: rows would be left out without a word.
     """
-    found = [QueueRange(key.topic, key.broker, key.queue_id, start.get(key, 0), end[key]) for key in sorted(end)]
+    found = [
+        QueueRange(
+            key.topic, key.broker, key.queue_id, start.get(key, 0), end[key], lives.get((key.topic, key.broker), 0)
+        )
+        for key in sorted(end)
+    ]
     return [item for item in found if item.rows]
 
 
@@ -185,4 +229,4 @@ def split_ranges(ranges: Iterable[QueueRange], *, partitions_min: int = 0, rows_
 def _pieces(item: QueueRange, count: int) -> Iterable[QueueRange]:
     cuts = [item.start + item.rows * number // count for number in range(count + 1)]
     for start, end in itertools.pairwise(cuts):
-        yield QueueRange(item.topic, item.broker, item.queue_id, start, end)
+        yield replace(item, start=start, end=end)

@@ -141,6 +141,7 @@ class _RangeReader:
             0,
             self._tag_codes,
             self._sql,
+            item.incarnation,
             is_doubted=ask.is_doubted,
         )
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from .offsets import Offsets, QueueKey, row_count, within_bytes, within_rows
@@ -61,6 +61,22 @@ def next_end(
     if limits.bytes_max:
         taken = within_bytes(start, taken, limits.bytes_max, row_bytes)
     return taken
+
+
+def made_anew(before: Mapping[tuple[str, str], int], now: Mapping[tuple[str, str], int]) -> frozenset[tuple[str, str]]:
+    """The (topic, broker) at which another topic of the name is now than before. What is not known is taken for the same."""
+    return frozenset(place for place, life in before.items() if now.get(place, life) != life)
+
+
+def begun_anew(
+    start: Mapping[QueueKey, int], minimum: Mapping[QueueKey, int], anew: Collection[tuple[str, str]]
+) -> Offsets:
+    """The start, at the first row of those topics that were made anew; without the queues that the new ones do not have."""
+    return {
+        key: minimum[key] if (key.topic, key.broker) in anew else offset
+        for key, offset in start.items()
+        if key in minimum or (key.topic, key.broker) not in anew
+    }
 
 
 def shrunk(start: Mapping[QueueKey, int], end: Mapping[QueueKey, int]) -> Offsets:

@@ -25,24 +25,27 @@ from pyspark.sql.streaming.datasource import (
 
 from ..client.pipeline_calls import PipelineCalls
 from ..model.clock import monotonic_ms
-from ..model.errors import DataLost
+from ..model.errors import DataLost, TopicReplaced
 from .boundaries import offsets_at, times_wanted
 from .connections import connection
 from .data_loss import passed_over
 from .offset_commits import commit_for_show
 from .offsets import (
+    Lives,
     Offsets,
     OffsetsDocument,
     document_of,
+    lives_of,
     offsets_json,
     offsets_of,
+    parse_lives,
     parse_offsets,
     ranges_between,
     split_ranges,
 )
 from .options import LATEST, ReadOptions
 from .range_partition import RangePartition
-from .stream_plan import Limits, is_waiting, next_end, reachable, shrunk, until
+from .stream_plan import Limits, begun_anew, is_waiting, made_anew, next_end, reachable, shrunk, until
 from .topic_positions import TopicPositions
 
 if TYPE_CHECKING:
@@ -58,8 +61,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._limits = Limits.of(options)
         self._positions = TopicPositions(options)
-        self._initial: Offsets | None = None
-        self._available: Offsets | None = None
+        self._initial: tuple[Offsets, Lives] | None = None
+        self._available: tuple[Offsets, Lives] | None = None
         self._target: Offsets | None = None
         self._taken_ms = monotonic_ms()
 
@@ -72,7 +75,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where the query begins; the same however often it is asked in a run."""
         if self._initial is None:
             self._initial = self._begin()
-        return document_of(self._initial)
+        return document_of(*self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark's name
         """That there is a limit: Spark knows limits of one kind at a time, `latestOffset` applies all that were given."""
@@ -90,10 +93,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: OffsetsDocument, limit: ReadLimit) -> OffsetsDocument:  # noqa: N802  # Spark's name
         """The end of the next batch; `start` where there is nothing new, or too little."""
-        begin = offsets_of(start)
+        begin, before = offsets_of(start), lives_of(start)
         held = self._positions.look(begin)
+        anew = made_anew(before, held.lives)
+        self._check_replaced(begin, anew)
+        begin, lives = begun_anew(begin, held.minimum, anew), before | held.lives
         self._check_shrunk(begin, held.end)
-        self._available = end = reachable(begin, held.end)
+        end = reachable(begin, held.end)
+        self._available = end, lives
         limits = self._limits
         if self._target is not None:
             end, limits = until(self._target, begin, end), limits.without_minimum()
@@ -104,25 +111,30 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             sizes = self._positions.row_bytes(begin, end) if limits.bytes_max else {}
             end = next_end(begin, end, limits, sizes)
             self._taken_ms = now_ms
-        return document_of(end)
+        return document_of(end, lives)
 
     def reportLatestOffset(self) -> OffsetsDocument | None:  # noqa: N802  # Spark's name
         """What there is in all, for the progress of the query: its distance from the end of a batch is the lag."""
-        return None if self._available is None else document_of(self._available)
+        return None if self._available is None else document_of(*self._available)
 
     # ---- what
 
     def partitions(self, start: OffsetsDocument, end: OffsetsDocument) -> list[InputPartition]:
-        """The ranges of a batch. Raises OffsetsBackwards, and DataLost where rows of it have expired."""
-        begin, behind = offsets_of(start), offsets_of(end)
+        """The ranges of a batch. Raises OffsetsBackwards, DataLost where rows of it have expired, and TopicReplaced."""
+        begin, behind, lives = offsets_of(start), offsets_of(end), lives_of(end)
+        begin = begun_anew(begin, dict.fromkeys(behind, 0), made_anew(lives_of(start), lives))
         ranges_between(begin, behind)  # before anything is passed over: a start beyond its end is an error
         begin = dict.fromkeys(behind, 0) | {key: offset for key, offset in begin.items() if key in behind}
         if any(offset > begin[key] for key, offset in behind.items()):
-            minimum = self._positions.look(behind).minimum
+            held = self._positions.look(behind)
+            gone = made_anew(lives, held.lives)  # since the batch was planned: it is of rows that are no more
+            self._check_replaced(behind, gone)
+            begin |= {key: offset for key, offset in behind.items() if (key.topic, key.broker) in gone}
+            minimum = {key: first for key, first in held.minimum.items() if (key.topic, key.broker) not in gone}
             begin = passed_over(begin, minimum, fail=self._options.fail_on_data_loss)
             behind = {key: max(offset, begin[key]) for key, offset in behind.items()}
         pieces = split_ranges(
-            ranges_between(begin, behind),
+            ranges_between(begin, behind, lives),
             partitions_min=self._options.partitions_min,
             rows_max=self._options.partition_rows_max,
         )
@@ -145,17 +157,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # ---- beginning
 
-    def _begin(self) -> Offsets:
+    def _begin(self) -> tuple[Offsets, Lives]:
         options = self._options
         if options.query_name is None:
             return self._resolve()
         calls = PipelineCalls(connection(options.namesrv), timeout_ms=options.request_timeout_ms)
         kept = calls.query_offsets(options.query_name)
         if kept is None:
-            kept = calls.keep_query_offsets(options.query_name, offsets_json(self._resolve()))
-        return parse_offsets("queryName", kept)
+            kept = calls.keep_query_offsets(options.query_name, offsets_json(*self._resolve()))
+        return parse_offsets("queryName", kept), parse_lives("queryName", kept)
 
-    def _resolve(self) -> Offsets:
+    def _resolve(self) -> tuple[Offsets, Lives]:
         options = self._options
         starting = options.starting or LATEST
         if starting.kind not in ("earliest", "offsets") and options.query_name is None:
@@ -167,7 +179,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             log.warning("%s", message)
         held = self._positions.look()
         at_time = self._positions.at_times(times_wanted(starting, held))
-        return offsets_at(starting, held, at_time, side="starting", none_from_time=options.none_from_time)
+        found = offsets_at(starting, held, at_time, side="starting", none_from_time=options.none_from_time)
+        return found, held.lives
+
+    def _check_replaced(self, read: Offsets, anew: frozenset[tuple[str, str]]) -> None:
+        """Topics that were made anew since they were read. Raises TopicReplaced."""
+        for topic, broker in sorted(anew):
+            offset = max(
+                (offset for key, offset in read.items() if (key.topic, key.broker) == (topic, broker)), default=0
+            )
+            if self._options.fail_on_data_loss:
+                raise TopicReplaced(topic, broker, offset)
+            log.warning(
+                "a topic was deleted and made again, it is read from its first row on, what was not read of the old one is"
+                " lost topic=%s broker=%s read_up_to=%s",
+                *(topic, broker, offset),
+            )
 
     def _check_shrunk(self, start: Offsets, end: Offsets) -> None:
         """A queue that ends before where we are is another one of the same name. Raises DataLost."""

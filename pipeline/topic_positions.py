@@ -31,7 +31,7 @@ from ..remoting.commands import (
 )
 from .boundaries import Held
 from .connections import connection
-from .offsets import Offsets, QueueKey
+from .offsets import Lives, Offsets, QueueKey
 from .options import ReadOptions, matches
 
 log = logging.getLogger(__name__)
@@ -65,13 +65,16 @@ class TopicPositions:
         """
         minimum: Offsets = {}
         end: Offsets = {}
+        lives: Lives = {}
         for topic in self._topics():
             before = {key.broker for key in known if key.topic == topic and self._options.reads(key)}
             for broker in self._tolerated(topic, partial(self._brokers_of, topic, before)):
                 rows = partial(self._rows, topic, broker)
-                for key, first, behind in self._tolerated(_place(topic, broker), rows):
+                for key, first, behind, life in self._tolerated(_place(topic, broker), rows):
                     minimum[key], end[key] = first, behind
-        return Held(minimum, end)
+                    if life:
+                        lives[topic, broker] = life
+        return Held(minimum, end, lives)
 
     def at_times(self, times_ms: Mapping[QueueKey, int]) -> Offsets:
         """For each queue its first offset stored at or after a time; the end where there is none."""
@@ -109,11 +112,11 @@ class TopicPositions:
             return sorted({key.broker for key in self._options.assigned if key.topic == topic})
         return sorted({*before, *(data.broker_name for data in self._route(topic).queues)})
 
-    def _rows(self, topic: str, broker: str) -> list[tuple[QueueKey, int, int]]:
-        """[(queue, minimum, end)] of the queues there that are to be read."""
-        rows = self._ask(topic, broker, GetTopicStatistics(topic), _queue_rows)
-        found = [(QueueKey(topic, broker, queue_id), first, behind) for queue_id, first, behind in rows]
-        there = {key for key, _, _ in found}
+    def _rows(self, topic: str, broker: str) -> list[tuple[QueueKey, int, int, int]]:
+        """[(queue, minimum, end, incarnation of the topic)] of the queues there that are to be read."""
+        life, rows = self._ask(topic, broker, GetTopicStatistics(topic), _queue_rows)
+        found = [(QueueKey(topic, broker, queue_id), first, behind, life) for queue_id, first, behind in rows]
+        there = {row[0] for row in found}
         for key in self._options.assigned:
             if (key.topic, key.broker) == (topic, broker) and key not in there:
                 raise OffsetsIncomplete("assign", str(key), "does not exist")
@@ -151,9 +154,8 @@ class TopicPositions:
         return route
 
     def _ask_name_server(self, request: Request, decode: Callable[[Reply, bytes], _R]) -> _R:
-        shared = connection(self._options.namesrv)
-
         def once(timeout_ms: int) -> _R:
+            shared = connection(self._options.namesrv)
             reply, payload, _ = run_blocking(
                 shared.servers.ask(request, Blocking(shared.remoting), timeout_ms=timeout_ms)
             )
@@ -163,9 +165,9 @@ class TopicPositions:
 
     def _ask(self, topic: str, broker: str, request: Request, decode: Callable[[Reply, bytes], _R]) -> _R:
         """Asks a broker's master, wherever it is by then."""
-        shared = connection(self._options.namesrv)
 
         def once(timeout_ms: int) -> _R:
+            shared = connection(self._options.namesrv)
             if shared.routes.cached(topic) is None:
                 self._refreshed(topic, timeout_ms)
             address = shared.routes.address_of(topic, broker)
@@ -226,9 +228,11 @@ def _mean_bytes(reply: Reply, payload: bytes) -> int:
     return max(1, len(payload) // reply.count) if reply.count else 1
 
 
-def _queue_rows(_reply: Reply, payload: bytes) -> list[tuple[int, int, int]]:
+def _queue_rows(_reply: Reply, payload: bytes) -> tuple[int, list[tuple[int, int, int]]]:
+    """(incarnation of the topic, [(queue id, minimum, end)])."""
     try:
-        rows = json.loads(payload)["queues"]
-        return [(int(row["queue_id"]), int(row["min_offset"]), int(row["max_offset"])) for row in rows]
-    except (ValueError, TypeError, KeyError) as error:
+        document = json.loads(payload)
+        rows = [(int(row["queue_id"]), int(row["min_offset"]), int(row["max_offset"])) for row in document["queues"]]
+        return int(document.get("incarnation", 0)), rows
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise RemoteProtocolError(f"the statistics of a topic: {error}") from error

@@ -91,6 +91,7 @@ from .pipeline import (
     RangeUnread,
     TooManyHolds,
     TooManyQueries,
+    TopicReplaced,
     UnknownOption,
     UnwritableColumn,
 )
@@ -220,6 +221,7 @@ __all__ = [
     "TopicExists",
     "TopicMadeAnew",
     "TopicNotFound",
+    "TopicReplaced",
     "TraceDamaged",
     "UnknownOption",
     "UnknownReplica",

@@ -104,7 +104,7 @@ class WrongCluster(ZenitError):
     def __str__(self) -> str:
         return (
             f"another cluster answers here: {self.cluster!r} with the id {self.cluster_id or '(none yet)'}, not the one with"
-            f" the id {self.asked_id}; to work with this one, make new clients once all of this process are closed"
+            f" the id {self.asked_id}; to work with this one, make a new client"
         )
 
 

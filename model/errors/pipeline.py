@@ -91,6 +91,25 @@ class DataLost(ZenitError):
         )
 
 
+class TopicReplaced(ZenitError):
+    """A topic was deleted and made again since it was read: what is there now is another one. Args: topic, broker, offset
+    (the highest that was read of the old one)."""
+
+    code = 9152
+
+    def __init__(self, topic: str, broker: str, offset: int) -> None:
+        super().__init__(topic, broker, offset)
+        self.topic = topic
+        self.broker = broker
+        self.offset = offset
+
+    def __str__(self) -> str:
+        return (
+            f"topic {self.topic!r} at {self.broker} was deleted and made again since it was read up to offset {self.offset};"
+            " with failOnDataLoss=false the new one is read from its first row, and what was not read of the old one is lost"
+        )
+
+
 class DamagedMessage(ZenitError):
     """A message that was to be read is damaged. Args: queue (as text), offset, reason."""
 

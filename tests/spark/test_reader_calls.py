@@ -22,6 +22,7 @@ from zenitmq.model.errors import (
     OffsetsIncomplete,
     RequestTimeout,
     TopicNotFound,
+    TopicReplaced,
     ZenitError,
 )
 from zenitmq.pipeline.batch_reader import BatchReader
@@ -71,7 +72,7 @@ def test_offsets_are_plain_and_sorted(cluster: LocalCluster, topic: str, new_rea
     send(cluster.namesrv, topic, 100)
     reader = new_reader()
     end = reader.latestOffset(reader.initialOffset(), ALL)
-    assert list(end[topic][cluster.brokers[0]]) == ["0", "1", "2", "3"]
+    assert list(end[topic][cluster.brokers[0]]) == ["0", "1", "2", "3", "incarnation"]
     assert json.loads(json.dumps(end)) == end
     assert all(type(offset) is int for offset in end[topic][cluster.brokers[0]].values())
 
@@ -235,7 +236,48 @@ def test_a_queue_that_was_made_anew_is_a_loss(cluster: LocalCluster, topic: str,
     beyond = document_of({key: offset + 5 for key, offset in offsets_of(end).items()})
     with pytest.raises(DataLost):
         new_reader().latestOffset(beyond, ALL)
-    assert new_reader(failOnDataLoss="false").latestOffset(beyond, ALL) == beyond, "never below the start"
+    waiting = new_reader(failOnDataLoss="false").latestOffset(beyond, ALL)
+    assert offsets_of(waiting) == offsets_of(beyond), "never below the start"
+
+
+@pytest.mark.parametrize("count", [5, 60])
+def test_a_topic_that_was_made_anew_is_never_taken_for_the_old_one(
+    cluster: LocalCluster, topic: str, new_reader: NewReader, caplog: pytest.LogCaptureFixture, count: int
+) -> None:
+    """Whether it is shorter than what was read of the old one, or longer."""
+    send(cluster.namesrv, topic, 20)
+    start = new_reader().latestOffset(new_reader().initialOffset(), ALL)
+    with Admin(cluster.namesrv) as admin:
+        admin.delete_topic(topic)
+        admin.create_topic(topic, queues=4)
+    bodies = send(cluster.namesrv, topic, count)
+    with pytest.raises(TopicReplaced, match="failOnDataLoss=false"):
+        new_reader().latestOffset(start, ALL)
+    reader = new_reader(failOnDataLoss="false")
+    with caplog.at_level(logging.WARNING):
+        end = reader.latestOffset(start, ALL)
+    assert f"topic={topic}" in caplog.text
+    assert sorted(read_all(reader, reader.partitions(start, end))) == bodies
+    assert reader.latestOffset(end, ALL) == end
+    assert new_reader().latestOffset(end, ALL) == end, "from here on nothing is lost"
+
+
+def test_a_batch_that_was_planned_before_its_topic_was_made_anew_reads_nothing_of_the_new_one(
+    cluster: LocalCluster, topic: str, new_reader: NewReader
+) -> None:
+    send(cluster.namesrv, topic, 20)
+    start = new_reader().initialOffset()
+    end = new_reader().latestOffset(start, ALL)
+    with Admin(cluster.namesrv) as admin:
+        admin.delete_topic(topic)
+        admin.create_topic(topic, queues=4)
+    send(cluster.namesrv, topic, 60)
+    with pytest.raises(TopicReplaced):
+        new_reader().partitions(start, end)
+    reader = new_reader(failOnDataLoss="false")
+    assert reader.partitions(start, end) == []
+    after = reader.latestOffset(end, ALL)
+    assert len(read_all(reader, reader.partitions(end, after))) == 60
 
 
 def test_a_topic_that_is_not_there(cluster: LocalCluster, new_reader: NewReader) -> None:

@@ -14,8 +14,10 @@ from zenitmq.pipeline.offsets import (
     QueueKey,
     QueueRange,
     document_of,
+    lives_of,
     offsets_json,
     offsets_of,
+    parse_lives,
     parse_offsets,
     ranges_between,
     row_count,
@@ -128,3 +130,19 @@ def test_there_are_no_more_tasks_than_rows() -> None:
 def test_tasks_are_bounded() -> None:
     with pytest.raises(InvalidParameter, match="maxRecordsPerPartition"):
         split_ranges([QueueRange("t", "a", 0, 0, PARTITIONS_MAX + 1)], rows_max=1)
+
+
+def test_the_lives_of_topics_stand_beside_their_queues() -> None:
+    offsets, lives = {A0: 1, A1: 2, B0: 3}, {("t", "a"): 77, ("gone", "a"): 5}
+    text = '{"t": {"a": {"0": 1, "1": 2, "incarnation": 77}, "b": {"0": 3}}}'
+    assert offsets_json(offsets, lives) == text
+    assert parse_offsets("x", text) == offsets
+    assert parse_lives("x", text) == lives_of(json.loads(text)) == {("t", "a"): 77}
+    assert [item.incarnation for item in ranges_between({}, offsets, lives)] == [77, 77, 0]
+    assert {item.incarnation for item in split_ranges(ranges_between({}, {A0: 8}, lives), rows_max=2)} == {77}
+
+
+@pytest.mark.parametrize("life", [-1, "7", True, 1.0, None, 1 << 63])
+def test_what_is_no_life_is_refused(life: object) -> None:
+    with pytest.raises(InvalidParameter):
+        lives_of({"t": {"a": {"incarnation": life}}})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zenitmq.pipeline.offsets import QueueKey
 from zenitmq.pipeline.options import ReadOptions
-from zenitmq.pipeline.stream_plan import Limits, is_waiting, next_end, reachable, shrunk, until
+from zenitmq.pipeline.stream_plan import Limits, begun_anew, is_waiting, made_anew, next_end, reachable, shrunk, until
 
 A, B, C = (QueueKey("t", "a", number) for number in range(3))
 
@@ -16,6 +16,16 @@ def test_a_queue_whose_broker_is_away_stays_where_it_is() -> None:
 def test_offsets_never_go_below_the_start() -> None:
     assert reachable({A: 5}, {A: 3}) == {A: 5}
     assert shrunk({A: 5, B: 1}, {A: 3, C: 0}) == {A: 2}
+
+
+def test_only_a_topic_that_is_known_to_be_another_one_was_made_anew() -> None:
+    before = {("t", "a"): 5, ("t", "b"): 5, ("t", "c"): 5}
+    assert made_anew(before, {("t", "a"): 9, ("t", "b"): 5, ("u", "a"): 1}) == {("t", "a")}
+
+
+def test_a_topic_that_was_made_anew_begins_with_its_first_row() -> None:
+    other = QueueKey("u", "a", 0)
+    assert begun_anew({A: 7, B: 8, other: 9}, {A: 2, C: 0, other: 0}, {("t", "a")}) == {A: 2, other: 9}, "B is no more"
 
 
 def test_a_target_holds_back_what_came_later() -> None:
