@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ..model.cluster_id import check_cluster_id
 from ..model.errors import ConfigError, InvalidParameter, StoreFormatError
-from ..store.segment import make_directory, sync_directory
+from ..store.small_file import SYSTEM_FILES
 
 FILE_NAME: Final = "cluster.zenit"
 VERSION: Final = 1
@@ -36,7 +36,7 @@ class ClusterFile:
 
         Raises ConfigError where the store has another id, StoreFormatError where the file is damaged, OSError.
         """
-        make_directory(directory)
+        SYSTEM_FILES.make_directory(directory)
         path = os.path.join(directory, FILE_NAME)
         cluster_id, is_settled = _read(path)
         file = cls(path, cluster_id, is_settled=is_settled)
@@ -60,13 +60,7 @@ class ClusterFile:
             self._write(self.cluster_id, is_settled=True)
 
     def _write(self, cluster_id: str, *, is_settled: bool) -> None:
-        temporary = self._path + ".new"
-        with open(temporary, "w", encoding="ascii") as file:
-            file.write(encode_cluster_file(cluster_id, is_settled=is_settled))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, self._path)
-        sync_directory(os.path.dirname(self._path))
+        SYSTEM_FILES.replace(self._path, encode_cluster_file(cluster_id, is_settled=is_settled).encode("ascii"))
         self.cluster_id, self.is_settled = cluster_id, is_settled
 
 
@@ -101,8 +95,5 @@ def decode_cluster_file(data: bytes, path: str = FILE_NAME) -> tuple[str, bool]:
 
 
 def _read(path: str) -> tuple[str, bool]:
-    try:
-        with open(path, "rb") as file:
-            return decode_cluster_file(file.read(_BYTES_MAX), path)
-    except FileNotFoundError:
-        return "", False
+    data = SYSTEM_FILES.read(path, _BYTES_MAX)
+    return ("", False) if data is None else decode_cluster_file(data, path)

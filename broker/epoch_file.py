@@ -12,11 +12,12 @@ from typing import Final
 
 from ..model.errors import StoreFormatError
 from ..model.queue import PhysicalOffset
-from ..store.segment import sync_directory
+from ..store.small_file import SYSTEM_FILES, SmallFiles
 from .replication.epochs import Epoch as Epoch
 from .replication.epochs import EpochList
 
 FILE_NAME: Final = "epochFileCheckpoint"
+BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 def render_epochs(epochs: tuple[Epoch, ...]) -> str:
@@ -52,21 +53,21 @@ def next_epoch(epochs: tuple[Epoch, ...], begin: PhysicalOffset, end: PhysicalOf
     return kept.with_row(epochs[-1].number + 1, end, kept_from=begin).rows
 
 
-def read_epochs(directory: str) -> tuple[Epoch, ...]:
-    """The rows of a store directory's file; none where it has none. Raises StoreFormatError."""
+def read_epochs(directory: str, small_files: SmallFiles = SYSTEM_FILES) -> tuple[Epoch, ...]:
+    """The rows of a store directory's file; none where it has none. Raises StoreFormatError, OSError."""
     path = os.path.join(directory, FILE_NAME)
-    try:
-        with open(path, encoding="ascii") as file:
-            return parse_epochs(file.read())
-    except FileNotFoundError:
+    data = small_files.read(path, BYTES_MAX)
+    if data is None:
         return ()
+    try:
+        return parse_epochs(data.decode("ascii"))
     except UnicodeDecodeError as error:
         raise StoreFormatError(path, "not an epoch file") from error
 
 
-def write_epochs(directory: str, epochs: tuple[Epoch, ...]) -> None:
-    """Replaces the file, durably. Raises OSError."""
-    _replace(os.path.join(directory, FILE_NAME), render_epochs(epochs))
+def write_epochs(directory: str, epochs: tuple[Epoch, ...], small_files: SmallFiles = SYSTEM_FILES) -> None:
+    """Replaces the file, durably: an old epoch must never come back after it was used. Raises OSError."""
+    small_files.replace(os.path.join(directory, FILE_NAME), render_epochs(epochs).encode("ascii"))
 
 
 def begin_epoch(directory: str, begin: PhysicalOffset, end: PhysicalOffset) -> Epoch:
@@ -79,14 +80,3 @@ def begin_epoch(directory: str, begin: PhysicalOffset, end: PhysicalOffset) -> E
 
 def _checksum(lines: str) -> int:
     return zlib.crc32(lines.encode()) & 0x7FFFFFFF
-
-
-def _replace(path: str, text: str) -> None:
-    """Temporary file, fsync, rename, fsync of the directory: an old epoch must never come back after it was used."""
-    temporary = path + ".tmp"
-    with open(temporary, "w", encoding="ascii") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    sync_directory(os.path.dirname(path))

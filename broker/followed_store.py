@@ -17,7 +17,7 @@ from typing import Final
 from ..model.errors import InvalidParameter, StoreFormatError
 from ..model.group import Incarnation, KnownGroup
 from ..model.group_limits import check_count, check_token
-from ..store.segment import sync_directory
+from ..store.small_file import SYSTEM_FILES
 
 log = logging.getLogger(__name__)
 
@@ -73,10 +73,4 @@ def _read_followed(path: str) -> Incarnation | None:
 
 def _write_followed(path: str, master: Incarnation) -> None:
     """Durably: before the first byte that is copied from there."""
-    temporary = path + ".tmp"
-    with open(temporary, "w", encoding="ascii") as file:
-        json.dump({"store_id": master.store_id, "starts": master.starts}, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    sync_directory(os.path.dirname(path))
+    SYSTEM_FILES.replace(path, json.dumps({"store_id": master.store_id, "starts": master.starts}).encode("ascii"))

@@ -20,10 +20,9 @@ from ..remoting.client import RemotingClient
 from ..remoting.commands import Request
 from ..remoting.server import Call, RequestLoop
 from ..store.message_store import MessageStore
-from ..store.store_cut import truncate_store
 from .config import BrokerConfig
 from .controller_link import HeartbeatFacts, Life
-from .epoch_file import read_epochs
+from .epoch_file import Epoch, read_epochs
 from .flush_waits import FlushWaits
 from .json_reply import reply_json
 from .replication.beginning import (
@@ -42,8 +41,8 @@ from .replication.replica_files import ReplicaFiles
 from .replication.replica_log import ReplicaLog
 from .replication.replica_question import QuestionStamp, check_question, question_stamp, question_stamp_for
 from .replication.role import Role
-from .replication.sockets import ZeroMqSockets
-from .state_log import state_files
+from .replication.sockets import ReplicationSockets
+from .store_directory import StoreDirectory
 
 log = logging.getLogger(__name__)
 
@@ -110,18 +109,18 @@ READS_STATE: Final = frozenset(
 """What a new master answers only once what it inherited is confirmed."""
 
 
-def carry_through_cut(files: ReplicaFiles, config: BrokerConfig) -> None:
+def carry_through_cut(files: ReplicaFiles, directory: StoreDirectory) -> None:
     """A cut of the log, or its new beginning, that was under way when the last life ended; before the store is opened.
 
     Raises StoreFormatError, StoreLocked, OSError.
     """
-    if carry_out_beginning(config.store_dir, config.store):
+    if carry_out_beginning(directory):
         log.warning("the store begins anew")
     elif files.intent is not None:
         epoch, offset = files.intent
         log.warning("the log is cut epoch=%s offset=%s", epoch, offset)
         try:
-            truncate_store(config.store_dir, config.store, offset)
+            directory.truncate(offset)
         except (
             OffsetOutOfRange
         ) as error:  # nothing was cut; asked by its master once more, this replica halts and says why
@@ -161,14 +160,16 @@ class GroupMember:
         clock: Clock,
         store: MessageStore,
         files: ReplicaFiles,
+        directory: StoreDirectory,
         client: RemotingClient,
+        sockets: ReplicationSockets,
         host: MemberHost,
     ) -> None:
-        """Raises ConfigError where the replication port is taken."""
+        """`sockets`: closed with the member. Raises ConfigError where the replication port is taken."""
         self.files = files
         self.name = config.replica_name
         self._broker_name = config.name
-        self._directory = config.store_dir
+        self._directory = directory
         self._client = client
         self._loop = loop
         self._clock = clock
@@ -182,15 +183,13 @@ class GroupMember:
         self._disk = StoreDisk(
             store,
             files,
-            config.store_dir,
+            directory,
             post=loop.post,
             on_cut_needed=host.on_reopen_needed,
             on_beginning_needed=self._ask_beginning,
             on_fatal=host.on_fatal,
         )
-        replica_log = ReplicaLog(
-            begin=store.begin, epochs=self._recovered_epochs(config.store_dir), has_hole=self._disk.has_hole
-        )
+        replica_log = ReplicaLog(begin=store.begin, epochs=self._recovered_epochs(), has_hole=self._disk.has_hole)
         replica_log.on_position(*self._disk.position())
         self._start_facts = files.start_facts(replica_log.end, has_hole=replica_log.has_hole)
         if replica_log.has_hole:
@@ -216,14 +215,17 @@ class GroupMember:
             f"{config.listen_host or config.host}:{config.replication_port}",
             loop,
             self._replica,
-            sockets=ZeroMqSockets(),
+            sockets=sockets,
         )
         self._replica.port = self._port
         self.replication_address = f"{config.host}:{self._port.address.rpartition(':')[2]}"
 
-    def _recovered_epochs(self, directory: str) -> EpochList:
+    def _recovered_epochs(self) -> EpochList:
         """The file's rows, without those of epochs that never got a byte here."""
-        return EpochList(read_epochs(directory)).recovered(self._store.written)
+        return EpochList(self._read_epochs()).recovered(self._store.written)
+
+    def _read_epochs(self) -> tuple[Epoch, ...]:
+        return read_epochs(self._directory.path, self._directory.small_files)
 
     def start(self) -> None:
         """Carries through a cut that was under way. The controller is told of us by its own link."""
@@ -253,7 +255,7 @@ class GroupMember:
     @property
     def epoch_seen(self) -> int:
         """The highest epoch that this store knows: promised to others, or its own while it was alone."""
-        return max(self.files.promised, max((row.number for row in read_epochs(self._directory)), default=0))
+        return max(self.files.promised, max((row.number for row in self._read_epochs()), default=0))
 
     @property
     def acknowledged(self) -> int:
@@ -456,7 +458,7 @@ class GroupMember:
         self.check_question(cast(commands.GetBeginning, call.request))
         begin = self._store.begin
         epochs = EpochList(tuple(row for row in self._replica.log.epochs.rows if row.begin <= begin))
-        beginning = Beginning(begin, epochs, state_files(self._directory), self._store.queue_minimums(begin))
+        beginning = Beginning(begin, epochs, self._directory.state_files(), self._store.queue_minimums(begin))
         reply_json(self._loop, call, beginning_document(beginning))
 
     def _ask_beginning(self) -> None:

@@ -49,10 +49,12 @@ from .producer_table import ProducerTable
 from .registration import BrokerIdentity, Registration
 from .repairs import Repairs
 from .replication.replica_files import ReplicaFiles
+from .replication.sockets import ZeroMqSockets
 from .scrub import Scrub
 from .stage_clock import StageClock
 from .state_log import StateLog
 from .statistics import kernel_kind
+from .store_directory import DirectoryOnDisk
 from .unconsumed import Unconsumed
 from .worker_desk import WorkerDesk
 
@@ -132,9 +134,10 @@ class Broker:
     def _open(self, started: ExitStack) -> None:
         """Binds, then opens the store: records tell the port, which may be a free one that the system chose."""
         config = self._config
+        directory = DirectoryOnDisk(config.store_dir, config.store)
         files = ReplicaFiles.open(config.store_dir) if config.has_group else None
         if files is not None:
-            carry_through_cut(files, config)
+            carry_through_cut(files, directory)
             started.callback(self._mark_clean, files)
         arena = Arena(config.store.drain_bytes, config.store.frame_bytes_max)
         bind = f"{config.listen_host or config.host}:{config.port}"
@@ -195,6 +198,8 @@ class Broker:
             clock=self._clock,
             store=self._store,
             files=files,
+            directory=directory,
+            sockets=ZeroMqSockets(),
             client=self._client,
             host=self,
         )

@@ -20,14 +20,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ...model.errors import RemoteProtocolError, StoreFormatError
-from ...store.config import StoreConfig
-from ...store.segment import sync_directory
-from ...store.store_beginning import begin_store, erase_store
 from ..epoch_file import write_epochs
+from ..store_directory import StoreDirectory
 from .epochs import EpochList
 
 FILE_NAME: Final = "beginning.zenit"
 BYTES_MAX: Final = 64 * 1024 * 1024
+_NOTE_BYTES_MAX: Final = BYTES_MAX + 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,41 +66,30 @@ def parse_beginning(data: bytes) -> Beginning:
         raise RemoteProtocolError(f"no beginning of a store: {error}") from error
 
 
-def note_beginning(directory: str, beginning: Beginning) -> None:
+def note_beginning(directory: StoreDirectory, beginning: Beginning) -> None:
     """Writes down, durably, that the store of this directory is to begin so. Raises OSError."""
     text = json.dumps(beginning_document(beginning))
-    path = os.path.join(directory, FILE_NAME)
-    with open(path + ".new", "w", encoding="ascii") as file:
-        file.write(f"{zlib.crc32(text.encode()):08x}\n{text}")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(path + ".new", path)
-    sync_directory(directory)
+    note = f"{zlib.crc32(text.encode()):08x}\n{text}"
+    directory.small_files.replace(os.path.join(directory.path, FILE_NAME), note.encode("ascii"))
 
 
-def carry_out_beginning(directory: str, config: StoreConfig) -> bool:
+def carry_out_beginning(directory: StoreDirectory) -> bool:
     """Begins the store anew where a note says so; before it is opened. True where there was one.
 
     Raises StoreFormatError (the note is damaged, or what it says is no beginning), StoreLocked, OSError.
     """
-    path = os.path.join(directory, FILE_NAME)
-    try:
-        with open(path, encoding="ascii") as file:
-            checksum, _, text = file.read().partition("\n")
-    except FileNotFoundError:
+    path = os.path.join(directory.path, FILE_NAME)
+    data = directory.small_files.read(path, _NOTE_BYTES_MAX)
+    if data is None:
         return False
+    checksum, _, text = data.decode("ascii", "replace").partition("\n")
     if checksum != f"{zlib.crc32(text.encode()):08x}":
         raise StoreFormatError(path, "checksum")
-    beginning = parse_beginning(text.encode())
-    erase_store(directory)
-    begin_store(
-        directory,
-        config,
-        beginning.begin,
-        snapshots=beginning.snapshots,
-        queue_minimums=beginning.queue_minimums,
-    )
-    write_epochs(directory, beginning.epochs.rows)
-    os.unlink(path)
-    sync_directory(directory)
+    try:
+        beginning = parse_beginning(text.encode())
+    except RemoteProtocolError as error:
+        raise StoreFormatError(path, str(error)) from error
+    directory.begin_anew(beginning.begin, snapshots=beginning.snapshots, queue_minimums=beginning.queue_minimums)
+    write_epochs(directory.path, beginning.epochs.rows, directory.small_files)
+    directory.small_files.remove(path)
     return True

@@ -16,6 +16,7 @@ from ...model.errors import CorruptRecordError, OffsetOutOfRange, StoreNotWritea
 from ...store.message_store import MessageStore
 from ...store.segment import NO_SPACE
 from ..epoch_file import write_epochs
+from ..store_directory import StoreDirectory
 from . import effects as fx
 from .effects import DiskEffect
 from .replica_files import ReplicaFiles
@@ -30,7 +31,7 @@ class StoreDisk:
         self,
         store: MessageStore,
         files: ReplicaFiles,
-        directory: str,
+        directory: StoreDirectory,
         *,
         post: Callable[[Callable[[], None]], None],
         on_cut_needed: Callable[[], None],
@@ -120,7 +121,7 @@ class StoreDisk:
 
     def _persist_epochs(self, effect: fx.PersistEpochs, on_done: Callable[[], None]) -> None:
         with _small_file():
-            write_epochs(self._directory, effect.epochs.rows)
+            write_epochs(self._directory.path, effect.epochs.rows, self._directory.small_files)
         on_done()
 
     def _append(self, effect: fx.Append, on_done: Callable[[], None]) -> None:

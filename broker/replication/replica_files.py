@@ -12,7 +12,7 @@ they are: what an earlier life may have forgotten is told until somebody has hea
 not flushed (`ran_async`) is told by all lives until one has flushed everything, in an epoch in which no others are counted:
 the page cache that an earlier life left may be lost with a later one.
 
-Each change is a temporary file, fsync, rename, fsync of the directory, and returns once it is durable. One thread.
+Each change replaces the file and returns once that is durable (small_file). One thread.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ import os
 import threading
 import uuid
 import zlib
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final
 
 from ...model.errors import InvalidParameter, StoreFormatError
 from ...model.group import Incarnation
-from ...store.segment import make_directory, sync_directory
-from ...store.store_files import current_boot_id
+from ...store.small_file import SYSTEM_FILES, SmallFiles
 
 FILE_NAME: Final = "replica.zenit"
 NO_END: Final = -1
@@ -74,24 +74,31 @@ class _Facts:
 class ReplicaFiles:
     """Made by `open`, once for each start of the process."""
 
-    def __init__(self, path: str, facts: _Facts) -> None:
+    def __init__(self, path: str, facts: _Facts, small_files: SmallFiles) -> None:
+        self.small_files = small_files
         self._path = path
         self._facts = facts
         self._is_registered = False
         self._lock = threading.Lock()
 
     @classmethod
-    def open(cls, directory: str) -> ReplicaFiles:
+    def open(
+        cls,
+        directory: str,
+        *,
+        small_files: SmallFiles = SYSTEM_FILES,
+        new_store_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+    ) -> ReplicaFiles:
         """Reads the file of a store directory, or makes it, and counts this start.
 
         Raises StoreFormatError where it is damaged, OSError.
         """
-        make_directory(directory)
+        small_files.make_directory(directory)
         path = os.path.join(directory, FILE_NAME)
-        facts = _read(path)
+        facts = _read(path, small_files)
         if facts is None:
-            facts = _Facts(store_id=uuid.uuid4().hex, boot_id=current_boot_id())
-        files = cls(path, facts)
+            facts = _Facts(store_id=new_store_id(), boot_id=small_files.boot_id())
+        files = cls(path, facts, small_files)
         files._change(starts=facts.starts + 1)
         return files
 
@@ -123,7 +130,7 @@ class ReplicaFiles:
         facts = self._facts
         return StartFacts(
             has_clean_marker=facts.clean_end != NO_END,
-            same_boot=bool(facts.boot_id) and facts.boot_id == current_boot_id(),
+            same_boot=bool(facts.boot_id) and facts.boot_id == self.small_files.boot_id(),
             log_end=log_end,
             marker_end=facts.clean_end,
             ran_async=facts.ran_async,
@@ -142,14 +149,14 @@ class ReplicaFiles:
         StoreFormatError, InvalidParameter where it is of another group already, OSError.
         """
         path = os.path.join(directory, FILE_NAME)
-        facts = _read(path)
+        facts = _read(path, SYSTEM_FILES)
         if facts is None:
             facts = _Facts(store_id=uuid.uuid4().hex)
         wanted = group_id or facts.group_id or facts.store_id
         if facts.group_id not in ("", wanted):
             raise InvalidParameter("group_id", wanted, f"{facts.group_id}, of which this store is already")
         promised = max(facts.promised, newest_epoch)
-        files = cls(path, facts)
+        files = cls(path, facts, SYSTEM_FILES)
         files._change(group_id=wanted, promised=promised)
         return wanted, promised
 
@@ -163,7 +170,7 @@ class ReplicaFiles:
         Must be durable before the log gets a byte of this life: a clean marker would vouch for it otherwise.
         """
         if not self._is_registered:
-            boot_id = current_boot_id()
+            boot_id = self.small_files.boot_id()
             self._change(boot_id=boot_id, clean_end=NO_END, set_back=False, group_id=self._facts.group_id or group_id)
             self._is_registered = True
 
@@ -217,13 +224,7 @@ class ReplicaFiles:
             self._write(replace(self._facts, **changes))
 
     def _write(self, facts: _Facts) -> None:
-        temporary = self._path + ".new"
-        with open(temporary, "w", encoding="ascii") as file:
-            file.write(_encode(facts))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, self._path)
-        sync_directory(os.path.dirname(self._path))
+        self.small_files.replace(self._path, _encode(facts).encode("ascii"))
         self._facts = facts
 
 
@@ -233,13 +234,12 @@ def _encode(facts: _Facts) -> str:
     return f"{text}\n{zlib.crc32(text.encode()):08x}\n"
 
 
-def _read(path: str) -> _Facts | None:
+def _read(path: str, small_files: SmallFiles) -> _Facts | None:
     """None where there is no such file. Raises StoreFormatError, OSError."""
-    try:
-        with open(path, "rb") as file:
-            text, _, checksum = file.read(_BYTES_MAX).decode("ascii", "replace").partition("\n")
-    except FileNotFoundError:
+    data = small_files.read(path, _BYTES_MAX)
+    if data is None:
         return None
+    text, _, checksum = data.decode("ascii", "replace").partition("\n")
     if checksum != f"{zlib.crc32(text.encode()):08x}\n":
         raise StoreFormatError(
             path, "checksum: it is damaged; it says what this replica has promised and must not be guessed"

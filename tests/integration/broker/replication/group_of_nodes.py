@@ -13,6 +13,8 @@ from typing import Any
 from zenitmq.broker.config import BrokerConfig
 from zenitmq.broker.group_member import GroupMember, carry_through_cut
 from zenitmq.broker.replication.replica_files import ReplicaFiles
+from zenitmq.broker.replication.sockets import ZeroMqSockets
+from zenitmq.broker.store_directory import DirectoryOnDisk
 from zenitmq.model.arena import Arena
 from zenitmq.model.clock import SystemClock
 from zenitmq.model.group import GroupNode, GroupSettings, KnownGroup, Replica
@@ -72,11 +74,20 @@ class Node:
         )
         self.loop.arena = self.store.arena
         files = ReplicaFiles.open(self.config.store_dir)
-        carry_through_cut(files, self.config)
+        directory = DirectoryOnDisk(self.config.store_dir, self.config.store)
+        carry_through_cut(files, directory)
         with self.loop, self.store, RemotingClient() as client:
             host: Any = self
             self.member = GroupMember(
-                self.config, loop=self.loop, clock=clock, store=self.store, files=files, client=client, host=host
+                self.config,
+                loop=self.loop,
+                clock=clock,
+                store=self.store,
+                files=files,
+                directory=directory,
+                client=client,
+                sockets=ZeroMqSockets(),
+                host=host,
             )
             self.member.controller = host
             self.loop.handle(GetBeginning, self.member.gate(GetBeginning, self.member.on_get_beginning))

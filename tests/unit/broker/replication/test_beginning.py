@@ -19,6 +19,7 @@ from zenitmq.broker.replication.beginning import (
     parse_beginning,
 )
 from zenitmq.broker.replication.epochs import EpochList
+from zenitmq.broker.store_directory import DirectoryOnDisk
 from zenitmq.model.errors import RemoteProtocolError, StoreFormatError
 from zenitmq.store.config import StoreConfig
 from zenitmq.store.snapshot import write_snapshot
@@ -82,19 +83,19 @@ def test_a_start_carries_a_note_out_once(tmp_path: Path) -> None:
     store = tmp_path / "store"
     store.mkdir()
     whole = beginning(tmp_path)
-    assert not carry_out_beginning(str(store), CONFIG)
+    assert not carry_out_beginning(DirectoryOnDisk(str(store), CONFIG))
     for _ in range(2):
-        note_beginning(str(store), whole)
-        assert carry_out_beginning(str(store), CONFIG)
-        assert not carry_out_beginning(str(store), CONFIG)
+        note_beginning(DirectoryOnDisk(str(store), CONFIG), whole)
+        assert carry_out_beginning(DirectoryOnDisk(str(store), CONFIG))
+        assert not carry_out_beginning(DirectoryOnDisk(str(store), CONFIG))
     assert EpochList(read_epochs(str(store))) == whole.epochs
     assert sorted(os.listdir(store / "commitlog")) == [f"{SEGMENT_BYTES:020d}"]
     assert (store / "config" / "topics.json").read_bytes() == whole.snapshots["topics.json"]
 
 
 def test_a_damaged_note_is_not_guessed(tmp_path: Path) -> None:
-    note_beginning(str(tmp_path), beginning(tmp_path))
+    note_beginning(DirectoryOnDisk(str(tmp_path), CONFIG), beginning(tmp_path))
     note = tmp_path / FILE_NAME
     note.write_bytes(note.read_bytes()[:-2])
     with pytest.raises(StoreFormatError):
-        carry_out_beginning(str(tmp_path), CONFIG)
+        carry_out_beginning(DirectoryOnDisk(str(tmp_path), CONFIG))

@@ -9,6 +9,8 @@ import pytest
 from zenitmq.broker.replication import replica_files
 from zenitmq.broker.replication.replica_files import FILE_NAME, NO_END, ReplicaFiles
 from zenitmq.model.errors import StoreFormatError
+from zenitmq.store import small_file
+from zenitmq.store.small_file import SYSTEM_FILES
 
 
 @pytest.fixture
@@ -20,7 +22,7 @@ def directory(tmp_path) -> str:
 def boot(monkeypatch):
     """The machine: `boot()` restarts it."""
     current = ["boot 1"]
-    monkeypatch.setattr(replica_files, "current_boot_id", lambda: current[0])
+    monkeypatch.setattr(SYSTEM_FILES, "boot_id", lambda: current[0], raising=True)
 
     def restart() -> None:
         current[0] += "1"
@@ -173,7 +175,7 @@ def test_killed_at_each_step_it_is_the_old_or_the_new(directory, monkeypatch, st
         elif step == "replace":
             patched.setattr(os, "replace", dies)
         else:
-            patched.setattr(replica_files, "sync_directory", dies)
+            patched.setattr(small_file, "sync_directory", dies)
         with pytest.raises(OSError, match="killed here"):
             files.promise(9)
         assert files.promised == 3  # what is not known to be durable was not promised

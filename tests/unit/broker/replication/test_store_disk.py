@@ -11,6 +11,7 @@ from store_kit import kill, make_store, message, put, read_queue, wait_until
 from zenitmq.broker.replication.disk import StoreDisk
 from zenitmq.broker.replication.effects import CutLog, CutTail, PersistIntent
 from zenitmq.broker.replication.replica_files import ReplicaFiles
+from zenitmq.broker.store_directory import DirectoryOnDisk
 from zenitmq.store.config import StoreConfig
 from zenitmq.store.message_store import MessageStore
 from zenitmq.store.store_cut import truncate_store
@@ -29,7 +30,7 @@ class Replica:
         self.disk = StoreDisk(
             store,
             ReplicaFiles.open(store._directory),
-            store._directory,
+            DirectoryOnDisk(store._directory, store._config),
             post=self.posted.append,
             on_cut_needed=lambda: self.asked.append("cut"),
             on_beginning_needed=lambda: self.asked.append("beginning"),

@@ -1,0 +1,72 @@
+"""Small files that are read and replaced whole: a crash at any moment leaves the old content or the new one.
+
+Replacing is: a temporary file beside it, fsync, rename, fsync of the directory; it has happened for good once it returns.
+`SmallFiles` is where that meets the operating system: the real one here, a simulated one in the tests.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final, Protocol
+
+from .segment import make_directory, sync_directory
+from .store_files import current_boot_id
+
+_SUFFIX: Final = ".new"
+
+
+class SmallFiles(Protocol):
+    """Files by path. All raise OSError."""
+
+    def read(self, path: str, bytes_max: int) -> bytes | None:
+        """The first `bytes_max` bytes; None where there is no such file."""
+
+    def replace(self, path: str, data: bytes) -> None:
+        """The file holds `data` from now on, whatever happens."""
+
+    def remove(self, path: str) -> None:
+        """There is no such file any more; it was there."""
+
+    def make_directory(self, path: str) -> None:
+        """It is there from now on, with all on the way to it."""
+
+    def boot_id(self) -> str:
+        """Of the running kernel, on whose page cache files live; "" where it does not tell."""
+
+
+class SystemFiles:
+    """The operating system's."""
+
+    def read(self, path: str, bytes_max: int) -> bytes | None:
+        """See `SmallFiles`."""
+        try:
+            with open(path, "rb") as file:
+                return file.read(bytes_max)
+        except FileNotFoundError:
+            return None
+
+    def replace(self, path: str, data: bytes) -> None:
+        """See `SmallFiles`."""
+        temporary = path + _SUFFIX
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        sync_directory(os.path.dirname(path))
+
+    def remove(self, path: str) -> None:
+        """See `SmallFiles`."""
+        os.unlink(path)
+        sync_directory(os.path.dirname(path))
+
+    def make_directory(self, path: str) -> None:
+        """See `SmallFiles`."""
+        make_directory(path)
+
+    def boot_id(self) -> str:
+        """See `SmallFiles`."""
+        return current_boot_id()
+
+
+SYSTEM_FILES: Final = SystemFiles()
