@@ -25,7 +25,6 @@ Then the records from the lowest `reflected` on are told to the dispatchers agai
 from __future__ import annotations
 
 import logging
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -33,6 +32,7 @@ from typing import Final
 
 from ..model.queue import PhysicalOffset, QueueOffset
 from .checksum_log import ChecksumEntry, crc32
+from .checksum_table import ChecksumTable
 from .commit_log import CommitLog, may_follow_append
 from .dispatch import Dispatcher, Run
 from .log_pages import HEADER_BYTES, LogPages, is_record_readable
@@ -92,8 +92,7 @@ class LogSurvey:
         self._check_body_crc = check_body_crc
         self._flushed = 0
         self._pages = LogPages()
-        self._entries: dict[int, ChecksumEntry] = {}
-        self._offsets: list[int] = []  # of the entries, ascending
+        self._entries = ChecksumTable(log.checksums, log.segment_bytes, log.begin, log.written)
         self._unvouched: int | None = None  # where the record before the current position begins, if no entry vouches
 
     def run(self, begin: int, flushed: int = 0) -> Survey:
@@ -101,8 +100,7 @@ class LogSurvey:
         damaged, not torn, where it is not valid; a record begins or the log ended there."""
         segments = self._log.segments()
         self._flushed = flushed
-        self._entries = {entry.offset: entry for entry in self._log.checksums.entries(begin, self._log.written)}
-        self._offsets = sorted(self._entries)
+        self._entries = ChecksumTable(self._log.checksums, self._log.segment_bytes, begin, self._log.written)
         damaged: list[Range] = []
         at = end = begin
         while at < self._log.written:
@@ -190,8 +188,7 @@ class LogSurvey:
 
     def _known_behind(self, after: int) -> int | None:
         """The first position behind `after` that is known to belong to the log; None where there is none."""
-        behind = self._offsets[bisect_right(self._offsets, after) :]
-        vouched = next((offset for offset in behind if self._matches(self._entries[offset])), None)
+        vouched = next((int(entry.offset) for entry in self._entries.behind(after) if self._matches(entry)), None)
         if after < self._flushed <= self._log.written:
             return self._flushed if vouched is None else min(self._flushed, vouched)
         return vouched
@@ -222,8 +219,8 @@ class LogSurvey:
     # ---- single positions
 
     def _next_entry(self, after: int, limit: int) -> int:
-        index = bisect_right(self._offsets, after)
-        return min(self._offsets[index], limit) if index < len(self._offsets) else limit
+        following = self._entries.next_in_segment(after)
+        return limit if following is None else min(following, limit)
 
     def _matches(self, entry: ChecksumEntry) -> bool:
         is_readable = self._is_readable(entry.offset, entry.end)
