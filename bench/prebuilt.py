@@ -44,6 +44,7 @@ class PrebuiltJob:
     keys: int = 0
     tags: bool = False
     prepared: int = 0  # how many different batches; 0 = as many as memory allows
+    cluster_id: str = ""
 
 
 class Pump:
@@ -76,7 +77,7 @@ class Pump:
         sent = self.sent
         dealer, request = self._requests[(sent // BATCHES_IN_A_ROW) % len(self._requests)]
         self._sent_at[sent] = now_ns
-        header = encode_request(request, sent, timeout_ms=_TIMEOUT_MS)
+        header = encode_request(request, sent, timeout_ms=_TIMEOUT_MS, cluster_id=self._job.cluster_id)
         if not dealer.send(header, self._batches[sent % len(self._batches)]):
             raise RequestTimeout("bench prebuilt send", 0)
         self._waiting.append((dealer, sent))

@@ -74,6 +74,10 @@ class Target:
         """Broker name -> address of its master."""
         return {name: dict(members)[0] for _, name, members in self.route().brokers if 0 in dict(members)}
 
+    def cluster_id(self) -> str:
+        """Of the topic's cluster: a client's requests name it, and a broker knows a send by its bytes only where they do."""
+        return dict(self.route().cluster_ids)[self.route().brokers[0][0]]
+
     def write_queues(self) -> list[tuple[str, int]]:
         """(broker address, queue id) of each queue that takes messages."""
         addresses = self.addresses()

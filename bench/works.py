@@ -108,6 +108,7 @@ def prebuilt_job(bench: Bench, path: str) -> PrebuiltJob:
         samples_path=path,
         keys=options.keys,
         tags=options.tags,
+        cluster_id=bench.target.cluster_id(),
     )
 
 
