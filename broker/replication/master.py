@@ -35,6 +35,8 @@ from .replica_log import ReplicaLog
 
 SILENCE_MS: Final = 1500
 """A member that has not acknowledged anything for so long leaves the in-sync set."""
+HANGS_MS: Final = 2000
+"""Under flush = sync: one whose disk has got nothing for so long leaves it too; it is not slow, it stands still."""
 IDLE_MS: Final = 250
 CONFIRM_MS: Final = 20
 """How long a slave that gets no chunks may not hear that the confirm offset has moved."""
@@ -215,6 +217,7 @@ class MasterState:
             for member in self._members.values():
                 member.heard_ms += pause_ms
                 member.acked_ms += pause_ms
+                member.flushing_ms += pause_ms
                 member.caught_up_ms += pause_ms
 
     # ---- sessions
@@ -272,8 +275,7 @@ class MasterState:
         """An ack counts with last ack <= ack <= sent; anything else closes the session (R14)."""
         if not (member.written <= ack.written <= member.sent and member.flushed <= ack.flushed):
             return self._end(member)
-        member.written, member.flushed, member.heard_ms = ack.written, ack.flushed, now_ms
-        member.acked_ms = now_ms
+        member.acknowledge(ack.written, ack.flushed, now_ms)
         end = self._log.end
         member.observe_lag(end, self._is_sync, now_ms)
         effects: list[Effect] = []
@@ -380,6 +382,7 @@ class MasterState:
         joining, leaving = set(), set()
         for member in self._members.values():
             is_late = now_ms - member.heard_ms >= SILENCE_MS or now_ms - member.caught_up_ms > lag_ms_max
+            is_late |= self._is_sync and now_ms - member.flushing_ms >= HANGS_MS
             if member.name in known:
                 if member.is_gone or is_late:
                     leaving.add(member.name)

@@ -18,6 +18,7 @@ class Member:
 
     `incarnation`: the one the node names, None where it names none; `session_incarnation`: the one that opened.
     `is_counted`: in the union. `acked_ms`: when an ack came last: an opening alone says that it is heard, not that it hears.
+    `flushing_ms`: when it had flushed more than before, or all it had.
     `is_gone`: its socket is known to be gone. `caught_up_ms`: when it last held all that there was.
     """
 
@@ -25,6 +26,7 @@ class Member:
     heard_ms: int
     caught_up_ms: int = 0
     acked_ms: int = 0
+    flushing_ms: int = 0
     incarnation: Incarnation | None = None
     session: int = 0
     session_incarnation: Incarnation | None = None
@@ -44,7 +46,7 @@ class Member:
     _mark_ms: int = 0
 
     def __post_init__(self) -> None:
-        self.caught_up_ms = self.acked_ms = self._mark_ms = self.heard_ms
+        self.caught_up_ms = self.acked_ms = self.flushing_ms = self._mark_ms = self.heard_ms
 
     def open(self, opening: Opening, offset: int, *, end: int, now_ms: int) -> None:
         """A new session that agrees with the master's log up to `offset`. What was not flushed counts for nothing."""
@@ -52,8 +54,15 @@ class Member:
         self.is_open, self.is_gone, self.wants_lz4 = True, False, opening.wants_lz4
         self.written, self.flushed = offset, min(offset, opening.flushed)
         self.sent, self.credit, self.epoch_end, self.told_confirm = offset, 0, 0, 0
-        self.heard_ms = self.sent_ms = self._mark_ms = now_ms
+        self.heard_ms = self.sent_ms = self.flushing_ms = self._mark_ms = now_ms
         self._mark = end
+
+    def acknowledge(self, written: int, flushed: int, now_ms: int) -> None:
+        """It says how far it is."""
+        if flushed > self.flushed or flushed >= written:
+            self.flushing_ms = now_ms
+        self.written, self.flushed = written, flushed
+        self.heard_ms = self.acked_ms = now_ms
 
     def observe_lag(self, end: int, is_sync: bool, now_ms: int) -> None:
         """It was caught up when the log ended where this member is now: at the mark, which then moves to now."""

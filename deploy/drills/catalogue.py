@@ -161,8 +161,8 @@ _ALL: Final = (
     ),
     Drill(
         "hung-fsync",
-        "the master's disk does not finish a sync; another takes over (flush mode sync)",
-        (Fault(Deed.HANG, Whom.MASTER, 10_000),),
+        "the master's disk does not finish a sync, and another takes over; then a slave's (flush mode sync)",
+        (Fault(Deed.HANG, Whom.MASTER, 10_000), Fault(Deed.HANG, Whom.SLAVE, 10_000)),
         3,
     ),
     Drill(

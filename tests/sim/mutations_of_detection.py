@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from zenitmq.broker.replication import slave
+from zenitmq.broker.replication import master, slave
 from zenitmq.controller import candidates, detection, stalls
 from zenitmq.controller.stalls import Stall
 
@@ -60,6 +60,13 @@ def _() -> list[Patch]:
             lambda node, counts: any(counts(one.name) for one in node.replicas if one.name != node.master),
         ),
     ]
+
+
+@mutation(
+    "stuckwait", "Detection: a member whose disk does not finish a sync is waited for as long as one that is slow"
+)
+def _() -> list[Patch]:
+    return [(master, "HANGS_MS", 1 << 30)]
 
 
 @mutation("nopassover", "Detection: who stalled its group may be elected again at once")

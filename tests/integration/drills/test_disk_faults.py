@@ -92,9 +92,9 @@ def drilled(name: str) -> dict[str, Any]:
 @needs_zookeeper
 @pytest.mark.timeout(240)
 @pytest.mark.usefixtures("work")
-def test_another_takes_over_from_a_master_whose_disk_hangs() -> None:
-    (fault,) = drilled("hung-fsync")["faults"]
-    assert fault["first_write_ms"] < fault["held_ms"], "writes went on before the disk did"
+def test_a_disk_that_hangs_holds_its_group_up_for_a_moment_only() -> None:
+    for fault in drilled("hung-fsync")["faults"]:
+        assert fault["first_write_ms"] < fault["held_ms"], "writes went on before the disk did"
 
 
 @needs_zookeeper

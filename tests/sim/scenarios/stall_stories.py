@@ -104,3 +104,14 @@ def dead_replicas_are_not_elected() -> None:
         group.power_comes_back()
         group.run_until(lambda: group.in_sync == group.swarm.names)
     group.whole()
+
+
+@story("D8", without="stuckwait", falls="I5")
+def member_whose_disk_hangs_leaves_the_set() -> None:
+    group = CalmGroup(sync=True)
+    old = group.master
+    group.disks[min(set("abc") - {old})].hangs = True
+    group.writes_go_on(TAKEN_OVER_MS)
+    if group.master != old:
+        raise Violation("I5: the master changed, and there was nothing wrong with it")
+    group.whole()

@@ -29,7 +29,7 @@ from zenitmq.broker.replication.frames import (
     Refused,
 )
 from zenitmq.broker.replication.in_sync import PROPOSE_AGAIN_MS
-from zenitmq.broker.replication.master import CONFIRM_MS, HELD_BYTES, IDLE_MS, SILENCE_MS, MasterState
+from zenitmq.broker.replication.master import CONFIRM_MS, HANGS_MS, HELD_BYTES, IDLE_MS, SILENCE_MS, MasterState
 from zenitmq.broker.replication.replica_log import ReplicaLog
 from zenitmq.model.group import (
     AckMode,
@@ -193,6 +193,34 @@ def test_the_confirm_offset_known_as_a_slave_stays_and_state_waits_for_the_start
     assert (master.log.confirm, master.core.acknowledged) == (60, 0)
     master.follow("B")
     assert (master.log.confirm, master.core.serves_state) == (100, True)
+
+
+# ---- a member's disk that hangs
+
+
+@pytest.mark.parametrize("mode", list(FlushMode))
+def test_under_sync_a_member_that_flushes_nothing_leaves_the_set(mode: FlushMode) -> None:
+    master = Master(news(in_sync="ABC", flush_mode=mode))
+    for name in "BC":
+        master.follow(name)
+        master.ack(name, 100, flushed=100)
+    master.write(150, flushed=150)
+    proposed = []
+    for now_ms in range(250, HANGS_MS + 1, 250):
+        effects = master.ack("B", 150, flushed=150, now_ms=now_ms) + master.ack("C", 150, flushed=100, now_ms=now_ms)
+        proposed += proposals(effects + master.core.on_tick(now_ms))
+    assert proposed == ([(7, "AB")] if mode is FlushMode.SYNC else [])
+
+
+def test_a_member_that_flushes_slowly_stays() -> None:
+    master = Master(news(in_sync="AB", flush_mode=FlushMode.SYNC))
+    master.follow("B")
+    master.write(1000, flushed=1000)
+    proposed = []
+    for now_ms in range(0, 4 * HANGS_MS, 250):
+        effects = master.ack("B", 1000, flushed=100 + now_ms // 1000, now_ms=now_ms)
+        proposed += proposals(effects + master.core.on_tick(now_ms))
+    assert proposed == []
 
 
 # ---- how long it is cut off
