@@ -2,7 +2,8 @@
 
 A new reign has only what ZooKeeper holds, which may be older than it was (set_back). So before it writes a group that it
 has found it *listens*: until each replica of the group has registered or sent a heartbeat, for LISTEN_MS at most. A replica
-that lives beats each 0.5 s; what it knows is heard before anything is built on a node that was set back.
+that lives beats each 0.5 s; what it knows is heard before anything is built on a node that was set back. Nor does it found
+a group that it has not found before that time is over: who registers first may be the one that was wiped.
 
 A sighting counts from the moment it is heard and is kept in ZooKeeper at once, so that the next reign knows it too. Where
 that fails it is tried again with the next sign of the kind: the replica goes on registering.
@@ -25,6 +26,10 @@ log = logging.getLogger(__name__)
 
 LISTEN_MS: Final = 1000
 """Two heartbeats. Longer: a new leading controller writes later where a replica is dead; shorter: a slow replica is missed."""
+
+
+_ANYBODY: Final = ""
+"""No replica has this name: who has not been heard is not known."""
 
 
 class Hearing:
@@ -52,6 +57,10 @@ class Hearing:
         self._unheard[broker_name], self._ends_ms[broker_name] = unheard, now_ms + self._listen_ms
         return True
 
+    def listen_to_all(self, broker_name: str, ends_ms: int) -> None:
+        """Begins to listen for anybody who knows of a group that ZooKeeper does not know."""
+        self._unheard[broker_name], self._ends_ms[broker_name] = {_ANYBODY}, ends_ms
+
     def listens_to(self, broker_name: str) -> bool:
         """Its replicas were not all heard yet, and it is not time."""
         return broker_name in self._unheard
@@ -67,9 +76,8 @@ class Hearing:
     def on_tick(self, now_ms: int) -> None:
         """Time has passed."""
         for name in [name for name, ends_ms in self._ends_ms.items() if now_ms >= ends_ms]:
-            log.info(
-                "not heard, going on without them group=%s replicas=%s", name, ",".join(sorted(self._unheard[name]))
-            )
+            missing = sorted(self._unheard[name] - {_ANYBODY})
+            log.info("listened long enough group=%s not_heard=%s", name, ",".join(missing))
             self._end(name)
 
     def _end(self, broker_name: str) -> None:

@@ -28,7 +28,7 @@ from ..model.errors import (
     ZenitError,
     ZooKeeperUnavailable,
 )
-from ..model.group import NO_VERSION, GroupNode, GroupSettings, KnownGroup
+from ..model.group import NO_VERSION, GroupNode, GroupSettings, KnownGroup, Sighting
 from ..model.group_codec import encode_node
 from ..remoting.commands import (
     AlterInSync,
@@ -163,11 +163,19 @@ class Reign:
                 self._changes.hold(name)
             self._carry_out(self._detection.on_group(found, now_ms))
             return
+        if found is None and name in self._names:
+            self._remember_own(self._detection.known(name))
         self._names.discard(name)
         self._detection.on_group_missing(name)
         if found is not None and name not in self._damaged:
             log.error("nobody is elected: %s", found)
             self._damaged[name] = found
+
+    def _remember_own(self, known: KnownGroup) -> None:
+        """A node is gone that this controller has known itself."""
+        node = known.node
+        if node.group_id and node.epoch > 0:
+            self._hearing.remember(node.broker_name, Sighting(node.group_id, node.epoch, known.version))
 
     def _on_heard_out(self, name: str) -> None:
         """Whoever lives of the group was heard: changes take their turns, and whom to elect is decided anew."""
@@ -238,6 +246,9 @@ class Reign:
             named = replace(made.node, cluster_id=self._naming.cluster_id)
             return Write(named, known.version if known is not None else NO_VERSION)
 
+        if self._known(name) is None and self._clock.monotonic_ms() < self._listens_until_ms:
+            self._changes.hold(name)
+            self._hearing.listen_to_all(name, self._listens_until_ms)
         self._submit(call, name, decide, partial(self._on_registered, call))
         self._hearing.on_heard(name, request.name)
 

@@ -774,12 +774,41 @@ def test_once_all_were_heard_or_time_has_passed_changes_take_their_turns() -> No
     assert (asked.error, elected(story)) == (None, ("a", 2)), "a master that was started anew is elected again"
 
 
-def test_a_group_that_a_reign_sees_begin_needs_no_listening() -> None:
+def test_no_group_is_founded_before_a_reign_has_listened() -> None:
+    """ZooKeeper was emptied, and the wiped replica is the first to register."""
     story = Story(listen_ms=1000)
-    asked = story.register("a")
+    wiped = story.register("c", store_id="new", epoch=0, log_end=0, group_id="")
+    story.loop.pass_ms(500)
+    refused = story.register("a", 7, epoch=41)
+    story.loop.pass_ms(600)
     story.work()
-    assert asked.error is None
-    assert elected(story) == ("a", 1)
+    assert isinstance(refused.error, GroupNodeLost)
+    assert isinstance(wiped.error, GroupNodeLost)
+    assert story.zookeeper.groups == {}
+
+
+def test_a_group_is_founded_once_a_reign_has_listened_and_at_once_later() -> None:
+    for early in (True, False):
+        story = Story(listen_ms=1000)
+        if not early:
+            story.loop.pass_ms(1000)
+        asked = story.register("a")
+        story.work()
+        assert (asked.reply is None) is early
+        story.loop.pass_ms(1000)
+        story.work()
+        assert asked.error is None
+        assert elected(story) == ("a", 1)
+
+
+def test_a_node_that_vanishes_under_its_controller_is_remembered_by_it() -> None:
+    story = Story(group(epoch=5))
+    del story.zookeeper.groups[GROUP]
+    story.reign.on_touched(GROUP)
+    story.work()
+    wiped = story.register("c", store_id="new", epoch=0, log_end=0, group_id="")
+    assert isinstance(wiped.error, GroupNodeLost)
+    assert wiped.error.persisted == 5
 
 
 # ---- the cluster's id
