@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from zenitmq.broker.replication.frames import Ack
 from zenitmq.controller.group_state import electable
 from zenitmq.model.group import FlushMode
-from zenitmq.remoting.commands import ChangeGroup, ElectMaster
+from zenitmq.remoting.commands import ChangeGroup, ElectMaster, RestoreGroup
 
 from .broker import GROUP, node_of
 from .controller import Controller
@@ -20,6 +20,7 @@ from .disk import Disk
 from .ledger import Violation
 from .records import RECORD, SEGMENT
 from .schedule import MS
+from .zookeeper_losses import ZooKeeperLosses
 
 if TYPE_CHECKING:
     from .simulation import Simulation
@@ -42,6 +43,7 @@ class Faults:
         self.forced = 0
         self._wipes = 0
         self._copies: dict[str, Disk] = {}  # of disks, as they were some time ago
+        self.losses = ZooKeeperLosses(simulation, self.ask)
         self._schedule.after_us(500 * MS, self._next)
         self._schedule.after_us(500 * MS, self._watch_over)
 
@@ -66,7 +68,7 @@ class Faults:
         simulation = self._simulation
         self._schedule.after_us(500 * MS, self._watch_over)
         content = simulation.zookeeper.groups.get(GROUP)
-        if content is None or electable(node := node_of(content.data)):
+        if content is None or electable(node := node_of(content.data)) or self.losses.is_restoring:
             return
         ledger, disks = simulation.ledger, simulation.disks
         holders = [name for name in simulation.swarm.names if ledger.is_held(disks[name].log, disks[name].begin)]
@@ -86,7 +88,8 @@ class Faults:
         gap_us = int(self._rng.expovariate(1.0) * self._simulation.swarm.fault_gap_ms * MS)
         self._schedule.after_us(gap_us, self._next)
         fault = self._rng.choices(self._names, self._weights)[0]
-        getattr(self, f"_{fault}")()
+        if not self.losses.is_quiet:
+            getattr(self, f"_{fault}")()
 
     def _later(self, repair: Callable[[], object]) -> None:
         self._schedule.after_us(self.repair_us(), repair)
@@ -395,7 +398,7 @@ class Faults:
             self._simulation.say("an operator sets %s = %s", *change)
             self.ask(ChangeGroup(GROUP, content.version, (change,)))
 
-    def ask(self, request: ElectMaster | ChangeGroup) -> None:
+    def ask(self, request: ElectMaster | ChangeGroup | RestoreGroup) -> None:
         """An operator's wish; nobody listens to the answer."""
         for controller in self._simulation.controllers:
             if controller.alive and not controller.paused_until_us > self._schedule.now_us:
