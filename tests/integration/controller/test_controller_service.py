@@ -21,7 +21,14 @@ from zenitmq.controller.zookeeper import ZooKeeperStore
 from zenitmq.deploy.embedded_zookeeper import ZooKeeperProcess, start_zookeeper, stop_zookeeper
 from zenitmq.deploy.processes import port_is_free
 from zenitmq.model.clock import monotonic_ms, sleep_ms
-from zenitmq.model.errors import MasterStillAlive, NotElectable, NotLeadingController, StaleGroupVersion, ZenitError
+from zenitmq.model.errors import (
+    BrokerBusy,
+    MasterStillAlive,
+    NotElectable,
+    NotLeadingController,
+    StaleGroupVersion,
+    ZenitError,
+)
 from zenitmq.model.group import GroupNode
 from zenitmq.model.group_codec import decode_node
 from zenitmq.remoting.client import RemotingClient
@@ -94,9 +101,19 @@ class Broker:
 
     def register(self, starts: int = 1) -> tuple[int, GroupNode]:
         log = {} if starts > 1 else {"log_end": 0, "marker_end": 0}  # who joins brings no log
-        found = self.ask(registration(self.name, starts, **log))
+        found = self._ask_again(registration(self.name, starts, **log))
         self.client.every(200, self._beat)
         return found
+
+    def _ask_again(self, request: Request) -> tuple[int, GroupNode]:
+        """As a broker does while a new leading controller listens."""
+        deadline_ms = monotonic_ms() + 15_000
+        while True:
+            try:
+                return self.ask(request)
+            except BrokerBusy:
+                assert monotonic_ms() < deadline_ms, request
+                sleep_ms(100)
 
     def ask(self, request: Request) -> tuple[int, GroupNode]:
         """Sends on the shared connection, as brokers do, and waits."""
