@@ -84,7 +84,7 @@ def await_that(condition: Callable[[], bool], timeout_ms: int = 15_000) -> None:
 
 class ModelCluster:
     def __init__(self) -> None:
-        self.server = ModelZooKeeper()
+        self.server = ModelZooKeeper(cluster_id="")
         self.clients: list[Client] = []
 
     def client(self) -> Client:
@@ -343,3 +343,11 @@ def test_records_are_kept_in_order(cluster: Cluster) -> None:
     names = [store.append_record(record) for record in (b"one", b"two")]
     assert names == sorted(set(names))
     assert cluster.client().store.records() == (b"one", b"two")
+
+
+def test_the_clusters_id_is_made_once_whoever_offers_one(cluster: Cluster) -> None:
+    first, second = cluster.client().store, cluster.client().store
+    assert (first.cluster_id(), second.cluster_id()) == ("", "")
+    assert first.make_cluster_id("c1") == "c1"
+    assert second.make_cluster_id("c2") == "c1"
+    assert (first.cluster_id(), second.cluster_id()) == ("c1", "c1")
