@@ -78,6 +78,8 @@ class Expiry:
     def go_on(self, now_ms: int, use: float) -> list[StoreEvent]:
         """One slice. `use`: of the disk. Raises OSError."""
         self.is_unfinished = self._queues.expire_some(QUEUES_PER_SLICE)
+        if self.is_unfinished:
+            return []
         segments = self._log.segments()
         if len(segments) < 2:
             return []
@@ -164,9 +166,8 @@ class Expiry:
         removed = self._log.remove_before(offset)
         events = [StoreEvent("segment_deleted", f"base {segment.base_offset}") for segment in removed]
         if removed:
-            self.is_unfinished = len(removed) == SEGMENTS_PER_SLICE
             self._queues.begin_expiry(self._log.begin)
-            self.is_unfinished |= self._queues.expire_some(QUEUES_PER_SLICE)
+            self.is_unfinished = True  # with what leads into them
             if self._index is not None:
                 for file in self._index.remove_before(self._log.begin):
                     self._run_in_worker(partial(self._index.retire, file))

@@ -114,7 +114,7 @@ class QueueTable:
             None  # what is on disk once the round that is under way has come to its end
         )
         self._unwritten: list[tuple[ConsumeQueue, int, bytes]] = []
-        self._expiring: list[QueueKey] = []
+        self._expiring: list[QueueKey] | None = []
         self._log_end = self._expired_below = PhysicalOffset(0)
         self._taken = self._reflected = PhysicalOffset(0)
         for topic, queue_id, directory in list_queues(store_directory):
@@ -300,14 +300,18 @@ class QueueTable:
     def begin_expiry(self, log_begin: PhysicalOffset) -> None:
         """From here on `expire_some` gives up the files whose every record lies below `log_begin`."""
         self._expired_below = log_begin
-        self._expiring = [key for key, bases in self._unloaded.items() if len(bases) > 1]
-        self._expiring += [key for key, queue in self._queues.items() if queue.file_count > 1]
+        self._expiring = None
 
     def expire_some(self, queues_max: int) -> bool:
-        """Looks at so many queues that have more than one file, which the last one is not of; whether some are left.
+        """Looks at so many queues that have more than one file, the last of which stays; whether some are left. The first call
+        finds out which.
 
         Raises OSError; the rest goes then with the next expiry.
         """
+        if self._expiring is None:
+            self._expiring = [key for key, bases in self._unloaded.items() if len(bases) > 1]
+            self._expiring += [key for key, queue in self._queues.items() if queue.file_count > 1]
+            return bool(self._expiring)
         for _ in range(min(queues_max, len(self._expiring))):
             queue = self.get(*self._expiring.pop())
             if queue is not None:

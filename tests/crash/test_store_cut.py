@@ -194,7 +194,8 @@ def test_a_queue_whose_messages_expired_keeps_its_offsets(tmp_path) -> None:
         removed = {segment_name(segment.base_offset) for segment in store._log.remove_before(store.written)}
         wait_until(lambda: removed.isdisjoint(os.listdir(tmp_path / "s" / "commitlog")))
         store._queues.begin_expiry(store.begin)
-        store._queues.expire_some(9)
+        while store._queues.expire_some(9):
+            pass
         kept, begin = store.max_offset("t", 0), store.begin
         offset = store.written
         put(store, "t", 0, message("t", b"cut"))
