@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from zenitmq.store import snapshot
 from zenitmq.store.snapshot import Snapshot, parse_snapshot, read_snapshot, write_snapshot
 
 DOCUMENT = {"offsetTable": {"t@g": {"0": 5, "1": 7}}, "text": 'a "quoted" {0:1} größe \\'}
@@ -47,3 +48,26 @@ def test_the_copy_stands_in_for_what_is_missing_or_broken(tmp_path, broken: byte
     assert read_snapshot(str(tmp_path / "x.json")) is None
     (tmp_path / "x.json.bak").write_text('{"a":{0:1}}')
     assert read_snapshot(str(tmp_path / "x.json")) == Snapshot({"a": {"0": 1}}, None)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        {"a": {}, "b": [], "c": None, "d": {"x": {"y": [1, "z", {"w": 1.5}]}}},
+        {"t": {"caf\u00e9": '\u2028 "quoted" \ud800', "": True}, "numbers": {1: 2, 3: {"4": 5}}, "rest": "text"},
+    ],
+)
+def test_an_entry_at_a_time_gives_the_same_text(document) -> None:
+    assert snapshot._compact(document) == json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+
+
+def test_no_step_encodes_a_whole_table(tmp_path, monkeypatch) -> None:
+    """The encoder holds the interpreter: the loop waits for as long as its longest step."""
+    sizes, encode = [], snapshot._encode
+    monkeypatch.setattr(snapshot, "_encode", lambda value: sizes.append(len(encode(value))) or encode(value))
+    table = {f"t{number}@g": {str(queue_id): 123_456 for queue_id in range(16)} for number in range(800)}
+    path = str(tmp_path / "consumerOffset.json")
+    write_snapshot(path, {"offsetTable": table, "dataVersion": {"counter": 1}}, 7)
+    assert max(sizes) < 500
+    assert read_snapshot(path).document["offsetTable"] == table
