@@ -129,8 +129,11 @@ def test_topics_change_by_rule(broker: Any) -> None:
         broker.create("TBW102")
     with pytest.raises(InvalidName):
         broker.create("../x")
-    topics = broker.ask(commands.GetTopics())["topics"]
-    assert topics == [
+    (topic,) = broker.ask(commands.GetTopics())["topics"]
+    incarnation = topic.pop("incarnation")
+    broker.create("trades", queues=8)  # a change of it makes no other topic
+    assert broker.ask(commands.GetTopics())["topics"][0]["incarnation"] == incarnation > 0
+    assert [topic] == [
         {
             "name": "trades",
             "read_queues": 8,
