@@ -6,9 +6,9 @@ from pathlib import Path
 
 from store_kit import SMALL, make_store, message, put
 
-from zenitmq.broker.config import BrokerConfig
 from zenitmq.broker.group_member import carry_through_cut
 from zenitmq.broker.replication.replica_files import ReplicaFiles
+from zenitmq.broker.store_directory import DirectoryOnDisk
 from zenitmq.store.config import StoreConfig
 
 
@@ -25,11 +25,11 @@ def filled(directory: Path) -> tuple[int, int]:
 def test_a_cut_below_where_the_log_begins_is_given_up_and_nothing_was_changed(tmp_path: Path) -> None:
     """Its master asks once more, and the replica halts and says why; before, it did not start at all."""
     begin, end = filled(tmp_path)
-    config = BrokerConfig(controllers=("a:1",), store_dir=str(tmp_path), store=StoreConfig(**SMALL))
+    directory = DirectoryOnDisk(str(tmp_path), StoreConfig(**SMALL))
     for intended in (4096, begin):
         files = ReplicaFiles.open(str(tmp_path))
         files.intend(3, intended)
-        carry_through_cut(files, config)
+        carry_through_cut(files, directory)
         assert files.intent == (None if intended < begin else (3, begin))
         with make_store(tmp_path) as store:
             assert (store.begin, store.written) == (begin, end if intended < begin else begin)
