@@ -28,7 +28,8 @@ from .waiting import Blocking, Waits, run_blocking
 LOOK_MS: Final = 1000
 LOOK_TIMEOUT_MS: Final = 500
 
-_open: dict[tuple[str, ...], Connection] = {}
+_Key = tuple[tuple[str, ...], str]
+_open: dict[_Key, Connection] = {}  # (name servers, the cluster id that was given)
 _lock = threading.Lock()
 _serial: Iterator[int] = count(1)
 
@@ -36,16 +37,20 @@ _serial: Iterator[int] = count(1)
 class Connection:
     """Shared parts of the clients of one cluster. Got by `connect`, given back by `release`.
 
+    `cluster_id`: of the cluster that is meant; "" = the first one that is met. It is remembered as long as this lives.
+
     `forget_in_child`: called in a forked child, for what would otherwise go on as if nothing had happened.
     """
 
-    def __init__(self, addresses: tuple[str, ...]) -> None:
+    def __init__(self, addresses: tuple[str, ...], cluster_id: str = "") -> None:
         self.addresses = addresses
+        self.key: _Key = (addresses, cluster_id)
         self.pid = os.getpid()
         self.is_forked = False
         self.forget_in_child: set[Callable[[], object]] = set()
         self.users = 0
         self.remoting = RemotingClient()
+        self.remoting.name_cluster(cluster_id)
         self.servers = NameServers(addresses)
         self.routes = RouteCache(self.remoting, self.servers)
         self.members = Membership(self.remoting, self.routes.masters)
@@ -87,18 +92,25 @@ class Connection:
         self.remoting.close()
 
 
-def connect(namesrv: str | None) -> Connection:
+def connect(namesrv: str | None, *, cluster_id: str = "") -> Connection:
     """The connection to the cluster that `namesrv` (or what stands for it, see `cluster`) names. The first one opens no socket
-    yet; what others use already is shared while its cluster is still there."""
-    addresses = name_servers(namesrv)
-    shared = _open.get(addresses)
-    is_outdated = shared is not None and shared.is_outdated()  # may ask: not under the lock
+    yet; what others use already is shared while its cluster is still there. `cluster_id`: of the cluster that is meant, where
+    the caller has met it before; nothing else is taken for it."""
+    key = name_servers(namesrv), cluster_id
+    shared = _open.get(key)
+    is_outdated = not cluster_id and shared is not None and shared.is_outdated()  # may ask: not under the lock
     with _lock:
-        connection = _open.get(addresses)
+        connection = _open.get(key)
         if connection is None or (is_outdated and connection is shared):
-            connection = _open[addresses] = Connection(addresses)
+            connection = _open[key] = Connection(*key)
         connection.users += 1
         return connection
+
+
+def share(connection: Connection) -> None:
+    """One more user of a connection that has some; each gives it back by `release`."""
+    with _lock:
+        connection.users += 1
 
 
 async def release(connection: Connection, waits: Waits) -> None:
@@ -107,8 +119,8 @@ async def release(connection: Connection, waits: Waits) -> None:
         connection.users -= 1
         if connection.users or connection.is_forked:
             return
-        if _open.get(connection.addresses) is connection:
-            del _open[connection.addresses]
+        if _open.get(connection.key) is connection:
+            del _open[connection.key]
     await waits.run_apart(connection.close)
 
 

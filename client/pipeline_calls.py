@@ -78,6 +78,12 @@ class PipelineCalls:
         self._timeout_ms = timeout_ms
         self._retry = RetryPolicy()
 
+    def cluster_id(self) -> str:
+        """Of the cluster that is asked, once its name servers tell of a master; "" where several clusters live there, and none
+        was met yet. Raises NoRoute, WrongCluster."""
+        self._repeat(self._masters)
+        return self._connection.remoting.cluster_id
+
     # ---- query offsets
 
     def keep_query_offsets(self, query: str, offsets: str) -> str:

@@ -60,10 +60,12 @@ class BatchReader(DataSourceReader):
         end = self._resolve(positions, options.ending or LATEST, held, side="ending")
         start = passed_over(start, held.minimum, fail=options.fail_on_data_loss)
         end = {key: max(offset, start[key]) if offset < held.minimum[key] else offset for key, offset in end.items()}
-        ranges = [item for item in ranges_between(start, end, held.lives) if narrowed.wants(item.key)]
+        ranges = [
+            item for item in ranges_between(start, end, held.lives, positions.cluster_id) if narrowed.wants(item.key)
+        ]
         ranges = [cut for item in self._narrow_by_time(positions, ranges) if (cut := narrowed.cut(item)).rows]
         pieces = split_ranges(ranges, partitions_min=options.partitions_min, rows_max=options.partition_rows_max)
-        hold = hold_ranges(options, ranges)
+        hold = hold_ranges(options, ranges, positions.cluster_id)
         return [RangePartition(piece, hold) for piece in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -72,7 +74,8 @@ class BatchReader(DataSourceReader):
 
         if not isinstance(partition, RangePartition):
             return iter(())
-        return while_held(self._options, partition.hold, read_range(self._options, partition.value))
+        batches = read_range(self._options, partition.value)
+        return while_held(self._options, partition.hold, batches, partition.value.cluster_id)
 
     def _resolve(self, positions: TopicPositions, boundary: Boundary, held: Held, *, side: Side) -> Offsets:
         at_time = positions.at_times(times_wanted(boundary, held))

@@ -1,33 +1,72 @@
-"""One connection for each cluster in a process: the driver's planner and an executor's worker each keep theirs for good.
+"""One connection for each address of a cluster in a process, kept between tasks, and lent to whoever asks or reads.
 
 Spark reuses its Python workers, so a task finds the connection, and the routes that it knows, as the one before left them.
+Which cluster a query works with is not remembered here: its reader or writer remembers, and each range, task and checkpoint
+names the cluster. Where another one is asked for at the same addresses, the connection to the one before ends with its last
+user.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from ..client.cluster import name_servers
-from ..client.connection import Connection, connect
+from ..client.connection import Connection, connect, release, share
+from ..client.waiting import Blocking, run_blocking
 
 _kept: Final[dict[tuple[str, ...], Connection]] = {}
 _lock = threading.Lock()
 
 
-def connection(namesrv: str | None) -> Connection:
-    """The process's connection to the cluster that `namesrv` (or what stands for it) names.
+@contextmanager
+def connection(namesrv: str | None, cluster_id: str) -> Iterator[Connection]:
+    """A connection to the cluster of that id at the name servers that `namesrv` (or what stands for it) names.
 
-    It is never closed: it ends with the process. Where the name servers tell of another cluster by now, whoever begins gets
-    a new one; who has the old one goes on refusing that cluster. Raises InvalidParameter.
+    `cluster_id` "": whichever is there now; the connection's `remoting.cluster_id` says which once it has answered. Nobody of
+    another cluster is taken for it (WrongCluster). Raises InvalidParameter.
     """
+    lent = _lent(namesrv, cluster_id)
+    try:
+        yield lent
+    finally:
+        _give_back(lent)
+
+
+def _lent(namesrv: str | None, cluster_id: str) -> Connection:
     addresses = name_servers(namesrv)
     with _lock:
         kept = _kept.get(addresses)
-        if kept is None or kept.is_outdated():
-            kept = _kept[addresses] = connect(namesrv)
-        return kept
+        if kept is not None and cluster_id not in ("", kept.remoting.cluster_id):
+            kept = None
+        if kept is not None:
+            share(kept)
+    if kept is not None and not cluster_id and kept.is_outdated():  # may ask: not under the lock
+        _give_back(kept)
+        kept = None
+    if kept is None:
+        kept = connect(namesrv, cluster_id=cluster_id)
+        _keep(kept)
+    return kept
+
+
+def _keep(fresh: Connection) -> None:
+    """This one from now on; the one before ends when nobody uses it any more."""
+    with _lock:
+        before = _kept.get(fresh.addresses)
+        if before is fresh:
+            return
+        share(fresh)
+        _kept[fresh.addresses] = fresh
+    if before is not None:
+        _give_back(before)
+
+
+def _give_back(lent: Connection) -> None:
+    run_blocking(release(lent, Blocking(lent.remoting)))
 
 
 def _forget() -> None:

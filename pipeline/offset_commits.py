@@ -16,14 +16,13 @@ from .options import ReadOptions
 log = logging.getLogger(__name__)
 
 
-def commit_for_show(options: ReadOptions, offsets: Mapping[QueueKey, int]) -> None:
+def commit_for_show(options: ReadOptions, offsets: Mapping[QueueKey, int], cluster_id: str) -> None:
     """Commits for the group of the options, where brokers answer; what fails is logged, and tried again with the next."""
     assert options.group is not None
-    shared = connection(options.namesrv)
     queues = {MessageQueue(key.topic, key.broker, key.queue_id): offset for key, offset in offsets.items()}
     try:
-        run_blocking(
-            commit_and_wait(
+        with connection(options.namesrv, cluster_id) as shared:
+            committed = commit_and_wait(
                 shared,
                 Blocking(shared.remoting),
                 options.group,
@@ -32,6 +31,6 @@ def commit_for_show(options: ReadOptions, offsets: Mapping[QueueKey, int]) -> No
                 on_done=lambda _part, _error: None,
                 forward_only=True,
             )
-        )
+            run_blocking(committed)
     except ZenitError as error:
         log.warning("offsets are not shown at the brokers group=%s error=%s", options.group, error)

@@ -3,7 +3,8 @@
 A range is `[start, end)`: the end of one batch is the start of the next. As JSON: {"topic": {"broker": {"0": 17}}},
 keys sorted (queues by number), whole numbers only, so that equal offsets are equal texts. Beside the queues of a broker may
 stand "incarnation": which life of the topic the offsets are of, as its broker tells it; a topic that was deleted and made again
-has another one.
+has another one. Beside the topics may stand "@cluster": the id of the cluster that the offsets are of; no topic has such
+a name.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import itertools
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
+from ..model.cluster_id import check_cluster_id
 from ..model.errors import InvalidParameter, OffsetsBackwards
 
 QUEUES_MAX: Final = 100_000
@@ -24,6 +26,7 @@ OFFSET_MAX: Final = (1 << 63) - 1
 EARLIEST_MARK: Final = -2  # in a user's offsets, as Kafka's source has them
 LATEST_MARK: Final = -1
 INCARNATION: Final = "incarnation"
+CLUSTER: Final = "@cluster"
 _SHAPE: Final = 'JSON of the shape {"topic": {"broker": {"0": 17}}}'
 
 
@@ -43,13 +46,14 @@ Offsets = dict[QueueKey, int]
 Lives = dict[tuple[str, str], int]
 """{(topic, broker): the topic's incarnation there}; who is not in it is not known."""
 NO_LIVES: Final[Mapping[tuple[str, str], int]] = {}
-OffsetsDocument = dict[str, dict[str, dict[str, int]]]
+OffsetsDocument = dict[str, Any]
+"""{topic: {broker: {queue: offset}}}, and what else stands there."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class QueueRange:
-    """The messages [start, end) of one queue: what one task reads; `incarnation`: of the topic that is meant, 0 = not known.
-    Raises OffsetsBackwards where start is beyond end."""
+    """The messages [start, end) of one queue: what one task reads; `incarnation`: of the topic that is meant, 0 = not known;
+    `cluster_id`: of the cluster, "" = not known. Raises OffsetsBackwards where start is beyond end."""
 
     topic: str
     broker: str
@@ -57,6 +61,7 @@ class QueueRange:
     start: int
     end: int
     incarnation: int = 0
+    cluster_id: str = ""
 
     def __post_init__(self) -> None:
         if self.start > self.end:
@@ -98,7 +103,7 @@ def _document(name: str, text: str) -> object:
 def offsets_of(document: object, *, name: str = "offsets", lowest: int = 0) -> Offsets:
     """The offsets of a decoded document. Raises InvalidParameter for any other shape, and below `lowest`."""
     offsets: Offsets = {}
-    for topic, brokers in _items(document, name):
+    for topic, brokers in _topics(document, name):
         for broker, queues in _items(brokers, name):
             for queue_id, offset in _items(queues, name):
                 if queue_id == INCARNATION:
@@ -116,7 +121,7 @@ def offsets_of(document: object, *, name: str = "offsets", lowest: int = 0) -> O
 def lives_of(document: object, *, name: str = "offsets") -> Lives:
     """Which lives of their topics the offsets of a decoded document are of. Raises InvalidParameter."""
     lives: Lives = {}
-    for topic, brokers in _items(document, name):
+    for topic, brokers in _topics(document, name):
         for broker, queues in _items(brokers, name):
             life = dict(_items(queues, name)).get(INCARNATION, 0)
             if type(life) is not int or not 0 <= life <= OFFSET_MAX:
@@ -126,7 +131,17 @@ def lives_of(document: object, *, name: str = "offsets") -> Lives:
     return lives
 
 
-def document_of(offsets: Mapping[QueueKey, int], lives: Mapping[tuple[str, str], int] = NO_LIVES) -> OffsetsDocument:
+def cluster_of(document: object, *, name: str = "offsets") -> str:
+    """The id of the cluster that the offsets of a decoded document are of; "" = it names none. Raises InvalidParameter."""
+    cluster_id = dict(_items(document, name)).get(CLUSTER, "")
+    if type(cluster_id) is not str:
+        raise InvalidParameter(name, str(cluster_id)[:64], f"a cluster's id beside {CLUSTER}")
+    return check_cluster_id(cluster_id)
+
+
+def document_of(
+    offsets: Mapping[QueueKey, int], lives: Mapping[tuple[str, str], int] = NO_LIVES, cluster_id: str = ""
+) -> OffsetsDocument:
     """The document of offsets, in the one order that it has."""
     document: OffsetsDocument = {}
     for key in sorted(offsets):
@@ -135,12 +150,18 @@ def document_of(offsets: Mapping[QueueKey, int], lives: Mapping[tuple[str, str],
         for broker, queues in brokers.items():
             if (topic, broker) in lives:
                 queues[INCARNATION] = lives[topic, broker]
+    if cluster_id:
+        document[CLUSTER] = cluster_id
     return document
 
 
 def offsets_json(offsets: Mapping[QueueKey, int], lives: Mapping[tuple[str, str], int] = NO_LIVES) -> str:
     """The text of offsets."""
     return json.dumps(document_of(offsets, lives))
+
+
+def _topics(document: object, name: str) -> Iterable[tuple[str, object]]:
+    return (item for item in _items(document, name) if item[0] != CLUSTER)
 
 
 def _items(document: object, name: str) -> Iterable[tuple[str, object]]:
@@ -161,6 +182,7 @@ def ranges_between(
     start: Mapping[QueueKey, int],
     end: Mapping[QueueKey, int],
     lives: Mapping[tuple[str, str], int] = NO_LIVES,
+    cluster_id: str = "",
 ) -> list[QueueRange]:
     """What is to be read, by queue; nothing of a queue where nothing is new. A queue not in `start` begins with its first.
 
@@ -168,7 +190,9 @@ def ranges_between(
     """
     found = [
         QueueRange(
-            key.topic, key.broker, key.queue_id, start.get(key, 0), end[key], lives.get((key.topic, key.broker), 0)
+            *(key.topic, key.broker, key.queue_id, start.get(key, 0), end[key]),
+            incarnation=lives.get((key.topic, key.broker), 0),
+            cluster_id=cluster_id,
         )
         for key in sorted(end)
     ]

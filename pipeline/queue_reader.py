@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final
 
+from ..client.connection import Connection
 from ..client.waiting import Blocking, run_blocking
 from ..model.clock import monotonic_ms
 from ..model.errors import CorruptRecordError, DamagedMessage, ZenitError
@@ -41,19 +42,20 @@ def read_range(options: ReadOptions, item: QueueRange) -> Iterator[pa.RecordBatc
 
     Brokers are looked up now and whenever one fails or says that it is not the master. What is lost or damaged is an
     error, or passed over and logged, as `options` say. Raises TopicNotFound, DataLost, OffsetOutOfRange, RangeUnread,
-    DamagedMessage, and what a broker refuses.
+    DamagedMessage, WrongCluster where another cluster than the range's is there, and what a broker refuses.
     """
     if item.rows:
-        yield from _RangeReader(options, item).batches()
+        with connection(options.namesrv, item.cluster_id) as shared:
+            yield from _RangeReader(options, item, shared).batches()
 
 
 class _RangeReader:
     """One read. One thread, and callbacks that put answers into its queue."""
 
-    def __init__(self, options: ReadOptions, item: QueueRange) -> None:
+    def __init__(self, options: ReadOptions, item: QueueRange, shared: Connection) -> None:
         self._options = options
         self._item = item
-        self._shared = connection(options.namesrv)
+        self._shared = shared
         self._answers: SimpleQueue[_Answer] = SimpleQueue()
         expression = Sql(options.sql_filter) if options.sql_filter is not None else options.filter
         subscription = Subscription.parse(item.topic, expression)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from ..client.pipeline_calls import PipelineCalls, RetentionHold
@@ -27,13 +28,14 @@ RENEW_MS = 200_000
 _B = TypeVar("_B")
 
 
-def hold_ranges(options: ReadOptions, ranges: Iterable[QueueRange]) -> RetentionHold | None:
+def hold_ranges(options: ReadOptions, ranges: Iterable[QueueRange], cluster_id: str) -> RetentionHold | None:
     """Holds the queues of ranges from their starts on; None where there is nothing to hold, or brokers do not hold it."""
     offsets = {MessageQueue(item.topic, item.broker, item.queue_id): item.start for item in ranges}
     if not offsets:
         return None
     try:
-        return _calls(options).hold(f"spark:{options.reading_group}", offsets, HOLD_S)
+        with _calls(options, cluster_id) as calls:
+            return calls.hold(f"spark:{options.reading_group}", offsets, HOLD_S)
     except ZenitError as error:
         log.warning(
             "what is to be read is not held, and may expire before group=%s error=%s", options.reading_group, error
@@ -41,18 +43,23 @@ def hold_ranges(options: ReadOptions, ranges: Iterable[QueueRange]) -> Retention
         return None
 
 
-def while_held(options: ReadOptions, hold: RetentionHold | None, batches: Iterable[_B]) -> Iterator[_B]:
+def while_held(
+    options: ReadOptions, hold: RetentionHold | None, batches: Iterable[_B], cluster_id: str
+) -> Iterator[_B]:
     """The batches of one task; the hold is renewed at the first, and from time to time."""
     due_ms = monotonic_ms()
     for batch in batches:
         if hold is not None and monotonic_ms() >= due_ms:
             try:
-                hold = _calls(options).renew(hold, HOLD_S)
+                with _calls(options, cluster_id) as calls:
+                    hold = calls.renew(hold, HOLD_S)
             except ZenitError as error:
                 log.warning("a hold is not renewed group=%s error=%s", options.reading_group, error)
             due_ms = monotonic_ms() + RENEW_MS
         yield batch
 
 
-def _calls(options: ReadOptions) -> PipelineCalls:
-    return PipelineCalls(connection(options.namesrv), timeout_ms=options.request_timeout_ms)
+@contextmanager
+def _calls(options: ReadOptions, cluster_id: str) -> Iterator[PipelineCalls]:
+    with connection(options.namesrv, cluster_id) as shared:
+        yield PipelineCalls(shared, timeout_ms=options.request_timeout_ms)

@@ -1,6 +1,6 @@
 """The writers of the format "zenit": rows of a data frame become messages.
 
-    writer(schema, options)        planned in a process of the driver: columns and options are checked, nothing is opened
+    writer(schema, options)        planned in a process of the driver: columns and options are checked, the cluster says its id
         write(batches)             in a task: rows -> shares (row_shares) -> requests -> queues (row_sends) -> counts
         commit | abort(counts)     in the driver: the counts are told
 
@@ -13,14 +13,14 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from ..client.cluster import name_servers
-from ..model.errors import InvalidParameter, OptionRefused
+from ..model.errors import InvalidParameter, OptionRefused, ZenitError
 from .options import WriteOptions
 from .write_columns import WriteColumns, plan_columns
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from ..client.connection import Connection
     from .row_sends import RowSends
 
 log = logging.getLogger(__name__)
@@ -36,6 +37,10 @@ QUERY_ID: Final = "sql.streaming.queryId"  # what Spark tells a task of a stream
 BATCH_ID: Final = "streaming.sql.batchId"
 SPECULATION: Final = "spark.speculation"
 IDENTITY_LENGTH_MAX: Final = 64
+QUERIES_MAX: Final = 1024  # that a process remembers
+PLAN_TIMEOUT_MS: Final = 2_000  # a stream is planned at each batch, and once more when that is committed
+
+_met: Final[dict[str, str]] = {}  # query id -> the cluster that its tasks in this process met first
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,41 +55,44 @@ class TaskCounts(WriterCommitMessage):
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """All that a task needs to know; travels to it."""
+    """All that a task needs to know; travels to it. `cluster_id`: of the cluster that all tasks write to; "" = not known."""
 
     options: WriteOptions
     columns: WriteColumns
+    cluster_id: str = ""
 
     def run(self, batches: Iterator[pa.RecordBatch], *, is_stream: bool) -> TaskCounts:
         """Writes a task's rows. Raises InvalidParameter, UnwritableColumn, and what kept rows from being sent."""
         from .arrow_records import rows_of
+        from .connections import connection
         from .row_shares import shares
 
         task = TaskContext.get()
         assert task is not None
         check_speculation(task)
-        sends = self._new_sends(task, is_stream=is_stream)
+        query = task.getLocalProperty(QUERY_ID) if is_stream else None
+        cluster_id = cluster_of_query(query, self.cluster_id) if query else self.cluster_id
         first_row = body_bytes = requests = 0
-        try:
-            for batch in batches:
-                rows = rows_of(batch, self.columns, self.options.topic)
-                for share in shares(rows, first_row, sends.destination):
-                    for picks in rows.requests(share.picks):
-                        sends.send(share.topic, share.queue, rows, picks)
-                        requests += 1
-                first_row += len(rows)
-                body_bytes += rows.body_bytes
-            sends.lanes.finish()
-        finally:
-            sends.lanes.abandon()
+        with connection(self.options.namesrv, cluster_id) as cluster:
+            sends = self._new_sends(task, cluster, is_stream=is_stream)
+            try:
+                for batch in batches:
+                    rows = rows_of(batch, self.columns, self.options.topic)
+                    for share in shares(rows, first_row, sends.destination):
+                        for picks in rows.requests(share.picks):
+                            sends.send(share.topic, share.queue, rows, picks)
+                            requests += 1
+                    first_row += len(rows)
+                    body_bytes += rows.body_bytes
+                sends.lanes.finish()
+            finally:
+                sends.lanes.abandon()
         return TaskCounts(first_row, body_bytes, requests, sends.lanes.duplicates)
 
-    def _new_sends(self, task: TaskContext, *, is_stream: bool) -> RowSends:
-        from .connections import connection
+    def _new_sends(self, task: TaskContext, cluster: Connection, *, is_stream: bool) -> RowSends:
         from .row_sends import LooseSends, PinnedSends
 
         options = self.options
-        cluster = connection(options.namesrv)
         if options.delivery != "dedup":
             return LooseSends(cluster, total_ms=options.request_timeout_ms)
         identity, batch_id = identity_of(task, options, is_stream=is_stream)
@@ -144,20 +152,25 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
         raise OptionRefused(
             "delivery", "dedup needs queryName and batchId for a batch: they say which one is written again"
         )
-    return BatchWriter(writing)
+    return BatchWriter(with_cluster(writing, writing.options.request_timeout_ms))
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
     """Raises UnknownOption, OptionRefused, InvalidParameter, InvalidName, UnwritableColumn."""
     if overwrite:
         raise InvalidParameter("outputMode", "complete", "append or update: a topic takes nothing back")
-    return StreamWriter(plan(options, schema))
+    writing = plan(options, schema)
+    try:
+        writing = with_cluster(writing, min(PLAN_TIMEOUT_MS, writing.options.request_timeout_ms))
+    except ZenitError as error:
+        if not error.retriable:
+            raise
+        log.warning("nobody says which cluster a batch is written to, its tasks look for themselves: %s", error)
+    return StreamWriter(writing)
 
 
 def plan(options: Mapping[str, str], schema: StructType) -> Writing:
     """What both have in common. Name servers are those that the driver knows: an executor may run elsewhere."""
-    from dataclasses import replace
-
     parsed = WriteOptions.parse(options)
     columns = plan_columns(
         ((field.name, field.dataType.simpleString()) for field in schema.fields),
@@ -165,6 +178,26 @@ def plan(options: Mapping[str, str], schema: StructType) -> Writing:
         is_dedup=parsed.delivery == "dedup",
     )
     return Writing(replace(parsed, namesrv=",".join(name_servers(parsed.namesrv))), columns)
+
+
+def with_cluster(writing: Writing, timeout_ms: int) -> Writing:
+    """The same, for the cluster that is there now: no task of the batch takes another one for it. Raises NoRoute, and why the
+    name servers did not answer."""
+    from ..client.pipeline_calls import PipelineCalls
+    from .connections import connection
+
+    with connection(writing.options.namesrv, "") as cluster:
+        met = cluster.remoting.cluster_id or PipelineCalls(cluster, timeout_ms=timeout_ms).cluster_id()
+    return replace(writing, cluster_id=met)
+
+
+def cluster_of_query(query: str, cluster_id: str) -> str:
+    """The cluster that a query writes to: Spark plans a writer for each batch anew, so every process that runs its tasks
+    remembers the first one."""
+    while len(_met) >= QUERIES_MAX and query not in _met:
+        del _met[next(iter(_met))]
+    _met[query] = _met.get(query) or cluster_id
+    return _met[query]
 
 
 def check_speculation(task: TaskContext) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 
 from ..client.waiting import Blocking, run_blocking
 from ..model.clock import monotonic_ms
-from ..model.errors import ZenitError
+from ..model.errors import WrongCluster, ZenitError
 from ..remoting.commands import PullMessages, PullReply
 from ..store.record_kernel import decode_batch
 from .connections import connection
@@ -31,6 +31,7 @@ class StoreTimes:
 
     def __init__(self, namesrv: str | None) -> None:
         self._namesrv = namesrv
+        self._cluster_id = ""  # which answered last
 
     def __call__(self, wanted: Mapping[QueueKey, int]) -> dict[QueueKey, int]:
         """See `lag_table.StoredAt`; of the first QUEUES_MAX queues."""
@@ -43,6 +44,8 @@ class StoreTimes:
             try:
                 stored_ms = self._stored_ms(queue, offset, min(left_ms, CALL_TIMEOUT_MS))
             except ZenitError as error:
+                if isinstance(error, WrongCluster):
+                    self._cluster_id = ""  # a figure for show: of whichever cluster is there
                 log.debug("the store time of a message was not found queue=%s offset=%s error=%s", queue, offset, error)
                 continue
             if stored_ms is not None:
@@ -51,14 +54,15 @@ class StoreTimes:
 
     def _stored_ms(self, queue: QueueKey, offset: int, timeout_ms: int) -> int | None:
         """Of the first message at or behind `offset`; None where there is none now."""
-        shared = connection(self._namesrv)
-        waits = Blocking(shared.remoting)
-        route = run_blocking(shared.routes.route(queue.topic, waits, timeout_ms=timeout_ms))
-        address = route.address_of(queue.broker)
-        if address is None:
-            return None
         request = PullMessages(READER, queue.topic, queue.queue_id, offset, 1, 1)
-        reply, payload = run_blocking(waits.call(address, request, timeout_ms=timeout_ms))
+        with connection(self._namesrv, self._cluster_id) as shared:
+            waits = Blocking(shared.remoting)
+            route = run_blocking(shared.routes.route(queue.topic, waits, timeout_ms=timeout_ms))
+            address = route.address_of(queue.broker)
+            if address is None:
+                return None
+            reply, payload = run_blocking(waits.call(address, request, timeout_ms=timeout_ms))
+            self._cluster_id = shared.remoting.cluster_id
         if not isinstance(reply, PullReply):
             return None
         return next((message.stored_at_ms for message in decode_batch(payload, queue.broker)), None)

@@ -4,6 +4,9 @@ Spark keeps the position (its checkpoint), and asks for the beginning whenever n
 each run anew. A beginning such as "latest" would be another one each time, and rows between the two would be left out;
 so it is found once a run, and kept at the brokers under `queryName` for the runs to come. On the driver all of this runs
 in one Python process, one call at a time; only `read` runs in executors.
+
+A query is of one cluster: the first one that answers it, or the one that its checkpoint names. Whoever else is found at the
+addresses is refused (WrongCluster), however alike its topics are.
 """
 
 from __future__ import annotations
@@ -27,13 +30,13 @@ from ..client.pipeline_calls import PipelineCalls
 from ..model.clock import monotonic_ms
 from ..model.errors import DataLost, TopicReplaced
 from .boundaries import offsets_at, times_wanted
-from .connections import connection
 from .data_loss import passed_over
 from .offset_commits import commit_for_show
 from .offsets import (
     Lives,
     Offsets,
     OffsetsDocument,
+    cluster_of,
     document_of,
     lives_of,
     offsets_json,
@@ -75,7 +78,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where the query begins; the same however often it is asked in a run."""
         if self._initial is None:
             self._initial = self._begin()
-        return document_of(*self._initial)
+        return document_of(*self._initial, self._positions.cluster_id)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark's name
         """That there is a limit: Spark knows limits of one kind at a time, `latestOffset` applies all that were given."""
@@ -94,6 +97,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: OffsetsDocument, limit: ReadLimit) -> OffsetsDocument:  # noqa: N802  # Spark's name
         """The end of the next batch; `start` where there is nothing new, or too little."""
         begin, before = offsets_of(start), lives_of(start)
+        self._positions.mean(cluster_of(start))
         held = self._positions.look(begin)
         anew = made_anew(before, held.lives)
         self._check_replaced(begin, anew)
@@ -111,16 +115,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             sizes = self._positions.row_bytes(begin, end) if limits.bytes_max else {}
             end = next_end(begin, end, limits, sizes)
             self._taken_ms = now_ms
-        return document_of(end, lives)
+        return document_of(end, lives, self._positions.cluster_id)
 
     def reportLatestOffset(self) -> OffsetsDocument | None:  # noqa: N802  # Spark's name
         """What there is in all, for the progress of the query: its distance from the end of a batch is the lag."""
-        return None if self._available is None else document_of(*self._available)
+        return None if self._available is None else document_of(*self._available, self._positions.cluster_id)
 
     # ---- what
 
     def partitions(self, start: OffsetsDocument, end: OffsetsDocument) -> list[InputPartition]:
-        """The ranges of a batch. Raises OffsetsBackwards, DataLost where rows of it have expired, and TopicReplaced."""
+        """The ranges of a batch. Raises OffsetsBackwards, DataLost where rows of it have expired, TopicReplaced, and
+        WrongCluster."""
+        self._positions.mean(cluster_of(end) or cluster_of(start))  # as the checkpoint has it, whoever was met before
         begin, behind, lives = offsets_of(start), offsets_of(end), lives_of(end)
         begin = begun_anew(begin, dict.fromkeys(behind, 0), made_anew(lives_of(start), lives))
         ranges_between(begin, behind)  # before anything is passed over: a start beyond its end is an error
@@ -134,7 +140,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begin = passed_over(begin, minimum, fail=self._options.fail_on_data_loss)
             behind = {key: max(offset, begin[key]) for key, offset in behind.items()}
         pieces = split_ranges(
-            ranges_between(begin, behind, lives),
+            ranges_between(begin, behind, lives, self._positions.cluster_id),
             partitions_min=self._options.partitions_min,
             rows_max=self._options.partition_rows_max,
         )
@@ -150,7 +156,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: OffsetsDocument) -> None:
         """Spark is past these offsets. It says so one batch late, and of the last one never: for show only."""
         if self._options.commit_offsets:
-            commit_for_show(self._options, offsets_of(end))
+            commit_for_show(self._options, offsets_of(end), cluster_of(end) or self._positions.cluster_id)
 
     def stop(self) -> None:
         """Nothing is held."""
@@ -161,10 +167,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options = self._options
         if options.query_name is None:
             return self._resolve()
-        calls = PipelineCalls(connection(options.namesrv), timeout_ms=options.request_timeout_ms)
-        kept = calls.query_offsets(options.query_name)
+        with self._positions.cluster() as shared:
+            kept = PipelineCalls(shared, timeout_ms=options.request_timeout_ms).query_offsets(options.query_name)
         if kept is None:
-            kept = calls.keep_query_offsets(options.query_name, offsets_json(*self._resolve()))
+            found = offsets_json(*self._resolve())
+            with self._positions.cluster() as shared:
+                calls = PipelineCalls(shared, timeout_ms=options.request_timeout_ms)
+                kept = calls.keep_query_offsets(options.query_name, found)
         return parse_offsets("queryName", kept), parse_lives("queryName", kept)
 
     def _resolve(self) -> tuple[Offsets, Lives]:

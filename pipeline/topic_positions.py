@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Final, TypeVar
 
+from ..client.connection import Connection
 from ..client.retry import RetryPolicy
 from ..client.waiting import Blocking, run_blocking
 from ..model.clock import monotonic_ms, sleep_ms
@@ -46,15 +48,29 @@ _R = TypeVar("_R")
 
 
 class TopicPositions:
-    """The questions of one reader. Holds no connection: one a process is shared (connections)."""
+    """The questions of one reader. Holds no connection: one a process is shared (connections). All go to one cluster, the first
+    one that answered or the one that `mean` named, however long it takes to come back.
+    """
 
     def __init__(self, options: ReadOptions) -> None:
+        self.cluster_id = ""  # of the cluster that is asked; "" = none has answered yet
         self._options = options
         self._seen: set[str] = set()  # topics that were there
         self._away: set[str] = set()  # what did not answer when it was asked last
         self._policy = RetryPolicy(
             tries_max=options.retries + 1, backoff_ms=BACKOFF_MS, backoff_ms_max=BACKOFF_MS_MAX, try_ms_max=10_000
         )
+
+    def mean(self, cluster_id: str) -> None:
+        """From now on this cluster is asked, and no other; "" = whichever it is already."""
+        self.cluster_id = cluster_id or self.cluster_id
+
+    @contextmanager
+    def cluster(self) -> Iterator[Connection]:
+        """A connection to the cluster. Raises WrongCluster where another one answers at its addresses."""
+        with connection(self._options.namesrv, self.cluster_id) as shared:
+            yield shared
+            self.mean(self.cluster_id or shared.remoting.cluster_id)
 
     def look(self, known: Collection[QueueKey] = ()) -> Held:
         """What the queues to be read hold now. `known`: some that there were before; their brokers are asked, too, when no
@@ -143,9 +159,9 @@ class TopicPositions:
 
     def _refreshed(self, topic: str, timeout_ms: int) -> TopicRoute:
         """Raises TopicNotFound for a topic that was never there, NoRoute for one that was: a name server may have lost it."""
-        shared = connection(self._options.namesrv)
         try:
-            route = run_blocking(shared.routes.refresh(topic, Blocking(shared.remoting), timeout_ms=timeout_ms))
+            with self.cluster() as shared:
+                route = run_blocking(shared.routes.refresh(topic, Blocking(shared.remoting), timeout_ms=timeout_ms))
         except TopicNotFound:
             if topic in self._seen:
                 raise NoRoute(topic, "no name server knows it any more") from None
@@ -155,10 +171,9 @@ class TopicPositions:
 
     def _ask_name_server(self, request: Request, decode: Callable[[Reply, bytes], _R]) -> _R:
         def once(timeout_ms: int) -> _R:
-            shared = connection(self._options.namesrv)
-            reply, payload, _ = run_blocking(
-                shared.servers.ask(request, Blocking(shared.remoting), timeout_ms=timeout_ms)
-            )
+            with self.cluster() as shared:
+                asked = shared.servers.ask(request, Blocking(shared.remoting), timeout_ms=timeout_ms)
+                reply, payload, _ = run_blocking(asked)
             return decode(reply, payload)
 
         return self._until_answered(once, on_stale=None, what=type(request).__name__)
@@ -167,11 +182,12 @@ class TopicPositions:
         """Asks a broker's master, wherever it is by then."""
 
         def once(timeout_ms: int) -> _R:
-            shared = connection(self._options.namesrv)
-            if shared.routes.cached(topic) is None:
-                self._refreshed(topic, timeout_ms)
-            address = shared.routes.address_of(topic, broker)
-            return decode(*shared.remoting.call(address, request, None, timeout_ms=timeout_ms))
+            with self.cluster() as shared:
+                if shared.routes.cached(topic) is None:
+                    self._refreshed(topic, timeout_ms)
+                address = shared.routes.address_of(topic, broker)
+                answer = shared.remoting.call(address, request, None, timeout_ms=timeout_ms)
+            return decode(*answer)
 
         return self._until_answered(
             once,

@@ -8,7 +8,7 @@ what it would cost.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -33,9 +33,13 @@ SCHEMA: Final = pa.schema(
         ("queue_id", pa.int32()),
         ("start", pa.int64()),
         ("end", pa.int64()),
+        ("incarnation", pa.int64()),
+        ("cluster_id", pa.string()),
     ]
 )
-SPARK_SCHEMA: Final = "topic STRING, broker STRING, queue_id INT, start BIGINT, end BIGINT"
+SPARK_SCHEMA: Final = (
+    "topic STRING, broker STRING, queue_id INT, start BIGINT, end BIGINT, incarnation BIGINT, cluster_id STRING"
+)
 
 
 class RangeList(InputPartition):
@@ -58,7 +62,7 @@ class RangeReader(StreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The ranges."""
         ranges = partition.value if isinstance(partition, RangeList) else ()
-        rows = [(each.topic, each.broker, each.queue_id, each.start, each.end) for each in ranges]
+        rows = [astuple(each) for each in ranges]
         columns = zip(*rows, strict=True) if rows else [()] * len(SCHEMA)
         yield pa.record_batch(
             [pa.array(column, kind.type) for column, kind in zip(columns, SCHEMA, strict=True)], SCHEMA

@@ -13,6 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from spark.spark_kit import send
 
 from zenitmq import Admin
+from zenitmq.client.pipeline_calls import PipelineCalls
 from zenitmq.model.clock import now_ms
 from zenitmq.model.errors import (
     ConnectionLost,
@@ -121,7 +122,10 @@ def test_trap_readers_travel_after_they_were_used(cluster: LocalCluster, topic: 
 
 
 def test_trap_tasks_of_one_process_share_a_connection(cluster: LocalCluster) -> None:
-    assert connection(cluster.namesrv) is connection(cluster.namesrv)
+    with connection(cluster.namesrv, "") as first:
+        PipelineCalls(first).queries()
+    with connection(cluster.namesrv, first.remoting.cluster_id) as second:
+        assert first is second
 
 
 def test_limits(cluster: LocalCluster, topic: str, new_reader: NewReader) -> None:

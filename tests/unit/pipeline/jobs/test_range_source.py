@@ -12,7 +12,7 @@ from zenitmq.pipeline.offsets import QueueRange
 
 
 def queue(queue_id: int, start: int, end: int) -> QueueRange:
-    return QueueRange("t", "a", queue_id, start, end)
+    return QueueRange("t", "a", queue_id, start, end, 77, "9f1c")
 
 
 def test_shares_have_as_many_rows_each_and_keep_the_order() -> None:
