@@ -250,14 +250,47 @@ class LocalCluster:
         return replace(process, pid=pid, birth=birth)
 
     def _wait_serving(self, record: ClusterRecord) -> None:
-        """Until clients can send to every group."""
+        """Until clients can send to every group that no operator has to restore first."""
         for group in group_names(record.shape):
             brokers = [record.find(BROKER, name) for name in replica_names(group, record.shape)]
             first = brokers[0]
             assert first is not None
             self._wait(
-                first, partial(_is_served, record, group), "is not known to the name server, or no master is elected"
+                first,
+                partial(self._is_served, record, group),
+                "is not known to the name server, or no master is elected",
             )
+
+    def _is_served(self, record: ClusterRecord, group: str) -> bool:
+        """Whether the name server tells clients of a master in its present life, and enough replicas are in sync with it.
+
+        A group whose node was lost or set back counts too: more than saying so cannot be done here.
+        """
+        with RemotingClient() as remoting:
+            info = ask_json(remoting, record.namesrv, GetClusterInfo()) or {}
+            masters = {broker["address"] for broker in info.get("brokers", ()) if broker["broker_id"] == MASTER_ID}
+            if not record.shape.is_replicated:
+                alone = record.find(BROKER, group)
+                return alone is not None and alone.address in masters
+            calls = ControllerCalls(remoting, deciding_addresses(record, group))
+            try:
+                state = calls.state(group, timeout_ms=ASK_TIMEOUT_MS)
+            except ZenitError:
+                return False
+        if state.lost is not None:
+            self._say(str(state.lost))
+            return True
+        assert state.known is not None
+        node = state.known.node
+        master = node.replica(node.master or "")
+        registered = {replica.name for replica in node.replicas}
+        return (
+            master is not None
+            and master.incarnation == node.master_incarnation
+            and master.address in masters
+            and len(node.in_sync) >= node.settings.min_in_sync
+            and registered >= set(replica_names(group, record.shape))
+        )
 
     def _wait(self, process: ProcessRecord, condition: Callable[[], bool], otherwise: str) -> None:
         deadline = monotonic_ms() + self._ready_timeout_ms
@@ -299,30 +332,6 @@ def _ports_locked() -> Iterator[None]:
     """
     with _file_locked(os.path.join(tempfile.gettempdir(), f"zenit-ports-{os.getuid()}.lock")):
         yield
-
-
-def _is_served(record: ClusterRecord, group: str) -> bool:
-    """Whether the name server tells clients of a master in its present life, and enough replicas are in sync with it."""
-    with RemotingClient() as remoting:
-        info = ask_json(remoting, record.namesrv, GetClusterInfo()) or {}
-        masters = {broker["address"] for broker in info.get("brokers", ()) if broker["broker_id"] == MASTER_ID}
-        if not record.shape.is_replicated:
-            alone = record.find(BROKER, group)
-            return alone is not None and alone.address in masters
-        calls = ControllerCalls(remoting, deciding_addresses(record, group))
-        try:
-            node = calls.group(group, timeout_ms=ASK_TIMEOUT_MS).node
-        except ZenitError:
-            return False
-    master = node.replica(node.master or "")
-    registered = {replica.name for replica in node.replicas}
-    return (
-        master is not None
-        and master.incarnation == node.master_incarnation
-        and master.address in masters
-        and len(node.in_sync) >= node.settings.min_in_sync
-        and registered >= set(replica_names(group, record.shape))
-    )
 
 
 def _port_of(process: ProcessRecord) -> int:
