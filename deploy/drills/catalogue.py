@@ -34,6 +34,7 @@ class Deed(Enum):
     HANG = "its disk hangs"  # no fdatasync ends; they do again
     FULL = "its disk is full"  # no file can be allocated; there is room again
     POWER_CUT = "power cut"  # killed, and what was not synced is gone; started again
+    ROT = "bits rot"  # of records that all replicas hold; each log is scrubbed
 
 
 class Whom(Enum):
@@ -52,6 +53,7 @@ class Whom(Enum):
     CONTROLLER = "controller"
     ALL_CONTROLLERS = "all controllers"
     ZOOKEEPER = "ZooKeeper"
+    MINORITY = "a minority of the replicas"
 
 
 CUTS_NETWORK_IN_ORDER: Final = (Deed.CUT_IN, Deed.CUT_OUT, Deed.CUT_BOTH, Deed.CUT_LINKS)
@@ -177,6 +179,12 @@ _ALL: Final = (
         (Fault(Deed.CUT_LINKS, Whom.MASTER, 10_000),),
         3,
     ),
+    Drill(
+        "bit-rot",
+        "bits of the log rot at a minority of the replicas while they run; each log is scrubbed, and mended by another",
+        (Fault(Deed.ROT, Whom.MINORITY, 2_000),),
+        3,
+    ),
     Drill("random", "any of these, one after another, drawn from a seed, for some minutes", (), 2),
 )
 
@@ -221,6 +229,7 @@ _MENU: Final = (
     *((deed, whom, (1_000, 8_000)) for deed in FAILS_DISK_IN_ORDER for whom in (Whom.MASTER, Whom.SLAVE)),
     (Deed.FULL, Whom.SLAVE_THEN_ELECTED, (500, 3_000)),
     (Deed.FULL, Whom.ELECTED, (1_000, 8_000)),
+    (Deed.ROT, Whom.MINORITY, (500, 2_000)),
 )
 """What may be drawn: the deed, to whom, held from how long to how long."""
 

@@ -7,21 +7,25 @@ starts what is down by `zenit up`; that all is in sync again is for the caller t
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...model.clock import monotonic_ms, sleep_ms
 from ...model.errors import InvalidParameter, RequestTimeout
 from ..cluster_record import CONTROLLER, ZOOKEEPER, ProcessRecord
 from ..processes import is_running, terminate, wait_ended
 from . import partition
+from .bit_rot import rot
 from .catalogue import CUTS_NETWORK, FAILS_DISK, Deed, Fault, Whom
 from .disk_faults import DiskFault, DiskFaults
 from .drilled_cluster import DrilledCluster
+from .operator import Operator
 from .power_cut import CutReport, PowerCut
+from .watch import Watch
 
 ENDED_MS = 10_000
 STOP_MS = 20_000
@@ -33,12 +37,14 @@ ELECTED_MS = 20_000
 
 @dataclass(slots=True)
 class Tools:
-    """What some faults need; None or False where this run has none of them. `seed`: of the next power cut."""
+    """What some faults need; None or False where this run has none of them. `seed`: of the next power cut, or
+    what rots next. `watch`: of the present run; what a fault finds wrong is told to it."""
 
     power_cut: PowerCut | None = None
     disk_faults: DiskFaults | None = None
     is_apart: bool = False  # brokers were started by partition.start_apart
     seed: int = 0
+    watch: Watch = field(default_factory=Watch)
     last_cut: CutReport | None = None
 
     def environment(self) -> dict[str, str] | None:
@@ -47,8 +53,11 @@ class Tools:
         return None if library is None else library.environment()
 
 
-def whom(cluster: DrilledCluster, fault: Fault) -> list[ProcessRecord]:
-    """The processes that a fault is for, now. Raises InvalidParameter where the cluster has none of them."""
+def whom(cluster: DrilledCluster, fault: Fault, seed: int = 0) -> list[ProcessRecord]:
+    """The processes that a fault is for, now. `seed`: of whom, where it does not say.
+
+    Raises InvalidParameter where the cluster has none of them.
+    """
     found: dict[Whom, Callable[[], Sequence[ProcessRecord | None]]] = {
         Whom.MASTER: lambda: [cluster.master()],
         Whom.SLAVE: lambda: cluster.slaves()[:1],
@@ -59,6 +68,7 @@ def whom(cluster: DrilledCluster, fault: Fault) -> list[ProcessRecord]:
         Whom.CONTROLLER: lambda: [cluster.leading_controller()],
         Whom.ALL_CONTROLLERS: lambda: cluster.processes(CONTROLLER),
         Whom.ZOOKEEPER: lambda: cluster.processes(ZOOKEEPER),
+        Whom.MINORITY: lambda: _minority(cluster, seed),
     }
     processes = [process for process in found[fault.whom]() if process is not None]
     if not processes:
@@ -74,6 +84,9 @@ def begun(cluster: DrilledCluster, fault: Fault, processes: Sequence[ProcessReco
             yield
     elif fault.deed in FAILS_DISK:
         with _disk_failing(cluster, fault, processes, tools):
+            yield
+    elif fault.deed is Deed.ROT:
+        with _rotten(cluster, processes, tools):
             yield
     elif fault.deed in (Deed.PAUSE, Deed.SLOW):
         with _stopped(processes):
@@ -153,6 +166,28 @@ def _disk_failing(
             yield
     finally:
         cluster.up(tools.environment())
+
+
+@contextmanager
+def _rotten(cluster: DrilledCluster, processes: Sequence[ProcessRecord], tools: Tools) -> Iterator[None]:
+    """Mended by a scrub of every replica, which has another's bytes brought; what is left is told."""
+    limit = min(replica["confirm_offset"] or 0 for replica in cluster.group()["replicas"])
+    hit = {broker.name for broker in processes if rot(broker.store_dir or "", limit=limit, seed=tools.seed)}
+    try:
+        yield
+    finally:
+        for broker in cluster.brokers():
+            found = Operator(cluster).scrub(broker.address)
+            if found["quarantined_ranges"]:
+                tools.watch.tell(f"{broker.name}: {found['quarantined_ranges']} damaged ranges were not mended")
+            if broker.name in hit and not found["mended_ranges"]:
+                tools.watch.tell(f"{broker.name}: its bits have rotted, and nobody has found it")
+
+
+def _minority(cluster: DrilledCluster, seed: int) -> list[ProcessRecord]:
+    """Fewer than half of the replicas, but one at least."""
+    members = cluster.members(cluster.group())
+    return random.Random(seed).sample(members, max(1, (len(members) - 1) // 2))
 
 
 @contextmanager

@@ -242,7 +242,7 @@ class _Run:
         self._seed = options.seed + number
         self._topic = f"drill-{os.getpid()}-{number}"
         self._marks: list[Mark] = []
-        self._watch = Watch()
+        self._watch = tools.watch = Watch()
         self._chance = random.Random(self._seed)
 
     def carry_out(self) -> RunReport:
@@ -323,7 +323,7 @@ class _Run:
     def _strike(self, fault: Fault, load: Load) -> None:
         """One fault, from its begin until all is in sync again; several processes one after another where it says so."""
         self._cluster.aim = self._chance.randrange(self._options.groups)
-        processes = faults.whom(self._cluster, fault)
+        processes = faults.whom(self._cluster, fault, self._tools.seed)
         if fault.whom is not Whom.EACH_BROKER:
             self._strike_at(fault, processes, load)
             return

@@ -39,18 +39,19 @@ class Watch:
     def _on_epoch(self, group: str, epoch: int) -> None:
         before = self._epochs.get(group, epoch)
         if epoch < before:
-            self._tell(f"{group}: epoch {epoch} after {before}")
+            self.tell(f"{group}: epoch {epoch} after {before}")
         self._epochs[group] = max(epoch, before)
 
     def _on_master(self, group: str, epoch: int, name: str, confirm: int) -> None:
         master, before = self._reigns.get((group, epoch), (name, confirm))
         if master != name:
-            self._tell(f"{group}: {name} and {master} both lead epoch {epoch}")
+            self.tell(f"{group}: {name} and {master} both lead epoch {epoch}")
         if master == name and confirm < before:
-            self._tell(f"{group}: {name} confirmed {confirm} in epoch {epoch}, after {before}")
+            self.tell(f"{group}: {name} confirmed {confirm} in epoch {epoch}, after {before}")
         self._reigns[group, epoch] = (master, max(confirm, before))
 
-    def _tell(self, text: str) -> None:
+    def tell(self, text: str) -> None:
+        """Something is wrong."""
         if len(self.violations) < VIOLATIONS_MAX:
             self.violations.append(text)
 

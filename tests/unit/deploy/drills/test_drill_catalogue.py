@@ -24,7 +24,7 @@ from zenitmq.model.errors import InvalidParameter
 
 NAMES = """kill-master kill-slave pause-master partition-master kill-controller kill-all-controllers lose-zookeeper
     slow-slave wipe-slave rolling-restart power-cut-all hung-fsync full-disk-after-election partition-replication
-    random""".split()
+    bit-rot random""".split()
 APART = Conditions(can_cut_network=True)
 
 
