@@ -25,10 +25,12 @@ def is_newer(sighting: Sighting, known: KnownGroup | None) -> bool:
     """Whether the replica knows of a newer node than this one; None: there is none.
 
     A group of another id counts versions of its own; its epochs are compared, since either of the two may be the one that
-    was founded when ZooKeeper had forgotten the other.
+    was founded when ZooKeeper had forgotten the other. A group that never had a master has nothing to lose.
     """
+    if sighting.epoch == 0:
+        return False
     if known is None:
-        return sighting.epoch > 0
+        return True
     node = known.node
     later = sighting.epoch == node.epoch and sighting.version > known.version
     return sighting.epoch > node.epoch or (later and sighting.group_id == node.group_id)

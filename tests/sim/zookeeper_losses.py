@@ -1,7 +1,8 @@
 """ZooKeeper loses its data, or is set back, once in some seeds; and the operator who restores the group then.
 
-All brokers live, are reached and not paused at that moment: a new reign hears whoever knows more, as the rule has it. What
-only the dead know is a documented window. Afterwards all faults go on. The operator restores above the highest epoch of any
+All brokers live, are reached and not paused at that moment, and have been for so long that no link waits for an answer that
+was lost: a new reign hears whoever knows more, as the rule has it. What only the dead know, or who is not reached, is a
+documented window. Afterwards all faults go on. The operator restores above the highest epoch of any
 disk once a controller says that it must be, and forces the replica whose log is worth most: it must have everything.
 """
 
@@ -31,8 +32,10 @@ SHARE: Final = 0.25
 """Of all seeds."""
 KEPT: Final = 12
 """Versions of the node that it may be set back to."""
+CALM_MS: Final = 3500
+"""Before it: longer than a link waits for what it asked while it was cut off."""
 QUIET_MS: Final = 2000
-"""Longer than a new leading controller listens."""
+"""After it: longer than a new leading controller listens."""
 
 
 class ZooKeeperLosses:
@@ -76,16 +79,23 @@ class ZooKeeperLosses:
         simulation = self._simulation
         if simulation.healing:
             return
+        if not self.is_quiet:
+            self._quiet_until_us = self._schedule.now_us + (CALM_MS + QUIET_MS) * MS
+            simulation.network.cuts.clear()
+            weather, simulation.network.weather = simulation.network.weather, Weather()
+            self._schedule.after_us((CALM_MS + QUIET_MS) * MS, partial(self._end_quiet, weather))
+            self._schedule.after_us(CALM_MS * MS, self._lose)
+
+    def _lose(self) -> None:
+        simulation = self._simulation
+        if simulation.healing:
+            return
         older = self._rng.choice(self._history[:-1]) if len(self._history) > 1 and self._rng.random() < 0.7 else None
         if not self._is_calm() or not self._is_known_better(older):
             self._schedule.after_us(100 * MS, self._strike)
             return
         self.happened += 1
         simulation.say("ZooKeeper is set back to %s", None if older is None else node_of(older.data))
-        self._quiet_until_us = self._schedule.now_us + QUIET_MS * MS
-        simulation.network.cuts.clear()
-        weather, simulation.network.weather = simulation.network.weather, Weather()
-        self._schedule.after_us(QUIET_MS * MS, partial(self._end_quiet, weather))
         zookeeper = simulation.zookeeper
         zookeeper.seen.clear()
         if older is None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from zenitmq.deploy.drills.campaign import legs
 from zenitmq.deploy.drills.campaign_run import _run_drill
 
-SEED = 45  # whose first leg has a static master: it needs no ZooKeeper
+SEED = next(seed for seed in range(1, 1000) if next(legs(seed)).kind.name == "static")  # it needs no ZooKeeper
 
 
 def test_a_leg_is_carried_out_and_told(tmp_path: Path) -> None:

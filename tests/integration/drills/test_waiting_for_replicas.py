@@ -25,13 +25,15 @@ class Watched(DrilledCluster):
         self._lag = lag
         self._begin_ms = monotonic_ms()
 
-    def group(self) -> dict[str, Any]:
+    def all_groups(self) -> list[dict[str, Any]]:
         lag = self._lag(monotonic_ms() - self._begin_ms)
-        return {
+        group = {
+            "broker_name": "a",
             "master": "a-1",
             "in_sync": ["a-1"] if lag else ["a-1", "a-2"],
             "replicas": [replica("a-1", "master", 10_000), replica("a-2", "slave", 10_000 - lag)],
         }
+        return [group]
 
 
 def test_one_that_comes_nearer_is_waited_for(tmp_path: Path) -> None:

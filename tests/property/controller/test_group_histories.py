@@ -396,7 +396,7 @@ def test_nothing_acknowledged_is_missing_at_a_later_master(seed: int) -> None:
 def test_histories_are_worth_their_time() -> None:
     """They elect, acknowledge, forget and lose answers often enough to find something."""
     total: Counter[str] = Counter()
-    for seed in range(20):
+    for seed in range(30):
         total += run(seed).counts
     for what, often in {"reign": 60, "acknowledged": 200, "alter": 200, "power": 50, "wipe": 30, "remove": 5}.items():
         assert total[what] >= often, total

@@ -60,6 +60,11 @@ def test_where_there_is_no_node_each_epoch_is_newer() -> None:
     assert not is_newer(Sighting(A, 0), None)
 
 
+def test_a_group_that_never_had_a_master_is_never_set_back() -> None:
+    assert not is_newer(Sighting(A, 0, 9), known(0, 8))
+    assert sighting_at_registration(registration("b", epoch=0, version=9, group_id=A), known(0, 8)) is None
+
+
 def test_a_registration_shows_what_its_process_knows() -> None:
     at_5 = known(5, 8)
     assert sighting_at_registration(registration("b", epoch=7), at_5) == Sighting(A, 7, NO_VERSION)
