@@ -13,12 +13,17 @@ that knows more, and that one is heard before a controller writes anything (reig
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
+from typing import Final
 
 from ..model.errors import GroupIdUnclear, GroupNodeLost, InvalidParameter, StaleGroupVersion
 from ..model.group import NO_VERSION, GroupNode, GroupSettings, KnownGroup, Seen, Sighting
-from ..model.group_limits import check_token
+from ..model.group_limits import COUNT_MAX, check_name, check_token
 from ..remoting.commands import RegisterReplica, ReplicaHeartbeat, RestoreGroup
+
+SIGHTED_EPOCH_MAX: Final = COUNT_MAX // 2
+"""An epoch above it was never given: what a stranger says must leave room for those that follow a restore."""
 
 
 def is_newer(sighting: Sighting, known: KnownGroup | None) -> bool:
@@ -37,18 +42,31 @@ def is_newer(sighting: Sighting, known: KnownGroup | None) -> bool:
 
 
 def sighting_at_registration(request: RegisterReplica, known: KnownGroup | None) -> Sighting | None:
-    """What a registration shows of a newer node than ZooKeeper has; None where nothing. A log without a group id shows
-    nothing about any group: its epochs are those of a static master."""
+    """What a registration shows of a newer node than ZooKeeper has, or of another group of the name; None where nothing. A
+    log without a group id shows nothing about any group: its epochs are those of a static master.
+
+    Raises InvalidName, InvalidParameter: what is remembered must be readable for ever.
+    """
     if not request.group_id:
         return None
-    sighting = Sighting(request.group_id, max(request.epoch, 0), max(request.version, NO_VERSION))
-    return sighting if is_newer(sighting, known) else None
+    sighting = _checked(request.broker_name, request.group_id, request.epoch, request.version)
+    is_foreign = known is not None and sighting.group_id != known.node.group_id and sighting.epoch > 0
+    return sighting if is_foreign or is_newer(sighting, known) else None
 
 
 def sighting_in_heartbeat(request: ReplicaHeartbeat, known: KnownGroup) -> Sighting | None:
-    """The same, of a heartbeat by a registered life, which is of the group."""
-    sighting = Sighting(known.node.group_id, max(request.epoch, 0), max(request.version, NO_VERSION))
-    return sighting if known.node.group_id and is_newer(sighting, known) else None
+    """The same, of a heartbeat by a registered life, which is of the group. Raises InvalidParameter."""
+    if not known.node.group_id:
+        return None
+    sighting = _checked(request.broker_name, known.node.group_id, request.epoch, request.version)
+    return sighting if is_newer(sighting, known) else None
+
+
+def _checked(broker_name: str, group_id: str, epoch: int, version: int) -> Sighting:
+    check_name("broker", broker_name)
+    if epoch > SIGHTED_EPOCH_MAX or version > COUNT_MAX:
+        raise InvalidParameter("epoch", epoch, f"at most {SIGHTED_EPOCH_MAX}, of a version up to {COUNT_MAX}")
+    return Sighting(check_token("group_id", group_id), max(epoch, 0), max(version, NO_VERSION))
 
 
 def newer_sightings(seen: Seen | None, known: KnownGroup | None) -> tuple[Sighting, ...]:
@@ -86,11 +104,14 @@ def restore(
     node = known.node if known is not None else GroupNode(broker_name=request.broker_name, settings=settings)
     newer = newer_sightings(seen, known)
     lowest = max([one.epoch for one in newer], default=node.epoch + 1)
+    if request.epoch > SIGHTED_EPOCH_MAX:
+        raise InvalidParameter("epoch", request.epoch, f"at most {SIGHTED_EPOCH_MAX}")
     if request.epoch < lowest:
         raise InvalidParameter(
             "epoch", request.epoch, f"at least {lowest}: a replica or ZooKeeper knows of what is below"
         )
-    group_id = _restored_id(node, newer, request.group_id)
+    heard = seen.sightings if seen is not None else ()
+    group_id = _restored_id(node, newer, request.group_id, heard={one.group_id for one in heard})
     if known is not None and newer and group_id == node.group_id not in {one.group_id for one in newer}:
         return replace(node, epoch=request.epoch + 1)
     return replace(
@@ -106,14 +127,15 @@ def restore(
     )
 
 
-def _restored_id(node: GroupNode, newer: tuple[Sighting, ...], asked: str) -> str:
+def _restored_id(node: GroupNode, newer: tuple[Sighting, ...], asked: str, *, heard: Collection[str]) -> str:
     """The id of the group: of the replicas that have an epoch, which must agree. One that was founded meanwhile by a replica
-    without an epoch, and never led by anybody, has no say. `asked`: the operator's word, "" for none."""
+    without an epoch, and never led by anybody, has no say. `asked`: the operator's word, "" for none, is obeyed where it is
+    the node's id, or one of those `heard`."""
     epochs = {one.group_id: one.epoch for one in newer}
-    if node.group_id and (node.master is not None or not epochs):
+    if node.group_id and (node.epoch > 0 or not epochs):
         epochs.setdefault(node.group_id, node.epoch)
     if asked:
-        if epochs and asked not in epochs:
+        if epochs and asked not in (*epochs, *heard, node.group_id):
             raise InvalidParameter("group_id", asked, " or ".join(sorted(epochs)))
         return check_token("group_id", asked)
     if len(epochs) != 1:

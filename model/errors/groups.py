@@ -318,12 +318,13 @@ class ForeignReplica(ZenitError):
         self.current = current
 
     def __str__(self) -> str:
+        restored = max(self.epoch, self.current + 1)
         remedy = (
-            f"if ZooKeeper lost that group, keep this directory, it has the later epoch: zenit controller restore {self.group}"
-            f" --epoch {self.epoch} --group-id {self.group_id}"
-            if self.epoch > self.current
-            else "to have it here as a new replica, move its directory away and start it with an empty one"
+            f"if ZooKeeper lost that group, keep this directory: zenit controller restore {self.group} --epoch {restored}"
+            f" --group-id {self.group_id}"
         )
+        if self.epoch <= self.current:
+            remedy += "; to have it here as a new replica, move its directory away"
         return (
             f"replica {self.replica!r} belongs to a group {self.group!r} of id {self.group_id} and knows its epoch"
             f" {self.epoch}; this one is of id {self.expected}, in epoch {self.current}: name the controllers of its own"

@@ -9,6 +9,7 @@ from sim.group_kit import GROUP, group, heartbeat, life, registration
 
 from zenitmq.controller.group_state import electable
 from zenitmq.controller.set_back import (
+    SIGHTED_EPOCH_MAX,
     check_not_set_back,
     is_newer,
     newest_epoch_seen,
@@ -16,7 +17,7 @@ from zenitmq.controller.set_back import (
     sighting_at_registration,
     sighting_in_heartbeat,
 )
-from zenitmq.model.errors import GroupIdUnclear, GroupNodeLost, InvalidParameter, StaleGroupVersion
+from zenitmq.model.errors import GroupIdUnclear, GroupNodeLost, InvalidName, InvalidParameter, StaleGroupVersion
 from zenitmq.model.group import NO_VERSION, SIGHTINGS_MAX, GroupNode, GroupSettings, KnownGroup, Seen, Sighting
 from zenitmq.remoting.commands import RestoreGroup
 
@@ -172,3 +173,46 @@ def test_a_group_that_was_right_all_along_keeps_its_sets_and_its_master() -> Non
     led = known(3, 9, group_id=Z)
     node = restore(led, RestoreGroup(GROUP, 9, 41, Z), seen=seen(Sighting(A, 41)), settings=SETTINGS)
     assert node == replace(led.node, epoch=42)
+
+
+# ---- strangers
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"group_id": "no token!"},
+        {"epoch": SIGHTED_EPOCH_MAX + 1},
+        {"version": 1 << 62},
+        {"broker_name": "a/b"},
+    ],
+)
+def test_what_cannot_be_kept_is_refused_before_it_is_remembered(wrong: dict) -> None:
+    request = registration("b", **{"epoch": 9, "group_id": A, **wrong})
+    with pytest.raises((InvalidParameter, InvalidName)):
+        sighting_at_registration(request, known(5, 8))
+
+
+def test_a_restore_leaves_room_for_the_epochs_that_follow() -> None:
+    with pytest.raises(InvalidParameter, match="at most"):
+        restore(known(3, 2), RestoreGroup(GROUP, 2, SIGHTED_EPOCH_MAX + 1), seen=None, settings=SETTINGS)
+
+
+def test_a_restored_group_is_not_given_to_a_stranger_s() -> None:
+    """After a restore nobody leads yet; one stray store of another group of the name registers with a higher epoch."""
+    restored = known(10, 3, master=None, master_incarnation=None, in_sync=())
+    stray = seen(Sighting(A, 9), Sighting(Z, 50))
+    with pytest.raises(GroupIdUnclear):
+        restore(restored, RestoreGroup(GROUP, 3, 50), seen=stray, settings=SETTINGS)
+    node = restore(restored, RestoreGroup(GROUP, 3, 50, A), seen=stray, settings=SETTINGS)
+    assert (node.group_id, node.epoch, node.replicas) == (A, 51, restored.node.replicas)
+
+
+def test_a_young_group_that_a_wiped_replica_took_the_name_of_is_restored_by_its_id() -> None:
+    """It founded, and led an epoch; the lost group's replicas know of no higher one, but they were heard."""
+    led = known(1, 4, group_id=Z)
+    lost = sighting_at_registration(registration("b", epoch=1, group_id=A), led)
+    assert lost == Sighting(A, 1, NO_VERSION)
+    check_not_set_back(GROUP, seen(lost), led)
+    node = restore(led, RestoreGroup(GROUP, 4, 2, A), seen=seen(lost), settings=SETTINGS)
+    assert (node.group_id, node.epoch, node.master, node.replicas) == (A, 3, None, ())
