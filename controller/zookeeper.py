@@ -102,8 +102,7 @@ class ZooKeeperStore:
         """Raises ZooKeeperUnavailable where no session begins within the deadline."""
         try:
             self._client.start(timeout=self._timeout_ms / 1000)
-            for path in (self._groups, self._seen, self._controllers, self._audit):
-                self._make_path(path)
+            self._make_folders()
         except KazooTimeoutError:
             self.__exit__()
             raise ZooKeeperUnavailable(
@@ -212,6 +211,7 @@ class ZooKeeperStore:
     # ---- controllers
 
     def join(self, address: str) -> None:
+        self._make_folders()  # this server may have lost what was there
         end_ms = self._deadline_ms()
         for name in self._children(self._controllers, self._on_members, end_ms):
             if self._is_own(name) and self._is_of_this_session(f"{self._controllers}/{name}", end_ms):
@@ -247,6 +247,12 @@ class ZooKeeperStore:
     # ---- what ZooKeeper tells, on kazoo's threads
 
     def _on_session(self, state: str) -> None:
+        """A server that has less than the client has seen refuses it: one that was emptied or set back, for ever.
+
+        So the client forgets what it has seen. A server that only lags behind the others catches up: lists are synced first.
+        """
+        if state == KazooState.SUSPENDED:
+            self._client.last_zxid = 0
         self._listener(SessionChanged(_STATES[state]))
 
     def _on_group(self, event: WatchedEvent) -> None:
@@ -280,6 +286,10 @@ class ZooKeeperStore:
             raise ZooKeeperUnavailable(what, f"no answer ({type(error).__name__})") from error
         except KazooException as error:
             raise ZooKeeperUnavailable(what, f"refused ({type(error).__name__})") from error
+
+    def _make_folders(self) -> None:
+        for path in (self._groups, self._seen, self._controllers, self._audit):
+            self._make_path(path)
 
     def _make_path(self, path: str) -> None:
         """Every folder on the way; one that is there already stays."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import threading
@@ -11,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from zenitmq.controller.group_store import Written
+from zenitmq.controller.group_store import SessionChanged, SessionState, StoreEvent, Written
 from zenitmq.controller.zookeeper import ZooKeeperStore
 from zenitmq.deploy import embedded_zookeeper
 from zenitmq.deploy.embedded_zookeeper import find_jars, find_java, is_serving, start_zookeeper, stop_zookeeper
 from zenitmq.deploy.processes import is_running, port_is_free
 from zenitmq.model.errors import ClusterNotStarted, RequirementMissing, ZooKeeperUnavailable
-from zenitmq.model.group import GroupNode, KnownGroup
+from zenitmq.model.group import GroupNode, KnownGroup, Sighting
 
 NODE = GroupNode(broker_name="broker-a")
 
@@ -45,6 +46,36 @@ def test_it_serves_stops_and_has_its_data_again(tmp_path: Path) -> None:
     finally:
         stop_zookeeper(second)
     assert not is_running(second.pid, second.birth)
+
+
+def test_a_store_goes_on_with_a_server_that_has_lost_its_data(tmp_path: Path) -> None:
+    """The server has less than the client has seen of it, and would refuse it for that."""
+    connected = threading.Semaphore(0)
+
+    def listener(event: StoreEvent) -> None:
+        if event == SessionChanged(SessionState.CONNECTED):
+            connected.release()
+
+    port = free_port()
+    server = start_zookeeper(str(tmp_path), port)
+    try:
+        with ZooKeeperStore(server.address, cluster="c", listener=listener) as store:
+            assert connected.acquire(timeout=10)
+            store.join("127.0.0.1:1")
+            assert store.create(NODE) == Written(0)
+            os.kill(server.pid, signal.SIGKILL)
+            stop_zookeeper(server)
+            shutil.rmtree(tmp_path / "data")
+            server = start_zookeeper(str(tmp_path), port)
+            assert connected.acquire(timeout=20)
+            store.join("127.0.0.1:1")
+            assert [member.address for member in store.members()] == ["127.0.0.1:1"]
+            assert store.broker_names() == ()
+            assert store.read("broker-a") is None
+            assert store.create(NODE) == Written(0)
+            store.remember("broker-a", Sighting("g", 3, 4))
+    finally:
+        stop_zookeeper(server)
 
 
 def test_a_taken_port_is_said_and_nothing_is_started(tmp_path: Path) -> None:
