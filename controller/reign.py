@@ -107,7 +107,7 @@ class Reign:
         self._desk = desk
         self._naming = naming
         self._listen_ms = listen_ms
-        self._listens_until_ms = 0
+        self._listens_until_ms: int | None = None  # from when everything was read, and brokers are answered
         self._loop = loop
         self._clock = clock
         self._detection = detection
@@ -124,7 +124,6 @@ class Reign:
 
     def begin(self) -> None:
         """Reads everything; `is_ready` once that was answered."""
-        self._listens_until_ms = self._clock.monotonic_ms() + self._listen_ms
         self._ticking = self._loop.every(TICK_MS, self._on_tick)
         self._reader.begin()
 
@@ -193,8 +192,15 @@ class Reign:
         self._reader.on_tick()
         if self._reader.is_ready:
             now_ms = self._clock.monotonic_ms()
+            self._listening_until_ms()
             self._hearing.on_tick(now_ms)
             self._carry_out(self._detection.on_tick(now_ms))
+
+    def _listening_until_ms(self) -> int:
+        """Until then whoever knows more than ZooKeeper may still be heard: no group is founded, no cluster's id is drawn."""
+        if self._listens_until_ms is None:
+            self._listens_until_ms = self._clock.monotonic_ms() + self._listen_ms
+        return self._listens_until_ms
 
     # ---- requests of brokers
 
@@ -205,7 +211,7 @@ class Reign:
             return
         known = (self._detection.known(name).node.cluster_id for name in sorted(self._names))
         brought = check_cluster_id(cast(RegisterReplica, call.request).cluster_id)
-        may_draw = self._clock.monotonic_ms() >= self._listens_until_ms
+        may_draw = self._clock.monotonic_ms() >= self._listening_until_ms()
         self._naming.settle(
             self._store, self._desk, (*known, brought), partial(self._on_named, call), may_draw=may_draw
         )
@@ -246,9 +252,10 @@ class Reign:
             named = replace(made.node, cluster_id=self._naming.cluster_id)
             return Write(named, known.version if known is not None else NO_VERSION)
 
-        if self._known(name) is None and self._clock.monotonic_ms() < self._listens_until_ms:
+        until_ms = self._listening_until_ms()
+        if self._known(name) is None and self._clock.monotonic_ms() < until_ms:
             self._changes.hold(name)
-            self._hearing.listen_to_all(name, self._listens_until_ms)
+            self._hearing.listen_to_all(name, until_ms)
         self._submit(call, name, decide, partial(self._on_registered, call))
         self._hearing.on_heard(name, request.name)
 

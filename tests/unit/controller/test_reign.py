@@ -791,6 +791,7 @@ def test_a_group_is_founded_once_a_reign_has_listened_and_at_once_later() -> Non
     for early in (True, False):
         story = Story(listen_ms=1000)
         if not early:
+            story.loop.pass_ms(50)  # a tick: all was read
             story.loop.pass_ms(1000)
         asked = story.register("a")
         story.work()
@@ -799,6 +800,24 @@ def test_a_group_is_founded_once_a_reign_has_listened_and_at_once_later() -> Non
         story.work()
         assert asked.error is None
         assert elected(story) == ("a", 1)
+
+
+def test_a_reign_listens_from_when_it_can_hear() -> None:
+    """ZooKeeper answers so slowly that the time would be over before a broker is answered at all."""
+    story = Story(begin=False, listen_ms=1000)
+    story.reign.begin()
+    story.loop.pass_ms(1500)
+    story.work()
+    wiped = story.register("c", store_id="new", epoch=0, log_end=0, group_id="")
+    story.work()
+    assert (wiped.reply, wiped.error) == (None, None)
+    story.loop.pass_ms(100)
+    refused = story.register("a", 7, epoch=41)
+    story.loop.pass_ms(1000)
+    story.work()
+    assert isinstance(refused.error, GroupNodeLost)
+    assert isinstance(wiped.error, GroupNodeLost)
+    assert story.zookeeper.groups == {}
 
 
 def test_a_node_that_vanishes_under_its_controller_is_remembered_by_it() -> None:
