@@ -24,6 +24,7 @@ HOST: Final = "127.0.0.1"
 NAME: Final = "zookeeper"
 REMEDY: Final = "install it with: pip install 'zenitmq[spark]'"
 DEBIAN_JARS: Final = "/usr/share/java"
+DATA_FOLDER: Final = "data"
 
 READY_TIMEOUT_MS: Final = 30_000
 STOP_TIMEOUT_MS: Final = 10_000
@@ -88,7 +89,7 @@ def start_zookeeper(
     """
     java, jars = find_java(environ), find_jars()
     directory = os.path.abspath(directory)
-    data_dir, log_path = os.path.join(directory, "data"), os.path.join(directory, "zookeeper.log")
+    data_dir, log_path = os.path.join(directory, DATA_FOLDER), os.path.join(directory, "zookeeper.log")
     os.makedirs(data_dir, exist_ok=True)
     if not port_is_free(port, HOST):  # else what answers the probe might be somebody else's
         raise ClusterNotStarted(NAME, f"cannot listen on port {port}, which is taken", log_path)

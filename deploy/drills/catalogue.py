@@ -34,6 +34,9 @@ class Deed(Enum):
     HANG = "its disk hangs"  # no fdatasync ends; they do again
     FULL = "its disk is full"  # no file can be allocated; there is room again
     POWER_CUT = "power cut"  # killed, and what was not synced is gone; started again
+    EMPTY = "its data is gone"  # killed and its data directory emptied, started; an operator restores the groups
+    SET_BACK = "its data is set back"  # the same with a copy from before a change of master
+    EMPTY_WIPED_FIRST = "its data is gone, and a wiped replica registers first"
     ROT = "bits rot"  # of records that all replicas hold; each log is scrubbed
 
 
@@ -60,6 +63,7 @@ CUTS_NETWORK_IN_ORDER: Final = (Deed.CUT_IN, Deed.CUT_OUT, Deed.CUT_BOTH, Deed.C
 CUTS_NETWORK: Final = frozenset(CUTS_NETWORK_IN_ORDER)
 FAILS_DISK_IN_ORDER: Final = (Deed.HANG, Deed.FULL)
 FAILS_DISK: Final = frozenset(FAILS_DISK_IN_ORDER)
+LOSES_NODES: Final = frozenset({Deed.EMPTY, Deed.SET_BACK, Deed.EMPTY_WIPED_FIRST})
 DRAWN_HOLD_MS: Final = 8_000
 NEEDS_CONTROLLER: Final = frozenset(
     {Whom.CONTROLLER, Whom.ALL_CONTROLLERS, Whom.ZOOKEEPER, Whom.ELECTED, Whom.SLAVE_THEN_ELECTED}
@@ -180,6 +184,24 @@ _ALL: Final = (
         3,
     ),
     Drill(
+        "zookeeper-emptied",
+        "ZooKeeper loses its data while it is down; writes go on; an operator restores the groups",
+        (Fault(Deed.EMPTY, Whom.ZOOKEEPER, 8_000),),
+        2,
+    ),
+    Drill(
+        "zookeeper-set-back",
+        "ZooKeeper comes back with what it had before the last election; the same",
+        (Fault(Deed.SET_BACK, Whom.ZOOKEEPER, 8_000),),
+        2,
+    ),
+    Drill(
+        "wiped-first",
+        "ZooKeeper loses its data and a slave its disk, and that one registers first; the same",
+        (Fault(Deed.EMPTY_WIPED_FIRST, Whom.ZOOKEEPER, 8_000),),
+        3,
+    ),
+    Drill(
         "bit-rot",
         "bits of the log rot at a minority of the replicas while they run; each log is scrubbed, and mended by another",
         (Fault(Deed.ROT, Whom.MINORITY, 2_000),),
@@ -229,6 +251,9 @@ _MENU: Final = (
     *((deed, whom, (1_000, 8_000)) for deed in FAILS_DISK_IN_ORDER for whom in (Whom.MASTER, Whom.SLAVE)),
     (Deed.FULL, Whom.SLAVE_THEN_ELECTED, (500, 3_000)),
     (Deed.FULL, Whom.ELECTED, (1_000, 8_000)),
+    (Deed.EMPTY, Whom.ZOOKEEPER, (1_000, 8_000)),
+    (Deed.SET_BACK, Whom.ZOOKEEPER, (1_000, 8_000)),
+    (Deed.EMPTY_WIPED_FIRST, Whom.ZOOKEEPER, (1_000, 8_000)),
     (Deed.ROT, Whom.MINORITY, (500, 2_000)),
 )
 """What may be drawn: the deed, to whom, held from how long to how long."""

@@ -60,8 +60,9 @@ class DrilledCluster:
 
     # ---- up and down
 
-    def up(self, environ: Mapping[str, str] | None = None) -> None:
-        """Starts what is down and waits until it answers. `environ`: added to what is started.
+    def up(self, environ: Mapping[str, str] | None = None, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Starts what is down and waits until it answers. `environ`: added to what is started. `meanwhile`: called once it
+        has begun.
 
         Raises ClusterNotStarted, RequestTimeout.
         """
@@ -77,13 +78,19 @@ class DrilledCluster:
         if not self.is_given:
             environment["HOME"] = self.directory
         try:
-            done = subprocess.run(  # noqa: S603 (our own interpreter and module)
-                command, env=environment, capture_output=True, text=True, timeout=UP_TIMEOUT_S, check=False
-            )
+            with subprocess.Popen(  # noqa: S603 (our own interpreter and module)
+                command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            ) as child:
+                try:
+                    meanwhile()
+                    _, told = child.communicate(timeout=UP_TIMEOUT_S)
+                except BaseException:
+                    child.terminate()
+                    raise
         except subprocess.TimeoutExpired as error:
             raise RequestTimeout("zenit up", UP_TIMEOUT_S * 1000) from error
-        if done.returncode:
-            said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        if child.returncode:
+            said = told.strip().splitlines() or [f"exit code {child.returncode}"]
             raise ClusterNotStarted("zenit up", said[-1].removeprefix("zenit: "), os.path.join(self.directory, "log"))
         self._started = self._local.existing().processes
 

@@ -18,9 +18,9 @@ from ...model.clock import monotonic_ms, sleep_ms
 from ...model.errors import InvalidParameter, RequestTimeout
 from ..cluster_record import CONTROLLER, ZOOKEEPER, ProcessRecord
 from ..processes import is_running, terminate, wait_ended
-from . import partition
+from . import partition, zookeeper_loss
 from .bit_rot import rot
-from .catalogue import CUTS_NETWORK, FAILS_DISK, Deed, Fault, Whom
+from .catalogue import CUTS_NETWORK, FAILS_DISK, LOSES_NODES, Deed, Fault, Whom
 from .disk_faults import DiskFault, DiskFaults
 from .drilled_cluster import DrilledCluster
 from .operator import Operator
@@ -84,6 +84,9 @@ def begun(cluster: DrilledCluster, fault: Fault, processes: Sequence[ProcessReco
             yield
     elif fault.deed in FAILS_DISK:
         with _disk_failing(cluster, fault, processes, tools):
+            yield
+    elif fault.deed in LOSES_NODES:
+        with _nodes_lost(cluster, fault, tools):
             yield
     elif fault.deed is Deed.ROT:
         with _rotten(cluster, processes, tools):
@@ -169,6 +172,38 @@ def _disk_failing(
 
 
 @contextmanager
+def _nodes_lost(cluster: DrilledCluster, fault: Fault, tools: Tools) -> Iterator[None]:
+    """Mended as an operator does: each group is restored, and gets the master whose log is worth most."""
+
+    def on_losing() -> None:
+        tools.watch.lost_at = {
+            str(group["broker_name"]): max(replica["epoch"] or 0 for replica in group["replicas"])
+            for group in cluster.all_groups()
+        }
+
+    wiped = zookeeper_loss.lose(cluster, fault.deed, tools.environment(), on_losing)
+    operator = Operator(cluster)
+    try:
+        yield
+    finally:
+        cluster.up(tools.environment())
+        names = [str(group["broker_name"]) for group in cluster.all_groups()]
+        for name in names:
+            operator.wait_blocked(name)
+        if fault.deed is not Deed.SET_BACK:
+            for group in cluster.all_groups():
+                if group["group_id"] is not None:
+                    tools.watch.tell(f"{group['broker_name']}: founded anew, as {group['group_id']}")
+        tools.watch.lost_at = {}
+        for name in names:
+            operator.restore(name)
+        if wiped is not None and tools.is_apart:
+            _restart_apart(cluster, wiped)
+        cluster.wait_healthy()
+    tools.watch.lost_at = None
+
+
+@contextmanager
 def _rotten(cluster: DrilledCluster, processes: Sequence[ProcessRecord], tools: Tools) -> Iterator[None]:
     """Mended by a scrub of every replica, which has another's bytes brought; what is left is told."""
     limit = min(replica["confirm_offset"] or 0 for replica in cluster.group()["replicas"])
@@ -218,10 +253,14 @@ def _start_apart(cluster: DrilledCluster) -> None:
     """
     down = [broker.name for broker in cluster.brokers() if not is_running(broker.pid, broker.birth)]
     for name in down:
-        broker = cluster.process(name)
-        terminate(broker.pid, broker.birth, timeout_ms=STOP_MS)
-        with partition.started_as(cluster, name):
-            cluster.up()
+        _restart_apart(cluster, name)
+
+
+def _restart_apart(cluster: DrilledCluster, name: str) -> None:
+    broker = cluster.process(name)
+    terminate(broker.pid, broker.birth, timeout_ms=STOP_MS)
+    with partition.started_as(cluster, name):
+        cluster.up()
 
 
 def _send(processes: Sequence[ProcessRecord], number: signal.Signals) -> None:

@@ -2,6 +2,7 @@
 
 - A group's epoch never goes back.
 - Within an epoch its master's confirm offset never goes back, and only one replica says that it is its master.
+- While ZooKeeper has lost the groups, what it says of epochs counts for nothing, and nobody begins to lead a later one.
 - At the end nothing is quarantined at a replica that is in sync.
 
 A sample is the `groups` of `zenit status --json`; what does not answer says nothing.
@@ -18,22 +19,30 @@ VIOLATIONS_MAX: Final = 20
 
 @dataclass(slots=True)
 class Watch:
-    """`violations`: in words, the first few. `samples`: how many times it was looked."""
+    """`violations`: in words, the first few. `samples`: how many times it was looked.
+
+    `lost_at`: for whoever takes samples: what `on_sample` takes. A drill replaces it, as a whole, from another thread.
+    """
 
     violations: list[str] = field(default_factory=list)
     samples: int = 0
+    lost_at: Mapping[str, int] | None = None
     _epochs: dict[str, int] = field(default_factory=dict)
     _reigns: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)  # -> (master, its confirm offset)
 
-    def on_sample(self, groups: Iterable[Mapping[str, Any]]) -> None:
-        """The groups as they stand now."""
+    def on_sample(self, groups: Iterable[Mapping[str, Any]], *, lost_at: Mapping[str, int] | None = None) -> None:
+        """The groups as they stand now. `lost_at`: ZooKeeper has lost them since these epochs; {}: they are being restored."""
         self.samples += 1
         for group in groups:
             name, epoch = str(group["broker_name"]), group["epoch"]
-            if epoch is not None:
+            if epoch is not None and lost_at is None:
                 self._on_epoch(name, epoch)
             for replica in group["replicas"]:
                 if replica["role"] == "master" and None not in (replica["epoch"], replica["confirm_offset"]):
+                    if lost_at is not None and replica["epoch"] > lost_at.get(name, replica["epoch"]):
+                        self.tell(
+                            f"{name}: {replica['name']} leads epoch {replica['epoch']}, elected by nobody who may"
+                        )
                     self._on_master(name, replica["epoch"], replica["name"], replica["confirm_offset"])
 
     def _on_epoch(self, group: str, epoch: int) -> None:

@@ -30,8 +30,9 @@ def watching(directory: str, watch: Watch) -> Iterator[None]:
 
 def _look(cluster: LocalCluster, watch: Watch, stop: threading.Event) -> None:
     while not stop.wait(LOOK_S):
+        lost_at = watch.lost_at
         try:
             groups = cluster.status()["groups"]
         except (ZenitError, OSError, StopIteration):  # it is being written anew, or nobody answers
             continue
-        watch.on_sample(groups)
+        watch.on_sample(groups, lost_at=lost_at if watch.lost_at is lost_at else {})

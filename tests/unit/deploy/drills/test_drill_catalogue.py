@@ -11,6 +11,7 @@ from zenitmq.deploy.drills.catalogue import (
     DEAD_MS,
     DRILLS,
     FAILS_DISK,
+    LOSES_NODES,
     NEEDS_CONTROLLER,
     Conditions,
     Deed,
@@ -24,7 +25,7 @@ from zenitmq.model.errors import InvalidParameter
 
 NAMES = """kill-master kill-slave pause-master partition-master kill-controller kill-all-controllers lose-zookeeper
     slow-slave wipe-slave rolling-restart power-cut-all hung-fsync full-disk-after-election partition-replication
-    bit-rot random""".split()
+    zookeeper-emptied zookeeper-set-back wiped-first bit-rot random""".split()
 APART = Conditions(can_cut_network=True)
 
 
@@ -82,6 +83,7 @@ def test_only_what_a_cluster_has_is_drawn() -> None:
     drawn = list(islice(random_faults(5, Conditions(has_controllers=False, can_cut_power=True)), 400))
     assert not {fault.whom for fault in drawn} & NEEDS_CONTROLLER
     assert Deed.POWER_CUT in {fault.deed for fault in drawn}
+    assert not {fault.deed for fault in drawn} & LOSES_NODES
     assert not {fault.deed for fault in drawn} & FAILS_DISK
     drawn = list(islice(random_faults(5, Conditions(can_fail_disk=True)), 400))
     assert {fault.deed for fault in drawn} >= FAILS_DISK

@@ -49,6 +49,25 @@ def test_what_goes_back_is_told(samples: list[dict[str, Any]], told: str) -> Non
     assert watch.violations == [told]
 
 
+def test_a_node_that_was_lost_says_nothing_of_epochs_until_its_group_is_restored() -> None:
+    watch = Watch()
+    watch.on_sample([group(4, ("a", 4, 10))])
+    watch.on_sample([group(None, ("a", 4, 12))], lost_at={"broker-a": 4})
+    watch.on_sample([group(3, ("a", 4, 14))], lost_at={"broker-a": 4})
+    watch.on_sample([group(5), group(6, ("a", 6, 14))], lost_at={})
+    watch.on_sample([group(6, ("a", 6, 14))])
+    assert watch.violations == []
+    watch.on_sample([group(5)])
+    assert watch.violations == ["broker-a: epoch 5 after 6"]
+
+
+def test_nobody_is_elected_while_the_node_is_lost() -> None:
+    watch = Watch()
+    watch.on_sample([group(4, ("a", 4, 10))])
+    watch.on_sample([group(5, ("b", 5, 10))], lost_at={"broker-a": 4})
+    assert watch.violations == ["broker-a: b leads epoch 5, elected by nobody who may"]
+
+
 def test_groups_are_looked_at_apart_and_the_list_ends() -> None:
     watch = Watch()
     watch.on_sample([group(5), group(2, name="broker-b")])
