@@ -11,11 +11,12 @@ from its beginning, so a restart takes as long whatever its size):
   came to its end;
 - the same with something behind them that is known to belong to the log is *damage*: the range is quarantined, never cut.
 
-What is known to belong to the log: an append whose entry matches, and where the checkpoint says that the disk had the
-log. Bytes that merely look like a record do not: a producer may put whole records into a body, and a recycled segment
-holds such bodies at positions that he can foresee. So damage is never searched for the next thing that looks well. It
-ends at the next known position; earlier only where everything up to there was written for certain, at the end of a
-record whose header is whole.
+What is known to belong to the log: an append whose entry matches, where the checkpoint says that the disk had the log, and,
+where only the process was killed, a record that a consume queue's unit names at just this place (queue_witness). Bytes
+that merely look like a record do not: a producer may put whole records into a body, and a recycled segment holds such
+bodies at positions that he can foresee. So damage is never searched for the next thing that looks well. It ends at the
+next known position; earlier only where everything up to there was written for certain, at the end of a record whose
+header is whole.
 
 A page that the disk cannot give is asked for before it is touched (log_pages): it is damage like any other.
 
@@ -30,6 +31,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from ..model.errors import CorruptRecordError
 from ..model.queue import PhysicalOffset, QueueOffset
 from .checksum_log import ChecksumEntry, crc32
 from .checksum_table import ChecksumTable
@@ -37,6 +39,7 @@ from .commit_log import CommitLog, may_follow_append
 from .dispatch import Dispatcher, Run
 from .log_pages import HEADER_BYTES, LogPages, is_record_readable
 from .quarantine import Range
+from .queue_witness import QueueWitness
 from .record_kernel import (
     MAGIC_BLANK,
     MAGIC_V1,
@@ -85,8 +88,18 @@ class Survey:
 class LogSurvey:
     """Reads the log from one position to its end. Used once, before the log is started."""
 
-    def __init__(self, log: CommitLog, kernel: RunKernel, *, check_body_crc: bool, last_stop: LastStop) -> None:
+    def __init__(
+        self,
+        log: CommitLog,
+        kernel: RunKernel,
+        *,
+        check_body_crc: bool,
+        last_stop: LastStop,
+        witness: QueueWitness | None = None,
+    ) -> None:
+        """`witness`: what the queues say, where they are there to be asked."""
         self._log = log
+        self._witness = witness
         self._last_stop = last_stop
         self._kernel = kernel
         self._check_body_crc = check_body_crc
@@ -158,6 +171,10 @@ class LogSurvey:
     ) -> Range | None:
         """The damaged range around `at`; None where the log ends: a part of the last append is torn as a whole, since
         nothing says which of its pages reached the disk."""
+        if mismatched is None and self._last_stop is not LastStop.POWER_LOST:
+            witnessed = self._next_witnessed(segments, at)
+            if witnessed is not None:
+                return at, witnessed
         known = self._known_behind(at)
         was_written = self._last_stop is not LastStop.POWER_LOST or (known is not None and known <= self._flushed)
         if was_written:
@@ -181,6 +198,33 @@ class LogSurvey:
         # lost pages: a record or an append that reaches into them is not what was written, though it may look so
         begin = self._without_torn(_segment_at(segments, at), at) if mismatched is None else mismatched.offset
         return max(begin, min(self._flushed, at)), known
+
+    def _next_witnessed(self, segments: Sequence[Segment], at: int) -> int | None:
+        """Where the log goes on behind damage in the record at `at` whose header is whole: at the next record that is valid
+        and that a queue names there, if only such as a queue names lie between. None where nothing says so."""
+        near = self._end_of_record(at)
+        while near is not None and near < self._log.written:
+            segment = _segment_at(segments, near)
+            if near == segment.base_offset or not self._is_witnessed(segment, near):
+                return None
+            if self._is_valid(segments, near):
+                return near
+            near = self._end_of_record(near)
+        return None
+
+    def _is_witnessed(self, segment: Segment, at: int) -> bool:
+        """Whether a queue names a record that begins here, by what its header says of its queue and size."""
+        end = self._end_of_record(at)
+        if self._witness is None or end is None or not self._is_readable(at, end):
+            return False
+        begin = at - segment.base_offset
+        try:
+            record = decode_record(bytes(segment.map[begin : begin + end - at]))
+            return self._witness.names(
+                record.topic, record.queue_id, record.queue_offset, physical_offset=at, size=end - at
+            )
+        except CorruptRecordError:
+            return False
 
     def _is_trusted(self, known: int | None) -> bool:
         """Whether what follows damage is the log's own: something known lies behind, or nobody was stopped in a write."""

@@ -27,6 +27,7 @@ from .log_pages import is_record_readable
 from .quarantine import FACTS_FILE as FACTS_FILE
 from .quarantine import Quarantine, Range, overlaps
 from .queue_table import QueueTable
+from .queue_witness import QueueWitness
 from .record_kernel import RUN_BLANK, RUN_END, RUN_MORE, RunKernel
 from .recovery import LastStop, LogSurvey, Survey, first_store_time, newest_segment_before, replay
 from .snapshot import read_snapshot, write_snapshot
@@ -135,6 +136,7 @@ def open_store(
             kernel,
             check_body_crc=config.verify_body_crc,
             last_stop=LastStop.of(abort),
+            witness=QueueWitness(queues.directory, file_bytes=queues.file_bytes),
         ).run(begin, checkpoint.flushed_offset or 0)
         log.truncate(survey.end, wipe_bytes=_wipe_bytes(config, abort))
         if abort is None and checkpoint.flushed_offset is not None:

@@ -202,6 +202,8 @@ def test_damage_before_what_nothing_vouches_for_ends_the_log(tmp_path, other_boo
     for at in (9, 87, 95):
         work = kill(left, tmp_path / "work")
         flip(work, places[20].physical_offset + at)
+        if not other_boot:
+            shutil.rmtree(work / "consumequeue")  # its units name what is behind
         with make_store(work) as store:
             assert store.written == places[20].physical_offset, at
             assert numbers(store) == list(range(20)), at

@@ -1,0 +1,66 @@
+"""A record that is wrong in itself costs nobody else a message: what the queues name behind it is still the log's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from store_kit import StillClock, kill, make_store, message, put, read_queue
+
+from zenitmq.store.queue_witness import QueueWitness
+from zenitmq.store.record import UNIT
+
+SETTINGS = {"segment_bytes": 65_536, "index_entries": 1000}
+CRC_AT = 8
+
+
+def wrong(count: int) -> bytes:
+    """Whole in every way but the checksum of its body, which the broker takes as it comes."""
+    record = bytearray(message("t", b"evil" * 10, unique=f"{count:032X}"))
+    record[CRC_AT] ^= 1
+    return bytes(record)
+
+
+@pytest.mark.parametrize("wrong_ones", [1, 3])
+def test_what_is_acknowledged_behind_a_wrong_record_outlives_a_kill(tmp_path: Path, wrong_ones: int) -> None:
+    """The checksum entries of the last half second are not written yet; the queues' units are."""
+    clock = StillClock()
+    with make_store(tmp_path / "s", clock, **SETTINGS) as store:
+        put(store, "t", 0, message("t", b"first"))
+        for number in range(wrong_ones):
+            put(store, "t", 0, wrong(number))
+        for number in range(5):
+            put(store, "t", 1, message("t", b"%05d" % number))
+        written, left = store.written, kill(tmp_path / "s", tmp_path / "k")
+    with make_store(left, clock, **SETTINGS) as store:
+        assert store.written == written
+        assert [bytes(found.body) for found in read_queue(store, "t", 1)] == [b"%05d" % number for number in range(5)]
+        ((begin, end),) = store.damage.quarantine.ranges
+        assert end - begin == wrong_ones * len(wrong(0))
+
+
+def test_without_a_unit_the_log_ends_before_it(tmp_path: Path) -> None:
+    clock = StillClock()
+    with make_store(tmp_path / "s", clock, **SETTINGS) as store:
+        put(store, "t", 0, message("t", b"first"))
+        end = store.written
+        put(store, "t", 0, wrong(0))
+        put(store, "t", 1, message("t", b"behind"))
+        left = kill(tmp_path / "s", tmp_path / "k")
+    for path in (left / "consumequeue" / "t" / "1").iterdir():
+        path.unlink()
+    with make_store(left, clock, **SETTINGS) as store:
+        assert store.written == end
+
+
+def test_a_unit_is_of_one_record_at_one_place(tmp_path: Path) -> None:
+    folder = tmp_path / "t" / "3"
+    folder.mkdir(parents=True)
+    (folder / f"{40:020d}").write_bytes(UNIT.pack(0, 0, 0) + UNIT.pack(4096, 200, 7))
+    witness = QueueWitness(str(tmp_path), file_bytes=40)
+    assert witness.names("t", 3, 3, physical_offset=4096, size=200)
+    assert not witness.names("t", 3, 3, physical_offset=4096, size=201)
+    assert not witness.names("t", 3, 3, physical_offset=8192, size=200)
+    assert not witness.names("t", 3, 2, physical_offset=4096, size=200)
+    assert not witness.names("t", 3, 9, physical_offset=4096, size=200)
+    assert not witness.names("t", 4, 3, physical_offset=4096, size=200)
