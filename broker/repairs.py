@@ -175,21 +175,7 @@ class Repairs:
             raise InvalidParameter("begin, end", (begin, end), f"a range of up to {RANGE_BYTES_MAX} bytes")
         if end > store.confirm_offset:
             raise BrokerBusy(NOT_YET_MS, f"{end} is not confirmed here yet")
-        self._desk.run(call, partial(self._read, begin, end), partial(self._reply, call))
+        self._desk.run(call, partial(store.whole_range, begin, end), partial(self._reply, call))
 
-    def _read(self, begin: int, end: int) -> bytes | list[tuple[int, int]]:
-        """A worker's: the bytes, or what of them is damaged here too."""
-        try:
-            return self._store.whole_range(begin, end)
-        except CorruptRecordError:
-            return self._store.damaged_in([(begin, end)])
-
-    def _reply(self, call: Call, found: bytes | list[tuple[int, int]]) -> None:
-        """Raises CorruptRecordError; what is damaged is taken out of sight, and asked for in turn."""
-        if isinstance(found, bytes):
-            self._loop.reply(call, LogRangeReply(crc32(found)), (found,))
-            return
-        for low, high in found:
-            self._store.damage.add(low, high, "another replica asked for it")
-        request = cast(GetLogRange, call.request)
-        raise CorruptRecordError(request.begin, request.end - request.begin)
+    def _reply(self, call: Call, data: bytes) -> None:
+        self._loop.reply(call, LogRangeReply(crc32(data)), (data,))

@@ -24,7 +24,7 @@ from .quarantine import Quarantine, Range, joined, note_quarantine
 from .queue_table import QueueTable, goes_to_queue
 from .record_kernel import RunKernel
 from .recovery import walk
-from .segment import Segment, write_fully
+from .segment import NO_SPACE, Segment, write_fully
 from .upkeep import Upkeep
 
 logger = logging.getLogger(__name__)
@@ -114,9 +114,16 @@ class Damage:
     def _note(self) -> None:
         """The worker's: several changes at once are written down once."""
         found = self.quarantine.ranges, self.quarantine.rotten
-        if found != self._noted:
+        if found == self._noted:
+            return
+        try:
             note_quarantine(self._directory, *found, self._log.written)
-            self._noted = found
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            logger.warning("a full disk: damage is known to this process only until there is room; error=%s", error)
+            return
+        self._noted = found
 
     def _list_unsendable(self) -> None:
         begin = self._log.begin
