@@ -54,7 +54,8 @@ def birth_of(pid: int) -> str | None:
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
-        return None if fields[0] in "ZX" else fields[19]
+        ended = fields[0] in "ZX" and int(fields[17]) <= 1  # else threads are left, with its ports and files open
+        return None if ended else fields[19]
     except (FileNotFoundError, ProcessLookupError):
         return None if os.path.isdir("/proc/self") else _birth_by_ps(pid)
 

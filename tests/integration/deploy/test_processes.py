@@ -15,6 +15,12 @@ from zenitmq.deploy.processes import birth_of, is_running, last_line, port_is_fr
 from zenitmq.model.clock import monotonic_ms, sleep_ms
 
 READY = "import sys, time; print('ready', flush=True); time.sleep(60)"
+LED_BY_THE_DEAD = """
+import ctypes, platform, threading, time
+threading.Thread(target=time.sleep, args=(60,)).start()
+print('ready', flush=True)
+ctypes.CDLL(None).syscall({'x86_64': 60, 'aarch64': 93}[platform.machine()], 0)  # exit: of this thread alone
+"""
 STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {READY}"
 
 
@@ -59,6 +65,18 @@ def test_a_process_ends_when_asked(processes: Processes) -> None:
 def test_a_process_that_does_not_listen_is_killed(processes: Processes) -> None:
     pid, birth = processes.start(STUBBORN)
     assert terminate(pid, birth, timeout_ms=300) is True
+    assert not is_running(pid, birth)
+
+
+def test_a_process_runs_as_long_as_one_of_its_threads(processes: Processes) -> None:
+    """One that is killed ends thread by thread: until the last has gone it holds its ports and files."""
+    pid, birth = processes.start(LED_BY_THE_DEAD)
+    deadline = monotonic_ms() + 10_000
+    while "State:\tZ" not in Path(f"/proc/{pid}/status").read_text():
+        assert monotonic_ms() < deadline
+        sleep_ms(10)
+    assert is_running(pid, birth)
+    terminate(pid, birth, timeout_ms=10_000)
     assert not is_running(pid, birth)
 
 
