@@ -42,15 +42,17 @@ def parse_epochs(text: str) -> tuple[Epoch, ...]:
     return epochs
 
 
-def next_epoch(epochs: tuple[Epoch, ...], begin: PhysicalOffset, end: PhysicalOffset) -> tuple[Epoch, ...]:
+def next_epoch(
+    epochs: tuple[Epoch, ...], begin: PhysicalOffset, end: PhysicalOffset, *, above: int = 0
+) -> tuple[Epoch, ...]:
     """The list once a new epoch begins at the end of the log [begin, end); an epoch in which nothing was written drops out.
 
-    What a log held before it had rows belongs to the first one. Raises TooManyEpochs.
+    `above`: the new epoch is. What a log held before it had rows belongs to the first one. Raises TooManyEpochs.
     """
     if not epochs:
-        return (Epoch(1, begin),)
+        return (Epoch(above + 1, begin),)
     kept = EpochList(tuple(epoch for epoch in epochs if epoch.begin < end))
-    return kept.with_row(epochs[-1].number + 1, end, kept_from=begin).rows
+    return kept.with_row(max(epochs[-1].number, above) + 1, end, kept_from=begin).rows
 
 
 def read_epochs(directory: str, small_files: SmallFiles = SYSTEM_FILES) -> tuple[Epoch, ...]:
@@ -70,10 +72,10 @@ def write_epochs(directory: str, epochs: tuple[Epoch, ...], small_files: SmallFi
     small_files.replace(os.path.join(directory, FILE_NAME), render_epochs(epochs).encode("ascii"))
 
 
-def begin_epoch(directory: str, begin: PhysicalOffset, end: PhysicalOffset) -> Epoch:
+def begin_epoch(directory: str, begin: PhysicalOffset, end: PhysicalOffset, *, above: int = 0) -> Epoch:
     """Elects this broker, whose log is [begin, end): reads the file of a store directory, writes it durably with one epoch
-    more, returns that. Raises StoreFormatError, TooManyEpochs, OSError."""
-    epochs = next_epoch(read_epochs(directory), begin, end)
+    more, which is above `above` too; returns that. Raises StoreFormatError, TooManyEpochs, OSError."""
+    epochs = next_epoch(read_epochs(directory), begin, end, above=above)
     write_epochs(directory, epochs)
     return epochs[-1]
 

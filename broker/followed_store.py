@@ -60,6 +60,13 @@ class FollowedStore:
         return master.store_id == self._followed.store_id and master.starts >= self._followed.starts
 
 
+def forget_followed(directory: str) -> None:
+    """The store follows nobody any more: it has left its group. Raises OSError."""
+    path = os.path.join(directory, FILE_NAME)
+    if os.path.exists(path):
+        SYSTEM_FILES.remove(path)
+
+
 def _read_followed(path: str) -> Incarnation | None:
     try:
         with open(path, encoding="ascii") as file:

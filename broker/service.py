@@ -42,6 +42,7 @@ from .delay.timing import DelayRules
 from .epoch_file import begin_epoch
 from .group_link import link_to_group
 from .group_member import GroupMember, carry_through_cut
+from .group_membership import check_membership
 from .handlers import Handlers
 from .json_reply import reply_json
 from .parts import Parts
@@ -91,7 +92,7 @@ class Broker:
         return self._identity.address
 
     def __enter__(self) -> Self:
-        """Raises ConfigError (port), StoreLocked, StoreFormatError, StoreNotWriteable."""
+        """Raises ConfigError (port), StoreInGroup, StoreLocked, StoreFormatError, StoreNotWriteable."""
         with ExitStack() as started:
             self._open(started)
             self._wire(started)
@@ -135,6 +136,7 @@ class Broker:
         """Binds, then opens the store: records tell the port, which may be a free one that the system chose."""
         config = self._config
         directory = DirectoryOnDisk(config.store_dir, config.store)
+        left_epoch = check_membership(config)
         files = ReplicaFiles.open(config.store_dir) if config.has_group else None
         if files is not None:
             carry_through_cut(files, directory)
@@ -188,7 +190,7 @@ class Broker:
         )
         if not config.has_group:
             self._store.damage.take_holes()
-            epoch = begin_epoch(config.store_dir, self._store.begin, self._store.written)
+            epoch = begin_epoch(config.store_dir, self._store.begin, self._store.written, above=left_epoch)
             self._identity = replace(self._identity, epoch=epoch.number, broker_id=MASTER_ID)
             return
         assert files is not None

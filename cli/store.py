@@ -1,5 +1,5 @@
-"""`zenit store inspect | verify | dump | join`: offline tools; they talk to nobody, and only `join` writes. `scrub` asks
-running brokers."""
+"""`zenit store inspect | verify | dump | join | leave`: offline tools; they talk to nobody, and only the last two write.
+`scrub` asks running brokers."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ def register(app: typer.Typer) -> None:
     store_app.command("verify")(verify)
     store_app.command("dump")(dump)
     store_app.command("join")(join)
+    store_app.command("leave")(leave)
     store_app.command("scrub")(scrub)
     app.add_typer(store_app, name="store")
 
@@ -80,10 +81,23 @@ def join(
     For a log that a broker alone or a static master has written. Nothing checks it: in a group whose log it is not, it would
     be read as if it were.
     """
-    from ..broker.join_group import join_group
+    from ..broker.group_membership import join_group
 
     document = join_group(directory, group_id)
     text = f"{directory}: of group {document['group_id']}, up to epoch {document['epoch']}"
+    show(document, as_json, lambda: typer.echo(text))
+
+
+def leave(directory: StoreDirectory, as_json: Json = False) -> None:
+    """Take a store out of its group for good, so that its broker may serve it alone; the broker must be stopped.
+
+    Controllers take its log for the group's never again. To have a replica of that group there, begin with an empty directory.
+    """
+    from ..broker.group_membership import leave_group
+
+    document = leave_group(directory)
+    was = f"left group {document['group_id'] or 'of a static master'}, whose epoch {document['epoch']} it knew"
+    text = f"{directory}: {was if document['epoch'] or document['group_id'] else 'in no group'}"
     show(document, as_json, lambda: typer.echo(text))
 
 

@@ -73,6 +73,11 @@ def note_beginning(directory: StoreDirectory, beginning: Beginning) -> None:
     directory.small_files.replace(os.path.join(directory.path, FILE_NAME), note.encode("ascii"))
 
 
+def is_beginning_noted(directory: str) -> bool:
+    """Whether the next start of a replica begins this store anew."""
+    return os.path.exists(os.path.join(directory, FILE_NAME))
+
+
 def carry_out_beginning(directory: StoreDirectory) -> bool:
     """Begins the store anew where a note says so; before it is opened. True where there was one.
 

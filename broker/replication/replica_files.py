@@ -3,7 +3,8 @@
     identity, starts   which life this is: the identity is made once, the counter grows at each `open` (R1)
     promised           the highest epoch seen; no cut of the log lowers it (R2)
     intent             a cut of the log that is under way: (epoch, offset), until it is complete (R4)
-    group_id           of the group that let this replica in first: it is never in another
+    group_id           of the group that let this replica in first: it is in no other until it has left that one for good
+    left               the group that it has left, and the highest epoch it knew then: it is never in that one again
     boot, clean end    of the last life that the controller had registered: the kernel it ran under, and where its log
                        ended if it stopped cleanly (R9)
 
@@ -54,6 +55,21 @@ class StartFacts:
     has_hole: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """What a store says of the group it is a replica's of. `group_id`: "" under a static master, and where it is in none;
+    `epoch`: the highest that was promised to it, 0 where none was; `left_epoch`: the highest before it left another."""
+
+    group_id: str = ""
+    epoch: int = 0
+    left_epoch: int = 0
+
+    @property
+    def is_member(self) -> bool:
+        """Others may hold its log too, and count on its epochs."""
+        return bool(self.group_id) or self.epoch > 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Facts:
     """The file's content; `intent_epoch` 0: none."""
@@ -69,6 +85,8 @@ class _Facts:
     ran_async: bool = False
     set_back: bool = False
     group_id: str = ""
+    left_group: str = ""
+    left_epoch: int = 0
 
 
 class ReplicaFiles:
@@ -103,6 +121,12 @@ class ReplicaFiles:
         return files
 
     # ---- what it says
+
+    @staticmethod
+    def membership(directory: str, small_files: SmallFiles = SYSTEM_FILES) -> Membership:
+        """Of a store that is not opened yet. Raises StoreFormatError where its file is damaged, OSError."""
+        facts = _read(os.path.join(directory, FILE_NAME), small_files)
+        return Membership() if facts is None else Membership(facts.group_id, facts.promised, facts.left_epoch)
 
     @property
     def incarnation(self) -> Incarnation:
@@ -146,7 +170,7 @@ class ReplicaFiles:
         group. "" names it after the store itself. `newest_epoch`: the last row of its epochs, no lower one is obeyed.
 
         Returns the group's id, and the highest epoch that is promised then. No process may have the store. Raises
-        StoreFormatError, InvalidParameter where it is of another group already, OSError.
+        StoreFormatError, InvalidParameter where it is of another group already or has left this one, OSError.
         """
         path = os.path.join(directory, FILE_NAME)
         facts = _read(path, SYSTEM_FILES)
@@ -155,10 +179,37 @@ class ReplicaFiles:
         wanted = group_id or facts.group_id or facts.store_id
         if facts.group_id not in ("", wanted):
             raise InvalidParameter("group_id", wanted, f"{facts.group_id}, of which this store is already")
+        if wanted == facts.left_group:
+            raise InvalidParameter(
+                "group_id", wanted, "no group that this store has left: it may hold other messages since"
+            )
         promised = max(facts.promised, newest_epoch)
         files = cls(path, facts, SYSTEM_FILES)
         files._change(group_id=wanted, promised=promised)
         return wanted, promised
+
+    @classmethod
+    def leave(cls, directory: str, *, newest_epoch: int) -> Membership:
+        """An operator's word that this store is in its group no more, for good: it gets another identity, so that no controller
+        takes its log for the group's again. `newest_epoch`: the last row of its epochs; those to come are above all it knew.
+
+        Returns what it was in; it has no epoch where it was in none, and nothing is changed then. No process may have the
+        store. Raises StoreFormatError where a cut of its log is half done, OSError.
+        """
+        path = os.path.join(directory, FILE_NAME)
+        facts = _read(path, SYSTEM_FILES)
+        was = cls.membership(directory)
+        if facts is None or not was.is_member:
+            return was
+        if facts.intent_epoch:
+            raise StoreFormatError(
+                path, "its log is half cut; start it once more as a replica of its group, and stop it"
+            )
+        left_epoch = max(facts.promised, facts.left_epoch, newest_epoch)
+        left = _Facts(store_id=uuid.uuid4().hex, left_group=facts.group_id, left_epoch=left_epoch)
+        files = cls(path, left, SYSTEM_FILES)
+        files._write(left)
+        return was
 
     def start_above(self, starts: int) -> None:
         """The controller knows a start counter of this store that is not below ours: its disk was set back."""

@@ -60,6 +60,28 @@ class StoreFormatError(ZenitError):
         return f"cannot open {self.path}: {self.reason}"
 
 
+class StoreInGroup(ZenitError):
+    """A store is a replica's of a group, and its broker was started otherwise: taking messages alone it would part from the
+    other replicas, under epochs that they use as well. Args: store_dir, group_id ("" = under a static master), epoch (the
+    highest it knows)."""
+
+    code = 9016
+
+    def __init__(self, store_dir: str, group_id: str, epoch: int) -> None:
+        super().__init__(store_dir, group_id, epoch)
+        self.store_dir = store_dir
+        self.group_id = group_id
+        self.epoch = epoch
+
+    def __str__(self) -> str:
+        group = f"the group of id {self.group_id}" if self.group_id else "a group with a static master"
+        setting = "controllers" if self.group_id else "static_master"
+        return (
+            f"store {self.store_dir} is a replica's of {group}, in epoch {self.epoch}: start it with `{setting}` as before; to"
+            f" have it leave that group for good, run: zenit store leave {self.store_dir}"
+        )
+
+
 class StorePoisoned(ZenitError):
     """A write or flush failed; nothing is acknowledged any more and the process must exit. Args: what."""
 

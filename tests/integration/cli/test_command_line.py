@@ -60,6 +60,7 @@ COMMANDS = [
     "store verify",
     "store dump",
     "store join",
+    "store leave",
     "store scrub",
     "bench",
     "sql",
