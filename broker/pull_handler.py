@@ -115,8 +115,7 @@ class PullHandler:
         store, places = self._store, self._store.places_of(request.topic, request.queue_id, request.queue_offset, end)
 
         def then(damaged: list[tuple[int, int]]) -> None:
-            for low, high in damaged:
-                store.damage.add(low, high, "met on its way to a consumer")
+            store.damage.add_all(damaged, "met on its way to a consumer")
             self._answer(call, self._get(request, request.queue_offset), is_looked_at=True)
 
         self._desk.run(call, partial(store.damaged_in, places), then)
@@ -246,8 +245,7 @@ class PullHandler:
             return [] if _page_in([unread]) else store.damaged_in([place])
 
         def then(damaged: list[tuple[int, int]]) -> None:
-            for low, high in damaged:
-                store.damage.add(low, high, "the disk could not read it")
+            store.damage.add_all(damaged, "the disk could not read it")
             parked.read_below = unread_end
             self._scan_on(parked)
 

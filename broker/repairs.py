@@ -94,7 +94,7 @@ class Repairs:
     def _damaged(self) -> list[tuple[int, int]]:
         """What is to be fetched: damage with the appends that it lies in. What recovery found is a session's to fetch."""
         damage = self._store.damage
-        return sorted({damage.extent(low, high) for low, high in damage.quarantine.rotten})
+        return damage.extents(damage.quarantine.rotten)
 
     def _set_awaited(self) -> None:
         quarantine = self._store.damage.quarantine

@@ -123,8 +123,7 @@ class Scrub:
             self._plan.on_gone()
             return
         found = [(low, high) for low, high in checked.damaged if low >= self._store.begin]
-        for low, high in found:
-            self._store.damage.add(low, high, "by a scrub")
+        self._store.damage.add_all(found, "by a scrub")
         self._plan.on_step(
             step,
             end=checked.end,

@@ -19,7 +19,7 @@ from ..model.errors import CorruptRecordError, OffsetOutOfRange
 from ..model.queue import PhysicalOffset
 from .commit_log import CommitLog
 from .log_check import BLANK_BYTES, LogChecker
-from .quarantine import Range
+from .quarantine import Range, overlapping
 from .record_kernel import RUN_BLANK, whole_records
 
 TAIL_BYTES: Final = 16 * 1024 * 1024
@@ -49,7 +49,7 @@ def read_chunk(
     if not first <= begin <= written:
         raise OffsetOutOfRange("commit log", begin, first, written)
     index = (begin - first) // log.segment_bytes
-    damaged = next(((low, high) for low, high in quarantined if begin < high), (written, written))
+    damaged = next(iter(overlapping(quarantined, begin, written)), (written, written))
     if damaged[0] <= begin < damaged[1]:
         raise CorruptRecordError(begin, damaged[1] - begin, "quarantined")
     stop = min(written, limit, damaged[0])

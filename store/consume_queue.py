@@ -338,6 +338,23 @@ class ConsumeQueue:
         physical, size, _ = self.unit(queue_offset)
         return physical if size == FILLER_SIZE else physical + size
 
+    def is_place_of(self, queue_offset: int, physical_offset: int) -> bool:
+        """Whether the unit there is that of the record at this place in the log, or a gap's filler that may stand for it: what
+        follows in the queue lies behind it in the log, and the message before lies before it."""
+        if not self.first_offset <= queue_offset < self.next_offset:
+            return False
+        held, size, _ = self.unit(queue_offset)
+        if size != FILLER_SIZE:
+            return held == physical_offset
+        return physical_offset < held and self._lies_behind_message_before(queue_offset, physical_offset)
+
+    def _lies_behind_message_before(self, queue_offset: int, physical_offset: int) -> bool:
+        for before in range(queue_offset - 1, self.first_offset - 1, -1):
+            held, size, _ = self.unit(before)
+            if size != FILLER_SIZE:
+                return held < physical_offset
+        return True
+
     def min_offset(self, log_begin: PhysicalOffset) -> QueueOffset:
         """The first message whose record lies at or behind `log_begin`; `next_offset` where there is none."""
         if log_begin != self._min_for:

@@ -4,7 +4,7 @@
     bytes of a replica --write--> in place, synced by the worker --on_whole--> readers go on; written down
 
 `unsendable` is what no slave is sent: each quarantined range with the whole of the appends that it lies in, since nothing
-vouches for the headers and properties of their other records. What a replica is asked for is the same (`extent`).
+vouches for the headers and properties of their other records. What a replica is asked for is the same (`extents`).
 Loop thread, but for what `worker` runs.
 """
 
@@ -12,22 +12,26 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from typing import Final
 
 from ..model.errors import OffsetOutOfRange
-from .checksum_log import crc32
+from .checksum_log import ChecksumEntry, crc32
 from .chunk_reader import ChunkCheck
 from .commit_log import CommitLog
 from .log_check import LogChecker
-from .quarantine import Quarantine, Range, joined, note_quarantine
-from .queue_table import QueueTable, goes_to_queue
+from .quarantine import Quarantine, Range, note_quarantine
+from .queue_table import QueueTable
 from .record_kernel import RunKernel
 from .recovery import walk
 from .segment import NO_SPACE, Segment, write_fully
 from .upkeep import Upkeep
 
 logger = logging.getLogger(__name__)
+
+NEAR_BYTES: Final = 16 * 1024
 
 
 class Damage:
@@ -55,6 +59,7 @@ class Damage:
         self._checker = checker
         self._chunks = ChunkCheck(log, checker, fresh_from=log.written)
         self._noted = quarantine.ranges, quarantine.rotten
+        self._extents: dict[Range, Range] = {}  # of the ranges that there are
         self.unsendable: tuple[Range, ...] = ()
         self._list_unsendable()
 
@@ -63,8 +68,7 @@ class Damage:
     def in_chunk(self, begin: int, end: int) -> bool:
         """Whether the chunk [begin, end) of the log holds damage; what is found is quarantined."""
         found = self._chunks.damage(begin, end)
-        for low, high in found:
-            self.add(low, high, "met while it was to be sent to a slave")
+        self.add_all(found, "met while it was to be sent to a slave")
         return bool(found)
 
     def may_return(self, offset: int) -> bool:
@@ -73,15 +77,23 @@ class Damage:
         if not self._log.begin <= offset < written:
             return False
         if not self.quarantine.ranges_in(offset, offset + 1):
-            for low, high in self._checker.check(self._log.view, offset, bytes_max=1, limit=written).damaged:
-                self.add(low, high, "a record that was needed could not be read")
+            checked = self._checker.check(self._log.view, offset, bytes_max=1, limit=written)
+            self.add_all(checked.damaged, "a record that was needed could not be read")
         return self.quarantine.is_awaited(offset, offset + 1)
 
     def add(self, begin: int, end: int, how: str) -> None:
         """Takes a range that has rotted out of everybody's sight, where it is still in the log; told once."""
-        if end <= self._log.begin or not self.quarantine.add(begin, end):
+        self.add_all([(begin, end)], how)
+
+    def add_all(self, ranges: Iterable[Range], how: str) -> None:
+        """Takes several at once, which costs as little as one."""
+        found = [(low, high) for low, high in ranges if high > self._log.begin]
+        if not self.quarantine.add(found):
             return
-        logger.error("damage in the log is quarantined begin=%s end=%s found=%s", begin, end, how)
+        logger.error(
+            "damage in the log is quarantined begin=%s end=%s ranges=%s found=%s",
+            min(low for low, _ in found), max(high for _, high in found), len(found), how,
+        )  # fmt: skip
         self._changed()
 
     def take_holes(self) -> Future[None] | None:
@@ -100,10 +112,9 @@ class Damage:
             self.quarantine.lift(0, self._log.begin)
             self._changed()
 
-    def extent(self, begin: int, end: int) -> Range:
-        """The appends that [begin, end) lies in, as one range; where no entry covers it, itself."""
-        appends = self._checker.appends(begin, end)
-        return min([begin, *(entry.offset for entry in appends)]), max([end, *(entry.end for entry in appends)])
+    def extents(self, ranges: Iterable[Range]) -> list[Range]:
+        """The appends that each of some quarantined ranges lies in, as one range each; where no entry covers it, itself."""
+        return sorted({self._extents[found] for found in ranges if found in self._extents})
 
     def _changed(self) -> Future[None]:
         self._list_unsendable()
@@ -126,8 +137,20 @@ class Damage:
         self._noted = found
 
     def _list_unsendable(self) -> None:
-        begin = self._log.begin
-        self.unsendable = joined(self.extent(max(low, begin), high) for low, high in self.quarantine.ranges)
+        """Looks up what is new only: each range costs some reads of its checksum file."""
+        now = {*self.quarantine.ranges, *self.quarantine.rotten}
+        extents = {found: extent for found, extent in self._extents.items() if found in now}
+        for near in _neighbours(sorted(now.difference(extents)), self._log.segment_bytes):
+            appends = self._checker.appends(max(near[0][0], self._log.begin), near[-1][1])
+            extents.update((found, _extent(found, appends)) for found in near)
+        self._extents = extents
+        whole: list[Range] = []
+        for low, high in sorted(self._extents.values()):
+            if whole and low <= whole[-1][1]:
+                whole[-1] = (whole[-1][0], max(whole[-1][1], high))
+            else:
+                whole.append((low, high))
+        self.unsendable = tuple(whole)
 
     # ---- mending
 
@@ -164,11 +187,9 @@ class Damage:
         come into their queues now."""
         self.quarantine.lift(begin, end)
         logger.warning("damage in the log is made whole begin=%s end=%s", begin, end)
-        runs = walk(self._log, self._kernel, begin, end, ()) if begin >= self._log.begin else ()
-        for run in runs:
-            queue = self._queues.get(run.topic, run.queue_id) if goes_to_queue(run.sys_flag) else None
-            if queue is not None and queue.min_offset(self._log.begin) <= run.queue_offset < queue.next_offset:
-                self._queues.put(queue, run.queue_offset, run.units, run.store_timestamp_ms)
+        if begin >= self._log.begin:
+            for run in walk(self._log, self._kernel, begin, end, ()):
+                self._queues.fill_in(run)
         self._changed()
 
     def _segment_at(self, offset: int) -> Segment:
@@ -176,6 +197,23 @@ class Damage:
             if segment.base_offset <= offset < segment.end_offset:
                 return segment
         raise OffsetOutOfRange("commit log", offset, self._log.begin, self._log.written)
+
+
+def _extent(found: Range, appends: Sequence[ChecksumEntry]) -> Range:
+    """The appends that a range lies in, as one range; where none of those given, ascending, touches it, itself."""
+    first = bisect_right(appends, found[0], key=lambda entry: entry.end)
+    last = bisect_left(appends, found[1], first, key=lambda entry: entry.offset)
+    return (min(found[0], appends[first].offset), max(found[1], appends[last - 1].end)) if first < last else found
+
+
+def _neighbours(ranges: Sequence[Range], segment_bytes: int) -> Iterator[Sequence[Range]]:
+    """Ascending ranges in groups, each of one segment, so near that their checksum entries are read in one go."""
+    begin = 0
+    for at in range(1, len(ranges) + 1):
+        is_near = at < len(ranges) and ranges[at][0] - ranges[at - 1][1] <= NEAR_BYTES
+        if not is_near or ranges[begin][0] // segment_bytes != ranges[at][0] // segment_bytes:
+            yield ranges[begin:at]
+            begin = at
 
 
 def _sync_and_close(fd: int) -> None:

@@ -9,25 +9,43 @@ log counts up to its first hole only (rule R9), until the hole is cut away, or t
 While a replica may still have the bytes of one it is *awaited*: a reader that comes to it waits. Others are gone for
 good: a reader is told so, and goes on behind. All are [begin, end) in bytes of the log, ascending and apart.
 
+A bad area of a disk below small appends may be millions of ranges. Beyond RANGES_MAX those that touch become one, of up to
+JOINED_BYTES_MAX, so that no turn of the loop grows with the damage; a replica must then have such a range as a whole.
+
 The loop's thread changes it; any thread may read `ranges`, which is replaced as a whole.
 """
 
 from __future__ import annotations
 
 import os
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from .snapshot import read_snapshot, write_snapshot
 
 Range = tuple[int, int]
 
 FACTS_FILE: Final = os.path.join("config", "zenitStore.json")
+RANGES_MAX: Final = 1024
+JOINED_BYTES_MAX: Final = 1 << 20
+
+_begin, _end = itemgetter(0), itemgetter(1)
+
+
+def overlapping(ranges: Sequence[Range], begin: int, end: int) -> Sequence[Range]:
+    """Those of some ranges, ascending and apart, that share a byte with [begin, end)."""
+    first = bisect_right(ranges, begin, key=_end)
+    return ranges[first : bisect_left(ranges, end, first, key=_begin)]
 
 
 def overlaps(ranges: Sequence[Range], begin: int, end: int) -> bool:
-    """Whether [begin, end) touches one of the ranges."""
-    return any(low < end and begin < high for low, high in ranges)
+    """Whether [begin, end) touches one of some ranges, ascending and apart."""
+    return bool(overlapping(ranges, begin, end))
 
 
 def joined(ranges: Iterable[Range]) -> tuple[Range, ...]:
@@ -41,28 +59,46 @@ def joined(ranges: Iterable[Range]) -> tuple[Range, ...]:
     return tuple(found)
 
 
-def without(ranges: Iterable[Range], begin: int, end: int) -> tuple[Range, ...]:
-    """What is left of the ranges outside [begin, end)."""
-    rest = [part for low, high in ranges for part in ((low, min(high, begin)), (max(low, end), high))]
-    return joined((low, high) for low, high in rest if low < high)
+def without(ranges: Sequence[Range], begin: int, end: int) -> tuple[Range, ...]:
+    """What is left of some ranges, ascending and apart, outside [begin, end)."""
+    first = bisect_right(ranges, begin, key=_end)
+    last = bisect_left(ranges, end, first, key=_begin)
+    cut = [part for low, high in ranges[first:last] for part in ((low, min(high, begin)), (max(low, end), high))]
+    return (*ranges[:first], *(part for part in cut if part[0] < part[1]), *ranges[last:])
+
+
+def with_fewer(ranges: tuple[Range, ...]) -> tuple[Range, ...]:
+    """The same bytes; where the ranges, ascending and apart, are more than RANGES_MAX, those that touch are joined."""
+    if len(ranges) <= RANGES_MAX:
+        return ranges
+    found: list[Range] = []
+    for low, high in ranges:
+        if found and low == found[-1][1] and high - found[-1][0] <= JOINED_BYTES_MAX:
+            found[-1] = (found[-1][0], high)
+        else:
+            found.append((low, high))
+    return tuple(found)
 
 
 class Quarantine:
     """One store's. `ranges`: all; `rotten`, `awaited`: some of their bytes, as above."""
 
-    __slots__ = ("awaited", "ranges", "rotten")
+    __slots__ = ("_edges", "_edges_of", "awaited", "ranges", "rotten")
 
     def __init__(self, ranges: Iterable[Range] = (), rotten: Iterable[Range] = ()) -> None:
-        self.ranges = joined(ranges)
-        self.rotten = joined(rotten)
+        self.ranges = with_fewer(joined(ranges))
+        self.rotten = with_fewer(joined(rotten))
         self.awaited: tuple[Range, ...] = ()
+        self._edges_of: tuple[Range, ...] = ()
+        self._edges = _edges(())
 
-    def add(self, begin: int, end: int) -> bool:
-        """Takes in a range that has rotted; False where all of it was known to be damaged."""
-        ranges = joined((*self.ranges, (begin, end)))
-        if ranges == self.ranges:
+    def add(self, ranges: Iterable[Range]) -> bool:
+        """Takes in ranges that have rotted; False where all of it was known to be damaged."""
+        new = [found for found in ranges if not _covers(self.ranges, *found)]
+        if not new:
             return False
-        self.ranges, self.rotten = ranges, joined((*self.rotten, (begin, end)))
+        self.ranges = with_fewer(_taken_in(self.ranges, new))
+        self.rotten = with_fewer(_taken_in(self.rotten, new))
         return True
 
     def lift(self, begin: int, end: int) -> None:
@@ -83,10 +119,11 @@ class Quarantine:
 
     @property
     def _holes(self) -> tuple[Range, ...]:
-        holes = self.ranges
-        for low, high in self.rotten:
-            holes = without(holes, low, high)
-        return holes
+        if self.ranges == self.rotten:
+            return ()
+        return joined(
+            part for low, high in self.ranges for part in _outside((low, high), overlapping(self.rotten, low, high))
+        )
 
     def is_awaited(self, begin: int, end: int) -> bool:
         """Whether a reader of [begin, end) waits: a replica may have it."""
@@ -94,7 +131,50 @@ class Quarantine:
 
     def ranges_in(self, begin: int, end: int) -> tuple[Range, ...]:
         """Those that [begin, end) touches."""
-        return tuple(found for found in self.ranges if overlaps((found,), begin, end))
+        return tuple(overlapping(self.ranges, begin, end))
+
+    def touched(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of many places [begin, end) touch a range. Loop thread."""
+        if self._edges_of is not self.ranges:
+            self._edges_of, self._edges = self.ranges, _edges(self.ranges)
+        lows, highs = self._edges
+        touched: NDArray[np.bool_] = lows[np.searchsorted(highs, begins, side="right")] < ends
+        return touched
+
+
+def _edges(ranges: Sequence[Range]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where ranges begin, with one more behind all that nothing touches, and where they end."""
+    never = np.iinfo(np.int64).max
+    return (
+        np.array([*(low for low, _ in ranges), never], dtype=np.int64),
+        np.array([high for _, high in ranges], dtype=np.int64),
+    )
+
+
+def _taken_in(ranges: tuple[Range, ...], new: Sequence[Range]) -> tuple[Range, ...]:
+    """Ranges, ascending and apart, with some more: only those near the new ones are put in order."""
+    first = bisect_right(ranges, min(low for low, _ in new), key=_end)
+    last = bisect_left(ranges, max(high for _, high in new), first, key=_begin)
+    return (*ranges[:first], *joined((*ranges[first:last], *new)), *ranges[last:])
+
+
+def _covers(ranges: Sequence[Range], begin: int, end: int) -> bool:
+    """Whether all of [begin, end) lies in the ranges."""
+    at = begin
+    for low, high in overlapping(ranges, begin, end):
+        if low > at:
+            return False
+        at = high
+    return at >= end
+
+
+def _outside(whole: Range, inside: Sequence[Range]) -> Iterable[Range]:
+    """What is left of `whole` without ranges that are ascending and apart."""
+    at = whole[0]
+    for low, high in inside:
+        yield at, max(at, low)
+        at = high
+    yield at, max(at, whole[1])
 
 
 def note_quarantine(directory: str, ranges: Sequence[Range], rotten: Sequence[Range], log_end: int) -> None:

@@ -9,7 +9,6 @@ ours (`model/get_status`). Loop thread; `offset_by_time`: any.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -22,7 +21,7 @@ from .config import StoreConfig
 from .confirmation import Confirmation
 from .consume_queue import FILLER_SIZE, UNIT_BYTES, ConsumeQueue, OpenFiles
 from .get_result import GetResult, Search
-from .quarantine import Quarantine, Range, overlaps
+from .quarantine import Quarantine, overlaps
 from .queue_table import QueueTable
 from .record import UNIT, store_timestamp_of
 from .record_kernel import RECORD_OVERHEAD_BYTES, UnitSelector
@@ -154,7 +153,7 @@ class QueueReader:
     def _readable(self, units: bytes, result: GetResult) -> bytes:
         """The units before the first whose message is lost. Where that is the first, none: `result` says so."""
         quarantine = self._quarantine
-        whole, lost = _count_lost(units, quarantine.ranges)
+        whole, lost = _count_lost(units, quarantine)
         if whole:
             return units[: whole * UNIT_BYTES]
         begin = UNIT.unpack_from(units)[0]
@@ -294,17 +293,16 @@ class QueueReader:
         return end, None
 
 
-def _count_lost(units: bytes, ranges: Sequence[Range]) -> tuple[int, int]:
+def _count_lost(units: bytes, quarantine: Quarantine) -> tuple[int, int]:
     """(how many units come before the first whose message is lost, how many of those are from there on).
 
-    Lost is what touches one of the ranges, and filler behind the queue's beginning: its records were not to be read when
+    Lost is what touches a quarantined range, and filler behind the queue's beginning: its records were not to be read when
     the queue was made.
     """
     table = np.frombuffer(units, dtype=_UNIT_TYPE)
-    begin, size = table["physical"], table["size"]
-    lost = (size == FILLER_SIZE) & (begin > 0)
-    for low, high in ranges:
-        lost |= (size != FILLER_SIZE) & (begin < high) & (begin + size > low)
+    begin, size = table["physical"].astype(np.int64), table["size"].astype(np.int64)
+    is_filler = size == FILLER_SIZE
+    lost = (is_filler & (begin > 0)) | (~is_filler & quarantine.touched(begin, begin + size))
     whole = int(lost.argmax()) if lost.any() else len(lost)
     rest = lost[whole:]
     return whole, int(rest.argmin()) if not rest.all() else len(rest)

@@ -228,6 +228,17 @@ class QueueTable:
             self.put(queue, run.queue_offset, run.units, run.store_timestamp_ms)
         self.advance(run.end)
 
+    def fill_in(self, run: Run) -> None:
+        """Takes the units of records that were damaged and are whole again, where their queue has nothing else in their place:
+        records of a deleted topic stay out of the queues of one of the same name that was made since."""
+        queue = self.get(run.topic, run.queue_id) if goes_to_queue(run.sys_flag) else None
+        if queue is None:
+            return
+        for at in range(run.count):
+            queue_offset, unit = run.queue_offset + at, run.units[at * UNIT_BYTES : (at + 1) * UNIT_BYTES]
+            if queue.is_place_of(queue_offset, int.from_bytes(unit[:8], "big")):
+                self.put(queue, queue_offset, unit, run.store_timestamp_ms)
+
     def put(self, queue: ConsumeQueue, queue_offset: int, units: memoryview | bytes, store_timestamp_ms: int) -> None:
         """Writes units, or keeps them until the disk has room."""
         if queue.delays_ms:

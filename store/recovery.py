@@ -38,7 +38,7 @@ from .checksum_table import ChecksumTable
 from .commit_log import CommitLog, may_follow_append
 from .dispatch import Dispatcher, Run
 from .log_pages import HEADER_BYTES, LogPages, is_record_readable
-from .quarantine import Range
+from .quarantine import Range, overlapping
 from .queue_witness import QueueWitness
 from .record_kernel import (
     MAGIC_BLANK,
@@ -360,11 +360,12 @@ def walk(log: CommitLog, kernel: RunKernel, begin: int, end: int, quarantined: S
     at = begin
     while at < end:
         segment = _segment_at(log.segments(), at)
-        skipped = next((high for low, high in quarantined if low <= at < high), None)
-        if skipped is not None:
-            at = skipped
+        limit = min(end, segment.end_offset)
+        damaged = next(iter(overlapping(quarantined, at, limit)), None)
+        if damaged is not None and damaged[0] <= at:
+            at = damaged[1]
             continue
-        limit = min([end, segment.end_offset, *(low for low, _ in quarantined if low > at)])
+        limit = limit if damaged is None else damaged[0]
         base = segment.base_offset
         kernel.clear()
         count = kernel.scan(segment.map, at - base, limit - base, at, False, REPLAY_COUNT_MAX)

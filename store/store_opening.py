@@ -25,7 +25,7 @@ from .dispatch import Dispatcher, SettledDispatcher, TopicDispatcher
 from .key_index import INDEX_FOLDER, KeyIndex
 from .log_pages import is_record_readable
 from .quarantine import FACTS_FILE as FACTS_FILE
-from .quarantine import Quarantine, Range, overlaps
+from .quarantine import Quarantine, Range, joined, overlaps
 from .queue_table import QueueTable
 from .queue_witness import QueueWitness
 from .record_kernel import RUN_BLANK, RUN_END, RUN_MORE, RunKernel
@@ -355,7 +355,7 @@ def _store_facts(
 
 
 def _ranges(document: Mapping[str, Any], key: str) -> tuple[Range, ...]:
-    return tuple((int(low), int(high)) for low, high in document.get(key, []))
+    return joined((int(low), int(high)) for low, high in document.get(key, []))
 
 
 def _within(log: CommitLog, ranges: Iterable[Range]) -> tuple[Range, ...]:

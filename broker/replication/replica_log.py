@@ -13,9 +13,14 @@ forced election it may stop one, and should: the bytes may be the last copy of w
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Final
 
 from .epochs import EpochList
+
+_end: Final = itemgetter(1)
 
 
 @dataclass(slots=True)
@@ -51,11 +56,8 @@ class ReplicaLog:
 
     def sendable_end(self, position: int) -> int:
         """Up to where a session that was sent all below `position` may be sent more: the end, or damage before it."""
-        if self.damaged:
-            for begin, end in self.damaged:
-                if position < end:
-                    return min(begin, self.end)
-        return self.end
+        index = bisect_right(self.damaged, position, key=_end) if self.damaged else 0
+        return min(self.damaged[index][0], self.end) if index < len(self.damaged) else self.end
 
     @property
     def offered_epochs(self) -> EpochList:

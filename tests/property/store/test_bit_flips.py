@@ -129,7 +129,7 @@ def test_a_replica_gives_back_whatever_was_hit(template: Path, tmp_path_factory,
             flip(hit, begin + int(share * 104_729) % length, bit)
         with make_store(hit) as store:
             scrub(store)
-            for low, high in [store.damage.extent(*found) for found in store.damage.quarantine.rotten]:
+            for low, high in store.damage.extents(store.damage.quarantine.rotten):
                 data = helper.whole_range(low, high)
                 assert store.damage.fits(low, data)
                 assert not store.damage.fits(low, bytes([data[0] ^ 1]) + data[1:])

@@ -37,6 +37,7 @@ class World:
         self.step = 1 << 40  # how many a pull with tag codes looks at in one go
         self.unread_below = 0  # what lies below this offset is to be read by a worker before it is searched
         self.now_ns = 0
+        self.damage = Damage()
         self.cost_ns = 1000  # of a message that is searched
         self.replies: list[tuple[int, int, int]] = []  # status, next offset, count
         self.errors: list[type[ZenitError]] = []
@@ -395,8 +396,8 @@ class Damage:
     def __init__(self) -> None:
         self.found: list[tuple[int, int]] = []
 
-    def add(self, begin: int, end: int, how: str) -> None:
-        self.found.append((begin, end))
+    def add_all(self, ranges: list[tuple[int, int]], how: str) -> None:
+        self.found += ranges
 
 
 @pytest.mark.parametrize("is_found", [False, True])

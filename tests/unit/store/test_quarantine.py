@@ -13,8 +13,8 @@ def test_ranges_that_share_a_byte_become_one_and_those_that_touch_stay_two() -> 
 
 def test_what_rotted_is_taken_in_once_and_lifted_in_part() -> None:
     quarantine = Quarantine([(0, 10)])
-    assert quarantine.add(20, 40)
-    assert not quarantine.add(25, 30)
+    assert quarantine.add([(20, 40)])
+    assert not quarantine.add([(25, 30), (21, 22)])
     quarantine.awaited = quarantine.rotten
     assert (quarantine.ranges, quarantine.rotten) == (((0, 10), (20, 40)), ((20, 40),))
     assert (quarantine.first_hole, Quarantine([(5, 9)], [(5, 9)]).first_hole) == (0, None)
