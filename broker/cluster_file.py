@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ..model.cluster_id import check_cluster_id
 from ..model.errors import ConfigError, InvalidParameter, StoreFormatError
-from ..store.small_file import SYSTEM_FILES
+from ..store.small_file import SYSTEM_FILES, needs_room
 
 FILE_NAME: Final = "cluster.zenit"
 VERSION: Final = 1
@@ -49,18 +49,19 @@ class ClusterFile:
         return file
 
     def adopt(self, cluster_id: str) -> None:
-        """The store has this id from now on, until it is settled or another one is adopted. Raises OSError."""
+        """The store has this id from now on, until it is settled, or another one is. Raises StoreNotWriteable, OSError."""
         assert not self.is_settled
         if cluster_id != self.cluster_id:
             self._write(cluster_id, is_settled=False)
 
     def settle(self) -> None:
-        """The id is the store's for good. Raises OSError."""
+        """The id is the store's for good. Raises StoreNotWriteable, OSError."""
         if not self.is_settled:
             self._write(self.cluster_id, is_settled=True)
 
     def _write(self, cluster_id: str, *, is_settled: bool) -> None:
-        SYSTEM_FILES.replace(self._path, encode_cluster_file(cluster_id, is_settled=is_settled).encode("ascii"))
+        with needs_room():
+            SYSTEM_FILES.replace(self._path, encode_cluster_file(cluster_id, is_settled=is_settled).encode("ascii"))
         self.cluster_id, self.is_settled = cluster_id, is_settled
 
 

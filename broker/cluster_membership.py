@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
 from ..model.clock import Clock
-from ..model.errors import BufferFull, WrongCluster, ZenitError
+from ..model.errors import BufferFull, StoreNotWriteable, WrongCluster, ZenitError
 from ..model.new_cluster import new_cluster_id
 from ..remoting.client import RemotingClient
 from ..remoting.commands import ClaimClusterId, ClusterIdReply, Reply, Request
@@ -96,7 +97,8 @@ class ClusterMembership:
         """A name server took our registration."""
         self._refused = None
         if self.cluster_id:
-            self._file.settle()
+            with suppress(StoreNotWriteable):  # a full disk: at the next one
+                self._file.settle()
 
     def on_refused(self, asked: str, error: WrongCluster) -> None:
         """Whoever was asked to let us in knows another cluster of our name."""
@@ -120,8 +122,8 @@ class ClusterMembership:
             return
         self._asked_at_ms = now_ms
         address = self._name_servers[self._turn % len(self._name_servers)]
-        request = ClaimClusterId(self._cluster, self._offered())
         try:
+            request = ClaimClusterId(self._cluster, self._offered())
             self._client.send_nowait(
                 address, request, None, timeout_ms=TIMEOUT_MS, on_reply=partial(self._post, address)
             )
@@ -141,7 +143,8 @@ class ClusterMembership:
             return
         if isinstance(reply, ClusterIdReply):
             _log.info("cluster id from namesrv=%s cluster=%s cluster_id=%s", address, self._cluster, reply.cluster_id)
-            self._adopt(reply.cluster_id)
+            with suppress(StoreNotWriteable):  # a full disk: asked again
+                self._adopt(reply.cluster_id)
         else:
             _log.info("no cluster id from namesrv=%s error=%s", address, error)
             self._turn += 1

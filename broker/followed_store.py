@@ -17,7 +17,7 @@ from typing import Final
 from ..model.errors import InvalidParameter, StoreFormatError
 from ..model.group import Incarnation, KnownGroup
 from ..model.group_limits import check_count, check_token
-from ..store.small_file import SYSTEM_FILES
+from ..store.small_file import SYSTEM_FILES, needs_room
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class FollowedStore:
         self._refused: Incarnation | None = None  # told in the log
 
     def on_group(self, known: KnownGroup) -> None:
-        """News of the master. Raises OSError."""
+        """News of the master. Raises StoreNotWriteable where there is no room to write it down, OSError."""
         master = known.node.master_incarnation
         if master is None or not self._may_follow(master):
             if master != self._refused:
@@ -50,7 +50,8 @@ class FollowedStore:
             self._refused = master
             return
         if master != self._followed:
-            _write_followed(self._path, master)
+            with needs_room():
+                _write_followed(self._path, master)
             self._followed = master
         self._on_group(known)
 

@@ -14,6 +14,7 @@ from .config import BrokerConfig
 from .controller_link import ControllerLink
 from .followed_store import FollowedStore
 from .group_member import GroupMember
+from .held_news import HeldNews
 from .static_group import StaticGroup
 
 
@@ -33,12 +34,12 @@ def link_to_group(
     if config.static_master == own_address:
         return _static_group(config, member, loop, clock, cluster)
 
-    def on_group(known: KnownGroup) -> None:
+    def take(known: KnownGroup) -> None:
         if cluster.on_told(known.node.cluster_id):
             member.on_group(known)
 
     if config.static_master:
-        on_group = FollowedStore(config.store_dir, is_empty=is_empty, on_group=on_group).on_group
+        take = FollowedStore(config.store_dir, is_empty=is_empty, on_group=take).on_group
     return ControllerLink(
         client,
         loop,
@@ -46,7 +47,7 @@ def link_to_group(
         addresses=config.controllers or (config.static_master,),
         broker_name=config.name,
         replica_name=member.name,
-        on_group=on_group,
+        on_group=HeldNews(loop, take).on_group,
         heartbeat_facts=member.heartbeat_facts,
         on_start_counter_behind=on_start_counter_behind,
         cluster_id=lambda: cluster.cluster_id,
@@ -64,7 +65,7 @@ def _static_group(
         name=member.name,
         settings=GroupSettings(min_in_sync=config.static_min_in_sync, flush_mode=FlushMode(config.store.flush_mode)),
         epoch_seen=member.epoch_seen,
-        on_group=member.on_group,
+        on_group=HeldNews(loop, member.on_group).on_group,
         cluster_id=lambda: cluster.cluster_id,
     )
     loop.handle(commands.RegisterReplica, group.on_register)

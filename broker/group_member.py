@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
 
 from ..model.clock import Clock
-from ..model.errors import BrokerBusy, NotEnoughReplicas, NotMaster, OffsetOutOfRange, ZenitError
+from ..model.errors import BrokerBusy, NotEnoughReplicas, NotMaster, OffsetOutOfRange, StoreNotWriteable
 from ..model.group import FlushMode, KnownGroup
 from ..model.route import MASTER_ID
 from ..remoting import commands
@@ -20,6 +20,8 @@ from ..remoting.client import RemotingClient
 from ..remoting.commands import Request
 from ..remoting.server import Call, RequestLoop
 from ..store.message_store import MessageStore
+from ..store.small_file import NO_ROOM_RETRY_MS, needs_room
+from .beginning_search import BeginningSearch
 from .config import BrokerConfig
 from .controller_link import HeartbeatFacts, Life
 from .epoch_file import Epoch, read_epochs
@@ -29,8 +31,6 @@ from .replication.beginning import (
     Beginning,
     beginning_document,
     carry_out_beginning,
-    note_beginning,
-    parse_beginning,
 )
 from .replication.disk import StoreDisk
 from .replication.effects import PersistIntent
@@ -39,7 +39,7 @@ from .replication.port import ReplicationPort
 from .replication.replica import TICK_MS, ControllerCalls, Replica, ReplicaIdentity
 from .replication.replica_files import ReplicaFiles
 from .replication.replica_log import ReplicaLog
-from .replication.replica_question import QuestionStamp, check_question, question_stamp, question_stamp_for
+from .replication.replica_question import QuestionStamp, check_question, question_stamp_for
 from .replication.role import Role
 from .replication.sockets import ReplicationSockets
 from .store_directory import StoreDirectory
@@ -47,8 +47,6 @@ from .store_directory import StoreDirectory
 log = logging.getLogger(__name__)
 
 TAKEOVER_RETRY_MS: Final = 50
-BEGINNING_RETRY_MS: Final = 500
-BEGINNING_TIMEOUT_MS: Final = 10_000
 
 SERVED_BY_ALL: Final = frozenset(
     {
@@ -170,7 +168,6 @@ class GroupMember:
         self.name = config.replica_name
         self._broker_name = config.name
         self._directory = directory
-        self._client = client
         self._loop = loop
         self._clock = clock
         self._store = store
@@ -180,13 +177,23 @@ class GroupMember:
         self._full_ms: int | None = None  # since when the disk has no room
         self._settles_at: int | None = None  # once that is flushed, nothing was counted that is not
         self._confirm_heard = store.remembered_confirm
+        self._beginning_search = BeginningSearch(
+            client,
+            loop,
+            directory,
+            name=self.name,
+            store_id=files.incarnation.store_id,
+            known=lambda: self._replica.known,
+            on_noted=host.on_reopen_needed,
+        )
         self._disk = StoreDisk(
             store,
             files,
             directory,
             post=loop.post,
             on_cut_needed=host.on_reopen_needed,
-            on_beginning_needed=self._ask_beginning,
+            on_beginning_needed=self._beginning_search.begin,
+            withdraw_beginning=self._beginning_search.withdraw,
             on_fatal=host.on_fatal,
         )
         replica_log = ReplicaLog(begin=store.begin, epochs=self._recovered_epochs(), has_hole=self._disk.has_hole)
@@ -393,12 +400,13 @@ class GroupMember:
     # ---- events
 
     def on_group(self, known: KnownGroup) -> None:
-        """The node was read."""
-        self.files.note_registered(known.node.group_id)
-        self._store.forget_remembered_confirm()
+        """The node was read. Raises StoreNotWriteable where there is no room for what must be noted first."""
         is_sync = known.node.settings.flush_mode is FlushMode.SYNC
-        if not is_sync:
-            self.files.note_async()
+        with needs_room():
+            self.files.note_registered(known.node.group_id)
+            if not is_sync:
+                self.files.note_async()
+        self._store.forget_remembered_confirm()
         self._store.is_sync = is_sync
         self._replica.on_group(known)
         self._tell_role()
@@ -461,35 +469,6 @@ class GroupMember:
         beginning = Beginning(begin, epochs, self._directory.state_files(), self._store.queue_minimums(begin))
         reply_json(self._loop, call, beginning_document(beginning))
 
-    def _ask_beginning(self) -> None:
-        """Of whoever is master now, again and again until one answers."""
-        known = self._replica.known
-        master = None if known is None or known.node.master is None else known.node.replica(known.node.master)
-        if known is None or master is None or master.name == self.name:
-            self._loop.call_later(BEGINNING_RETRY_MS, self._ask_beginning)
-            return
-        try:
-            self._client.send_nowait(
-                master.address,
-                commands.GetBeginning(*question_stamp(known.node, self.files.incarnation.store_id)),
-                None,
-                timeout_ms=BEGINNING_TIMEOUT_MS,
-                on_reply=lambda _reply, data, error: self._loop.post(lambda: self._on_beginning(data, error)),
-            )
-        except ZenitError as error:
-            self._on_beginning(b"", error)
-
-    def _on_beginning(self, data: bytes, error: ZenitError | None) -> None:
-        try:
-            if error is not None:
-                raise error
-            note_beginning(self._directory, parse_beginning(data))
-        except ZenitError as problem:
-            log.warning("no beginning from the master yet error=%s", problem)
-            self._loop.call_later(BEGINNING_RETRY_MS, self._ask_beginning)
-            return
-        self._host.on_reopen_needed()
-
     # ---- from the replica
 
     def on_role(self, role: Role, epoch: int) -> None:
@@ -513,9 +492,15 @@ class GroupMember:
             self._note_settled()
 
     def _note_settled(self) -> None:
-        if self._settles_at is not None and self._store.flushed >= self._settles_at:
+        if self._settles_at is None or self._store.flushed < self._settles_at:
+            return
+        try:
+            with needs_room():
+                self.files.note_all_flushed()
+        except StoreNotWriteable:  # told of as unflushed a little longer
+            self._loop.call_later(NO_ROOM_RETRY_MS, self._note_settled)
+        else:
             self._settles_at = None
-            self.files.note_all_flushed()
 
     def _tell_role(self) -> None:
         """What we are to clients, where that has changed: a slave's broker id does with the names of the group."""

@@ -14,13 +14,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
 from ..model.arena import Arena
 from ..model.clock import Clock, SystemClock, monotonic_ns
 from ..model.config import describe_config
-from ..model.errors import FlushTimeout, NotMaster, ReplicaTimeout, StorePoisoned
+from ..model.errors import FlushTimeout, NotMaster, ReplicaTimeout, StoreNotWriteable, StorePoisoned
 from ..model.ids import HostAddress
 from ..model.route import MASTER_ID
 from ..remoting import commands
@@ -29,6 +30,7 @@ from ..remoting.commands import Request
 from ..remoting.server import Call, RequestLoop
 from ..store.config import parse_delay_levels
 from ..store.message_store import MessageStore
+from ..store.small_file import NO_ROOM_RETRY_MS, needs_room
 from .acknowledgements import Acknowledgements
 from .admission import queue_count
 from .client_registry import ClientRegistry
@@ -93,7 +95,7 @@ class Broker:
 
     def __enter__(self) -> Self:
         """Raises ConfigError (port), StoreInGroup, StoreLocked, StoreFormatError, StoreNotWriteable."""
-        with ExitStack() as started:
+        with ExitStack() as started, needs_room():
             self._open(started)
             self._wire(started)
             self._running = started.pop_all()
@@ -299,9 +301,13 @@ class Broker:
             self._handlers.pulls.suggest(member.read_from)
 
     def _mark_clean(self, files: ReplicaFiles) -> None:
-        """Last of all, once the store is closed."""
+        """Last of all, once the store is closed. Without it the next life is one that was killed."""
         if self._was_opened and self._poisoned is None:
-            files.mark_clean(self._store.written)
+            try:
+                with needs_room():
+                    files.mark_clean(self._store.written)
+            except StoreNotWriteable as error:
+                _log.warning("this stop is not noted as a clean one: %s", error)
 
     def _promise(self) -> Callable[[], int] | None:
         """What an acknowledgement waits for."""
@@ -455,8 +461,14 @@ class Broker:
     def _on_start_counter_behind(self, current: int) -> None:
         """Our disk was set back: we need a life that nobody knows."""
         assert self._member is not None
-        self._member.files.start_above(current)
-        self.on_reopen_needed()
+        try:
+            with needs_room():
+                self._member.files.start_above(current)
+        except StoreNotWriteable as error:
+            _log.warning("cannot raise the start counter yet: %s", error)
+            self._loop.call_later(NO_ROOM_RETRY_MS, partial(self._on_start_counter_behind, current))
+        else:
+            self.on_reopen_needed()
 
     # ---- requests about the broker itself
 

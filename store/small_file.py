@@ -1,18 +1,24 @@
 """Small files that are read and replaced whole: a crash at any moment leaves the old content or the new one.
 
 Replacing is: a temporary file beside it, fsync, rename, fsync of the directory; it has happened for good once it returns.
-`SmallFiles` is where that meets the operating system: the real one here, a simulated one in the tests.
+`SmallFiles` is where that meets the operating system: the real one here, a simulated one in the tests. A full disk ends no
+process: whoever replaces a file while it serves does so under `needs_room`, and again later.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final, Protocol
 
-from .segment import make_directory, sync_directory
+from ..model.errors import StoreNotWriteable
+from .segment import NO_SPACE, make_directory, sync_directory
 from .store_files import current_boot_id
 
 _SUFFIX: Final = ".new"
+NO_ROOM_RETRY_MS: Final = 200
+"""How often what a full disk has refused is tried again."""
 
 
 class SmallFiles(Protocol):
@@ -67,6 +73,17 @@ class SystemFiles:
     def boot_id(self) -> str:
         """See `SmallFiles`."""
         return current_boot_id()
+
+
+@contextmanager
+def needs_room() -> Iterator[None]:
+    """Around changes of small files: StoreNotWriteable where the disk has no room for one; the old file stays then."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in NO_SPACE:
+            raise
+        raise StoreNotWriteable(f"disk full: {error.strerror}") from error
 
 
 SYSTEM_FILES: Final = SystemFiles()

@@ -8,13 +8,12 @@ so the broker opens its store anew, as after a crash, and the cut is carried thr
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
-from ...model.errors import CorruptRecordError, OffsetOutOfRange, StoreNotWriteable, StorePoisoned
+from ...model.errors import CorruptRecordError, OffsetOutOfRange, StorePoisoned
 from ...store.message_store import MessageStore
-from ...store.segment import NO_SPACE
+from ...store.small_file import needs_room
 from ..epoch_file import write_epochs
 from ..store_directory import StoreDirectory
 from . import effects as fx
@@ -36,11 +35,12 @@ class StoreDisk:
         post: Callable[[Callable[[], None]], None],
         on_cut_needed: Callable[[], None],
         on_beginning_needed: Callable[[], None],
+        withdraw_beginning: Callable[[], bool],
         on_fatal: Callable[[], None],
     ) -> None:
         """`post`: runs something on the loop soon. `on_cut_needed`: the intent is written; close the store and open it anew.
-        `on_beginning_needed`: ask the master for what a store that begins where its log does must know. `on_fatal`: end the
-        process.
+        `on_beginning_needed`: ask the master for what a store that begins where its log does must know; `withdraw_beginning`:
+        do not, False where the answer is on the disk already. `on_fatal`: end the process.
         """
         self._store = store
         self._files = files
@@ -48,6 +48,7 @@ class StoreDisk:
         self._post = post
         self._on_cut_needed = on_cut_needed
         self._on_beginning_needed = on_beginning_needed
+        self._withdraw_beginning = withdraw_beginning
         self._on_fatal = on_fatal
         self._syncing: tuple[int, Callable[[], None]] | None = None
         self._hole = store.damage.quarantine.first_hole
@@ -66,6 +67,10 @@ class StoreDisk:
     def perform(self, effect: DiskEffect, on_done: Callable[[], None]) -> None:
         """See `ReplicaDisk`. Raises StoreNotWriteable."""
         self._performers[type(effect)](effect, on_done)
+
+    def withdraw(self, effect: DiskEffect) -> bool:
+        """See `ReplicaDisk`: a beginning that was asked for can be given up until it was written down."""
+        return isinstance(effect, fx.StartAnew) and self._withdraw_beginning()
 
     @property
     def has_hole(self) -> bool:
@@ -98,17 +103,17 @@ class StoreDisk:
             on_done()
 
     def _persist_promise(self, effect: fx.PersistPromise, on_done: Callable[[], None]) -> None:
-        with _small_file():
+        with needs_room():
             self._files.promise(effect.epoch)
         on_done()
 
     def _persist_intent(self, effect: fx.PersistIntent, on_done: Callable[[], None]) -> None:
-        with _small_file():
+        with needs_room():
             self._files.intend(effect.epoch, effect.offset)
         on_done()
 
     def _clear_intent(self, _effect: fx.ClearIntent, on_done: Callable[[], None]) -> None:
-        with _small_file():
+        with needs_room():
             self._files.clear_intent()
         on_done()
 
@@ -120,7 +125,7 @@ class StoreDisk:
             on_done()
 
     def _persist_epochs(self, effect: fx.PersistEpochs, on_done: Callable[[], None]) -> None:
-        with _small_file():
+        with needs_room():
             write_epochs(self._directory.path, effect.epochs.rows, self._directory.small_files)
         on_done()
 
@@ -158,14 +163,3 @@ class StoreDisk:
         """The master's state is asked for and written down; then the broker is opened anew, so this is never done."""
         log.warning("behind the master's retention, beginning anew begin=%s", effect.begin)
         self._on_beginning_needed()
-
-
-@contextmanager
-def _small_file() -> Iterator[None]:
-    """A file that is written whole beside the old one, which stays where there is no room: StoreNotWriteable then."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in NO_SPACE:
-            raise
-        raise StoreNotWriteable(f"disk full: {error.strerror}") from error

@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 from ...model.clock import Clock
 from ...model.errors import CorruptRecordError, OffsetOutOfRange, StoreNotWriteable
 from ...model.group import Incarnation, KnownGroup
+from ...store.small_file import NO_ROOM_RETRY_MS
 from . import effects as fx
 from .chunk_payload import Sealer
 from .effects import DiskEffect, Effect
@@ -31,7 +32,6 @@ from .slave import SlaveState
 log = logging.getLogger(__name__)
 
 TICK_MS: Final = 25
-NO_ROOM_RETRY_MS: Final = 200
 SESSION_SHIFT: Final = 32
 """A process begins its session numbers at its start counter, shifted: above all of its earlier lives (R14)."""
 
@@ -44,6 +44,10 @@ class ReplicaDisk(Protocol):
 
         Raises StoreNotWriteable where there is no room: nothing has changed, and `on_done` is not called.
         """
+
+    def withdraw(self, effect: DiskEffect) -> bool:
+        """Gives up an effect that is under way, and has changed nothing yet: True, and `on_done` will not be called. Else it
+        goes on."""
 
     def position(self) -> tuple[int, int]:
         """(end, flushed) of the log."""
@@ -292,7 +296,7 @@ class Replica:
     def _perform_waiting(self) -> None:
         self._is_performing = True
         try:
-            while self._waiting and self._on_disk is None:
+            while self._waiting and (self._on_disk is None or self._withdraw_beginning()):
                 effect, core = self._waiting.popleft()
                 if isinstance(effect, DiskEffect):
                     self._perform_on_disk(effect, core)
@@ -300,6 +304,22 @@ class Replica:
                     self._carriers[type(effect)](effect, core)
         finally:
             self._is_performing = False
+
+    def _withdraw_beginning(self) -> bool:
+        """The state that a slave begins anew with comes from its master, which may be gone: who is to follow it no more, or to
+        lead, waits for it no longer. The log is as it was."""
+        assert self._on_disk is not None
+        effect, core = self._on_disk
+        is_waited_for = isinstance(effect, fx.StartAnew) and any(
+            isinstance(after, fx.StopFollowing) for after, _ in self._waiting
+        )
+        if not is_waited_for or not self._disk.withdraw(effect):
+            return False
+        assert core is self._slave
+        log.warning("not beginning anew: another epoch has begun")
+        self._on_disk = None
+        self._slave.on_withdrawn()
+        return True
 
     def _perform_on_disk(self, effect: DiskEffect, core: object) -> None:
         self._on_disk, self._retry_ms = (effect, core), None

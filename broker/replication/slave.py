@@ -199,6 +199,10 @@ class SlaveState:
         self._retry_ms = now_ms + NO_ROOM_RETRY_MS
         return self._settle()
 
+    def on_withdrawn(self) -> None:
+        """The log does not begin anew: it is as it was. `on_stop` follows."""
+        self._starting_anew = None
+
     # ---- sessions
 
     @property

@@ -241,6 +241,10 @@ class DiskShell:
 
         self._host.after_ms(half_ms, apply)
 
+    def withdraw(self, _effect: fx.DiskEffect) -> bool:
+        """See `ReplicaDisk`: a beginning needs no answer of anybody here, and so always comes to its end."""
+        return False
+
     def _apply(self, effect: fx.DiskEffect) -> None:
         disk = self.disk
         if isinstance(effect, fx.Append):

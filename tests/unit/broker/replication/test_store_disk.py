@@ -34,6 +34,7 @@ class Replica:
             post=self.posted.append,
             on_cut_needed=lambda: self.asked.append("cut"),
             on_beginning_needed=lambda: self.asked.append("beginning"),
+            withdraw_beginning=lambda: True,
             on_fatal=lambda: self.asked.append("fatal"),
         )
 
