@@ -21,7 +21,7 @@ from typing import Final
 
 import numpy as np
 
-from .ledger import NOBODY, Numbers, Table, messages_of, places_of, split
+from .ledger import NOBODY, Numbers, Table, are_in, distinct, messages_of, places_of, split
 
 EXAMPLES_MAX: Final = 5
 
@@ -58,28 +58,45 @@ def together(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def check(acknowledged: Table, replicas: Mapping[str, Table]) -> Verdict:
-    """The verdict on `acknowledged` (rows of ACKNOWLEDGED) and each replica's rows (of STORED); at least one replica."""
+    """The verdict on `acknowledged` (rows of ACKNOWLEDGED) and each replica's rows (of STORED); at least one replica.
+
+    Replicas that hold the very same rows are looked at once, under their names together.
+    """
     examples: list[str] = []
+    replicas = _told_apart(replicas)
     whole = {name: rows[rows["producer"] != NOBODY] for name, rows in replicas.items()}
-    lost = _union(_lost(acknowledged, rows, name, examples) for name, rows in whole.items())
+    wanted = distinct(messages_of(acknowledged))
+    lost = _union(_lost(wanted, rows, name, examples) for name, rows in whole.items())
     changed = _union(_changed(acknowledged, replicas, examples))
     uneven = _uneven(replicas, examples)
     return Verdict(
-        acknowledged=len(np.unique(messages_of(acknowledged))),
+        acknowledged=len(wanted),
         lost=len(lost),
         changed=len(changed),
         uneven=len(uneven),
         holes=max(_holes(rows) for rows in replicas.values()),
         damaged=max(len(replicas[name]) - len(rows) for name, rows in whole.items()),
-        duplicated=max(len(rows) - len(np.unique(messages_of(rows))) for rows in whole.values()),
-        reordered=max(_reordered(acknowledged, rows) for rows in whole.values()),
+        duplicated=max(len(rows) - len(distinct(messages_of(rows))) for rows in whole.values()),
+        reordered=max(_reordered(wanted, rows) for rows in whole.values()),
         examples=tuple(examples),
     )
 
 
-def _lost(acknowledged: Table, rows: Table, name: str, examples: list[str]) -> Numbers:
-    wanted = np.unique(messages_of(acknowledged))
-    missing = wanted[~np.isin(wanted, messages_of(rows))]
+def _told_apart(replicas: Mapping[str, Table]) -> dict[str, Table]:
+    """One table for all replicas whose rows are equal, byte for byte."""
+    apart: dict[str, Table] = {}
+    for name, rows in replicas.items():
+        same = next((other for other, known in apart.items() if np.array_equal(known, rows)), None)
+        if same is None:
+            apart[name] = rows
+        else:
+            apart[f"{same}, {name}"] = apart.pop(same)
+    return apart
+
+
+def _lost(wanted: Numbers, rows: Table, name: str, examples: list[str]) -> Numbers:
+    """`wanted`: the messages that were acknowledged, distinct."""
+    missing = wanted[~are_in(wanted, distinct(messages_of(rows)))]
     _tell(examples, missing, f"message (producer, sequence) {{}} was acknowledged and is not at {name}")
     return missing
 
@@ -113,23 +130,23 @@ def _two_values(one: Table, other: Table) -> Numbers:
     for field in ("producer", "sequence", "checksum", "physical_offset"):
         column = np.concatenate((one[field], other[field]))[order]
         differs |= column[1:] != column[:-1]
-    return np.unique(places[1:][same_place & differs])
+    return distinct(places[1:][same_place & differs])
 
 
 def _moved(acknowledged: Table, rows: Table) -> Numbers:
     """Places that were acknowledged for messages which the replica has, but elsewhere only, with nothing in that place."""
     places = places_of(acknowledged)
-    is_empty = ~np.isin(places, places_of(rows))
-    is_held = np.isin(messages_of(acknowledged), messages_of(rows))
-    return np.unique(places[is_empty & is_held])
+    is_empty = ~are_in(places, distinct(places_of(rows)))
+    is_held = are_in(messages_of(acknowledged), distinct(messages_of(rows)))
+    return distinct(places[is_empty & is_held])
 
 
 def _uneven(replicas: Mapping[str, Table], examples: list[str]) -> Numbers:
-    held = {name: np.unique(places_of(rows)) for name, rows in replicas.items()}
+    held = {name: distinct(places_of(rows)) for name, rows in replicas.items()}
     everywhere = _union(held.values())
     found = []
     for name, places in held.items():
-        missing = everywhere[~np.isin(everywhere, places)]
+        missing = everywhere[~are_in(everywhere, places)]
         _tell(examples, missing, f"place (queue, offset) {{}} is empty at {name} alone")
         found.append(missing)
     return _union(found)
@@ -137,27 +154,36 @@ def _uneven(replicas: Mapping[str, Table], examples: list[str]) -> Numbers:
 
 def _holes(rows: Table) -> int:
     """Places left out between the first and the last of each queue."""
-    places = np.unique(places_of(rows))
+    places = distinct(places_of(rows))
     steps = np.diff(places)
     same_queue = (places[1:] >> np.uint64(48)) == (places[:-1] >> np.uint64(48))
     return int((steps[same_queue] - np.uint64(1)).sum())
 
 
-def _reordered(acknowledged: Table, rows: Table) -> int:
+def _reordered(wanted: Numbers, rows: Table) -> int:
     """How many acknowledged messages stand right after one with a higher number of their producer, in their queue."""
-    rows = rows[np.isin(messages_of(rows), messages_of(acknowledged))]
+    rows = rows[are_in(messages_of(rows), wanted)]
     rows = rows[np.argsort(places_of(rows), kind="stable")]
-    _, first_at = np.unique(messages_of(rows), return_index=True)
-    rows = rows[np.sort(first_at)]
+    rows = rows[_first_of_each(messages_of(rows))]
     stream = (rows["producer"].astype(np.uint32) << np.uint32(16)) | rows["queue"]
     order = np.argsort(stream, kind="stable")
     stream, sequence = stream[order], rows["sequence"][order]
     return int(((stream[1:] == stream[:-1]) & (sequence[1:] < sequence[:-1])).sum())
 
 
+def _first_of_each(numbers: Numbers) -> Numbers:
+    """Where each number stands for the first time, ascending."""
+    order = np.argsort(numbers, kind="stable")
+    listed = numbers[order]
+    is_first = np.ones(len(listed), dtype=np.bool_)
+    is_first[1:] = listed[1:] != listed[:-1]
+    firsts: Numbers = np.sort(order[is_first])
+    return firsts
+
+
 def _union(parts: Iterable[Numbers]) -> Numbers:
     listed = list(parts)
-    return np.unique(np.concatenate(listed)) if listed else np.zeros(0, dtype=np.uint64)
+    return distinct(np.concatenate(listed)) if listed else np.zeros(0, dtype=np.uint64)
 
 
 def _tell(examples: list[str], numbers: Numbers, text: str) -> None:

@@ -39,6 +39,8 @@ def _first_difference(one: Mapping[int, str], other: Mapping[int, str]) -> int |
     begin = max((min(each) for each in (one, other) if each), default=0)
     for base in sorted(base for base in {*one, *other} if base >= begin):
         left, right = _content(one.get(base)), _content(other.get(base))
+        if left == right:
+            continue
         end = max(_end(left), _end(right))
         if left[:end] != right[:end]:
             return base + next(at for at in range(end) if left[at : at + 1] != right[at : at + 1])

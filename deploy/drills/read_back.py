@@ -1,11 +1,13 @@
 """Everything that one replica holds of a drill's topic, asked of that replica itself and no other.
 
-A slave answers below its confirm offset, a master likewise, so this reads what consumers could read from there.
+A slave answers below its confirm offset, a master likewise, so this reads what consumers could read from there. Replicas
+answer the same request with the same bytes, as long as their logs are the same: each answer is taken apart once.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import zlib
 from collections.abc import Iterator
 from typing import Final
@@ -25,34 +27,46 @@ READ_BYTES: Final = 1 << 20
 AGAIN_MS: Final = 50
 
 
-def read_replica(
-    client: RemotingClient, address: str, topic: str, *, group: int, queues: int, run: int, timeout_ms: int
-) -> Table:
-    """The rows (ledger.STORED) of all queues of `topic` at the broker of that address, of the `group`-th group.
+class ReadBack:
+    """What all replicas of one group hold of `topic`, one after another. One thread.
 
-    Empty where the broker does not know the topic. Raises its own error where it goes on refusing, or RequestTimeout.
+    `run`: as bodies carry it; `group`: the number of the group.
     """
-    deadline_ms = monotonic_ms() + timeout_ms
-    rows: list[bytes] = []
-    with contextlib.suppress(TopicNotFound):  # lost with all that was in it
-        for queue_id in range(queues):
-            number = queue_number(group, queue_id)
-            rows += _read_queue(client, address, topic, queue_id, number, run, deadline_ms)
-    return np.frombuffer(b"".join(rows), dtype=STORED)
 
+    def __init__(self, client: RemotingClient, topic: str, *, group: int, queues: int, run: int) -> None:
+        self._client, self._topic = client, topic
+        self._group, self._queues, self._run = group, queues, run
+        self._rows: dict[tuple[int, bytes], bytes] = {}  # by queue and the digest of an answer
 
-def _read_queue(
-    client: RemotingClient, address: str, topic: str, queue_id: int, number: int, run: int, deadline_ms: int
-) -> Iterator[bytes]:
-    offset = 0
-    while True:
-        request = PullMessages("DRILL", topic, queue_id, offset, MESSAGES_MAX, READ_BYTES)
-        reply, payload = _ask(client, address, request, deadline_ms)
-        if reply.count:
-            yield _rows_of(payload, number, run)
-        elif reply.next_offset == offset or offset >= reply.max_offset:
-            return
-        offset = reply.next_offset
+    def of_replica(self, address: str, *, timeout_ms: int) -> Table:
+        """The rows (ledger.STORED) of all queues at the broker of that address.
+
+        Empty where the broker does not know the topic. Raises its own error where it goes on refusing, or RequestTimeout.
+        """
+        deadline_ms = monotonic_ms() + timeout_ms
+        rows: list[bytes] = []
+        with contextlib.suppress(TopicNotFound):  # lost with all that was in it
+            for queue_id in range(self._queues):
+                rows += self._of_queue(address, queue_id, deadline_ms)
+        return np.frombuffer(b"".join(rows), dtype=STORED)
+
+    def _of_queue(self, address: str, queue_id: int, deadline_ms: int) -> Iterator[bytes]:
+        offset = 0
+        while True:
+            request = PullMessages("DRILL", self._topic, queue_id, offset, MESSAGES_MAX, READ_BYTES)
+            reply, payload = _ask(self._client, address, request, deadline_ms)
+            if reply.count:
+                yield self._rows_of(payload, queue_id)
+            elif reply.next_offset == offset or offset >= reply.max_offset:
+                return
+            offset = reply.next_offset
+
+    def _rows_of(self, payload: bytes, queue_id: int) -> bytes:
+        number = queue_number(self._group, queue_id)
+        answer = number, hashlib.sha256(payload).digest()
+        if answer not in self._rows:
+            self._rows[answer] = _taken_apart(payload, number, self._run)
+        return self._rows[answer]
 
 
 def _ask(client: RemotingClient, address: str, request: PullMessages, deadline_ms: int) -> tuple[PullReply, bytes]:
@@ -73,7 +87,7 @@ def _ask(client: RemotingClient, address: str, request: PullMessages, deadline_m
         return reply, payload
 
 
-def _rows_of(payload: bytes, number: int, run: int) -> bytes:
+def _taken_apart(payload: bytes, number: int, run: int) -> bytes:
     rows = []
     for message in decode_batch(payload):
         producer, sequence = read_body(message.body, run)

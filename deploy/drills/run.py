@@ -33,7 +33,7 @@ from .faults import Tools
 from .ledger import Table, of_group
 from .load import LoadJob
 from .load_processes import Load
-from .read_back import read_replica
+from .read_back import ReadBack
 from .report import RunReport
 from .watch import Watch
 from .watching import watching
@@ -290,16 +290,9 @@ class _Run:
         """Of one group: what was acknowledged there against what each of its replicas holds."""
         cluster = self._cluster
         with RemotingClient() as client:
+            read_back = ReadBack(client, self._topic, group=number, queues=QUEUES, run=self._number)
             replicas = {
-                broker.name: read_replica(
-                    client,
-                    broker.address,
-                    self._topic,
-                    group=number,
-                    queues=QUEUES,
-                    run=self._number,
-                    timeout_ms=READ_MS,
-                )
+                broker.name: read_back.of_replica(broker.address, timeout_ms=READ_MS)
                 for broker in cluster.members(cluster.all_groups()[number])
             }
         return check(of_group(acknowledged, number), replicas)

@@ -17,6 +17,8 @@ from zenitmq.deploy.drills.ledger import (
     STORED,
     Bodies,
     Table,
+    are_in,
+    distinct,
     read_body,
     split,
 )
@@ -223,3 +225,17 @@ def test_the_longest_gap_counts_the_edges() -> None:
     assert longest_gap_ms(TIMES, 0, 901_000_000) == 700.0
     assert longest_gap_ms(TIMES, 0, 2_000_000_000) == 1100.0
     assert longest_gap_ms(TIMES, 100_000_000, 200_000_000) == 100.0
+
+
+def test_replicas_that_hold_the_same_are_named_together() -> None:
+    rows = stored_run(2, 10)
+    verdict = check(acknowledged(rows), {NAMES[0]: rows[1:], NAMES[1]: rows.copy(), NAMES[2]: rows[1:]})
+    assert counts(verdict) == {"lost": 1, "uneven": 1}
+    assert any(f"is not at {NAMES[0]}, {NAMES[2]}" in example for example in verdict.examples)
+
+
+@given(st.lists(st.integers(0, 20)), st.lists(st.integers(0, 20)))
+def test_numbers_are_compared_as_sets(one: list[int], other: list[int]) -> None:
+    numbers, known = (np.array(listed, dtype=np.uint64) for listed in (one, other))
+    assert distinct(numbers).tolist() == sorted(set(one))
+    assert are_in(numbers, distinct(known)).tolist() == [number in other for number in one]
