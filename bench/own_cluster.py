@@ -69,7 +69,7 @@ class OwnCluster:
 
     def __enter__(self) -> Self:
         self._client = self._stack.enter_context(RemotingClient())
-        job = ServiceJob(settings={"port": 0}, log_path=os.path.join(self._directory, "namesrv.log"))
+        job = ServiceJob(settings={"port": 0, "listen_ms": 0}, log_path=os.path.join(self._directory, "namesrv.log"))
         server = self._stack.enter_context(Worker("namesrv", job))
         try:
             self.namesrv = str(server.wait_ready(_READY_S)["address"])

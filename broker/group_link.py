@@ -66,7 +66,7 @@ def _static_group(
         settings=GroupSettings(min_in_sync=config.static_min_in_sync, flush_mode=FlushMode(config.store.flush_mode)),
         epoch_seen=member.epoch_seen,
         on_group=HeldNews(loop, member.on_group).on_group,
-        cluster_id=lambda: cluster.cluster_id,
+        cluster_id=lambda: cluster.settled_id,
     )
     loop.handle(commands.RegisterReplica, group.on_register)
     loop.handle(commands.ReplicaHeartbeat, group.on_heartbeat)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -98,10 +99,9 @@ class Registration:
         incarnations: Callable[[], tuple[int, ...]],
         register_interval_ms: int,
         heartbeat_ms: int,
-        on_accepted: Callable[[], None],
-        on_other_cluster: Callable[[str, WrongCluster], None],
+        on_answer: Callable[[str, str, ZenitError | None], None],
     ) -> None:
-        """`on_accepted`: a name server took a registration. `on_other_cluster(address, error)`: it knows another cluster."""
+        """`on_answer(address, cluster_id, error)`: a name server took a registration under that id (None), or did not."""
         self._client = client
         self._loop = loop
         self._clock = clock
@@ -111,8 +111,7 @@ class Registration:
         self._incarnations = incarnations
         self._register_interval_ms = register_interval_ms
         self._heartbeat_ms = heartbeat_ms
-        self._on_accepted = on_accepted
-        self._on_other_cluster = on_other_cluster
+        self._on_answer = on_answer
         self._version = 1
         self._is_due = False
 
@@ -123,6 +122,8 @@ class Registration:
 
     def on_role(self, identity: BrokerIdentity) -> None:
         """We are somebody else from now on: all name servers are told at once."""
+        if identity.cluster_id != self._identity.cluster_id:
+            self._withdraw()
         self._identity = identity
         self.on_topics_changed()
 
@@ -148,10 +149,9 @@ class Registration:
 
     def stop(self) -> None:
         """Tells all of them that we leave, and waits a moment for their answers. After the loop has ended."""
-        who = self._identity
-        if who.broker_id is None or not who.may_register:
+        request = self._goodbye()
+        if request is None:
             return
-        request = UnregisterBroker(who.cluster, who.broker_name, who.broker_id, who.address, who.cluster_id)
         answers: SimpleQueue[ZenitError | None] = SimpleQueue()
         for link in self._links:
             try:
@@ -172,6 +172,25 @@ class Registration:
             if problem is not None:
                 _log.info("a name server was not told that we leave; error=%s", problem)
 
+    def _goodbye(self) -> UnregisterBroker | None:
+        who = self._identity
+        if who.broker_id is None or not who.may_register:
+            return None
+        return UnregisterBroker(who.cluster, who.broker_name, who.broker_id, who.address, who.cluster_id)
+
+    def _withdraw(self) -> None:
+        """We were of a cluster that we do not belong to: who let us in under its id forgets it."""
+        request = self._goodbye()
+        if request is None:
+            return
+        for link in self._links:
+            if link.known_version:
+                link.known_version = 0
+                with suppress(ZenitError):  # a name server that is away forgets us by itself
+                    self._client.send_nowait(
+                        link.address, request, None, timeout_ms=UNREGISTER_MS, on_reply=lambda *_: None
+                    )
+
     def _register(self, link: NameServerLink) -> None:
         who = self._identity
         assert who.broker_id is not None
@@ -186,11 +205,13 @@ class Registration:
             who.cluster_id,
             self._incarnations(),
         )
-        on_reply = partial(self._post, partial(self._on_registered, link, self._version))
+        then = partial(self._on_registered, link, self._version, who.cluster_id)
         try:
-            self._client.send_nowait(link.address, request, None, timeout_ms=TIMEOUT_MS, on_reply=on_reply)
+            self._client.send_nowait(
+                link.address, request, None, timeout_ms=TIMEOUT_MS, on_reply=partial(self._post, then)
+            )
         except ZenitError as error:
-            self._on_failed(link, error)
+            then(None, error)
 
     def _heartbeat(self, link: NameServerLink) -> None:
         who = self._identity
@@ -215,17 +236,20 @@ class Registration:
         except BufferFull:
             _log.warning("a name server's answer was dropped: the loop is behind")
 
-    def _on_registered(self, link: NameServerLink, version: int, reply: Reply | None, error: ZenitError | None) -> None:
+    def _on_registered(
+        self, link: NameServerLink, version: int, cluster_id: str, reply: Reply | None, error: ZenitError | None
+    ) -> None:
         if reply is None:
             self._on_failed(link, error)
+            self._on_answer(link.address, cluster_id, error)
             return
         if link.known_version == 0:
             _log.info(
                 "registered namesrv=%s address=%s epoch=%s", link.address, self._identity.address, self._identity.epoch
             )
-        self._on_accepted()
         link.is_failing = False
         link.on_registered(self._clock.monotonic_ms(), version)
+        self._on_answer(link.address, cluster_id, None)
         if version != self._version:
             self.on_tick()
 
@@ -238,9 +262,7 @@ class Registration:
             self.on_tick()
 
     def _on_failed(self, link: NameServerLink, error: ZenitError | None) -> None:
-        if isinstance(error, WrongCluster):
-            self._on_other_cluster(link.address, error)
-        elif not link.is_failing:
+        if not link.is_failing and not isinstance(error, WrongCluster):  # whoever is told of that tells the log
             _log.warning("name server does not answer namesrv=%s error=%s", link.address, error)
         link.is_failing = True
         link.on_failed()

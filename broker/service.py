@@ -262,8 +262,7 @@ class Broker:
             incarnations=state.topic_table.incarnations,
             register_interval_ms=config.register_interval_ms,
             heartbeat_ms=config.namesrv_heartbeat_ms,
-            on_accepted=self._cluster.on_accepted,
-            on_other_cluster=self._cluster.on_refused,
+            on_answer=self._cluster.on_registration,
         )
         state.on_topics_changed = self._registration.on_topics_changed
         state.on_topic_deleted = self._on_topic_deleted

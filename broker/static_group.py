@@ -89,7 +89,7 @@ class StaticGroup:
         cluster_id: Callable[[], str],
     ) -> None:
         """`epoch_seen`: the highest that this store knows. `on_group`: tells this broker's own member. `cluster_id`: of the
-        cluster that this broker belongs to; "" = not known yet, and then nobody is let in."""
+        cluster that this broker belongs to for good, since slaves keep it; "" = none yet, and then nobody is let in."""
         self._loop = loop
         self._clock = clock
         self._name = name

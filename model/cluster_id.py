@@ -8,12 +8,22 @@ A store that has an id never takes another. Pure.
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Final
 
 from .errors import ConfigError, InvalidParameter
 from .group_limits import TOKEN_LENGTH_MAX, check_token
 
 CLUSTER_ID_LENGTH_MAX: Final = TOKEN_LENGTH_MAX
+
+
+class Standing(StrEnum):
+    """How sure a name server is of the id that it tells for a cluster's name."""
+
+    LIVING = "living"  # a broker of it is registered
+    REMEMBERED = "remembered"  # none is any more, and no other cluster has had the name since
+    OFFERED = "offered"  # nobody has had the name here: the first id that brokers without a cluster have offered
+    LISTENING = "listening"  # not known yet: the name server has just started, and a living broker would be heard soon
 
 
 def check_cluster_id(cluster_id: str) -> str:

@@ -35,6 +35,14 @@ class NameServerConfig:
         minimum=10,
         maximum=60_000,
     )
+    listen_ms: int = setting(
+        5_000,
+        "how long after its start it lets no broker begin a new cluster: those of an old one come back within 4 s (a heartbeat"
+        " each second, an answer that is lost is given up after 2 s); longer waits for brokers that take long to open their"
+        " stores, shorter begins the first cluster sooner",
+        minimum=0,
+        maximum=600_000,
+    )
     brokers_max: int = setting(
         1_000, "brokers that may be registered at a time; more are refused", minimum=1, maximum=100_000
     )

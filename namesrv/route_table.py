@@ -8,9 +8,7 @@ publish. Rules, in the order in which they meet a registration:
   second master of the same epoch at another address while the first lives (two brokers were given one name). A group
   whose last member is gone is forgotten, its epoch with it.
 - One cluster has a name: a registration under the name of a cluster that lives, but with another id, is refused; so are
-  heartbeats and goodbyes that name another id than the member's. A broker without an id is told that of the cluster of its
-  name; where none lives, the first id that was offered within the last heartbeat time-out is the one, until somebody
-  registers.
+  heartbeats and goodbyes that name another id than the member's (cluster_names).
 - A master of an older epoch is dropped as soon as any member tells of a newer one. An address is one member at most.
 - The master's topics are the group's, all of them: what it does not list is gone. A slave's count only while there is
   no master.
@@ -28,12 +26,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from ..model.cluster_id import check_cluster_id
-from ..model.errors import BrokerBusy, InvalidName, InvalidParameter, NotMaster, TopicNotFound, WrongCluster
+from ..model.cluster_id import Standing, check_cluster_id
+from ..model.errors import BrokerBusy, InvalidName, InvalidParameter, NotMaster, TopicNotFound
 from ..model.group_limits import check_token
 from ..model.names import check_topic
 from ..model.route import MASTER_ID, PERMISSION_WRITE, BrokerData, QueueData, TopicRoute
 from ..remoting.commands import BrokerHeartbeat, ClaimClusterId, RegisterBroker, UnregisterBroker
+from .cluster_names import ClusterNames
 
 QUEUES_PER_TOPIC_MAX: Final = 65_536
 PERMISSION_MAX: Final = 7
@@ -67,15 +66,19 @@ class Group:
 class RouteTable:
     """What this name server knows; empty at start, filled by the brokers themselves."""
 
-    def __init__(self, *, heartbeat_timeout_ms: int, brokers_max: int, topics_max: int) -> None:
+    def __init__(
+        self, *, heartbeat_timeout_ms: int, brokers_max: int, topics_max: int, listens_until_ms: int = 0
+    ) -> None:
+        """`listens_until_ms`: before that nobody is told that no cluster of a name is known here."""
         self._heartbeat_timeout_ms = heartbeat_timeout_ms
         self._brokers_max = brokers_max
         self._topics_max = topics_max
         self._topic_count = 0  # over all groups
         self._groups: dict[str, Group] = {}
         self._heard_ms: dict[tuple[str, int], int] = {}  # (broker name, broker id) -> the last sign of life
-        self._cluster_ids: dict[str, str] = {}  # cluster that lives -> its id
-        self._offered: dict[str, tuple[str, int]] = {}  # cluster -> the id that was offered first, and when
+        self._names = ClusterNames(
+            listens_until_ms=listens_until_ms, offer_ms=heartbeat_timeout_ms, clusters_max=brokers_max
+        )
         self._wiped: frozenset[str] = frozenset()
         self._scanned_ms: int | None = None
 
@@ -89,9 +92,7 @@ class RouteTable:
         """
         topics = _checked_topics(request)
         name, broker_id = request.broker_name, request.broker_id
-        living = self._cluster_ids.get(request.cluster)
-        if living is not None and living != request.cluster_id:
-            raise WrongCluster(request.cluster, living, request.cluster_id)
+        self._names.check_free(request.cluster, request.cluster_id)
         group = self._groups.get(name, Group(request.cluster, name, request.cluster_id))
         if group.cluster != request.cluster:
             raise InvalidParameter("cluster", request.cluster, f"{group.cluster}, where {name} lives already")
@@ -109,7 +110,6 @@ class RouteTable:
             group = replace(group, topics=topics)
         members[broker_id] = Member(request.address, request.epoch, request.replication_address)
         changed = self._adopt(replace(group, epoch=request.epoch, members=members))
-        self._offered.pop(request.cluster, None)
         self._heard_ms[name, broker_id] = now_ms
         return changed
 
@@ -134,22 +134,11 @@ class RouteTable:
             return NOTHING_CHANGED
         return self._without(group, {request.broker_id})
 
-    def on_claim(self, request: ClaimClusterId, now_ms: int) -> str:
-        """The id of the cluster of that name. Raises InvalidName, InvalidParameter, BrokerBusy."""
+    def on_claim(self, request: ClaimClusterId, now_ms: int) -> tuple[str, Standing]:
+        """The id of the cluster of that name, and how sure it is. Raises InvalidName, InvalidParameter, BrokerBusy."""
         _check_printable("cluster", request.cluster)
         check_token("offered", request.offered)
-        living = self._cluster_ids.get(request.cluster)
-        if living is not None:
-            return living
-        held = {
-            cluster: offer for cluster, offer in self._offered.items() if now_ms - offer[1] < self._heartbeat_timeout_ms
-        }
-        if request.cluster not in held and len(held) >= self._brokers_max:
-            raise BrokerBusy(
-                self._heartbeat_timeout_ms, f"{self._brokers_max} clusters are about to begin, brokers_max"
-            )
-        self._offered = held
-        return held.setdefault(request.cluster, (request.offered, now_ms))[0]
+        return self._names.on_claim(request.cluster, request.offered, now_ms)
 
     def on_scan(self, now_ms: int) -> tuple[list[tuple[str, str]], frozenset[str]]:
         """Time has passed: strikes off who was silent for too long.
@@ -192,9 +181,7 @@ class RouteTable:
 
     def check_lives(self, cluster_id: str) -> None:
         """Raises WrongCluster where clusters live here, but not that one."""
-        if self._cluster_ids and cluster_id not in self._cluster_ids.values():
-            cluster, other_id = min(self._cluster_ids.items())
-            raise WrongCluster(cluster, other_id, cluster_id)
+        self._names.check_lives(cluster_id)
 
     def route(self, topic: str) -> TopicRoute:
         """Everything a client needs to know of a topic, ordered by broker name. Raises TopicNotFound."""
@@ -250,7 +237,7 @@ class RouteTable:
         else:
             self._groups[name] = after
         if (before is None) != (after is None):
-            self._cluster_ids = {group.cluster: group.cluster_id for group in self._groups.values()}
+            self._names.on_living({group.cluster: group.cluster_id for group in self._groups.values()})
         return _difference(self._view(before), self._view(after))
 
     def _check_room(self, group: Group, broker_id: int, topic_count: int) -> None:

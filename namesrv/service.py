@@ -1,7 +1,8 @@
 """The name server process: a request loop around the route table, and a socket that announces changed routes.
 
 One thread does all of it: whoever calls `run()`. Nothing is kept on disk: after a restart the brokers, told by their
-next heartbeat that they are unknown, register again within a second or so. Name servers know nothing of each other.
+next heartbeat that they are unknown, register again within a second or so; until then nobody may begin a cluster of their
+cluster's name (cluster_names). Name servers know nothing of each other.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ class NameServer:
             heartbeat_timeout_ms=config.heartbeat_timeout_ms,
             brokers_max=config.brokers_max,
             topics_max=config.topics_max,
+            listens_until_ms=self._clock.monotonic_ms() + config.listen_ms,
         )
         with ExitStack() as opened:  # a port that is taken closes what was opened before it
             arena = Arena(drain_bytes=1, frame_bytes_max=HEADER_BYTES_MAX)  # no request of ours has a payload
@@ -109,7 +111,9 @@ class NameServer:
             self._routes.check_lives(cluster_id)
 
     def _on_claim(self, call: Call) -> ClusterIdReply:
-        return ClusterIdReply(self._routes.on_claim(cast(ClaimClusterId, call.request), self._clock.monotonic_ms()))
+        request = cast(ClaimClusterId, call.request)
+        cluster_id, standing = self._routes.on_claim(request, self._clock.monotonic_ms())
+        return ClusterIdReply(cluster_id, standing.value)
 
     def _on_register(self, call: Call) -> RegisterReply:
         request = cast(RegisterBroker, call.request)

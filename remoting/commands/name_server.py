@@ -49,15 +49,16 @@ class UnregisterBroker(Request):
 
 @dataclass(frozen=True, slots=True)
 class ClusterIdReply(Reply):
-    """The id of the cluster of that name."""
+    """The id of the cluster of that name, and how sure it is (`Standing`); "" while the name server listens."""
 
     cluster_id: str
+    standing: str
 
 
 @request(9030, Lane.HEARTBEAT, ClusterIdReply)
 @dataclass(frozen=True, slots=True)
 class ClaimClusterId(Request):
-    """A broker that has no id yet asks which one the cluster of its name has: `offered` from now on, where none is known."""
+    """A broker that has no id yet asks which one the cluster of its name has; where none is known, it offers one."""
 
     cluster: str
     offered: str

@@ -19,7 +19,7 @@ class Names:
     """A name server in a thread."""
 
     def __init__(self, port: int = 0) -> None:
-        self.server = NameServer(NameServerConfig(host="127.0.0.1", port=port))
+        self.server = NameServer(NameServerConfig(host="127.0.0.1", port=port, listen_ms=0))
         self.port = self.server.port
         self.address = f"127.0.0.1:{self.port}"
         self.thread = threading.Thread(target=self._run)

@@ -25,7 +25,7 @@ Run = Callable[..., Served]
 
 @pytest.fixture
 def namesrv() -> Iterator[str]:
-    with NameServer(NameServerConfig(host="127.0.0.1", port=0)) as server:
+    with NameServer(NameServerConfig(host="127.0.0.1", port=0, listen_ms=0)) as server:
         thread = threading.Thread(target=server.run)
         thread.start()
         try:

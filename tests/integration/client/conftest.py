@@ -28,7 +28,7 @@ TOPIC = "trades"
 @pytest.fixture
 def namesrv() -> Iterator[str]:
     """The address of a name server that runs."""
-    with NameServer(NameServerConfig(host="127.0.0.1", port=0)) as server:
+    with NameServer(NameServerConfig(host="127.0.0.1", port=0, listen_ms=0)) as server:
         thread = threading.Thread(target=server.run)
         thread.start()
         try:

@@ -20,7 +20,7 @@ GROUP = "readers"
 
 @pytest.fixture
 def other_namesrv() -> Iterator[str]:
-    with NameServer(NameServerConfig(host="127.0.0.1", port=0)) as server:
+    with NameServer(NameServerConfig(host="127.0.0.1", port=0, listen_ms=0)) as server:
         thread = threading.Thread(target=server.run)
         thread.start()
         try:
@@ -98,7 +98,7 @@ def test_a_client_goes_on_refusing_who_took_its_name_server_over(namesrv: str, t
         with Producer("p", namesrv=namesrv, timeout=1) as producer:
             producer.send(Message(TOPIC, b"a-1"))
             brokers[0].stop()
-            brokers.append(RealBroker(namesrv, tmp_path / "b"))
+            brokers.append(RealBroker(namesrv, tmp_path / "b", cluster_id="another"))
             for topic in (TOPIC, "unknown-here"):
                 with pytest.raises(WrongCluster) as refused:
                     producer.send(Message(topic, b"a-2"))

@@ -59,7 +59,7 @@ def test_a_broker_is_known_again_soon_after_its_name_server_was_killed(tmp_path:
             return isinstance(reply, TopicListReply) and topic in reply.topics
 
         with launched("broker.sh", log, *broker, ZENIT_BROKER__STORE_DIR=str(tmp_path / "store")) as serving:
-            with launched("namesrv.sh", log, f"port={port}") as first:
+            with launched("namesrv.sh", log, f"port={port}", "listen_ms=0") as first:
                 wait_until(lambda: known(client, address), "the broker registered")
                 client.call(broker_address, CreateTopic("orders", 4, 4), timeout_ms=5000)
                 wait_until(lambda: listed("orders"), "the new topic is told at once", within_s=5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from zenitmq.model.cluster_id import Standing
 from zenitmq.model.errors import BrokerBusy, InvalidName, InvalidParameter, NotMaster, TopicNotFound, WrongCluster
 from zenitmq.namesrv.route_table import RouteTable
 from zenitmq.remoting.commands import BrokerHeartbeat, ClaimClusterId, RegisterBroker, UnregisterBroker
@@ -428,37 +429,18 @@ def test_who_took_an_address_over_keeps_nobody_alive_and_says_goodbye_for_nobody
     assert routes.on_heartbeat(heartbeat(), 1)
 
 
-def test_a_broker_without_an_id_is_told_the_one_that_lives() -> None:
-    routes = table()
-    routes.on_register(registration(ORDERS), 0)
-    assert routes.on_claim(ClaimClusterId("c", "id-2"), 1) == "id-1"
-    assert routes.on_claim(ClaimClusterId("d", "id-2"), 1) == "id-2"
-
-
-def test_the_first_id_that_is_offered_is_everybodys_until_it_is_forgotten() -> None:
-    routes = table()
-    assert [routes.on_claim(ClaimClusterId("c", offered), 0) for offered in ("id-1", "id-2")] == ["id-1", "id-1"]
-    assert routes.on_claim(ClaimClusterId("c", "id-3"), TIMEOUT_MS) == "id-3"
-
-
-def test_an_offer_is_forgotten_once_its_cluster_has_lived() -> None:
-    routes = table()
-    routes.on_claim(ClaimClusterId("c", "id-1"), 0)
-    routes.on_register(registration(), 1)
-    routes.on_unregister(UnregisterBroker("c", "broker-a", 0, "h:1", "id-1"))
-    assert routes.on_claim(ClaimClusterId("c", "id-2"), 2) == "id-2"
-
-
-def test_offers_are_bounded() -> None:
-    routes = table(brokers_max=2)
-    for cluster in ("c", "d"):
-        routes.on_claim(ClaimClusterId(cluster, "id-1"), 0)
-    with pytest.raises(BrokerBusy):
-        routes.on_claim(ClaimClusterId("e", "id-1"), 0)
-    routes.on_claim(ClaimClusterId("e", "id-1"), TIMEOUT_MS)
-
-
 @pytest.mark.parametrize("offered", ["", "two words", "x" * 65])
 def test_an_offer_that_is_no_id_is_refused(offered: str) -> None:
     with pytest.raises(InvalidParameter):
         table().on_claim(ClaimClusterId("c", offered), 0)
+
+
+def test_a_broker_without_an_id_is_told_the_one_that_lives_and_later_the_one_that_lived() -> None:
+    routes = table()
+    routes.on_register(registration(ORDERS), 0)
+    claim = ClaimClusterId("c", "id-2")
+    assert routes.on_claim(claim, 1) == ("id-1", Standing.LIVING)
+    routes.on_scan(1)
+    routes.on_scan(TIMEOUT_MS - 1)
+    routes.on_unregister(UnregisterBroker("c", "broker-a", 0, "h:1", "id-1"))
+    assert routes.on_claim(claim, TIMEOUT_MS) == ("id-1", Standing.REMEMBERED)
