@@ -2,7 +2,8 @@
 
 A store without an id takes the one that it is told or, where nobody knows any, the one drawn for it. An id is *settled* once
 somebody has let the broker in with it: it is the store's for good then. One that is not settled gives way to the id of a
-cluster that was quicker. The operator's setting `cluster_id` settles an id at once, and is refused where the store has another.
+cluster that was quicker. The operator's setting `cluster_id` settles an id at once, and is refused where the store has another;
+`zenit store cluster` changes it all the same (store_cluster).
 One thread.
 """
 
@@ -23,10 +24,11 @@ _BYTES_MAX: Final = 1024
 
 
 class ClusterFile:
-    """Made by `open`. `cluster_id`: "" = none yet."""
+    """Made by `open`. `cluster_id`: "" = none yet. `directory`: the store's."""
 
-    def __init__(self, path: str, cluster_id: str, *, is_settled: bool) -> None:
-        self._path = path
+    def __init__(self, directory: str, cluster_id: str, *, is_settled: bool) -> None:
+        self.directory = directory
+        self._path = os.path.join(directory, FILE_NAME)
         self.cluster_id = cluster_id
         self.is_settled = is_settled
 
@@ -37,16 +39,23 @@ class ClusterFile:
         Raises ConfigError where the store has another id, StoreFormatError where the file is damaged, OSError.
         """
         SYSTEM_FILES.make_directory(directory)
-        path = os.path.join(directory, FILE_NAME)
-        cluster_id, is_settled = _read(path)
-        file = cls(path, cluster_id, is_settled=is_settled)
+        cluster_id, is_settled = _read(os.path.join(directory, FILE_NAME))
+        file = cls(directory, cluster_id, is_settled=is_settled)
         if pinned and file.is_settled and pinned != file.cluster_id:
-            held = f"{file.cluster_id}, which the store in {directory} belongs to, or the store of the cluster that is meant"
+            held = (
+                f"{file.cluster_id}, which the store in {directory} belongs to, or the store of the cluster that is meant; to have"
+                f" that store belong to another cluster, run: zenit store cluster {directory} --id {pinned}"
+            )
             raise ConfigError("cluster_id", pinned, held)
         if pinned and not file.is_settled:
             file.adopt(pinned)
             file.settle()
         return file
+
+    @classmethod
+    def replace(cls, directory: str, cluster_id: str) -> None:
+        """An operator's word: the id is the store's for good, whatever the file held. Raises OSError."""
+        cls(directory, cluster_id, is_settled=False).settle()
 
     def adopt(self, cluster_id: str) -> None:
         """The store has this id from now on, until it is settled, or another one is. Raises StoreNotWriteable, OSError."""
@@ -76,7 +85,9 @@ def decode_cluster_file(data: bytes, path: str = FILE_NAME) -> tuple[str, bool]:
     text, _, checksum = data.decode("ascii", "replace").partition("\n")
     if checksum != f"{zlib.crc32(text.encode()):08x}\n":
         raise StoreFormatError(
-            path, "checksum: it is damaged; it says which cluster the store belongs to (`cluster_id`)"
+            path,
+            "checksum: it is damaged; it says which cluster the store belongs to. Write it anew, with the id that the cluster's"
+            " other brokers show: zenit store cluster DIR --id ID",
         )
     try:
         document: Any = json.loads(text)

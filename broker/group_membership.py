@@ -42,7 +42,7 @@ def join_group(directory: str, group_id: str) -> dict[str, Any]:
     """
     if group_id:
         check_token("group_id", group_id)
-    _check_is_store(directory)
+    check_is_store(directory)
     with StoreLock(directory):
         joined, promised = ReplicaFiles.join(directory, group_id, newest_epoch=_newest_row(directory))
     return {"group_id": joined, "epoch": promised}
@@ -55,7 +55,7 @@ def leave_group(directory: str) -> dict[str, Any]:
     Raises StoreLocked where a broker has it open, StoreFormatError where it is no store, or is about to be cut or begun anew,
     OSError.
     """
-    _check_is_store(directory)
+    check_is_store(directory)
     with StoreLock(directory):
         if is_beginning_noted(directory):
             raise StoreFormatError(directory, "it is about to begin anew; start it once more as a replica, and stop it")
@@ -64,7 +64,8 @@ def leave_group(directory: str) -> dict[str, Any]:
     return {"group_id": left.group_id, "epoch": left.epoch}
 
 
-def _check_is_store(directory: str) -> None:
+def check_is_store(directory: str) -> None:
+    """Raises StoreFormatError where no broker has ever opened a store."""
     if not os.path.isdir(os.path.join(directory, COMMIT_LOG_FOLDER)):
         raise StoreFormatError(directory, "it has no commit log; name a broker's store")
 

@@ -1,5 +1,5 @@
-"""`zenit store inspect | verify | dump | join | leave`: offline tools; they talk to nobody, and only the last two write.
-`scrub` asks running brokers."""
+"""`zenit store inspect | verify | dump | join | leave | cluster`: offline tools; they talk to nobody, and only the last
+three write. `scrub` asks running brokers."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ def register(app: typer.Typer) -> None:
     store_app.command("dump")(dump)
     store_app.command("join")(join)
     store_app.command("leave")(leave)
+    store_app.command("cluster")(cluster)
     store_app.command("scrub")(scrub)
     app.add_typer(store_app, name="store")
 
@@ -99,6 +100,28 @@ def leave(directory: StoreDirectory, as_json: Json = False) -> None:
     was = f"left group {document['group_id'] or 'of a static master'}, whose epoch {document['epoch']} it knew"
     text = f"{directory}: {was if document['epoch'] or document['group_id'] else 'in no group'}"
     show(document, as_json, lambda: typer.echo(text))
+
+
+def cluster(
+    directory: StoreDirectory,
+    cluster_id: Annotated[
+        str | None,
+        typer.Option("--id", metavar="ID", help="It is that cluster's from now on; the broker must be stopped."),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="With --id: also a store with messages, which become that cluster's.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Tell which cluster a store belongs to, or make it another one's."""
+    from ..broker.store_cluster import move_to_cluster, read_cluster
+
+    document = (
+        read_cluster(directory) if cluster_id is None else move_to_cluster(directory, cluster_id, with_messages=force)
+    )
+    held = f"of the cluster with the id {document['cluster_id']}" if document["cluster_id"] else "of no cluster yet"
+    unsettled = "" if document["settled"] or not document["cluster_id"] else ", which has not let it in yet"
+    show(document, as_json, lambda: typer.echo(f"{directory}: {held}{unsettled}"))
 
 
 def scrub(

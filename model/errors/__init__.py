@@ -126,6 +126,7 @@ from .storing import (
     StoreFormatError,
     StoreInGroup,
     StoreLocked,
+    StoreNotEmpty,
     StoreNotWriteable,
     StorePoisoned,
 )
@@ -211,6 +212,7 @@ __all__ = [
     "StoreFormatError",
     "StoreInGroup",
     "StoreLocked",
+    "StoreNotEmpty",
     "StoreNotWriteable",
     "StorePoisoned",
     "SubscriptionConflict",

@@ -82,6 +82,25 @@ class StoreInGroup(ZenitError):
         )
 
 
+class StoreNotEmpty(ZenitError):
+    """A store that has messages is to be another cluster's, and nobody said that they are. Args: store_dir, cluster_id (the
+    other cluster's), log_end (bytes)."""
+
+    code = 9017
+
+    def __init__(self, store_dir: str, cluster_id: str, log_end: int) -> None:
+        super().__init__(store_dir, cluster_id, log_end)
+        self.store_dir = store_dir
+        self.cluster_id = cluster_id
+        self.log_end = log_end
+
+    def __str__(self) -> str:
+        return (
+            f"store {self.store_dir} has a log of {self.log_end} bytes: its messages and offsets would be those of the cluster"
+            f" with the id {self.cluster_id}. --force says that they shall; else start that broker with an empty store_dir"
+        )
+
+
 class StorePoisoned(ZenitError):
     """A write or flush failed; nothing is acknowledged any more and the process must exit. Args: what."""
 

@@ -59,6 +59,7 @@ COMMANDS = [
     "store inspect",
     "store verify",
     "store dump",
+    "store cluster",
     "store join",
     "store leave",
     "store scrub",
