@@ -64,15 +64,15 @@ def test_a_cluster_s_id_is_asked_for_and_settled_again(tmp_path, full) -> None:
     broker.loop.pass_ms(5000)
     claims = broker.client.take(ClaimClusterId)
     with full():
-        claims[-1].on_reply(ClusterIdReply("id-2"), b"", None)
+        claims[-1].on_reply(ClusterIdReply("id-2", "living"), b"", None)
         assert broker.membership.cluster_id == ""
     broker.loop.pass_ms(5000)
-    broker.client.take(ClaimClusterId)[-1].on_reply(ClusterIdReply("id-2"), b"", None)
+    broker.client.take(ClaimClusterId)[-1].on_reply(ClusterIdReply("id-2", "living"), b"", None)
     assert broker.membership.cluster_id == "id-2"
     with full():
-        broker.membership.on_accepted()
+        broker.membership.on_registration("n:1", "id-2", None)
     assert not broker.file.is_settled
-    broker.membership.on_accepted()
+    broker.membership.on_registration("n:1", "id-2", None)
     assert ClusterFile.open(str(tmp_path)).is_settled
 
 
