@@ -21,6 +21,7 @@ from ..model.errors import (
     NotLeadingController,
     ReplicaGroupNotFound,
     RequestTimeout,
+    SightingsDamaged,
     StaleGroupVersion,
     ZenitError,
 )
@@ -28,6 +29,7 @@ from ..model.group import NO_VERSION, KnownGroup
 from ..model.group_codec import decode_node
 from ..remoting.client import RemotingClient
 from ..remoting.commands import (
+    SEEN_DAMAGED,
     ChangeGroup,
     ControllerReply,
     ElectMaster,
@@ -52,11 +54,11 @@ _R = TypeVar("_R", bound=Reply)
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """A group as the leading controller knows it. `lost`: replicas know more of it than ZooKeeper, and nothing changes it
-    until it is restored; `known` is None where ZooKeeper has no node of it."""
+    """A group as the leading controller knows it. `lost`: replicas know more of it than ZooKeeper, or may, and nothing
+    changes it until it is restored; `known` is None where ZooKeeper has no node of it."""
 
     known: KnownGroup | None
-    lost: GroupNodeLost | None
+    lost: GroupNodeLost | SightingsDamaged | None
 
 
 class ControllerCalls:
@@ -88,9 +90,13 @@ class ControllerCalls:
         """The group, and whether replicas know more of it than ZooKeeper; raises what `group` raises."""
         try:
             reply = self._of_leader(GetGroup(broker_name), timeout_ms)
-        except GroupNodeLost as lost:
+        except (GroupNodeLost, SightingsDamaged) as lost:
             return GroupState(None, lost)
         known = KnownGroup(decode_node(reply.node, broker_name), reply.version)
+        if reply.seen_epoch == SEEN_DAMAGED:
+            return GroupState(
+                known, SightingsDamaged(broker_name, "sightings", "see the log of the controller that leads")
+            )
         lost_at = GroupNodeLost(broker_name, known.node.epoch, reply.seen_epoch) if reply.seen_epoch else None
         return GroupState(known, lost_at)
 
@@ -146,7 +152,7 @@ class ControllerCalls:
         deadline_ms = monotonic_ms() + timeout_ms
         try:
             version = self.group(broker_name, timeout_ms=timeout_ms).version
-        except (ReplicaGroupNotFound, GroupNodeLost):
+        except (ReplicaGroupNotFound, GroupNodeLost, SightingsDamaged):
             version = NO_VERSION
         return self.change(request_at(version), broker_name, timeout_ms=max(1, deadline_ms - monotonic_ms()))
 

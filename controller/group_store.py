@@ -101,10 +101,13 @@ class GroupStore(Protocol):
         """The groups of which a replica was ever heard to know more than ZooKeeper did, sorted."""
 
     def read_seen(self, broker_name: str) -> Seen:
-        """What replicas were heard to know of a group. Raises GroupNodeDamaged."""
+        """What replicas were heard to know of a group. Raises SightingsDamaged."""
 
     def remember(self, broker_name: str, sighting: Sighting) -> None:
-        """Keeps one sighting more for ever. ZooKeeperUnavailable: whether it is kept is unknown. Raises GroupNodeDamaged."""
+        """Keeps one sighting more for ever. ZooKeeperUnavailable: whether it is kept is unknown. Raises SightingsDamaged."""
+
+    def renew_seen(self, broker_name: str, sighting: Sighting) -> None:
+        """The same; what was there and cannot be read goes."""
 
     def cluster_id(self) -> str:
         """The id of the cluster; "" where none was made yet."""

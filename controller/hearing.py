@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
-from ..model.errors import BrokerBusy, GroupNodeDamaged, ZenitError
+from ..model.errors import BrokerBusy, SightingsDamaged, TooManyLostGroups, ZenitError
 from ..model.group import KnownGroup, Seen, Sighting
+from ..remoting.commands import SEEN_DAMAGED
 from .group_store import GroupStore
 from .set_back import check_not_set_back, newest_epoch_seen
 from .store_desk import StoreDesk
@@ -27,6 +28,9 @@ log = logging.getLogger(__name__)
 LISTEN_MS: Final = 1000
 """Two heartbeats. Longer: a new leading controller writes later where a replica is dead; shorter: a slow replica is missed."""
 
+
+SEEN_GROUPS_MAX: Final = 1000
+"""Groups without a node of which anything is remembered: whoever reaches the port may name one."""
 
 _ANYBODY: Final = ""
 """No replica has this name: who has not been heard is not known."""
@@ -42,7 +46,7 @@ class Hearing:
         self._desk = desk
         self._listen_ms = listen_ms
         self._on_heard_out = on_heard_out
-        self._seen: dict[str, Seen | GroupNodeDamaged] = {}
+        self._seen: dict[str, Seen | SightingsDamaged] = {}
         self._unkept: set[tuple[str, Sighting]] = set()  # heard, and not known to be in ZooKeeper
         self._unheard: dict[str, set[str]] = {}  # replicas of the groups that are listened to
         self._ends_ms: dict[str, int] = {}
@@ -91,31 +95,45 @@ class Hearing:
         """The groups of which anything was ever seen."""
         return frozenset(self._seen)
 
-    def on_seen(self, broker_name: str, seen: Seen | GroupNodeDamaged) -> None:
+    def is_damaged(self, broker_name: str) -> bool:
+        """What was seen of it cannot be read."""
+        return isinstance(self._seen.get(broker_name), SightingsDamaged)
+
+    def on_seen(self, broker_name: str, seen: Seen | SightingsDamaged) -> None:
         """As ZooKeeper has it."""
         self._seen[broker_name] = seen
 
     def seen(self, broker_name: str) -> Seen | None:
-        """What was seen of a group. Raises GroupNodeDamaged."""
+        """What was seen of a group. Raises SightingsDamaged."""
         seen = self._seen.get(broker_name)
-        if isinstance(seen, GroupNodeDamaged):
+        if isinstance(seen, SightingsDamaged):
             raise seen
         return seen
 
     def epoch_seen(self, broker_name: str, known: KnownGroup | None) -> int:
-        """The epoch of the newest node that a replica knows, where ZooKeeper's is older; else 0. At least 1 where what was
+        """The epoch of the newest node that a replica knows, where ZooKeeper's is older; else 0. SEEN_DAMAGED where what was
         seen makes no sense."""
         seen = self._seen.get(broker_name)
-        return 1 if isinstance(seen, GroupNodeDamaged) else newest_epoch_seen(seen, known)
+        return SEEN_DAMAGED if isinstance(seen, SightingsDamaged) else newest_epoch_seen(seen, known)
 
     def check(self, broker_name: str, known: KnownGroup | None) -> None:
-        """Raises GroupNodeLost where a replica knows of a newer node, GroupNodeDamaged where that cannot be told."""
+        """Raises GroupNodeLost where a replica knows of a newer node, SightingsDamaged where that cannot be told; of a group
+        that has no node, TooManyLostGroups where it would not have been remembered."""
+        if known is None and broker_name not in self._seen and self._is_full:
+            raise TooManyLostGroups(SEEN_GROUPS_MAX)
         check_not_set_back(broker_name, self.seen(broker_name), known)
 
-    def remember(self, broker_name: str, sighting: Sighting) -> None:
-        """A replica was heard to know of a newer node than ZooKeeper's."""
+    @property
+    def _is_full(self) -> bool:
+        return len(self._seen) >= SEEN_GROUPS_MAX
+
+    def remember(self, broker_name: str, sighting: Sighting, *, has_node: bool) -> None:
+        """A replica was heard to know of a newer node than ZooKeeper's. `has_node`: there is one of its group."""
+        if not has_node and broker_name not in self._seen and self._is_full:
+            log.error("replicas of too many unknown groups, no more are remembered group=%s", broker_name)
+            return
         seen = self._seen.get(broker_name, Seen(broker_name))
-        if isinstance(seen, GroupNodeDamaged):
+        if isinstance(seen, SightingsDamaged):
             return
         after = seen.with_sighting(sighting)
         if after is not seen:
@@ -134,6 +152,17 @@ class Hearing:
             )
         except BrokerBusy:
             return
+
+    def renew(self, broker_name: str, sighting: Sighting, then: Callable[[ZenitError | None], None]) -> None:
+        """An operator's word takes the place of what cannot be read. `then(error)`: None = it is kept. Raises BrokerBusy."""
+        log.warning("what was seen of a group is written anew group=%s epoch=%s", broker_name, sighting.epoch)
+
+        def on_renewed(result: ZenitError | None) -> None:
+            if result is None:
+                self._seen[broker_name] = Seen(broker_name).with_sighting(sighting)
+            then(result)
+
+        self._desk.ask(partial(self._store.renew_seen, broker_name, sighting), on_renewed)
 
     def _on_kept(self, broker_name: str, sighting: Sighting, result: ZenitError | None) -> None:
         if result is None:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from ..model.clock import Clock
-from ..model.errors import BrokerBusy, GroupNodeDamaged, InvalidName, ZenitError
+from ..model.errors import BrokerBusy, GroupNodeDamaged, InvalidName, SightingsDamaged, ZenitError
 from ..model.group import KnownGroup, Seen
 from .group_store import GroupStore
 from .store_desk import StoreDesk
@@ -29,7 +29,7 @@ class Reading:
     """What was read of some groups; `seen`: where all of them were."""
 
     found: dict[str, Found]
-    seen: dict[str, Seen | GroupNodeDamaged] = field(default_factory=dict)
+    seen: dict[str, Seen | SightingsDamaged] = field(default_factory=dict)
 
 
 class NodeReader:
@@ -43,7 +43,7 @@ class NodeReader:
         clock: Clock,
         *,
         on_found: Callable[[str, Found], None],
-        on_seen: Callable[[str, Seen | GroupNodeDamaged], None],
+        on_seen: Callable[[str, Seen | SightingsDamaged], None],
     ) -> None:
         self.is_ready = False
         self._store = store
@@ -108,11 +108,11 @@ class NodeReader:
 
 def read_all(store: GroupStore, also: frozenset[str]) -> Reading:
     """Worker thread: every group there is, and what was seen of any. Raises ZooKeeperUnavailable."""
-    seen: dict[str, Seen | GroupNodeDamaged] = {}
+    seen: dict[str, Seen | SightingsDamaged] = {}
     for name in store.seen_names():
         try:
             seen[name] = store.read_seen(name)
-        except GroupNodeDamaged as error:
+        except SightingsDamaged as error:
             seen[name] = error
         except InvalidName:
             continue

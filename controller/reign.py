@@ -58,7 +58,7 @@ from .group_store import GroupStore, Stale, Unknown, Written
 from .hearing import LISTEN_MS, Hearing
 from .node_reader import Found, NodeReader
 from .registration import register
-from .set_back import restore, sighting_at_registration, sighting_in_heartbeat
+from .set_back import asserted_sighting, restore, sighting_at_registration, sighting_in_heartbeat
 from .store_desk import StoreDesk
 
 log = logging.getLogger(__name__)
@@ -174,7 +174,7 @@ class Reign:
         """A node is gone that this controller has known itself."""
         node = known.node
         if node.group_id and node.epoch > 0:
-            self._hearing.remember(node.broker_name, Sighting(node.group_id, node.epoch, known.version))
+            self._hearing.remember(node.broker_name, Sighting(node.group_id, node.epoch, known.version), has_node=True)
 
     def _on_heard_out(self, name: str) -> None:
         """Whoever lives of the group was heard: changes take their turns, and whom to elect is decided anew."""
@@ -228,9 +228,10 @@ class Reign:
         request = cast(RegisterReplica, call.request)
         name = request.broker_name
         self._naming.check(request.cluster_id)
-        sighting = sighting_at_registration(request, self._known(name))
+        present = self._known(name)
+        sighting = sighting_at_registration(request, present)
         if sighting is not None:
-            self._hearing.remember(name, sighting)
+            self._hearing.remember(name, sighting, has_node=present is not None)
 
         def decide() -> Write | None:
             known = self._known(name)
@@ -267,7 +268,7 @@ class Reign:
         known = self._detection.known(request.broker_name)
         sighting = sighting_in_heartbeat(request, known)
         if sighting is not None:  # the node was set back, or another controller wrote it: we may not lead any more
-            self._hearing.remember(request.broker_name, sighting)
+            self._hearing.remember(request.broker_name, sighting, has_node=True)
             self._reader.read_soon(request.broker_name)
         self._carry_out(effects)
         self._hearing.on_heard(request.broker_name, request.name)
@@ -350,9 +351,24 @@ class Reign:
         self._submit(call, request.broker_name, decide, partial(self._on_changed, call))
 
     def on_restore(self, call: Call) -> None:
-        """RestoreGroup."""
+        """RestoreGroup. Where what replicas know cannot be read, the operator's word is kept in its place first."""
         request = cast(RestoreGroup, call.request)
         name = request.broker_name
+        if not self._hearing.is_damaged(name):
+            self._restore(call, name)
+            return
+        asserted = asserted_sighting(self._known(name), request, settings=self._new_group)
+
+        def on_renewed(error: ZenitError | None) -> None:
+            if error is None:
+                self._restore(call, name)
+            else:
+                self._loop.fail(call, error)
+
+        self._hearing.renew(name, asserted, on_renewed)
+
+    def _restore(self, call: Call, name: str) -> None:
+        request = cast(RestoreGroup, call.request)
 
         def decide() -> Write:
             known = self._known(name)

@@ -127,6 +127,19 @@ def restore(
     )
 
 
+def asserted_sighting(known: KnownGroup | None, request: RestoreGroup, *, settings: GroupSettings) -> Sighting:
+    """What an operator says that replicas know, where what they were heard to know cannot be read: the restore goes by that.
+
+    Raises GroupIdUnclear where nobody names the group, and what `restore` raises.
+    """
+    group_id = request.group_id or (known.node.group_id if known is not None else "")
+    if not group_id:
+        raise GroupIdUnclear(request.broker_name, "")
+    asserted = Sighting(check_token("group_id", group_id), request.epoch)
+    restore(known, request, seen=Seen(request.broker_name).with_sighting(asserted), settings=settings)
+    return asserted
+
+
 def _restored_id(node: GroupNode, newer: tuple[Sighting, ...], asked: str, *, heard: Collection[str]) -> str:
     """The id of the group: of the replicas that have an epoch, which must agree. One that was founded meanwhile by a replica
     without an epoch, and never led by anybody, has no say. `asked`: the operator's word, "" for none, is obeyed where it is

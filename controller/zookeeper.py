@@ -34,7 +34,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent
 
 from ..model.clock import monotonic_ms
-from ..model.errors import InvalidParameter, ZooKeeperUnavailable
+from ..model.errors import InvalidParameter, SightingsDamaged, ZooKeeperUnavailable
 from ..model.group import GroupNode, KnownGroup, Seen, Sighting
 from ..model.group_codec import decode_node, decode_seen, encode_node, encode_seen
 from ..model.group_limits import check_name, check_token
@@ -164,9 +164,15 @@ class ZooKeeperStore:
         return self._read_seen(broker_name, end_ms)[0]
 
     def remember(self, broker_name: str, sighting: Sighting) -> None:
+        self._remember(broker_name, sighting, self._read_seen)
+
+    def renew_seen(self, broker_name: str, sighting: Sighting) -> None:
+        self._remember(broker_name, sighting, self._read_seen_whole)
+
+    def _remember(self, broker_name: str, sighting: Sighting, read: Callable[[str, int], tuple[Seen, int]]) -> None:
         path, what, end_ms = self._seen_path(broker_name), f"remember {broker_name}", self._deadline_ms()
         for _ in range(REMEMBER_TRIES):
-            seen, version = self._read_seen(broker_name, end_ms)
+            seen, version = read(broker_name, end_ms)
             after = seen.with_sighting(sighting)
             if after is seen:
                 return
@@ -180,13 +186,24 @@ class ZooKeeperStore:
 
     def _read_seen(self, broker_name: str, end_ms: int) -> tuple[Seen, int]:
         """With the node's version; below FIRST_VERSION where there is none."""
+        data, version = self._read_seen_bytes(broker_name, end_ms)
+        return Seen(broker_name) if data is None else decode_seen(data, broker_name), version
+
+    def _read_seen_whole(self, broker_name: str, end_ms: int) -> tuple[Seen, int]:
+        """The same; nothing where it cannot be read."""
+        data, version = self._read_seen_bytes(broker_name, end_ms)
         try:
-            data, status = self._ask(
-                f"read seen {broker_name}", end_ms, self._client.get_async, self._seen_path(broker_name)
-            )
+            return Seen(broker_name) if data is None else decode_seen(data, broker_name), version
+        except SightingsDamaged:
+            return Seen(broker_name), version
+
+    def _read_seen_bytes(self, broker_name: str, end_ms: int) -> tuple[bytes | None, int]:
+        what = f"read seen {broker_name}"
+        try:
+            data, status = self._ask(what, end_ms, self._client.get_async, self._seen_path(broker_name))
         except NoNodeError:
-            return Seen(broker_name), FIRST_VERSION - 1
-        return decode_seen(data, broker_name), status.version
+            return None, FIRST_VERSION - 1
+        return data, status.version
 
     # ---- the cluster
 

@@ -21,7 +21,7 @@ import json
 from enum import Enum
 from typing import Any, Final, NoReturn, TypeVar
 
-from .errors import GroupNodeDamaged, InvalidName, InvalidParameter
+from .errors import GroupNodeDamaged, InvalidName, InvalidParameter, SightingsDamaged
 from .group import (
     NO_VERSION,
     SIGHTINGS_MAX,
@@ -115,19 +115,21 @@ def encode_seen(seen: Seen) -> bytes:
 
 
 def decode_seen(data: bytes, broker_name: str) -> Seen:
-    """The reverse; raises GroupNodeDamaged and nothing else, whatever the bytes."""
-    reader = _Reader(broker_name)
+    """The reverse; raises SightingsDamaged and nothing else, whatever the bytes."""
+    reader = _Reader(broker_name, SightingsDamaged)
     return reader.seen(reader.document(data))
 
 
 class _Reader:
     """Takes a document apart; `group` and the path of a field are for the refusal."""
 
-    def __init__(self, group: str) -> None:
+    def __init__(self, group: str, damaged: type[GroupNodeDamaged] = GroupNodeDamaged) -> None:
+        """`damaged`: what a refusal raises."""
         self.group = group
+        self._damaged = damaged
 
     def refuse(self, field: str, reason: str) -> NoReturn:
-        raise GroupNodeDamaged(self.group, field, reason)
+        raise self._damaged(self.group, field, reason)
 
     def document(self, data: bytes) -> Any:
         if len(data) > NODE_BYTES_MAX:

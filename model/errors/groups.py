@@ -212,6 +212,37 @@ class GroupNodeDamaged(ZenitError):
         return f"node of replica group {self.group!r}: {self.field}: {self.reason}; correct it in ZooKeeper"
 
 
+class SightingsDamaged(GroupNodeDamaged):
+    """What ZooKeeper keeps of a group's replicas that know more than its node makes no sense. Args: group, field, reason."""
+
+    code = 9124
+
+    def __str__(self) -> str:
+        return (
+            f"what replicas of group {self.group!r} were heard to know cannot be read (/zenit/CLUSTER/seen/{self.group} in"
+            f" ZooKeeper; {self.field}: {self.reason}): nobody is elected and no set changes until an operator restores the"
+            f" group: zenit controller restore {self.group} --epoch N, the highest that `zenit status` shows of a replica, and"
+            " --group-id ID where ZooKeeper has no such group"
+        )
+
+
+class TooManyLostGroups(ZenitError):
+    """Replicas of so many groups that ZooKeeper does not know were heard that no more are remembered. Args: limit."""
+
+    code = 9125
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return (
+            f"{self.limit} groups that ZooKeeper does not know were heard of, and no group is founded: restore those that were"
+            " lost (zenit controller restore), remove from /zenit/CLUSTER/seen in ZooKeeper those that never were, and start"
+            " the controllers anew"
+        )
+
+
 class ZooKeeperUnavailable(ZenitError):
     """ZooKeeper did not answer in time, or refused. Args: what, reason."""
 

@@ -28,6 +28,7 @@ from .consuming import SendBack as SendBack
 from .consuming import StartConsuming as StartConsuming
 from .consuming import StartReply as StartReply
 from .consuming import UnlockQueues as UnlockQueues
+from .controller import SEEN_DAMAGED as SEEN_DAMAGED
 from .controller import AlterInSync as AlterInSync
 from .controller import ChangeGroup as ChangeGroup
 from .controller import ControllerReply as ControllerReply

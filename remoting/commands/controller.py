@@ -6,9 +6,12 @@ Every reply and push carries the group's node as ZooKeeper holds it: its JSON by
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from ...model.group import NO_VERSION
 from .base import Lane, Reply, Request, request
+
+SEEN_DAMAGED: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +20,8 @@ class GroupReply(Reply):
 
     `node` is empty where the request named that version already. Of two nodes the one of the higher epoch is news, in one
     epoch that of the higher version. `seen_epoch`: 0, or the epoch of a newer node than this that a replica knows: ZooKeeper
-    was set back, and nothing but RestoreGroup changes the group.
+    was set back, and nothing but RestoreGroup changes the group; the same where it is SEEN_DAMAGED: what replicas were heard
+    to know cannot be read.
     """
 
     version: int

@@ -32,7 +32,7 @@ from zenitmq.controller.group_store import (
     Unknown,
     Written,
 )
-from zenitmq.model.errors import ZooKeeperUnavailable
+from zenitmq.model.errors import SightingsDamaged, ZooKeeperUnavailable
 from zenitmq.model.group import GroupNode, KnownGroup, Seen, Sighting
 from zenitmq.model.group_codec import decode_node, decode_seen, encode_node, encode_seen
 from zenitmq.model.group_limits import check_name
@@ -205,6 +205,12 @@ class ModelStore:
         after = self.read_seen(broker_name).with_sighting(sighting)
         if after.sightings:
             self.server.seen[broker_name] = encode_seen(after)
+
+    def renew_seen(self, broker_name: str, sighting: Sighting) -> None:
+        try:
+            self.remember(broker_name, sighting)
+        except SightingsDamaged:
+            self.server.seen[broker_name] = encode_seen(Seen(broker_name).with_sighting(sighting))
 
     def cluster_id(self) -> str:
         self._check("read the cluster's id")

@@ -30,7 +30,7 @@ from zenitmq.controller.zookeeper import ZooKeeperStore
 from zenitmq.deploy.embedded_zookeeper import ZooKeeperProcess, start_zookeeper, stop_zookeeper
 from zenitmq.deploy.processes import port_is_free
 from zenitmq.model.clock import monotonic_ms, sleep_ms
-from zenitmq.model.errors import GroupNodeDamaged, InvalidName, ZooKeeperUnavailable
+from zenitmq.model.errors import GroupNodeDamaged, InvalidName, SightingsDamaged, ZooKeeperUnavailable
 from zenitmq.model.group import GroupNode, GroupSettings, KnownGroup, Seen, Sighting
 
 NODE = GroupNode(broker_name="broker-a")
@@ -64,6 +64,9 @@ class Cluster(Protocol):
 
     def put(self, name: str, data: bytes) -> None:
         """Somebody else writes a group's node."""
+
+    def put_seen(self, name: str, data: bytes) -> None:
+        """What others keep of a group's sightings."""
 
     def stall(self) -> None:
         """No request is answered from now on..."""
@@ -102,6 +105,9 @@ class ModelCluster:
         content = self.server.groups.get(name)
         self.server.apply(name, data, None if content is None else content.version)
 
+    def put_seen(self, name: str, data: bytes) -> None:
+        self.server.seen[name] = data
+
     def stall(self) -> None:
         for store in self.stores():
             self.server.suspend(store)
@@ -131,9 +137,14 @@ class RealCluster:
         client.store.__exit__()  # type: ignore[attr-defined]
 
     def put(self, name: str, data: bytes) -> None:
+        self._put(f"/zenit/{self.cluster}/groups/{name}", data)
+
+    def put_seen(self, name: str, data: bytes) -> None:
+        self._put(f"/zenit/{self.cluster}/seen/{name}", data)
+
+    def _put(self, path: str, data: bytes) -> None:
         other = KazooClient(self.server.address)
         other.start(timeout=10)
-        path = f"/zenit/{self.cluster}/groups/{name}"
         other.set(path, data) if other.exists(path) else other.create(path, data)
         other.stop()
         other.close()
@@ -328,6 +339,17 @@ def test_what_was_seen_only_grows_and_outlives_its_node(cluster: Cluster) -> Non
     assert store.seen_names() == ("broker-a", "broker-b")
     assert store.read_seen("broker-a").sightings == (Sighting("id-1", 7, 3), Sighting("id-2", 2))
     assert store.read("broker-a") is None, "there need not be a group"
+
+
+def test_what_was_seen_is_renewed_whether_it_can_be_read_or_not(cluster: Cluster) -> None:
+    store = cluster.client().store
+    cluster.put_seen("broker-a", b"{no")
+    for ask in (lambda: store.read_seen("broker-a"), lambda: store.remember("broker-a", Sighting("id-1", 7))):
+        with pytest.raises(SightingsDamaged):
+            ask()
+    store.renew_seen("broker-a", Sighting("id-1", 7))
+    store.renew_seen("broker-a", Sighting("id-2", 3))
+    assert store.read_seen("broker-a").sightings == (Sighting("id-1", 7), Sighting("id-2", 3))
 
 
 def test_what_cannot_be_remembered_is_said(cluster: Cluster) -> None:

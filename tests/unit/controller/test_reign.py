@@ -20,11 +20,13 @@ from sim.model_zookeeper import Loss, ModelZooKeeper
 from zenitmq.controller.cluster_naming import ClusterNaming
 from zenitmq.controller.detection import Detection
 from zenitmq.controller.group_store import StoreEvent, Touched
+from zenitmq.controller.hearing import SEEN_GROUPS_MAX
 from zenitmq.controller.reign import TICK_MS, Reign
 from zenitmq.controller.store_desk import StoreDesk
 from zenitmq.model.errors import (
     BrokerBusy,
     ConfigError,
+    GroupIdUnclear,
     GroupNodeDamaged,
     GroupNodeLost,
     InvalidParameter,
@@ -32,8 +34,10 @@ from zenitmq.model.errors import (
     NotFlushed,
     NotLeadingController,
     ReplicaGroupNotFound,
+    SightingsDamaged,
     StaleEpoch,
     StaleGroupVersion,
+    TooManyLostGroups,
     WrongCluster,
     ZenitError,
     ZooKeeperUnavailable,
@@ -41,6 +45,7 @@ from zenitmq.model.errors import (
 from zenitmq.model.group import FlushMode, GroupNode, GroupSettings, KnownGroup, Seen, Sighting
 from zenitmq.model.group_codec import decode_node, encode_node, encode_seen
 from zenitmq.remoting.commands import (
+    SEEN_DAMAGED,
     ChangeGroup,
     ElectMaster,
     GetGroup,
@@ -687,6 +692,49 @@ def test_where_there_is_no_node_a_remembered_epoch_stops_founding() -> None:
     assert isinstance(story.ask(story.reign.on_get_group, GetGroup(GROUP)).error, GroupNodeLost)
     unknown = story.ask(story.reign.on_get_group, GetGroup("broker-z")).error
     assert isinstance(unknown, ReplicaGroupNotFound)
+
+
+def test_what_was_seen_and_cannot_be_read_stops_its_group_until_it_is_restored() -> None:
+    story = Story(group("ab", in_sync="ab", epoch=5))
+    story.reign.end()
+    story.zookeeper.seen[GROUP] = b"{no"
+    story = Story(zookeeper=story.zookeeper)
+    story.beat("ab", epoch=5)
+    assert isinstance(story.propose("a", 0, epoch=5).error, SightingsDamaged)
+    assert "controller restore" in str(story.propose("a", 0, epoch=5).error)
+    reply = story.ask(story.reign.on_get_group, GetGroup(GROUP)).reply
+    assert reply is not None
+    assert (reply.version, reply.seen_epoch) == (0, SEEN_DAMAGED), "its version, for who restores it"
+    assert isinstance(restored(story, 0, 5, "store-z").error, InvalidParameter)
+    assert isinstance(restored(story, 9, 5).error, StaleGroupVersion)
+    assert story.zookeeper.seen[GROUP] == b"{no"
+    assert restored(story, 0, 7).node().epoch == 8
+    assert story.zookeeper.seen[GROUP] == encode_seen(Seen(GROUP, (Sighting("store-a", 7),)))
+    assert isinstance(story.register("b", 2, epoch=9).error, GroupNodeLost), "the operator's word was too low"
+
+
+def test_a_group_without_a_node_whose_sightings_cannot_be_read_is_restored_by_its_id() -> None:
+    story = Story()
+    story.reign.end()
+    story.zookeeper.seen[GROUP] = b""
+    story = Story(zookeeper=story.zookeeper)
+    assert isinstance(story.register("a", epoch=5).error, GroupNodeLost)
+    assert isinstance(story.ask(story.reign.on_get_group, GetGroup(GROUP)).error, SightingsDamaged)
+    assert isinstance(restored(story, -1, 5).error, GroupIdUnclear)
+    assert restored(story, -1, 5, "store-a").node().group_id == "store-a"
+    assert story.register("a", 2, epoch=5).error is None
+
+
+def test_of_unknown_groups_so_many_are_remembered_and_then_none_is_founded() -> None:
+    story = Story()
+    for number in range(SEEN_GROUPS_MAX + 5):
+        story.register("x", 1, broker_name=f"g{number}", group_id="g", epoch=1)
+        story.work()
+    assert len(story.zookeeper.seen) == SEEN_GROUPS_MAX
+    story.loop.pass_ms(10_000)
+    founder = story.register("a", group_id="", log_end=0)
+    story.work()
+    assert isinstance(founder.error, TooManyLostGroups)
 
 
 def test_the_next_reign_knows_what_was_seen() -> None:
