@@ -34,6 +34,7 @@ from ..model.errors import (
     StaleEpoch,
     StaleGroupVersion,
     StartCounterBehind,
+    WrongCluster,
     ZenitError,
 )
 from ..model.group import NO_VERSION, Incarnation, KnownGroup
@@ -127,10 +128,12 @@ class ControllerLink:
         heartbeat_facts: Callable[[], HeartbeatFacts],
         on_start_counter_behind: Callable[[int], None] | None = None,
         cluster_id: Callable[[], str] = lambda: "",
+        on_other_cluster: Callable[[str, WrongCluster], None] = lambda _, __: None,
     ) -> None:
         """`on_start_counter_behind(current)`: the disk was set back; note that, raise
         the start counter above `current`, and `start` again with the new life. Without it, it is only said in the log.
-        `cluster_id`: of the cluster that this broker belongs to; "" = not known yet."""
+        `cluster_id`: of the cluster that this broker belongs to; "" = not known yet. `on_other_cluster(address, error)`: who
+        was asked is of another one, and does not let us in."""
         self.is_registered = False
         self.is_linked = False
         self.known: KnownGroup | None = None
@@ -145,6 +148,7 @@ class ControllerLink:
         self._heartbeat_facts = heartbeat_facts
         self._on_start_counter_behind = on_start_counter_behind
         self._cluster_id = cluster_id
+        self._on_other_cluster = on_other_cluster
         self._token = secrets.token_hex(8)
         self._life: Life | None = None
         self._try = 0  # grows whenever a leader is looked for anew: answers to earlier questions settle nothing
@@ -254,7 +258,9 @@ class ControllerLink:
         """The one we asked is lost, does not lead, does not know us, or refused us: register again, there or elsewhere."""
         self.is_linked = False
         self._try += 1
-        if type(error) not in self._said and not isinstance(error, NotLeadingController):
+        if isinstance(error, WrongCluster):
+            self._on_other_cluster(self._search.address, error)
+        elif type(error) not in self._said and not isinstance(error, NotLeadingController):
             log.warning("looking for the leading controller asked=%s error=%s", self._search.address, error)
             self._said.add(type(error))
         if isinstance(error, StartCounterBehind) and self._on_start_counter_behind is not None:

@@ -51,6 +51,7 @@ def link_to_group(
         heartbeat_facts=member.heartbeat_facts,
         on_start_counter_behind=on_start_counter_behind,
         cluster_id=lambda: cluster.cluster_id,
+        on_other_cluster=cluster.on_refused,
     )
 
 

@@ -16,7 +16,7 @@ from typing import Final, Self
 
 from ..model.arena import Arena
 from ..model.clock import Clock, SystemClock
-from ..model.errors import WrongCluster
+from ..model.errors import ConfigError, WrongCluster
 from ..remoting.client import RemotingClient
 from ..remoting.commands import Request
 from ..remoting.options import HEADER_BYTES_MAX
@@ -84,11 +84,16 @@ class Controller:
             log.critical("controller ended by a fault of its own, start it again; error=%r", self._fault)
 
     def run(self) -> int:
-        """Serves in the calling thread until `stop`; returns the exit status: 0, or 87 after a fault of our own."""
+        """Serves in the calling thread until `stop`; returns the exit status: 0, or 87 after a fault of our own.
+
+        Raises ConfigError where ZooKeeper holds another cluster than the settings name.
+        """
         log.info("controller started address=%s zookeeper=%s", self.address, ",".join(self._config.zookeeper))
         try:
             self._campaign.begin()
             self._loop.run()
+        except ConfigError:
+            raise
         except Exception as error:  # of a timer or a posted callback: the top of the thread
             log.exception("a callback failed")
             self._fault = error

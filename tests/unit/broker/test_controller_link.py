@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -21,6 +22,7 @@ from zenitmq.model.errors import (
     StaleGroupVersion,
     StartCounterBehind,
     UnknownReplica,
+    WrongCluster,
     ZenitError,
     ZooKeeperUnavailable,
 )
@@ -48,7 +50,7 @@ LIFE = Life(
 
 
 class Story:
-    def __init__(self, *, on_start_counter_behind: Callable[[int], None] | None = None) -> None:
+    def __init__(self, *, on_start_counter_behind: Callable[[int], None] | None = None, **wired: Any) -> None:
         self.loop = ManualLoop()
         self.client = FakeClient()
         self.heard: list[KnownGroup] = []
@@ -63,6 +65,7 @@ class Story:
             on_group=self.heard.append,
             heartbeat_facts=lambda: self.facts,
             on_start_counter_behind=on_start_counter_behind,
+            **wired,
         )
         self.link.start(LIFE)
 
@@ -97,6 +100,21 @@ def test_it_registers_with_all_that_the_controller_must_know() -> None:
         False,
     )
     assert len(sent.request.life) == 16
+
+
+def test_a_controller_of_another_cluster_is_told_of_in_the_brokers_words_and_asked_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    told: list[tuple[str, WrongCluster]] = []
+    story = Story(on_other_cluster=lambda address, error: told.append((address, error)))
+    wrong = WrongCluster("zenit", "held", "ours")
+    with caplog.at_level(logging.INFO):
+        asked = story.client.one(RegisterReplica)
+        asked.fail(wrong)
+        story.pass_ms(10_000)
+    assert told[0] == (asked.address, wrong)
+    assert "make a new client" not in caplog.text
+    assert story.client.take(RegisterReplica), "it may be another one's address by mistake only"
 
 
 def test_it_tells_which_group_it_belongs_to_from_its_first_answer_on() -> None:
