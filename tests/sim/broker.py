@@ -1,32 +1,34 @@
-"""One life of a broker: the shipped replica and its cores on a simulated disk and port, and the little of the broker
-around them that replication rests on: appends, replies that wait, what is said to the controller.
+"""One life of a broker: the shipped group member with all below it on a simulated store, and the little of the broker
+around it that replication rests on: appends, replies that wait, the end of the process and its next beginning.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Protocol, cast
 
 from zenitmq.broker.controller_link import HeartbeatFacts, Life
-from zenitmq.broker.flush_waits import FlushWaits
-from zenitmq.broker.replication.port import ReplicationPort
-from zenitmq.broker.replication.replica import SESSION_SHIFT, TICK_MS, ControllerCalls, Replica, ReplicaIdentity
-from zenitmq.broker.replication.replica_log import ReplicaLog
-from zenitmq.broker.replication.role import Role
+from zenitmq.broker.group_member import GroupMember, carry_through_cut
+from zenitmq.broker.replication.replica import SESSION_SHIFT, ControllerCalls
+from zenitmq.broker.replication.replica_files import ReplicaFiles
 from zenitmq.broker.replication.slave import Phase
-from zenitmq.model.errors import NotEnoughReplicas, NotMaster, StoreNotWriteable, ZenitError
-from zenitmq.model.group import AckMode, FlushMode, GroupNode, Incarnation, KnownGroup
+from zenitmq.model.errors import NotEnoughReplicas, NotMaster, StoreNotWriteable, StorePoisoned, ZenitError
+from zenitmq.model.group import AckMode, GroupNode, KnownGroup
 from zenitmq.model.group_codec import decode_node
-from zenitmq.remoting.commands import Done, FlushLog
+from zenitmq.model.route import MASTER_ID
+from zenitmq.remoting.commands import FlushLog, GetBeginning
 
-from .disk import NO_END, Disk, DiskShell
+from .disk import Disk
 from .ledger import Ledger, Violation
-from .records import RECORD, SEGMENT, SimulatedRecord, decode
-from .schedule import Host
+from .records import RECORD, SEGMENT, SimulatedRecord
+from .schedule import MS, Host
+from .small_files import SimulatedDirectory
 from .sockets import Harbour, SimulatedSockets
-from .wire import Call, SimulatedClient, SimulatedLoop
+from .store import SimulatedStore
+from .wire import SimulatedClient, SimulatedLoop
 
 CLUSTER: Final = "sim"
 CHECKPOINT_MS: Final = 1000
@@ -51,6 +53,9 @@ class World(Harbour, Protocol):
     is_forced: bool
     """An election was forced, so that messages are lost: who holds them halts."""
 
+    def new_loop(self, host: Host, address: str) -> SimulatedLoop:
+        """For a process that listens there."""
+
     def living(self, name: str) -> Broker | None:
         """The life of that machine's broker; None where there is none, or it cannot be reached."""
 
@@ -60,9 +65,38 @@ class World(Harbour, Protocol):
     def on_exit(self, broker: Broker) -> None:
         """The process ends by itself: an fsync has failed."""
 
+    def on_reopen(self, broker: Broker) -> None:
+        """Its store must be closed and opened anew, in another life."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberConfig:
+    """`BrokerConfig`, as far as the group member looks at it."""
+
+    replica_name: str
+    replication_lz4: bool
+    name: str = GROUP
+    cluster: str = CLUSTER
+    listen_host: str = ""
+    replication_port: int = 10912
+    segment_bytes: int = SEGMENT
+
+    @property
+    def host(self) -> str:
+        """Where it listens."""
+        return self.replica_name
+
+    @property
+    def store(self) -> MemberConfig:
+        """The store's part."""
+        return self
+
 
 class Broker(Host):
-    """`replica`: the shipped shell. `waiting`: (end in the log, answer) of sends that are not acknowledged."""
+    """`member`: the shipped one; `waiting`: (end in the log, answer) of sends that are not acknowledged.
+
+    A process on this disk may end while it starts: raises Died; OSError where there is no room.
+    """
 
     def __init__(
         self, world: World, name: str, disk: Disk, *, rate: float = 1.0, flush_ms: int = 40, wants_lz4: bool = False
@@ -72,51 +106,52 @@ class Broker(Host):
         self.disk = disk
         self.confirm_seen = self.checked = self.acknowledged = 0
         self.waiting: deque[tuple[int, Answer]] = deque()
-        self.is_sync = False
-        self._settles_at: int | None = None
-        self._full_ms: int | None = None
-        self._queues: tuple[int, dict[int, int]] = (0, {})
-        disk.start()
-        self._confirm_heard = disk.remembered
-        self.incarnation = Incarnation(disk.store_id, disk.starts)
-        self.token = f"life-{name}-{world.next_number()}"
-        self.loop = SimulatedLoop(world, self, f"{name}:10911")
-        self.client = SimulatedClient(world, self)
-        self.loop.handle(FlushLog, self._on_flush_log)
-        self.flush_waits = FlushWaits(
-            cast(Any, self.loop), LogOf(self), broker_name=GROUP, name=name, incarnation=self.incarnation
-        )
-        self.shell = DiskShell(disk, self, latency_ms=world.disk_latency_ms, on_fsync_failed=self._on_fsync_failed)
-        self.shell.on_flush_done = self._on_flush_done
-        self.has_hole = bool(disk.behind)
-        replica_log = ReplicaLog(begin=disk.begin, epochs=disk.epochs, has_hole=self.has_hole)
-        replica_log.on_position(*self.shell.position())
-        replica_log.confirm = disk.confirm_at_start()
-        identity = ReplicaIdentity.of(CLUSTER, GROUP, name, self.incarnation)
-        self.group_key = identity.group
-        self.replica = Replica(
-            identity,
-            self.shell,
-            self,
-            replica_log=replica_log,
-            promised=disk.promised,
-            segment_bytes=SEGMENT,
-            wants_lz4=wants_lz4,
-        )
-        self.sockets = SimulatedSockets(world, self, self.loop)
-        self.replica.port = ReplicationPort(
-            f"{name}:10912", cast(Any, self.loop), self.replica, sockets=cast(Any, self.sockets)
-        )
-        self.replica.host = self
+        self.is_reopening = False
+        self._queues: tuple[int, dict[int, int]] = (-1, {})
         self._flush_ms = flush_ms
+        self.token = f"life-{name}-{world.next_number()}"
+        directory = SimulatedDirectory(disk, self._stand_still)
+        files = ReplicaFiles.open(
+            directory.path, small_files=directory.small_files, new_store_id=lambda: disk.new_store_id
+        )
+        carry_through_cut(files, directory)
+        self.loop = world.new_loop(self, f"{name}:10911")
+        self.loop.on_turn_end = self.turn
+        self.client = SimulatedClient(world, self)
+        self.sockets = SimulatedSockets(world, self, self.loop)
+        self.store = SimulatedStore(
+            disk,
+            self,
+            latency_ms=world.disk_latency_ms,
+            on_flushed=lambda: self.loop.post(self.member.on_flushed),
+            on_poisoned=self._on_poisoned,
+            on_confirmed=self._on_confirmed,
+        )
+        self.is_started = self.is_registered = False
+        self.member = member = GroupMember(
+            cast(Any, MemberConfig(name, wants_lz4)),
+            loop=cast(Any, self.loop),
+            clock=self,
+            store=cast(Any, self.store),
+            files=files,
+            directory=directory,
+            client=cast(Any, self.client),
+            sockets=cast(Any, self.sockets),
+            host=self,
+        )
+        self.incarnation = files.incarnation
+        self.replica = member._replica
+        self.group_key = self.replica._identity.group
+        self.loop.handle(FlushLog, cast(Any, member.on_flush_log))
+        self.loop.handle(GetBeginning, member.gate(GetBeginning, member.on_get_beginning))
 
     def begin(self, controller: ControllerCalls) -> None:
-        """Carries an open cut through, and starts the timers."""
-        self.replica.controller = controller
-        self.replica.start(self.disk.intent)
-        self.every(TICK_MS, self.tick)
-        self.every(self._flush_ms, self.shell.flush)
-        self.every(CHECKPOINT_MS, self.remember)
+        """Starts the timers."""
+        self.member.controller = controller
+        self.is_started = True
+        self.member.start()
+        self.loop.every(self._flush_ms, self.store.request_flush)
+        self.loop.every(CHECKPOINT_MS, self.store.write_checkpoint)
 
     def end(self, *, quietly: bool = False) -> None:
         """The process is killed; `quietly`: with its machine, so that nobody's socket is closed."""
@@ -127,90 +162,47 @@ class Broker(Host):
         self.alive = False
         self.world.ledger.on_deposed(self)
 
+    def stop(self) -> None:
+        """All that a clean stop does. Raises Died, OSError."""
+        self.member.close()
+        self.store.close()
+        self.member.files.mark_clean(self.store.written)
+
     # ---- events
 
     def life(self) -> Life:
         """Who registers, and what the last life left."""
-        disk = self.disk
-        return Life(
-            address=f"{self.name}:10911",
-            replication_address=f"{self.name}:10912",
-            incarnation=self.incarnation,
-            clean_marker=disk.is_clean(),
-            marker_end=disk.clean_end if disk.is_clean() else NO_END,
-            same_boot=disk.noted_boot_id == disk.boot_id,
-            ran_async=disk.ran_async,
-            set_back=disk.set_back,
-            group_id=disk.group_id,
-            has_hole=self.has_hole,
-            confirm_heard=self._confirm_heard,
-        )
+        return self.member.life(f"{self.name}:10911")
 
     def heartbeat_facts(self) -> HeartbeatFacts:
-        """As the broker's own group member says them."""
-        replica, now_ms = self.replica, self.monotonic_ms()
-        is_full = self.disk.is_full or self.disk.is_brimful
-        if is_full != (self._full_ms is not None):
-            self._full_ms = now_ms if is_full else None
-        rows = replica.log.epochs.rows
-        newest_epoch, newest_begin = (rows[-1].number, rows[-1].begin) if rows else (0, 0)
-        return HeartbeatFacts(
-            replica.epoch,
-            replica.log.end,
-            replica.log.confirm,
-            sync_pending_ms=self.shell.sync_pending_ms,
-            no_room_ms=0 if self._full_ms is None else now_ms - self._full_ms + 1,
-            cut_off_ms=replica.cut_off_ms,
-            newest_epoch=newest_epoch,
-            newest_begin=newest_begin,
-        )
-
-    def on_group_read(self, known: KnownGroup) -> None:
-        """The controllers' link hands on what is new: this life is registered by then."""
-        self.disk.note_registered(known.node.group_id)
-        self.on_group(known)
+        """As they are told."""
+        return self.member.heartbeat_facts()
 
     def on_group(self, known: KnownGroup) -> None:
-        """The node was read."""
-        self.is_sync = known.node.settings.flush_mode is FlushMode.SYNC
-        if not self.is_sync:
-            self.disk.ran_async = True
-        self.replica.on_group(known)
-        self.turn()
+        """The node was read: this life is registered by then."""
+        self.member.on_group(known)
+        self.disk.unheard = self.disk.awaits_hearing = False
 
-    def tick(self) -> None:
-        """A tick of the replica's."""
-        if self.replica.log.begin != self.disk.begin:
-            self.replica.on_log_begin(self.disk.begin)
-        self.replica.on_tick()
-        self.flush_waits.on_tick(self.monotonic_ms())
-        self.turn()
+    def on_registered(self, group_id: str) -> None:
+        """The controller has heard of this life; nobody has told it of the node yet."""
+        self.member.files.note_registered(group_id)
+        self.store.forget_remembered_confirm()
+        self.is_registered = True
 
     def turn(self) -> None:
         """The end of a turn of the loop: what there is more to send is sent."""
         replica = self.replica
         if replica._slave.phase is Phase.HALTED and not self.world.is_forced:
             raise Violation(f"I6: {self.name} was asked to cut below its guard, {replica.log}")
-        while replica.master is not None and replica.master.has_more:
-            replica.on_written()
+        self.member.on_turn()
 
-    def remember(self) -> None:
-        """A checkpoint."""
-        self.disk.remember(self.replica.log.confirm)
-
-    def _on_flush_done(self) -> None:
-        self.replica.on_flushed()
-        self.flush_waits.on_flushed()
-        self._note_settled()
-        if self.is_sync and self.shell.position()[1] < len(self.disk.log):
-            self.shell.flush()
-
-    def _on_flush_log(self, call: Call) -> Done | None:
-        """A controller asks whether the disk has everything."""
-        return self.flush_waits.on_flush_log(cast(Any, call), cast(FlushLog, call.request), self.monotonic_ms())
-
-    def _on_fsync_failed(self) -> None:
+    def _on_poisoned(self, error: StorePoisoned) -> None:
+        self.member.on_disk_failed()
         self.world.on_exit(self)
+
+    def _stand_still(self) -> None:
+        """The loop waits for the disk."""
+        self.pause(int(self.world.disk_latency_ms * self.schedule.rng.random() * MS))
 
     # ---- producers
 
@@ -223,68 +215,41 @@ class Broker(Host):
         if not master.takes_writes:
             answer(NotEnoughReplicas(1, 2))
             return
-        if self.disk.is_full or self.disk.is_brimful:
-            answer(StoreNotWriteable("disk full"))
+        try:
+            self.append(producer, queue, sequence)
+        except StoreNotWriteable as error:
+            answer(error)
             return
-        self.append(producer, queue, sequence)
         self.waiting.append((len(self.disk.log), answer))
-        self.replica.on_written()
         self.turn()
-        if self.is_sync:
-            self.shell.flush()
 
     def append(self, producer: int, queue: int, sequence: int) -> None:
-        """One record, at the end of the log; its queue offset follows from the log alone (R13)."""
-        ends = self._queue_ends()
+        """One record, at the end of the log; its queue offset follows from the log alone (R13). Raises StoreNotWriteable."""
+        at, ends = self._queues
+        if at != len(self.disk.log):
+            ends = self.disk.queue_ends(len(self.disk.log))
         offset = ends.get(queue, 0)
         record = SimulatedRecord(self.world.next_number(), self.replica.epoch, producer, queue, sequence, offset)
-        self.disk.append(record.encode())
+        self.store.append(record.encode())
         ends[queue] = offset + 1
         self._queues = (len(self.disk.log), ends)
 
-    def _queue_ends(self) -> dict[int, int]:
-        """The end of each queue: kept while only this replica's appends have changed the log."""
-        at, ends = self._queues
-        log = self.disk.log
-        if at != len(log):
-            ends = self.world.ledger.queue_ends_at(self.disk.begin)
-            for begin in range(self.disk.begin, len(log), RECORD):
-                record = decode(log, begin)
-                ends[record.queue] = record.queue_offset + 1
-        return ends
+    # ---- from the group member
 
-    # ---- from the replica
-
-    def on_role(self, role: Role, epoch: int) -> None:
-        """What it is from now on. Who waits for a deposed master is told to look for another."""
+    def on_role(self, broker_id: int | None, epoch: int) -> None:
+        """What it is to clients from now on."""
         self._queues = (-1, {})
-        self._settle(role)
-        if role is Role.MASTER:
+        if broker_id == MASTER_ID:
             self.acknowledged = 0
             self.world.ledger.on_master(self, epoch)
             self.world.on_master(self, epoch)
-            return
+
+    def on_deposed(self) -> None:
+        """Who waits for a deposed master is told to look for another."""
         self.world.ledger.on_deposed(self)
         waiting, self.waiting = self.waiting, deque()
         for _, answer in waiting:
-            answer(NotMaster(GROUP, epoch))
-
-    def _settle(self, role: Role) -> None:
-        """As the broker's own group member does (R9)."""
-        self._settles_at = None
-        if self.is_sync and role is not Role.CANDIDATE and self.disk.ran_async:
-            self._settles_at = len(self.disk.log)
-            self.shell.flush()
-            self._note_settled()
-
-    def _note_settled(self) -> None:
-        if self._settles_at is not None and self.shell.position()[1] >= self._settles_at:
-            self._settles_at = None
-            self.disk.ran_async = False
-
-    def on_confirmed(self, offset: int) -> None:
-        """Everything below may be read."""
-        self.world.ledger.on_confirm(self, offset, self.replica.log.end)
+            answer(NotMaster(GROUP, self.replica.epoch))
 
     def on_acknowledged(self) -> None:
         """Sends may be answered."""
@@ -301,30 +266,32 @@ class Broker(Host):
             at, answer = self.waiting.popleft()
             answer(at - RECORD)
 
+    def on_reopen_needed(self) -> None:
+        """Something must be done to a closed store."""
+        if not self.is_reopening:
+            self.is_reopening = True
+            self.world.on_reopen(self)
+
+    def on_fatal(self) -> None:
+        """What it was sent cannot be its log."""
+        raise Violation(f"order: {self.name} was sent what is no part of its log, {self.replica.log}")
+
+    def on_start_counter_behind(self, current: int) -> None:
+        """The group knows a later life of this store: the process begins anew above it."""
+        self.member.files.start_above(current)
+        self.on_reopen_needed()
+
+    # ---- from the store
+
+    def _on_confirmed(self, offset: int) -> None:
+        """Everything below may be read."""
+        if self.is_started:
+            self.world.ledger.on_confirm(self, offset, self.replica.log.end)
+
     def check(self) -> None:
         """Everything readable here is what was seen; told by who looks at a replica between its events."""
         log = self.replica.log
-        if log.end != len(self.disk.log) and self.replica._on_disk is None:
-            raise Violation(f"{self.name} believes its log ends at {log.end}, it ends at {len(self.disk.log)}")
-        self.world.ledger.on_confirm(self, log.confirm, min(log.end, len(self.disk.log)))
-
-
-class LogOf:
-    """A replica's log, as `FlushWaits` sees it."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-
-    @property
-    def written(self) -> int:
-        """The end of the log."""
-        return len(self._broker.disk.log)
-
-    @property
-    def flushed(self) -> int:
-        """Everything below was flushed by this process."""
-        return self._broker.shell.position()[1]
-
-    def request_flush(self) -> None:
-        """Of all that is written."""
-        self._broker.shell.flush()
+        end, _ = self.member._disk.position()
+        if log.end != end and self.replica._on_disk is None:
+            raise Violation(f"{self.name} believes its log ends at {log.end}, it ends at {end}")
+        self.world.ledger.on_confirm(self, log.confirm, min(log.end, end))

@@ -1,144 +1,137 @@
-"""A replica's disk: what outlives a process, and how it fails. And the process's side of it, which carries out effects.
+"""A replica's disk: what outlives a process, and how it fails.
 
 Bytes of the log are first in the page cache (`log`) and below `durable` on the platter too. A kill keeps the cache, a
-loss of power keeps any prefix from `durable` on, which may end in a torn record or have a hole. The small files (promise,
-epochs, intent, facts of the last life) are replaced whole and durable when their effect is done; between being asked and
-being done an effect may have happened or not.
+loss of power keeps any prefix from `durable` on, which may end in a torn record or have a hole. Small files are in the
+cache (`files`) and on the platter; a name that was put in place is on the platter once its folder is synced (`unsynced`).
+`log` holds zeros for what lies before `begin`, so that positions in it are physical offsets.
 
-What the real shell must do for the rules to hold is done here in methods of one rule each, so that a mutation can take
-it away: `recover`, `forget_failed_pages`, `flushed_at_start`, `note_registered`, `cut`.
+What a process makes of it is store.py's and small_files.py's.
 """
 
 from __future__ import annotations
 
+import errno
+import json
+import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Final
+from typing import Any, Final
 
-from zenitmq.broker.replication import effects as fx
+from zenitmq.broker import epoch_file
+from zenitmq.broker.replication import replica_files
 from zenitmq.broker.replication.epochs import EpochList
-from zenitmq.model.errors import StoreNotWriteable
 
-from .records import RECORD, cut_at, has_record, whole_end
-from .schedule import Host
+from .records import RECORD, has_record, next_record, records_in, whole_end
+from .schedule import Died
 
-NO_END: Final = -1
-HANG_LOOK_MS: Final = 20
+DIRECTORY: Final = "/store"
+REPLICA_FILE: Final = os.path.join(DIRECTORY, replica_files.FILE_NAME)
+EPOCH_FILE: Final = os.path.join(DIRECTORY, epoch_file.FILE_NAME)
 
 
 @dataclass(slots=True)
 class Disk:
-    """`begin`: where the log is kept from. `platter_epochs`: rows that a loss of power keeps (all, by the rules).
+    """`name`: of its machine. `new_store_id`: what a process that finds no identity here calls itself. `begin`: where the log
+    is kept from. `queue_begins`: {queue: the offset that its first record from there on has}.
 
-    `undead`: bytes behind a cut that was not made durable. `behind`: a hole that a loss of power left, and the rest of the log,
-    which starts there and is kept aside until it is cut away (R9). `failed_pages`: an fsync has failed; the pages behind
-    `durable` pass for written and are not. `is_full`: there is no room for a chunk; `is_brimful`: nor for a small
-    file. `hangs`: no fsync ends.
+    `confirm_noted`, `flushed_noted`: the checkpoint. `is_closed`: the last process closed its store.
+    `undead`: bytes behind a cut that was not made durable. `failed_pages`: an fsync has failed; the pages behind
+    `durable` pass for written and are not. `fsync_fails`: asked at the end of each fsync. `dies_in`: after so many steps
+    more on the disk its process ends, if `may_die` says so then. `is_full`: there is no room for a chunk; `is_brimful`: nor
+    for a small file; `takes_no_note`: no small file can be written. `hangs`: no fsync ends. `unheard`: it may have forgotten,
+    and no controller was told; `awaits_hearing`: set back, and the same: its next lives must not pass the count unheard.
     """
 
-    store_id: str
+    name: str
+    new_store_id: str
     boot_id: int = 1
     log: bytearray = field(default_factory=bytearray)
     durable: int = 0
     begin: int = 0
-    epochs: EpochList = field(default_factory=EpochList)
-    platter_epochs: EpochList = field(default_factory=EpochList)
-    starts: int = 0
-    promised: int = 0
-    intent: fx.PersistIntent | None = None
-    noted_boot_id: int = 0
-    clean_end: int = NO_END
-    ran_async: bool = False
-    set_back: bool = False
-    group_id: str = ""
-    remembered: int = 0  # how far the log was confirmed, as the last checkpoint says
-    unheard: bool = False
-    awaits_hearing: bool = False  # set back, and no controller was told: its next lives must not pass the count unheard
-    is_registered: bool = False  # the present life is
+    queue_begins: dict[int, int] = field(default_factory=dict)
+    confirm_noted: int = 0
+    flushed_noted: int = 0
+    is_closed: bool = False
+    files: dict[str, bytes] = field(default_factory=dict)
+    platter: dict[str, bytes] = field(default_factory=dict)
+    unsynced: set[str] = field(default_factory=set)
     undead: bytes = b""
-    behind: bytes = b""
     failed_pages: bool = False
+    fsync_fails: Callable[[], bool] | None = None
+    dies_in: int | None = None
+    may_die: Callable[[], bool] = bool
     changed_from: int = 0
     is_full: bool = False
     is_brimful: bool = False
+    takes_no_note: bool = False
     hangs: bool = False
+    unheard: bool = False
+    awaits_hearing: bool = False
 
-    # ---- a process starts
+    def copy(self) -> Disk:
+        """As it is now."""
+        return replace(
+            self,
+            log=bytearray(self.log),
+            queue_begins=dict(self.queue_begins),
+            files=dict(self.files),
+            platter=dict(self.platter),
+            unsynced=set(self.unsynced),
+        )
 
-    def start(self) -> None:
-        """Counts the start, and recovers the log."""
-        self.starts += 1
-        self.is_registered = False
-        if self.failed_pages:
-            self.forget_failed_pages()
-        self.recover()
-        self.epochs = self.epochs.recovered(len(self.log))
+    # ---- what the small files say, for who looks at a disk from outside
 
-    def recover(self) -> None:
-        """Keeps the whole records (R13): the confirm offset has no say in it."""
-        end = whole_end(self.log, min(self.begin, len(self.log)))
-        if has_record(self.log, end):
-            self.behind = bytes(self.log[end:])
-        self.truncate(end)
+    @property
+    def replica(self) -> Any:
+        """The content of `replica.zenit`; of a replica that never started where there is none."""
+        return _facts_in(self.files.get(REPLICA_FILE), self.new_store_id)
 
-    def forget_failed_pages(self) -> None:
-        """Re-reads the disk after a failed fsync (R8): what it never got is gone, as after a loss of power; it says so as it
-        registers (R9), though the kernel still runs."""
-        self.failed_pages = False
-        self.truncate(self.durable)
-        self.noted_boot_id = 0
+    def rewrite_replica(self, **changes: Any) -> None:
+        """Somebody else has written that file."""
+        data = replica_files._encode(replace(self.replica, **changes)).encode("ascii")
+        self.files[REPLICA_FILE] = self.platter[REPLICA_FILE] = data
 
-    def flushed_at_start(self) -> int:
-        """How much counts as flushed before this process has synced anything (R8)."""
-        return 0
-
-    def is_clean(self) -> bool:
-        """The last registered life stopped cleanly."""
-        return self.clean_end != NO_END
-
-    def note_registered(self, group_id: str) -> None:
-        """The controller has heard of this life; from now on its own end is what counts (R9)."""
-        self.group_id = self.group_id or group_id
-        self.noted_boot_id, self.clean_end, self.set_back = self.boot_id, NO_END, False
-        self.unheard, self.awaits_hearing, self.is_registered = False, False, True
-        self.remembered = min(self.remembered, len(self.log))  # what was lost is told
-
-    def remember(self, confirm: int) -> None:
-        """The checkpoint is written: what it said before counts until the controller was told (R6, R9)."""
-        self.remembered = confirm if self.is_registered else max(confirm, self.remembered)
-
-    def confirm_at_start(self) -> int:
-        """What may be read before anything is heard of a master (R6)."""
-        return min(self.remembered, len(self.log))
-
-    def mark_clean(self) -> None:
-        """A clean stop: all is on the platter; a life that nobody has heard of vouches for nothing."""
-        self.durable = len(self.log)
-        if self.is_registered and self.intent is None:
-            self.clean_end = len(self.log)
+    def rewrite_epochs(self, epochs: EpochList) -> None:
+        """And this one."""
+        data = epoch_file.render_epochs(epochs.rows).encode("ascii")
+        self.files[EPOCH_FILE] = self.platter[EPOCH_FILE] = data
 
     # ---- the machine fails
+
+    def step(self) -> None:
+        """The process has come so far on the disk; it may end here. Raises Died."""
+        if self.dies_in is None:
+            return
+        self.dies_in -= 1
+        if self.dies_in < 0:
+            self.dies_in = None
+            if self.may_die():
+                raise Died(self.name)
 
     def lose_power(self, rng: Random) -> None:
         """The cache is gone; what was written and not synced may be there, in part, or torn."""
         kept = self.durable if rng.random() < 0.4 else rng.randint(self.durable, len(self.log))
         if self.undead and rng.random() < 0.7:
-            self.log[:] = self.undead
-            self.changed_from = 0
+            self.raise_dead()
             kept = len(self.log)
         self.truncate(kept)
-        if rng.random() < 0.5:
-            self.behind = b""
         holes = range(self.durable // RECORD, kept // RECORD - 1)
-        if holes and not self.behind and rng.random() < 0.4:
+        if holes and rng.random() < 0.4:
             self.lose_page(rng.choice(holes))
         if kept % RECORD == 0 and rng.random() < 0.3:
             self.log += bytes(rng.randint(1, 2 * RECORD))  # a file longer than what was written to it
+        for path in sorted(self.unsynced):
+            if rng.random() < 0.5:
+                self._sync_name(path)
+        self.forget_cache()
+
+    def forget_cache(self) -> None:
+        """What is left is what the platter has."""
         self.durable = min(self.durable, len(self.log))
-        self.epochs = self.platter_epochs
-        self.undead = b""
-        self.failed_pages = False
+        self.files = dict(self.platter)
+        self.unsynced.clear()
+        self.undead, self.failed_pages, self.is_closed = b"", False, self.is_closed and self.durable == len(self.log)
         self.boot_id += 1
 
     def lose_page(self, record: int) -> None:
@@ -148,23 +141,58 @@ class Disk:
         self.log[begin : begin + RECORD] = bytes(RECORD)
         self.changed_from = min(self.changed_from, begin)
 
+    def raise_dead(self) -> None:
+        """The cut never reached the platter."""
+        self.log[:], self.undead = self.undead, b""
+        self.changed_from = 0
+
     def wipe(self, store_id: str) -> None:
         """Another disk in its place."""
         boot_id = self.boot_id
-        self.__init__(store_id, boot_id)  # type: ignore[misc]
-
-    def lacks_room_for(self, effect: fx.DiskEffect) -> bool:
-        """A chunk needs more room than a small file."""
-        if isinstance(effect, fx.Append):
-            return self.is_full or self.is_brimful
-        small = fx.PersistPromise | fx.PersistEpochs | fx.PersistIntent | fx.ClearIntent
-        return self.is_brimful and isinstance(effect, small)
+        self.__init__(self.name, store_id, boot_id)  # type: ignore[misc]
 
     def mend(self) -> None:
         """There is room, and fsyncs end."""
-        self.is_full = self.is_brimful = self.hangs = False
+        self.is_full = self.is_brimful = self.takes_no_note = self.hangs = False
+
+    # ---- small files
+
+    def check_room(self) -> None:
+        """Raises OSError where no small file can be written."""
+        if self.takes_no_note:
+            raise OSError(errno.EIO, "input/output error")
+        if self.is_brimful:
+            raise OSError(errno.ENOSPC, "no space left on device")
+
+    def sync_names(self) -> None:
+        """The names in the folder are on the platter."""
+        for path in self.unsynced:
+            self._sync_name(path)
+        self.unsynced.clear()
+
+    def _sync_name(self, path: str) -> None:
+        if path in self.files:
+            self.platter[path] = self.files[path]
+        else:
+            self.platter.pop(path, None)
 
     # ---- changes of the log
+
+    def recover(self) -> int | None:
+        """Keeps the whole records (R13): the confirm offset has no say in it. Where a hole begins, if there is one: what lies
+        behind it is kept too."""
+        if self.failed_pages:
+            self.drop_cached_pages()
+        end = hole = whole_end(self.log, min(self.begin, len(self.log)))
+        while has_record(self.log, end):
+            end = whole_end(self.log, next_record(self.log, end))
+        self.truncate(end)
+        return hole if hole < end else None
+
+    def drop_cached_pages(self) -> None:
+        """Re-reads the disk after a failed fsync (R8): what it never got is gone, as after a loss of power."""
+        self.failed_pages = False
+        self.truncate(self.durable)
 
     def truncate(self, end: int) -> None:
         """The log ends there."""
@@ -174,163 +202,53 @@ class Disk:
         self.durable = min(self.durable, end)
 
     def cut(self, offset: int) -> None:
-        """A cut that no loss of power undoes (R4)."""
+        """The log ends there; until `sync_cut`, power may bring back what was on the platter."""
+        if offset < self.durable and not self.undead:
+            self.undead = bytes(self.log[: self.durable])
         self.truncate(offset)
-        self.undead = self.behind = b""
-        self.remembered = min(self.remembered, offset)
+
+    def sync_cut(self) -> None:
+        """No loss of power undoes the cut (R4)."""
+        self.undead = b""
+        self.durable = len(self.log)
+
+    def note_checkpoint(self, *, confirm: int, flushed: int) -> None:
+        """Whole at any moment."""
+        self.confirm_noted, self.flushed_noted = confirm, flushed
 
     def append(self, data: bytes | memoryview) -> None:
         """At the end."""
-        assert not self.behind, "an append over what lies behind a hole"
         self.changed_from = min(self.changed_from, len(self.log))
         self.log += data
 
-    def persist_row(self, epochs: EpochList) -> None:
-        """The list is on the platter before a byte of its newest epoch is written (R5)."""
-        self.epochs = self.platter_epochs = epochs
+    def erase(self) -> None:
+        """No log, and no checkpoint."""
+        self.log.clear()
+        self.durable = self.begin = self.changed_from = 0
+        self.undead, self.is_closed, self.queue_begins = b"", False, {}
+        self.note_checkpoint(confirm=0, flushed=0)
 
-    def persist_intent(self, intent: fx.PersistIntent | None) -> None:
-        """Before the cut (R4)."""
-        self.intent = intent
-
-    def start_anew(self, effect: fx.StartAnew) -> None:
+    def begin_log(self, begin: int, queue_begins: dict[int, int]) -> None:
         """An empty log that begins further on (R12)."""
-        self.log[:], self.behind = bytes(effect.begin), b""
-        self.durable, self.begin, self.changed_from = effect.begin, effect.begin, 0
-        self.epochs = self.platter_epochs = effect.epochs
+        self.log[:] = bytes(begin)
+        self.durable = self.begin = begin
+        self.queue_begins = queue_begins
 
     def expire(self, begin: int) -> None:
         """Retention: nothing below is kept."""
+        self.queue_begins = self.queue_ends(begin)
         self.log[self.begin : begin] = bytes(begin - self.begin)
         self.begin = begin
 
-
-class DiskShell:
-    """`ReplicaDisk` of one life. Effects take `latency_ms`, or none; one at a time, as the shell hands them out."""
-
-    def __init__(self, disk: Disk, host: Host, *, latency_ms: float, on_fsync_failed: Callable[[], None]) -> None:
-        self.disk = disk
-        self.fsync_fails: Callable[[], bool] | None = None  # asked at the end of each fsync
-        self._host = host
-        self._latency_ms = latency_ms
-        self._on_fsync_failed = on_fsync_failed
-        self._flushed = disk.flushed_at_start()
-        self._flushing: int | None = None
-        self._flush_began_ms = 0
-        self._on_flushed: list[Callable[[], None]] = []
-        self.on_flush_done: Callable[[], None] = _nothing
-
-    def perform(self, effect: fx.DiskEffect, on_done: Callable[[], None]) -> None:
-        """See `ReplicaDisk`. Raises StoreNotWriteable."""
-        if self.disk.lacks_room_for(effect):
-            raise StoreNotWriteable("disk full")
-        if isinstance(effect, fx.SyncLog):
-            self._on_flushed.append(on_done)
-            self.flush()
-            return
-        rng = self._host.schedule.rng
-        if not self._latency_ms or rng.random() < 0.5:
-            self._apply(effect)
-            on_done()
-            return
-        half_ms = rng.random() * self._latency_ms
-
-        def apply() -> None:
-            self._apply(effect)
-            self._host.after_ms(half_ms, on_done)
-
-        self._host.after_ms(half_ms, apply)
-
-    def withdraw(self, _effect: fx.DiskEffect) -> bool:
-        """See `ReplicaDisk`: a beginning needs no answer of anybody here, and so always comes to its end."""
-        return False
-
-    def _apply(self, effect: fx.DiskEffect) -> None:
-        disk = self.disk
-        if isinstance(effect, fx.Append):
-            assert effect.chunk.begin == len(disk.log), "an append behind or before the end"
-            disk.append(effect.data)
-        elif isinstance(effect, fx.PersistPromise):
-            assert effect.epoch > disk.promised, "I4: a promise goes back"
-            disk.promised = effect.epoch
-        elif isinstance(effect, fx.PersistEpochs):
-            disk.persist_row(effect.epochs)
-        elif isinstance(effect, fx.PersistIntent):
-            disk.persist_intent(effect)
-        elif isinstance(effect, fx.ClearIntent):
-            disk.persist_intent(None)
-        elif isinstance(effect, fx.CutLog):
-            disk.cut(effect.offset)
-            self._lower_flush(effect.offset)
-        elif isinstance(effect, fx.StartAnew):
-            disk.start_anew(effect)
-            self._flushed, self._flushing = effect.begin, None
-        else:
-            assert isinstance(effect, fx.CutTail)
-            disk.behind = b""  # the shipped store takes it with its hole; to who leads here, it is lost as a whole
-
-    def _lower_flush(self, offset: int) -> None:
-        self._flushed = min(self._flushed, offset)
-        if self._flushing is not None:
-            self._flushing = min(self._flushing, offset)
-
-    def position(self) -> tuple[int, int]:
-        """(end, flushed) of the log."""
-        end = len(self.disk.log)
-        return end, min(self._flushed, end)
-
-    def read(self, begin: int, end: int) -> memoryview:
-        """A chunk's bytes."""
-        assert self.disk.begin <= begin < end <= len(self.disk.log), f"a read of {begin} to {end}"
-        return memoryview(bytes(self.disk.log[begin:end]))
-
-    def cut_at(self, begin: int, limit: int) -> int:
-        """Whole records only."""
-        return cut_at(begin, limit)
-
-    # ---- fsync
-
-    @property
-    def sync_pending_ms(self) -> int:
-        """How long the fsync under way has taken by now; 0 where none is."""
-        return 0 if self._flushing is None else self._host.monotonic_ms() - self._flush_began_ms
-
-    def flush(self) -> None:
-        """Begins an fsync of all that is written, unless one is under way: that one is followed by another."""
-        if self._flushing is not None:
-            return
-        self._flushing = len(self.disk.log)
-        self._flush_began_ms = self._host.monotonic_ms()
-        latency_ms = self._latency_ms * 2 * self._host.schedule.rng.random()
-        if latency_ms:
-            self._host.after_ms(latency_ms, self._end_flush)
-        else:
-            self._end_flush()
-
-    def _end_flush(self) -> None:
-        if self._flushing is None:
-            return
-        if self.disk.hangs:
-            self._host.after_ms(HANG_LOOK_MS, self._end_flush)
-            return
-        disk, target, self._flushing = self.disk, self._flushing, None
-        if self.fsync_fails is not None and self.fsync_fails():
-            disk.failed_pages = True
-            self._on_fsync_failed()
-            return
-        self._flushed = max(self._flushed, target)
-        if not disk.failed_pages:
-            disk.durable = max(disk.durable, target)
-            disk.platter_epochs = disk.epochs
-            disk.undead = b""
-        if len(disk.log) > target and self._on_flushed:
-            self.flush()
-            return
-        waiting, self._on_flushed = self._on_flushed, []
-        for on_done in waiting:
-            on_done()
-        self.on_flush_done()
+    def queue_ends(self, end: int) -> dict[int, int]:
+        """{queue: the offset behind its last record} of the log below `end`."""
+        ends = dict(self.queue_begins)
+        for record in records_in(self.log, self.begin, end):
+            ends[record.queue] = record.queue_offset + 1
+        return ends
 
 
-def _nothing() -> None:
-    pass
+def _facts_in(data: bytes | None, store_id: str) -> Any:
+    if data is None:
+        return replica_files._Facts(store_id=store_id)
+    return replica_files._facts_of(REPLICA_FILE, json.loads(data.partition(b"\n")[0]))

@@ -5,7 +5,6 @@ window (docs/replication.md), not a failure of the rules.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
 
 
 OPERATOR_WAITS_MS = 5000
+STEPS = 10
+"""Of two small files, or of a cut."""
 
 
 class Faults:
@@ -52,9 +53,8 @@ class Faults:
         simulation = self._simulation
         self.stopped = True
         self.dark.clear()
-        for broker in simulation.brokers.values():
-            broker.shell.fsync_fails = None
         for disk in simulation.disks.values():
+            disk.fsync_fails = disk.dies_in = None
             disk.mend()
         for number, controller in enumerate(simulation.controllers):
             controller.worker.loss_rate = 0.0
@@ -126,7 +126,7 @@ class Faults:
         """Whether bytes of this replica count that are perhaps not on its disk."""
         content = self._simulation.zookeeper.groups.get(GROUP)
         settings = self._simulation.swarm.settings if content is None else node_of(content.data).settings
-        return settings.flush_mode is FlushMode.ASYNC or self._simulation.disks[name].ran_async
+        return settings.flush_mode is FlushMode.ASYNC or self._simulation.disks[name].replica.ran_async
 
     # ---- faults of brokers
 
@@ -142,6 +142,25 @@ class Faults:
             self._simulation.end_broker(name)
             self._later(partial(self._simulation.start_broker, name))
 
+    def on_died(self, name: str, error: OSError | None) -> None:
+        """A process has ended in the middle of a write, by itself, or with its machine; it comes back."""
+        simulation = self._simulation
+        may_forget = self._may_forget(name)
+        simulation.end_broker(name, quietly=True)
+        if error is None and self._rng.random() < 0.5 and (not may_forget or self.is_survivable(name)):
+            self._darken(name, may_forget=may_forget)
+        else:
+            simulation.say("%s ends in the middle of a write: %s", name, error or "killed")
+            self._later(partial(simulation.start_broker, name))
+
+    def _darken(self, name: str, *, may_forget: bool) -> None:
+        disk, was = self._simulation.disks[name], len(self._simulation.disks[name].log)
+        disk.lose_power(self._rng)
+        disk.unheard |= may_forget
+        self.dark.add(name)
+        self._simulation.say("%s loses power, its log ended at %s, now %s", name, was, len(disk.log))
+        self._later(partial(self._power_back, name))
+
     def lose_power(self, name: str, *, may_empty_sets: bool = False) -> None:
         """Where the machine is on, and its group can afford it; it comes back. `may_empty_sets`: nobody might be left
         who could be elected, though nothing was lost."""
@@ -151,12 +170,7 @@ class Faults:
         if not self._may_end(name) or not affordable:
             return
         simulation.end_broker(name, quietly=True)
-        was = len(disk.log)
-        disk.lose_power(self._rng)
-        disk.unheard |= may_forget
-        self.dark.add(name)
-        simulation.say("%s loses power, its log ended at %s, now %s", name, was, len(disk.log))
-        self._later(partial(self._power_back, name))
+        self._darken(name, may_forget=may_forget)
 
     def _power_back(self, name: str) -> None:
         self.dark.discard(name)
@@ -194,23 +208,31 @@ class Faults:
         disk, copy = simulation.disks[name], self._copies.get(name)
         if copy is None or not self._is_of_earlier_life(name, copy):
             if not (disk.failed_pages or disk.undead):
-                self._copies[name] = replace(disk, log=bytearray(disk.log))
+                self._copies[name] = disk.copy()
             return
         if self.is_survivable(name):
             del self._copies[name]
             simulation.end_broker(name)
             simulation.say("%s is set back from %s to %s", name, len(disk.log), len(copy.log))
-            copy.boot_id, copy.durable, copy.unheard, copy.awaits_hearing = disk.boot_id, len(copy.log), True, True
+            self._put_back(copy, disk)
             simulation.disks[name] = copy
             self._later(partial(simulation.start_broker, name))
+
+    @staticmethod
+    def _put_back(copy: Disk, disk: Disk) -> None:
+        """All of a copy is on the platter; the kernel runs on."""
+        copy.boot_id, copy.durable, copy.platter = disk.boot_id, len(copy.log), dict(copy.files)
+        copy.unheard = copy.awaits_hearing = True
+        copy.unsynced.clear()
+        copy.mend()
 
     def _is_of_earlier_life(self, name: str, copy: Disk) -> bool:
         """The group knows a later life of the same store: else nothing could tell that the disk was set back."""
         content = self._simulation.zookeeper.groups.get(GROUP)
         known = None if content is None else node_of(content.data).replica(name)
-        if known is None or known.incarnation.store_id != copy.store_id:
+        if known is None or known.incarnation.store_id != copy.replica.store_id:
             return False
-        return copy.starts < known.incarnation.starts
+        return bool(copy.replica.starts < known.incarnation.starts)
 
     def _fsync(self) -> None:
         name = self._any_broker()
@@ -221,7 +243,17 @@ class Faults:
         def fails() -> bool:
             return self._may_end(name) and (not self._may_forget(name) or self.is_survivable(name))
 
-        simulation.brokers[name].shell.fsync_fails = fails
+        simulation.disks[name].fsync_fails = fails
+
+    def _mid_write(self) -> None:
+        """The process ends at one of the steps of what it does to its disk next."""
+        name = self._any_broker()
+        if name is not None:
+            disks = self._simulation.disks
+            disks[name].dies_in, disks[name].may_die = (
+                self._rng.randrange(STEPS),
+                lambda: not disks[name].awaits_hearing,
+            )
 
     def _full(self) -> None:
         """A disk has no room for a while, perhaps not for a small file either; half of the time the master dies then."""
@@ -259,12 +291,8 @@ class Faults:
         simulation = self._simulation
         if not self._may_end(name) or simulation.disks[name].hangs:
             return
-        broker = simulation.brokers[name]
         simulation.say("%s is stopped", name)
-        broker.replica.stop()
-        broker.remember()
-        broker.disk.mark_clean()
-        simulation.end_broker(name)
+        simulation.stop_broker(simulation.brokers[name])
         self._later(partial(simulation.start_broker, name))
 
     def _pause(self) -> None:
@@ -285,7 +313,6 @@ class Faults:
         if begin > broker.disk.begin and broker.replica._on_disk is None:
             self._simulation.say("%s expires below %s", name, begin)
             broker.disk.expire(begin)
-            broker.replica.on_log_begin(begin)
 
     def _garbage(self) -> None:
         """A slave says that it holds what it was never sent."""

@@ -59,7 +59,7 @@ class Ledger:
 
     def on_master(self, broker: Broker, epoch: int) -> None:
         """A master begins: it must hold all that is known of earlier epochs."""
-        life = (broker.name, broker.disk.starts)
+        life = (broker.name, broker.incarnation.starts)
         other = self.masters.setdefault(epoch, life)
         if other != life:
             raise Violation(f"I4: epoch {epoch} has two masters, {other} and {life}")
@@ -108,14 +108,6 @@ class Ledger:
         if self.counts_acks and offset <= self.heard.get((producer, queue), -1):
             raise Violation(f"order: producer {producer} was told of {offset} after {self.heard[producer, queue]}")
         self.heard[producer, queue] = offset
-
-    def queue_ends_at(self, begin: int) -> dict[int, int]:
-        """The end of each queue in the log below `begin`, where retention has been: what a snapshot would tell (R12)."""
-        ends: dict[int, int] = {}
-        for at in range(0, begin, RECORD):
-            record = decode(self.seen.data, at)
-            ends[record.queue] = record.queue_offset + 1
-        return ends
 
     # ---- checks
 

@@ -19,7 +19,6 @@ class WatchedLink(ControllerLink):
         addresses: tuple[str, ...],
         *,
         on_proposal: Callable[[str, tuple[str, ...]], None],
-        on_start_counter_behind: Callable[[int], None],
     ) -> None:
         super().__init__(
             cast(Any, broker.client),
@@ -28,9 +27,9 @@ class WatchedLink(ControllerLink):
             addresses=addresses,
             broker_name=GROUP,
             replica_name=broker.name,
-            on_group=broker.on_group_read,
+            on_group=broker.on_group,
             heartbeat_facts=broker.heartbeat_facts,
-            on_start_counter_behind=on_start_counter_behind,
+            on_start_counter_behind=broker.on_start_counter_behind,
         )
         self._token = broker.token  # of no chance but the seed's
         self._name = broker.name

@@ -38,6 +38,13 @@ def mutation(name: str, rule: str) -> Callable[[Callable[[], list[Patch]]], Call
     return add
 
 
+def cut_open_log(on_disk: Any, offset: int) -> None:
+    """What a mutant of the shipped `StoreDisk` does to the simulated log under it, and the real store would refuse."""
+    store = on_disk._store
+    store._disk.truncate(offset)
+    store._flushed = min(store._flushed, offset)
+
+
 @contextmanager
 def mutated(name: str) -> Iterator[None]:
     """The rule is gone."""

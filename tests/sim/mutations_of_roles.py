@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from zenitmq.broker.replication import frame_codec, role
-from zenitmq.broker.replication.effects import CutLog, CutTail, Effect
+from zenitmq.broker.replication.disk import StoreDisk
+from zenitmq.broker.replication.effects import CutTail, Effect
 from zenitmq.broker.replication.epochs import EpochList
+from zenitmq.broker.replication.replica_files import ReplicaFiles
 from zenitmq.model.group import GroupNode, KnownGroup
 
 from . import disk
-from .mutation_table import Patch, mutation
-from .records import RECORD
+from .mutation_table import Patch, cut_open_log, mutation
 
 
 def _epoch_row_again() -> list[Patch]:
@@ -74,7 +75,7 @@ class CutToConfirm(CutTail):
 
 @mutation("R13", "R13: a new master cuts its log at the confirm offset")
 def _() -> list[Patch]:
-    await_, apply = role.RoleState._await, disk.DiskShell._apply
+    await_, cut_tail = role.RoleState._await, StoreDisk._cut_tail
 
     def mutant(self: role.RoleState, effect: Any) -> list[Effect]:
         if isinstance(effect, CutTail):
@@ -83,12 +84,14 @@ def _() -> list[Patch]:
             object.__setattr__(effect, "offset", self._log.guard)
         return await_(self, effect)
 
-    def cut(self: disk.DiskShell, effect: Any) -> None:
+    def perform(self: StoreDisk, effect: Any, on_done: Any) -> None:
         if isinstance(effect, CutToConfirm):
-            effect = CutLog(effect.offset)  # type: ignore[attr-defined]
-        apply(self, effect)
+            cut_open_log(self, effect.offset)  # type: ignore[attr-defined]
+            cut_tail(self, effect, on_done)
+        else:
+            self._performers[type(effect)](effect, on_done)
 
-    return [(role.RoleState, "_await", mutant), (disk.DiskShell, "_apply", cut)]
+    return [(role.RoleState, "_await", mutant), (StoreDisk, "perform", perform)]
 
 
 # ---- the disk's side
@@ -96,47 +99,52 @@ def _() -> list[Patch]:
 
 @mutation("restartfl", "R8: what recovery found counts as flushed")
 def _() -> list[Patch]:
-    return [(disk.Disk, "flushed_at_start", lambda self: len(self.log))]
+    opened, position = StoreDisk.__init__, StoreDisk.position
+
+    def init(self: StoreDisk, store: Any, *facts: Any, **calls: Any) -> None:
+        opened(self, store, *facts, **calls)
+        self._found = store.written  # type: ignore[attr-defined]
+
+    def mutant(self: StoreDisk) -> tuple[int, int]:
+        end, flushed = position(self)
+        return end, min(end, max(flushed, self._found))  # type: ignore[attr-defined]
+
+    return [(StoreDisk, "__init__", init), (StoreDisk, "position", mutant)]
 
 
 @mutation("ffdrop", "R8: pages of a failed fsync are read back as if they were on the disk")
 def _() -> list[Patch]:
-    return [(disk.Disk, "forget_failed_pages", lambda _: None)]
+    return [(disk.Disk, "drop_cached_pages", lambda _: None)]
 
 
 @mutation("holecut", "R9: a log with a hole counts to its end")
 def _() -> list[Patch]:
-    def recover(self: disk.Disk) -> None:
-        self.truncate(len(self.log) // RECORD * RECORD)
-        while len(self.log) > self.begin and self.log[-4:] != b"ZENI":
-            self.truncate(len(self.log) - RECORD)
+    opened = StoreDisk.__init__
 
-    return [(disk.Disk, "recover", recover)]
+    def init(self: StoreDisk, *facts: Any, **calls: Any) -> None:
+        opened(self, *facts, **calls)
+        self._hole = None
+
+    return [(StoreDisk, "__init__", init)]
 
 
 @mutation("ffmark", "R9: who had a failed fsync under async passes for clean, since the kernel still runs")
 def _() -> list[Patch]:
-    def forget(self: disk.Disk) -> None:
-        self.failed_pages = False
-        self.truncate(self.durable)
-
-    return [(disk.Disk, "forget_failed_pages", forget)]
+    return [(ReplicaFiles, "note_disk_failed", lambda _: None)]
 
 
 @mutation("modecarry", "R9: a registration forgets that bytes were counted which were not flushed")
 def _() -> list[Patch]:
-    note = disk.Disk.note_registered
+    note = ReplicaFiles.note_registered
 
-    def note_registered(self: disk.Disk, group_id: str) -> None:
+    def note_registered(self: ReplicaFiles, group_id: str) -> None:
+        if not self._is_registered:
+            self.note_all_flushed()
         note(self, group_id)
-        self.ran_async = False
 
-    return [(disk.Disk, "note_registered", note_registered)]
+    return [(ReplicaFiles, "note_registered", note_registered)]
 
 
 @mutation("sticky", "R9: a clean stop vouches for a life that nobody has heard of")
 def _() -> list[Patch]:
-    def mark_clean(self: disk.Disk) -> None:
-        self.durable = self.clean_end = len(self.log)
-
-    return [(disk.Disk, "mark_clean", mark_clean)]
+    return [(ReplicaFiles, "mark_clean", lambda self, log_end: self._change(clean_end=log_end))]

@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from zenitmq.broker.replication import epochs, intake, master, replica_log, slave
+from zenitmq.broker import epoch_file
+from zenitmq.broker.replication import disk as on_disk
+from zenitmq.broker.replication import epochs, intake, master, replica_files, replica_log, slave
 from zenitmq.broker.replication.effects import CutLog, Effect
 from zenitmq.broker.replication.epochs import EpochList
 from zenitmq.broker.replication.frames import Chunk
+from zenitmq.broker.replication.replica_files import ReplicaFiles
 
 from . import disk
-from .mutation_table import Patch, mutation
+from .mutation_table import Patch, cut_open_log, mutation
 
 
 @mutation("guardmin", "R4: the guard is the confirm offset as it was heard, whatever the log holds")
@@ -71,7 +74,11 @@ def _() -> list[Patch]:
         self._intake.take(chunk, data)
         return [CutLog(chunk.begin), *self._intake.next_step()]
 
-    return [(slave.SlaveState, "_on_chunk", mutant)]
+    def cut_log(self: on_disk.StoreDisk, effect: CutLog, on_done: Any) -> None:
+        cut_open_log(self, effect.offset)
+        on_done()
+
+    return [(slave.SlaveState, "_on_chunk", mutant), (on_disk.StoreDisk, "_cut_log", cut_log)]
 
 
 @mutation("R2-slave", "R2: a slave takes frames of any epoch")
@@ -102,17 +109,23 @@ def _() -> list[Patch]:
 
 @mutation("R4-intent", "R4: the cut is not made durable, and nothing says that it was begun")
 def _() -> list[Patch]:
-    def cut(self: disk.Disk, offset: int) -> None:
-        if offset < self.durable and not self.undead:
-            self.undead = bytes(self.log[: self.durable])
-        self.truncate(offset)
+    def intend(self: ReplicaFiles, epoch: int, offset: int) -> None:
+        self._facts = replace(self._facts, intent_epoch=epoch, intent_offset=offset)
+        disk_of(self).files[self._path] = replica_files._encode(self._facts).encode()
 
-    return [(disk.Disk, "cut", cut), (disk.Disk, "persist_intent", lambda *_: None)]
+    return [(ReplicaFiles, "intend", intend), (disk.Disk, "sync_cut", lambda _: None)]
 
 
 @mutation("R4-rowsync", "R5: the row of an epoch is written, and not synced before its first byte")
 def _() -> list[Patch]:
-    def persist_row(self: disk.Disk, epochs: EpochList) -> None:
-        self.epochs = epochs
+    def write_epochs(directory: str, rows: Any, small_files: Any) -> None:
+        small_files._disk.files[disk.EPOCH_FILE] = epoch_file.render_epochs(rows).encode()
+        small_files._disk.unsynced.add(disk.EPOCH_FILE)
 
-    return [(disk.Disk, "persist_row", persist_row)]
+    return [(on_disk, "write_epochs", write_epochs)]
+
+
+def disk_of(files: ReplicaFiles) -> disk.Disk:
+    """Under the simulated small files."""
+    found: disk.Disk = files.small_files._disk  # type: ignore[attr-defined]
+    return found

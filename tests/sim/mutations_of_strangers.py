@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from zenitmq.broker import group_member
 from zenitmq.broker.replication import epochs, master, replica_log
 from zenitmq.broker.replication.effects import Effect
 from zenitmq.broker.replication.frames import Opening
 from zenitmq.controller import detection, forcing, group_state, registration, reign
 from zenitmq.model.group import GroupNode, Incarnation
 
-from . import disk, ledger
+from . import store
 from .mutation_table import Patch, mutation
 
 
@@ -46,7 +47,8 @@ def _() -> list[Patch]:
 
 @mutation("R12", "R12: a log that begins later is told nothing of what came before")
 def _() -> list[Patch]:
-    return [(ledger.Ledger, "queue_ends_at", lambda *_: {})]
+    tell = group_member.beginning_document
+    return [(group_member, "beginning_document", lambda said: tell(replace(said, queue_minimums={})))]
 
 
 @mutation("R4-recovered", "R4: rows that begin above the recovered end stay")
@@ -71,4 +73,4 @@ def _() -> list[Patch]:
 
 @mutation("R6-remember", "R6: a restart forgets what was confirmed")
 def _() -> list[Patch]:
-    return [(disk.Disk, "confirm_at_start", lambda _: 0)]
+    return [(store.SimulatedStore, "remembered_confirm", property(lambda _: 0))]

@@ -6,6 +6,7 @@ number 4 | epoch 4 | producer 2 | queue 2 | sequence 4 | queue offset 4 | magic 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -49,6 +50,19 @@ def whole_end(data: bytearray, begin: int) -> int:
 def has_record(data: bytearray, begin: int) -> bool:
     """Whether a whole record lies behind the one that should be at `begin`."""
     return any(data[at - 4 : at] == b"ZENI" for at in range(begin + 2 * RECORD, len(data) + 1, RECORD))
+
+
+def next_record(data: bytearray, begin: int) -> int:
+    """Where the first whole record behind the one that should be at `begin` begins; there is one (`has_record`)."""
+    at = begin + RECORD
+    while data[at + RECORD - 4 : at + RECORD] != b"ZENI":
+        at += RECORD
+    return at
+
+
+def records_in(data: bytearray, begin: int, end: int) -> Iterator[SimulatedRecord]:
+    """The records of [begin, end), all whole."""
+    return (decode(data, at) for at in range(begin, end, RECORD))
 
 
 def cut_at(begin: int, limit: int) -> int:

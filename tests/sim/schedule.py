@@ -14,14 +14,15 @@ MS = 1000  # microseconds
 
 
 class Schedule:
-    """`now_us`; `rng`: the one source of chance; `count`: events so far."""
+    """`now_us`; `rng`: the one source of chance; `count`: events so far. `on_died`: told of a process that ended in one."""
 
-    __slots__ = ("_heap", "_serial", "count", "now_us", "rng")
+    __slots__ = ("_heap", "_serial", "count", "now_us", "on_died", "rng")
 
     def __init__(self, seed: int) -> None:
         self.now_us = 0
         self.count = 0
         self.rng = Random(seed)
+        self.on_died: Callable[[Died], None] = _unheard
         self._heap: list[tuple[int, int, Host | None, Callable[[], None]]] = []
         self._serial = 0
 
@@ -44,10 +45,33 @@ class Schedule:
                     heapq.heappush(heap, (host.paused_until_us, serial, host, callback))
                     continue
             self.count += 1
-            callback()
+            try:
+                callback()
+            except Died as died:
+                self.on_died(died)
+            except OSError as error:  # nobody of that process's caught it
+                if host is None:
+                    raise
+                self.on_died(Died(host.name, error))
             if stop is not None and self.count % stop_every == 0 and stop():
                 return
         self.now_us = max(self.now_us, until_us)
+
+
+class Died(BaseException):
+    """The process called `name` has ended in the middle of what it did. No error of anybody's: it unwinds all of that.
+
+    `error`: why, where it was one that nobody of that process caught.
+    """
+
+    def __init__(self, name: str, error: OSError | None = None) -> None:
+        super().__init__(name, error)
+        self.name = name
+        self.error = error
+
+
+def _unheard(died: Died) -> None:
+    raise died
 
 
 class Host:

@@ -28,13 +28,17 @@ from .ledger import Ledger, Violation
 from .link import WatchedLink
 from .network import SimulatedNetwork
 from .records import RECORD, decode
-from .schedule import MS, Schedule
+from .schedule import MS, Died, Host, Schedule
 from .sockets import SimulatedRouter
 from .swarm import Swarm
 from .wire import SimulatedLoop
 
 HEAL_MS: Final = 40_000
-QUIET_MS: Final = 300
+RESTART_MS: Final = 200
+"""Until a process that could not start is started again."""
+REOPEN_MS: Final = 20
+"""A store is closed and opened anew within it, where its disk does not hang."""
+NEVER_US: Final = 3600 * 1000 * MS
 FEW_ROWS: Final = 2
 """In some runs: lists of epochs lose the rows whose bytes retention has deleted after a few elections, not after a thousand."""
 
@@ -46,6 +50,7 @@ class Simulation(World):
         """`swarm`: the conditions; drawn from the seed where they are not given."""
         self.seed = seed
         self.schedule = Schedule(seed)
+        self.schedule.on_died = self._on_died
         self.rng = self.schedule.rng
         self.swarm = swarm = swarm or Swarm.of(self.rng)
         self.trace = trace
@@ -55,7 +60,7 @@ class Simulation(World):
         self.zookeeper = SlowZooKeeper(self.schedule, swarm.zookeeper_ms)
         self.damage_rate = swarm.damage_rate
         self.disk_latency_ms = swarm.disk_latency_ms
-        self.disks = {name: Disk(f"store-{name}-0") for name in swarm.names}
+        self.disks = {name: Disk(name, f"store-{name}-0") for name in swarm.names}
         self.brokers: dict[str, Broker] = {}
         self.route = ""
         self._route_epoch = 0
@@ -152,21 +157,27 @@ class Simulation(World):
         """The next life of a broker, where none lives."""
         if name in self.brokers:
             return
-        disk = self.disks[name]
-        rate = self.swarm.clock_rates[name]
-        wants_lz4 = name in self.swarm.lz4
-        broker = Broker(self, name, disk, rate=rate, flush_ms=self.swarm.flush_ms, wants_lz4=wants_lz4)
+        disk, swarm = self.disks[name], self.swarm
+        try:
+            broker = Broker(
+                self,
+                name,
+                disk,
+                rate=swarm.clock_rates[name],
+                flush_ms=swarm.flush_ms,
+                wants_lz4=name in swarm.lz4,
+            )
+        except OSError as error:
+            self.say("%s cannot start: %s", name, error)
+            self.schedule.after_us(RESTART_MS * MS, partial(self.start_broker, name))
+            return
         self.brokers[name] = broker
-        link = WatchedLink(
-            broker,
-            tuple(f"controller-{number}:9878" for number in range(self.swarm.controllers)),
-            on_proposal=self.ambush.on_proposal,
-            on_start_counter_behind=partial(self.start_above, broker),
-        )
+        addresses = tuple(f"controller-{number}:9878" for number in range(swarm.controllers))
+        link = WatchedLink(broker, addresses, on_proposal=self.ambush.on_proposal)
+        self.say("%s starts, life %s, log to %s", name, broker.incarnation.starts, len(disk.log))
         broker.begin(link)
         link.start(broker.life())
         self.ambush.on_start(name)
-        self.say("%s starts, life %s, log to %s", name, disk.starts, len(disk.log))
 
     def end_broker(self, name: str, *, quietly: bool = False) -> None:
         """Killed, alone or with its machine."""
@@ -174,12 +185,28 @@ class Simulation(World):
         if broker is not None:
             broker.end(quietly=quietly)
 
-    def start_above(self, broker: Broker, starts: int) -> None:
-        """The group knows a later life of this store: the process begins anew above it."""
-        disk = broker.disk
-        disk.starts, disk.set_back = max(disk.starts, starts), True
+    def stop_broker(self, broker: Broker) -> None:
+        """Stopped, and its store closed. Raises Died."""
+        try:
+            broker.stop()
+        except OSError as error:
+            self.say("%s stops without a marker: %s", broker.name, error)
         self.end_broker(broker.name)
-        self.schedule.after_us(10 * MS, partial(self.start_broker, broker.name))
+
+    def on_reopen(self, broker: Broker) -> None:
+        """Its loop stands still; then its store is closed, and the next life begins."""
+        broker.pause(NEVER_US)
+        self.schedule.after_us(int(self.rng.random() * REOPEN_MS * MS), partial(self._reopen, broker))
+
+    def _reopen(self, broker: Broker) -> None:
+        if not broker.alive:
+            return
+        if broker.disk.hangs:
+            self.schedule.after_us(REOPEN_MS * MS, partial(self._reopen, broker))
+            return
+        self.say("the store of %s is opened anew", broker.name)
+        self.stop_broker(broker)
+        self.start_broker(broker.name)
 
     def on_exit(self, broker: Broker) -> None:
         """An fsync has failed."""
@@ -187,6 +214,10 @@ class Simulation(World):
         broker.disk.unheard = True
         self.end_broker(broker.name)
         self.schedule.after_us(self.faults.repair_us(), partial(self.start_broker, broker.name))
+
+    def _on_died(self, died: Died) -> None:
+        """A process has ended in the middle of a write."""
+        self.faults.on_died(died.name, died.error)
 
     def _new_controller(self, number: int) -> Controller:
         settings = self.swarm.settings
@@ -199,6 +230,10 @@ class Simulation(World):
         """The next life of a controller."""
         if not self.controllers[number].alive:
             self.controllers[number] = self._new_controller(number)
+
+    def new_loop(self, host: Host, address: str) -> SimulatedLoop:
+        """One whose timers run by themselves."""
+        return SimulatedLoop(self, host, address)
 
     def listener(self, address: str) -> SimulatedLoop | None:
         """The life that listens at an address for requests."""

@@ -34,11 +34,12 @@ from zenitmq.model.log_reach import LogReach, best_log
 from zenitmq.remoting.commands import AlterInSync, ChangeGroup, RegisterReplica, ReplicaHeartbeat, RestoreGroup
 
 from .broker import GROUP, Broker, World
-from .disk import NO_END, Disk
+from .disk import Disk
 from .ledger import Ledger, Violation
 from .records import RECORD, SimulatedRecord
-from .schedule import MS, Host, Schedule
+from .schedule import MS, Host, Schedule, SimulatedTimer
 from .sockets import SimulatedRouter
+from .wire import SimulatedLoop
 
 
 class Held:
@@ -92,6 +93,14 @@ class StageCalls:
         """Stories tell replicas of the node themselves."""
 
 
+class StageLoop(SimulatedLoop):
+    """What is done again and again happens when the story says so."""
+
+    def every(self, interval_ms: int, callback: Callable[[], None]) -> SimulatedTimer:
+        """Not by itself."""
+        return SimulatedTimer()
+
+
 class Stage(World):
     """See above. Epoch 1 has been led by the first of `names` since before the story."""
 
@@ -103,10 +112,11 @@ class Stage(World):
         self.damage_rate = self.disk_latency_ms = 0.0
         mode = FlushMode.SYNC if sync else FlushMode.ASYNC
         self.settings = GroupSettings(min_in_sync=minimum, flush_mode=mode)
-        self.disks = {name: Disk(f"store-{name}") for name in names}
+        self.disks = {name: Disk(name, f"store-{name}") for name in names}
         self.brokers: dict[str, Broker] = {}
         self.calls: dict[str, StageCalls] = {}
         self.history: list[KnownGroup] = []
+        self._to_reopen: list[Broker] = []
         self.seen = Seen(GROUP)
         self._number = 0
         self._write(GroupNode(broker_name=GROUP, group_id="group-1", settings=self.settings))
@@ -121,8 +131,14 @@ class Stage(World):
 
     # ---- what the world is asked
 
-    def listener(self, address: str) -> None:
-        """Stories have neither controllers nor clients."""
+    def new_loop(self, host: Host, address: str) -> SimulatedLoop:
+        """Of a broker."""
+        return StageLoop(self, host, address)
+
+    def listener(self, address: str) -> SimulatedLoop | None:
+        """The broker at an address: stories have neither controllers nor clients."""
+        broker = self.living(address)
+        return None if broker is None else broker.loop
 
     def router(self, address: str) -> SimulatedRouter | None:
         """Where the broker at an address listens for slaves."""
@@ -148,6 +164,29 @@ class Stage(World):
     def on_exit(self, broker: Broker) -> None:
         """An fsync has failed."""
         self.kill(broker.name)
+
+    def on_reopen(self, broker: Broker) -> None:
+        """At the end of the step."""
+        self._to_reopen.append(broker)
+
+    def settle(self) -> None:
+        """What is due by now happens; stores are opened anew, and their replicas register and hear the node."""
+        self.schedule.run(self.schedule.now_us)
+        while self._to_reopen:
+            broker = self._to_reopen.pop()
+            if broker.alive:
+                self.stop(broker.name)
+                self.start(broker.name)
+                if self.register(broker.name):
+                    self._tell_leader()
+                    self.hear(broker.name)
+
+    def _tell_leader(self) -> None:
+        """Who leads hears of another life of its slave at once."""
+        for name in sorted(self.brokers):
+            replica = self.brokers[name].replica
+            if replica.master is not None and replica.epoch == self.node.epoch:
+                self.hear(name)
 
     # ---- the node
 
@@ -206,26 +245,27 @@ class Stage(World):
     def register(self, name: str, *, master_was_heard: bool = False) -> bool:
         """The controller hears of the present life, and its answer arrives; False where it is refused. `master_was_heard`: it
         knows what is confirmed."""
-        broker, disk = self.brokers[name], self.disks[name]
+        broker = self.brokers[name]
+        life, facts = broker.life(), broker.heartbeat_facts()
         request = RegisterReplica(
             broker_name=GROUP,
             name=name,
-            address=f"{name}:1",
-            replication_address=f"{name}:2",
-            store_id=disk.store_id,
-            starts=disk.starts,
+            address=life.address,
+            replication_address=life.replication_address,
+            store_id=life.incarnation.store_id,
+            starts=life.incarnation.starts,
             life=broker.token,
-            epoch=disk.promised,
-            log_end=broker.replica.log.end,
-            clean_marker=disk.is_clean(),
-            marker_end=disk.clean_end if disk.is_clean() else NO_END,
-            same_boot=disk.noted_boot_id == disk.boot_id,
-            ran_async=disk.ran_async,
-            set_back=disk.set_back,
-            group_id=disk.group_id,
-            newest_epoch=broker.replica.log.offered_epochs.newest,
-            has_hole=broker.has_hole,
-            confirm_heard=broker.life().confirm_heard,
+            epoch=facts.epoch,
+            log_end=facts.log_end,
+            clean_marker=life.clean_marker,
+            marker_end=life.marker_end,
+            same_boot=life.same_boot,
+            ran_async=life.ran_async,
+            set_back=life.set_back,
+            group_id=life.group_id,
+            newest_epoch=facts.newest_epoch,
+            has_hole=life.has_hole,
+            confirm_heard=life.confirm_heard,
         )
         known = self.known
         self._see(set_back.sighting_at_registration(request, known))
@@ -237,14 +277,14 @@ class Stage(World):
             )
             self._check_whole()
         except StartCounterBehind as behind:
-            disk.starts, disk.set_back = max(disk.starts, behind.current), True
-            self.kill(name)
+            broker.member.files.start_above(behind.current)
+            self.stop(name)
             self.start(name)
             return self.register(name, master_was_heard=master_was_heard)
         except (GroupNodeLost, ForeignLog, ForeignReplica):
             return False
         self._write(made.node)
-        disk.note_registered(self.node.group_id)
+        broker.on_registered(self.node.group_id)
         return True
 
     def _confirmed(self) -> int:
@@ -280,7 +320,7 @@ class Stage(World):
 
     def restore(self) -> None:
         """An operator restores the group above the highest epoch that any disk has promised; who lives registers again."""
-        epoch = max(disk.promised for disk in self.disks.values())
+        epoch = max(disk.replica.promised for disk in self.disks.values())
         request = RestoreGroup(GROUP, self.version, epoch)
         self._write(set_back.restore(self.known, request, seen=self.seen, settings=self.settings))
         for name in sorted(self.brokers):
@@ -316,11 +356,11 @@ class Stage(World):
         """The next disk of that name is one of a broker that was alone: it has a log, epochs, and no group."""
         if name in self.brokers:
             self.kill(name)
-        disk = self.disks[name] = Disk(f"alone-{name}")
+        disk = self.disks[name] = Disk(name, f"alone-{name}")
         for number in range(records):
             disk.append(SimulatedRecord(self.next_number(), epoch, 9, 9, number, number).encode())
         disk.durable = len(disk.log)
-        disk.persist_row(EpochList.of([(epoch, 0)]))
+        disk.rewrite_epochs(EpochList.of([(epoch, 0)]))
 
     def set_flush_mode(self, mode: FlushMode) -> None:
         """An operator changes it; all who may be elected have flushed what they had when they were asked."""
@@ -331,11 +371,18 @@ class Stage(World):
 
     def remember(self, name: str) -> None:
         """A checkpoint is written, with the confirm offset in it."""
-        self.brokers[name].remember()
+        self.brokers[name].store.write_checkpoint()
 
     def hear(self, name: str, version: int | None = None) -> None:
-        """A replica reads the node as it is, or as it was."""
-        self.brokers[name].on_group(self.history[-1 if version is None else version])
+        """A replica reads the node as it is, or as it was; a life that has not registered reads it as well."""
+        broker, known = self.brokers[name], self.history[-1 if version is None else version]
+        if broker.is_registered:
+            broker.on_group(known)
+        else:
+            broker.store.is_sync = known.node.settings.flush_mode is FlushMode.SYNC
+            broker.replica.on_group(known)
+        broker.turn()
+        self.settle()
 
     @property
     def version(self) -> int:
@@ -347,10 +394,12 @@ class Stage(World):
     def append(self, name: str) -> None:
         """A producer's message at that replica; nothing where it takes none."""
         self.brokers[name].on_send(0, 0, self._number + 1, lambda _: None)
+        self.settle()
 
     def flush(self, name: str) -> None:
         """An fsync of all that is written."""
-        self.brokers[name].shell.flush()
+        self.brokers[name].store.request_flush()
+        self.settle()
 
     def kill(self, name: str) -> None:
         """kill -9: the page cache stays."""
@@ -362,52 +411,47 @@ class Stage(World):
             self.kill(name)
         disk = self.disks[name]
         if disk.undead:
-            disk.log[:] = disk.undead
-            disk.undead = b""
+            disk.raise_dead()
         else:
             disk.truncate(disk.durable if keep is None else keep * RECORD)
         if hole is not None:
             disk.lose_page(hole)
-        disk.epochs, disk.failed_pages = disk.platter_epochs, False
-        disk.boot_id += 1
+        disk.forget_cache()
 
     def wipe(self, name: str) -> None:
         """Another disk."""
         if name in self.brokers:
             self.kill(name)
-        self.disks[name].wipe(f"{self.disks[name].store_id}-again")
-
-    def copy_disk(self, name: str) -> Disk:
-        """As it is now."""
-        disk = self.disks[name]
-        return replace(disk, log=bytearray(disk.log))
+        self.disks[name].wipe(f"{self.disks[name].new_store_id}-again")
 
     def set_back(self, name: str, copy: Disk) -> None:
         """The disk becomes the copy."""
         self.kill(name)
-        copy.durable = len(copy.log)
+        copy.durable, copy.platter = len(copy.log), dict(copy.files)
         self.disks[name] = copy
 
     def stop(self, name: str) -> None:
         """A clean stop."""
-        self.brokers[name].remember()
-        self.disks[name].mark_clean()
-        self.kill(name)
+        broker = self.brokers.pop(name)
+        broker.stop()
+        broker.end(quietly=True)
 
     def start(self, name: str) -> None:
         """The next life."""
         broker = Broker(self, name, self.disks[name])
         self.brokers[name] = broker
+        broker.store.flushes_appends = False  # a disk is slow until the story says otherwise
         calls = self.calls[name] = StageCalls()
         calls.broker = broker
-        broker.replica.controller = calls
-        broker.replica.start(self.disks[name].intent)
+        broker.begin(calls)
 
     def tick(self, *names: str, after_ms: int = 0) -> None:
         """Time passes for all, and those named (all, if none is) notice."""
         self.schedule.now_us += after_ms * MS
         for name in names or sorted(self.brokers):
-            self.brokers[name].tick()
+            self.brokers[name].member._on_tick()
+            self.brokers[name].turn()
+        self.settle()
 
     def reopen(self, name: str) -> None:
         """A slave's session is broken off; it asks for another."""
@@ -436,6 +480,7 @@ class Stage(World):
         if held.host.alive:
             held.deliver()
             cast(Broker, held.host).turn()
+        self.settle()
 
     def one(self, src: str, dst: str, kind: type[Frame], *, keep: bool = False) -> Held | None:
         """The oldest message of a kind arrives; None where there is none."""

@@ -33,6 +33,7 @@ FAULTS = (
     "set_back",
     "full",
     "hang",
+    "mid_write",
 )
 
 

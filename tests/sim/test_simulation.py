@@ -40,7 +40,7 @@ def test_the_runs_are_not_idle() -> None:
         simulation.run()
         acknowledged += len(simulation.told)
         epochs += len(simulation.ledger.masters)
-        lives += sum(disk.starts for disk in simulation.disks.values())
+        lives += sum(disk.replica.starts for disk in simulation.disks.values())
     assert acknowledged > 1000, f"seeds 0 to 19: {acknowledged}"
     assert epochs > 60, f"seeds 0 to 19: {epochs}"
     assert lives > 100, f"seeds 0 to 19: {lives}"

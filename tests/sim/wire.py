@@ -56,17 +56,18 @@ class Call:
     identity: bytes
     request: Request
     deadline_ms: int
-    answer: Callable[[Reply | None, ZenitError | None], None]
+    answer: Callable[[Reply | None, bytes, ZenitError | None], None]
     payload: bytes = b""
     answered: bool = field(default=False)
 
 
 class SimulatedLoop:
-    """`RequestLoop` of one life of a process that listens at `address`."""
+    """`RequestLoop` of one life of a process that listens at `address`. `on_turn_end`: each event is a turn of its own."""
 
     def __init__(self, machines: Machines, host: Host, address: str) -> None:
         self.address = address
         self.host = host
+        self.on_turn_end: Callable[[], None] = bool
         self._machines = machines
         self._handlers: dict[type[Request], Callable[[Any], Reply | None]] = {}
         self._connections: dict[bytes, Connection] = {}
@@ -80,15 +81,19 @@ class SimulatedLoop:
 
     def post(self, callback: Callable[[], None]) -> None:
         """Soon."""
-        self.host.schedule.after_us(0, callback, self.host)
+        self.host.schedule.after_us(0, partial(self._turn, callback), self.host)
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> SimulatedTimer:
         """Once."""
-        return self.host.later(delay_ms, callback)
+        return self.host.later(delay_ms, partial(self._turn, callback))
 
     def every(self, interval_ms: int, callback: Callable[[], None]) -> SimulatedTimer:
         """Each interval."""
-        return self.host.every(interval_ms, callback)
+        return self.host.every(interval_ms, partial(self._turn, callback))
+
+    def _turn(self, callback: Callable[[], None]) -> None:
+        callback()
+        self.on_turn_end()
 
     def watch(self, socket: object, on_readable: Callable[[], None]) -> None:
         """`on_readable` where something has come on that socket."""
@@ -100,11 +105,11 @@ class SimulatedLoop:
 
     def reply(self, call: Call, reply: Reply, payload: Iterable[bytes] = ()) -> None:
         """Answers a call."""
-        self._settle(call, reply, None)
+        self._settle(call, reply, b"".join(payload), None)
 
     def fail(self, call: Call, error: ZenitError) -> None:
         """Answers a call with an error."""
-        self._settle(call, None, error)
+        self._settle(call, None, b"", error)
 
     def send_to(self, identity: bytes, request: Request, payload: Iterable[bytes] = ()) -> bool:
         """Pushes to a connection; False where it is gone."""
@@ -126,7 +131,7 @@ class SimulatedLoop:
         """Something has come on a socket."""
         callback = self._watched.get(socket)
         if callback is not None:
-            callback()
+            self._turn(callback)
 
     def on_request(self, call: Call, connection: Connection | None = None) -> None:
         """A request; of an operator, where there is no connection."""
@@ -142,10 +147,10 @@ class SimulatedLoop:
         if reply is not None:
             self.reply(call, reply)
 
-    def _settle(self, call: Call, reply: Reply | None, error: ZenitError | None) -> None:
+    def _settle(self, call: Call, reply: Reply | None, payload: bytes, error: ZenitError | None) -> None:
         if not call.answered:
             call.answered = True
-            call.answer(reply, error)
+            call.answer(reply, payload, error)
 
     def on_killed(self) -> None:
         """The kernel closes the sockets of a process that ends."""
@@ -186,8 +191,8 @@ class SimulatedClient:
             return
         server, network = connection.server, self._machines.network
 
-        def answer(reply: Reply | None, error: ZenitError | None) -> None:
-            settle = partial(self._settle, number, reply, b"", error)
+        def answer(reply: Reply | None, data: bytes, error: ZenitError | None) -> None:
+            settle = partial(self._settle, number, reply, data, error)
             network.send(server.host.name, host.name, host, settle, error or reply)
 
         def arrive() -> None:

@@ -159,8 +159,8 @@ class ZooKeeperLosses:
         if not self._start_all():
             return
         self.restored += 1
-        epoch = max(disk.promised for disk in simulation.disks.values())
-        group_id = simulation.disks[self._best().name].group_id
+        epoch = max(disk.replica.promised for disk in simulation.disks.values())
+        group_id = simulation.disks[self._best().name].replica.group_id
         simulation.say("an operator restores the group above epoch %s", epoch)
         self._ask(RestoreGroup(GROUP, NO_VERSION if known is None else known.version, epoch, group_id))
 

@@ -59,7 +59,7 @@ def who_was_halted_is_halted_after_a_restart() -> None:
         stage.kill("b")
 
 
-@story("R4b", without="R4-begin", falls="R4")
+@story("R4b", without="R4-begin", falls="I5")
 def log_is_not_cut_below_where_it_begins() -> None:
     """By force somebody was elected who ends below another's retention: that one could not be sent what it lacks."""
     stage = Stage("abc", in_sync="ab")
@@ -71,7 +71,7 @@ def log_is_not_cut_below_where_it_begins() -> None:
     stage.disks["b"].expire(SEGMENT)
     stage.kill("a")
     stage.kill("b")
-    stage.disks["b"].remembered = 0  # its checkpoint is torn
+    stage.disks["b"].confirm_noted = 0  # its checkpoint is torn
     stage.force("c")
     stage.hear("c")
     for _ in range(2):
@@ -85,7 +85,7 @@ def log_is_not_cut_below_where_it_begins() -> None:
 
 def _check_halted(stage: Stage, name: str, end: int) -> None:
     halted = stage.brokers[name].replica.halted
-    if len(stage.disks[name].log) != end or stage.disks[name].intent is not None:
+    if len(stage.disks[name].log) != end or stage.disks[name].replica.intent_epoch:
         raise Violation(f"R4: the log of {name} was cut to {len(stage.disks[name].log)}")
     if halted is None or f"--replica {name} --force" not in halted:
         raise Violation(f"R4: {name} does not say what to do: {halted}")
@@ -95,10 +95,12 @@ def _check_halted(stage: Stage, name: str, end: int) -> None:
 def failed_fsync_shows_where_its_note_has_failed_too() -> None:
     stage = Stage("ab", in_sync="ab")
     _confirmed_everywhere(stage)
-    stage.brokers["a"].shell.fsync_fails = lambda: True
+    stage.append("a")
+    stage.disks["a"].fsync_fails = lambda: True
+    stage.disks["a"].takes_no_note = True
     stage.flush("a")
+    stage.disks["a"].mend()
     stage.start("a")
-    stage.disks["a"].noted_boot_id = stage.disks["a"].boot_id  # the disk took no note either
     stage.register("a")
     stage.elect("a")
     stage.hear("a")
@@ -109,7 +111,7 @@ def failed_fsync_shows_where_its_note_has_failed_too() -> None:
 def copy_of_the_present_life_shows() -> None:
     """Its start counter is one more than the last one known, as it should be; the master knows what it had."""
     stage = Stage("ab", in_sync="ab", sync=True)
-    copy = stage.copy_disk("b")
+    copy = stage.disks["b"].copy()
     _confirmed_everywhere(stage, sync=True)
     stage.set_back("b", copy)
     stage.start("b")

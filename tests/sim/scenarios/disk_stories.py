@@ -64,7 +64,7 @@ def pages_of_a_failed_fsync_are_gone() -> None:
     stage.append("a")
     stage.flush("a")
     stage.one("a", "b", Chunk)
-    stage.brokers["b"].shell.fsync_fails = lambda: True
+    stage.disks["b"].fsync_fails = lambda: True
     stage.flush("b")
     stage.start("b")
     stage.flush("b")
@@ -83,7 +83,7 @@ def failed_fsync_is_told_under_async() -> None:
     stage = Stage(in_sync="ab")
     stage.append("a")
     stage.carry("a", "b")
-    stage.brokers["a"].shell.fsync_fails = lambda: True
+    stage.disks["a"].fsync_fails = lambda: True
     stage.flush("a")
     stage.start("a")
     stage.register("a")
@@ -134,7 +134,7 @@ def what_was_counted_is_told_until_it_is_flushed() -> None:
 @story("V22", without="setback", falls="I1")
 def disk_that_was_set_back_says_so() -> None:
     stage = Stage("ab", in_sync="ab", sync=True)
-    copy = stage.copy_disk("b")
+    copy = stage.disks["b"].copy()
     stage.kill("b")
     stage.start("b")
     stage.register("b")

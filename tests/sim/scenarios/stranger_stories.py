@@ -22,7 +22,7 @@ def log_of_another_group_is_not_let_in() -> None:
     other = Stage("c", in_sync="c", minimum=1)
     other.append("c")
     foreign = other.disks["c"]
-    foreign.store_id, foreign.group_id = "store-x", "group-2"
+    foreign.rewrite_replica(store_id="store-x", group_id="group-2")
     stage = Stage("abc", in_sync="ab")
     stage.append("a")
     stage.carry("a", "b")
@@ -46,7 +46,7 @@ def log_of_another_group_is_not_let_in() -> None:
 def stranger_opens_no_session_in_a_members_name() -> None:
     stage = Stage("ac", in_sync="ac")
     member = stage.brokers.pop("c")  # it is paused
-    disk, stage.disks["c"] = stage.disks["c"], Disk("store-x")
+    disk, stage.disks["c"] = stage.disks["c"], Disk("c", "store-x")
     stage.start("c")
     stage.hear("c")
     stage.carry_all()
