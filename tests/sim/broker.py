@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, Protocol, cast
 
 from zenitmq.broker.controller_link import HeartbeatFacts, Life
@@ -20,6 +21,7 @@ from zenitmq.model.group import AckMode, GroupNode, KnownGroup
 from zenitmq.model.group_codec import decode_node
 from zenitmq.model.route import MASTER_ID
 from zenitmq.remoting.commands import FlushLog, GetBeginning
+from zenitmq.store.small_file import NO_ROOM_RETRY_MS, needs_room
 
 from .disk import Disk
 from .ledger import Ledger, Violation
@@ -163,10 +165,11 @@ class Broker(Host):
         self.world.ledger.on_deposed(self)
 
     def stop(self) -> None:
-        """All that a clean stop does. Raises Died, OSError."""
+        """All that a clean stop does. Raises Died."""
         self.member.close()
         self.store.close()
-        self.member.files.mark_clean(self.store.written)
+        with suppress(StoreNotWriteable), needs_room():
+            self.member.files.mark_clean(self.store.written)
 
     # ---- events
 
@@ -277,9 +280,14 @@ class Broker(Host):
         raise Violation(f"order: {self.name} was sent what is no part of its log, {self.replica.log}")
 
     def on_start_counter_behind(self, current: int) -> None:
-        """The group knows a later life of this store: the process begins anew above it."""
-        self.member.files.start_above(current)
-        self.on_reopen_needed()
+        """The group knows a later life of this store: the process begins anew above it, once there is room to note that."""
+        try:
+            with needs_room():
+                self.member.files.start_above(current)
+        except StoreNotWriteable:
+            self.loop.call_later(NO_ROOM_RETRY_MS, partial(self.on_start_counter_behind, current))
+        else:
+            self.on_reopen_needed()
 
     # ---- from the store
 

@@ -142,15 +142,15 @@ class Faults:
             self._simulation.end_broker(name)
             self._later(partial(self._simulation.start_broker, name))
 
-    def on_died(self, name: str, error: OSError | None) -> None:
-        """A process has ended in the middle of a write, by itself, or with its machine; it comes back."""
+    def on_died(self, name: str) -> None:
+        """A process has ended in the middle of a write, alone or with its machine; it comes back."""
         simulation = self._simulation
         may_forget = self._may_forget(name)
         simulation.end_broker(name, quietly=True)
-        if error is None and self._rng.random() < 0.5 and (not may_forget or self.is_survivable(name)):
+        if self._rng.random() < 0.5 and (not may_forget or self.is_survivable(name)):
             self._darken(name, may_forget=may_forget)
         else:
-            simulation.say("%s ends in the middle of a write: %s", name, error or "killed")
+            simulation.say("%s ends in the middle of a write", name)
             self._later(partial(simulation.start_broker, name))
 
     def _darken(self, name: str, *, may_forget: bool) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from zenitmq.broker.controller_link import ControllerLink
+from zenitmq.broker.held_news import HeldNews
 
 from .broker import GROUP, Broker
 
@@ -27,7 +28,7 @@ class WatchedLink(ControllerLink):
             addresses=addresses,
             broker_name=GROUP,
             replica_name=broker.name,
-            on_group=broker.on_group,
+            on_group=HeldNews(broker.loop, broker.on_group).on_group,
             heartbeat_facts=broker.heartbeat_facts,
             on_start_counter_behind=broker.on_start_counter_behind,
         )

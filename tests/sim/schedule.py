@@ -49,25 +49,17 @@ class Schedule:
                 callback()
             except Died as died:
                 self.on_died(died)
-            except OSError as error:  # nobody of that process's caught it
-                if host is None:
-                    raise
-                self.on_died(Died(host.name, error))
             if stop is not None and self.count % stop_every == 0 and stop():
                 return
         self.now_us = max(self.now_us, until_us)
 
 
 class Died(BaseException):
-    """The process called `name` has ended in the middle of what it did. No error of anybody's: it unwinds all of that.
+    """The process called `name` has ended in the middle of what it did. No error of anybody's: it unwinds all of that."""
 
-    `error`: why, where it was one that nobody of that process caught.
-    """
-
-    def __init__(self, name: str, error: OSError | None = None) -> None:
-        super().__init__(name, error)
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
         self.name = name
-        self.error = error
 
 
 def _unheard(died: Died) -> None:

@@ -187,10 +187,7 @@ class Simulation(World):
 
     def stop_broker(self, broker: Broker) -> None:
         """Stopped, and its store closed. Raises Died."""
-        try:
-            broker.stop()
-        except OSError as error:
-            self.say("%s stops without a marker: %s", broker.name, error)
+        broker.stop()
         self.end_broker(broker.name)
 
     def on_reopen(self, broker: Broker) -> None:
@@ -217,7 +214,7 @@ class Simulation(World):
 
     def _on_died(self, died: Died) -> None:
         """A process has ended in the middle of a write."""
-        self.faults.on_died(died.name, died.error)
+        self.faults.on_died(died.name)
 
     def _new_controller(self, number: int) -> Controller:
         settings = self.swarm.settings
