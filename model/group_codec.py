@@ -140,7 +140,7 @@ class _Reader:
             self.refuse("JSON", str(error)[:VALUE_LENGTH_MAX])
 
     def node(self, raw: Any) -> GroupNode:
-        fields = self.own(raw, _NODE_KEYS)
+        fields = self.own(_as_written_now(raw), _NODE_KEYS)
         master = fields["master_incarnation"]
         return GroupNode(
             broker_name=self.group,
@@ -282,6 +282,13 @@ class _Reader:
 
     def _constant(self, name: str) -> NoReturn:
         self.refuse("JSON", f"{name} is not a number")
+
+
+def _as_written_now(raw: Any) -> Any:
+    """A node that no controller has written since clusters have ids called the group's id its origin, and named no cluster."""
+    if type(raw) is not dict or "origin" not in raw or "group_id" in raw or "cluster_id" in raw:
+        return raw
+    return {key: value for key, value in raw.items() if key != "origin"} | {"cluster_id": "", "group_id": raw["origin"]}
 
 
 def _check_sense(reader: _Reader, node: GroupNode) -> None:

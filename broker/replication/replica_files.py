@@ -309,7 +309,10 @@ def _read(path: str, small_files: SmallFiles) -> _Facts | None:
 
 
 def _facts_of(path: str, document: dict[str, Any]) -> _Facts:
-    """Each with its type and in its range. What is missing takes its default: an older release did not write it."""
+    """Each with its type and in its range. What is missing takes its default: an older release did not write it, and called
+    the group's id its origin."""
+    if "group_id" not in document and "origin" in document:
+        document["group_id"] = document.pop("origin")
     types = {each.name: type(each.default) for each in fields(_Facts) if each.name != "store_id"} | {"store_id": str}
     for name, value in document.items():
         if type(value) is not types.get(name):

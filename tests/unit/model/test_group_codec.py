@@ -45,6 +45,19 @@ def test_the_bytes_are_these() -> None:
     assert decode_node(GOLDEN, GROUP) == NODE
 
 
+FORMER = GOLDEN.replace(b'"cluster_id": "9f1c", "group_id"', b'"origin"')
+
+
+def test_a_node_from_before_clusters_had_ids_is_the_same_group_of_no_cluster_yet() -> None:
+    assert decode_node(FORMER, GROUP) == replace(NODE, cluster_id="")
+
+
+@pytest.mark.parametrize("added", ['"group_id": "store-a"', '"cluster_id": "9f1c"'])
+def test_a_node_that_is_half_of_then_and_half_of_now_is_nobodys(added: str) -> None:
+    with pytest.raises(GroupNodeDamaged, match=r"group_id|cluster_id|origin"):
+        decode_node(FORMER.replace(b'"epoch"', f'{added}, "epoch"'.encode()), GROUP)
+
+
 @pytest.mark.parametrize(
     "node",
     [

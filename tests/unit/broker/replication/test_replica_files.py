@@ -249,6 +249,13 @@ def test_what_is_no_json_is_refused_though_its_checksum_is_right(directory, text
         ReplicaFiles.open(directory)
 
 
+def test_an_older_releases_name_for_the_groups_id_is_read(directory) -> None:
+    write_text(directory, '{"version": 1, "store_id": "s", "starts": 4, "promised": 9, "origin": "5f0c"}')
+    files = ReplicaFiles.open(directory)
+    assert (files.group_id, files.promised, files.incarnation.starts) == ("5f0c", 9, 5)
+    assert ReplicaFiles.open(directory).group_id == "5f0c", "written anew by its name of now"
+
+
 def test_what_an_older_release_did_not_write_takes_its_default(directory) -> None:
     write_text(directory, '{"version": 1, "store_id": "5f0c", "starts": 3}')
     files = ReplicaFiles.open(directory)
