@@ -1,4 +1,7 @@
-"""`python -m tests.sim --seeds N [--first S]`: N seeds, one after the other. `--seed X --trace`: one, told in words."""
+"""`python -m tests.sim --seeds N [--first S]`: N seeds, one after the other. `--seed X --trace`: one, told in words.
+
+A long run tells each PROGRESS_S how far it is, on standard error.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ from contextlib import ExitStack
 
 from .mutations import MUTATIONS, mutated
 from .simulation import Simulation
+
+PROGRESS_S = 10
 
 
 def main() -> int:
@@ -51,10 +56,33 @@ def first_found(seeds: Iterable[int]) -> str:
     return "none"
 
 
+class Progress:
+    """Of a run of so many seeds."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._began_s = self._told_s = time.monotonic()
+
+    def tell(self, done: int, failed: int) -> None:
+        """How far it is, where that was not said lately."""
+        now_s = time.monotonic()
+        if not done or now_s - self._told_s < PROGRESS_S:
+            return
+        self._told_s = now_s
+        per_s = done / (now_s - self._began_s)
+        left_min, left_s = divmod(round((self._count - done) / per_s), 60)
+        left = f"{left_min} min {left_s:02} s left"
+        print(
+            f"{done} of {self._count} seeds, {failed} failed, {per_s:.1f} a second, {left}", file=sys.stderr, flush=True
+        )
+
+
 def run_all(seeds: Sequence[int], *, trace: bool) -> int:
     """One after the other; the sum of it all at the end."""
     began_s, failed, events, told, forced = time.process_time(), 0, 0, 0, 0
-    for seed in seeds:
+    progress = Progress(len(seeds))
+    for done, seed in enumerate(seeds):
+        progress.tell(done, failed)
         simulation = Simulation(seed, trace=print if trace else None)
         try:
             simulation.run()
