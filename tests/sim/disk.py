@@ -35,7 +35,8 @@ class Disk:
     """`name`: of its machine. `new_store_id`: what a process that finds no identity here calls itself. `begin`: where the log
     is kept from. `queue_begins`: {queue: the offset that its first record from there on has}.
 
-    `confirm_noted`, `flushed_noted`: the checkpoint. `is_closed`: the last process closed its store.
+    `confirm_noted`, `flushed_noted`: the checkpoint. `is_closed`: the last process closed its store. `hole`: where bytes are
+    lost, as the last recovery has written down; what lies behind is kept.
     `undead`: bytes behind a cut that was not made durable. `failed_pages`: an fsync has failed; the pages behind
     `durable` pass for written and are not. `fsync_fails`: asked at the end of each fsync. `dies_in`: after so many steps
     more on the disk its process ends, if `may_die` says so then. `is_full`: there is no room for a chunk; `is_brimful`: nor
@@ -53,6 +54,7 @@ class Disk:
     confirm_noted: int = 0
     flushed_noted: int = 0
     is_closed: bool = False
+    hole: int | None = None
     files: dict[str, bytes] = field(default_factory=dict)
     platter: dict[str, bytes] = field(default_factory=dict)
     unsynced: set[str] = field(default_factory=set)
@@ -178,16 +180,15 @@ class Disk:
 
     # ---- changes of the log
 
-    def recover(self) -> int | None:
-        """Keeps the whole records (R13): the confirm offset has no say in it. Where a hole begins, if there is one: what lies
-        behind it is kept too."""
+    def recover(self) -> None:
+        """Keeps the whole records (R13): the confirm offset has no say in it. What lies behind a hole is kept too."""
         if self.failed_pages:
             self.drop_cached_pages()
         end = hole = whole_end(self.log, min(self.begin, len(self.log)))
         while has_record(self.log, end):
             end = whole_end(self.log, next_record(self.log, end))
         self.truncate(end)
-        return hole if hole < end else None
+        self.hole = hole if hole < end else None
 
     def drop_cached_pages(self) -> None:
         """Re-reads the disk after a failed fsync (R8): what it never got is gone, as after a loss of power."""
@@ -199,6 +200,8 @@ class Disk:
         if end < len(self.log):
             del self.log[end:]
             self.changed_from = min(self.changed_from, end)
+        if self.hole is not None and end <= self.hole:
+            self.hole = None
         self.durable = min(self.durable, end)
 
     def cut(self, offset: int) -> None:
@@ -224,6 +227,7 @@ class Disk:
     def erase(self) -> None:
         """No log, and no checkpoint."""
         self.log.clear()
+        self.hole = None
         self.durable = self.begin = self.changed_from = 0
         self.undead, self.is_closed, self.queue_begins = b"", False, {}
         self.note_checkpoint(confirm=0, flushed=0)

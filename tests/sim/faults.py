@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 
 OPERATOR_WAITS_MS = 5000
+FIRST_MS = 1500
+"""The group has been founded by then, mostly."""
+LONG_SHARE = 0.2
+"""Of full and hung disks: long enough for a controller to elect another."""
 STEPS = 10
 """Of two small files, or of a cut."""
 
@@ -45,7 +49,7 @@ class Faults:
         self._wipes = 0
         self._copies: dict[str, Disk] = {}  # of disks, as they were some time ago
         self.losses = ZooKeeperLosses(simulation, self.ask)
-        self._schedule.after_us(500 * MS, self._next)
+        self._schedule.after_us(FIRST_MS * MS, self._next)
         self._schedule.after_us(500 * MS, self._watch_over)
 
     def heal(self) -> None:
@@ -264,7 +268,7 @@ class Faults:
         disk = simulation.disks[name]
         disk.is_full, disk.is_brimful = True, self._rng.random() < 0.3
         simulation.say("the disk of %s is full", name)
-        self._schedule.after_us(3 * self.repair_us(), partial(self._mend_disk, name))
+        self._mend_later(name)
         masters = [other for other, broker in simulation.brokers.items() if broker.replica.master is not None]
         if masters and self._rng.random() < 0.5:
             self.kill(masters[0])
@@ -275,10 +279,12 @@ class Faults:
         if name is not None:
             self._simulation.say("the disk of %s hangs", name)
             self._simulation.disks[name].hangs = True
-            self._schedule.after_us(3 * self.repair_us(), partial(self._mend_disk, name))
+            self._mend_later(name)
 
-    def _mend_disk(self, name: str) -> None:
-        self._simulation.disks[name].mend()
+    def _mend_later(self, name: str) -> None:
+        """Mostly soon: while it lasts, all there is to do is to wait for it or to elect another, once."""
+        times = 4 if self._rng.random() < LONG_SHARE else 1
+        self._schedule.after_us(times * self.repair_us(), self._simulation.disks[name].mend)
 
     def _stop(self) -> None:
         """A clean stop."""

@@ -28,8 +28,13 @@ HANG_LOOK_MS: Final = 20
 class SimulatedQuarantine:
     """`Quarantine`, as far as holes go."""
 
-    def __init__(self, hole: int | None) -> None:
-        self.first_hole = hole
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+
+    @property
+    def first_hole(self) -> int | None:
+        """See `Quarantine`."""
+        return self._disk.hole
 
 
 class SimulatedDamage:
@@ -37,17 +42,16 @@ class SimulatedDamage:
 
     unsendable: tuple[tuple[int, int], ...] = ()
 
-    def __init__(self, disk: Disk, hole: int | None) -> None:
-        self.quarantine = SimulatedQuarantine(hole)
+    def __init__(self, disk: Disk) -> None:
+        self.quarantine = SimulatedQuarantine(disk)
         self.on_change: Callable[[], None] = bool
         self._disk = disk
 
     def take_holes(self) -> Future[None] | None:
         """The log ends at its first hole from now on."""
-        hole, self.quarantine.first_hole = self.quarantine.first_hole, None
-        if hole is None:
+        if self._disk.hole is None:
             return None
-        self._disk.truncate(hole)
+        self._disk.truncate(self._disk.hole)
         done: Future[None] = Future()
         done.set_result(None)
         return done
@@ -77,8 +81,9 @@ class SimulatedStore:
         self._flushing: int | None = None
         self._is_wanted_again = False
         self._flush_began_ms = 0
-        hole = None if disk.is_closed else disk.recover()
-        self.damage = SimulatedDamage(disk, hole)
+        if not disk.is_closed:
+            disk.recover()
+        self.damage = SimulatedDamage(disk)
         self._flushed = disk.flushed_noted if disk.is_closed else disk.begin
         self._found_end = len(disk.log)
         self._confirmation = Confirmation(disk.confirm_noted)

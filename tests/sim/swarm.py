@@ -113,6 +113,7 @@ class Swarm:
         controllers = rng.choice((1, 2))
         hosts = (*names, *(f"controller-{number}" for number in range(controllers)))
         skew = rng.choice((0.0, 0.01, 0.2))
+        repair_ms = rng.choice((50, 400, 1500))
         weights = tuple((fault, rng.choice((0, 0, 1, 1, 4))) for fault in FAULTS)
         return cls(
             names=names,
@@ -129,9 +130,9 @@ class Swarm:
             zookeeper_loss=sometimes(0.3, 0.05, 0.3),
             damage_rate=sometimes(0.2, 0.01),
             chunk_records=rng.choice((2, 8, 10_000)),
-            fault_gap_ms=rng.choice((150, 400, 1000)),
+            fault_gap_ms=max(rng.choice((150, 400, 1000)), repair_ms * 2 // 3),  # else all is broken all the time
             ambush_rate=sometimes(0.5, 0.1, 0.4),
-            repair_ms=rng.choice((50, 400, 1500)),
+            repair_ms=repair_ms,
             faults=tuple((fault, weight) for fault, weight in weights if weight) or (("kill", 1),),
             chaos_ms=10_000,
             late_start={name: rng.choice((0, 0, 30, 1500)) for name in names},

@@ -248,7 +248,10 @@ def test_a_hole_is_kept_with_what_lies_behind_it_until_it_is_taken(machine: Mach
         assert store.damage.quarantine.first_hole == 20 * machine.record_bytes
         assert store.written == 40 * machine.record_bytes
         machine.kill()
+    machine.open()
+    machine.close()
     store = machine.open()
+    assert store.damage.quarantine.first_hole == 20 * machine.record_bytes
     noted = store.damage.take_holes()
     assert noted is not None
     noted.result()
