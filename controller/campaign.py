@@ -102,7 +102,9 @@ class Campaign:
         new_group: GroupSettings,
         new_detection: Callable[[], Detection],
         naming: ClusterNaming,
+        new_group_replicas: int = 0,
     ) -> None:
+        """`new_group_replicas`: how many a new group has, 0 = not known."""
         self.address = address
         self._ground = ground
         self._loop = ground.loop
@@ -110,6 +112,7 @@ class Campaign:
         self._new_group = new_group
         self._new_detection = new_detection
         self._naming = naming
+        self._new_group_replicas = new_group_replicas
         self._leadership = Leadership()
         self._names: tuple[str, ...] = ()  # groups, as they were listed last while another led
         self._store: GroupStore | None = None
@@ -243,6 +246,7 @@ class Campaign:
                 self._ground.clock,
                 detection=self._new_detection(),
                 new_group=self._new_group,
+                new_group_replicas=self._new_group_replicas,
                 naming=self._naming,
             )
             self._reign.begin()

@@ -38,6 +38,14 @@ class NewGroupConfig:
         maximum=LAG_MS_MAX,
     )
 
+    replicas: int = setting(
+        0,
+        "how many replicas a new group begins with: it is founded once so many have registered, none of which knows of an"
+        " earlier one; 0 = not known: a controller that has just begun to lead listens for 4.5 s first",
+        minimum=0,
+        maximum=REPLICAS_MAX,
+    )
+
     @property
     def settings(self) -> GroupSettings:
         """The same as the node holds it."""

@@ -2,8 +2,8 @@
 
 A new reign has only what ZooKeeper holds, which may be older than it was (set_back). So before it writes a group that it
 has found it *listens*: until each replica of the group has registered or sent a heartbeat, for LISTEN_MS at most. A replica
-that lives beats each 0.5 s; what it knows is heard before anything is built on a node that was set back. Nor does it found
-a group that it has not found before that time is over: who registers first may be the one that was wiped.
+that lives beats each 0.5 s; what it knows is heard before anything is built on a node that was set back. Before it founds a
+group that it has not found it listens longer (founding): who registers first may be the one that was wiped.
 
 A sighting counts from the moment it is heard and is kept in ZooKeeper at once, so that the next reign knows it too. Where
 that fails it is tried again with the next sign of the kind: the replica goes on registering.
@@ -64,6 +64,11 @@ class Hearing:
     def listen_to_all(self, broker_name: str, ends_ms: int) -> None:
         """Begins to listen for anybody who knows of a group that ZooKeeper does not know."""
         self._unheard[broker_name], self._ends_ms[broker_name] = {_ANYBODY}, ends_ms
+
+    def end_listening_to_all(self, broker_name: str) -> None:
+        """Nobody is left who could know of the group."""
+        if self._unheard.get(broker_name) == {_ANYBODY}:
+            self._end(broker_name)
 
     def listens_to(self, broker_name: str) -> bool:
         """Its replicas were not all heard yet, and it is not time."""

@@ -51,6 +51,7 @@ from ..remoting.timers import Timer
 from .audit_record import encode_forced_election
 from .cluster_naming import ClusterNaming
 from .detection import Detection, Effect, Probe, Stalled, TellReplicas, WriteGroup
+from .founding import FOUND_LISTEN_MS, Founding
 from .group_changes import Attempt, Change, GroupChanges, Write
 from .group_settings import change_settings, must_flush
 from .group_state import alter_in_sync, remove_replica
@@ -101,13 +102,16 @@ class Reign:
         detection: Detection,
         new_group: GroupSettings,
         listen_ms: int = LISTEN_MS,
+        found_listen_ms: int = FOUND_LISTEN_MS,
+        new_group_replicas: int = 0,
         naming: ClusterNaming,
     ) -> None:
+        """`listen_ms`: to a group that has a node; `found_listen_ms`: before anything is founded. `new_group_replicas`: how
+        many a new group has, 0 = not known."""
         self._store = store
         self._desk = desk
         self._naming = naming
-        self._listen_ms = listen_ms
-        self._listens_until_ms: int | None = None  # from when everything was read, and brokers are answered
+        self._founding = Founding(listen_ms=found_listen_ms, replicas=new_group_replicas)
         self._loop = loop
         self._clock = clock
         self._detection = detection
@@ -192,15 +196,9 @@ class Reign:
         self._reader.on_tick()
         if self._reader.is_ready:
             now_ms = self._clock.monotonic_ms()
-            self._listening_until_ms()
+            self._founding.until_ms(now_ms)  # from when everything was read, and brokers are answered
             self._hearing.on_tick(now_ms)
             self._carry_out(self._detection.on_tick(now_ms))
-
-    def _listening_until_ms(self) -> int:
-        """Until then whoever knows more than ZooKeeper may still be heard: no group is founded, no cluster's id is drawn."""
-        if self._listens_until_ms is None:
-            self._listens_until_ms = self._clock.monotonic_ms() + self._listen_ms
-        return self._listens_until_ms
 
     # ---- requests of brokers
 
@@ -211,7 +209,8 @@ class Reign:
             return
         known = (self._detection.known(name).node.cluster_id for name in sorted(self._names))
         brought = check_cluster_id(cast(RegisterReplica, call.request).cluster_id)
-        may_draw = self._clock.monotonic_ms() >= self._listening_until_ms()
+        now_ms = self._clock.monotonic_ms()
+        may_draw = now_ms >= self._founding.until_ms(now_ms)
         self._naming.settle(
             self._store, self._desk, (*known, brought), partial(self._on_named, call), may_draw=may_draw
         )
@@ -253,11 +252,15 @@ class Reign:
             named = replace(made.node, cluster_id=self._naming.cluster_id)
             return Write(named, known.version if known is not None else NO_VERSION)
 
-        until_ms = self._listening_until_ms()
-        if self._known(name) is None and self._clock.monotonic_ms() < until_ms:
+        now_ms = self._clock.monotonic_ms()
+        self._founding.on_registration(request)
+        may_found = self._founding.may_found(name, now_ms)
+        if present is None and not may_found:
             self._changes.hold(name)
-            self._hearing.listen_to_all(name, until_ms)
+            self._hearing.listen_to_all(name, self._founding.until_ms(now_ms))
         self._submit(call, name, decide, partial(self._on_registered, call))
+        if present is None and may_found:
+            self._hearing.end_listening_to_all(name)
         self._hearing.on_heard(name, request.name)
 
     def on_heartbeat(self, call: Call) -> GroupReply:

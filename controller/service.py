@@ -66,6 +66,7 @@ class Controller:
             ground,
             address=self.address,
             new_group=config.new_group.settings,
+            new_group_replicas=config.new_group.replicas,
             new_detection=lambda: Detection(
                 dead_after_ms=config.dead_after_ms, probe_timeout_ms=config.probe_timeout_ms
             ),

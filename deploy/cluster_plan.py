@@ -154,7 +154,11 @@ def _as_recorded(record: ClusterRecord, wanted: ProcessRecord, settings: Sequenc
 def _founding_settings(shape: Shape, settings: Sequence[str]) -> tuple[str, ...]:
     """What new groups begin with; they flush as the user wants the brokers' stores to."""
     flush_mode = _setting(settings, FLUSH_MODE) or "async"
-    return f"new_group.min_in_sync={shape.min_in_sync}", f"new_group.flush_mode={flush_mode}"
+    return (
+        f"new_group.min_in_sync={shape.min_in_sync}",
+        f"new_group.flush_mode={flush_mode}",
+        f"new_group.replicas={shape.replicas}",
+    )
 
 
 def _setting(settings: Sequence[str], key: str) -> str | None:

@@ -106,6 +106,7 @@ class Controller(Host):
             new_group=settings,
             new_detection=Detection,
             naming=ClusterNaming(cluster="sim"),
+            new_group_replicas=len(simulation.swarm.names),
         )
         self._campaign.begin()
 

@@ -1,9 +1,10 @@
 """ZooKeeper loses its data, or is set back, once in some seeds; and the operator who restores the group then.
 
-All brokers live, are reached and not paused at that moment, and have been for so long that no link waits for an answer that
-was lost: a new reign hears whoever knows more, as the rule has it. What only the dead know, or who is not reached, is a
-documented window. Afterwards all faults go on. The operator restores above the highest epoch of any
-disk once a controller says that it must be, and forces the replica whose log is worth most: it must have everything.
+All brokers live, are reached and not paused at that moment: a new reign hears whoever knows more, as the rule has it. What
+only the dead know, or who is not reached, is a documented window. So is who waits for a lost answer where a node is there, to
+which a reign listens shorter: no link has waited for one for a while when ZooKeeper is set back. Afterwards all faults go on.
+The operator restores above the highest epoch of any disk once a controller says that it must be, and forces the replica whose
+log is worth most: it must have everything.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ SHARE: Final = 0.25
 KEPT: Final = 12
 """Versions of the node that it may be set back to."""
 CALM_MS: Final = 3500
-"""Before it: longer than a link waits for what it asked while it was cut off."""
-QUIET_MS: Final = 2000
+"""Before it is set back: longer than a link waits for what it asked while it was cut off."""
+QUIET_MS: Final = 6000
 """After it: longer than a new leading controller listens."""
 
 
@@ -80,17 +81,19 @@ class ZooKeeperLosses:
         if simulation.healing:
             return
         if not self.is_quiet:
-            self._quiet_until_us = self._schedule.now_us + (CALM_MS + QUIET_MS) * MS
+            is_set_back = len(self._history) > 1 and self._rng.random() < 0.7
+            calm_ms = CALM_MS if is_set_back else 0
+            self._quiet_until_us = self._schedule.now_us + (calm_ms + QUIET_MS) * MS
             simulation.network.cuts.clear()
             weather, simulation.network.weather = simulation.network.weather, Weather()
-            self._schedule.after_us((CALM_MS + QUIET_MS) * MS, partial(self._end_quiet, weather))
-            self._schedule.after_us(CALM_MS * MS, self._lose)
+            self._schedule.after_us((calm_ms + QUIET_MS) * MS, partial(self._end_quiet, weather))
+            self._schedule.after_us(calm_ms * MS, partial(self._lose, is_set_back=is_set_back))
 
-    def _lose(self) -> None:
+    def _lose(self, *, is_set_back: bool) -> None:
         simulation = self._simulation
         if simulation.healing:
             return
-        older = self._rng.choice(self._history[:-1]) if len(self._history) > 1 and self._rng.random() < 0.7 else None
+        older = self._rng.choice(self._history[:-1]) if is_set_back else None
         if not self._is_calm() or not self._is_known_better(older):
             self._schedule.after_us(100 * MS, self._strike)
             return

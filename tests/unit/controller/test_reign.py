@@ -17,8 +17,11 @@ from sim.group_kit import GROUP, group, heartbeat, registration, replica, report
 from sim.group_kit import proposal as plain_proposal
 from sim.model_zookeeper import Loss, ModelZooKeeper
 
+from zenitmq.broker.controller_link import WRITE_TIMEOUT_MS
+from zenitmq.broker.leader_search import PAUSE_MS_MAX
 from zenitmq.controller.cluster_naming import ClusterNaming
 from zenitmq.controller.detection import Detection
+from zenitmq.controller.founding import FOUND_LISTEN_MS
 from zenitmq.controller.group_store import StoreEvent, Touched
 from zenitmq.controller.hearing import SEEN_GROUPS_MAX
 from zenitmq.controller.reign import TICK_MS, Reign
@@ -155,6 +158,7 @@ class Story:
         waiting_max: int = 100,
         begin: bool = True,
         listen_ms: int = 0,
+        replicas: int = 0,
         zookeeper: ModelZooKeeper | None = None,
     ) -> None:
         self.zookeeper = zookeeper or ModelZooKeeper()
@@ -173,6 +177,8 @@ class Story:
             detection=Detection(),
             new_group=GroupSettings(min_in_sync=2),
             listen_ms=listen_ms,
+            found_listen_ms=listen_ms,
+            new_group_replicas=replicas,
             naming=self.naming,
         )
         if begin:
@@ -848,6 +854,46 @@ def test_a_group_is_founded_once_a_reign_has_listened_and_at_once_later() -> Non
         story.work()
         assert asked.error is None
         assert elected(story) == ("a", 1)
+
+
+def empty(story: Story, name: str, **facts: Any) -> Asked:
+    """A replica on a new store."""
+    return story.register(name, **{"epoch": 0, "log_end": 0, "group_id": "", "clean_marker": False} | facts)
+
+
+def test_a_new_group_is_founded_once_all_its_replicas_are_known_to_know_nothing() -> None:
+    story = Story(listen_ms=4500, replicas=3)
+    asked = [empty(story, name) for name in "aab"]
+    story.work()
+    assert [one.reply for one in asked] == [None, None, None], "one asked twice"
+    asked.append(empty(story, "c"))
+    story.work()
+    assert [one.error for one in asked] == [None] * 4
+    assert elected(story) == ("a", 1)
+    assert story.stored().in_sync == ("a",)
+
+
+@pytest.mark.parametrize("facts", [{"epoch": 3}, {"newest_epoch": 3}, {"log_end": 4096}, {"group_id": "id-1"}])
+def test_where_one_of_them_knows_something_others_may_too(facts: dict[str, Any]) -> None:
+    story = Story(listen_ms=4500, replicas=3)
+    asked = [empty(story, "b"), empty(story, "a", **facts), empty(story, "c"), empty(story, "d")]
+    story.work()
+    story.loop.pass_ms(4000)
+    assert asked[0].reply is None
+    assert story.zookeeper.groups == {}
+
+
+def test_who_waits_for_a_lost_answer_is_heard_before_a_group_is_founded() -> None:
+    longest_ms = WRITE_TIMEOUT_MS + PAUSE_MS_MAX
+    story = Story(listen_ms=FOUND_LISTEN_MS)
+    wiped = empty(story, "c")
+    story.loop.pass_ms(longest_ms)
+    assert wiped.reply is None
+    refused = story.register("a", 7, epoch=41)
+    story.loop.pass_ms(1000)
+    story.work()
+    assert isinstance(refused.error, GroupNodeLost)
+    assert isinstance(wiped.error, GroupNodeLost)
 
 
 def test_a_reign_listens_from_when_it_can_hear() -> None:

@@ -46,7 +46,11 @@ def test_a_zookeeper_that_runs_is_not_started() -> None:
 @pytest.mark.parametrize(("replicas", "minimum"), [(2, 1), (3, 2), (5, 2)])
 def test_new_groups_get_the_minimum_that_fits(replicas: int, minimum: int) -> None:
     controller = planned(Shape(replicas=replicas))[2]
-    assert controller.settings == (f"new_group.min_in_sync={minimum}", "new_group.flush_mode=async")
+    assert controller.settings == (
+        f"new_group.min_in_sync={minimum}",
+        "new_group.flush_mode=async",
+        f"new_group.replicas={replicas}",
+    )
 
 
 def test_new_groups_flush_as_their_brokers_do() -> None:
