@@ -252,23 +252,24 @@ def _decode_send(frame: bytes, first: int, end: int) -> Incoming:
 
 
 def _decode(frame: bytes) -> Incoming:
-    header = _unpacked(frame)
-    return _request_of(header), header[2], bool(header[3] & FLAG_ONEWAY), header[6], header[8]
+    code, version, opaque, flag, _, fields, timeout_ms, wide, cluster_id = _unpacked(frame)
+    shape = _REQUEST_SHAPES.get(code)
+    request: Request | ZenitError
+    if shape is None or version != PROTOCOL_VERSION or flag & FLAG_REPLY:
+        request = _refusal(code, version, flag)
+    else:
+        try:
+            request = shape.build(fields, wide=wide)
+        except RemoteProtocolError as error:
+            request = error
+    return request, opaque, bool(flag & FLAG_ONEWAY), timeout_ms, cluster_id
 
 
-def _request_of(header: Header) -> Request | ZenitError:
-    """The request, or as a value what is wrong with it."""
-    code, version, _, flag, _, fields, _, wide, _ = header
+def _refusal(code: int, version: int, flag: int) -> ZenitError:
+    """Why nothing of these is a request."""
     if version != PROTOCOL_VERSION:
         return VersionNotSupported(version, PROTOCOL_VERSION)
-    shape = _REQUEST_SHAPES.get(code)
-    if shape is None or flag & FLAG_REPLY:
-        return RemoteProtocolError("a reply where a request belongs") if flag & FLAG_REPLY else UnknownRequest(code)
-    try:
-        request: Request = shape.build(fields, wide=wide)
-    except RemoteProtocolError as error:
-        return error
-    return request
+    return RemoteProtocolError("a reply where a request belongs") if flag & FLAG_REPLY else UnknownRequest(code)
 
 
 def open_header(frame: bytes) -> Header:
@@ -326,9 +327,10 @@ def _unpacked(frame: bytes) -> Header:
     cluster_id = ""
     try:
         parts = msgpack.unpackb(frame, use_list=False)
-        if type(parts) is tuple and len(parts) == _WITH_CLUSTER:
-            parts, cluster_id = parts[:-1], parts[-1]
-        code, _, version, opaque, flag, remark, fields, timeout_ms = parts
+        if len(parts) == _WITH_CLUSTER:
+            code, _, version, opaque, flag, remark, fields, timeout_ms, cluster_id = parts
+        else:
+            code, _, version, opaque, flag, remark, fields, timeout_ms = parts
     except _MALFORMED as error:
         raise RemoteProtocolError(f"a header that cannot be unpacked ({type(error).__name__})") from error
     if type(cluster_id) is not str or len(cluster_id) > CLUSTER_ID_LENGTH_MAX:

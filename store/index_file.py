@@ -49,7 +49,7 @@ class IndexHeader:
 class IndexFile:
     """One mapped index file."""
 
-    __slots__ = ("_file", "_is_sealed", "entries", "header", "path", "slots")
+    __slots__ = ("_count_max", "_file", "entries", "header", "path", "slots")
 
     def __init__(self, path: str, *, slots: int, entries: int, writable: bool = True) -> None:
         """Raises StoreFormatError where size or header do not fit, OSError."""
@@ -57,7 +57,7 @@ class IndexFile:
         self.path = path
         self.slots = slots
         self.entries = entries
-        self._is_sealed = False
+        self._count_max = entries  # what the header's count may come to
         values = list(INDEX_HEADER.unpack_from(self._file.map))
         values[5] = max(values[5], 1)
         self.header = IndexHeader(*values)
@@ -68,7 +68,7 @@ class IndexFile:
     @property
     def room(self) -> int:
         """How many entries still fit."""
-        return 0 if self._is_sealed else self.entries - self.header.count
+        return self._count_max - self.header.count
 
     def reserve(self) -> None:
         """Sees to it that the file has no holes, before anything is put in: RocketMQ's have, and to write to one through the
@@ -80,7 +80,7 @@ class IndexFile:
 
     def seal(self) -> None:
         """Nothing is put in from here on."""
-        self._is_sealed = True
+        self._count_max = self.header.count
 
     @property
     def is_unused(self) -> bool:
