@@ -68,7 +68,7 @@ EXIT_FATAL: Final = 87
 SWITCH_INTERVAL_S: Final = 0.0005
 FAST_TICK_MS: Final = 100
 SLOW_TICK_MS: Final = 1000
-UPKEEP_PAUSE_MS: Final = 10  # between two parts of the store's upkeep, of about 2 ms each
+UPKEEP_PAUSE_MS: Final = 10  # between two parts of the store's upkeep, of about 1 ms each
 FINISH_MS: Final = 2000  # what unflushed acknowledgements may take at a stop
 
 

@@ -22,9 +22,9 @@ from .segment import Segment
 from .store_event import StoreEvent
 
 NOTHING: Final = 1 << 62  # what nobody needs begins behind any log
-LOOKS_PER_SLICE: Final = 2_000  # at what somebody needs: about 2 ms
+LOOKS_PER_SLICE: Final = 1_000  # at what somebody needs: about 0.5 ms
 SEGMENTS_PER_SLICE: Final = 16
-QUEUES_PER_SLICE: Final = 32  # of those that may have files to give up
+QUEUES_PER_SLICE: Final = 32  # of those that have files to give up
 _READ_LOOKS: Final = 16  # to read a unit takes as long as so many comparisons
 _LOAD_LOOKS: Final = 64  # to load a queue
 

@@ -28,6 +28,7 @@ from .unsynced_files import UnsyncedFiles
 logger = logging.getLogger(__name__)
 
 QUEUE_FOLDER: Final = "consumequeue"
+_LOOKS_FOR_ONE: Final = 32  # queues of one file, in the time that one of several takes
 _FILES_AT_ONCE: Final = 64
 
 QueueKey = tuple[str, int]
@@ -314,20 +315,27 @@ class QueueTable:
         self._expiring = None
 
     def expire_some(self, queues_max: int) -> bool:
-        """Looks at so many queues that have more than one file, the last of which stays; whether some are left. The first call
-        finds out which.
+        """Looks at so many queues that have more than one file, the last of which stays; whether some are left. At a queue that
+        has one file it looks in a fraction of that time: `_LOOKS_FOR_ONE` such count as one.
 
         Raises OSError; the rest goes then with the next expiry.
         """
         if self._expiring is None:
-            self._expiring = [key for key, bases in self._unloaded.items() if len(bases) > 1]
-            self._expiring += [key for key, queue in self._queues.items() if queue.file_count > 1]
-            return bool(self._expiring)
-        for _ in range(min(queues_max, len(self._expiring))):
-            queue = self.get(*self._expiring.pop())
-            if queue is not None:
-                queue.remove_before(self._expired_below)
+            self._expiring = [*self._unloaded, *self._queues]
+        left = queues_max * _LOOKS_FOR_ONE
+        while self._expiring and left > 0:
+            key = self._expiring.pop()
+            left -= 1
+            if self._file_count(key) > 1:
+                left -= _LOOKS_FOR_ONE - 1
+                queue = self.get(*key)
+                if queue is not None:
+                    queue.remove_before(self._expired_below)
         return bool(self._expiring)
+
+    def _file_count(self, key: QueueKey) -> int:
+        queue = self._queues.get(key)
+        return len(self._unloaded.get(key, ())) if queue is None else queue.file_count
 
     def delete_topic(self, topic: str) -> None:
         """Deletes the queue files of a topic. Its records stay in the log until they expire. Raises OSError."""

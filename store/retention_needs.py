@@ -39,7 +39,7 @@ class FixedNeeds:
 
     def since(self, revision: int | None) -> Iterator[Need]:
         """All; none that came later."""
-        return iter([(*key, offset) for key, offset in self._offsets.items()] if revision is None else [])
+        return ((*key, offset) for key, offset in ([] if revision is not None else list(self._offsets.items())))
 
     def first(self, topic: str, queue_id: int) -> int | None:
         """Its only one."""
