@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ..client.controller_calls import ControllerCalls, GroupState
-from ..model.errors import ConnectionLost, RequestTimeout, ZenitError
+from ..model.errors import BrokerBusy, ConnectionLost, RequestTimeout, ZenitError
 from ..remoting.client import RemotingClient
 from ..remoting.commands import GetBrokerStatistics, Request
 from .cluster_plan import group_names, replica_names, static_master
@@ -155,10 +155,10 @@ def _statistics(remoting: RemotingClient, broker: ProcessRecord) -> Statistics:
 
 
 def ask_json(remoting: RemotingClient, address: str, request: Request) -> dict[str, Any] | None:
-    """The JSON document of a reply; None where nobody answers yet."""
+    """The JSON document of a reply; None where nobody answers yet, or who does is too busy just now."""
     try:
         _, payload = remoting.call(address, request, timeout_ms=ASK_TIMEOUT_MS)
-    except (ConnectionLost, RequestTimeout):
+    except (ConnectionLost, RequestTimeout, BrokerBusy):
         return None
     document: dict[str, Any] = json.loads(payload)
     return document

@@ -80,7 +80,12 @@ class Fault:
 
     def __str__(self) -> str:
         held = f" for {self.hold_ms / 1000:g} s" if self.deed not in (Deed.KILL, Deed.STOP, Deed.WIPE) else ""
-        return f"{self.deed.value}: {self.whom.value}{held}"
+        return self.name + held
+
+    @property
+    def name(self) -> str:
+        """What is done to whom, however long it is held."""
+        return f"{self.deed.value}: {self.whom.value}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +212,7 @@ _ALL: Final = (
         (Fault(Deed.ROT, Whom.MINORITY, 2_000),),
         3,
     ),
-    Drill("random", "any of these, one after another, drawn from a seed, for some minutes", (), 2),
+    Drill("random", "all of these, one after another in an order drawn from a seed, for some minutes", (), 2),
 )
 
 DRILLS: Final[Mapping[str, Drill]] = MappingProxyType({drill.name: drill for drill in _ALL})
@@ -260,12 +265,43 @@ _MENU: Final = (
 
 
 def random_faults(seed: int, conditions: Conditions) -> Iterator[Fault]:
-    """Faults for ever, always the same for a seed and conditions."""
+    """Faults for ever, always the same for a seed and conditions: each possible one once, then each again in another order."""
     chance = random.Random(seed)
-    menu = [entry for entry in _MENU if _is_possible(entry[0], entry[1], conditions)]
+    turn: list[tuple[Deed, Whom, tuple[int, int]]] = []
     while True:
-        deed, whom, (shortest, longest) = chance.choice(menu)
+        turn = turn or chance.sample(menu := _menu(conditions), len(menu))
+        deed, whom, (shortest, longest) = turn.pop()
         yield Fault(deed, whom, chance.randint(shortest, longest))
+
+
+def possible_faults(conditions: Conditions) -> list[str]:
+    """The names of what may be drawn."""
+    return [Fault(deed, whom, 0).name for deed, whom, _ in _menu(conditions)]
+
+
+def writes_wait(fault: str, conditions: Conditions) -> bool:
+    """Whether writes wait by design for what a fault of that name takes away: no pause is promised then.
+
+    Nobody takes over from a static master, or where all were killed; the rest is in docs/failover.md.
+    """
+    return fault in _WRITES_WAIT or (
+        not conditions.has_controllers and fault.endswith((Whom.MASTER.value, "each broker"))
+    )
+
+
+_WRITES_WAIT: Final = frozenset(
+    Fault(deed, whom, 0).name
+    for deed, whom in (
+        (Deed.KILL, Whom.ALL_BROKERS),
+        (Deed.POWER_CUT, Whom.ALL_BROKERS),
+        (Deed.FULL, Whom.SLAVE_THEN_ELECTED),  # too few are left that are in sync, until the killed master is back
+        *((deed, Whom.ZOOKEEPER) for deed in (Deed.EMPTY, Deed.SET_BACK, Deed.EMPTY_WIPED_FIRST)),  # for an operator
+    )
+)
+
+
+def _menu(conditions: Conditions) -> list[tuple[Deed, Whom, tuple[int, int]]]:
+    return [entry for entry in _MENU if _is_possible(entry[0], entry[1], conditions)]
 
 
 def _is_possible(deed: Deed, whom: Whom, conditions: Conditions) -> bool:

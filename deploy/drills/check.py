@@ -200,10 +200,12 @@ UNDER_WAY_NS: Final = 10_000_000
 class Mark:
     """One fault: `begin_ns` when it was begun, `done_ns` when it was complete (the process gone, the rule in place).
 
-    `mend_ns`: when its mending began. `end_ns`: when it was mended. All monotonic.
+    `mend_ns`: when its mending began. `end_ns`: when it was mended. All monotonic. `name`: what was done to which
+    processes; `kind`: the fault's name in the catalogue.
     """
 
     name: str
+    kind: str
     begin_ns: int
     done_ns: int
     mend_ns: int

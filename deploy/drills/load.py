@@ -42,7 +42,8 @@ SWITCH_INTERVAL_S: Final = 0.0005
 class LoadJob:
     """What one process does. Producers are numbered from `first_producer`; `rate`: messages a second of them together.
 
-    `batch`: messages a send. `groups`: the names of all replica groups, sorted.
+    `batch`: messages a send; the first `singles` producers send one at a time, as often as the others.
+    `groups`: the names of all replica groups, sorted.
     """
 
     namesrv: str
@@ -53,8 +54,19 @@ class LoadJob:
     producers: int = 4
     rate: float = 1000.0
     batch: int = 1
+    singles: int = 0
     body_bytes: int = 200
     groups: tuple[str, ...] = ()
+
+    def batch_of(self, number: int) -> int:
+        """Messages a send of that producer."""
+        return 1 if number < self.first_producer + self.singles else self.batch
+
+    @property
+    def interval_ns(self) -> int:
+        """From one send of a producer to its next one, so that all of them together keep the rate."""
+        messages = sum(map(self.batch_of, range(self.first_producer, self.first_producer + self.producers)))
+        return int(1e9 * messages / self.rate)
 
 
 class Journal:
@@ -100,7 +112,7 @@ class NumberedProducer:
 
     def run(self) -> None:
         """Sends on schedule until it is stopped."""
-        interval_ns = int(1e9 * self._job.batch * self._job.producers / self._job.rate)
+        interval_ns = self._job.interval_ns
         due_ns = monotonic_ns() + interval_ns * (self._number % self._job.producers) // self._job.producers
         while not self._stop.is_set():
             wait_ns = due_ns - monotonic_ns()
@@ -115,7 +127,7 @@ class NumberedProducer:
 
     def _send(self) -> bool:
         """Sends the next messages until they are acknowledged; False where the run ended before."""
-        numbers = range(self.sent, self.sent + self._job.batch)
+        numbers = range(self.sent, self.sent + self._job.batch_of(self._number))
         messages = [Message(self._job.topic, self._bodies.make(number)) for number in numbers]
         while True:
             try:

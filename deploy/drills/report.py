@@ -20,6 +20,7 @@ from .timeline import counts_of
 class RunReport:
     """One run. `times_ns`: of the acknowledgements, sorted. [begin_ns, end_ns]: the time under load.
 
+    `group_times_ns`: the same by replica group, since each pauses for itself; empty: of one group.
     `violations`: what went back or is quarantined (watch).
     """
 
@@ -30,6 +31,7 @@ class RunReport:
     marks: tuple[Mark, ...]
     tries_failed: int = 0
     violations: tuple[str, ...] = ()
+    group_times_ns: tuple[Numbers, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -45,9 +47,13 @@ class RunReport:
         ]
 
     def _pauses(self) -> list[float]:
-        """For each fault, the longest time without a write from its begin to the begin of the next one, or the end."""
+        """For each fault, the longest time without a write from its begin to the begin of the next one, or the end.
+
+        Of the group that waited longest; one whose queues no producer writes to has no say.
+        """
+        groups = [times for times in self.group_times_ns if len(times)] or [self.times_ns]
         return [
-            longest_gap_ms(self.times_ns, mark.begin_ns, until_ns)
+            max(longest_gap_ms(times, mark.begin_ns, until_ns) for times in groups)
             for mark, until_ns in zip(self.marks, self._untils(), strict=True)
         ]
 
@@ -79,6 +85,7 @@ class RunReport:
             "faults": [
                 {
                     "fault": mark.name,
+                    "kind": mark.kind,
                     "at_ms": _since(self.begin_ns, mark.begin_ns),
                     "mended_at_ms": _since(self.begin_ns, mark.end_ns),
                     "held_ms": _since(mark.begin_ns, mark.mend_ns),

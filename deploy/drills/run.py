@@ -41,9 +41,11 @@ from .watching import watching
 SETTLE_MS: Final = 1_500
 READ_MS: Final = 600_000
 QUEUES: Final = 8
+BATCH_MAX: Final = 1_000
 PROCESSES: Final = 2
 PRODUCERS: Final = 4  # of each process
 SENDS_A_SECOND: Final = 125  # of each producer; more messages a second are more in one send
+SINGLES: Final = 1  # producers of each process that send one message at a time, in `random`
 CLUSTER_SETTINGS: Final = ("store.segment_bytes=67108864",)
 STORE_PREFIX: Final = "broker-"  # of the names of all brokers, and so of their stores in the cluster's directory
 SYNC_SETTINGS: Final = ("store.flush_mode=sync",)
@@ -56,6 +58,8 @@ Say = Callable[[str], None]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrillOptions:
     """What a user may choose. `seconds`: how long each fault is held, None = as the drill says; `minutes`: of `random`.
+
+    `batch`: messages a send; None = as many as the rate needs at 125 sends a second of each producer.
 
     `replicas`: of each of `groups`; `controllers`: 0 = a static master. `power`: `random` draws power cuts instead of
     partitions, under flush mode sync; `disks`: disks that hang or are full instead, also under flush mode sync.
@@ -72,6 +76,7 @@ class DrillOptions:
     disks: bool = False
     seconds: float | None = None
     rate: float = 5_000.0
+    batch: int | None = None
     body_bytes: int = 200
     seed: int = 1
     minutes: float = 30.0
@@ -89,6 +94,7 @@ class DrillOptions:
             raise InvalidParameter("disks", self.disks, "false with power: brokers run over one library")
         _check("seconds", 1 if self.seconds is None else self.seconds, 0, 3_600)
         _check("rate", self.rate, 1, 1_000_000)
+        _check("batch", 1 if self.batch is None else self.batch, 1, BATCH_MAX)
         _check("body_bytes", self.body_bytes, 32, 1 << 20)
         _check("minutes", self.minutes, 0.05, 24 * 60)
 
@@ -108,9 +114,18 @@ class DrillOptions:
         return drill if self.seconds is None else drill.held(round(self.seconds * 1000))
 
     @property
-    def batch(self) -> int:
-        """Messages a send, so that the rate can be reached and the gaps still be seen."""
-        return max(1, round(self.rate / (PROCESSES * PRODUCERS * SENDS_A_SECOND)))
+    def messages_a_send(self) -> int:
+        """So many that the rate can be reached, and the gaps still be seen."""
+        return self.batch or max(1, round(self.rate / (PROCESSES * PRODUCERS * SENDS_A_SECOND)))
+
+    def conditions(self, *, is_apart: bool) -> Conditions:
+        """What `random` may draw. `is_apart`: brokers can be told apart by the network's rules."""
+        return Conditions(
+            has_controllers=self.controllers > 0,
+            can_cut_network=is_apart,
+            can_cut_power=self.cuts_power,
+            can_fail_disk=self.fails_disk,
+        )
 
 
 def run(options: DrillOptions, say: Say = lambda _: None) -> dict[str, Any]:
@@ -259,7 +274,8 @@ class _Run:
             path="",
             producers=PRODUCERS,
             rate=self._options.rate,
-            batch=self._options.batch,
+            batch=self._options.messages_a_send,
+            singles=SINGLES if self._drill.is_random else 0,
             body_bytes=self._options.body_bytes,
             groups=names,
         )
@@ -275,7 +291,8 @@ class _Run:
             result = load.stop()
         self._say(f"{len(result.acknowledged)} acknowledged; reading them back through each replica")
         cluster.wait_level()
-        verdicts = [self._verdict(number, result.acknowledged) for number in range(len(names))]
+        parts = [of_group(result.acknowledged, number) for number in range(len(names))]
+        verdicts = [self._verdict(number, part) for number, part in enumerate(parts)]
         return RunReport(
             verdict=together(verdicts),
             times_ns=result.acknowledged["time_ns"],
@@ -283,6 +300,7 @@ class _Run:
             end_ns=end_ns,
             marks=tuple(self._marks),
             tries_failed=result.tries_failed,
+            group_times_ns=tuple(part["time_ns"] for part in parts),
             violations=(*self._watch.violations, *cluster.quarantined(), *cluster.differing_logs()),
         )
 
@@ -295,19 +313,14 @@ class _Run:
                 broker.name: read_back.of_replica(broker.address, timeout_ms=READ_MS)
                 for broker in cluster.members(cluster.all_groups()[number])
             }
-        return check(of_group(acknowledged, number), replicas)
+        return check(acknowledged, replicas)
 
     def _faults(self) -> Iterator[Fault]:
         if not self._drill.is_random:
             yield from self._drill.faults
             return
         deadline_ms = monotonic_ms() + round(self._options.minutes * 60_000)
-        conditions = Conditions(
-            has_controllers=self._options.controllers > 0,
-            can_cut_network=self._tools.is_apart,
-            can_cut_power=self._tools.power_cut is not None,
-            can_fail_disk=self._tools.disk_faults is not None,
-        )
+        conditions = self._options.conditions(is_apart=self._tools.is_apart)
         for fault in random_faults(self._seed, conditions):
             if monotonic_ms() >= deadline_ms:
                 return
@@ -325,7 +338,7 @@ class _Run:
 
     def _strike_at(self, fault: Fault, processes: Sequence[ProcessRecord], load: Load) -> None:
         names = ", ".join(process.name for process in processes)
-        self._say(f"{fault.deed.value}: {names}")
+        self._say(f"{fault.deed.value}: {names} ({load.count():,} acknowledged so far)")
         self._tools.seed += 1
         begin_ns = monotonic_ns()
         with faults.begun(self._cluster, fault, processes, self._tools):
@@ -333,7 +346,9 @@ class _Run:
             faults.hold(fault, processes, lambda: self._tell(load))
             mend_ns = monotonic_ns()
         name, end_ns = f"{fault.deed.value} {names}", monotonic_ns()
-        self._marks.append(Mark(name=name, begin_ns=begin_ns, done_ns=done_ns, mend_ns=mend_ns, end_ns=end_ns))
+        self._marks.append(
+            Mark(name=name, kind=fault.name, begin_ns=begin_ns, done_ns=done_ns, mend_ns=mend_ns, end_ns=end_ns)
+        )
         if fault.deed is Deed.POWER_CUT and self._tools.last_cut is not None:
             cut = self._tools.last_cut
             self._say(

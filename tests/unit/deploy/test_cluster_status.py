@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from zenitmq.client.controller_calls import GroupState
 from zenitmq.deploy.cluster_record import ProcessRecord
-from zenitmq.deploy.cluster_status import UNKNOWN, group_document
-from zenitmq.model.errors import GroupNodeLost
+from zenitmq.deploy.cluster_status import UNKNOWN, ask_json, group_document
+from zenitmq.model.errors import BrokerBusy, ConnectionLost, GroupNodeLost, InvalidParameter, RequestTimeout, ZenitError
 from zenitmq.model.group import GroupNode, GroupSettings, Incarnation, KnownGroup
+from zenitmq.remoting.commands import GetBrokerStatistics
 
 GROUP = "broker-a"
 BROKERS = [
@@ -167,3 +170,25 @@ def test_a_replica_says_when_it_was_read_whole_and_what_is_damaged() -> None:
         "mended_ranges": 2,
         "quarantined_ranges": 1,
     }
+
+
+class Refusing:
+    """A remoting client whose every call ends so."""
+
+    def __init__(self, error: ZenitError) -> None:
+        self._error = error
+
+    def call(self, *_: object, **__: object) -> Any:
+        raise self._error
+
+
+@pytest.mark.parametrize("error", [ConnectionLost("a:1"), RequestTimeout("a reply", 1), BrokerBusy(100)])
+def test_who_cannot_answer_just_now_breaks_no_status(error: ZenitError) -> None:
+    client: Any = Refusing(error)
+    assert ask_json(client, "a:1", GetBrokerStatistics()) is None
+
+
+def test_who_refuses_for_good_is_heard() -> None:
+    client: Any = Refusing(InvalidParameter("a", 1, "2"))
+    with pytest.raises(InvalidParameter):
+        ask_json(client, "a:1", GetBrokerStatistics())

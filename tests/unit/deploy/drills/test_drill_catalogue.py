@@ -17,7 +17,9 @@ from zenitmq.deploy.drills.catalogue import (
     Deed,
     Whom,
     drill_named,
+    possible_faults,
     random_faults,
+    writes_wait,
 )
 from zenitmq.deploy.drills.partition import link_rules, rules
 from zenitmq.deploy.drills.run import DrillOptions
@@ -74,6 +76,29 @@ def test_drawn_faults_are_the_same_for_a_seed(seed: int) -> None:
     assert {fault.deed for fault in first} == set(Deed) - {Deed.POWER_CUT} - FAILS_DISK
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+def test_all_that_is_possible_is_drawn_before_anything_again(seed: int) -> None:
+    names = possible_faults(APART)
+    drawn = [fault.name for fault in islice(random_faults(seed, APART), 3 * len(names))]
+    for begin in range(0, len(drawn), len(names)):
+        assert sorted(drawn[begin : begin + len(names)]) == sorted(names)
+    assert drawn[: len(names)] != drawn[len(names) : 2 * len(names)]
+
+
+def test_writes_wait_where_nobody_can_take_over() -> None:
+    static = Conditions(has_controllers=False)
+    waited = [name for name in possible_faults(APART) if writes_wait(name, APART)]
+    assert len(waited) == 4
+    assert "kill: all brokers" in waited
+    assert [name for name in possible_faults(static) if writes_wait(name, static)] == [
+        "kill: master",
+        "pause: master",
+        "stop: master",
+        "stop: each broker",
+        "kill: all brokers",
+    ]
+
+
 def test_no_partition_is_drawn_where_none_is_possible() -> None:
     drawn = list(islice(random_faults(5, Conditions()), 400))
     assert not {fault.deed for fault in drawn} & CUTS_NETWORK
@@ -104,6 +129,7 @@ def test_only_what_a_cluster_has_is_drawn() -> None:
         ({"drill": "kill-master", "rate": 0}, "rate"),
         ({"drill": "kill-master", "seconds": -1}, "seconds"),
         ({"drill": "random", "minutes": 0}, "minutes"),
+        ({"drill": "random", "batch": 0}, "batch"),
         ({"drill": "random", "groups": 0}, "groups"),
         ({"drill": "kill-master", "power": True}, "power"),
         ({"drill": "kill-master", "disks": True}, "disks"),
@@ -119,7 +145,8 @@ def test_a_wrong_wish_is_refused(options: dict, named: str) -> None:
 
 @pytest.mark.parametrize(("rate", "batch"), [(10, 1), (1_000, 1), (5_000, 5), (100_000, 100)])
 def test_a_higher_rate_is_more_messages_a_send(rate: float, batch: int) -> None:
-    assert DrillOptions(drill="kill-master", rate=rate).batch == batch
+    assert DrillOptions(drill="kill-master", rate=rate).messages_a_send == batch
+    assert DrillOptions(drill="kill-master", rate=rate, batch=16).messages_a_send == 16
 
 
 def test_both_ways_are_the_rules_of_either() -> None:

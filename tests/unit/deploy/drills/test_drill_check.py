@@ -212,7 +212,14 @@ def test_a_flipped_bit_or_a_cut_end_is_seen(at: int, bit: int) -> None:
 
 
 TIMES = np.array([10, 20, 30, 730, 740, 900], dtype=np.uint64) * np.uint64(1_000_000)
-MARK = Mark(name="kill master", begin_ns=31_000_000, done_ns=40_000_000, mend_ns=700_000_000, end_ns=800_000_000)
+MARK = Mark(
+    name="kill master",
+    kind="kill: master",
+    begin_ns=31_000_000,
+    done_ns=40_000_000,
+    mend_ns=700_000_000,
+    end_ns=800_000_000,
+)
 
 
 def test_the_first_write_counts_from_the_begin_of_the_fault_and_not_what_was_under_way() -> None:

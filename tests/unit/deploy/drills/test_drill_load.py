@@ -6,6 +6,7 @@ import io
 import threading
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -109,3 +110,11 @@ def test_rows_are_kept_in_memory_a_few_hundred_at_a_time(count: int) -> None:
     assert len(file.getvalue()) == (FLUSH_ROWS if count >= FLUSH_ROWS else 0)
     journal.close()
     assert len(file.getvalue()) == journal.count == count
+
+
+@pytest.mark.parametrize("singles", [0, 1, 4])
+def test_the_rate_is_kept_whoever_sends_one_at_a_time(singles: int) -> None:
+    job = replace(JOB, first_producer=4, producers=4, rate=100.0, batch=16, singles=singles)
+    batches = [job.batch_of(number) for number in range(4, 8)]
+    assert batches == [1] * singles + [16] * (4 - singles)
+    assert sum(batches) * 1e9 / job.interval_ns == pytest.approx(100.0)

@@ -15,7 +15,14 @@ from zenitmq.deploy.drills.report import RunReport, document
 
 MS = 1_000_000
 TIMES = np.array([*range(10, 1000, 10), *range(1500, 3000, 10)], dtype=np.uint64) * np.uint64(MS)
-KILL = Mark(name="kill broker-a-1", begin_ns=995 * MS, done_ns=998 * MS, mend_ns=1300 * MS, end_ns=2000 * MS)
+KILL = Mark(
+    name="kill broker-a-1",
+    kind="kill: master",
+    begin_ns=995 * MS,
+    done_ns=998 * MS,
+    mend_ns=1300 * MS,
+    end_ns=2000 * MS,
+)
 RUN = RunReport(verdict=Verdict(acknowledged=249), times_ns=TIMES, begin_ns=0, end_ns=3000 * MS, marks=(KILL,))
 
 
@@ -28,6 +35,7 @@ def test_a_run_is_told_in_the_shape_of_the_design() -> None:
     assert told["faults"] == [
         {
             "fault": "kill broker-a-1",
+            "kind": "kill: master",
             "at_ms": 995.0,
             "mended_at_ms": 2000.0,
             "held_ms": 305.0,
@@ -40,16 +48,25 @@ def test_a_run_is_told_in_the_shape_of_the_design() -> None:
 
 def test_where_writes_went_on_while_a_fault_took_its_time_the_pause_is_told() -> None:
     """A broker that is asked to stop, or whose disk is being emptied, for 0.8 s; nothing was written for 10 ms at most."""
-    slowly = Mark(name="stop", begin_ns=1600 * MS, done_ns=2400 * MS, mend_ns=2450 * MS, end_ns=2500 * MS)
+    slowly = replace(KILL, begin_ns=1600 * MS, done_ns=2400 * MS, mend_ns=2450 * MS, end_ns=2500 * MS)
     assert replace(RUN, marks=(slowly,)).document()["first_write_ms"] == 10.0
 
 
 def test_the_slowest_of_several_faults_is_told() -> None:
-    second = Mark(name="kill", begin_ns=2505 * MS, done_ns=2506 * MS, mend_ns=2550 * MS, end_ns=2600 * MS)
+    second = replace(KILL, begin_ns=2505 * MS, done_ns=2506 * MS, mend_ns=2550 * MS, end_ns=2600 * MS)
     told = replace(RUN, marks=(KILL, second)).document()
     assert told["first_write_ms"] == 505.0
     assert [fault["first_write_ms"] for fault in told["faults"]] == [505.0, 10.0]
     assert told["faults"][0]["pause_ms"] == 505.0
+
+
+def test_the_pause_is_that_of_the_group_that_waited_longest() -> None:
+    """One group went on while the other one waited; a third has no producer."""
+    steady = np.arange(5, 3000, 10, dtype=np.uint64) * np.uint64(MS)
+    both = np.sort(np.concatenate((TIMES, steady)))
+    told = replace(RUN, times_ns=both, group_times_ns=(steady, TIMES, TIMES[:0])).document()
+    assert told["faults"][0]["pause_ms"] == 505.0
+    assert told["longest_gap_ms"] == 10.0
 
 
 def test_a_drill_passes_where_every_run_does() -> None:
