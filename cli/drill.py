@@ -102,7 +102,7 @@ def run_drill(
         directory=directory,
         report_directory=report,
     )
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends what was started, as Ctrl-C does
+    _have_signals_end_it()
     with _progress() as say:
         document = run(options, say)
     show(document, as_json, lambda: _print_document(document))
@@ -114,6 +114,7 @@ def run_campaign(
     hours: Annotated[float, typer.Option(help="How long; the last leg is carried out to its end.")],
     seed: Annotated[int, typer.Option(help="Of all that is drawn.")] = 1,
     rate: Annotated[float, typer.Option(help="Messages a second, of all producers together.")] = 5_000,
+    batch: Annotated[int, typer.Option(help="Messages a send.")] = 16,
     leg_minutes: Annotated[float, typer.Option(help="How long faults come in each leg.")] = 4,
     report: Annotated[
         str | None, typer.Option(metavar="DIR", help="Write the account, page and picture there.")
@@ -122,17 +123,27 @@ def run_campaign(
 ) -> None:
     """Draw faults at random against clusters of every kind, one leg after another, and check each leg.
 
-    Exit code 1 where a leg broke a promise or broke off.
+    Exit code 1 where a leg broke a promise or broke off; 130 where it was interrupted, with the account of what ran.
     """
     from ..deploy.drills.campaign_run import CampaignOptions, run_campaign
 
-    options = CampaignOptions(hours=hours, seed=seed, rate=rate, leg_minutes=leg_minutes, report_directory=report)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends what was started, as Ctrl-C does
+    options = CampaignOptions(
+        hours=hours, seed=seed, rate=rate, batch=batch, leg_minutes=leg_minutes, report_directory=report
+    )
+    _have_signals_end_it()
     with _progress() as say:
         document = run_campaign(options, say)
     show(document, as_json, lambda: _print_campaign(document))
+    if document["interrupted"]:
+        raise KeyboardInterrupt
     if not document["passed"]:
         raise typer.Exit(1)
+
+
+def _have_signals_end_it() -> None:
+    """Ctrl-C and SIGTERM end what was started; Ctrl-C too where a shell started this in its background."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
 
 
 def _print_campaign(document: dict[str, Any]) -> None:
@@ -141,8 +152,9 @@ def _print_campaign(document: dict[str, Any]) -> None:
             name: document[name]
             for name in ("campaign", "passed", "acknowledged", "lost", "changed", "reordered", "violations")
         }
-        | {"faults": sum(document["faults"].values())}
+        | {"faults": sum(fault["times"] for fault in document["faults"].values())}
         | {f"pause_{name}": document["pauses"][name] for name in ("median_ms", "worst_ms")}
+        | {"pauses_too_long": document["pauses"]["too_long"], "never_drawn": ", ".join(document["never_drawn"]) or None}
     )
     for leg in document["legs"]:
         if not leg["passed"]:

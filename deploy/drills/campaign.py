@@ -3,23 +3,27 @@
 A *leg* is one run of the random drill, on a cluster of one kind. Kinds come in rounds: within a round each kind has as many
 legs as its weight says, in an order drawn from the seed. After each leg every acknowledgement is held against every replica.
 
-The account is one JSON document: passed, acknowledged, lost, changed, ..., faults by deed, pauses, and the legs, each with
-the document of its drill. `interesting_ms`: pauses longer than that are listed one by one.
+The account is one JSON document: passed, acknowledged, lost, changed, ..., how often each fault was drawn and which ones
+never were, pauses, and the legs, each with the document of its drill. Pauses over 4 s are listed one by one; those of faults
+in which writes wait by design (catalogue) are told apart from those that are too long.
 """
 
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any, Final
 
-from .catalogue import Deed
+from .catalogue import Conditions, possible_faults, writes_wait
 
-INTERESTING_MS: Final = 4_000
+LONG_MS: Final = 4_000
 LEG_MINUTES: Final = 4.0
+RATE: Final = 5_000.0
+BATCH: Final = 16
+"""Fewer and larger sends than a drill's: the load of two campaigns is to leave most of two cores to the clusters."""
+
 COUNTS: Final = (
     "acknowledged",
     "lost",
@@ -44,6 +48,16 @@ class Kind:
     power: bool = False
     disks: bool = False
     weight: int = 1
+
+    @property
+    def conditions(self) -> Conditions:
+        """What may be drawn, where the machine lets the network be cut."""
+        return Conditions(
+            has_controllers=self.controllers > 0,
+            can_cut_network=not (self.power or self.disks),
+            can_cut_power=self.power,
+            can_fail_disk=self.disks,
+        )
 
 
 KINDS: Final = (
@@ -96,31 +110,44 @@ def legs(seed: int, minutes: float = LEG_MINUTES) -> Iterator[Leg]:
             number += 1
 
 
-def document(accounts: Sequence[Account], *, seed: int, hours: float, began_ms: int) -> dict[str, Any]:
-    """The whole campaign. Times of legs in ms since `began_ms` (wall clock)."""
+def document(
+    accounts: Sequence[Account], *, seed: int, hours: float, began_ms: int, is_interrupted: bool = False
+) -> dict[str, Any]:
+    """The whole campaign. Times of legs in ms since `began_ms` (wall clock). `is_interrupted`: somebody ended it."""
     runs = [(account, _run(account)) for account in accounts if account.document is not None]
     pauses = [pause for account, run in runs for pause in _pauses(account, run)]
     lengths = [pause["pause_ms"] for pause in pauses]
+    long = [pause for pause in pauses if pause["pause_ms"] > LONG_MS]
+    faults = _faults([fault for _, run in runs for fault in run["faults"]])
     return {
         "campaign": seed,
         "hours": hours,
         "began_ms": began_ms,
+        "interrupted": is_interrupted,
         "passed": bool(accounts) and all(account.passed for account in accounts),
         **{name: sum(run[name] for _, run in runs) for name in COUNTS},
-        "faults": dict(sorted(Counter(_deed(fault["fault"]) for _, run in runs for fault in run["faults"]).items())),
+        "faults": faults,
+        "never_drawn": sorted({fault for kind in KINDS for fault in possible_faults(kind.conditions)} - set(faults)),
         "pauses": {
             "count": len(lengths),
             "median_ms": round(median(lengths), 1) if lengths else None,
             "worst_ms": max(lengths, default=None),
-            "interesting": [pause for pause in pauses if pause["pause_ms"] > INTERESTING_MS],
+            "too_long": sum(not pause["by_design"] for pause in long),
+            "long": long,
         },
         "legs": [_leg_document(account) for account in accounts],
     }
 
 
-def _deed(fault: str) -> str:
-    """Of a fault's name, which the names of its processes follow."""
-    return next((deed.value for deed in Deed if fault.startswith(deed.value + " ")), fault)
+def _faults(drawn: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """How often each was drawn, and what it cost."""
+    pauses: dict[str, list[float]] = {}
+    for fault in drawn:
+        pauses.setdefault(fault["kind"], []).append(fault["pause_ms"])
+    return {
+        kind: {"times": len(found), "pause_median_ms": round(median(found), 1), "pause_worst_ms": max(found)}
+        for kind, found in sorted(pauses.items())
+    }
 
 
 def _run(account: Account) -> Mapping[str, Any]:
@@ -137,6 +164,7 @@ def _pauses(account: Account, run: Mapping[str, Any]) -> list[dict[str, Any]]:
             "fault": fault["fault"],
             "at_ms": fault["at_ms"],
             "pause_ms": fault["pause_ms"],
+            "by_design": writes_wait(fault["kind"], account.leg.kind.conditions),
         }
         for fault in run["faults"]
     ]
@@ -147,6 +175,9 @@ def _leg_document(account: Account) -> dict[str, Any]:
     return {
         "number": leg.number,
         "kind": asdict(leg.kind),
+        "waits_by_design": sorted(
+            fault for fault in possible_faults(leg.kind.conditions) if writes_wait(fault, leg.kind.conditions)
+        ),
         "seed": leg.seed,
         "minutes": leg.minutes,
         "began_ms": account.began_ms,

@@ -47,6 +47,7 @@ PRODUCERS: Final = 4  # of each process
 SENDS_A_SECOND: Final = 125  # of each producer; more messages a second are more in one send
 SINGLES: Final = 1  # producers of each process that send one message at a time, in `random`
 CLUSTER_SETTINGS: Final = ("store.segment_bytes=67108864",)
+CLUSTER_FOLDER: Final = "cluster"  # in the working directory
 STORE_PREFIX: Final = "broker-"  # of the names of all brokers, and so of their stores in the cluster's directory
 SYNC_SETTINGS: Final = ("store.flush_mode=sync",)
 ROLLING_SETTINGS: Final = ("store.segment_bytes=262144", "store.preallocate_segments=0", "store.recycle_segments=0")
@@ -213,7 +214,7 @@ def _cluster(options: DrillOptions, say: Say, *, is_apart: bool) -> Iterator[tup
         settings: tuple[str, ...] = ROLLING_SETTINGS if is_full else CLUSTER_SETTINGS
         settings += SYNC_SETTINGS if options.cuts_power or options.disks or drill.wants_sync else ()
         cluster = DrilledCluster(
-            options.directory or os.path.join(work, "cluster"),
+            options.directory or os.path.join(work, CLUSTER_FOLDER),
             replicas=options.replicas,
             controllers=options.controllers,
             groups=options.groups,

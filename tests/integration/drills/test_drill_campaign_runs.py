@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import signal
 import subprocess
 import sys
 from itertools import islice
 from pathlib import Path
 
-from zenitmq.deploy.drills.campaign import legs
-from zenitmq.deploy.drills.campaign_run import _run_drill
+from zenitmq.deploy.drills.campaign import KINDS, Leg, legs
+from zenitmq.deploy.drills.campaign_run import EVIDENCE_MAX, WORK_FOLDER, _kept, _run_drill
 
 SEED = next(seed for seed in range(1, 1000) if next(legs(seed)).kind.name == "static")  # it needs no ZooKeeper
 
@@ -31,9 +33,55 @@ def test_a_leg_is_carried_out_and_told(tmp_path: Path) -> None:
     assert (tmp_path / "report" / "campaign.svg").read_text().startswith("<svg")
 
 
-def test_a_leg_that_breaks_off_says_why_and_where_its_evidence_is() -> None:
-    script = "import sys; print('stores are kept in /x\\nno port is free', file=sys.stderr); sys.exit(1)"
+def test_an_interrupt_ends_the_leg_and_the_campaign_with_an_account(tmp_path: Path) -> None:
+    """Nothing of the leg is left, neither a process nor a directory, and it counts for nothing."""
+    report = tmp_path / "report"
+    command = [sys.executable, "-P", "-m", "zenitmq", "drill", "campaign", "--hours", "1", "--leg-minutes", "5"]
+    command += ["--rate", "400", "--seed", str(SEED), "--report", str(report)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        said = next(line for line in process.stderr if "acknowledged so far" not in line and "1 faults" in line)
+        assert "leg 1, static; 1 faults, " in said
+        assert "min left: " in said
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=200)
+    assert process.returncode == 130
+    told = json.loads((report / "campaign.json").read_text())
+    assert (told["interrupted"], told["legs"]) == (True, [])
+    assert "interrupted" in (report / "campaign.html").read_text()
+    assert not (report / WORK_FOLDER).exists()
+    assert not [line for line in _commands() if str(report) in line]
+
+
+def _commands() -> list[str]:
+    """The command lines of all processes."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has ended
+            found.append(path.read_text(errors="replace"))
+    return found
+
+
+def test_a_leg_that_breaks_off_says_why_and_its_evidence_is_kept(tmp_path: Path) -> None:
+    script = "import os, sys, tempfile; tempfile.mkdtemp(); print('no port is free', file=sys.stderr); sys.exit(1)"
     (leg,) = islice(legs(SEED), 1)
     said: list[str] = []
-    assert _run_drill([sys.executable, "-c", script], leg, said.append) == ("no port is free", "/x")
-    assert said == ["stores are kept in /x", "no port is free"]
+    work = tmp_path / WORK_FOLDER
+    work.mkdir()
+    assert _run_drill([sys.executable, "-c", script], leg, str(work), said.append) == "no port is free"
+    assert said == ["no port is free"]
+    (kept,) = work.iterdir()
+    evidence = Path(_kept(leg, str(tmp_path), passed=False, say=said.append))
+    assert [path.name for path in evidence.iterdir()] == [kept.name]
+    assert not work.exists()
+
+
+def test_evidence_of_the_first_legs_that_failed_is_kept_and_nothing_of_the_others(tmp_path: Path) -> None:
+    kept = []
+    for number in range(EVIDENCE_MAX + 2):
+        (tmp_path / WORK_FOLDER / "store").mkdir(parents=True)
+        leg = Leg(number, KINDS[0], 1, 1.0)
+        kept.append(_kept(leg, str(tmp_path), passed=number == 1, say=lambda _: None))
+        assert not (tmp_path / WORK_FOLDER).exists()
+    assert [bool(path) for path in kept] == [True, False, *[True] * (EVIDENCE_MAX - 1), False]
+    assert all(Path(path, "store").is_dir() for path in kept if path)

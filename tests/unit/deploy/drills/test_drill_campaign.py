@@ -11,21 +11,26 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from zenitmq.deploy.drills.campaign import KINDS, Account, Leg, document, legs
-from zenitmq.deploy.drills.campaign_page import page, picture
+from zenitmq.deploy.drills.campaign_page import page
+from zenitmq.deploy.drills.campaign_picture import picture
 from zenitmq.deploy.drills.campaign_run import CampaignOptions
 from zenitmq.model.errors import InvalidParameter
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def drill(*, passed: bool = True, lost: int = 0, pause_ms: float = 300.0) -> dict[str, Any]:
+def drill(
+    *, passed: bool = True, lost: int = 0, pause_ms: float = 300.0, kind: str = "kill: all brokers"
+) -> dict[str, Any]:
+    fault = {"fault": "kill broker-a-1, broker-a-2", "kind": kind}
+    fault |= {"at_ms": 10_000.0, "mended_at_ms": 12_000.0, "pause_ms": pause_ms}
     run = {
         **dict.fromkeys(("changed", "uneven", "holes", "damaged", "reordered", "duplicated", "violations"), 0),
         "acknowledged": 1000,
         "lost": lost,
         "seconds": 30.0,
         "acknowledged_per_second": [40] * 25 + [0] * 5,
-        "faults": [{"fault": "kill broker-a-1, broker-a-2", "at_ms": 10_000.0, "pause_ms": pause_ms}],
+        "faults": [fault],
         "examples": ["message <1, 2> is not at b"] if lost else [],
     }
     return {"passed": passed, "runs": [run]}
@@ -52,8 +57,9 @@ def test_legs_are_the_same_for_a_seed_and_each_round_has_every_kind(seed: int) -
 def test_it_passes_where_every_leg_did() -> None:
     told = document([GOOD, replace(GOOD, leg=replace(LEG, number=1))], seed=5, hours=1.0, began_ms=17)
     assert (told["passed"], told["acknowledged"], told["lost"]) == (True, 2000, 0)
-    assert told["faults"] == {"kill": 2}
-    assert told["pauses"] == {"count": 2, "median_ms": 300.0, "worst_ms": 300.0, "interesting": []}
+    assert told["faults"] == {"kill: all brokers": {"times": 2, "pause_median_ms": 300.0, "pause_worst_ms": 300.0}}
+    assert told["pauses"] == {"count": 2, "median_ms": 300.0, "worst_ms": 300.0, "too_long": 0, "long": []}
+    assert not told["interrupted"]
     assert json.loads(json.dumps(told)) == told
 
 
@@ -68,18 +74,72 @@ def test_none_is_no_pass() -> None:
     assert not document([], seed=5, hours=1.0, began_ms=17)["passed"]
 
 
-def test_the_page_shows_each_fault_and_what_is_wrong() -> None:
-    told = document([GOOD, LOST, BROKE], seed=5, hours=1.0, began_ms=17)
+def test_what_was_never_drawn_is_told() -> None:
+    """Of what may be drawn at any kind of cluster."""
+    told = document([GOOD], seed=5, hours=1.0, began_ms=17)["never_drawn"]
+    assert "kill: all brokers" not in told
+    assert {
+        "power cut: all brokers",
+        "its disk hangs: slave",
+        "cut off: master",
+        "bits rot: a minority of the replicas",
+    } < set(told)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fault", "too_long"),
+    [
+        ("three", "kill: all brokers", 0),
+        ("three", "its data is gone: ZooKeeper", 0),
+        ("three", "kill: master", 1),
+        ("static", "kill: master", 0),
+        ("static", "kill: slave", 1),
+    ],
+)
+def test_a_pause_over_the_bound_is_too_long_unless_writes_wait_by_design(kind: str, fault: str, too_long: int) -> None:
+    (cluster,) = [each for each in KINDS if each.name == kind]
+    leg = replace(GOOD, leg=replace(LEG, kind=cluster), document=drill(pause_ms=4001.0, kind=fault))
+    pauses = document([leg], seed=5, hours=1.0, began_ms=17)["pauses"]
+    assert (pauses["too_long"], len(pauses["long"])) == (too_long, 1)
+
+
+def test_the_picture_shows_each_fault_at_its_time_with_its_pause() -> None:
+    slow = replace(GOOD, leg=replace(LEG, number=1), began_ms=50_000, ended_ms=100_000)
+    slow = replace(slow, document=drill(pause_ms=9000.0, kind="kill: master"))
+    root = ET.fromstring(picture(document([GOOD, slow, BROKE], seed=5, hours=1.0, began_ms=17)))
+    circles = list(root.iter(f"{SVG}circle"))
+    (bound,) = [each for each in root.iter() if each.get("class") == "bound"]
+    bound_y = float(bound.get("d", "").split()[1].partition("H")[0])
+    assert [float(each.get("cy", 0)) < bound_y for each in circles] == [False, True]
+    assert [each.get("fill") for each in circles] == ["#ffffff", "#c53030"]  # by design, too long
+    assert float(circles[0].get("cx", 0)) < float(circles[1].get("cx", 0))
+    deeds = [each for each in root.iter() if each.get("class") == "deed"]
+    assert len({each.get("y") for each in deeds}) == 1  # both are kills
+    texts = [each.text for each in root.iter(f"{SVG}text")]
+    assert {"4 s", "100 ms", "minutes since the campaign began", "emptied, wiped first", "2"} < set(texts)
+    assert any("2,000 acknowledged" in (text or "") for text in texts)
+
+
+@pytest.mark.parametrize("accounts", [[], [BROKE]])
+def test_a_campaign_that_found_nothing_out_can_be_shown(accounts: list[Account]) -> None:
+    told = document(accounts, seed=5, hours=1.0, began_ms=17, is_interrupted=True)
     drawn = picture(told)
-    circles = ET.fromstring(drawn).findall(f".//{SVG}circle")
-    assert len(circles) == 2
-    assert len({circle.get("cy") for circle in circles}) == 2
-    text = page(told, drawn)
+    ET.fromstring(drawn)
+    assert "FAILED, interrupted" in page(told, drawn)
+
+
+def test_the_page_shows_figures_and_what_is_wrong() -> None:
+    told = document([GOOD, LOST, BROKE], seed=5, hours=1.0, began_ms=17)
+    text = page(told, picture(told))
     for shown in ("FAILED", "zenit: no ports", "message &lt;1, 2&gt; is not at b", "/e", "Pauses over 4 s", "9,000.0"):
+        assert shown in text
+    for shown in ("Never drawn", "power cut: all brokers", "Faults", "not by design"):
         assert shown in text
 
 
-@pytest.mark.parametrize("wrong", [{"hours": 0}, {"hours": 1, "leg_minutes": 0}, {"hours": 1, "rate": 0}])
+@pytest.mark.parametrize(
+    "wrong", [{"hours": 0}, {"hours": 1, "leg_minutes": 0}, {"hours": 1, "rate": 0}, {"hours": 1, "batch": 0}]
+)
 def test_a_wrong_wish_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(InvalidParameter):
         CampaignOptions(**wrong)
