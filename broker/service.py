@@ -406,11 +406,15 @@ class Broker:
         self._deleted.clear()
 
     def _on_flushed(self) -> None:
-        """The flush thread's."""
+        """The flush thread's, which runs as soon as the store is open: before there is a member or an acknowledgement."""
+        if self._config.has_group or self._config.store.flush_mode == "sync":
+            self._loop.post(self._tell_flushed)
+
+    def _tell_flushed(self) -> None:
         if self._member is not None:
-            self._loop.post(self._member.on_flushed)
-        elif self._config.store.flush_mode == "sync":
-            self._loop.post(self._acknowledgements.on_promised)
+            self._member.on_flushed()
+        else:
+            self._acknowledgements.on_promised()
 
     def _on_poisoned(self, error: StorePoisoned) -> None:
         """Whoever met the failure: nothing is acknowledged from here on, and the process ends."""
