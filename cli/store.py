@@ -1,5 +1,5 @@
-"""`zenit store inspect | verify | dump | join | leave | cluster`: offline tools; they talk to nobody, and only the last
-three write. `scrub` asks running brokers."""
+"""`zenit store inspect | verify | dump | join | leave | cluster | hand-over`: offline tools; they talk to nobody, and only
+the last four write. `scrub` asks running brokers."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ def register(app: typer.Typer) -> None:
     store_app.command("dump")(dump)
     store_app.command("join")(join)
     store_app.command("leave")(leave)
+    store_app.command("hand-over")(hand_over)
     store_app.command("cluster")(cluster)
     store_app.command("scrub")(scrub)
     app.add_typer(store_app, name="store")
@@ -122,6 +123,18 @@ def cluster(
     held = f"of the cluster with the id {document['cluster_id']}" if document["cluster_id"] else "of no cluster yet"
     unsettled = "" if document["settled"] or not document["cluster_id"] else ", which has not let it in yet"
     show(document, as_json, lambda: typer.echo(f"{directory}: {held}{unsettled}"))
+
+
+def hand_over(directory: StoreDirectory, as_json: Json = False) -> None:
+    """Make a store ready for a broker of RocketMQ: zeros behind the log's end, no spare files; its broker must be stopped."""
+    from ..store.hand_over import hand_over_store
+
+    document = hand_over_store(directory)
+    text = (
+        f"{directory}: the log ends at {document['log_end']}, behind it are zeros; {document['spare_files']} spare files"
+        f" deleted; broker.conf: mappedFileSizeCommitLog={document['segment_bytes']}"
+    )
+    show(document, as_json, lambda: typer.echo(text))
 
 
 def scrub(
