@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final
 
 from ..model.clock import Clock, monotonic_ns
-from ..model.errors import BrokerBusy, InvalidParameter, TopicNotFound, ZenitError
+from ..model.errors import BrokerBusy, InvalidParameter, OffsetOutOfRange, TopicNotFound, ZenitError
 from ..model.get_status import GetStatus
 from ..model.names import check_group
 from ..model.route import MASTER_ID
@@ -25,6 +25,7 @@ from ..remoting.commands import PullMessages, PullReply
 from ..remoting.server import Call, RequestLoop
 from ..store.get_result import GetResult, Search
 from ..store.message_store import MessageStore
+from ..store.queue_table import WrongUnit
 from ..store.segment import page_in
 from .admission import readable
 from .config import BrokerConfig
@@ -35,6 +36,7 @@ from .worker_desk import WorkerDesk
 
 FRAMES_MAX: Final = 16  # more slices than this cost more as frames than as one copy
 LOOK_MS: Final = 1000  # a pull that may not wait, but has a condition to be evaluated, gets its turn within
+SEARCH_MS: Final = 100  # one damaged unit is looked up at a time: the next pull comes again after this
 SCAN_NS: Final = 1_000_000  # how long all scanning pulls together may look on in one turn
 
 
@@ -67,6 +69,7 @@ class PullHandler:
         self._conditions = conditions
         self._now_ns = now_ns
         self._scan_end_ns = 0
+        self._is_searching = False
         self._scans: deque[Parked[Call]] = deque()
         self._is_scan_due = False
         self._read_from: Callable[[bool, int], int] = _from_here
@@ -119,6 +122,40 @@ class PullHandler:
             self._answer(call, self._get(request, request.queue_offset), is_looked_at=True)
 
         self._desk.run(call, partial(store.damaged_in, places), then)
+
+    def _set_right(self, call: Call, request: PullMessages, queue_offset: int) -> None:
+        """The unit of the message at `queue_offset` does not name it. A worker looks where it is in the log, and whether
+        that is damaged; then the pull is answered as if it had come only now. Raises BrokerBusy."""
+        store, units = self._store, self._store.damaged_units
+        misplaced = units.misplaced(request.topic, request.queue_id, queue_offset)
+        if misplaced is None or self._is_searching:
+            raise BrokerBusy(SEARCH_MS, "a damaged unit of a queue is being looked up")
+
+        def work() -> tuple[WrongUnit | None, list[tuple[int, int]]]:
+            try:
+                found = units.find(misplaced)
+                return found, [] if found is not None else store.damaged_in([units.span(misplaced)])
+            except (OffsetOutOfRange, OSError) as error:
+                raise BrokerBusy(SEARCH_MS, f"a damaged unit of a queue cannot be looked up: {error}") from error
+            finally:
+                self._is_searching = False
+
+        def then(result: tuple[WrongUnit | None, list[tuple[int, int]]]) -> None:
+            found, damaged = result
+            units.set_right([] if found is None else [found])
+            store.damage.add_all(damaged, "met on its way to a consumer")
+            again = self._get(request, request.queue_offset)
+            if again.misplaced == queue_offset:
+                units.give_up(misplaced)
+                again = self._get(request, request.queue_offset)
+            self._answer(call, again)
+
+        self._is_searching = True
+        try:
+            self._desk.run(call, work, then)
+        except BrokerBusy:
+            self._is_searching = False
+            raise
 
     def _park(self, call: Call, request: PullMessages, queue_offset: int) -> Parked[Call]:
         """Raises BrokerBusy."""
@@ -275,21 +312,31 @@ class PullHandler:
     def _answer(self, call: Call, result: GetResult, *, is_looked_at: bool = False) -> None:
         """What may have to come from the disk is read by a worker first, so that the loop waits for no page of it, and touches
         none that the disk cannot give. `is_looked_at`: what is damaged among it was found, and is quarantined."""
+        request = call.request
+        assert isinstance(request, PullMessages)
+        if result.misplaced is not None:
+            self._set_right(call, request, result.misplaced)
+            return
         if not result.is_cold:
             self._reply(call, result)
             return
-        request = call.request
-        assert isinstance(request, PullMessages)
 
-        def then(is_whole: bool) -> None:
-            if is_whole:
+        def work() -> tuple[bool, int | None]:
+            is_whole = _page_in(result.slices)
+            return is_whole, result.find_misplaced() if is_whole and result.find_misplaced is not None else None
+
+        def then(found: tuple[bool, int | None]) -> None:
+            is_whole, misplaced = found
+            if misplaced is not None:
+                self._set_right(call, request, misplaced)
+            elif is_whole:
                 self._reply(call, result)
             elif is_looked_at:
                 raise BrokerBusy(LOOK_MS, "the disk cannot be read")
             else:
                 self._look_closer(call, request, result.next_offset)
 
-        self._desk.run(call, partial(_page_in, result.slices), then)
+        self._desk.run(call, work, then)
 
     def _reply(self, call: Call, result: GetResult) -> None:
         self.messages += result.count
@@ -324,7 +371,7 @@ def _page_in(slices: list[memoryview]) -> bool:
 def _waits(result: GetResult, queue_offset: int) -> bool:
     """Whether a message that comes later, or one that its filter has not seen yet, may be for the pull."""
     status = result.status
-    if status == GetStatus.FOUND:
+    if status == GetStatus.FOUND or result.misplaced is not None:
         return False
     if status == GetStatus.OFFSET_OVERFLOW_ONE:
         return True

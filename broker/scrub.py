@@ -1,6 +1,7 @@
 """The scrub of a running broker: a worker reads the log a little at a time, and what has rotted is quarantined.
 
-    tick --step--> worker: read, check --> loop: damage is taken out of sight, repairs ask a replica for it
+    tick --step--> worker: read, check --> loop: damage is taken out of sight, repairs ask a replica for it; units of queues
+                   |                       that do not name the records that were read are written anew
                    '- each 10 s, and at a round's end: progress and result to config/zenitScrub.json
 
 What to read, how fast and when is decided by `store/scrub_plan.py`. Loop thread, but for what the worker does.
@@ -19,6 +20,7 @@ from ..remoting.commands import Done, ScrubLog
 from ..remoting.server import Call, RequestLoop
 from ..store.log_check import Checked
 from ..store.message_store import MessageStore
+from ..store.queue_table import WrongUnit
 from ..store.scrub_plan import ScrubPlan, ScrubRound, ScrubStep
 from ..store.snapshot import read_snapshot, write_snapshot
 from .config import BrokerConfig
@@ -52,7 +54,7 @@ class Scrub:
             interval_ms=config.scrub_interval_ms,
             now_ms=clock.now_ms(),
         )
-        self._checker = store.log_checker()
+        self._checkers = store.log_checker(), store.queue_checker()
         self._kept_ms = clock.now_ms()
         self._kept_last: ScrubRound | None = self._plan.last
         self._sampled = (clock.monotonic_ms(), process_cpu_ns())
@@ -110,18 +112,20 @@ class Scrub:
             self._is_busy = used_ns - then_ns > (now_ms - then_ms) * 1_000_000 * self._busy_share
             self._sampled = now_ms, used_ns
 
-    def _check(self, step: ScrubStep) -> Checked | None:
+    def _check(self, step: ScrubStep) -> tuple[Checked, list[WrongUnit]] | None:
         """A worker's."""
         try:
-            return self._store.check(self._checker, step.begin, bytes_max=step.bytes_max, limit=step.limit)
+            units = self._store.damaged_units
+            return units.check(*self._checkers, step.begin, bytes_max=step.bytes_max, limit=step.limit)
         except OffsetOutOfRange:
             return None
 
-    def _on_checked(self, step: ScrubStep, checked: Checked | None) -> None:
+    def _on_checked(self, step: ScrubStep, result: tuple[Checked, list[WrongUnit]] | None) -> None:
         """None: the bytes have gone to retention, or the checksums could not be read."""
-        if checked is None:
+        if result is None:
             self._plan.on_gone()
             return
+        checked, wrong = result
         found = [(low, high) for low, high in checked.damaged if low >= self._store.begin]
         self._store.damage.add_all(found, "by a scrub")
         self._plan.on_step(
@@ -131,6 +135,7 @@ class Scrub:
             vouched_bytes=checked.vouched_bytes,
             damaged=len(found),
             sizes=sum(high - low for low, high in found),
+            units=self._store.damaged_units.set_right(wrong),
         )
 
     # ---- what is kept
@@ -138,11 +143,12 @@ class Scrub:
     def _tell_result(self, last: ScrubRound | None) -> None:
         if last is not None:
             log.info(
-                "scrub ended read=%s vouched=%s damaged_ranges=%s damaged_bytes=%s",
+                "scrub ended read=%s vouched=%s damaged_ranges=%s damaged_bytes=%s damaged_units=%s",
                 last.read_bytes,
                 last.vouched_bytes,
                 last.damaged_ranges,
                 last.damaged_bytes,
+                last.damaged_units,
             )
 
     def _keep(self) -> None:

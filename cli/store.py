@@ -14,6 +14,7 @@ from .options import Json, Namesrv
 from .output import json_line, note, print_facts, print_table, readable_bytes, show
 from .progress import count_progress
 
+SCRUB_COLUMNS: Final = ("read_bytes", "vouched_bytes", "damaged_ranges", "damaged_bytes", "damaged_units")
 POLL_MS: Final = 300
 MEND_WAIT_MS: Final = 15_000  # for the last of the damage to be fetched from a replica
 
@@ -45,13 +46,14 @@ def inspect(directory: StoreDirectory, as_json: Json = False) -> None:
 
 
 def verify(directory: StoreDirectory, as_json: Json = False) -> None:
-    """Read every record and check it; exits 1 and names each damaged range."""
+    """Read every record and check it, with its queue's unit; exits 1 and names each damaged range."""
     from ..store.offline import verify_store
 
     document = verify_store(directory)
     show(document, as_json, lambda: _print_verdict(document))
-    if document["damaged"]:
-        note(f"zenit: {len(document['damaged'])} damaged ranges in {directory}")
+    if document["damaged"] or document["damaged_units"]:
+        ranges, units = len(document["damaged"]), document["damaged_units"]
+        note(f"zenit: {ranges} damaged ranges, {units} damaged units of queues in {directory}")
         raise typer.Exit(1)
 
 
@@ -191,7 +193,10 @@ def scrub_progress(statistics: dict[str, Any], asked: tuple[int, int]) -> tuple[
 def scrub_result(address: str, statistics: dict[str, Any]) -> dict[str, Any]:
     """What is told of one replica. `damaged`: what its last scrub found, `mended`: since it was started, `quarantined`: now."""
     last = statistics["scrub"]["last"] or {}
-    told = {name: last.get(name, 0) for name in ("read_bytes", "vouched_bytes", "damaged_ranges", "damaged_bytes")}
+    told = {
+        name: last.get(name, 0)
+        for name in ("read_bytes", "vouched_bytes", "damaged_ranges", "damaged_bytes", "damaged_units")
+    }
     return {
         "broker_name": statistics["broker_name"],
         "address": address,
@@ -206,5 +211,8 @@ def _print_verdict(document: dict[str, Any]) -> None:
     if document["damaged"]:
         columns = ("begin", "end", "reason")
         print_table(columns, [[damage[column] for column in columns] for damage in document["damaged"]])
-    else:
+    if document["damaged_units"]:
+        columns = ("topic", "queue_id", "queue_offset")
+        print_table(columns, [[unit[column] for column in columns] for unit in document["first_units"]])
+    if not document["damaged"] and not document["damaged_units"]:
         typer.echo("nothing is damaged")

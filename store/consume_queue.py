@@ -115,6 +115,7 @@ class ConsumeQueue:
         file_bytes: int,
         log_end: PhysicalOffset,
         scrub: bool = False,
+        is_whole: bool = False,
         writable: bool = True,
         delays_ms: tuple[int, ...] = (),
         spares: SpareFiles | None = None,
@@ -123,7 +124,8 @@ class ConsumeQueue:
     ) -> None:
         """Finds the end: behind the last unit of a record that ends within `log_end`, the log's end when it was opened.
 
-        `scrub` clears whatever lies behind it (after an unclean stop); where not `writable`, nothing is changed.
+        `scrub` clears whatever lies behind it (after an unclean stop); where not `writable`, nothing is changed. `is_whole`:
+        nothing lies behind the end that was not a message's (a clean stop), so what is there is damaged, and counts.
         `delays_ms`: only for the schedule topic, whose tags codes are the times to deliver. `spares`: where expired files
         go and new ones come from; None: they are deleted and made. `unsynced`: learns of folders that get a new name.
         `bases`: of its files, where somebody has listed them. Raises StoreFormatError, OSError.
@@ -142,22 +144,24 @@ class ConsumeQueue:
         if bases is None:
             bases = list_queue_files(directory, file_bytes, writable=writable) if os.path.isdir(directory) else ()
         self._bases = list(bases)
-        self._end = self._find_end(log_end, writable=writable)
+        self._end = self._find_end(log_end, writable=writable, is_whole=is_whole)
         self._set_tail()
+        while is_whole and self._bases and self._end_unit_is_dirty():
+            self._end += UNIT_BYTES
         if writable and self._bases and (self._is_dirty_behind_end() if scrub else self._end_unit_is_dirty()):
             self._clear_behind_end()
         self.next_offset = self._end // UNIT_BYTES
 
     # ---- the end
 
-    def _find_end(self, log_end: PhysicalOffset, *, writable: bool) -> int:
+    def _find_end(self, log_end: PhysicalOffset, *, writable: bool, is_whole: bool) -> int:
         """Byte position behind the last unit that points below `log_end`; later files are removed."""
         while self._bases:
             base = self._bases[-1]
             fd = self._files.fd(self._path(base))
             written = -(-first_hole(fd, self._file_bytes) // UNIT_BYTES)
-            units = bisect_left(range(written), x=True, key=lambda n: not _points_below(fd, n, log_end))
-            if units or len(self._bases) == 1:
+            units = bisect_left(range(written), x=True, key=lambda n: not _lies_below(fd, n, written, log_end))
+            if units or len(self._bases) == 1 or (is_whole and any(os.pread(fd, UNIT_BYTES, 0))):
                 return base + units * UNIT_BYTES
             if writable:
                 self._remove_file(base)
@@ -348,6 +352,18 @@ class ConsumeQueue:
             return held == physical_offset
         return physical_offset < held and self._lies_behind_message_before(queue_offset, physical_offset)
 
+    def places_beside(self, queue_offset: int, log_begin: int, log_end: int) -> tuple[int, int]:
+        """Where in the log the record of a message can lie: behind that of the message before it, before that of the next. What
+        these say is taken where it is within the log."""
+        begin, end = log_begin, log_end
+        if queue_offset > self.first_offset:
+            behind = self.end_of(queue_offset - 1)
+            begin = behind if log_begin <= behind <= log_end else begin
+        if queue_offset + 1 < self.next_offset:
+            before = self.unit(queue_offset + 1)[0]
+            end = before if begin < before <= log_end else end
+        return begin, end
+
     def _lies_behind_message_before(self, queue_offset: int, physical_offset: int) -> bool:
         for before in range(queue_offset - 1, self.first_offset - 1, -1):
             held, size, _ = self.unit(before)
@@ -367,7 +383,16 @@ class ConsumeQueue:
         return self._min_offset
 
     def _is_kept(self, queue_offset: int, log_begin: int) -> bool:
+        """By the word of most of three units: places ascend, so one that is damaged is out of order."""
+        low, high = max(queue_offset - 1, self.first_offset), min(queue_offset + 2, self.next_offset)
+        if high - low < 3:
+            return self._lies_behind(queue_offset, log_begin)
+        return sum(self._lies_behind(near, log_begin) for near in range(low, high)) > 1
+
+    def _lies_behind(self, queue_offset: int, log_begin: int) -> bool:
         physical, size, _ = self.unit(queue_offset)
+        if physical < 0:  # damaged: it lies where the next one does
+            return queue_offset + 1 >= self.next_offset or self._lies_behind(queue_offset + 1, log_begin)
         return physical >= log_begin and not (size == FILLER_SIZE and physical == 0)
 
     def next_file_offset(self, queue_offset: int) -> QueueOffset:
@@ -418,6 +443,15 @@ class ConsumeQueue:
 
     def _path(self, base: int) -> str:
         return f"{self.directory}/{segment_name(base)}"
+
+
+def _lies_below(fd: int, unit: int, written: int, log_end: int) -> bool:
+    """`_points_below` by the word of most of three units of the first `written`: places ascend, so one that is damaged is out
+    of order."""
+    near = range(max(unit - 1, 0), min(unit + 2, written))
+    if len(near) < 3:
+        return _points_below(fd, unit, log_end)
+    return sum(_points_below(fd, at, log_end) for at in near) > 1
 
 
 def _points_below(fd: int, unit: int, log_end: int) -> bool:

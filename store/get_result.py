@@ -14,6 +14,8 @@ class GetResult:
 
     `is_cold`: they lie so far behind the tail that they may have to come from the disk. `unread`: what a search has to
     look at next and may have to come from there, up to physical offset `unread_end`: it goes on once the caller has read it.
+    `misplaced`: a queue offset, what follows could not be read because its unit names something else; None: nothing
+    such. Where `is_cold` that is known only once the slices are in memory: `find_misplaced` looks then, in any thread.
     With MESSAGES_LOST: messages [`lost_from`, `next_offset`) are, with bytes `lost` of the log, which are damaged.
     """
 
@@ -24,6 +26,8 @@ class GetResult:
     count: int = 0
     slices: list[memoryview] = field(default_factory=list)
     is_cold: bool = False
+    misplaced: int | None = None
+    find_misplaced: Callable[[], int | None] | None = None
     unread: memoryview | None = None
     unread_end: int = 0
     lost_from: int = 0

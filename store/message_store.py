@@ -8,7 +8,8 @@ be acknowledged), then units to the queues, keys to the index, and the run to ev
 
 Wires the parts: a turn (staging), a chunk (chunk_reader, chunk_append), the log (commit_log), who is told (run_dispatch),
 what may be read (confirmation), reading (queue_reader, key_reader), the start (store_opening), what happens each second
-(upkeep), what has rotted (damage). Loop thread; `query`, `record_at`, `offset_by_time` and `flush_all` may be called by others.
+(upkeep), what has rotted (damage, damaged_units).
+Loop thread; `query`, `record_at`, `offset_by_time` and `flush_all` may be called by others.
 """
 
 from __future__ import annotations
@@ -31,12 +32,14 @@ from .commit_log import CommitLog
 from .config import StoreConfig
 from .consume_queue import FILLER_SIZE
 from .damage import Damage
+from .damaged_units import DamagedUnits
 from .dispatch import Dispatcher
 from .get_result import GetResult, Search
 from .key_index import KeyIndex
 from .key_reader import KeyReader
 from .log_check import Checked, LogChecker
 from .quarantine import overlaps
+from .queue_check import QueueChecker
 from .queue_reader import QueueReader
 from .queue_table import QueueTable
 from .retention_needs import Needs
@@ -112,6 +115,7 @@ class MessageStore:
         self._keys: KeyReader
         self._upkeep: Upkeep
         self.damage: Damage
+        self.damaged_units: DamagedUnits
         self._opened: Opened
         self._life = ExitStack()
 
@@ -158,6 +162,9 @@ class MessageStore:
             opened.upkeep,
             kernel=scanning_kernel(self._config, opened.log.segment_bytes),
             checker=self.log_checker(),
+        )
+        self.damaged_units = DamagedUnits(
+            opened.log, opened.queues, opened.quarantine, confirmation, self.queue_checker()
         )
         self._keys = KeyReader(opened.log, opened.index, confirmation=confirmation, quarantine=opened.quarantine)
 
@@ -371,6 +378,11 @@ class MessageStore:
         log = self._log
         checksums = ChecksumReader(log.checksums.directory, log.segment_bytes)
         return LogChecker(scanning_kernel(self._config, log.segment_bytes), checksums, log.segment_bytes)
+
+    def queue_checker(self) -> QueueChecker:
+        """One more, for a thread of its own. Once the store is open."""
+        kernel = scanning_kernel(self._config, self._log.segment_bytes)
+        return QueueChecker(self._log, kernel, self._queues.directory, file_bytes=self._queues.file_bytes)
 
     def check(self, checker: LogChecker, begin: int, *, bytes_max: int, limit: int) -> Checked:
         """Looks at the log from `begin` on, where the look before it ended, for a scrub (log_check, scrub_reader). A worker's.

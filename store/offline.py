@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, Final
 
 from ..model.clock import now_ms
 from ..model.queue import PhysicalOffset
@@ -22,6 +22,8 @@ from .quarantine import Quarantine
 from .queue_reader import QueueReader
 from .queue_table import QueueTable
 from .record_kernel import StoredMessage
+
+_UNITS_TOLD: Final = 100
 
 
 def inspect_store(directory: str) -> dict[str, Any]:
@@ -79,9 +81,11 @@ def inspect_store(directory: str) -> dict[str, Any]:
 
 
 def verify_store(directory: str) -> dict[str, Any]:
-    """Reads every record: its structure, its place, its body's checksum, and the checksum of each append that has one.
+    """Reads every record: its structure, its place, its body's checksum, and the checksum of each append that has one; and
+    whether its queue's unit names it.
 
-    {"records", "bytes", "end_offset", "damaged": [{"begin", "end", "reason"}]}. Raises StoreFormatError, OSError.
+    {"records", "bytes", "end_offset", "damaged": [{"begin", "end", "reason"}], "damaged_units": how many, "first_units":
+    [{"topic", "queue_id", "queue_offset"}]}. Raises StoreFormatError, OSError.
     """
     with open_log(directory, StoreConfig()) as store:
         found = check_offline(store)
@@ -96,6 +100,11 @@ def verify_store(directory: str) -> dict[str, Any]:
             "bytes": store.end - found.begin,
             "end_offset": store.end,
             "damaged": damaged,
+            "damaged_units": len(found.units),
+            "first_units": [
+                {"topic": unit.topic, "queue_id": unit.queue_id, "queue_offset": unit.queue_offset}
+                for unit in found.units[:_UNITS_TOLD]
+            ],
         }
 
 

@@ -18,8 +18,11 @@ from .checkpoint import Checkpoint, read_checkpoint
 from .checksum_reader import ChecksumReader
 from .commit_log import CHECKSUM_FOLDER, COMMIT_LOG_FOLDER, CommitLog
 from .config import StoreConfig
+from .consume_queue import UNIT_BYTES
 from .log_check import LogChecker
-from .quarantine import FACTS_FILE, Range, overlaps
+from .quarantine import FACTS_FILE, Range, joined, overlaps
+from .queue_check import QueueChecker
+from .queue_table import QUEUE_FOLDER, WrongUnit, find_queue_file_bytes
 from .record_kernel import RUN_BLANK, RunKernel, StoredMessage, decode_batch
 from .recovery import LastStop, LogSurvey
 from .scrub_reader import ScrubReader
@@ -48,10 +51,12 @@ class OfflineLog:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Of the log from `begin` on, which is higher than it was where retention has taken files meanwhile."""
+    """Of the log from `begin` on, which is higher than it was where retention has taken files meanwhile. `units`: of queues,
+    those that do not name their records."""
 
     begin: int
     damaged: tuple[Range, ...] = ()
+    units: tuple[WrongUnit, ...] = ()
 
 
 @contextmanager
@@ -87,15 +92,24 @@ def _map_log(directory: str, config: StoreConfig) -> CommitLog:
 
 
 def check_offline(store: OfflineLog) -> Findings:
-    """Looks at every byte below `store.end`: what `LogChecker` finds damaged, beside what is quarantined. Raises OSError."""
+    """Looks at every byte below `store.end`: what `LogChecker` finds damaged, beside what is quarantined; and the queues'
+    units of what is whole. Raises OSError."""
     checksums = ChecksumReader(os.path.join(store.directory, CHECKSUM_FOLDER), store.log.segment_bytes)
     checker = LogChecker(store.kernel, checksums, store.log.segment_bytes)
+    queues = QueueChecker(
+        store.log,
+        store.kernel,
+        os.path.join(store.directory, QUEUE_FOLDER),
+        file_bytes=find_queue_file_bytes(store.directory) or UNIT_BYTES,
+    )
     found = Findings(store.log.begin)
     at = int(store.log.begin)
     while at < store.end:
         try:
             with ScrubReader(store.log, at) as reader:
                 checked = checker.check(reader.read, at, bytes_max=READ_BYTES, limit=store.end)
+                damaged = joined((*store.quarantined, *checked.damaged))
+                units = queues.check(reader.read, at, min(checked.end, store.end), damaged)
                 is_there = reader.is_there()
         except OffsetOutOfRange:
             is_there = False
@@ -104,9 +118,10 @@ def check_offline(store: OfflineLog) -> Findings:
             found = Findings(at, tuple(damage for damage in found.damaged if damage[1] > at))
             continue
         new = [damage for damage in checked.damaged if not overlaps(store.quarantined, *damage)]
-        found = replace(found, damaged=(*found.damaged, *new))
+        found = replace(found, damaged=(*found.damaged, *new), units=(*found.units, *units))
         at = checked.end
-    return found
+    # a broker that runs beside us writes a unit a moment after its record
+    return replace(found, units=tuple(unit for unit in found.units if queues.is_still_there(unit)))
 
 
 def read_batches(store: OfflineLog, skipped: tuple[Range, ...], least: int = 0) -> Iterator[list[StoredMessage]]:

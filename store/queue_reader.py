@@ -2,13 +2,15 @@
 
 Reads stop at the confirm offset and before a quarantined range, and answer with views of the log (they pin its maps while
 they are held). A read that begins at messages that are lost with their range says which, and where to go on; one whose
-range a replica may still have says that nothing is there yet. The statuses and next offsets are RocketMQ's, and one of
-ours (`model/get_status`). Loop thread; `offset_by_time`: any.
+range a replica may still have says that nothing is there yet. A unit whose record is not of this queue, or of another
+offset, is damaged: a read ends before it, and one that begins at it says so. The statuses and next offsets are RocketMQ's,
+and one of ours (`model/get_status`). Loop thread; `offset_by_time`: any.
 """
 
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -131,32 +133,59 @@ class QueueReader:
             result.is_cold = True
             bound = min(bound, self._config.pull_cold_bytes_max)
         if self._quarantine.ranges:
-            units = self._readable(units, result)
+            units = self._readable(queue, units, result)
             if not units:
                 return 0
-        selector = self._selector
+        # what is cold is looked at by another thread later on, when this one may have selected something else
+        selector = UnitSelector(self._config.pull_messages_max) if result.is_cold else self._selector
         matched = selector.select(units, 0, len(units), codes, max_messages, min(max_bytes, bound), confirm_offset)
-        runs = selector.runs
-        try:
-            result.slices = [self._log.view(runs[2 * i], runs[2 * i + 1]) for i in range(selector.run_count)]
-        except OffsetOutOfRange:  # the log was shortened meanwhile
-            result.slices = []
-            result.status = GetStatus.MESSAGE_WAS_REMOVING
-            result.next_offset = queue.next_file_offset(result.next_offset)
+        if selector.examined == 0:
+            if self._readable(queue, units, result):
+                result.misplaced = result.next_offset
             return 0
+        topic, begin = queue.topic.encode(), result.next_offset
+        misplaced = self._take_slices(selector, result, None if result.is_cold else (topic, queue.queue_id, begin))
+        if misplaced is not None:
+            result.slices = []
+            if misplaced == 0:
+                result.misplaced = begin
+                return 0
+            return self._read_units(queue, result, max_messages, max_bytes, codes, confirm_offset, misplaced)
+        if result.is_cold:
+            result.find_misplaced = partial(_find_misplaced, selector, result.slices, topic, queue.queue_id, begin)
         result.count = matched
         result.next_offset += selector.examined
         if matched:
             result.status = GetStatus.FOUND
         return int(selector.examined)
 
-    def _readable(self, units: bytes, result: GetResult) -> bytes:
+    def _take_slices(
+        self, selector: UnitSelector, result: GetResult, queue: tuple[bytes, int, int] | None
+    ) -> int | None:
+        """Gives the runs that were selected to `result`; which of the units is damaged, where one is. `queue`: of whom they
+        should be, and from which offset on; None: that is not looked at now."""
+        runs, slices = selector.runs, result.slices
+        for run in range(selector.run_count):
+            try:
+                slices.append(self._log.view(runs[2 * run], runs[2 * run + 1]))
+            except OffsetOutOfRange:  # it names a place before the log, or in two segments
+                return int(selector.first_unit(run))
+        while queue is not None and selector.checked < selector.run_count:
+            base = runs[2 * selector.checked]
+            stranger = selector.stranger(self._log.view_onwards(base, self._log.written), base, *queue)
+            if stranger >= 0:
+                return int(stranger)
+        return None
+
+    def _readable(self, queue: ConsumeQueue, units: bytes, result: GetResult) -> bytes:
         """The units before the first whose message is lost. Where that is the first, none: `result` says so."""
         quarantine = self._quarantine
         whole, lost = _count_lost(units, quarantine)
         if whole:
             return units[: whole * UNIT_BYTES]
-        begin = UNIT.unpack_from(units)[0]
+        begin, size, _ = UNIT.unpack_from(units)
+        if size == FILLER_SIZE:
+            begin, _ = queue.places_beside(result.next_offset, self._log.begin, self._log.written)
         last, size, _ = UNIT.unpack_from(units, (lost - 1) * UNIT_BYTES)
         end = last if size == FILLER_SIZE else last + size
         if quarantine.is_awaited(begin, end):
@@ -185,21 +214,18 @@ class QueueReader:
                 result.status = GetStatus.OFFSET_FOUND_NULL
                 result.next_offset = queue.next_file_offset(result.next_offset)
                 return
-            if self._quarantine.ranges:
-                units = self._readable(units, result)
-                if not units:
-                    return
+            units = self._readable(queue, units, result)
+            if not units:
+                return
             filler = _leading_filler(units)
             result.next_offset += filler
-            if filler * UNIT_BYTES < len(units):
-                try:
-                    examined = self._search_units(
-                        units[filler * UNIT_BYTES :], result, max_messages, max_bytes, confirm_offset, search
-                    )
-                except OffsetOutOfRange:  # the log was shortened meanwhile
-                    result.status = GetStatus.MESSAGE_WAS_REMOVING
-                    result.next_offset = queue.next_file_offset(result.next_offset)
+            units = units[filler * UNIT_BYTES :]
+            if units:
+                first, size, _ = UNIT.unpack_from(units)
+                if not self._log.begin <= first <= confirm_offset - size:
+                    result.misplaced = result.next_offset
                     return
+                examined = self._search_units(queue, units, result, max_messages, max_bytes, confirm_offset, search)
                 if examined == 0:
                     return
                 result.next_offset += examined
@@ -208,6 +234,7 @@ class QueueReader:
 
     def _search_units(
         self,
+        queue: ConsumeQueue,
         units: bytes,
         result: GetResult,
         max_messages: int,
@@ -234,9 +261,15 @@ class QueueReader:
             units, records, first, search.condition.names, search.condition.needs, search.condition.test,
             max_messages, min(max_bytes, bound), search.has_time,
         )  # fmt: skip
-        runs = selector.runs
         if matched:
-            result.slices = [records[runs[2 * i] - first : runs[2 * i + 1] - first] for i in range(selector.run_count)]
+            misplaced = self._take_slices(selector, result, (queue.topic.encode(), queue.queue_id, result.next_offset))
+            if misplaced is not None:
+                result.slices = []
+                if misplaced == 0:
+                    result.misplaced = result.next_offset
+                    return 0
+                units = units[: misplaced * UNIT_BYTES]
+                return self._search_units(queue, units, result, max_messages, max_bytes, confirm_offset, search)
             result.count = matched
             result.status = GetStatus.FOUND
         return int(selector.examined)
@@ -308,10 +341,20 @@ def _count_lost(units: bytes, quarantine: Quarantine) -> tuple[int, int]:
     return whole, int(rest.argmin()) if not rest.all() else len(rest)
 
 
+def _find_misplaced(
+    selector: UnitSelector, slices: list[memoryview], topic: bytes, queue_id: int, begin: int
+) -> int | None:
+    """The queue offset of the first of some messages that is none of this queue's, or of another offset. Touches them."""
+    for run, view in enumerate(slices):
+        stranger = selector.stranger(view, selector.runs[2 * run], topic, queue_id, begin)
+        if stranger >= 0:
+            return begin + int(stranger)
+    return None
+
+
 def _leading_filler(units: bytes) -> int:
-    """How many of the units come before the first record's: filler, and damaged ones, which name a place before the log."""
+    """How many of the units come before the first record's."""
     for at in range(0, len(units), UNIT_BYTES):
-        physical, size, _ = UNIT.unpack_from(units, at)
-        if size != FILLER_SIZE and physical >= 0:
+        if UNIT.unpack_from(units, at)[1] != FILLER_SIZE:
             return at // UNIT_BYTES
     return len(units) // UNIT_BYTES

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from ..model.errors import StoreFormatError
@@ -77,6 +78,19 @@ def find_queue_file_bytes(store_directory: str) -> int | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class WrongUnit:
+    """The unit of this queue offset, `held`, does not name its record. `unit`: what it should be, but for a delayed message's
+    time."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    unit: bytes
+    held: bytes
+    store_timestamp_ms: int
+
+
 class QueueTable:
     """{(topic, queue id): consume queue}."""
 
@@ -116,13 +130,16 @@ class QueueTable:
         )
         self._unwritten: list[tuple[ConsumeQueue, int, bytes]] = []
         self._expiring: list[QueueKey] | None = []
+        self._is_whole = False
         self._log_end = self._expired_below = PhysicalOffset(0)
         self._taken = self._reflected = PhysicalOffset(0)
         for topic, queue_id, directory in list_queues(store_directory):
             self._unloaded[topic, queue_id] = tuple(list_queue_files(directory, self.file_bytes, writable=writable))
 
-    def begin(self, *, log_end: PhysicalOffset, reflected: int, unclean: bool) -> None:
-        """Says where the log ended when the store was opened, and below which offset all units are on disk."""
+    def begin(self, *, log_end: PhysicalOffset, reflected: int, unclean: bool, is_whole: bool = False) -> None:
+        """Says where the log ended when the store was opened, and below which offset all units are on disk. `is_whole`: we
+        stopped cleanly, so whatever stands in a queue is a message's unit."""
+        self._is_whole = is_whole
         self._log_end = log_end
         self._taken = self._reflected = PhysicalOffset(reflected if self._unloaded else 0)
         if unclean:
@@ -206,6 +223,7 @@ class QueueTable:
             file_bytes=self.file_bytes,
             log_end=self._log_end,
             scrub=scrub,
+            is_whole=self._is_whole,
             writable=writable,
             delays_ms=self._delays_ms if topic == SCHEDULE_TOPIC else (),
             spares=self.spares if writable else None,
@@ -239,6 +257,14 @@ class QueueTable:
             queue_offset, unit = run.queue_offset + at, run.units[at * UNIT_BYTES : (at + 1) * UNIT_BYTES]
             if queue.is_place_of(queue_offset, int.from_bytes(unit[:8], "big")):
                 self.put(queue, queue_offset, unit, run.store_timestamp_ms)
+
+    def set_right(self, wrong: WrongUnit) -> bool:
+        """Writes a unit over a damaged one, if that is still there; whether it was."""
+        queue = self.get(wrong.topic, wrong.queue_id)
+        if queue is None or wrong.queue_offset >= queue.next_offset or queue.read(wrong.queue_offset, 1) != wrong.held:
+            return False
+        self.put(queue, wrong.queue_offset, wrong.unit, wrong.store_timestamp_ms)
+        return True
 
     def put(self, queue: ConsumeQueue, queue_offset: int, units: memoryview | bytes, store_timestamp_ms: int) -> None:
         """Writes units, or keeps them until the disk has room."""

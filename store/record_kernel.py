@@ -1348,21 +1348,64 @@ def _scan_properties(
 # ------------------------------------------------------------------------------------------ selecting, indexing
 
 
+@cython.cfunc
+def _is_record_of(
+    buf: cython.const[cython.uchar][::1],
+    at: cython.longlong,
+    size: cython.longlong,
+    physical: cython.longlong,
+    topic: bytes,
+    queue_id: cython.int,
+    queue_offset: cython.longlong,
+) -> cython.bint:
+    """Whether the record of `size` bytes at `at` is at home at this place of the log, and of the queue."""
+    i: cython.Py_ssize_t
+    topic_at: cython.Py_ssize_t
+    length: cython.Py_ssize_t = len(topic)
+    name: cython.const[cython.uchar][::1] = topic
+    if at < 0 or size < RECORD_OVERHEAD_BYTES or at + size > len(buf):
+        return False
+    if _get64(buf, at + 28) != physical or _get64(buf, at + 20) != queue_offset or _get_s32(buf, at + 12) != queue_id:
+        return False
+    if _check_lengths(buf, at, at + size, size) != size:
+        return False
+    topic_at = _topic_at(buf, at)
+    if _topic_length(buf, at, topic_at) != length:
+        return False
+    for i in range(length):
+        if buf[topic_at + i] != name[i]:
+            return False
+    return True
+
+
+def is_record_of(
+    record: cython.const[cython.uchar][::1], physical: int, topic: bytes, queue_id: int, queue_offset: int
+) -> bool:
+    """Whether `record`, whole, is what lies at `physical` in the log as a message of this queue."""
+    place: cython.longlong = physical
+    slot: cython.longlong = queue_offset
+    number: cython.int = queue_id
+    return bool(_is_record_of(record, 0, len(record), place, topic, number, slot))
+
+
 @cython.final
 @cython.cclass
 class UnitSelector:
     """Walks consume-queue units for one pull: tests tag codes, bounds the answer, joins neighbouring records.
 
     After `select`: `examined` units were looked at, `matched` of them are taken, `size_bytes` together, as the
-    physical ranges runs[2 i], runs[2 i + 1] for i < `run_count`.
+    physical ranges runs[2 i], runs[2 i + 1] for i < `run_count`. Then `stranger` tells whether their records are those that
+    the units are for; `checked` runs are.
     """
 
     runs = cython.declare(object, visibility="readonly")  # memoryview of int64
     run_count = cython.declare(cython.int, visibility="readonly")
+    checked = cython.declare(cython.int, visibility="readonly")
     examined = cython.declare(cython.int, visibility="readonly")
     matched = cython.declare(cython.int, visibility="readonly")
     size_bytes = cython.declare(cython.longlong, visibility="readonly")
     _runs: cython.longlong[::1]
+    _marks: cython.longlong[::1]  # of each run: index and size of its first unit, index and size of its last
     _capacity: cython.int
     _codes: cython.longlong[::1]
     _values: cython.longlong[::1]  # where the value of each name begins and ends in the records; -1: there is none
@@ -1375,6 +1418,7 @@ class UnitSelector:
     def __init__(self, runs_max: int = 4096) -> None:
         self.runs = memoryview(bytearray(16 * runs_max)).cast("q")
         self._runs = self.runs
+        self._marks = memoryview(bytearray(32 * runs_max)).cast("q")
         self._capacity = runs_max
         self._codes = memoryview(bytearray(8 * 16)).cast("q")
         self._values = memoryview(bytearray(16 * 16)).cast("q")
@@ -1419,8 +1463,8 @@ class UnitSelector:
         """Takes units from units[begin:end] (bytes, whole units) whose tags code is in `codes` (empty: all).
 
         A code below all hashes is the address of a unit in RocketMQ's extension, which is not read here: it may match.
-        A damaged unit whose offset is below zero names no record; it is passed over, as filler is.
-        Stops before a record that ends past `offset_limit` (the confirm offset), at `messages_max`, or before
+        Filler at a queue's beginning is passed over. Stops before filler of a gap, before a damaged unit whose offset is below
+        zero, before a record that ends past `offset_limit` (the confirm offset), at `messages_max`, or before
         `bytes_max` would be passed (the first record is always taken). Returns `matched`. Raises ValueError for bytes
         that `units` does not have.
         """
@@ -1436,6 +1480,7 @@ class UnitSelector:
         code_count: cython.Py_ssize_t = len(codes)
         first: cython.longlong = codes[0] if code_count else 0
         runs: cython.longlong[::1] = self._runs
+        marks: cython.longlong[::1] = self._marks
         if not 0 <= begin <= end <= len(units):
             raise ValueError("outside the units")
         if offset_limit < 0:  # nothing is below it; and less a size it stays a number of 64 bits
@@ -1445,11 +1490,11 @@ class UnitSelector:
         while at + 20 <= end and matched < messages_max:
             offset = _get64(units, at)
             size = _get32(units, at + 8)
-            if size == 0x7FFFFFFF or offset < 0:  # pre-filled: this queue began at a higher offset; or damaged
+            if size == 0x7FFFFFFF and offset == 0:  # pre-filled: this queue began at a higher offset
                 examined += 1
                 at += 20
                 continue
-            if offset > offset_limit - size:
+            if size == 0x7FFFFFFF or offset < 0 or offset > offset_limit - size:
                 break
             if code_count:
                 code = _get64(units, at + 12)
@@ -1466,13 +1511,18 @@ class UnitSelector:
                     break
                 runs[2 * count] = offset
                 runs[2 * count + 1] = offset + size
+                marks[4 * count] = examined
+                marks[4 * count + 1] = size
                 count += 1
+            marks[4 * count - 2] = examined
+            marks[4 * count - 1] = size
             last_end = offset + size
             total += size
             matched += 1
             examined += 1
             at += 20
         self.run_count = count
+        self.checked = 0
         self.examined = examined
         self.matched = matched
         self.size_bytes = total
@@ -1495,9 +1545,9 @@ class UnitSelector:
         `needs` (model/sql92/needs): what a record's values must be for that; one that lacks any is passed over without
         asking. `records`: the log's bytes from physical offset `base` on. Stops where a record is not whole within them, at
         `messages_max`, before `bytes_max` would be passed (the first record is always taken), and where `has_time()`,
-        asked every few records, says no. A record that cannot be read is taken: its reader is to be told. A damaged unit
-        whose offset is below zero names no record; it is passed over, as filler is. Returns `matched`. Raises ValueError
-        where `base` is no position of as many bytes, or a need is of none of the `names`.
+        asked every few records, says no. A record that cannot be read is taken: its reader is to be told. Filler and damaged
+        units are as in `select`. Returns `matched`. Raises ValueError where `base` is no position of as many bytes, or a
+        need is of none of the `names`.
         """
         buf: cython.const[cython.uchar][::1] = records
         at: cython.Py_ssize_t = 0
@@ -1512,6 +1562,7 @@ class UnitSelector:
         count: cython.int = 0
         last_end: cython.longlong = -1
         runs: cython.longlong[::1] = self._runs
+        marks: cython.longlong[::1] = self._marks
         name_count: cython.Py_ssize_t = len(names)
         if base < 0 or base > _OFFSET_MAX - length:
             raise ValueError("no position of a log")
@@ -1519,11 +1570,11 @@ class UnitSelector:
         while at + 20 <= end and matched < messages_max:
             offset = _get64(units, at)
             size = _get32(units, at + 8)
-            if size == 0x7FFFFFFF or offset < 0:
+            if size == 0x7FFFFFFF and offset == 0:
                 examined += 1
                 at += 20
                 continue
-            if offset < base or offset > base + length - size:
+            if size == 0x7FFFFFFF or offset < base or offset > base + length - size:
                 break
             if tested == 16:
                 if not has_time():
@@ -1545,17 +1596,64 @@ class UnitSelector:
                     break
                 runs[2 * count] = offset
                 runs[2 * count + 1] = offset + size
+                marks[4 * count] = examined
+                marks[4 * count + 1] = size
                 count += 1
+            marks[4 * count - 2] = examined
+            marks[4 * count - 1] = size
             last_end = offset + size
             total += size
             matched += 1
             examined += 1
             at += 20
         self.run_count = count
+        self.checked = 0
         self.examined = examined
         self.matched = matched
         self.size_bytes = total
         return matched
+
+    def first_unit(self, run: cython.int) -> cython.int:
+        """Which of the units selected is the first of a run. Raises ValueError where there is no such run."""
+        if not 0 <= run < self.run_count:
+            raise ValueError("no such run")
+        return cython.cast(cython.int, self._marks[4 * run])
+
+    def stranger(
+        self,
+        records: cython.const[cython.uchar][::1],
+        base: cython.longlong,
+        topic: bytes,
+        queue_id: cython.int,
+        queue_offset: cython.longlong,
+    ) -> cython.int:
+        """Which unit of those selected names a record that is not its own; -1: none as far as `records` go, the log's bytes
+        from `base` on. Goes on at run `checked`, and leaves there the first run that is not within them. `queue_offset`: of the
+        first unit that was looked at.
+
+        Only the first and the last record of a run are looked at: a run goes on where a unit names the very place at which
+        the record before it ends, so that one damaged unit inside ends it.
+        """
+        at: cython.Py_ssize_t
+        begin: cython.longlong
+        end: cython.longlong
+        size: cython.longlong
+        while self.checked < self.run_count:
+            begin = self._runs[2 * self.checked] - base
+            end = self._runs[2 * self.checked + 1] - base
+            if begin < 0 or end > len(records):
+                break
+            at = 4 * self.checked
+            size = self._marks[at + 1]
+            if not _is_record_of(records, begin, size, begin + base, topic, queue_id, queue_offset + self._marks[at]):
+                return cython.cast(cython.int, self._marks[at])
+            size = self._marks[at + 3]
+            if not _is_record_of(
+                records, end - size, size, end - size + base, topic, queue_id, queue_offset + self._marks[at + 2]
+            ):
+                return cython.cast(cython.int, self._marks[at + 2])
+            self.checked += 1
+        return -1
 
     @cython.cfunc
     def _ask(self, name_count: cython.Py_ssize_t, needs: tuple[tuple[int, int, Any], ...]):

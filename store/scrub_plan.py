@@ -23,6 +23,7 @@ class ScrubRound:
     """One reading of the log. [begin, end): what it covers; `position`: how far it came. `ended_ms` 0: it goes on.
 
     `vouched_bytes`: of those read, how many a checksum covers; the others are checked by structure and body alone.
+    `damaged_units`: of queues, which did not name their records and were rebuilt.
     """
 
     begun_ms: int
@@ -34,6 +35,7 @@ class ScrubRound:
     vouched_bytes: int = 0
     damaged_ranges: int = 0
     damaged_bytes: int = 0
+    damaged_units: int = 0
     ended_ms: int = 0
 
 
@@ -111,9 +113,17 @@ class ScrubPlan:
         return ScrubStep(position, self._allowed_bytes, stop)
 
     def on_step(
-        self, step: ScrubStep, *, end: int, read_bytes: int, vouched_bytes: int, damaged: int, sizes: int
+        self,
+        step: ScrubStep,
+        *,
+        end: int,
+        read_bytes: int,
+        vouched_bytes: int,
+        damaged: int,
+        sizes: int,
+        units: int = 0,
     ) -> None:
-        """The step came to `end`. `damaged`: ranges found, of `sizes` bytes together."""
+        """The step came to `end`. `damaged`: ranges found, of `sizes` bytes together; `units`: of queues."""
         self._is_reading = False
         self._allowed_bytes -= read_bytes
         current = self.current
@@ -125,6 +135,7 @@ class ScrubPlan:
                 vouched_bytes=current.vouched_bytes + vouched_bytes,
                 damaged_ranges=current.damaged_ranges + damaged,
                 damaged_bytes=current.damaged_bytes + sizes,
+                damaged_units=current.damaged_units + units,
             )
 
     def on_gone(self) -> None:

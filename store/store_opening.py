@@ -302,7 +302,7 @@ def _settle(
     end = log.written
     dispatched = checkpoint.dispatched_offset
     held = min(dispatched, end) if dispatched is not None else PhysicalOffset(end if clean else begin)
-    queues.begin(log_end=end, reflected=held, unclean=not clean)
+    queues.begin(log_end=end, reflected=held, unclean=not clean, is_whole=clean and dispatched is not None)
     if index is None:
         return
     if index.end_offset >= end:

@@ -445,3 +445,59 @@ def test_a_search_goes_on_behind_pages_that_the_disk_cannot_give(
         turn(world)
     assert it.damage.found == [(2, 3)]
     assert world.replies == [(GetStatus.FOUND, 3, 1)]
+
+
+class Units:
+    """The first message's unit is damaged, until it is set right or given up."""
+
+    def __init__(self, world: World, *, is_there: bool) -> None:
+        self.is_there = is_there
+        self.done: list[str] = []
+        self._read = world.get_messages
+
+    def get_messages(self, *place: Any, **how: Any) -> GetResult:
+        if self.done:
+            return self._read(*place, **how)
+        return GetResult(GetStatus.NO_MATCHED_MESSAGE, 0, 0, 2, misplaced=0)
+
+    def misplaced(self, *place: object) -> tuple[object, ...]:
+        return place
+
+    def span(self, _misplaced: object) -> tuple[int, int]:
+        return 10, 90
+
+    def find(self, _misplaced: object) -> str | None:
+        return "unit" if self.is_there else None
+
+    def set_right(self, wrong: list[str]) -> None:
+        self.done += wrong
+
+    def give_up(self, misplaced: tuple[object, ...]) -> None:
+        assert misplaced == ("t", 0, 0)
+        self.done.append("given up")
+
+
+@pytest.mark.parametrize(("is_there", "done"), [(True, "unit"), (False, "given up")])
+@pytest.mark.parametrize("is_cold", [False, True])
+def test_a_message_whose_unit_is_damaged_is_found_by_a_worker_or_given_up(
+    world: World, pulls: PullHandler, is_there: bool, done: str, is_cold: bool
+) -> None:
+    it: Any = world
+    units = it.damaged_units = Units(world, is_there=is_there)
+    it.get_messages, it.damaged_in = units.get_messages, lambda places: [] if places == [(10, 90)] else places
+    world.messages = [1, 2]
+    if is_cold:
+        cold = GetResult(GetStatus.FOUND, 2, 0, 2, 2, [memoryview(b"r")], is_cold=True, find_misplaced=lambda: 0)
+        answers = [cold]
+        it.get_messages = lambda *place, **how: answers.pop() if answers else units.get_messages(*place, **how)
+    pull(pulls)
+    while is_cold and not pulls._is_searching:
+        world.paged_in.pop()()
+    with pytest.raises(BrokerBusy):  # one is looked up at a time
+        pull(pulls)
+    while world.paged_in:
+        world.paged_in.pop()()
+    assert units.done == [done]
+    assert world.replies == [(GetStatus.FOUND, 2, 2)]
+    pull(pulls)
+    assert world.replies[1:] == [(GetStatus.FOUND, 2, 2)]

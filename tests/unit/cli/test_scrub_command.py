@@ -25,7 +25,7 @@ def test_a_round_is_followed_to_its_end() -> None:
 
 
 def test_what_is_told_of_a_replica() -> None:
-    last = {"read_bytes": 9, "vouched_bytes": 8, "damaged_ranges": 3, "damaged_bytes": 7}
+    last = {"read_bytes": 9, "vouched_bytes": 8, "damaged_ranges": 3, "damaged_bytes": 7, "damaged_units": 2}
     assert scrub_result("h:1", told(None, last, repairs={"mended_ranges": 1})) == {
         "broker_name": "a",
         "address": "h:1",

@@ -8,7 +8,7 @@ from zenitmq.store.scrub_plan import ScrubPlan, ScrubRound
 from zenitmq.store.snapshot import parse_snapshot, write_snapshot
 
 PAGE = Path(__file__).parents[3] / "docs" / "formats" / "scrub.md"
-LAST = ScrubRound(2000, 0, 4096, 4096, True, 4000, 3900, 1, 200, 3000)
+LAST = ScrubRound(2000, 0, 4096, 4096, True, 4000, 3900, 1, 200, 2, 3000)
 
 
 def plan(document: dict[str, object]) -> ScrubPlan:
