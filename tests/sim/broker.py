@@ -15,7 +15,6 @@ from zenitmq.broker.controller_link import HeartbeatFacts, Life
 from zenitmq.broker.group_member import GroupMember, carry_through_cut
 from zenitmq.broker.replication.replica import SESSION_SHIFT, ControllerCalls
 from zenitmq.broker.replication.replica_files import ReplicaFiles
-from zenitmq.broker.replication.slave import Phase
 from zenitmq.model.errors import NotEnoughReplicas, NotMaster, StoreNotWriteable, StorePoisoned, ZenitError
 from zenitmq.model.group import AckMode, GroupNode, KnownGroup
 from zenitmq.model.group_codec import decode_node
@@ -195,9 +194,11 @@ class Broker(Host):
     def turn(self) -> None:
         """The end of a turn of the loop: what there is more to send is sent."""
         replica = self.replica
-        if replica._slave.phase is Phase.HALTED and not self.world.is_forced:
+        if replica.halted is not None and not self.world.is_forced:
             raise Violation(f"I6: {self.name} was asked to cut below its guard, {replica.log}")
-        self.member.on_turn()
+        master = replica.master
+        if replica.log.end != len(self.disk.log) or (master is not None and master.has_more):  # else it does nothing
+            self.member.on_turn()
 
     def _on_poisoned(self, error: StorePoisoned) -> None:
         self.member.on_disk_failed()
