@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from zenitmq.broker.replication import frame_codec, role
+from zenitmq.broker.replication.beginning import carry_out_beginning
 from zenitmq.broker.replication.disk import StoreDisk
 from zenitmq.broker.replication.effects import CutTail, Effect
 from zenitmq.broker.replication.epochs import EpochList
 from zenitmq.broker.replication.replica_files import ReplicaFiles
 from zenitmq.model.group import GroupNode, KnownGroup
 
-from . import disk
+from . import broker, disk
 from .mutation_table import Patch, cut_open_log, mutation
 
 
@@ -148,3 +149,21 @@ def _() -> list[Patch]:
 @mutation("sticky", "R9: a clean stop vouches for a life that nobody has heard of")
 def _() -> list[Patch]:
     return [(ReplicaFiles, "mark_clean", lambda self, log_end: self._change(clean_end=log_end))]
+
+
+@mutation("cutmark", "R9: a life whose log is about to be cut leaves a clean marker, of the end that it had")
+def _() -> list[Patch]:
+    def mark_clean(self: ReplicaFiles, log_end: int) -> None:
+        if self._is_registered:
+            self._change(clean_end=log_end)
+
+    return [(ReplicaFiles, "mark_clean", mark_clean)]
+
+
+@mutation("cutforget", "R4: a start forgets the cut that was under way")
+def _() -> list[Patch]:
+    def forget(files: ReplicaFiles, directory: Any) -> None:
+        carry_out_beginning(directory)
+        files.clear_intent()
+
+    return [(broker, "carry_through_cut", forget)]

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import cast
+from typing import Final, cast
 
 from zenitmq.broker.replication.epochs import EpochList
 from zenitmq.broker.replication.frame_codec import decode
@@ -40,6 +40,8 @@ from .records import RECORD, SimulatedRecord
 from .schedule import MS, Host, Schedule, SimulatedTimer
 from .sockets import SimulatedRouter
 from .wire import SimulatedLoop
+
+REOPENINGS_MAX: Final = 20
 
 
 class Held:
@@ -172,7 +174,9 @@ class Stage(World):
     def settle(self) -> None:
         """What is due by now happens; stores are opened anew, and their replicas register and hear the node."""
         self.schedule.run(self.schedule.now_us)
-        while self._to_reopen:
+        for _ in range(REOPENINGS_MAX):
+            if not self._to_reopen:
+                return
             broker = self._to_reopen.pop()
             if broker.alive:
                 self.stop(broker.name)
@@ -180,6 +184,7 @@ class Stage(World):
                 if self.register(broker.name):
                     self._tell_leader()
                     self.hear(broker.name)
+        raise Violation("I5: a store is opened anew for ever")
 
     def _tell_leader(self) -> None:
         """Who leads hears of another life of its slave at once."""
@@ -418,6 +423,16 @@ class Stage(World):
             disk.lose_page(hole)
         disk.forget_cache()
 
+    def dies(self, name: str, *, power: bool, keeps_names: bool) -> None:
+        """Its process has ended in the middle of a write, alone or with its machine. `keeps_names`: what was put in place in a
+        folder, which was not synced, is there all the same."""
+        if name in self.brokers:
+            self.kill(name)
+        if keeps_names:
+            self.disks[name].sync_names()
+        if power:
+            self.lose_power(name)
+
     def wipe(self, name: str) -> None:
         """Another disk."""
         if name in self.brokers:
@@ -551,4 +566,4 @@ class Stage(World):
         logs = [broker.replica.log for broker in self.brokers.values()]
         same = len({bytes(disk.log) for disk in self.disks.values()}) == 1
         shown = all(log.confirm == log.end == logs[0].end for log in logs)
-        return same and shown and self.node.in_sync == tuple(self.disks)
+        return same and shown and self.node.in_sync == tuple(sorted(self.disks))

@@ -7,6 +7,7 @@ from unittest.mock import patch
 from zenitmq.broker.replication import epochs, master
 from zenitmq.broker.replication.frames import Accepted, Chunk, Credit, Opening
 
+from ..ledger import Violation
 from ..records import RECORD
 from ..story import Stage
 from .table import story
@@ -164,3 +165,35 @@ def row_lives_as_long_as_its_bytes() -> None:
         stage.register("b")
         stage.elect("a")
         stage.whole()
+
+
+@story("V27", without="cutmark", falls="I5")
+def who_was_cut_has_forgotten_nothing() -> None:
+    """Its store is closed for the cut and opened by another life, which registers: no clean end vouches for what is cut."""
+    stage = _with_a_log_to_cut()
+    stage.carry("a", "b")
+    stage.kill("b")
+    if not stage.elect("a", old_is_dead=True):
+        raise Violation("I5: who was cut as its master asked is taken for one that may have forgotten")
+    stage.hear("a")
+    stage.whole()
+
+
+@story("V28", without="cutforget", falls="I5")
+def cut_is_carried_through_by_the_next_life() -> None:
+    stage = _with_a_log_to_cut()
+    stage.carry("a", "b")
+    stage.append("b")
+    stage.carry("a", "b")
+    stage.whole()
+
+
+def _with_a_log_to_cut() -> Stage:
+    """b leads, and lacks what a has written last."""
+    stage = Stage("ab", in_sync="ab", minimum=1)
+    stage.append("a")
+    stage.drop_all()
+    stage.elect("b")
+    stage.hear("b")
+    stage.hear("a")
+    return stage
