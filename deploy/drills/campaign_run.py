@@ -214,16 +214,21 @@ def _bounded(process: subprocess.Popen[str], seconds: float) -> Iterator[None]:
 
 def _end_what_runs(work: str) -> None:
     """The clusters of legs that could not end them."""
-    for name in os.listdir(work):
+    for directory in _directories(work):
         with contextlib.suppress(ZenitError):  # it has no cluster
-            LocalCluster(os.path.join(work, name, CLUSTER_FOLDER)).down()
+            LocalCluster(os.path.join(directory, CLUSTER_FOLDER)).down()
+
+
+def _directories(work: str) -> list[str]:
+    """Of the drills; a file that is there too, as the lock of ports, tells nothing."""
+    return [entry.path for entry in os.scandir(work) if entry.is_dir()]
 
 
 def _kept(leg: Leg, directory: str, *, passed: bool, say: Say) -> str:
     """Moves what a leg that failed has left to a place of its own, and says where; removes it otherwise."""
     work, evidence = os.path.join(directory, WORK_FOLDER), os.path.join(directory, f"{EVIDENCE_PREFIX}{leg.number:03d}")
     kept = sum(name.startswith(EVIDENCE_PREFIX) for name in os.listdir(directory))
-    if passed or not os.listdir(work) or kept >= EVIDENCE_MAX:
+    if passed or not _directories(work) or kept >= EVIDENCE_MAX:
         shutil.rmtree(work, ignore_errors=True)
         if not passed and kept >= EVIDENCE_MAX:
             say(f"{kept} legs have left evidence before; that of this one is removed")
