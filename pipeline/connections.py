@@ -36,6 +36,14 @@ def connection(namesrv: str | None, cluster_id: str) -> Iterator[Connection]:
         _give_back(lent)
 
 
+def cluster_that_answers(namesrv: str | None, *, timeout_ms: int) -> str:
+    """The id of the cluster that is at these name servers now. Raises NoRoute, and why they did not answer."""
+    from ..client.pipeline_calls import PipelineCalls
+
+    with connection(namesrv, "") as cluster:
+        return cluster.remoting.cluster_id or PipelineCalls(cluster, timeout_ms=timeout_ms).cluster_id()
+
+
 def _lent(namesrv: str | None, cluster_id: str) -> Connection:
     addresses = name_servers(namesrv)
     with _lock:

@@ -183,12 +183,9 @@ def plan(options: Mapping[str, str], schema: StructType) -> Writing:
 def with_cluster(writing: Writing, timeout_ms: int) -> Writing:
     """The same, for the cluster that is there now: no task of the batch takes another one for it. Raises NoRoute, and why the
     name servers did not answer."""
-    from ..client.pipeline_calls import PipelineCalls
-    from .connections import connection
+    from .connections import cluster_that_answers
 
-    with connection(writing.options.namesrv, "") as cluster:
-        met = cluster.remoting.cluster_id or PipelineCalls(cluster, timeout_ms=timeout_ms).cluster_id()
-    return replace(writing, cluster_id=met)
+    return replace(writing, cluster_id=cluster_that_answers(writing.options.namesrv, timeout_ms=timeout_ms))
 
 
 def cluster_of_query(query: str, cluster_id: str) -> str:

@@ -78,6 +78,7 @@ from .jobs import (
     NoArchive,
     QueryFailed,
     ReplayChanged,
+    ReplayElsewhere,
     TargetInUse,
 )
 from .pipeline import (
@@ -196,6 +197,7 @@ __all__ = [
     "RangeUnread",
     "RemoteProtocolError",
     "ReplayChanged",
+    "ReplayElsewhere",
     "ReplicaGroupNotFound",
     "ReplicaNameTaken",
     "ReplicaNeeded",

@@ -106,6 +106,26 @@ class ReplayChanged(ZenitError):
         return f"replay {self.name!r} was begun with other options; give another --name, or delete {self.path}"
 
 
+class ReplayElsewhere(ZenitError):
+    """A replay was begun with another cluster than the one that answers: its chunks were sent there, not here. Args: name, path
+    of its state, cluster_id (of the cluster it was begun with), answers_id."""
+
+    code = 9107
+
+    def __init__(self, name: str, path: str, cluster_id: str, answers_id: str) -> None:
+        super().__init__(name, path, cluster_id, answers_id)
+        self.name = name
+        self.path = path
+        self.cluster_id = cluster_id
+        self.answers_id = answers_id
+
+    def __str__(self) -> str:
+        return (
+            f"replay {self.name!r} was begun with the cluster of the id {self.cluster_id}, and another one answers, of the id"
+            f" {self.answers_id}; give the --namesrv of the first, or another --name to begin anew here ({self.path})"
+        )
+
+
 class QueryFailed(ZenitError):
     """Spark cannot understand or carry out a query in SQL. Args: reason (one line)."""
 

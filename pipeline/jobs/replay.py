@@ -20,10 +20,11 @@ import pyarrow.compute as pc
 
 from ...model.clock import monotonic_ms, sleep_ms
 from ...model.config import check_settings, setting
-from ...model.errors import ArchiveNotWritable, ConfigError, ReplayChanged
+from ...model.errors import ArchiveNotWritable, ConfigError
 from ...model.names import check_topic
 from ...model.sql92.condition import Condition
 from ...model.subscription import Sql, Subscription
+from ..connections import cluster_that_answers
 from ..offsets import Offsets, QueueRange, parse_offsets
 from .archive_tree import ArchiveTree, local_path
 from .archived_rows import file_frame, within
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 DEFAULT_STATE_DIRECTORY: Final = "~/.zenit/replays"
 ORIGIN: Final = "REPLAY_ORIGIN"  # orders@broker-a:3/1234
 ORIGIN_MESSAGE_ID: Final = "REPLAY_ORIGIN_MESSAGE_ID"
+CLUSTER_TIMEOUT_MS: Final = 10_000
 _NAME: Final = re.compile(r"[\w-]{1,80}", re.ASCII)
 
 
@@ -194,7 +196,7 @@ def plan(options: ReplayOptions, session: Session) -> Document:
 def run(options: ReplayOptions, session: Session, report: Report) -> Document:
     """Sends what was not sent yet.
 
-    Raises ReplayChanged, TargetInUse, ArchiveNotWritable (its state), and what archive, source and sink raise.
+    Raises ReplayChanged, ReplayElsewhere, TargetInUse, ArchiveNotWritable (its state), and what archive, source and sink raise.
     """
     digest = options.digest()
     name = options.name or f"replay-{digest[:12]}"
@@ -260,17 +262,20 @@ def meet(sql: str, properties: pa.Array) -> list[bool]:
 
 
 def _state(path: str, name: str, digest: str, rows: Rows, options: ReplayOptions) -> Replay:
-    """What was written down of this replay, or a new one. Raises ReplayChanged, ArchiveDamaged, ArchiveNotWritable."""
+    """What was written down of this replay, or a new one.
+
+    Raises ReplayChanged, ReplayElsewhere, ArchiveDamaged, ArchiveNotWritable, and why brokers do not answer.
+    """
+    cluster_id = cluster_that_answers(options.namesrv or None, timeout_ms=CLUSTER_TIMEOUT_MS)
     try:
         state = decode_replay(read_bounded(path, STATE_BYTES_MAX), path)
     except FileNotFoundError:
-        state = new_replay(uuid4().hex, digest, rows.ranges(), rows_per_second=options.rate)
+        state = new_replay(uuid4().hex, digest, rows.ranges(), rows_per_second=options.rate, cluster_id=cluster_id)
         try:
             write_whole(path, encode_replay(state))
         except OSError as error:
             raise ArchiveNotWritable(os.path.dirname(path), error.strerror or str(error)) from error
-    if state.digest != digest:
-        raise ReplayChanged(name, path)
+    state.check(name, path, digest=digest, cluster_id=cluster_id)
     return state
 
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from typing import Any, Final
 
-from ...model.errors import ArchiveDamaged
+from ...model.errors import ArchiveDamaged, ReplayChanged, ReplayElsewhere
 from ..offsets import QueueKey, QueueRange
 from .spans import Spans, count, union
 
@@ -28,7 +28,8 @@ PARTITIONS_MAX: Final = 8
 @dataclass(frozen=True, slots=True)
 class Replay:
     """A replay: what it sends, and how far it is. `identity`: of its own, for the sink; `digest`: of its options;
-    `share`: offsets of one queue in a chunk; `next_chunk`: what was not sent yet; `sent`: rows of the chunks before.
+    `share`: offsets of one queue in a chunk; `next_chunk`: what was not sent yet; `sent`: rows of the chunks before;
+    `cluster_id`: of the cluster that they were sent to, "" = not known.
     """
 
     identity: str
@@ -38,6 +39,7 @@ class Replay:
     partitions: int
     next_chunk: int = 0
     sent: int = 0
+    cluster_id: str = ""
 
     @property
     def chunks(self) -> int:
@@ -62,6 +64,13 @@ class Replay:
             for key, spans in self._queues().items()
             for begin, end in part(spans, number * self.share, self.share)
         ]
+
+    def check(self, name: str, path: str, *, digest: str, cluster_id: str) -> None:
+        """That it is the replay of these options, with the cluster that answers. Raises ReplayChanged, ReplayElsewhere."""
+        if self.digest != digest:
+            raise ReplayChanged(name, path)
+        if self.cluster_id and cluster_id and self.cluster_id != cluster_id:
+            raise ReplayElsewhere(name, path, self.cluster_id, cluster_id)
 
     def done(self, rows: int) -> Replay:
         """The same once the next chunk is sent, which had `rows` rows."""
@@ -88,12 +97,15 @@ def part(spans: Spans, first: int, length: int) -> Spans:
     return tuple(found)
 
 
-def new_replay(identity: str, digest: str, ranges: Iterable[QueueRange], *, rows_per_second: float) -> Replay:
+def new_replay(
+    identity: str, digest: str, ranges: Iterable[QueueRange], *, rows_per_second: float, cluster_id: str = ""
+) -> Replay:
     """A replay that has sent nothing. `rows_per_second`: 0 = as fast as it goes."""
     listed = tuple(sorted(each for each in ranges if each.rows))
     queues = len({each.key for each in listed}) or 1
     chunk_rows = min(CHUNK_ROWS, int(rows_per_second * CHUNK_SECONDS)) if rows_per_second else CHUNK_ROWS
-    return Replay(identity, digest, listed, max(1, chunk_rows // queues), min(PARTITIONS_MAX, queues))
+    share, partitions = max(1, chunk_rows // queues), min(PARTITIONS_MAX, queues)
+    return Replay(identity, digest, listed, share, partitions, cluster_id=cluster_id)
 
 
 def digest_of(options: Mapping[str, Any]) -> str:
@@ -123,7 +135,7 @@ def decode_replay(data: bytes, path: str) -> Replay:
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise ArchiveDamaged(path, "it holds no replay of this version") from None
     numbers = (state.share, state.partitions, state.next_chunk, state.sent)
-    texts = (state.identity, state.digest)
+    texts = (state.identity, state.digest, state.cluster_id)
     if not all(type(number) is int and number >= 0 for number in numbers) or not all(
         isinstance(text, str) for text in texts
     ):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from zenitmq.model.errors import ArchiveDamaged
+from zenitmq.model.errors import ArchiveDamaged, ReplayChanged, ReplayElsewhere
 from zenitmq.pipeline.jobs import replay_plan
 from zenitmq.pipeline.jobs.replay_plan import (
     CHUNK_ROWS,
@@ -53,6 +53,24 @@ def test_chunks_are_as_large_as_some_seconds_of_the_rate() -> None:
 def test_a_digest_is_of_all_that_was_told() -> None:
     assert digest_of({"a": 1, "b": ("x",)}) == digest_of({"b": ["x"], "a": 1})
     assert digest_of({"a": 1}) != digest_of({"a": 2})
+
+
+def test_a_replay_goes_on_with_its_own_cluster_and_options_only() -> None:
+    """The chunks that are done were sent there: another cluster would never have them."""
+    begun = new_replay("i", "d", RANGES, rows_per_second=0, cluster_id="one")
+    begun = decode_replay(encode_replay(begun), "x")
+    begun.check("r", "x", digest="d", cluster_id="one")
+    begun.check("r", "x", digest="d", cluster_id="")
+    with pytest.raises(ReplayElsewhere, match=r"one.* two"):
+        begun.check("r", "x", digest="d", cluster_id="two")
+    with pytest.raises(ReplayChanged):
+        begun.check("r", "x", digest="e", cluster_id="one")
+
+
+def test_a_state_that_names_no_cluster_is_of_whichever_answers() -> None:
+    document = json.loads(encode_replay(REPLAY))
+    del document["cluster_id"]
+    decode_replay(json.dumps(document).encode(), "x").check("r", "x", digest="digest", cluster_id="two")
 
 
 def test_a_replay_comes_back_from_its_bytes() -> None:
