@@ -1,28 +1,30 @@
 """The checksum side log: (physical offset, length, CRC-32) of every append to the commit log, as it was written.
 
-RocketMQ's records protect only their body; this protects headers and properties too. `checksum/` holds one file per
-commit-log segment, with the same name, append-only, 16 bytes an append, big-endian:
+RocketMQ's records protect only their body; this protects headers and properties too, and tells after a power cut what was
+written and what are a recycled file's old bytes. `checksum/` holds one file per commit-log segment, with the same name,
+append-only, 16 bytes an append, big-endian (checksum_entry):
 
     byte 0 physical offset 8 | 8 length 4 | 12 CRC-32 4
 
-Entries ascend. They wait in memory until the flush thread writes them (each flush, before the log itself is synced)
-and are synced each second: a killed process may lose the entries of its last moments, and a record without an entry is
-checked by its structure and body CRC alone. A torn or implausible entry ends its file. A full disk costs entries,
-never messages; `entries_lost` counts them.
+Entries ascend. They wait in memory until the flush thread writes them, and are durable before anybody is told that their
+appends are: a killed process may lose the entries of its last moments, a power cut none of what was flushed. So that a
+sync has no file to grow, zeros are laid ahead of them.
+
+A full disk costs entries, never messages; `entries_lost` counts them. Then, and where a start finds more log than entries,
+the file says that they are missing from there on: one slot is always left for that.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import struct
 import threading
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
-from ..model.queue import PhysicalOffset
+from .checksum_entry import ENTRY, ChecksumEntry, entries_in, has_gap, pack_gap, raws_in, slots_in
+from .record import BLANK_BYTES
 from .segment import NO_SPACE, SYSTEM_DISK, Disk, make_directory, segment_name, sync_directory
 
 try:
@@ -32,23 +34,9 @@ except ImportError:  # no wheel for this machine: the same value, slower
 
 logger = logging.getLogger(__name__)
 
-ENTRY: Final = struct.Struct(">QII")
 PENDING_MAX: Final = 65_536  # entries held in memory; the appender writes them itself beyond this
+AHEAD_BYTES: Final = 65_536  # of zeros laid at once: 4,096 entries
 _pack: Final = ENTRY.pack
-
-
-@dataclass(frozen=True, slots=True)
-class ChecksumEntry:
-    """One append: bytes [offset, offset + length) of the commit log had this CRC-32."""
-
-    offset: PhysicalOffset
-    length: int
-    crc: int
-
-    @property
-    def end(self) -> PhysicalOffset:
-        """Just past the append."""
-        return PhysicalOffset(self.offset + self.length)
 
 
 class ChecksumLog:
@@ -63,6 +51,7 @@ class ChecksumLog:
         self._fd = -1
         self._base = -1
         self._size_bytes = 0
+        self._laid_bytes = 0  # that the file has: entries, and zeros for more of them
         self._unsynced = False
         self.entries_lost = 0
 
@@ -92,28 +81,66 @@ class ChecksumLog:
 
     def _write(self, base: int, entries: list[tuple[int, int, int]]) -> None:
         data = b"".join([_pack(*entry) for entry in entries])
+        done = 0
         try:
             if base != self._base:
                 self._open(base)
-            done = self._disk.pwritev(self._fd, (data,), self._size_bytes)
+            room = self._lay_ahead(len(data))
+            done = self._disk.pwritev(self._fd, (data[:room],), self._size_bytes) if room else 0
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise
-            done = 0
         written = done // ENTRY.size
         self._size_bytes += written * ENTRY.size  # a torn rest is overwritten by the next entry
-        if written < len(entries) and not self.entries_lost:
-            logger.warning("disk full: checksum entries are dropped base=%s", base)
-        self.entries_lost += len(entries) - written
         self._unsynced = True
+        if written < len(entries):
+            self._note_lost(entries[written:])
+
+    def _lay_ahead(self, size_bytes: int) -> int:
+        """How many of `size_bytes` find room behind what is written, one slot left over; makes that room. Raises OSError."""
+        end = self._size_bytes + size_bytes + ENTRY.size
+        if end > self._laid_bytes:
+            zeros = bytes(-(-end // AHEAD_BYTES) * AHEAD_BYTES - self._laid_bytes)
+            try:
+                done = self._disk.pwritev(self._fd, (zeros,), self._laid_bytes)
+            except OSError as error:
+                if error.errno not in NO_SPACE:
+                    raise
+                done = 0
+            self._laid_bytes += done - done % ENTRY.size
+            self._unsynced = True
+        return max(0, min(size_bytes, self._laid_bytes - ENTRY.size - self._size_bytes))
+
+    def _note_lost(self, lost: list[tuple[int, int, int]]) -> None:
+        """Says in the file at hand that entries are missing; the next one that finds room takes that place."""
+        if not self.entries_lost:
+            logger.warning("disk full: checksum entries are dropped base=%s", self._base_of(lost[0][0]))
+        self.entries_lost += len(lost)
+        if self._fd >= 0 and self._size_bytes + ENTRY.size <= self._laid_bytes:
+            self._unsynced = True
+            try:
+                self._disk.pwritev(self._fd, (pack_gap(lost[0][0]),), self._size_bytes)
+            except OSError as error:
+                if error.errno not in NO_SPACE:
+                    raise
 
     def _open(self, base: int) -> None:
-        self._close_file()
+        """Goes on in the file of another segment. Where that cannot be, the one at hand stays. Raises OSError."""
         make_directory(self.directory)
         fd = os.open(self._path(base), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        self._fd, self._base = fd, base
-        self._size_bytes = os.fstat(fd).st_size // ENTRY.size * ENTRY.size
-        sync_directory(self.directory)  # entries that are synced are worth nothing in a file that has lost its name
+        try:
+            found = os.pread(fd, os.fstat(fd).st_size, 0)
+            size = slots_in(found, begin=base, limit=base + self._segment_bytes) * ENTRY.size
+            laid = max(len(found) - len(found) % ENTRY.size, size)
+            if not laid:
+                laid = self._disk.pwritev(fd, (bytes(AHEAD_BYTES),), 0)
+                laid -= laid % ENTRY.size
+            sync_directory(self.directory)  # entries that are synced are worth nothing in a file that has lost its name
+            self._close_file()
+        except OSError:
+            os.close(fd)
+            raise
+        self._fd, self._base, self._size_bytes, self._laid_bytes = fd, base, size, laid
 
     def _close_file(self) -> None:
         fd, self._fd, self._base = self._fd, -1, -1
@@ -146,43 +173,56 @@ class ChecksumLog:
                     yield entry
 
     def _read(self, base: int) -> Iterator[ChecksumEntry]:
+        for _, entry in entries_in(raws_in(self._bytes_of(base)), begin=base, limit=base + self._segment_bytes):
+            yield entry
+
+    def _bytes_of(self, base: int) -> bytes:
         try:
             with open(self._path(base), "rb") as file:
-                data = file.read()
+                return file.read()
         except FileNotFoundError:
-            return
-        expected = base
-        for at in range(0, len(data) - ENTRY.size + 1, ENTRY.size):
-            offset, length, crc = ENTRY.unpack_from(data, at)
-            if length == 0 or offset < expected or offset + length > base + self._segment_bytes:
-                return
-            yield ChecksumEntry(PhysicalOffset(offset), length, crc)
-            expected = offset + length
+            return b""
+
+    def has_gap(self, base: int) -> bool:
+        """Whether entries are known to be missing behind the last one of a segment. Raises OSError."""
+        data = self._bytes_of(base)
+        return has_gap(data, slots_in(data, begin=base, limit=base + self._segment_bytes))
 
     def truncate(self, end: int) -> None:
-        """Forgets every append that reaches past `end`, and cuts what is torn before it. Raises OSError."""
+        """Forgets every append that reaches past `end`, and what is torn. Where entries do not reach `end`, their file says so:
+        what lies between counts without them. Durable. Raises OSError.
+        """
         with self._lock:
             self._pending.clear()
             self._close_file()
             last = self._base_of(end)
-            for base in self.bases():
+            bases = self.bases()
+            for base in bases:
                 if base > last:
                     os.unlink(self._path(base))
-            kept = sum(1 for entry in self._read(last) if entry.end <= end)
-            if os.path.exists(self._path(last)):
-                os.truncate(self._path(last), kept * ENTRY.size)
+            kept = [base for base in bases if base <= last]
+            if kept:
+                self._cut_file(kept[-1], end)
+                sync_directory(self.directory)
 
-    def sync_cut(self, end: int) -> None:
-        """Makes a `truncate` durable. Raises OSError."""
-        path = self._path(self._base_of(end))
-        if os.path.exists(path):
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-            try:
-                os.fsync(fd)  # its size changed
-            finally:
-                os.close(fd)
-        if os.path.isdir(self.directory):
-            sync_directory(self.directory)
+    def _cut_file(self, base: int, end: int) -> None:
+        limit = base + self._segment_bytes
+        slots, reached = 0, base
+        for slot, entry in entries_in(raws_in(self._bytes_of(base)), begin=base, limit=limit):
+            if entry.end <= end:
+                slots, reached = slot + 1, limit if entry.length == BLANK_BYTES else entry.end
+        fd = os.open(self._path(base), os.O_RDWR | os.O_CLOEXEC)
+        try:
+            os.ftruncate(fd, slots * ENTRY.size)
+            behind = pack_gap(reached) if reached < end else bytes(ENTRY.size)
+            self._disk.pwritev(fd, (behind,), slots * ENTRY.size)
+            os.fsync(fd)
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            logger.warning("disk full: a checksum file cannot say where it ends base=%s", base)
+        finally:
+            os.close(fd)
 
     def bases(self) -> list[int]:
         """The base offsets of the segments that have a file here, ascending; other names are left alone."""

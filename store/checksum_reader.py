@@ -1,7 +1,7 @@
 """Finds the checksum entries of one place in the log, without reading their file from its beginning.
 
-The entries of a file ascend, so where one begins is found by halving. A file that is damaged itself may hide entries:
-the bytes that they cover then count as unvouched, never as damaged. Any thread; each call opens its file anew.
+The entries of a file ascend, so where one begins is found by halving; an entry that has rotted may lead astray there, and
+then the file is read from its beginning. Any thread; each call opens its file anew.
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ from __future__ import annotations
 import logging
 import os
 from bisect import bisect_right
+from collections.abc import Iterator
 from typing import Final
 
-from ..model.queue import PhysicalOffset
-from .checksum_log import ENTRY, ChecksumEntry
+from .checksum_entry import ENTRY, ChecksumEntry, Raw, entries_in, raws_in
 from .segment import segment_name
 
 logger = logging.getLogger(__name__)
 
 _READ_ENTRIES: Final = 512
+_BEFORE: Final = 3  # so many slots before the first one behind a position: its entry, with one that it must meet
 
 
 class ChecksumReader:
@@ -47,21 +48,31 @@ class ChecksumReader:
 
     def _read(self, fd: int, base: int, begin: int, end: int) -> list[ChecksumEntry]:
         count = os.fstat(fd).st_size // ENTRY.size
-        index = max(0, bisect_right(range(count), begin, key=lambda at: _offset_at(fd, at)) - 1)
+        near = bisect_right(range(count), begin, key=lambda slot: _offset_in(fd, slot)) - _BEFORE
+        found, is_complete = self._from_slot(fd, max(0, near), base, begin, end)
+        return found if is_complete else self._from_slot(fd, 0, base, begin, end)[0]
+
+    def _from_slot(self, fd: int, first: int, base: int, begin: int, end: int) -> tuple[list[ChecksumEntry], bool]:
+        """(the entries wanted that stand in `first` or behind it, whether those before it cannot be)."""
         found: list[ChecksumEntry] = []
-        expected = base
-        while index < count:
-            data = os.pread(fd, _READ_ENTRIES * ENTRY.size, index * ENTRY.size)
-            for at in range(0, len(data) - ENTRY.size + 1, ENTRY.size):
-                offset, length, crc = ENTRY.unpack_from(data, at)
-                if offset >= end or length == 0 or offset < expected or offset + length > base + self._segment_bytes:
-                    return found
-                expected = offset + length
-                if expected > begin:
-                    found.append(ChecksumEntry(PhysicalOffset(offset), length, crc))
-            index += _READ_ENTRIES
-        return found
+        is_complete = not first
+        for slot, entry in entries_in(_raws_from(fd, first), begin=base, limit=base + self._segment_bytes):
+            if entry.offset >= end:
+                break
+            if entry.end > begin and (slot or is_complete):
+                found.append(entry)
+            elif entry.end <= begin:
+                is_complete = True
+        return found, is_complete
 
 
-def _offset_at(fd: int, index: int) -> int:
-    return int.from_bytes(os.pread(fd, 8, index * ENTRY.size), "big")
+def _offset_in(fd: int, slot: int) -> int:
+    """Where the append of a slot begins; behind everything in one of zeros."""
+    raw: Raw = ENTRY.unpack(os.pread(fd, ENTRY.size, slot * ENTRY.size))
+    return raw[0] if any(raw) else 1 << 64
+
+
+def _raws_from(fd: int, slot: int) -> Iterator[Raw]:
+    while data := os.pread(fd, _READ_ENTRIES * ENTRY.size, slot * ENTRY.size):
+        yield from raws_in(data)
+        slot += _READ_ENTRIES

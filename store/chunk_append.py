@@ -14,7 +14,7 @@ from typing import Final
 from ..model.errors import CorruptRecordError, InvalidName, OffsetOutOfRange, StoreNotWriteable
 from ..model.names import check_topic
 from .config import StoreConfig
-from .log_check import BLANK_BYTES
+from .record import BLANK_BYTES
 from .record_kernel import MAGIC_BLANK, REASONS, RUN_BLANK, RUN_END, RUN_MORE
 from .run_dispatch import TOPIC_EVENTS, RunDispatch, RunTarget, WrittenRun
 from .store_opening import Opened, scanning_kernel

@@ -18,8 +18,9 @@ from typing import Final
 from ..model.errors import CorruptRecordError, OffsetOutOfRange
 from ..model.queue import PhysicalOffset
 from .commit_log import CommitLog
-from .log_check import BLANK_BYTES, LogChecker
+from .log_check import LogChecker
 from .quarantine import Range, overlapping
+from .record import BLANK_BYTES
 from .record_kernel import RUN_BLANK, whole_records
 
 TAIL_BYTES: Final = 16 * 1024 * 1024

@@ -17,6 +17,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from ..model.errors import MessageTooLarge, OffsetOutOfRange, StoreNotWriteable, StorePoisoned
@@ -130,6 +131,7 @@ class CommitLog:
             populate_bytes=populate_bytes,
             disk=disk,
         )
+        self._beside = ThreadPoolExecutor(1, "zenit-vouch")  # the flush thread's: for the sync of the checksum entries
         self._flusher = Flusher(self, interval_ms=flush_interval_ms, on_flushed=on_flushed)
 
     # ------------------------------------------------------------------------------------------------ writing
@@ -344,7 +346,6 @@ class CommitLog:
         if self._segments:
             self._disk.fdatasync(self._segments[-1].open_fd())
             sync_directory(self.directory)
-        self.checksums.sync_cut(end)
 
     def drop_cached_pages(self, begin: int) -> None:
         """Forgets what is cached from offset `begin` on, before recovery reads it after an unclean stop. Raises OSError.
@@ -394,6 +395,7 @@ class CommitLog:
         self._started = False
         self.room_bytes = -1
         self._flusher.close()
+        self._beside.shutdown()
         self._allocator.close()
         try:
             if self.poisoned is None:
@@ -423,19 +425,18 @@ class CommitLog:
         self._flusher.wait(up_to, timeout_ms)
 
     def sync_to(self, target: int) -> None:
-        """The flush thread's: makes everything below `target` durable and publishes it. Raises OSError."""
+        """The flush thread's: makes everything below `target` durable, with its checksum entries, and publishes it. Raises
+        OSError.
+        """
         self.checksums.write_out()
+        vouching = self._beside.submit(self.checksums.sync)  # two syncs at once take the disk hardly longer than one
         for segment in self._segments:
             if segment.end_offset > self.flushed and segment.base_offset < target:
                 self._disk.fdatasync(segment.open_fd())
                 if segment.end_offset <= target:
                     segment.close_fd()  # the loop has rolled past it
-                    self.checksums.sync()  # its blank counts with its checksum entry only (recovery)
+        vouching.result()  # after a power cut only what has an entry counts (recovery)
         self.flushed = PhysicalOffset(target)
-
-    def sync_checksums(self) -> None:
-        """The flush thread's: makes the checksum entries durable. Raises OSError."""
-        self.checksums.sync()
 
     def poison(self, what: str) -> StorePoisoned:
         """Stops all writes for good: the disk failed. The first reason stays, and is told to `on_poisoned` once."""

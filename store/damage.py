@@ -18,7 +18,8 @@ from concurrent.futures import Future
 from typing import Final
 
 from ..model.errors import OffsetOutOfRange
-from .checksum_log import ChecksumEntry, crc32
+from .checksum_entry import ChecksumEntry
+from .checksum_log import crc32
 from .chunk_reader import ChunkCheck
 from .commit_log import CommitLog
 from .log_check import LogChecker

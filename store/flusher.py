@@ -1,7 +1,7 @@
 """The flush thread: group commit. One sync of the disk answers everybody who waited while the last one ran.
 
-Loop: take the written position, write the checksum entries, `fdatasync` each segment that holds bytes above the flushed
-position, publish it, tell `on_flushed`. It runs as soon as somebody asks (`request`) and each `interval_ms` anyway. A
+Loop: take the written position, write the checksum entries, `fdatasync` them and each segment that holds bytes above the
+flushed position, publish it, tell `on_flushed`. It runs as soon as somebody asks (`request`) and each `interval_ms` anyway. A
 failed sync is final: the kernel may have thrown the pages away, so it is never retried, nothing is published after it,
 and `on_poisoned` is told once. A sync that does not end is waited for; `pending_ms` tells for how long.
 """
@@ -11,14 +11,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Protocol
 
 from ..model.clock import monotonic_ms
 from ..model.errors import FlushTimeout, StorePoisoned
 
 logger = logging.getLogger(__name__)
-
-CHECKSUM_SYNC_MS: Final = 1_000
 
 
 class FlushTarget(Protocol):
@@ -33,10 +31,7 @@ class FlushTarget(Protocol):
         """Bytes below are on disk."""
 
     def sync_to(self, target: int) -> None:
-        """Makes everything below `target` durable, then publishes it as `flushed`. Raises OSError."""
-
-    def sync_checksums(self) -> None:
-        """Makes the checksum entries durable. Raises OSError."""
+        """Makes everything below `target` durable, and what vouches for it, then publishes it as `flushed`. Raises OSError."""
 
     def poison(self, what: str) -> StorePoisoned:
         """Stops all writes for good; the same error each time."""
@@ -54,7 +49,6 @@ class Flusher:
         self._advanced = threading.Condition()
         self._failure: StorePoisoned | None = None
         self._stopping = False
-        self._checksums_due_ms = 0
         self._began_ms: int | None = None  # the turn under way
         self._thread: threading.Thread | None = None
 
@@ -115,9 +109,6 @@ class Flusher:
                 with self._advanced:
                     self._advanced.notify_all()
                 self._on_flushed()
-            if monotonic_ms() >= self._checksums_due_ms:
-                self._target.sync_checksums()
-                self._checksums_due_ms = monotonic_ms() + CHECKSUM_SYNC_MS
         except OSError as error:
             logger.critical("flush failed, nothing is acknowledged any more error=%s", error)
             self._fail(f"flush: {error.strerror or error}")

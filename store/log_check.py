@@ -3,7 +3,8 @@
     append with an entry, CRC equal -> whole, headers and properties too
     append with an entry, CRC other -> the records in it that are none, or whose body's CRC is wrong, are damaged;
                                        where each looks well all of it is, since nothing says which has rotted
-    bytes without an entry          -> records one by one: structure, position, body's CRC
+    bytes without an entry          -> records one by one: structure, position, body's CRC; so too where the entry does not
+                                       meet its neighbours and the CRC is another: then it may be the entry that is wrong
 
 Pure but for the checksum file that it looks into. One checker belongs to one thread.
 """
@@ -14,12 +15,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from .checksum_log import ChecksumEntry, crc32
+from .checksum_entry import ChecksumEntry
+from .checksum_log import crc32
 from .checksum_reader import ChecksumReader
 from .quarantine import Range
+from .record import BLANK_BYTES
 from .record_kernel import MAGIC_BLANK, RECORD_OVERHEAD_BYTES, RUN_BLANK, RunKernel
 
-BLANK_BYTES: Final = 8
 GAP_READ_BYTES: Final = 1 << 20
 _MAGIC_HEAD: Final = b"\xda\xa3\x20"  # both record magics begin with it
 _BLANK: Final = MAGIC_BLANK.to_bytes(4, "big")
@@ -66,11 +68,15 @@ class LogChecker:
         for entry in self._checksums.overlapping(begin, full):
             if entry.end > stop:
                 break
+            data = self._append_bytes(read, entry)
+            is_whole = data is not None and crc32(data) == entry.crc
+            if entry.is_loose and not is_whole:
+                continue  # the entry may be what has rotted: its bytes are looked at as those without one
             if at < entry.offset:
                 at = self._check_gap(read, at, entry.offset, entry.offset, segment_end)
             if at >= entry.end:
                 continue  # a blank, or damage, went beyond it
-            at = self._check_append(read, entry, segment_end)
+            at = self._check_append(entry, data, is_whole, segment_end)
         if at < full:
             at = self._check_gap(read, at, stop, full, segment_end)
         return Checked(begin, at, self._read_bytes, self._vouched_bytes, tuple(self._damaged))
@@ -85,19 +91,23 @@ class LogChecker:
 
     # ---- one append
 
-    def _check_append(self, read: Read, entry: ChecksumEntry, segment_end: int) -> int:
-        """Returns where the next append begins."""
-        is_blank = entry.length == BLANK_BYTES  # no record is that short
+    def _append_bytes(self, read: Read, entry: ChecksumEntry) -> bytes | memoryview | None:
         try:
-            data = read(entry.offset, entry.end)
+            return read(entry.offset, entry.end)
         except OSError:
-            self._damaged.append((entry.offset, entry.end))
-        else:
+            return None
+
+    def _check_append(
+        self, entry: ChecksumEntry, data: bytes | memoryview | None, is_whole: bool, segment_end: int
+    ) -> int:
+        """Returns where the next append begins."""
+        is_blank = entry.length == BLANK_BYTES
+        if data is not None:
             self._read_bytes += entry.length
             self._vouched_bytes += entry.length
-            if crc32(data) != entry.crc:
-                bad = [] if is_blank else self._bad_records(data, entry.offset)
-                self._damaged += bad or [(int(entry.offset), int(entry.end))]
+        if not is_whole:
+            bad = [] if is_blank or data is None else self._bad_records(data, entry.offset)
+            self._damaged += bad or [(int(entry.offset), int(entry.end))]
         return segment_end if is_blank else entry.end
 
     def _bad_records(self, data: bytes | memoryview, begin: int) -> list[Range]:

@@ -5,10 +5,12 @@ from its beginning, so a restart takes as long whatever its size):
 
 - an append whose checksum entry matches is valid whatever it holds; without an entry, or where it does not match, each
   record is judged by its structure, its position and its body's checksum;
+- after a power cut the log ends with its entries, where none is known to be missing: they are on the disk before anybody is
+  told that their appends are. Behind them may stand anything that a recycled segment holds;
 - a blank ends its segment where its entry says so, where only the process was killed, or where something valid follows;
 - bytes that are no record, with nothing behind them that is known to belong to the log, are a *torn tail*: the log ends
-  before them. So is the last record where no entry vouches for it and the bytes behind it are not those of an append that
-  came to its end;
+  before them. So is the last record where neither an entry nor, after a kill, a queue's unit vouches for it and the bytes
+  behind it are not those of an append that came to its end;
 - the same with something behind them that is known to belong to the log is *damage*: the range is quarantined, never cut.
 
 What is known to belong to the log: an append whose entry matches, where the checkpoint says that the disk had the log, and,
@@ -33,7 +35,8 @@ from typing import Final
 
 from ..model.errors import CorruptRecordError
 from ..model.queue import PhysicalOffset, QueueOffset
-from .checksum_log import ChecksumEntry, crc32
+from .checksum_entry import ChecksumEntry
+from .checksum_log import crc32
 from .checksum_table import ChecksumTable
 from .commit_log import CommitLog, may_follow_append
 from .dispatch import Dispatcher, Run
@@ -105,7 +108,7 @@ class LogSurvey:
         self._check_body_crc = check_body_crc
         self._flushed = 0
         self._pages = LogPages()
-        self._entries = ChecksumTable(log.checksums, log.segment_bytes, log.begin, log.written)
+        self._entries = ChecksumTable(log.checksums, log.segment_bytes, log.written)
         self._unvouched: int | None = None  # where the record before the current position begins, if no entry vouches
 
     def run(self, begin: int, flushed: int = 0) -> Survey:
@@ -113,7 +116,6 @@ class LogSurvey:
         damaged, not torn, where it is not valid; a record begins or the log ended there."""
         segments = self._log.segments()
         self._flushed = flushed
-        self._entries = ChecksumTable(self._log.checksums, self._log.segment_bytes, begin, self._log.written)
         damaged: list[Range] = []
         at = end = begin
         while at < self._log.written:
@@ -148,13 +150,15 @@ class LogSurvey:
     def _valid_until(self, segment: Segment, at: int) -> tuple[int, int, ChecksumEntry | None]:
         """(where valid records end, why there: a RUN_ status of the kernel, the entry that did not match there)."""
         while at < segment.end_offset:
-            entry = self._entries.get(at)
+            entry = self._entry_at(at)
             if entry is not None and self._matches(entry):
                 if _is_blank(self._log, at):
                     return at, RUN_BLANK, None
                 at = entry.end
                 self._unvouched = None
                 continue
+            if entry is None and self._was_never_flushed(at):
+                return at, RUN_END, None
             limit = entry.end if entry is not None else self._next_entry(at, segment.end_offset)
             stop, status = self._scan(segment, at, limit)
             if entry is not None and stop == limit:
@@ -163,6 +167,10 @@ class LogSurvey:
                 return stop, status, entry
             at = stop
         return at, RUN_END, None
+
+    def _was_never_flushed(self, at: int) -> bool:
+        """Whether a power cut may have left anything from `at` on: what was flushed has entries, and they end here."""
+        return self._last_stop is LastStop.POWER_LOST and at >= self._flushed and self._entries.end_at(at)
 
     # ---- damage
 
@@ -254,6 +262,8 @@ class LogSurvey:
         begin = self._unvouched
         if self._last_stop is LastStop.CLEAN or begin is None or not segment.base_offset <= begin < end:
             return end
+        if self._last_stop is LastStop.KILLED and self._is_witnessed(segment, begin):
+            return end  # its unit came behind the whole of its append
         at = end - segment.base_offset
         last = decode_record(bytes(segment.map[begin - segment.base_offset : at]))
         is_known = self._is_readable(end, min(end + HEADER_BYTES, segment.end_offset))
@@ -262,9 +272,19 @@ class LogSurvey:
 
     # ---- single positions
 
+    def _entry_at(self, at: int) -> ChecksumEntry | None:
+        entry = self._entries.get(at)
+        return None if entry is None or self._is_void(entry) else entry
+
     def _next_entry(self, after: int, limit: int) -> int:
-        following = self._entries.next_in_segment(after)
-        return limit if following is None else min(following, limit)
+        following = next((entry for entry in self._entries.behind(after, limit) if not self._is_void(entry)), None)
+        return limit if following is None else int(following.offset)
+
+    def _is_void(self, entry: ChecksumEntry) -> bool:
+        """Whether it may be the entry that has rotted, not its bytes. A power cut's torn tail looks like that too."""
+        if not entry.is_loose or self._matches(entry):
+            return False
+        return self._last_stop is not LastStop.POWER_LOST or self._known_behind(entry.offset) is not None
 
     def _matches(self, entry: ChecksumEntry) -> bool:
         is_readable = self._is_readable(entry.offset, entry.end)
@@ -308,7 +328,7 @@ class LogSurvey:
         """Whether an append that an entry vouches for, or a valid record, begins at `at`."""
         if at >= self._log.written:
             return False
-        entry = self._entries.get(at)
+        entry = self._entry_at(at)
         if entry is not None:
             return self._matches(entry)
         segment = _segment_at(segments, at)

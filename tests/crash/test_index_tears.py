@@ -105,6 +105,7 @@ def test_a_header_older_than_the_slots_is_believed_as_far_as_it_goes(tmp_path, c
         path = index_files(tmp_path / "s")[file]
         header = path.read_bytes()[:40]
         fill(store, begin + 20, begin + 40, clock)
+        store.flush_all(20_000)
         left = kill(tmp_path / "s", tmp_path / "killed")
         written = store.written
     patch(left / "index" / path.name, 0, header)

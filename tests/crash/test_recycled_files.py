@@ -84,6 +84,8 @@ def test_killed_at_any_time(tmp_path, begin: int, boot: str) -> None:
     clock = StillClock()
     with make_store(tmp_path / "s", clock, **SETTINGS) as store:
         write(store, clock, 0, begin)
+        if boot == "another":
+            store.flush_all(20_000)
         left = kill(tmp_path / "s", tmp_path / "killed")
     if boot == "another":
         (left / "abort").write_text("7\nanother boot\n")
@@ -150,6 +152,7 @@ def test_a_file_whose_new_name_was_lost_is_not_blank(tmp_path) -> None:
     clock = StillClock()
     with make_store(tmp_path / "s", clock, **SETTINGS) as store:
         write(store, clock, 0, 200)
+        store.flush_all(20_000)
         left = kill(tmp_path / "s", tmp_path / "killed")
     (left / "abort").write_text("7\nanother boot\n")
     spares = left / SPARE_QUEUE_FOLDER

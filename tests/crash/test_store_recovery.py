@@ -110,11 +110,15 @@ def test_torn_at_every_byte_of_the_last_append(tmp_path, vouched: bool, other_bo
     with make_store(tmp_path / "s") as store:
         fill(store, 0, 9)
         begin = store.written
+        # a unit is written once the whole of its append is
+        queues = shutil.copytree(tmp_path / "s" / "consumequeue", tmp_path / "queues")
         put(store, "t", 0, numbered(9), numbered(10))
         end = store.written
         if vouched:
             flush(store)
         left = kill(tmp_path / "s", tmp_path / "killed")
+    shutil.rmtree(left / "consumequeue")
+    shutil.copytree(queues, left / "consumequeue")
     if other_boot:
         (left / "abort").write_text("7\nanother boot\n")
     log = left / "commitlog" / f"{0:020d}"
@@ -283,6 +287,7 @@ def test_pages_that_a_power_cut_kept_from_the_disk_are_made_again(tmp_path, lost
         checkpoint(store, clock)
         old = kill(tmp_path / "s", tmp_path / "old")
         fill(store, 20, 30, clock)
+        flush(store)
         left = kill(tmp_path / "s", tmp_path / "killed")
     (left / "abort").write_text("7\nanother boot\n")
     if lost == "queues":
@@ -399,14 +404,10 @@ def test_a_power_cut_that_follows_another_before_the_first_checkpoint(tmp_path) 
         checkpoint(store, clock)
         fill(store, 20, 40, clock)
         checkpoint(store, clock)  # queues and index are on the disk, the log is not yet
-        cut = store.position_of("t", 1, 8)
         left = kill(tmp_path / "s", tmp_path / "first")
     (left / "abort").write_text("7\nanother boot\n")
-    log = left / "commitlog" / f"{0:020d}"
-    data = log.read_bytes()
-    log.write_bytes(data[:cut] + bytes(len(data) - cut))
     with make_store(left, clock, **settings) as store:
-        assert numbers(store) == list(range(25))
+        assert numbers(store) == list(range(20))
         for folder in ("consumequeue", "index"):
             shutil.copytree(left / folder, tmp_path / "then" / folder)
         fill(store, 100, 120, clock)
@@ -417,7 +418,7 @@ def test_a_power_cut_that_follows_another_before_the_first_checkpoint(tmp_path) 
         shutil.rmtree(again / folder)
         shutil.copytree(tmp_path / "then" / folder, again / folder)
     with make_store(again, clock, **settings) as store:
-        assert numbers(store) == [*range(25), *range(100, 120)]
+        assert numbers(store) == [*range(20), *range(100, 120)]
         for number in range(100, 120):
             assert store.query("t", f"{number:032X}", max_messages=2, unique=True, **ALL_TIME)
 

@@ -39,6 +39,21 @@ def test_what_is_acknowledged_behind_a_wrong_record_outlives_a_kill(tmp_path: Pa
         assert end - begin == wrong_ones * len(wrong(0))
 
 
+@pytest.mark.parametrize("witnessed", [True, False])
+def test_a_last_record_that_looks_torn_is_whole_where_its_unit_is(tmp_path: Path, witnessed: bool) -> None:
+    """No entry vouches for it yet, and a zero byte in its properties is what a torn append over a fresh file looks like."""
+    with make_store(tmp_path / "s", **SETTINGS) as store:
+        put(store, "t", 0, message("t", b"first"))
+        begin = store.written
+        put(store, "t", 1, message("t", b"last", keys="a\0b"))
+        written, left = store.written, kill(tmp_path / "s", tmp_path / "k")
+    if not witnessed:
+        for path in (left / "consumequeue" / "t" / "1").iterdir():
+            path.unlink()
+    with make_store(left, **SETTINGS) as store:
+        assert store.written == (written if witnessed else begin)
+
+
 def test_without_a_unit_the_log_ends_before_it(tmp_path: Path) -> None:
     clock = StillClock()
     with make_store(tmp_path / "s", clock, **SETTINGS) as store:

@@ -35,7 +35,8 @@ from zenitmq.store.checkpoint import (
     encode_checkpoint,
     plan_update,
 )
-from zenitmq.store.checksum_log import ENTRY, ChecksumLog, crc32
+from zenitmq.store.checksum_entry import ENTRY
+from zenitmq.store.checksum_log import ChecksumLog, crc32
 from zenitmq.store.consume_queue import ConsumeQueue, OpenFiles
 from zenitmq.store.index_file import IndexFile, find_slot_count, index_file_bytes
 from zenitmq.store.record_kernel import decode_batch

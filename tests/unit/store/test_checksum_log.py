@@ -5,7 +5,8 @@ import os
 
 import pytest
 
-from zenitmq.store.checksum_log import ENTRY, PENDING_MAX, ChecksumEntry, ChecksumLog
+from zenitmq.store.checksum_entry import ENTRY, ChecksumEntry, pack_gap
+from zenitmq.store.checksum_log import AHEAD_BYTES, PENDING_MAX, ChecksumLog
 from zenitmq.store.segment import Disk, segment_name
 
 SEGMENT = 1_000
@@ -25,10 +26,11 @@ def offsets(log: ChecksumLog, begin: int = 0, end: int = 10 * SEGMENT) -> list[i
 
 def test_entries_are_sixteen_bytes_big_endian_in_the_file_of_their_segment(tmp_path):
     filled(tmp_path, (0, 10, 0xDEADBEEF), (10, 5, 1), (SEGMENT, 7, 2))
-    assert (tmp_path / segment_name(0)).read_bytes() == bytes.fromhex(
-        "0000000000000000 0000000a deadbeef 000000000000000a 00000005 00000001"
+    first, second = ((tmp_path / segment_name(base)).read_bytes() for base in (0, SEGMENT))
+    assert first == bytes.fromhex("0000000000000000 0000000a deadbeef 000000000000000a 00000005 00000001").ljust(
+        AHEAD_BYTES, b"\0"
     )
-    assert (tmp_path / segment_name(SEGMENT)).read_bytes() == bytes.fromhex("00000000000003e8 00000007 00000002")
+    assert second == bytes.fromhex("00000000000003e8 00000007 00000002").ljust(AHEAD_BYTES, b"\0")
 
 
 def test_a_range_is_read_across_files(tmp_path):
@@ -97,28 +99,76 @@ def test_a_dropped_file_is_gone_and_dropping_none_is_no_error(tmp_path):
     assert log.bases() == [SEGMENT]
 
 
-def test_a_full_disk_costs_entries_but_raises_nothing(tmp_path, caplog):
-    room = [ENTRY.size + 3]
+class SmallDisk:
+    """Takes what lies below `size_bytes` of a file; nothing behind it finds room."""
 
-    def pwritev(fd, views, at):
-        data = b"".join(views)[: room[0]]
+    def __init__(self, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+
+    def pwritev(self, fd, views, at):
+        data = b"".join(views)[: max(0, self.size_bytes - at)]
         if not data:
             raise OSError(errno.ENOSPC, "No space left on device")
-        room[0] -= len(data)
         return os.pwrite(fd, data, at)
 
-    log = ChecksumLog(str(tmp_path), segment_bytes=SEGMENT, disk=Disk(pwritev=pwritev))
+
+def test_a_full_disk_costs_entries_but_raises_nothing(tmp_path, caplog):
+    room = SmallDisk(3 * ENTRY.size + 3)
+    log = ChecksumLog(str(tmp_path), segment_bytes=SEGMENT, disk=Disk(pwritev=room.pwritev))
     for at in range(3):
         log.append(at, 1, 0)
     log.write_out()
+    assert log.has_gap(0)
     log.append(3, 1, 0)
     log.write_out()
-    assert log.entries_lost == 2 + 1
-    room[0] = 1_000
+    assert log.entries_lost == 1 + 1
+    assert (tmp_path / segment_name(0)).read_bytes()[2 * ENTRY.size : 3 * ENTRY.size] == pack_gap(3)
+    room.size_bytes = 1_000_000
     log.append(4, 1, 0)
     log.close()
-    assert offsets(log) == [0, 4]
+    assert offsets(log) == [0, 1, 4]
+    assert not log.has_gap(0)
     assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+def test_where_no_file_can_be_begun_the_one_before_says_so(tmp_path):
+    room = SmallDisk(AHEAD_BYTES)
+    log = ChecksumLog(str(tmp_path), segment_bytes=SEGMENT, disk=Disk(pwritev=room.pwritev))
+    log.append(0, SEGMENT, 0)
+    log.write_out()
+    real, room.pwritev = room.pwritev, None
+
+    def pwritev(fd, views, at):
+        if os.fstat(fd).st_size == 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(fd, views, at)
+
+    log._disk = Disk(pwritev=pwritev)
+    log.append(SEGMENT, 1, 0)
+    log.write_out()
+    assert (log.has_gap(0), log.has_gap(SEGMENT), log.entries_lost) == (True, False, 1)
+    log._disk = Disk()
+    log.append(SEGMENT + 1, 1, 0)
+    log.close()
+    assert offsets(log) == [0, SEGMENT + 1]
+
+
+@pytest.mark.parametrize(("end", "gap"), [(15, False), (16, True), (SEGMENT, True), (3 * SEGMENT, True)])
+def test_truncating_says_where_entries_are_missing(tmp_path, end, gap):
+    log = filled(tmp_path, (0, 10, 1), (10, 5, 2))
+    log.truncate(end)
+    assert (offsets(log), log.has_gap(0)) == ([0, 10], gap)
+    log.append(end, 5, 3)
+    log.close()
+    assert offsets(log) == [0, 10, end]
+
+
+def test_entries_behind_a_blank_are_missing_from_the_next_segment_on(tmp_path):
+    log = filled(tmp_path, (0, 10, 1), (10, 8, 2))
+    log.truncate(SEGMENT)
+    assert not log.has_gap(0)
+    log.truncate(SEGMENT + 1)
+    assert log.has_gap(0)
 
 
 @pytest.mark.parametrize("call", ["pwritev", "fdatasync"])

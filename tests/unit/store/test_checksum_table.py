@@ -24,16 +24,16 @@ def log(tmp_path) -> ChecksumLog:
 @pytest.mark.parametrize(("begin", "end"), [(0, 5000), (60, 4100), (1000, 1001), (2000, 4000), (4970, 5000)])
 def test_it_tells_what_the_files_hold(log: ChecksumLog, begin: int, end: int) -> None:
     expected = {entry.offset: entry for entry in log.entries(begin, end)}
-    table = ChecksumTable(log, SEGMENT_BYTES, begin, end)
+    table = ChecksumTable(log, SEGMENT_BYTES, end)
     assert {at: table.get(at) for at in range(begin, end) if table.get(at) is not None} == expected
     for at in (begin, begin + 1, begin + 29, begin + 30, (begin + end) // 2, end - 1):
-        following = [offset for offset in expected if at < offset < at - at % SEGMENT_BYTES + SEGMENT_BYTES]
-        assert table.next_in_segment(at) == next(iter(following), None)
+        limit = at - at % SEGMENT_BYTES + SEGMENT_BYTES
+        assert list(table.behind(at, limit)) == [entry for offset, entry in expected.items() if at < offset < limit]
         assert list(table.behind(at)) == [entry for offset, entry in expected.items() if offset > at]
 
 
 def test_who_walks_on_may_look_elsewhere_meanwhile(log: ChecksumLog) -> None:
-    table = ChecksumTable(log, SEGMENT_BYTES, 0, 5000)
+    table = ChecksumTable(log, SEGMENT_BYTES, 5000)
     walked = []
     for entry in table.behind(900):
         walked.append(entry.offset)
@@ -46,7 +46,7 @@ def test_a_long_log_takes_little_memory(tmp_path) -> None:
     for at in range(0, 1_000_000, 10):
         log.append(at, 10, at)
     log.write_out()
-    table = ChecksumTable(log, 10_000, 0, 1_000_000)
+    table = ChecksumTable(log, 10_000, 1_000_000)
     assert table.get(0) is not None
     tracemalloc.start()
     try:

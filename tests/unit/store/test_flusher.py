@@ -17,15 +17,11 @@ class Target:
     def __init__(self) -> None:
         self.written = self.flushed = 0
         self.synced_to: list[int] = []
-        self.checksum_syncs = 0
         self.poisoned: list[str] = []
 
     def sync_to(self, target: int) -> None:
         self.synced_to.append(target)
         self.flushed = target
-
-    def sync_checksums(self) -> None:
-        self.checksum_syncs += 1
 
     def poison(self, what: str) -> StorePoisoned:
         self.poisoned.append(what)
@@ -47,18 +43,6 @@ def test_with_nothing_new_it_syncs_nothing_and_tells_nobody():
     flusher = Flusher(target, interval_ms=DEADLINE_MS, on_flushed=lambda: told.append(1))
     flusher.flush_once()
     assert (target.synced_to, told) == ([], [])
-
-
-def test_checksum_entries_are_synced_each_second_not_each_flush(monkeypatch):
-    now = [0]
-    monkeypatch.setattr(flusher_module, "monotonic_ms", lambda: now[0])
-    target = Target()
-    flusher = Flusher(target, interval_ms=DEADLINE_MS, on_flushed=lambda: None)
-    for now_ms, syncs in ((0, 1), (999, 1), (1_000, 2), (1_500, 2), (2_500, 3)):
-        now[0] = now_ms
-        target.written += 1
-        flusher.flush_once()
-        assert target.checksum_syncs == syncs, now_ms
 
 
 def test_closing_flushes_a_last_time():
@@ -88,7 +72,7 @@ def test_what_is_written_during_the_last_flush_before_closing_is_flushed_too():
     assert target.flushed == 2
 
 
-@pytest.mark.parametrize("culprit", ["sync_to", "sync_checksums", "on_flushed"])
+@pytest.mark.parametrize("culprit", ["sync_to", "on_flushed"])
 def test_whatever_fails_ends_the_thread_and_frees_who_waits(culprit, caplog):
     target = Target()
     calls = []

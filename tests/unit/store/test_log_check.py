@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from store_kit import make_store, message, put
 
-from zenitmq.store.checksum_log import ENTRY
+from zenitmq.store.checksum_entry import ENTRY
 from zenitmq.store.checksum_reader import ChecksumReader
 from zenitmq.store.log_check import Checked
 from zenitmq.store.message_store import MessageStore

@@ -3,7 +3,7 @@
 import pytest
 
 from zenitmq.model.errors import ConfigError
-from zenitmq.store.checksum_log import ENTRY
+from zenitmq.store.checksum_entry import ENTRY
 from zenitmq.store.config import DELAY_LEVELS, StoreConfig, parse_delay_levels
 from zenitmq.store.record import CHECKSUM_LAYOUT, INDEX_ENTRY, INDEX_HEADER, LAYOUTS, RECORD, UNIT, store_timestamp_of
 from zenitmq.store.record_kernel import (
