@@ -9,6 +9,7 @@ from store_kit import StillClock, kill, make_store, message, put, read_queue
 
 from zenitmq.store.queue_witness import QueueWitness
 from zenitmq.store.record import UNIT
+from zenitmq.store.record_kernel import encode_record
 
 SETTINGS = {"segment_bytes": 65_536, "index_entries": 1000}
 CRC_AT = 8
@@ -40,18 +41,20 @@ def test_what_is_acknowledged_behind_a_wrong_record_outlives_a_kill(tmp_path: Pa
 
 
 @pytest.mark.parametrize("witnessed", [True, False])
-def test_a_last_record_that_looks_torn_is_whole_where_its_unit_is(tmp_path: Path, witnessed: bool) -> None:
-    """No entry vouches for it yet, and a zero byte in its properties is what a torn append over a fresh file looks like."""
+@pytest.mark.parametrize("properties", [b"KEYS\x01a\0b\x02", b"KEYS\x01a\0"])
+def test_a_last_record_with_a_zero_byte_outlives_a_kill(tmp_path: Path, properties: bytes, witnessed: bool) -> None:
+    """No entry vouches for it yet. What was torn over a fresh file ends with zeros, and has no unit."""
+    record = encode_record(topic=b"t", body=b"last", properties=properties, born_timestamp_ms=1)
     with make_store(tmp_path / "s", **SETTINGS) as store:
         put(store, "t", 0, message("t", b"first"))
         begin = store.written
-        put(store, "t", 1, message("t", b"last", keys="a\0b"))
+        put(store, "t", 1, record)
         written, left = store.written, kill(tmp_path / "s", tmp_path / "k")
     if not witnessed:
         for path in (left / "consumequeue" / "t" / "1").iterdir():
             path.unlink()
     with make_store(left, **SETTINGS) as store:
-        assert store.written == (written if witnessed else begin)
+        assert store.written == (begin if properties[-1:] == b"\0" and not witnessed else written)
 
 
 def test_without_a_unit_the_log_ends_before_it(tmp_path: Path) -> None:
