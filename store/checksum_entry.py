@@ -3,9 +3,10 @@
     | entry | entry | ... | entry | gap, or zeros | zeros laid ahead ... |
      16 bytes each, ascending       where the entries end
 
-Entries meet their neighbours: each append begins where the one before it ended. One that does not either stands where
-entries are missing, or has rotted itself: it is `loose`, and where the log does not agree with it nothing is known to be
-wrong with the log. One that cannot be true beside its neighbours is passed over.
+Entries meet their neighbours: each append begins where the one before it ended. A bit of its offset or its length that has
+rotted lets an entry miss the next one. So one that misses it, or that is the last and misses the one before, is `loose`:
+where the log does not agree with it, nothing is known to be wrong with the log. Entries are missing there, or it has rotted
+itself. One that cannot be true beside its neighbours is passed over.
 
 A *gap* says that entries are missing from there on, though the log goes on: a full disk cost them, a killed process had
 not written them yet, or RocketMQ wrote that part. The next entry takes its place. Without one, what follows the last entry
@@ -57,8 +58,8 @@ def entries_in(raws: Iterator[Raw], *, begin: int, limit: int) -> Iterator[tuple
         after = next(raws)
         if not _is_wrong(found, following, after, reached, limit):
             offset, length, crc = found
-            meets_next = offset + length == following[0] or _is_end(following)
-            yield slot, ChecksumEntry(PhysicalOffset(offset), length, crc, not (meets_next and offset == reached))
+            is_met = offset == reached if _is_end(following) else offset + length == following[0]
+            yield slot, ChecksumEntry(PhysicalOffset(offset), length, crc, not is_met)
             reached = offset + length
         slot += 1
         found, following = following, after

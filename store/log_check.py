@@ -23,6 +23,7 @@ from .record import BLANK_BYTES
 from .record_kernel import MAGIC_BLANK, RECORD_OVERHEAD_BYTES, RUN_BLANK, RunKernel
 
 GAP_READ_BYTES: Final = 1 << 20
+GAP_LEAST_BYTES: Final = 4096
 _MAGIC_HEAD: Final = b"\xda\xa3\x20"  # both record magics begin with it
 _BLANK: Final = MAGIC_BLANK.to_bytes(4, "big")
 
@@ -126,9 +127,10 @@ class LogChecker:
 
     def _check_gap(self, read: Read, at: int, gap_end: int, full: int, segment_end: int) -> int:
         """Records from `at` on, up to `gap_end`; may end at a record behind `full`. Returns where it came to."""
-        wanted = GAP_READ_BYTES
+        wanted = 0
         while at < full:
-            end = min(gap_end, at + wanted)
+            # hardly more than is asked for: entries may vouch for what lies behind
+            end = min(gap_end, at + (wanted or max(GAP_LEAST_BYTES, min(GAP_READ_BYTES, full - at))))
             try:
                 data = read(at, end)
             except OSError:
@@ -140,18 +142,18 @@ class LogChecker:
             if is_blank:
                 return segment_end
             if stop == len(data):
-                at, wanted = end, GAP_READ_BYTES
+                at, wanted = end, 0
                 continue
             size = int.from_bytes(data[stop : stop + 4], "big")
             is_cut = end < gap_end and (stop + RECORD_OVERHEAD_BYTES > len(data) or stop + size > len(data))
             if is_cut and stop:
-                at, wanted = at + stop, GAP_READ_BYTES
-            elif is_cut and wanted < size <= gap_end - at:
+                at, wanted = at + stop, 0
+            elif is_cut and end - at < size <= gap_end - at:
                 wanted = size
             else:
                 found = self._next_record(data, stop + 1, at)
                 self._damaged.append((at + stop, at + found))
-                at, wanted = at + found, GAP_READ_BYTES
+                at, wanted = at + found, 0
         return at
 
     # ---- records

@@ -133,6 +133,36 @@ def test_entries_of_a_place_are_found_without_reading_all(store, tmp_path) -> No
     assert reader.overlapping(10 * SEGMENT, 10 * SEGMENT + 1) == []
 
 
+@pytest.mark.parametrize("bit", range(96))
+def test_one_bit_of_an_entry_condemns_no_byte_of_the_log(store, tmp_path, bit: int) -> None:
+    """Of its offset or its length. What has rotted elsewhere is named all the same."""
+    path = tmp_path / "s" / "checksum" / f"{0:020d}"
+    data = bytearray(path.read_bytes())
+    data[ENTRY.size + bit // 8] ^= 0x80 >> bit % 8
+    path.write_bytes(data)
+    log = Bytes(store)
+    assert damage(check_all(store, log)) == []
+    begin, end = entries(store)[-1]
+    log.data[log.data.index(b"paid", begin)] ^= 1
+    assert damage(check_all(store, log)) == [(begin, end)]
+
+
+def test_an_entry_whose_length_has_become_that_of_a_blank_ends_no_segment(tmp_path) -> None:
+    with make_store(tmp_path / "s", segment_bytes=65_536) as store:
+        while store.written < 60_000:
+            put(store, "t", 0, *(message("t", BODY, tags="paid") for _ in range(3)))
+        store.flush_all(20_000)
+        path = tmp_path / "s" / "checksum" / f"{0:020d}"
+        data = bytearray(path.read_bytes())
+        offset, _, crc = ENTRY.unpack_from(data, 10 * ENTRY.size)
+        ENTRY.pack_into(data, 10 * ENTRY.size, offset, 8, crc)
+        path.write_bytes(data)
+        begin, end = entries(store)[50]
+        log = Bytes(store)
+        log.data[log.data.index(b"paid", begin)] ^= 1
+        assert damage(check_all(store, log)) == [(begin, end)]
+
+
 def test_a_damaged_checksum_file_hides_entries_and_names_no_damage(store, tmp_path) -> None:
     path = tmp_path / "s" / "checksum" / f"{0:020d}"
     data = bytearray(path.read_bytes())
