@@ -52,7 +52,7 @@ class IndexFile:
     __slots__ = ("_count_max", "_file", "entries", "header", "path", "slots")
 
     def __init__(self, path: str, *, slots: int, entries: int, writable: bool = True) -> None:
-        """Raises StoreFormatError where size or header do not fit, OSError."""
+        """Raises StoreFormatError where size, header or first entry do not fit, OSError."""
         self._file = MappedFile(path, index_file_bytes(slots, entries), writable=writable)
         self.path = path
         self.slots = slots
@@ -64,6 +64,12 @@ class IndexFile:
         if self.header.count > entries:
             self._file.close()
             raise StoreFormatError(path, f"its header counts {self.header.count} entries where {entries} fit")
+        if not self.is_unused and self.entry_offset(1) != self.header.begin_offset:
+            first = self.entry_offset(1)
+            self._file.close()
+            raise StoreFormatError(
+                path, f"its header begins at {self.header.begin_offset}, its first entry is of {first}"
+            )
 
     @property
     def room(self) -> int:

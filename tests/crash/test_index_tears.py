@@ -15,6 +15,7 @@ from zenitmq.store.message_store import MessageStore
 from zenitmq.store.offline import inspect_store
 from zenitmq.store.record_kernel import decode_record
 
+BEGIN_AT = 16  # the physical offset of the first entry, in a header
 COUNT_AT = 36
 ENDS = ("clean", "killed", "another boot")
 
@@ -124,8 +125,11 @@ def test_a_header_older_than_the_slots_is_believed_as_far_as_it_goes(tmp_path, c
 
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("file", [0, 1, 2])
-def test_a_header_that_makes_no_sense_costs_its_file_and_those_behind_it(tmp_path, file: int, end: str) -> None:
-    """Whichever file it is."""
+@pytest.mark.parametrize("field", ["count", "begin"])
+def test_a_header_that_makes_no_sense_costs_its_file_and_those_behind_it(
+    tmp_path, file: int, field: str, end: str
+) -> None:
+    """Whichever file it is. One bit of where it begins would let a start drop the file, and nobody make it anew."""
     clock = StillClock()
     with make_store(tmp_path / "s", clock, index_slots=25) as store:
         fill(store, 0, 250, clock)
@@ -138,7 +142,11 @@ def test_a_header_that_makes_no_sense_costs_its_file_and_those_behind_it(tmp_pat
         boot_again(left)
     whole = index_bytes(left)
     hurt = index_files(left)
-    patch(hurt[file], COUNT_AT, (1 << 30).to_bytes(4, "big"))
+    if field == "count":
+        patch(hurt[file], COUNT_AT, (1 << 30).to_bytes(4, "big"))
+    else:
+        begin = int.from_bytes(hurt[file].read_bytes()[BEGIN_AT : BEGIN_AT + 8], "big")
+        patch(hurt[file], BEGIN_AT, (begin ^ 1 << 34).to_bytes(8, "big"))
     kept = [os.stat(path).st_ino for path in hurt[:file]]
     assert inspect_store(str(left))["index"]["files"] == file
     with make_store(left, clock, index_slots=25) as store:
