@@ -359,4 +359,6 @@ def _ranges(document: Mapping[str, Any], key: str) -> tuple[Range, ...]:
 
 
 def _within(log: CommitLog, ranges: Iterable[Range]) -> tuple[Range, ...]:
-    return tuple(found for found in ranges if log.begin < found[1] and found[0] < log.written)
+    """Those that the log reaches into, none past its end: what comes there next is whole."""
+    written = int(log.written)
+    return tuple((low, min(high, written)) for low, high in ranges if log.begin < high and low < written)

@@ -495,3 +495,20 @@ def test_a_deletion_that_is_confirmed_is_for_good(tmp_path, replicated: bool) ->
         checkpoint(store, clock)
         assert not aside.exists() or os.listdir(aside) == []
         assert [m.body for m in read_queue(store, "t", 0)] == bodies_after(5)
+
+
+def test_a_cut_inside_a_damaged_range_leaves_nothing_damaged_behind_it(tmp_path) -> None:
+    """What is written there next is whole, and read."""
+    with make_store(tmp_path / "s") as store:
+        for number in range(12):
+            put(store, "t", 0, message("t", b"%05d" % number))
+        store.flush_all(20_000)
+        begin, end, written = (store.position_of("t", 0, 6), store.position_of("t", 0, 8), store.written)
+        store.damage.add(begin, written, "a test")
+    truncate_store(str(tmp_path / "s"), StoreConfig(**SMALL), end)
+    with make_store(tmp_path / "s") as store:
+        assert store.written == end
+        assert store.damage.quarantine.ranges == ((begin, end),)
+        for number in range(3):
+            put(store, "t", 0, message("t", b"new%02d" % number))
+        assert [bytes(found.body) for found in read_queue(store, "t", 0)][-3:] == [b"new00", b"new01", b"new02"]
