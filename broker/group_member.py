@@ -47,6 +47,7 @@ from .store_directory import StoreDirectory
 log = logging.getLogger(__name__)
 
 TAKEOVER_RETRY_MS: Final = 50
+HALTED_RETRY_MS: Final = 10_000
 
 SERVED_BY_ALL: Final = frozenset(
     {
@@ -310,10 +311,13 @@ class GroupMember:
         check_question(question, known.node, self.files.incarnation.store_id)
 
     def check_asker(self, question: commands.ReplicaQuestion) -> None:
-        """A question of another replica to this one, in any role. Raises OtherReplicaMeant, StaleEpoch, UnknownReplica."""
+        """A question of another replica to this one, in any role. Raises OtherReplicaMeant, StaleEpoch, UnknownReplica;
+        BrokerBusy where this one is halted: its log may not be the group's."""
         known = self._replica.known
         if known is None:
             raise self._refusal()
+        if self._replica.halted is not None:
+            raise BrokerBusy(HALTED_RETRY_MS, "this replica is halted")
         check_question(question, known.node, self.files.incarnation.store_id)
 
     def others(self) -> dict[str, tuple[str, QuestionStamp]] | None:

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Final, Protocol, cast
 
 from ..model.clock import Clock
-from ..model.errors import BrokerBusy, CorruptRecordError, InvalidParameter, OffsetOutOfRange, ZenitError
+from ..model.errors import BrokerBusy, BufferFull, CorruptRecordError, InvalidParameter, OffsetOutOfRange, ZenitError
 from ..remoting.client import RemotingClient
 from ..remoting.commands import GetLogRange, LogRangeReply, ReplicaQuestion, Reply
 from ..remoting.server import Call, RequestLoop
@@ -73,6 +73,7 @@ class Repairs:
         self._host = host
         self._look_again = look_again
         self._plan = RepairPlan(wait_ms=wait_ms)
+        self._dropped: Ask | None = None  # the loop had no room for what came of it
         self._plan.on_damage(self._damaged(), clock.monotonic_ms())
         self._set_awaited()
 
@@ -105,6 +106,9 @@ class Repairs:
     # ---- asking
 
     def _on_tick(self) -> None:
+        dropped, self._dropped = self._dropped, None
+        if dropped is not None:
+            self._settle(dropped, Outcome.UNANSWERED)
         others = self._host.others()
         names = None if others is None else tuple(others)
         ask = self._plan.next_ask(self._clock.monotonic_ms(), names, self._store.confirm_offset)
@@ -118,10 +122,22 @@ class Repairs:
                 GetLogRange(*stamp, ask.begin, ask.end),
                 None,
                 timeout_ms=TIMEOUT_MS,
-                on_reply=lambda reply, data, error: self._loop.post(lambda: self._on_reply(ask, reply, data, error)),
+                on_reply=partial(self._post_reply, ask),
             )
         except ZenitError as error:
             self._on_reply(ask, None, b"", error)
+
+    def _post_reply(self, ask: Ask, reply: Reply | None, data: bytes, error: ZenitError | None) -> None:
+        """A thread of the client's."""
+        self._post(ask, partial(self._on_reply, ask, reply, data, error))
+
+    def _post(self, ask: Ask, callback: Callable[[], None]) -> None:
+        """Any thread. What the loop has no room for is asked for again."""
+        try:
+            self._loop.post(callback)
+        except BufferFull:
+            log.warning("a repair was dropped, the loop is behind begin=%s end=%s", ask.begin, ask.end)
+            self._dropped = ask
 
     def _on_reply(self, ask: Ask, reply: Reply | None, data: bytes, error: ZenitError | None) -> None:
         if error is not None:
@@ -150,7 +166,7 @@ class Repairs:
         def on_written(future: Future[None]) -> None:
             """The store's worker; a sync that failed has poisoned the store."""
             if not future.cancelled():
-                self._loop.post(partial(self._on_written, ask))
+                self._post(ask, partial(self._on_written, ask))
 
         written.add_done_callback(on_written)
 

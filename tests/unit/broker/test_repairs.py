@@ -6,12 +6,19 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from store_kit import StillClock, make_store, message, put
+from store_kit import StillClock, make_store, message, put, wait_until
 
 from zenitmq.broker.repair_plan import SETTLE_MS
 from zenitmq.broker.repairs import RANGE_BYTES_MAX, Repairs
 from zenitmq.broker.replication.replica_question import QuestionStamp
-from zenitmq.model.errors import BrokerBusy, CorruptRecordError, InvalidParameter, RequestTimeout, StaleEpoch
+from zenitmq.model.errors import (
+    BrokerBusy,
+    BufferFull,
+    CorruptRecordError,
+    InvalidParameter,
+    RequestTimeout,
+    StaleEpoch,
+)
 from zenitmq.remoting.commands import GetLogRange, LogRangeReply
 from zenitmq.store.checksum_log import crc32
 
@@ -105,6 +112,24 @@ def rot(store) -> tuple[int, int, bytes]:
     store.damage.write(entry.offset, b"\x00" * 8 + whole[8:]).result(20)
     store.damage.add(entry.offset, entry.end, "in a test")
     return entry.offset, entry.end, whole
+
+
+def test_an_answer_that_the_loop_had_no_room_for_is_asked_for_again(store, world: Any, monkeypatch) -> None:
+    def full(_callback: object) -> None:
+        raise BufferFull("loop")
+
+    begin, end, whole = rot(store)
+    world.tick()
+    with monkeypatch.context() as patched:
+        patched.setattr(world, "post", full)
+        world.answer(LogRangeReply(crc32(whole)), whole, None)
+    for _ in range(2000):
+        if len(world.asked) > 1:
+            break
+        world.clock.time_ms += 100
+        world.tick()
+    world.answer(LogRangeReply(crc32(whole)), whole, None)
+    wait_until(lambda: (world.turn(), bytes(store._log.view(begin, end)) == whole)[1])
 
 
 def test_whole_bytes_are_written_in_place_and_readers_go_on(store, world: Any) -> None:
