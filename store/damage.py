@@ -69,8 +69,10 @@ class Damage:
     def in_chunk(self, begin: int, end: int) -> bool:
         """Whether the chunk [begin, end) of the log holds damage; what is found is quarantined."""
         found = self._chunks.damage(begin, end)
+        if not found:
+            return False
         self.add_all(found, "met while it was to be sent to a slave")
-        return bool(found)
+        return True
 
     def may_return(self, offset: int) -> bool:
         """Looks at the record at `offset`, which could not be read: True where a replica may give back what is damaged."""

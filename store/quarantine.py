@@ -39,6 +39,8 @@ _begin, _end = itemgetter(0), itemgetter(1)
 
 def overlapping(ranges: Sequence[Range], begin: int, end: int) -> Sequence[Range]:
     """Those of some ranges, ascending and apart, that share a byte with [begin, end)."""
+    if not ranges:
+        return ranges
     first = bisect_right(ranges, begin, key=_end)
     return ranges[first : bisect_left(ranges, end, first, key=_begin)]
 

@@ -124,8 +124,9 @@ class MasterState:
         """The log was written or flushed (`log.on_position` told so), or `has_more` was set."""
         effects: list[Effect] = []
         self.has_more = False
+        log = self._log
         for member in self._sessions:
-            end = self._log.sendable_end(member.sent)
+            end = log.sendable_end(member.sent) if log.damaged else log.end
             if _is_due(member, end):
                 self._send_chunk(member, end, now_ms, effects)
         self._progress(effects)
@@ -276,10 +277,12 @@ class MasterState:
         if not (member.written <= ack.written <= member.sent and member.flushed <= ack.flushed):
             return self._end(member)
         member.acknowledge(ack.written, ack.flushed, now_ms)
-        end = self._log.end
+        log = self._log
+        end = log.end
         member.observe_lag(end, self._is_sync, now_ms)
         effects: list[Effect] = []
-        end = self._log.sendable_end(member.sent)
+        if log.damaged:
+            end = log.sendable_end(member.sent)
         if _is_due(member, end):
             self._send_chunk(member, end, now_ms, effects)
         self._progress(effects)
