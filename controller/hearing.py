@@ -47,6 +47,7 @@ class Hearing:
         self._listen_ms = listen_ms
         self._on_heard_out = on_heard_out
         self._seen: dict[str, Seen | SightingsDamaged] = {}
+        self._said_full = False
         self._unkept: set[tuple[str, Sighting]] = set()  # heard, and not known to be in ZooKeeper
         self._unheard: dict[str, set[str]] = {}  # replicas of the groups that are listened to
         self._ends_ms: dict[str, int] = {}
@@ -135,7 +136,9 @@ class Hearing:
     def remember(self, broker_name: str, sighting: Sighting, *, has_node: bool) -> None:
         """A replica was heard to know of a newer node than ZooKeeper's. `has_node`: there is one of its group."""
         if not has_node and broker_name not in self._seen and self._is_full:
-            log.error("replicas of too many unknown groups, no more are remembered group=%s", broker_name)
+            if not self._said_full:
+                log.error("replicas of too many unknown groups, no more are remembered group=%s", broker_name)
+            self._said_full = True
             return
         seen = self._seen.get(broker_name, Seen(broker_name))
         if isinstance(seen, SightingsDamaged):
