@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -181,8 +181,21 @@ def _outside(whole: Range, inside: Sequence[Range]) -> Iterable[Range]:
 
 def note_quarantine(directory: str, ranges: Sequence[Range], rotten: Sequence[Range], log_end: int) -> None:
     """Writes the ranges down, durably, beside what else is known of the store. A worker's. Raises OSError."""
-    path = os.path.join(directory, FACTS_FILE)
-    known = read_snapshot(path)
+    known = read_snapshot(os.path.join(directory, FACTS_FILE))
     document = {} if known is None else known.document
     written = {"quarantined": [list(found) for found in ranges], "rotten": [list(found) for found in rotten]}
-    write_snapshot(path, {**document, **written}, log_end)
+    write_facts(directory, {**document, **written}, log_end)
+
+
+def write_facts(directory: str, document: Mapping[str, Any], log_end: int) -> None:
+    """Writes what is known of a store, durably and twice: one of the two may rot (`read_snapshot` takes the other then).
+    Raises OSError."""
+    path = os.path.join(directory, FACTS_FILE)
+    for copy in (path, path + ".bak"):
+        write_snapshot(copy, document, log_end)
+
+
+def are_facts_lost(directory: str) -> bool:
+    """Whether what was known of a store was written down, and cannot be read. Raises OSError."""
+    path = os.path.join(directory, FACTS_FILE)
+    return read_snapshot(path) is None and any(os.path.exists(copy) for copy in (path, path + ".bak"))

@@ -69,6 +69,8 @@ class ScrubPlan:
             current, last = _parse_round(document["current"]), _parse_round(document["last"])
         except (KeyError, TypeError, ValueError):
             return
+        if last is not None:  # a clock that was wrong must put off no round
+            last = replace(last, ended_ms=min(last.ended_ms, now_ms))
         self.since_ms, self.current, self.last = min(since_ms, now_ms), current, last
 
     def document(self) -> dict[str, Any]:

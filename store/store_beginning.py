@@ -31,10 +31,11 @@ from .commit_log import CHECKSUM_FOLDER, COMMIT_LOG_FOLDER, SPARE_FOLDER
 from .config import StoreConfig, parse_delay_levels
 from .deleted_queues import DELETED_FOLDER
 from .key_index import INDEX_FOLDER
+from .quarantine import write_facts
 from .queue_table import QUEUE_FOLDER, QueueTable
 from .rocksdb_timers import TIMER_FOLDER
 from .segment import create_allocated, make_directory, segment_name, sync_directory, write_fully
-from .snapshot import parse_snapshot, write_snapshot
+from .snapshot import parse_snapshot
 from .spare_files import SPARE_INDEX_FOLDER, SPARE_QUEUE_FOLDER
 from .store_cut import CONFIG_FOLDER
 from .store_files import StoreLock, clear_abort
@@ -98,7 +99,7 @@ def begin_store(
         for name, data in snapshots.items():
             _write(os.path.join(directory, CONFIG_FOLDER, name), data)
         facts = {"firstOpenedMs": now_ms(), "quarantined": [], BEGUN_WITH: max(reflected.values(), default=begin)}
-        write_snapshot(os.path.join(directory, FACTS_FILE), facts, begin)
+        write_facts(directory, facts, begin)
         _begin_queues(directory, config, queue_minimums)
         _make_segment(directory, begin, config.segment_bytes)
 

@@ -25,12 +25,12 @@ from .dispatch import Dispatcher, SettledDispatcher, TopicDispatcher
 from .key_index import INDEX_FOLDER, KeyIndex
 from .log_pages import is_record_readable
 from .quarantine import FACTS_FILE as FACTS_FILE
-from .quarantine import Quarantine, Range, joined, overlaps
+from .quarantine import Quarantine, Range, are_facts_lost, joined, overlaps, write_facts
 from .queue_table import QueueTable
 from .queue_witness import QueueWitness
 from .record_kernel import RUN_BLANK, RUN_END, RUN_MORE, RunKernel
 from .recovery import LastStop, LogSurvey, Survey, first_store_time, newest_segment_before, replay
-from .snapshot import read_snapshot, write_snapshot
+from .snapshot import read_snapshot
 from .spare_files import SPARE_INDEX_FOLDER
 from .store_files import AbortMark, StoreLock, read_abort, write_abort
 from .upkeep import CHECKPOINT_FILE, Upkeep
@@ -128,7 +128,8 @@ def open_store(
         whole = survey_begin(log, checkpoint, kernel, clean=abort is None)
         if index is not None and abort is not None and checkpoint.dispatched_offset is None:
             index.cut_newer(checkpoint.index_time_ms)
-        begin = _replay_begin(log, queues, index, dispatchers, whole)
+        facts_lost = are_facts_lost(directory)
+        begin = log.begin if facts_lost else _replay_begin(log, queues, index, dispatchers, whole)
         if abort is not None:
             log.drop_cached_pages(whole)
         survey = LogSurvey(
@@ -143,7 +144,7 @@ def open_store(
             log.trust_flushed(checkpoint.flushed_offset)
         _lower_checkpoint(directory, checkpoint, _rebuild_begin(log, queues, index))
         _settle(log, queues, index, checkpoint, clean=abort is None, begin=whole)
-        known_whole = log.written if abort is None else checkpoint.flushed_offset or 0
+        known_whole = _known_whole(log, checkpoint, clean=abort is None, facts_lost=facts_lost)
         first_opened_ms, quarantine, foreign_end = _store_facts(
             directory,
             log,
@@ -191,6 +192,14 @@ def open_store(
         directory, abort is None, log.written, log.written - begin, opened.replayed, len(quarantine.ranges),
     )  # fmt: skip
     return opened
+
+
+def _known_whole(log: CommitLog, checkpoint: Checkpoint, *, clean: bool, facts_lost: bool) -> int:
+    """Everything below was on the disk once. Where it is not known any more which ranges were not, nothing counts as that."""
+    if facts_lost:
+        logger.error("%s is damaged: the whole log is read, and counts up to the first damage in it", FACTS_FILE)
+        return 0
+    return log.written if clean else checkpoint.flushed_offset or 0
 
 
 def _noting_failure(directory: str, on_poisoned: Callable[[StorePoisoned], None]) -> Callable[[StorePoisoned], None]:
@@ -329,8 +338,7 @@ def _store_facts(
     `known_whole`: everything below was on the disk once, so what is damaged there has rotted; other damage is a hole, unless
     it was known to have rotted.
     """
-    path = os.path.join(directory, FACTS_FILE)
-    known = read_snapshot(path)
+    known = read_snapshot(os.path.join(directory, FACTS_FILE))
     document = known.document if known is not None else {}
     first_opened_ms = int(document.get("firstOpenedMs", now_ms))
     before, rotten = _ranges(document, "quarantined"), _ranges(document, "rotten")
@@ -350,7 +358,7 @@ def _store_facts(
             "quarantined": [list(found) for found in kept.ranges],
             "rotten": [list(found) for found in kept.rotten],
         }
-        write_snapshot(path, {**document, **facts}, log.written)
+        write_facts(directory, {**document, **facts}, log.written)
     return first_opened_ms, kept, foreign_end
 
 

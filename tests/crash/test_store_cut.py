@@ -214,7 +214,7 @@ def test_snapshots_of_what_was_cut_are_dropped(tmp_path) -> None:
     write_snapshot(str(config / "above.json"), {"a": 1}, offset + 1)
     (config / "rocketmq.json").write_text('{"a": 1}')
     truncate_store(str(tmp_path / "s"), CONFIG, offset)
-    assert sorted(os.listdir(config)) == ["below.json", "rocketmq.json", "zenitStore.json"]
+    assert sorted(os.listdir(config)) == ["below.json", "rocketmq.json", "zenitStore.json", "zenitStore.json.bak"]
 
 
 def test_no_start_trusts_a_checkpoint_of_what_was_cut(tmp_path) -> None:

@@ -120,3 +120,11 @@ def test_a_step_of_a_round_that_is_over_counts_for_nothing() -> None:
     plan.on_step(step, end=1 << 20, read_bytes=1 << 20, vouched_bytes=0, damaged=1, sizes=9)
     assert plan.current is not None
     assert (plan.current.position, plan.current.damaged_ranges) == (1 << 20, 0)
+
+
+def test_a_clock_that_was_wrong_puts_off_no_round() -> None:
+    first = plan_of()
+    first.ask(2 * DAY * 365, bytes_per_second=0, begin=0, end=0)
+    first.next_step(2 * DAY * 365, begin=0, end=0, is_busy=False)
+    assert first.last is not None
+    assert plan_of(first.document(), now_ms=10 * DAY).next_due_ms() == 11 * DAY
