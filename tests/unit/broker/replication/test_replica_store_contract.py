@@ -233,7 +233,10 @@ def test_a_loss_of_power_takes_what_was_not_flushed(machine: Machine) -> None:
     machine.append(3)
     machine.lose_power(keep=4)
     store = machine.open()
-    assert (store.written, store.flushed) == (4 * machine.record_bytes, 0)
+    assert store.written in {
+        count * machine.record_bytes for count in (2, 3, 4)
+    }  # of the rest as much as it vouches for
+    assert store.flushed == 0
     assert store.damage.quarantine.first_hole is None
 
 
