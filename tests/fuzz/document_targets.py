@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from store_kit import StillClock
 
@@ -54,6 +54,8 @@ from .kernel_targets import properties
 from .mutation import document_bytes, mutated, mutated_document
 from .target import Target
 from .wire_targets import instance_of
+
+FRAME_BYTES_MAX: Final = 0xFFFF  # two bytes of a case tell a frame's length
 
 HOST_BYTES = 8
 _LIFE = Incarnation("5f0c", 2)
@@ -246,9 +248,8 @@ def _registration(draw: Random) -> bytes:
     )  # fmt: skip
     frames = [encode_request(made, 1, timeout_ms=5)]
     frames.append(encode_request(instance_of(BrokerHeartbeat, draw), 1, timeout_ms=5))
-    return b"".join(
-        len(frame).to_bytes(2, "big") + frame for frame in [bytes(mutated(bytearray(each), draw)) for each in frames]
-    )
+    changed = [bytes(mutated(bytearray(each), draw))[:FRAME_BYTES_MAX] for each in frames]
+    return b"".join(len(frame).to_bytes(2, "big") + frame for frame in changed)
 
 
 def check_registration(data: bytes, draw: Random) -> None:
