@@ -1,13 +1,15 @@
 """`zenit consume`: messages of a topic as lines, as a member of a group.
 
 A message counts as consumed once its line has left for stdout: offsets are committed behind it, each second and at the
-end, so that what a reader never got is read again.
+end, so that what a reader never got is read again. Messages that nobody has any more are never passed over silently: each
+range is a line on stderr (--json: an object among the messages), and the exit code is 1.
 """
 
 from __future__ import annotations
 
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Final, cast
@@ -17,10 +19,11 @@ import typer
 from ..model.clock import datetime_of_ms, monotonic_ms
 from .message_text import compile_format, message_document
 from .options import Json, Namesrv, parse_time_ms
-from .output import json_line
+from .output import json_line, note
 from .roles import stop_on_signals
 
 if TYPE_CHECKING:
+    from ..client.prefetch import MessagesLost
     from ..client.pull_consumer import PullConsumer
     from ..client.start_from import StartFrom
     from ..store.record_kernel import StoredMessage
@@ -69,7 +72,8 @@ def consume(
 ) -> None:
     """Print the messages of a topic, one line each (--json: one object each), until --max, --idle-exit or Ctrl-C.
 
-    A group goes on where it stopped; to move it: zenit group reset-offset.
+    A group goes on where it stopped; to move it: zenit group reset-offset. Exit code 1 where messages are lost, their bytes
+    damaged at every replica: the others are printed, and the group goes on behind them.
     """
     if sql is not None and expression is not None:
         raise typer.BadParameter("give either --filter or --sql", param_hint="--sql")
@@ -85,14 +89,60 @@ def consume(
     wanted = expression if sql is None else Sql(sql)
     stopping = threading.Event()
     stop_on_signals(stopping.set)
-    consumer = PullConsumer(group, namesrv=namesrv, start_from=start_from, auto_commit=False, trace=trace)
+    lost = LostRanges(as_json=as_json)
+    consumer = PullConsumer(
+        group, namesrv=namesrv, start_from=start_from, auto_commit=False, trace=trace, on_lost=lost.add
+    )
     consumer.subscribe(topic, wanted)
     with consumer:
-        _print_messages(consumer, line, maximum, idle_exit, stopping)
+        _print_messages(consumer, lost, line, maximum, idle_exit, stopping)
+    if lost.count:
+        raise typer.Exit(1)
+
+
+class LostRanges:
+    """What the consumer passed over. `add` is called in its I/O thread, `tell` in ours. `count`: messages told of."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.count = 0
+        self._as_json = as_json
+        self._untold: deque[MessagesLost] = deque()
+
+    def add(self, lost: MessagesLost) -> None:
+        """Keeps it until it is told."""
+        self._untold.append(lost)
+
+    def tell(self) -> None:
+        """A line on stderr for each range that was added since, or an object on stdout."""
+        while self._untold:
+            lost = self._untold.popleft()
+            self.count += lost.end - lost.begin
+            if self._as_json:
+                sys.stdout.buffer.write(json_line(lost_document(lost)).encode() + b"\n")
+                sys.stdout.buffer.flush()
+            else:
+                count = lost.end - lost.begin
+                what = f"message {lost.begin} is" if count == 1 else f"messages {lost.begin} to {lost.end - 1} are"
+                low, high = lost.damaged
+                note(f"zenit: {lost.queue}: {what} lost: damaged at the broker, bytes {low} to {high} of its log")
+
+
+def lost_document(lost: MessagesLost) -> dict[str, object]:
+    """The JSON object of a range that is lost: the only one with a `lost`. Ranges are [begin, end)."""
+    queue = lost.queue
+    begin, end = lost.damaged
+    return {
+        "topic": queue.topic,
+        "queue_id": queue.queue_id,
+        "broker_name": queue.broker_name,
+        "lost": {"begin": lost.begin, "end": lost.end},
+        "damaged_bytes": {"begin": begin, "end": end},
+    }
 
 
 def _print_messages(
     consumer: PullConsumer,
+    lost: LostRanges,
     line: Callable[[StoredMessage], bytes],
     maximum: int | None,
     idle_exit: float | None,
@@ -105,6 +155,7 @@ def _print_messages(
     while not stopping.is_set() and (maximum is None or printed < maximum):
         room = POLL_MESSAGES if maximum is None else min(POLL_MESSAGES, maximum - printed)
         batch = consumer.poll(max_messages=room, timeout=POLL_SECONDS)
+        lost.tell()
         if batch:
             out.write(b"".join([line(message) for message in cast("Iterable[StoredMessage]", batch)]))
             out.flush()
@@ -116,6 +167,7 @@ def _print_messages(
             consumer.commit()
             committed_ms = monotonic_ms()
     consumer.commit()
+    lost.tell()
 
 
 def _json_bytes(message: StoredMessage) -> bytes:
