@@ -12,7 +12,7 @@ LAST = ScrubRound(2000, 0, 4096, 4096, True, 4000, 3900, 1, 200, 2, 3000)
 
 
 def plan(document: dict[str, object]) -> ScrubPlan:
-    return ScrubPlan(document, bytes_per_second=1, interval_ms=1, now_ms=1000)
+    return ScrubPlan(document, bytes_per_second=1, interval_ms=1, now_ms=5000)
 
 
 def test_the_file_is_these_bytes(tmp_path) -> None:
