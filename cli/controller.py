@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from ..model.config import describe_config
-from ..model.errors import InvalidParameter
+from ..model.errors import ConnectionLost, InvalidParameter, RequestTimeout
 from ..model.group import AckMode, FlushMode
 from ..model.group_limits import LAG_MS_MAX, LAG_MS_MIN, REPLICAS_MAX
 from ..model.log_reach import best_log, lost_range
@@ -22,6 +23,7 @@ from .roles import load_role, stop_on_signals
 
 if TYPE_CHECKING:
     from ..client.controller_calls import ControllerCalls
+    from ..remoting.client import RemotingClient
 
 TIMEOUT_MS: Final = 10_000
 REPLICA_TIMEOUT_MS: Final = 1_000
@@ -36,7 +38,7 @@ Controllers = Annotated[
     typer.Option(
         "--controllers",
         metavar="HOST:PORT[,...]",
-        help="Controllers; else those that the cluster's brokers run with.",
+        help="Controllers; else those that registered brokers run with, or that `zenit up` started last here.",
     ),
 ]
 
@@ -105,6 +107,8 @@ def elect(
     as_json: Json = False,
 ) -> None:
     """Make another replica of a group its master, and print who is."""
+    if accept_loss and not force:
+        raise typer.BadParameter("expected only with --force", param_hint="--accept-loss")
     with _leading(controllers, namesrv) as calls:
         if force:
             _check_force(calls, group, replica, accept_loss=accept_loss)
@@ -182,16 +186,21 @@ def restore(
     group_id: Annotated[
         str, typer.Option(metavar="ID", help="Which group it is, where its replicas tell of several or of none.")
     ] = "",
+    force: Annotated[
+        bool, typer.Option("--force", help="Though nothing is known to be lost: its master is deposed.")
+    ] = False,
     controllers: Controllers = None,
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
     """Begin a group anew after ZooKeeper lost or set back its data; then elect its master with --force.
 
-    Nobody knows any more which replica has all messages: `zenit controller status` shows which log is worth most.
+    It deposes the master and empties the in-sync set: the group takes no writes until then. Nobody knows any more which
+    replica has all messages: `zenit controller status` shows which log is worth most. Where nothing is known to be lost it
+    does nothing without --force.
     """
     with _leading(controllers, namesrv) as calls:
-        node = calls.restore(group, epoch, group_id=group_id, timeout_ms=TIMEOUT_MS).node
+        node = calls.restore(group, epoch, group_id=group_id, force=force, timeout_ms=TIMEOUT_MS).node
     document = {"broker_name": group, "group_id": node.group_id, "epoch": node.epoch, "master": node.master}
     master = f"master {node.master}" if node.master else "without a master"
     hint = "" if node.master else f"; then: zenit controller elect {group} --force"
@@ -228,14 +237,29 @@ def _check_force(calls: ControllerCalls, group: str, replica: str | None, *, acc
 
 @contextmanager
 def _leading(controllers: str | None, namesrv: str | None) -> Iterator[ControllerCalls]:
-    """Calls to the controllers that were named, or that the cluster's brokers run with."""
+    """Calls to the controllers that were named, or that are known."""
     from ..client.cluster import name_servers, parse_addresses
-    from ..client.controller_calls import ControllerCalls, controllers_of
+    from ..client.controller_calls import ControllerCalls
     from ..remoting.client import RemotingClient
 
     with RemotingClient() as remoting:
         if controllers is not None:
             addresses = parse_addresses("controllers", controllers)
         else:
-            addresses = controllers_of(remoting, name_servers(namesrv), timeout_ms=TIMEOUT_MS)
+            addresses = _known_controllers(remoting, name_servers(namesrv))
         yield ControllerCalls(remoting, addresses)
+
+
+def _known_controllers(remoting: RemotingClient, name_servers: tuple[str, ...]) -> tuple[str, ...]:
+    """Those that registered brokers run with. A group without a master may have no broker that registers: then those of the
+    cluster that `zenit up` started last here. Raises InvalidParameter, and why no name server answers."""
+    from ..client.cluster import recorded_controllers
+    from ..client.controller_calls import controllers_of
+
+    try:
+        return controllers_of(remoting, name_servers, timeout_ms=TIMEOUT_MS)
+    except (InvalidParameter, ConnectionLost, RequestTimeout):
+        recorded = recorded_controllers(os.path.expanduser("~"), name_servers)
+        if recorded:
+            return recorded
+        raise

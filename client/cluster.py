@@ -6,10 +6,11 @@ only while one of its name server processes lives.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from ..model.errors import InvalidParameter
 
@@ -48,15 +49,39 @@ def parse_addresses(name: str, text: str) -> tuple[str, ...]:
 
 def recorded_name_servers(home: str) -> tuple[str, ...]:
     """The name servers of the cluster recorded under `home`/.zenit; empty where there is none that still runs."""
+    document = _recorded_cluster(home)
+    if not _name_server_lives(document.get("processes")):
+        return ()
+    return _recorded_addresses(document)
+
+
+def recorded_controllers(home: str, name_servers: tuple[str, ...]) -> tuple[str, ...]:
+    """The controllers of the recorded cluster, where its name servers are among those; else empty."""
+    document = _recorded_cluster(home)
+    if not set(_recorded_addresses(document)) & set(name_servers):
+        return ()
+    processes = document.get("processes")
+    found: list[str] = []
+    for process in processes if isinstance(processes, list) else ():
+        if isinstance(process, dict) and process.get("role") == "controller":
+            with contextlib.suppress(InvalidParameter):
+                found += parse_addresses("controllers", str(process.get("address")))
+    return tuple(found)
+
+
+def _recorded_cluster(home: str) -> dict[str, Any]:
+    """What `cluster.json` of the last cluster holds; empty where there is none, or it makes no sense."""
     try:
         with open(os.path.join(home, ".zenit", "last"), encoding="utf-8") as record:
             directory = record.read().strip()
         with open(os.path.join(directory, "cluster.json"), encoding="utf-8") as state:
             document = json.load(state)
     except (OSError, ValueError):
-        return ()
-    if not isinstance(document, dict) or not _name_server_lives(document.get("processes")):
-        return ()
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _recorded_addresses(document: Mapping[str, Any]) -> tuple[str, ...]:
     namesrv = document.get("namesrv")
     text = ",".join(map(str, namesrv)) if isinstance(namesrv, list) else str(namesrv)
     try:

@@ -140,11 +140,13 @@ class ControllerCalls:
         """Makes the group forget a replica; returns the group as it is then."""
         return self._change_present(broker_name, lambda version: RemoveReplica(broker_name, version, name), timeout_ms)
 
-    def restore(self, broker_name: str, epoch: int, *, group_id: str = "", timeout_ms: int) -> KnownGroup:
+    def restore(
+        self, broker_name: str, epoch: int, *, group_id: str = "", force: bool = False, timeout_ms: int
+    ) -> KnownGroup:
         """Begins a group anew above `epoch` after ZooKeeper lost its data; returns it. `group_id`: which group it is, ""
-        where its replicas agree."""
+        where its replicas agree. `force`: though nothing is known to be lost."""
         return self._change_present(
-            broker_name, lambda version: RestoreGroup(broker_name, version, epoch, group_id), timeout_ms
+            broker_name, lambda version: RestoreGroup(broker_name, version, epoch, group_id, force), timeout_ms
         )
 
     def _change_present(self, broker_name: str, request_at: Callable[[int], Request], timeout_ms: int) -> KnownGroup:
@@ -208,4 +210,6 @@ def controllers_of(remoting: RemotingClient, name_servers: tuple[str, ...], *, t
             continue
         if controllers := json.loads(payload).get("controllers"):
             return tuple(controllers)
-    raise InvalidParameter("controllers", "", "host:port of one, since no broker that answers has controllers")
+    raise InvalidParameter(
+        "controllers", "", "--controllers HOST:PORT, since no registered broker that answers has controllers"
+    )

@@ -17,7 +17,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
-from ..model.errors import GroupIdUnclear, GroupNodeLost, InvalidParameter, StaleGroupVersion
+from ..model.errors import GroupIdUnclear, GroupNodeLost, GroupNotLost, InvalidParameter, StaleGroupVersion
 from ..model.group import NO_VERSION, GroupNode, GroupSettings, KnownGroup, Seen, Sighting
 from ..model.group_limits import COUNT_MAX, check_name, check_token
 from ..remoting.commands import RegisterReplica, ReplicaHeartbeat, RestoreGroup
@@ -94,9 +94,10 @@ def restore(
     Who was in sync is not known any more, so that nobody is electable: its replicas register, an operator forces one. But
     where only replicas of another group id know more, and the operator says that they are not this group's, the node was
     right all along: its sets stay, its master leads on in the next epoch. `settings`: of a group whose node is gone; they
-    were lost with it.
+    were lost with it. A group of which nothing is known to be lost is restored where the operator forces it, or says that it
+    is another one.
 
-    Raises StaleGroupVersion; InvalidParameter where the epoch is below one that is known; GroupIdUnclear.
+    Raises StaleGroupVersion; InvalidParameter where the epoch is below one that is known; GroupNotLost; GroupIdUnclear.
     """
     present = known.version if known is not None else NO_VERSION
     if request.version != present:
@@ -110,6 +111,9 @@ def restore(
         raise InvalidParameter(
             "epoch", request.epoch, f"at least {lowest}: a replica or ZooKeeper knows of what is below"
         )
+    is_other = known is not None and request.group_id not in ("", node.group_id)
+    if known is not None and not (newer or is_other or request.force):
+        raise GroupNotLost(request.broker_name, node.epoch, node.master or "")
     heard = seen.sightings if seen is not None else ()
     group_id = _restored_id(node, newer, request.group_id, heard={one.group_id for one in heard})
     if known is not None and newer and group_id == node.group_id not in {one.group_id for one in newer}:

@@ -197,6 +197,26 @@ class GroupNodeLost(ZenitError):
         )
 
 
+class GroupNotLost(ZenitError):
+    """A restore of a group of which no replica knows more than ZooKeeper. Args: group, epoch, master ("" where none leads)."""
+
+    code = 9126
+
+    def __init__(self, group: str, epoch: int, master: str) -> None:
+        super().__init__(group, epoch, master)
+        self.group = group
+        self.epoch = epoch
+        self.master = master
+
+    def __str__(self) -> str:
+        elected = f"zenit controller elect {self.group}" + ("" if self.master else " --force")
+        return (
+            f"nothing of group {self.group!r} is known to be lost: no replica knows more than ZooKeeper's epoch {self.epoch}"
+            f" ({self.master or 'nobody'} leads). To have another master: {elected}. --force restores it all the same: it"
+            " deposes the master, and the group takes no writes until an election by force"
+        )
+
+
 class GroupNodeDamaged(ZenitError):
     """The content of a group's node makes no sense. Args: group, field, reason."""
 

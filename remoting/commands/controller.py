@@ -159,13 +159,14 @@ class RemoveReplica(Request):
 @dataclass(frozen=True, slots=True)
 class RestoreGroup(Request):
     """After ZooKeeper lost its data: the group begins anew above `epoch`, the highest that any replica has persisted.
-    version -1: there is no node. `group_id`: which group it is; "": the one that its replicas agree on. Nobody is electable
-    then until an operator forces it."""
+    version -1: there is no node. `group_id`: which group it is; "": the one that its replicas agree on. `force`: also where no
+    replica knows more than ZooKeeper. Nobody is electable then until an operator forces it."""
 
     broker_name: str
     version: int
     epoch: int
     group_id: str = ""
+    force: bool = False
 
 
 @request(1004, Lane.QUERY, GroupReply)

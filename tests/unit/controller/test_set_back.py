@@ -17,7 +17,14 @@ from zenitmq.controller.set_back import (
     sighting_at_registration,
     sighting_in_heartbeat,
 )
-from zenitmq.model.errors import GroupIdUnclear, GroupNodeLost, InvalidName, InvalidParameter, StaleGroupVersion
+from zenitmq.model.errors import (
+    GroupIdUnclear,
+    GroupNodeLost,
+    GroupNotLost,
+    InvalidName,
+    InvalidParameter,
+    StaleGroupVersion,
+)
 from zenitmq.model.group import NO_VERSION, SIGHTINGS_MAX, GroupNode, GroupSettings, KnownGroup, Seen, Sighting
 from zenitmq.remoting.commands import RestoreGroup
 
@@ -139,6 +146,18 @@ def test_what_was_not_lost_is_not_restored() -> None:
         restore(known(3, 2), RestoreGroup(GROUP, 1, 7), seen=None, settings=SETTINGS)
     with pytest.raises(StaleGroupVersion):
         restore(None, RestoreGroup(GROUP, 0, 7), seen=seen(Sighting(A, 7)), settings=SETTINGS)
+
+
+@pytest.mark.parametrize("heard", [None, seen(Sighting(A, 3)), seen(Sighting(Z, 2))])
+@pytest.mark.parametrize("group_id", ["", A])
+def test_a_group_that_lost_nothing_keeps_its_master(heard: Seen | None, group_id: str) -> None:
+    """Unless the operator forces the restore: no process that knew of a later version may live."""
+    whole = known(3, 2)
+    with pytest.raises(GroupNotLost, match="is known to be lost") as refused:
+        restore(whole, RestoreGroup(GROUP, 2, 7, group_id), seen=heard, settings=SETTINGS)
+    assert (refused.value.epoch, refused.value.master) == (3, whole.node.master)
+    node = restore(whole, RestoreGroup(GROUP, 2, 7, group_id, True), seen=heard, settings=SETTINGS)
+    assert (node.epoch, node.master, node.in_sync) == (8, None, ())
 
 
 def test_a_lost_group_is_not_restored_before_a_replica_told_which_it_is() -> None:

@@ -1,0 +1,57 @@
+"""Command lines of `zenit controller` that are refused before anybody is asked, and whom the others ask."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from zenitmq.cli.main import application
+from zenitmq.client.cluster import recorded_controllers
+
+CLUSTER: dict[str, Any] = {
+    "namesrv": "127.0.0.1:9876",
+    "processes": [
+        {"role": "namesrv", "address": "127.0.0.1:9876"},
+        {"role": "controller", "address": "127.0.0.1:9878"},
+        {"role": "controller", "address": "127.0.0.1:9888"},
+        {"role": "controller", "address": "not an address"},
+    ],
+}
+
+
+def test_a_loss_is_accepted_only_with_force() -> None:
+    """Else it would be an ordinary election, which loses nothing."""
+    result = CliRunner().invoke(
+        application("controller"), ["controller", "elect", "broker-a", "--accept-loss", "--controllers", "127.0.0.1:1"]
+    )
+    assert (result.exit_code, "only with --force" in result.output) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        (("127.0.0.1:9876",), ("127.0.0.1:9878", "127.0.0.1:9888")),
+        (("127.0.0.1:1", "127.0.0.1:9876"), ("127.0.0.1:9878", "127.0.0.1:9888")),
+        (("127.0.0.1:1",), ()),
+    ],
+)
+def test_the_recorded_cluster_tells_its_controllers(
+    tmp_path: Path, asked: tuple[str, ...], found: tuple[str, ...]
+) -> None:
+    """But not to who asks for the name servers of another one."""
+    (tmp_path / ".zenit").mkdir()
+    (tmp_path / ".zenit" / "last").write_text(f"{tmp_path}\n")
+    (tmp_path / "cluster.json").write_text(json.dumps(CLUSTER))
+    assert recorded_controllers(str(tmp_path), asked) == found
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"processes": 1, "namesrv": "127.0.0.1:9876"}', "{"])
+def test_a_record_that_makes_no_sense_tells_of_nobody(tmp_path: Path, text: str) -> None:
+    (tmp_path / ".zenit").mkdir()
+    (tmp_path / ".zenit" / "last").write_text(str(tmp_path))
+    (tmp_path / "cluster.json").write_text(text)
+    assert recorded_controllers(str(tmp_path), ("127.0.0.1:9876",)) == ()
