@@ -10,13 +10,12 @@ until an operator has it leave the group for good. The store has another identit
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from ..model.errors import StoreFormatError, StoreInGroup
 from ..model.group_limits import check_token
-from ..store.commit_log import COMMIT_LOG_FOLDER
 from ..store.store_files import StoreLock
+from ..store.store_opening import has_commit_log
 from .config import BrokerConfig
 from .epoch_file import read_epochs
 from .followed_store import forget_followed
@@ -65,8 +64,8 @@ def leave_group(directory: str) -> dict[str, Any]:
 
 
 def check_is_store(directory: str) -> None:
-    """Raises StoreFormatError where no broker has ever opened a store."""
-    if not os.path.isdir(os.path.join(directory, COMMIT_LOG_FOLDER)):
+    """Raises StoreFormatError where no broker has ever opened a store, OSError."""
+    if not has_commit_log(directory):
         raise StoreFormatError(directory, "it has no commit log; name a broker's store")
 
 

@@ -10,7 +10,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from ..deploy.drills.catalogue import DRILLS
+from ..deploy.drills.catalogue import DRILLS, LIMITS, Drill
+from ..model.errors import InvalidParameter
 from .options import Json
 from .output import note, print_facts, print_table, show
 
@@ -25,6 +26,12 @@ COLUMNS: Final = (
     "longest_gap_ms",
     "gap_before_fault_ms",
 )
+
+
+def _between(name: str) -> dict[str, float]:
+    """The limits of an option, for its help and its check."""
+    least, most = LIMITS[name]
+    return {"min": least, "max": most}
 
 
 def register(app: typer.Typer) -> None:
@@ -45,7 +52,7 @@ def list_drills(as_json: Json = False) -> None:
             "name": drill.name,
             "meaning": drill.meaning,
             "replicas_min": drill.replicas_min,
-            "needs": "root and iptables" if drill.cuts_network else "a C compiler" if drill.cuts_power else "",
+            "needs": _needs(drill),
             "faults": [str(fault) for fault in drill.faults],
         }
         for drill in DRILLS.values()
@@ -54,18 +61,31 @@ def list_drills(as_json: Json = False) -> None:
     show(rows, as_json, lambda: print_table(columns, [[row[column] or None for column in columns] for row in rows]))
 
 
+def _needs(drill: Drill) -> str:
+    if drill.cuts_network:
+        return "root and iptables"
+    return "a C compiler" if drill.cuts_power or drill.fails_disk else ""
+
+
 def run_drill(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A drill of `zenit drill list`.")],
-    runs: Annotated[int, typer.Option(help="How often.")] = 1,
-    replicas: Annotated[int, typer.Option(help="Brokers of the group.")] = 3,
-    controllers: Annotated[int, typer.Option(help="Controllers, from two replicas on; 0: a static master.")] = 2,
-    groups: Annotated[int, typer.Option(help="Replica groups; each fault hits one of them.")] = 1,
-    seconds: Annotated[float | None, typer.Option(help="How long each fault is held; else as the drill says.")] = None,
-    rate: Annotated[float, typer.Option(help="Messages a second, of all producers together.")] = 5_000,
-    batch: Annotated[int | None, typer.Option(help="Messages a send; else as the rate needs.")] = None,
-    size: Annotated[int, typer.Option(help="Body bytes of a message.")] = 200,
+    runs: Annotated[int, typer.Option(**_between("runs"), help="How often.")] = 1,
+    replicas: Annotated[int, typer.Option(**_between("replicas"), help="Brokers of the group.")] = 3,
+    controllers: Annotated[int, typer.Option(min=0, help="Controllers, from two replicas on; 0: a static master.")] = 2,
+    groups: Annotated[int, typer.Option(**_between("groups"), help="Replica groups; each fault hits one of them.")] = 1,
+    seconds: Annotated[
+        float | None,
+        typer.Option(**_between("seconds"), help="How long each fault is held; else as the drill says."),
+    ] = None,
+    rate: Annotated[
+        float, typer.Option(**_between("rate"), help="Messages a second, of all producers together.")
+    ] = 5_000,
+    batch: Annotated[
+        int | None, typer.Option(**_between("batch"), help="Messages a send; else as the rate needs.")
+    ] = None,
+    size: Annotated[int, typer.Option(**_between("body_bytes"), help="Body bytes of a message.")] = 200,
     seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 1,
-    minutes: Annotated[float, typer.Option(help="random: how long.")] = 30,
+    minutes: Annotated[float, typer.Option(**_between("minutes"), help="random: how long.")] = 30,
     power: Annotated[
         bool, typer.Option("--power", help="random: draw power cuts, not partitions (flush mode sync).")
     ] = False,
@@ -85,23 +105,24 @@ def run_drill(
     """
     from ..deploy.drills.run import DrillOptions, run
 
-    options = DrillOptions(
-        drill=name,
-        runs=runs,
-        replicas=replicas,
-        controllers=controllers,
-        groups=groups,
-        power=power,
-        disks=disks,
-        seconds=seconds,
-        rate=rate,
-        batch=batch,
-        body_bytes=size,
-        seed=seed,
-        minutes=minutes,
-        directory=directory,
-        report_directory=report,
-    )
+    with _usage():
+        options = DrillOptions(
+            drill=name,
+            runs=runs,
+            replicas=replicas,
+            controllers=controllers,
+            groups=groups,
+            power=power,
+            disks=disks,
+            seconds=seconds,
+            rate=rate,
+            batch=batch,
+            body_bytes=size,
+            seed=seed,
+            minutes=minutes,
+            directory=directory,
+            report_directory=report,
+        )
     _have_signals_end_it()
     with _progress() as say:
         document = run(options, say)
@@ -111,11 +132,17 @@ def run_drill(
 
 
 def run_campaign(
-    hours: Annotated[float, typer.Option(help="How long; the last leg is carried out to its end.")],
+    hours: Annotated[
+        float, typer.Option(**_between("hours"), help="How long; the last leg is carried out to its end.")
+    ],
     seed: Annotated[int, typer.Option(help="Of all that is drawn.")] = 1,
-    rate: Annotated[float, typer.Option(help="Messages a second, of all producers together.")] = 5_000,
-    batch: Annotated[int, typer.Option(help="Messages a send.")] = 16,
-    leg_minutes: Annotated[float, typer.Option(help="How long faults come in each leg.")] = 4,
+    rate: Annotated[
+        float, typer.Option(**_between("rate"), help="Messages a second, of all producers together.")
+    ] = 5_000,
+    batch: Annotated[int, typer.Option(**_between("batch"), help="Messages a send.")] = 16,
+    leg_minutes: Annotated[
+        float, typer.Option(**_between("leg_minutes"), help="How long faults come in each leg.")
+    ] = 4,
     report: Annotated[
         str | None, typer.Option(metavar="DIR", help="Write the account, page and picture there.")
     ] = None,
@@ -127,9 +154,10 @@ def run_campaign(
     """
     from ..deploy.drills.campaign_run import CampaignOptions, run_campaign
 
-    options = CampaignOptions(
-        hours=hours, seed=seed, rate=rate, batch=batch, leg_minutes=leg_minutes, report_directory=report
-    )
+    with _usage():
+        options = CampaignOptions(
+            hours=hours, seed=seed, rate=rate, batch=batch, leg_minutes=leg_minutes, report_directory=report
+        )
     _have_signals_end_it()
     with _progress() as say:
         document = run_campaign(options, say)
@@ -138,6 +166,15 @@ def run_campaign(
         raise KeyboardInterrupt
     if not document["passed"]:
         raise typer.Exit(1)
+
+
+@contextlib.contextmanager
+def _usage() -> Iterator[None]:
+    """What cannot be asked for is wrong usage: exit code 1 says that a promise was broken."""
+    try:
+        yield
+    except InvalidParameter as error:
+        raise typer.BadParameter(f"{error.value!r}: expected {error.expected}", param_hint=error.name) from None
 
 
 def _have_signals_end_it() -> None:

@@ -28,7 +28,7 @@ from .recovery import LastStop, LogSurvey
 from .scrub_reader import ScrubReader
 from .snapshot import read_snapshot
 from .store_files import read_abort
-from .store_opening import find_segment_bytes, scanning_kernel, survey_begin
+from .store_opening import find_segment_bytes, has_commit_log, scanning_kernel, survey_begin
 from .upkeep import CHECKPOINT_FILE
 
 READ_BYTES: Final = 8 << 20
@@ -62,7 +62,7 @@ class Findings:
 @contextmanager
 def open_log(directory: str, config: StoreConfig) -> Iterator[OfflineLog]:
     """Raises StoreFormatError where there is no store, or one we cannot read; OSError."""
-    if not os.path.isdir(os.path.join(directory, COMMIT_LOG_FOLDER)):
+    if not has_commit_log(directory):
         raise StoreFormatError(directory, f"it is no store: no {COMMIT_LOG_FOLDER} in it")
     log = _map_log(directory, config)
     try:

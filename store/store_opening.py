@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -61,6 +62,14 @@ class Opened:
     confirmation: Confirmation
     foreign_end: PhysicalOffset
     replayed: int = field(default=0)
+
+
+def has_commit_log(directory: str) -> bool:
+    """Whether a broker has ever opened a store there. Raises OSError where we may not look."""
+    try:
+        return stat.S_ISDIR(os.stat(os.path.join(directory, COMMIT_LOG_FOLDER)).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def find_segment_bytes(directory: str) -> int | None:

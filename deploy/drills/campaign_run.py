@@ -22,11 +22,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ...model.clock import monotonic_ms, now_ms
-from ...model.errors import InvalidParameter, ZenitError
+from ...model.errors import ZenitError
 from ..local_cluster import LocalCluster
 from . import campaign_page, campaign_picture
 from .campaign import BATCH, LEG_MINUTES, RATE, Account, Leg, document, legs
-from .run import BATCH_MAX, CLUSTER_FOLDER
+from .catalogue import check_limits
+from .run import CLUSTER_FOLDER
 
 LEG_MORE_S: Final = 900
 """What a leg may take beyond its faults: the cluster's start, the last fault's mending, reading everything back."""
@@ -53,14 +54,7 @@ class CampaignOptions:
     report_directory: str | None = None
 
     def __post_init__(self) -> None:
-        for name, value, least, most in (
-            ("hours", self.hours, 0.001, 24 * 30),
-            ("leg_minutes", self.leg_minutes, 0.05, 240),
-            ("rate", self.rate, 1, 1_000_000),
-            ("batch", self.batch, 1, BATCH_MAX),
-        ):
-            if not least <= value <= most:
-                raise InvalidParameter(name, value, f"{least:g} to {most:g}")
+        check_limits(hours=self.hours, leg_minutes=self.leg_minutes, rate=self.rate, batch=self.batch)
 
 
 def run_campaign(options: CampaignOptions, say: Say = lambda _: None) -> dict[str, Any]:

@@ -15,6 +15,21 @@ from typing import Final
 
 from ...model.errors import InvalidParameter
 
+LIMITS: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
+    {
+        "runs": (1, 1_000),
+        "replicas": (1, 9),
+        "groups": (1, 9),
+        "seconds": (0, 3_600),
+        "rate": (1, 1_000_000),
+        "batch": (1, 1_000),
+        "body_bytes": (32, 1 << 20),
+        "minutes": (0.05, 24 * 60),
+        "hours": (0.001, 24 * 30),
+        "leg_minutes": (0.05, 240),
+    }
+)
+"""What may be asked of a drill or a campaign: at least, at most."""
 DEAD_MS: Final = 2_000
 """After so long without a heartbeat a controller takes a broker for dead (replication.md, Detection)."""
 
@@ -216,6 +231,14 @@ _ALL: Final = (
 )
 
 DRILLS: Final[Mapping[str, Drill]] = MappingProxyType({drill.name: drill for drill in _ALL})
+
+
+def check_limits(**wishes: float | None) -> None:
+    """None: not asked for. Raises InvalidParameter for what is outside of LIMITS."""
+    for name, value in wishes.items():
+        least, most = LIMITS[name]
+        if value is not None and not least <= value <= most:
+            raise InvalidParameter(name, value, f"{least:g} to {most:g}")
 
 
 def drill_named(name: str) -> Drill:

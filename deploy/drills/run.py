@@ -26,7 +26,7 @@ from ...model.errors import InvalidParameter, RequirementMissing, SystemFault
 from ...remoting.client import RemotingClient
 from ..cluster_record import ProcessRecord
 from . import disk_faults, faults, partition, power_cut, report, timeline
-from .catalogue import Conditions, Deed, Drill, Fault, Whom, drill_named, random_faults
+from .catalogue import Conditions, Deed, Drill, Fault, Whom, check_limits, drill_named, random_faults
 from .check import Mark, Verdict, check, together
 from .drilled_cluster import DrilledCluster
 from .faults import Tools
@@ -41,7 +41,6 @@ from .watching import watching
 SETTLE_MS: Final = 1_500
 READ_MS: Final = 600_000
 QUEUES: Final = 8
-BATCH_MAX: Final = 1_000
 PROCESSES: Final = 2
 PRODUCERS: Final = 4  # of each process
 SENDS_A_SECOND: Final = 125  # of each producer; more messages a second are more in one send
@@ -85,19 +84,23 @@ class DrillOptions:
     report_directory: str | None = None
 
     def __post_init__(self) -> None:
-        _check("runs", self.runs, 1, 1_000)
-        _check("replicas", self.replicas, drill_named(self.drill).replicas_min, 9)
-        _check("groups", self.groups, 1, 9)
+        check_limits(
+            runs=self.runs,
+            replicas=self.replicas,
+            groups=self.groups,
+            seconds=self.seconds,
+            rate=self.rate,
+            batch=self.batch,
+            body_bytes=self.body_bytes,
+            minutes=self.minutes,
+        )
+        if self.replicas < (least := drill_named(self.drill).replicas_min):
+            raise InvalidParameter("replicas", self.replicas, f"{least} or more, for {self.drill}")
         for name, wished in (("power", self.power), ("disks", self.disks)):
             if wished and not drill_named(self.drill).is_random:
                 raise InvalidParameter(name, wished, f"false: {self.drill} says itself what it does")
         if self.power and self.disks:
             raise InvalidParameter("disks", self.disks, "false with power: brokers run over one library")
-        _check("seconds", 1 if self.seconds is None else self.seconds, 0, 3_600)
-        _check("rate", self.rate, 1, 1_000_000)
-        _check("batch", 1 if self.batch is None else self.batch, 1, BATCH_MAX)
-        _check("body_bytes", self.body_bytes, 32, 1 << 20)
-        _check("minutes", self.minutes, 0.05, 24 * 60)
 
     @property
     def cuts_power(self) -> bool:
@@ -376,8 +379,3 @@ def _draw(directory: str, drill: Drill, number: int, found: RunReport) -> None:
     picture = timeline.render(title, found.times_ns, found.begin_ns, found.end_ns, found.marks)
     with open(os.path.join(directory, f"{drill.name}-{number + 1}.svg"), "w", encoding="utf-8") as file:
         file.write(picture)
-
-
-def _check(name: str, value: float, minimum: float, maximum: float) -> None:
-    if not minimum <= value <= maximum:
-        raise InvalidParameter(name, value, f"{minimum:g} to {maximum:g}")
