@@ -110,17 +110,20 @@ class Faults:
     # ---- what a machine may lose
 
     def is_survivable(self, name: str) -> bool:
-        """Somebody else of the recorded sets holds all that was acknowledged or seen."""
+        """Somebody else of the recorded sets holds all that was acknowledged or seen; where the sets are lost, anybody else."""
         simulation = self._simulation
         content = simulation.zookeeper.groups.get(GROUP)
-        if content is None:
-            return True
-        node = node_of(content.data)
-        for other in {*node.in_sync, *node.eligible} - {name}:
-            disk = simulation.disks[other]
-            if not disk.unheard and simulation.ledger.is_held(disk.log, disk.begin):
-                return True
-        return False
+        recorded = set(simulation.swarm.names)
+        if content is not None:
+            node = node_of(content.data)
+            recorded = {*node.in_sync, *node.eligible}
+        return any(self._holds_all(other) for other in recorded - {name})
+
+    def _holds_all(self, name: str) -> bool:
+        """Also after its next start."""
+        disk = self._simulation.disks[name]
+        log = disk.log[: disk.durable] if disk.failed_pages else disk.log
+        return not disk.unheard and self._simulation.ledger.is_held(log, disk.begin)
 
     def _may_end(self, name: str) -> bool:
         """It lives; and if its disk was set back, a controller has heard of that: a documented window."""
@@ -194,8 +197,11 @@ class Faults:
 
     def _wipe(self) -> None:
         name = self._any_broker()
-        if name is None or not self.is_survivable(name):
-            return
+        if name is not None and self.is_survivable(name):
+            self.wipe(name)
+
+    def wipe(self, name: str) -> None:
+        """Its directory is emptied, and it comes back."""
         self._wipes += 1
         self._simulation.end_broker(name)
         self._simulation.disks[name].wipe(f"store-{name}-{self._wipes}")

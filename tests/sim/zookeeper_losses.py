@@ -156,6 +156,18 @@ class ZooKeeperLosses:
             self._restore(known)
         elif self.is_restoring and known is not None:
             self._force(known)
+        elif known is not None and self.happened:
+            self._clear_away(known)
+
+    def _clear_away(self, known: KnownGroup) -> None:
+        """A replica of a group that ZooKeeper lost before it had a master is refused as another group's, and told to have
+        its directory moved away."""
+        simulation = self._simulation
+        for name in tuple(simulation.brokers):
+            replica = simulation.disks[name].replica
+            is_foreign = replica.group_id not in ("", known.node.group_id) and known.node.replica(name) is None
+            if is_foreign and replica.promised == 0:
+                simulation.faults.wipe(name)
 
     def _restore(self, known: KnownGroup | None) -> None:
         simulation = self._simulation
