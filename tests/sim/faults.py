@@ -256,14 +256,14 @@ class Faults:
         simulation.disks[name].fsync_fails = fails
 
     def _mid_write(self) -> None:
-        """The process ends at one of the steps of what it does to its disk next."""
+        """The process ends at one of the steps of what it does to its disk next; but not between a failed fsync and the note
+        of it, which is a documented window."""
         name = self._any_broker()
-        if name is not None:
-            disks = self._simulation.disks
-            disks[name].dies_in, disks[name].may_die = (
-                self._rng.randrange(STEPS),
-                lambda: not disks[name].awaits_hearing,
-            )
+        if name is None:
+            return
+        disk = self._simulation.disks[name]
+        disk.dies_in = self._rng.randrange(STEPS)
+        disk.may_die = lambda: not disk.awaits_hearing and not disk.failed_pages
 
     def _full(self) -> None:
         """A disk has no room for a while, perhaps not for a small file either; half of the time the master dies then."""
