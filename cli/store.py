@@ -3,16 +3,22 @@ the last four write. `scrub` asks running brokers."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from typing import Annotated, Any, Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from ..model.clock import monotonic_ms, sleep_ms
+from ..model.errors import ConnectionLost, RequestTimeout
 from .message_text import record_document
 from .options import Json, Namesrv
 from .output import json_line, note, print_facts, print_table, readable_bytes, show
 from .progress import count_progress
+
+if TYPE_CHECKING:
+    from ..client.admin import Admin
 
 SCRUB_COLUMNS: Final = ("read_bytes", "vouched_bytes", "damaged_ranges", "damaged_bytes", "damaged_units")
 POLL_MS: Final = 300
@@ -150,15 +156,18 @@ def scrub(
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
-    """Have running brokers read their logs and check them; exits 1 where damage is left that no replica could mend."""
+    """Have running brokers read their logs and check them; exits 1 where damage is left that no replica could mend, or one of
+    them is down."""
     from ..client.admin import Admin
 
     with Admin(namesrv) as admin, count_progress("bytes") as report:
         begun = admin.scrub(broker, bytes_per_second=rate)
         ends = {address: scrub_end(statistics) for address, statistics in begun.items()}
         settled_ms = 0
+        lost: set[str] = set()
         while True:
-            found = admin.scrub_statistics(ends)
+            found = _ask_each(admin, ends.keys() - lost)
+            lost |= ends.keys() - found.keys()
             done = [scrub_progress(statistics, ends[address]) for address, statistics in found.items()]
             report(sum(count for count, _ in done), sum(size for _, size in ends.values()))
             is_over = all(ended for _, ended in done)
@@ -167,12 +176,45 @@ def scrub(
             if is_over and (not is_mending or monotonic_ms() - settled_ms >= MEND_WAIT_MS):
                 break
             sleep_ms(POLL_MS)
-    rows = [scrub_result(address, statistics) for address, statistics in found.items()]
+    down = {address: begun[address]["broker_name"] for address in lost} | _down_brokers(broker, namesrv, begun)
+    rows = [scrub_result(address, found[address]) for address in begun if address in found]
+    rows += [scrub_down(address, name) for address, name in sorted(down.items())]
     show({"replicas": rows}, as_json, lambda: print_table(list(rows[0]), [list(row.values()) for row in rows]))
-    left = sum(row["quarantined_ranges"] for row in rows)
+    left = sum(row["quarantined_ranges"] or 0 for row in rows)
     if left:
-        note(f"zenit: {left} damaged ranges are left; docs/operate.md says what to do")
+        note(f"zenit: {left} damaged {'range is' if left == 1 else 'ranges are'} left; docs/operate.md says what to do")
+    if down:
+        note(f"zenit: not scrubbed, since they are down: {', '.join(sorted(down))}")
+    if left or down:
         raise typer.Exit(1)
+
+
+def _ask_each(admin: Admin, addresses: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """{address: statistics} of those that answer."""
+    found: dict[str, dict[str, Any]] = {}
+    for address in addresses:
+        with contextlib.suppress(ConnectionLost, RequestTimeout):
+            found |= admin.scrub_statistics([address])
+    return found
+
+
+def _down_brokers(broker: str | None, namesrv: str | None, begun: Iterable[str]) -> dict[str, str]:
+    """{address: broker name} of brokers that were not asked though they belong to the local cluster that is meant: name
+    servers forget a broker that has stopped."""
+    from ..client.cluster import name_servers
+    from ..deploy.cluster_record import BROKER
+    from ..deploy.local_cluster import LocalCluster, last_directory
+
+    directory = last_directory()
+    record = LocalCluster(directory).read() if directory is not None else None
+    if record is None or record.namesrv not in name_servers(namesrv):
+        return {}
+    known = {process.address: process.group or process.name for process in record.of_role(BROKER)}
+    return {
+        address: name
+        for address, name in known.items()
+        if address not in set(begun) and broker in (None, name, address)
+    }
 
 
 def scrub_end(statistics: dict[str, Any]) -> tuple[int, int]:
@@ -193,17 +235,21 @@ def scrub_progress(statistics: dict[str, Any], asked: tuple[int, int]) -> tuple[
 def scrub_result(address: str, statistics: dict[str, Any]) -> dict[str, Any]:
     """What is told of one replica. `damaged`: what its last scrub found, `mended`: since it was started, `quarantined`: now."""
     last = statistics["scrub"]["last"] or {}
-    told = {
-        name: last.get(name, 0)
-        for name in ("read_bytes", "vouched_bytes", "damaged_ranges", "damaged_bytes", "damaged_units")
-    }
+    told = {name: last.get(name, 0) for name in SCRUB_COLUMNS}
     return {
         "broker_name": statistics["broker_name"],
         "address": address,
+        "state": "up",
         **told,
         "mended_ranges": statistics.get("repairs", {}).get("mended_ranges", 0),
         "quarantined_ranges": statistics["store"]["quarantined_ranges"],
     }
+
+
+def scrub_down(address: str, broker_name: str) -> dict[str, Any]:
+    """The same of one that does not answer: nothing is known of it."""
+    counts = (*SCRUB_COLUMNS, "mended_ranges", "quarantined_ranges")
+    return {"broker_name": broker_name, "address": address, "state": "down", **dict.fromkeys(counts)}
 
 
 def _print_verdict(document: dict[str, Any]) -> None:
