@@ -160,6 +160,11 @@ def _scrub_rows(document: dict[str, Any]) -> Iterator[list[object]]:
                 yield [replica["name"], readable_time(scrub["ended_ms"]), *counts]
 
 
+def _is_in_sync(group: dict[str, Any], replica: dict[str, Any]) -> bool | None:
+    """None where that is not known."""
+    return None if group["in_sync"] is None else replica["name"] in group["in_sync"]
+
+
 def _print_status(document: dict[str, Any]) -> None:
     facts = {"cluster": document["cluster"], "cluster id": document["cluster_id"], "name servers": document["namesrv"]}
     if "controller" in document:
@@ -169,14 +174,18 @@ def _print_status(document: dict[str, Any]) -> None:
     print_table(columns, [[process.get(name) for name in columns] for process in document["processes"]])
     names = ("name", "role", "epoch", "newest_epoch", "written_offset", "flushed_offset", "confirm_offset", "lag_bytes")
     rows = [
-        [group["broker_name"], *(replica[name] for name in names), replica["name"] in group["in_sync"]]
+        [group["broker_name"], *(replica[name] for name in names), _is_in_sync(group, replica)]
         for group in document["groups"]
         for replica in group["replicas"]
     ]
     print_table(("group", "replica", *names[1:], "in_sync"), rows)
+    if "controller" in document and document["controller"] is None:
+        typer.echo("no controller leads: groups go on as they are, nobody is elected, who is in sync is not known")
     for group in document["groups"]:
         if group["blocked"]:
             typer.echo(f"{group['broker_name']}: {group['blocked']}")
+        if group["no_master"]:
+            typer.echo(f"{group['broker_name']}: no master: {group['no_master']}")
         for replica in group["replicas"]:
             if replica["hole_at"] is not None:
                 typer.echo(

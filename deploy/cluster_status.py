@@ -1,7 +1,7 @@
 """How a local cluster stands: which processes run, and each replica group as its controller and its brokers tell it.
 
 The sets and the master are the controller's (or the static master's), positions and roles each broker's own. Where no
-controller answers, the master is who says so of itself in the highest epoch, and nobody is known to be in sync.
+controller answers, the master is who says so of itself in the highest epoch, and who is in sync is not known.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from ..client.controller_calls import ControllerCalls, GroupState
 from ..model.errors import BrokerBusy, ConnectionLost, RequestTimeout, ZenitError
+from ..model.group import GroupNode
 from ..remoting.client import RemotingClient
 from ..remoting.commands import GetBrokerStatistics, Request
 from .cluster_plan import group_names, replica_names, static_master
@@ -60,14 +61,15 @@ def group_document(
 ) -> dict[str, Any]:
     """One group. `state`: as its controller knows it, or its static master; UNKNOWN where there is neither, or none answers.
 
-    `blocked`: why nobody is elected and no set changes, and what ends that; None where nothing is in the way.
+    `in_sync`: None where that is not known. `blocked`: why nobody is elected and no set changes, and what ends that; None where
+    nothing is in the way. `no_master`: what an operator does for a group that nobody leads; None where nothing.
     """
     node = state.known.node if state.known is not None else None
     replicas = [_replica_document(broker, answers[broker.name]) for broker in brokers]
     masters = [replica for replica in replicas if replica["role"] == "master"]
     leading = max(masters, key=lambda replica: replica["epoch"], default=None)
     master = leading["name"] if leading is not None else None
-    in_sync = [master] if master is not None and len(brokers) == 1 else []
+    in_sync = None if len(brokers) > 1 else [] if master is None else [master]
     epoch = max((replica["epoch"] for replica in replicas if replica["epoch"] is not None), default=None)
     if node is not None:
         master, in_sync, epoch = node.master, list(node.in_sync), node.epoch
@@ -86,9 +88,22 @@ def group_document(
         "in_sync": in_sync,
         "min_in_sync": min_in_sync,
         "blocked": None if state.lost is None else str(state.lost),
+        "no_master": None if node is None or state.lost is not None else _master_wanted(node, replicas),
         "retention_holds": list(leader.get("retention_holds", ())) if leader is not None else [],
         "replicas": replicas,
     }
+
+
+def _master_wanted(node: GroupNode, replicas: Sequence[Mapping[str, Any]]) -> str | None:
+    """What ends that nobody leads the group; None where somebody does, or is elected without an operator."""
+    electable = sorted({*node.in_sync, *node.eligible})
+    if any(replica["name"] in electable and replica["role"] != "down" for replica in replicas):
+        return None
+    if electable:
+        return f"start one of {', '.join(electable)}: only they are known to have all messages"
+    if node.epoch == 0:
+        return None
+    return f"nobody is known to have all messages: zenit controller elect {node.broker_name} --force"
 
 
 def _replica_document(broker: ProcessRecord, statistics: Statistics) -> dict[str, Any]:

@@ -170,7 +170,7 @@ class DrilledCluster:
 
     def quarantined(self) -> list[str]:
         """Which replicas that are in sync have quarantined ranges, in words."""
-        in_sync = [name for group in self.all_groups() for name in group["in_sync"]]
+        in_sync = [name for group in self.all_groups() for name in group["in_sync"] or ()]
         with RemotingClient() as client:
             answers = {
                 broker.name: ask_json(client, broker.address, GetBrokerStatistics()) for broker in self.brokers()
@@ -231,7 +231,9 @@ class DrilledCluster:
 
 def _is_healthy(group: Group, replicas: int) -> bool:
     roles = [replica["role"] for replica in group["replicas"]]
-    return len(group["in_sync"]) == replicas == len(roles) and sorted(roles) == ["master"] + ["slave"] * (replicas - 1)
+    return len(group["in_sync"] or ()) == replicas == len(roles) and sorted(roles) == ["master"] + ["slave"] * (
+        replicas - 1
+    )
 
 
 def _lag_bytes(group: Group) -> int:

@@ -91,7 +91,7 @@ def session(tmp_path: Path) -> Iterator[Session]:
 def is_whole(group: dict[str, Any]) -> bool:
     """All three in sync, one of them master."""
     roles = sorted(replica["role"] for replica in group["replicas"])
-    return len(group["in_sync"]) == 3 and roles == ["master", "slave", "slave"]
+    return len(group["in_sync"] or ()) == 3 and roles == ["master", "slave", "slave"]
 
 
 def test_a_cluster_of_three_lives_on_without_its_master(session: Session) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -111,7 +112,7 @@ def test_without_a_controller_the_master_of_the_highest_epoch_is_believed() -> N
     """The other was stopped for a while, and does not know yet."""
     told = answers(statistics("master", 900, epoch=3), statistics("master", 1000), statistics("candidate", 0, epoch=3))
     document = group_document(GROUP, BROKERS, told, UNKNOWN, 2)
-    assert (document["master"], document["epoch"], document["in_sync"]) == ("broker-a-2", 4, [])
+    assert (document["master"], document["epoch"], document["in_sync"]) == ("broker-a-2", 4, None)
     assert document["min_in_sync"] == 2
 
 
@@ -134,7 +135,7 @@ def test_a_broker_that_masters_itself_tells_its_stores_positions() -> None:
 
 def test_nobody_answers() -> None:
     document = group_document(GROUP, BROKERS, answers(None, None, None), UNKNOWN, 2)
-    assert (document["master"], document["epoch"], document["in_sync"]) == (None, None, [])
+    assert (document["master"], document["epoch"], document["in_sync"]) == (None, None, None)
     assert {replica["role"] for replica in document["replicas"]} == {"down"}
 
 
@@ -154,6 +155,27 @@ def test_what_is_in_the_way_of_a_group_is_said_with_its_remedy() -> None:
     assert (gone["epoch"], gone["min_in_sync"], gone["group_id"]) == (None, 2, None)
     assert "--epoch 7" in gone["blocked"]
     assert group_document(GROUP, BROKERS, answers(None, None, None), STATE, 1)["blocked"] is None
+
+
+@pytest.mark.parametrize(
+    ("node", "told", "wanted"),
+    [
+        (NODE, (None, None, statistics("slave", 9)), "start one of broker-a-1, broker-a-2: only they"),
+        (NODE, (statistics("candidate", 9), None, None), None),  # it is elected by itself
+        (
+            replace(NODE, master=None, in_sync=()),
+            (statistics("candidate", 9),) * 3,
+            "controller elect broker-a --force",
+        ),
+        (replace(NODE, master=None, in_sync=(), epoch=0), (None, None, None), None),  # its first master comes
+    ],
+)
+def test_of_a_group_that_nobody_leads_the_next_step_is_said(node: GroupNode, told: Any, wanted: str | None) -> None:
+    state = GroupState(KnownGroup(node, 9), None)
+    found = group_document(GROUP, BROKERS, answers(*told), state, 1)["no_master"]
+    assert found is None if wanted is None else wanted in found
+    lost = GroupState(state.known, GroupNodeLost(GROUP, 4, 7))
+    assert group_document(GROUP, BROKERS, answers(*told), lost, 1)["no_master"] is None, "it is restored first"
 
 
 def test_a_replica_says_when_it_was_read_whole_and_what_is_damaged() -> None:
