@@ -3,13 +3,19 @@
 What is sent back is found in the log by a worker, then stored anew: delayed, into the group's retry topic, or at once
 among its dead letters. Answered as a send is, once that is as durable as the broker promises. A consumer that asks again
 because it saw no answer may have its message twice, as a producer may.
+
+What is copied gets checksums of its own, so the record is checked first: its append's checksum, its body's. A damaged one is
+quarantined. While a replica may have it whole the consumer is to come again; after that its own copy is taken, if that was
+made before the damage.
 """
 
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from ..model.errors import (
+    BrokerBusy,
     CorruptRecordError,
     GroupNotFound,
     InvalidParameter,
@@ -31,11 +37,14 @@ from ..model.sys_flag import NOT_COPIED
 from ..remoting.commands import Done, SendBack
 from ..remoting.server import Call
 from ..store.message_store import Placed
+from ..store.quarantine import Range, overlaps
 from ..store.record_kernel import StoredMessage, decode_record
 from .parts import Parts
 from .redelivery_topics import retry_queues_of, wanted_dead_letter_topic, wanted_retry_topic
 from .retry_policy import retry_delay_ms
 from .state_log import GROUPS, TOPICS
+
+DAMAGED_RETRY_MS: Final = 1000  # while a replica may have the record
 
 
 class SendBackHandler:
@@ -58,26 +67,47 @@ class SendBackHandler:
         if request.physical_offset < 0:
             raise MessageNotFound(f"physical offset {request.physical_offset}")
         work = partial(self._find, PhysicalOffset(request.physical_offset), call.payload)
-        self._parts.desk.run(call, work, partial(self._send_back, call))
+        self._parts.desk.run(call, work, partial(self._on_found, call))
 
-    def _find(self, physical_offset: PhysicalOffset, pulled: bytes) -> StoredMessage:
-        """Worker thread. The record, or what the consumer pulled of it where the log does not hold it any more."""
+    def _find(self, physical_offset: PhysicalOffset, pulled: bytes) -> StoredMessage | list[Range]:
+        """Worker thread. The record, or what the consumer pulled of it where the log does not hold it any more; where the
+        log's bytes are damaged, the ranges that were found to be."""
+        store = self._parts.store
         try:
-            return decode_record(self._parts.store.record_at(physical_offset))
+            message = decode_record(store.record_at(physical_offset))
+        except CorruptRecordError:
+            return store.damaged_at(physical_offset)
         except MessageNotFound:
             if not pulled:
                 raise
-        try:
-            message = decode_record(pulled)
-        except CorruptRecordError as error:
-            raise MessageIllegal(f"the payload is no record: {error}") from error
-        if message.physical_offset != physical_offset or not message.body_crc_matches:
-            raise MessageIllegal(f"the payload is not the record that was at physical offset {physical_offset}")
-        return message
+            return _pulled_record(physical_offset, pulled)
+        damaged = store.damaged_at(physical_offset)
+        is_hit = overlaps(damaged, physical_offset, physical_offset + message.size_bytes)
+        return damaged if is_hit or not message.body_crc_matches else message
 
-    def _send_back(self, call: Call, message: StoredMessage) -> None:
+    def _on_found(self, call: Call, found: StoredMessage | list[Range]) -> None:
+        """Raises BrokerBusy, MessageNotFound, CorruptRecordError where the log's bytes are damaged."""
         request = call.request
         assert isinstance(request, SendBack)
+        if isinstance(found, list):
+            self._parts.store.damage.add_all(found, "met as it was sent back")
+            found = self._instead(PhysicalOffset(request.physical_offset), call.payload)
+        self._send_back(call, request, found)
+
+    def _instead(self, physical_offset: PhysicalOffset, pulled: bytes) -> StoredMessage:
+        """What the consumer pulled, where the log's bytes are damaged for good. Raises as `_on_found`."""
+        store, place = self._parts.store, (physical_offset, physical_offset + 1)
+        quarantine = store.damage.quarantine
+        if quarantine.is_awaited(*place) or not quarantine.ranges_in(*place):  # no checksum says so: a scrub will look
+            raise BrokerBusy(DAMAGED_RETRY_MS, f"the record at {physical_offset} is damaged, a replica may have it")
+        if not pulled:
+            raise MessageNotFound(f"physical offset {physical_offset}")
+        message = _pulled_record(physical_offset, pulled)
+        if store.holds(physical_offset, message.record):  # pulled after it was damaged
+            raise CorruptRecordError(physical_offset, message.size_bytes, "quarantined")
+        return message
+
+    def _send_back(self, call: Call, request: SendBack, message: StoredMessage) -> None:
         state = self._parts.state
         properties = message.properties
         origin = origin_of(message.topic, message.offset_message_id, properties)
@@ -153,3 +183,16 @@ class SendBackHandler:
             state.stage(store, GROUPS, state.group_table.event_set(group))
         if topic is not None:
             state.stage(store, TOPICS, state.topic_table.event_set(topic))
+
+
+def _pulled_record(physical_offset: PhysicalOffset, pulled: bytes) -> StoredMessage:
+    """Raises MessageIllegal (it is not what lay there), CorruptRecordError (its body was damaged when it was pulled)."""
+    try:
+        message = decode_record(pulled)
+    except CorruptRecordError as error:
+        raise MessageIllegal(f"the payload is no record: {error}") from error
+    if message.physical_offset != physical_offset:
+        raise MessageIllegal(f"the payload is not the record that was at physical offset {physical_offset}")
+    if not message.body_crc_matches:
+        raise CorruptRecordError(physical_offset, message.size_bytes, "body checksum")
+    return message

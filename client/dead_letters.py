@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
 from ..model.clock import ms_of_datetime
-from ..model.errors import InvalidParameter, RemoteProtocolError, TopicNotFound
+from ..model.errors import CorruptRecordError, InvalidParameter, RemoteProtocolError, TopicNotFound
 from ..model.get_status import GetStatus
 from ..model.names import check_group
 from ..model.properties import DEAD_LETTER_REASON
@@ -32,7 +32,7 @@ from ..remoting.commands import (
     SearchOffset,
     TopicListReply,
 )
-from ..store.record_kernel import StoredMessage, decode_batch
+from ..store.record_kernel import MessageBatch, StoredMessage, decode_batch
 from .connection import Connection
 from .redrive_plan import REDRIVER, QueueState
 from .waiting import Waits
@@ -142,18 +142,30 @@ class DeadLetters:
         at = begin
         while at < end:
             wanted = min(PULL_MESSAGES, end - at)
-            reply, payload = await self.ask(
-                queue, PullMessages(REDRIVER, queue.topic, queue.queue_id, at, wanted, PULL_BYTES)
-            )
-            if not isinstance(reply, PullReply):
-                raise RemoteProtocolError(f"a pull was answered with {type(reply).__name__}")
+            pull = PullMessages(REDRIVER, queue.topic, queue.queue_id, at, wanted, PULL_BYTES)
+            reply, letters = await self._pull(queue, pull)
+            if letters is None:  # the broker looks at its log
+                reply, letters = await self._pull(queue, replace(pull, is_doubted=True))
             if reply.next_offset <= at:
                 return  # what was there a moment ago is gone
             if reply.status == GetStatus.MESSAGES_LOST:
                 log.warning("letters lost queue=%s begin=%d end=%d", queue, reply.lost_from, reply.next_offset)
 
             at = min(reply.next_offset, end)
-            yield list(decode_batch(payload, queue.broker_name)), at
+            yield list(letters or ()), at
+
+    async def _pull(self, queue: MessageQueue, pull: PullMessages) -> tuple[PullReply, MessageBatch | None]:
+        """None: the answer is damaged. Raises CorruptRecordError where one that was asked for in doubt cannot be decoded."""
+        reply, payload = await self.ask(queue, pull)
+        if not isinstance(reply, PullReply):
+            raise RemoteProtocolError(f"a pull was answered with {type(reply).__name__}")
+        try:
+            letters = decode_batch(payload, queue.broker_name)
+        except CorruptRecordError:
+            if pull.is_doubted:
+                raise
+            return reply, None
+        return reply, letters if pull.is_doubted or letters.first_damaged() < 0 else None
 
     async def ask(self, queue: MessageQueue, request: Request) -> tuple[Reply, bytes]:
         """Asks the queue's master."""

@@ -44,7 +44,7 @@ _MOVED: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """A pull to send now. `is_doubted`: what was answered here could not be decoded; the broker is to look at its log."""
+    """A pull to send now. `is_doubted`: what was answered here was damaged; the broker is to look at its log."""
 
     queue: MessageQueue
     offset: int
@@ -250,8 +250,9 @@ class Prefetch:
     def take(self, max_messages: int) -> tuple[MessageQueue, MessageBatch] | None:
         """The next messages, all of one queue; they count as handed out. None where nothing is ready.
 
-        An answer that cannot be decoded is asked for once more, in doubt. Raises CorruptRecordError where that one cannot be
-        either; the queue then stays where it is.
+        An answer that cannot be decoded, or with a body that has not its checksum, is asked for once more, in doubt. Raises
+        CorruptRecordError where that one cannot be decoded either; the queue then stays where it is. A body that is wrong
+        even then is handed out: who reads it is told.
         """
         while (name := self.next_ready()) is not None:
             batch = self.take_of(name, max_messages)
@@ -279,9 +280,12 @@ class Prefetch:
         if chunk.batches is None:
             try:
                 batch = decode_batch(chunk.payload, queue.name.broker_name)
+                is_whole = batch.first_damaged() < 0
             except CorruptRecordError:
                 if queue.is_doubted:
                     raise
+                is_whole = False
+            if not (is_whole or queue.is_doubted):
                 queue.is_doubted = True
                 self._fetch_anew(queue)
                 return None

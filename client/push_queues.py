@@ -320,13 +320,13 @@ class PushQueues:
         ones = (messages.slice(index, index + 1) for index in range(len(messages)))
         return tuple(Return(delivery.process, one, delivery.attempt, failure) for one in ones)
 
-    def on_returned(self, item: Return, now_ms: int, *, is_taken: bool) -> None:
-        """The broker has the message and will bring it again, or did not take it: then it is handled again here."""
+    def on_returned(self, item: Return, now_ms: int, *, is_settled: bool) -> None:
+        """The broker has the message and will bring it again, or knows that it is lost; else it is handled again here."""
         process = item.process
         process.returning -= 1
         if process.is_gone:
             return
-        if is_taken:
+        if is_settled:
             self._finish(process, item.message, now_ms)
         elif self._rules.is_ordered:
             process.refused[item.message[0].queue_offset] = item.message, item.attempt + 1

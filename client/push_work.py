@@ -382,13 +382,17 @@ class PushWork:
             if isinstance(error, MessageNotFound) and record is None:
                 self._send_one_back(item, message.record)
                 return
-            if error is not None:
+            is_lost = isinstance(error, CorruptRecordError)  # at the broker, which could not mend it, and in this copy
+            if is_lost:
+                begin, offset = message.physical_offset, message.queue_offset
+                self.losses.tell(MessagesLost(queue, offset, offset + 1, (begin, begin + message.size_bytes)))
+            elif error is not None:
                 log.warning("not taken back, handled again here queue=%s error=%s", queue, error)
                 if error.route_stale:
                     self._connection.routes.refresh_soon(queue.topic)
             with self._lock:
                 now = monotonic_ms()
-                self._queues.on_returned(item, now, is_taken=error is None)
+                self._queues.on_returned(item, now, is_settled=error is None or is_lost)
                 self._sent_back += error is None
                 self._plan_wake(now)
                 self._calmed.set_all()

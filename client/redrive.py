@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from ..model.clock import monotonic_ms
-from ..model.errors import InvalidParameter, NoOrigin, ZenitError
+from ..model.errors import CorruptRecordError, InvalidParameter, NoOrigin, ZenitError
 from ..model.properties import encode_properties
 from ..model.queue import MessageQueue
 from ..model.redelivery import (
@@ -158,7 +158,9 @@ class Redrive:
         return behind if unfit is None else self._stop(*unfit)
 
     def _address(self, message: StoredMessage) -> Letter:
-        """Raises NoOrigin, InvalidParameter."""
+        """Raises NoOrigin, InvalidParameter, CorruptRecordError: a copy of damaged bytes would pass for good."""
+        if not message.body_crc_matches:
+            raise CorruptRecordError(message.physical_offset, message.size_bytes, "body checksum")
         properties = message.properties
         origin = dead_letter_origin(message.offset_message_id, properties)
         topic = self._to or origin.topic

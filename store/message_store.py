@@ -414,6 +414,18 @@ class MessageStore:
                 continue
         return found
 
+    def damaged_at(self, offset: int) -> list[tuple[int, int]]:
+        """The damaged ranges of the append that the byte at `offset` lies in, which a client may have named: it is looked at
+        from its beginning, by its checksum entry; where there is none nothing is found. Any thread."""
+        return self.damaged_in([(entry.offset, entry.end) for entry in self.log_checker().appends(offset, offset + 1)])
+
+    def holds(self, begin: int, data: bytes) -> bool:
+        """Whether the log has these very bytes at `begin`, damaged or not; not once they have expired."""
+        try:
+            return bytes(self._log.view(PhysicalOffset(begin), PhysicalOffset(begin + len(data)))) == data
+        except OffsetOutOfRange:
+            return False
+
     def whole_range(self, begin: int, end: int) -> bytes:
         """Bytes [begin, end) of the log, whole appends or records of one segment, for another replica. Any thread.
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from zenitmq.model.errors import CorruptRecordError
+from zenitmq.model.errors import BrokerBusy, CorruptRecordError, MessageNotFound
 from zenitmq.model.get_status import GetStatus
-from zenitmq.remoting.commands import GetBrokerStatistics, PullMessages, PullReply, ScrubLog
+from zenitmq.remoting.commands import GetBrokerStatistics, PullMessages, PullReply, ScrubLog, SendBack
 from zenitmq.store.record_kernel import StoredMessage, decode_batch
 
 from .static_group_kit import Serve, StaticGroup, answers, await_that, in_sync, replication
@@ -196,3 +196,46 @@ def test_a_consumer_that_cannot_decode_an_answer_has_the_broker_look(group: Stat
     assert (reply.status, reply.next_offset, len(decode_batch(payload))) == (GetStatus.FOUND, 7, 7)
     await_that(lambda: statistics(master)["store"]["quarantined_ranges"] == 0)
     assert [one.record for one in messages(master)] == [one.record for one in sent]
+
+
+DEAD_LETTERS = "%DLQ%g"
+
+
+def back(message: StoredMessage) -> SendBack:
+    """To the dead letters at once."""
+    return SendBack("g", "t", message.physical_offset, -1)
+
+
+def test_no_damaged_record_is_sent_back_before_a_replica_has_made_it_whole(group: StaticGroup) -> None:
+    master, a = group.serve("m"), group.serve("a")
+    await_that(lambda: in_sync(group) == ("a", "m"))
+    sent = filled(group, master, a)
+    flip(master, sent[7].physical_offset + len(sent[7].record) // 2)  # its body
+    with pytest.raises(BrokerBusy):
+        master.call(back(sent[7]))
+    await_that(lambda: statistics(master)["repairs"]["mended_ranges"] == 1)
+    master.call(back(sent[7]))
+    (letter,) = master.pull(DEAD_LETTERS)[1]
+    assert letter.body == sent[7].body
+
+
+def test_of_a_record_that_is_lost_only_a_copy_from_before_the_damage_is_taken(
+    serve: Serve, record: Callable[..., bytes]
+) -> None:
+    broker = serve("single")
+    broker.create("t", queues=1)
+    for number in range(2):
+        broker.send("t", record("t", b"%d" % number * 500, tags="buy"))
+    sent = messages(broker)
+    await_that(lambda: statistics(broker)["positions"]["flushed_offset"] > sent[-1].physical_offset)
+    flip(broker, sent[0].physical_offset + 200)  # its body
+    flip(broker, sent[1].physical_offset + len(sent[1].record) - 3)  # a property
+    rotten = messages(broker)
+    assert rotten[1].body_crc_matches
+    for whole, damaged in zip(sent, rotten, strict=True):
+        with pytest.raises(MessageNotFound):
+            broker.call(back(whole))
+        with pytest.raises(CorruptRecordError):
+            broker.call(back(whole), damaged.record)
+        broker.call(back(whole), whole.record)
+    assert [letter.body for letter in broker.pull(DEAD_LETTERS)[1]] == [one.body for one in sent]

@@ -241,6 +241,23 @@ def test_a_doubt_ends_with_an_answer_that_can_be_decoded() -> None:
     assert [(pull.offset, pull.is_doubted) for pull in prefetch.due(0) if pull.queue == A] == [(2, False)]
 
 
+def test_a_body_that_has_not_its_checksum_is_asked_for_once_more() -> None:
+    """The broker looks at its log. Where it answers the same again the reader of the body is told, and others are not kept."""
+    prefetch = prefetch_of(A)
+    damaged = bytearray(run(0, 3))
+    damaged[len(record(0)) + 90] ^= 1
+    (pull,) = prefetch.due(0)
+    prefetch.on_reply(pull, found(3, 3), bytes(damaged), 0)
+    assert prefetch.take(9) is None
+    (pull,) = prefetch.due(0)
+    assert (pull.offset, pull.is_doubted) == (0, True)
+    prefetch.on_reply(pull, found(3, 3), bytes(damaged), 0)
+    taken = prefetch.take(9)
+    assert taken is not None
+    assert [message.body_crc_matches for message in taken[1]] == [True, False, True]
+    assert [(pull.offset, pull.is_doubted) for pull in prefetch.due(0)] == [(3, False)]
+
+
 def test_lost_messages_are_told_and_reading_goes_on_behind_them() -> None:
     prefetch = prefetch_of(A)
     (pull,) = prefetch.due(0)

@@ -111,7 +111,7 @@ def test_what_failed_is_returned_and_finished_once_the_broker_has_it() -> None:
     assert queues.is_busy([A])
     assert queues.uncommitted() == {}
     for item in returns:
-        queues.on_returned(item, 0, is_taken=True)
+        queues.on_returned(item, 0, is_settled=True)
     assert not queues.is_busy([A, B])
     assert queues.uncommitted() == {A: 2}
 
@@ -120,7 +120,7 @@ def test_what_the_broker_did_not_take_back_is_handled_again_here() -> None:
     queues = queues_of(A)
     feed(queues, 1)
     (item,) = queues.on_handled(take(queues), FAILED, 0)
-    queues.on_returned(item, 100, is_taken=False)
+    queues.on_returned(item, 100, is_settled=False)
     due_ms = queues.next_again_ms()
     assert due_ms == 100 + RETRY_HERE_MS
     assert queues.next_delivery(due_ms - 1) is None
@@ -190,7 +190,7 @@ def test_what_a_handler_says_too_late_counts_for_nothing() -> None:
     assert queues.is_running(quick)
     assert queues.on_handled(slow, None, 1100) == ()
     assert queues.uncommitted() == {}
-    queues.on_returned(tick.returns[0], 1100, is_taken=True)
+    queues.on_returned(tick.returns[0], 1100, is_settled=True)
     assert queues.uncommitted() == {A: 1}
 
 
@@ -228,7 +228,7 @@ def test_nothing_is_handed_out_of_a_queue_that_is_being_left_or_gone() -> None:
     feed(queues, 3)
     running = take(queues)
     (item,) = queues.on_handled(take(queues), FAILED, 0)
-    queues.on_returned(item, 0, is_taken=False)
+    queues.on_returned(item, 0, is_settled=False)
     queues.leave(A)
     assert queues.is_leaving(A)
     assert queues.is_busy([A])
@@ -251,12 +251,12 @@ def test_what_comes_back_of_a_queue_that_is_gone_counts_for_nothing() -> None:
     running, failing, put_off = take(queues), take(queues), take(queues)
     (item,) = queues.on_handled(failing, FAILED, 0)
     (later,) = queues.on_handled(put_off, FAILED, 0)
-    queues.on_returned(later, 0, is_taken=False)
+    queues.on_returned(later, 0, is_settled=False)
     (pull,) = queues.due(0)
     queues.revoke(A)
     queues.assign(A, 0, committed=0, subscription=Subscription.parse("t"), now_ms=0)
     assert queues.on_handled(running, None, 0) == ()
-    queues.on_returned(item, 0, is_taken=True)
+    queues.on_returned(item, 0, is_settled=True)
     queues.on_reply(pull, PullReply(int(GetStatus.FOUND), 5, 0, 5, 1), records(4, 5), 0)
     assert not queues.on_error(pull, 0)
     assert queues.next_delivery(RETRY_HERE_MS) is None
@@ -336,12 +336,12 @@ def test_after_the_last_attempt_it_goes_to_the_dead_letters_and_the_queue_on() -
         returns = queues.on_handled(take(queues, 50), FAILED, 0)
     assert [(item.message[0].queue_offset, item.failure.is_final) for item in returns] == [(0, True), (1, True)]
     assert queues.next_delivery(100) is None
-    queues.on_returned(returns[0], 0, is_taken=True)
-    queues.on_returned(returns[1], 0, is_taken=False)
+    queues.on_returned(returns[0], 0, is_settled=True)
+    queues.on_returned(returns[1], 0, is_settled=False)
     again = take(queues, 50)
     assert offsets(again) == [1]  # the broker did not take it: it is tried here until it does
     (item,) = queues.on_handled(again, FAILED, 50)
-    queues.on_returned(item, 50, is_taken=True)
+    queues.on_returned(item, 50, is_settled=True)
     assert offsets(take(queues, 50)) == [2]
 
 
@@ -352,7 +352,7 @@ def test_what_was_not_taken_as_dead_letters_is_handled_in_order_one_at_a_time(an
     feed(queues, 4)
     returns = queues.on_handled(take(queues), FINAL, 900)
     for step, index in enumerate(answered):
-        queues.on_returned(returns[index], 900 + 40 * step, is_taken=index == 1)
+        queues.on_returned(returns[index], 900 + 40 * step, is_settled=index == 1)
         assert queues.next_delivery(1020) is None  # the lease has ended
     queues.on_leased(A, 5_000)
     first = take(queues, 1100)
@@ -368,7 +368,7 @@ def test_what_was_not_taken_as_dead_letters_is_handled_in_order_one_at_a_time(an
     assert offsets(second) == [2]
     assert queues.next_delivery(2000) is None
     (item,) = queues.on_handled(second, FINAL, 1200)
-    queues.on_returned(item, 1200, is_taken=True)
+    queues.on_returned(item, 1200, is_settled=True)
     assert queues.uncommitted() == {A: 3}
     assert offsets(take(queues, 1200)) == [3]
 
