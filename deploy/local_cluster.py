@@ -58,6 +58,7 @@ from .processes import birth_of, is_running, last_line, port_is_free, spawn, ter
 READY_TIMEOUT_MS: Final = 60_000
 STOP_TIMEOUT_MS: Final = 20_000
 POLL_MS: Final = 30
+LOCK_WAIT_MS: Final = 600_000  # longer than an `up` of many processes takes on a busy machine
 PORT_TRIES: Final = 5
 QUESTIONS: Final[Mapping[str, Request]] = {
     NAME_SERVER: GetClusterInfo(),
@@ -319,8 +320,18 @@ class LocalCluster:
 
 @contextmanager
 def _file_locked(path: str) -> Iterator[None]:
+    """Raises ClusterNotStarted where another process holds it for LOCK_WAIT_MS."""
+    deadline_ms = monotonic_ms() + LOCK_WAIT_MS
     with open(path, "w", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if monotonic_ms() >= deadline_ms:
+                    reason = f"waited {LOCK_WAIT_MS} ms for another `zenit up` or `down` that holds {path}"
+                    raise ClusterNotStarted("the cluster", reason, path) from None
+            sleep_ms(POLL_MS)
         yield
 
 
