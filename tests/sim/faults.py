@@ -261,9 +261,12 @@ class Faults:
         name = self._any_broker()
         if name is None:
             return
-        disk = self._simulation.disks[name]
-        disk.dies_in = self._rng.randrange(STEPS)
-        disk.may_die = lambda: not disk.awaits_hearing and not disk.failed_pages
+        disks = self._simulation.disks  # the one it has then, which may be a copy of this one
+
+        def may_die() -> bool:
+            return not disks[name].awaits_hearing and not disks[name].failed_pages
+
+        disks[name].dies_in, disks[name].may_die = self._rng.randrange(STEPS), may_die
 
     def _full(self) -> None:
         """A disk has no room for a while, perhaps not for a small file either; half of the time the master dies then."""
