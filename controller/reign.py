@@ -383,9 +383,8 @@ class Reign:
 
     def _whole(self, name: str) -> KnownGroup:
         """The group, where no replica knows of a newer node than this. Raises GroupNodeLost, ReplicaGroupNotFound."""
-        known = self._detection.known(name)
-        self._hearing.check(name, known)
-        return known
+        self._hearing.check(name, self._known(name))
+        return self._detection.known(name)
 
     # ---- changes
 

@@ -696,6 +696,9 @@ def test_where_there_is_no_node_a_remembered_epoch_stops_founding() -> None:
     assert story.zookeeper.groups == {}
     assert story.reign.broker_names == (GROUP,), "an operator is told"
     assert isinstance(story.ask(story.reign.on_get_group, GetGroup(GROUP)).error, GroupNodeLost)
+    for is_forced in (False, True):
+        elected = story.ask(story.reign.on_elect, ElectMaster(GROUP, -1, "b", is_forced))
+        assert isinstance(elected.error, GroupNodeLost)
     unknown = story.ask(story.reign.on_get_group, GetGroup("broker-z")).error
     assert isinstance(unknown, ReplicaGroupNotFound)
 
