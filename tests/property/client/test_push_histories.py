@@ -123,12 +123,12 @@ class PushHistory(RuleBasedStateMachine):
             self.done[delivery.process.name] |= {message.queue_offset for message in delivery.messages}
 
     @precondition(lambda self: self.returns)
-    @rule(data=st.data(), is_taken=st.booleans())
-    def returned(self, data: st.DataObject, is_taken: bool) -> None:
+    @rule(data=st.data(), is_settled=st.booleans())
+    def returned(self, data: st.DataObject, is_settled: bool) -> None:
         item = self.returns.pop(data.draw(st.integers(0, len(self.returns) - 1)))
-        if is_taken:
+        if is_settled:
             self.done[item.process.name].add(item.message[0].queue_offset)
-        self.queues.on_returned(item, self.now, is_taken=is_taken)
+        self.queues.on_returned(item, self.now, is_settled=is_settled)
 
     @rule(pause_ms=st.sampled_from([10, 500, 6_000, 130_000]))
     def wait(self, pause_ms: int) -> None:
@@ -168,7 +168,7 @@ class PushHistory(RuleBasedStateMachine):
             while self.returns:
                 item = self.returns.pop()
                 self.done[item.process.name].add(item.message[0].queue_offset)
-                self.queues.on_returned(item, self.now, is_taken=True)
+                self.queues.on_returned(item, self.now, is_settled=True)
             self.answer(5, fails=False)
             self.take()
             self.now += 300
