@@ -95,7 +95,7 @@ def test_a_client_goes_on_refusing_who_took_its_name_server_over(namesrv: str, t
     try:
         with Admin(namesrv) as admin:
             admin.create_topic(TOPIC, queues=1)
-        with Producer("p", namesrv=namesrv, timeout=1) as producer:
+        with Producer("p", namesrv=namesrv, timeout=10) as producer:
             producer.send(Message(TOPIC, b"a-1"))
             brokers[0].stop()
             brokers.append(RealBroker(namesrv, tmp_path / "b", cluster_id="another"))

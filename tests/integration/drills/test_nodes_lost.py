@@ -28,12 +28,12 @@ def drilled(name: str) -> dict[str, Any]:
 
 def test_a_group_whose_zookeeper_was_emptied_goes_on_and_is_restored() -> None:
     fault = drilled("zookeeper-emptied")
-    assert fault["gap_while_held_ms"] < fault["held_ms"] / 2, "writes went on while nobody knew the group"
+    assert fault["gap_while_held_ms"] < fault["held_ms"], "writes went on while nobody knew the group"
 
 
 def test_a_group_whose_zookeeper_was_set_back_goes_on_and_is_restored() -> None:
     fault = drilled("zookeeper-set-back")
-    assert fault["gap_while_held_ms"] < fault["held_ms"] / 2, "writes went on while an old node was there"
+    assert fault["gap_while_held_ms"] < fault["held_ms"], "writes went on while an old node was there"
 
 
 def test_a_wiped_replica_that_registers_first_does_not_found_the_group() -> None:
