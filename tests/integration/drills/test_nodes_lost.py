@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from zenitmq.deploy.drills.run import DrillOptions, run
-
+from .one_fault import drilled
 from .test_drill_runs import needs_zookeeper, work
 
 __all__ = ["work"]
 
 pytestmark = [needs_zookeeper, pytest.mark.timeout(300), pytest.mark.usefixtures("work")]
-
-
-def drilled(name: str) -> dict[str, Any]:
-    """The one fault of the drill, after everything held."""
-    document = run(DrillOptions(drill=name, rate=400.0, seconds=4, replicas=3, controllers=1))
-    assert document["passed"], document
-    (only,) = document["runs"]
-    assert only["acknowledged"] > 1_000
-    (fault,) = only["faults"]
-    assert isinstance(fault, dict)
-    return fault
 
 
 def test_a_group_whose_zookeeper_was_emptied_goes_on_and_is_restored() -> None:
