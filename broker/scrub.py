@@ -112,18 +112,20 @@ class Scrub:
             self._is_busy = used_ns - then_ns > (now_ms - then_ms) * 1_000_000 * self._busy_share
             self._sampled = now_ms, used_ns
 
-    def _check(self, step: ScrubStep) -> tuple[Checked, list[WrongUnit]] | None:
-        """A worker's."""
+    def _check(self, step: ScrubStep) -> tuple[Checked, list[WrongUnit]] | str:
+        """A worker's. A text: why that could not be looked at."""
         try:
             units = self._store.damaged_units
             return units.check(*self._checkers, step.begin, bytes_max=step.bytes_max, limit=step.limit)
-        except OffsetOutOfRange:
-            return None
+        except OffsetOutOfRange as error:
+            return str(error.__cause__ or f"the file with byte {step.begin} of the log has lost its name")
+        except OSError as error:
+            return str(error)
 
-    def _on_checked(self, step: ScrubStep, result: tuple[Checked, list[WrongUnit]] | None) -> None:
-        """None: the bytes have gone to retention, or the checksums could not be read."""
-        if result is None:
-            self._plan.on_gone()
+    def _on_checked(self, step: ScrubStep, result: tuple[Checked, list[WrongUnit]] | str | None) -> None:
+        """None: the look itself failed, as the log says."""
+        if result is None or isinstance(result, str):
+            self._plan.on_failed(step, self._clock.now_ms(), result or "an internal error: the broker's log says which")
             return
         checked, wrong = result
         found = [(low, high) for low, high in checked.damaged if low >= self._store.begin]
@@ -141,7 +143,11 @@ class Scrub:
     # ---- what is kept
 
     def _tell_result(self, last: ScrubRound | None) -> None:
-        if last is not None:
+        if last is None:
+            return
+        if last.error:
+            log.error("scrub ended early: the log cannot be read at=%s error=%s", last.position, last.error)
+        else:
             log.info(
                 "scrub ended read=%s vouched=%s damaged_ranges=%s damaged_bytes=%s damaged_units=%s",
                 last.read_bytes,

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from ..client.admin import Admin
 
 SCRUB_COLUMNS: Final = ("read_bytes", "vouched_bytes", "damaged_ranges", "damaged_bytes", "damaged_units")
+SCRUB_TOLD_BELOW: Final = ("error",)  # in lines of their own, not in the table
+UP, DOWN, FAILED, REPLACED = "up", "down", "failed", "replaced"  # of a replica that was to be scrubbed
 POLL_MS: Final = 300
 MEND_WAIT_MS: Final = 15_000  # for the last of the damage to be fetched from a replica
 
@@ -156,8 +158,8 @@ def scrub(
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
-    """Have running brokers read their logs and check them; exits 1 where damage is left that no replica could mend, or one of
-    them is down."""
+    """Have running brokers read their logs and check them; exits 1 where damage is left that no replica could mend, or a log
+    was not read to its end."""
     from ..client.admin import Admin
 
     with Admin(namesrv) as admin, count_progress("bytes") as report:
@@ -177,15 +179,19 @@ def scrub(
                 break
             sleep_ms(POLL_MS)
     down = {address: begun[address]["broker_name"] for address in lost} | _down_brokers(broker, namesrv, begun)
-    rows = [scrub_result(address, found[address]) for address in begun if address in found]
+    rows = [scrub_result(address, found[address], ends[address][0]) for address in begun if address in found]
     rows += [scrub_down(address, name) for address, name in sorted(down.items())]
-    show({"replicas": rows}, as_json, lambda: print_table(list(rows[0]), [list(row.values()) for row in rows]))
+    columns = [name for name in rows[0] if name not in SCRUB_TOLD_BELOW]
+    show({"replicas": rows}, as_json, lambda: print_table(columns, [[row[name] for name in columns] for row in rows]))
+    unread = [row for row in rows if row["state"] in (FAILED, REPLACED)]
+    for row in unread:
+        note(f"zenit: {row['address']}: not scrubbed to the end: {row['error']}")
     left = sum(row["quarantined_ranges"] or 0 for row in rows)
     if left:
         note(f"zenit: {left} damaged {'range is' if left == 1 else 'ranges are'} left; docs/operate.md says what to do")
     if down:
         note(f"zenit: not scrubbed, since they are down: {', '.join(sorted(down))}")
-    if left or down:
+    if left or down or unread:
         raise typer.Exit(1)
 
 
@@ -232,24 +238,30 @@ def scrub_progress(statistics: dict[str, Any], asked: tuple[int, int]) -> tuple[
     return current["position"] - current["begin"], False
 
 
-def scrub_result(address: str, statistics: dict[str, Any]) -> dict[str, Any]:
-    """What is told of one replica. `damaged`: what its last scrub found, `mended`: since it was started, `quarantined`: now."""
+def scrub_result(address: str, statistics: dict[str, Any], begun_ms: int) -> dict[str, Any]:
+    """What is told of one replica. `damaged`: what the round that began at `begun_ms` found, `mended`: since the broker was
+    started, `quarantined`: now."""
     last = statistics["scrub"]["last"] or {}
-    told = {name: last.get(name, 0) for name in SCRUB_COLUMNS}
+    state, error = UP, last.get("error") or None
+    if last.get("begun_ms") != begun_ms:
+        state, error, last = REPLACED, "another scrub was begun, or the broker was started, meanwhile; scrub again", {}
+    elif error is not None:
+        state, error = FAILED, f"{error}; see that the broker can read its files, then scrub again"
     return {
         "broker_name": statistics["broker_name"],
         "address": address,
-        "state": "up",
-        **told,
+        "state": state,
+        **{name: last.get(name) for name in SCRUB_COLUMNS},
         "mended_ranges": statistics.get("repairs", {}).get("mended_ranges", 0),
         "quarantined_ranges": statistics["store"]["quarantined_ranges"],
+        "error": error,
     }
 
 
 def scrub_down(address: str, broker_name: str) -> dict[str, Any]:
     """The same of one that does not answer: nothing is known of it."""
-    counts = (*SCRUB_COLUMNS, "mended_ranges", "quarantined_ranges")
-    return {"broker_name": broker_name, "address": address, "state": "down", **dict.fromkeys(counts)}
+    unknown = (*SCRUB_COLUMNS, "mended_ranges", "quarantined_ranges", *SCRUB_TOLD_BELOW)
+    return {"broker_name": broker_name, "address": address, "state": DOWN, **dict.fromkeys(unknown)}
 
 
 def _print_verdict(document: dict[str, Any]) -> None:

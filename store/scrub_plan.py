@@ -1,7 +1,8 @@
 """What a scrub reads next, how fast and when: one round after another over the whole log. Pure.
 
     waiting --interval over, or asked for--> a round: step, step, ... up to where the log was flushed at its begin --> result
-                                             '- nothing while the broker is busy, unless the round was asked for
+                                             |- nothing while the broker is busy, unless the round was asked for
+                                             '- a place that cannot be read, tried again STEP_TRIES times --> an error
 
 A step reads as many bytes as the rate has allowed since the one before; what it read beyond that the next ones wait for.
 Progress and the last result are a document, so that a round goes on after a restart. Times are ms since the epoch.
@@ -16,6 +17,7 @@ from typing import Any, Final
 STEP_BYTES_MIN: Final = 64 * 1024
 STEP_BYTES_MAX: Final = 4 * 1024 * 1024
 STEP_SHARE: Final = 10  # of a second's bytes, a step's at least
+STEP_TRIES: Final = 3  # at one place: retention may just have taken what was to be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,8 @@ class ScrubRound:
     """One reading of the log. [begin, end): what it covers; `position`: how far it came. `ended_ms` 0: it goes on.
 
     `vouched_bytes`: of those read, how many a checksum covers; the others are checked by structure and body alone.
-    `damaged_units`: of queues, which did not name their records and were rebuilt.
+    `damaged_units`: of queues, which did not name their records and were rebuilt. `error`: what kept it from being read to its
+    end, which is `position` then; "" where nothing did.
     """
 
     begun_ms: int
@@ -37,6 +40,7 @@ class ScrubRound:
     damaged_bytes: int = 0
     damaged_units: int = 0
     ended_ms: int = 0
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,7 @@ class ScrubPlan:
         self._allowed_bytes = 0
         self._counted_ms = now_ms
         self._is_reading = False
+        self._failed_at, self._failures = -1, 0  # the place that could not be read last, and how often in a row
         self.is_waiting_for_calm = False
         self.since_ms = now_ms
         self.current: ScrubRound | None = None
@@ -93,7 +98,7 @@ class ScrubPlan:
         self._begin(now_ms, begin, end, is_asked=True)
 
     def next_step(self, now_ms: int, *, begin: int, end: int, is_busy: bool) -> ScrubStep | None:
-        """What to read now, if anything: answered by `on_step` or `on_gone`. [begin, end): the log, as far as it is flushed."""
+        """What to read now, if anything: answered by `on_step` or `on_failed`. [begin, end): the log, as far as flushed."""
         due_ms = self.next_due_ms()
         if due_ms is not None and now_ms >= due_ms:
             self._begin(now_ms, begin, end, is_asked=False)
@@ -140,14 +145,24 @@ class ScrubPlan:
                 damaged_units=current.damaged_units + units,
             )
 
-    def on_gone(self) -> None:
-        """What the step was to read went to retention meanwhile, or could not be looked at: it is tried again."""
+    def on_failed(self, step: ScrubStep, now_ms: int, error: str) -> None:
+        """What the step was to read could not be looked at. Retention may have taken it, so it is tried again; a round that
+        cannot go on ends with the error."""
         self._is_reading = False
         self._allowed_bytes = 0
+        current = self.current
+        if current is None or current.position != step.begin:
+            return
+        self._failures = self._failures + 1 if self._failed_at == step.begin else 1
+        self._failed_at = step.begin
+        if self._failures >= STEP_TRIES:
+            self.current = replace(current, error=error)
+            self._finish(now_ms)
 
     def _begin(self, now_ms: int, begin: int, end: int, *, is_asked: bool) -> None:
         self._allowed_bytes = 0
         self._counted_ms = now_ms
+        self._failed_at = -1
         self.current = ScrubRound(now_ms, begin, end, begin, is_asked)
 
     def _finish(self, now_ms: int) -> None:
@@ -161,5 +176,5 @@ def _parse_round(document: Mapping[str, Any] | None) -> ScrubRound | None:
     """Raises KeyError, TypeError, ValueError where it is none."""
     if document is None:
         return None
-    numbers = {name: int(value) for name, value in document.items() if name != "is_asked"}
-    return ScrubRound(**numbers, is_asked=bool(document["is_asked"]))
+    numbers: dict[str, Any] = {name: int(value) for name, value in document.items() if name not in ("is_asked", "error")}
+    return ScrubRound(**numbers, is_asked=bool(document["is_asked"]), error=str(document.get("error", "")))

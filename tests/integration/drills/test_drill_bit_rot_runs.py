@@ -14,4 +14,4 @@ pytestmark = [needs_zookeeper, pytest.mark.timeout(300), pytest.mark.usefixtures
 
 def test_bits_that_rot_at_one_replica_are_found_and_mended() -> None:
     fault = drilled("bit-rot")
-    assert fault["gap_while_held_ms"] < 2_000
+    assert fault["gap_while_held_ms"] < fault["held_ms"], "writes went on while bits were rotten"

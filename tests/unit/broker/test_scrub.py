@@ -113,3 +113,28 @@ def test_what_went_to_retention_while_it_was_to_be_read_is_left_out(scene: Scene
 def test_a_rate_below_nothing_is_refused(scene: Scene) -> None:
     with pytest.raises(InvalidParameter):
         scene.ask(-1)
+
+
+def test_a_log_whose_file_was_moved_away_ends_the_round_with_an_error(scene: Scene, caplog) -> None:
+    path = scene.store._log.segments()[0].path
+    os.rename(path, f"{path}.x")
+    scene.ask()
+    found = scene.run(20)
+    os.rename(f"{path}.x", path)
+    assert found["current"] is None
+    assert "No such file" in found["last"]["error"]
+    assert path in found["last"]["error"]
+    assert sum("scrub ended early" in record.getMessage() for record in caplog.records) == 1
+    scene.ask()
+    assert scene.run(20)["last"]["error"] == ""
+
+
+def test_a_file_that_may_not_be_opened_ends_the_round_with_an_error(scene: Scene) -> None:
+    path = scene.store._log.segments()[0].path
+    os.rename(path, f"{path}.x")
+    os.symlink(path, path)
+    scene.ask()
+    found = scene.run(20)
+    os.replace(f"{path}.x", path)
+    assert (found["current"], found["last"]["read_bytes"]) == (None, 0)
+    assert "symbolic links" in found["last"]["error"]

@@ -34,17 +34,32 @@ def test_a_round_is_followed_to_its_end() -> None:
     assert scrub_end(told(None, ROUND)) == (5, 800), "it was over before it was asked about"
 
 
+FOUND = {"read_bytes": 9, "vouched_bytes": 8, "damaged_ranges": 3, "damaged_bytes": 7, "damaged_units": 2}
+
+
 def test_what_is_told_of_a_replica() -> None:
-    last = {"read_bytes": 9, "vouched_bytes": 8, "damaged_ranges": 3, "damaged_bytes": 7, "damaged_units": 2}
-    assert scrub_result("h:1", told(None, last, repairs={"mended_ranges": 1})) == {
+    assert scrub_result("h:1", told(None, {"begun_ms": 5, **FOUND}, repairs={"mended_ranges": 1}), 5) == {
         "broker_name": "a",
         "address": "h:1",
         "state": "up",
-        **last,
+        **FOUND,
         "mended_ranges": 1,
         "quarantined_ranges": 2,
+        "error": None,
     }
-    assert scrub_result("h:1", told(ROUND))["read_bytes"] == 0
+
+
+@pytest.mark.parametrize("current", [None, ROUND])
+def test_the_figures_of_another_round_are_not_told_as_those_of_this_one(current: dict[str, int] | None) -> None:
+    row = scrub_result("h:1", told(current, {"begun_ms": 4, **FOUND}), 5)
+    assert (row["state"], row["read_bytes"], row["damaged_ranges"]) == ("replaced", None, None)
+    assert "meanwhile" in row["error"]
+
+
+def test_a_log_that_could_not_be_read_is_told_with_what_to_do() -> None:
+    row = scrub_result("h:1", told(None, {"begun_ms": 5, "error": "No such file: 'x'", **FOUND}), 5)
+    assert (row["state"], row["read_bytes"]) == ("failed", 9)
+    assert row["error"] == "No such file: 'x'; see that the broker can read its files, then scrub again"
 
 
 class HalfAdmin:
@@ -68,6 +83,29 @@ class HalfAdmin:
         if address == "h:2":
             raise ConnectionLost("h:2")
         return {address: told(None, ROUND)}
+
+
+class UnreadableAdmin(HalfAdmin):
+    """The log of the one that was asked cannot be read."""
+
+    def scrub(self, _broker: str | None, *, bytes_per_second: int) -> dict[str, Any]:
+        return {"h:1": told(ROUND)}
+
+    def scrub_statistics(self, addresses: Iterable[str]) -> dict[str, Any]:
+        return {address: told(None, {**ROUND, "error": "gone"}, store={"quarantined_ranges": 0}) for address in addresses}
+
+
+def test_a_log_that_could_not_be_read_ends_the_command_with_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(local_cluster, "last_directory", lambda: None)
+    monkeypatch.setattr(admin, "Admin", UnreadableAdmin)
+    with pytest.raises(typer.Exit) as ended:
+        scrub(None, rate=0, namesrv="h:9", as_json=False)
+    assert ended.value.exit_code == 1
+    out, err = capsys.readouterr()
+    assert "failed" in out
+    assert "h:1: not scrubbed to the end: gone" in err
 
 
 def test_replicas_that_are_down_have_a_row_and_the_others_keep_theirs(

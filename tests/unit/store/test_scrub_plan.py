@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from zenitmq.store.scrub_plan import STEP_BYTES_MAX, ScrubPlan, ScrubStep
+from zenitmq.store.scrub_plan import STEP_BYTES_MAX, STEP_TRIES, ScrubPlan, ScrubStep
 
 RATE = 1 << 20
 DAY = 86_400_000
@@ -86,7 +86,7 @@ def test_retention_moves_the_beginning_and_a_cut_the_end() -> None:
     step = plan.next_step(500, begin=1 << 20, end=2 << 20, is_busy=False)
     assert step is not None
     assert (step.begin, step.limit) == (1 << 20, 2 << 20)
-    plan.on_gone()
+    plan.on_failed(step, 500, "gone")
     assert plan.next_step(600, begin=2 << 20, end=2 << 20, is_busy=False) is None
     assert plan.last is not None
     assert plan.last.read_bytes == 0
@@ -128,3 +128,51 @@ def test_a_clock_that_was_wrong_puts_off_no_round() -> None:
     first.next_step(2 * DAY * 365, begin=0, end=0, is_busy=False)
     assert first.last is not None
     assert plan_of(first.document(), now_ms=10 * DAY).next_due_ms() == 11 * DAY
+
+
+def fail(plan: ScrubPlan, begin_ms: int, *, begin: int = 0) -> int:
+    """Each step fails; returns how many there were before the round ended."""
+    for count in range(100):
+        step = plan.next_step(begin_ms + 1_000 * count, begin=begin, end=END, is_busy=False)
+        if step is None:
+            return count
+        plan.on_failed(step, begin_ms + 1_000 * count, "cannot be read")
+    raise AssertionError("it is tried for ever")
+
+
+def test_a_place_that_cannot_be_read_ends_the_round_with_an_error() -> None:
+    plan = plan_of()
+    plan.ask(0, bytes_per_second=0, begin=0, end=END)
+    step = plan.next_step(1_000, begin=0, end=END, is_busy=False)
+    assert step is not None
+    plan.on_step(step, end=1 << 20, read_bytes=1 << 20, vouched_bytes=0, damaged=1, sizes=9)
+    assert fail(plan, 3_000) == STEP_TRIES
+    assert (plan.current, plan.last is not None) == (None, True)
+    assert plan.last is not None
+    assert (plan.last.error, plan.last.position, plan.last.damaged_ranges) == ("cannot be read", 1 << 20, 1)
+    assert plan_of(json.loads(json.dumps(plan.document())), now_ms=DAY).last == plan.last
+    plan.ask(DAY, bytes_per_second=0, begin=0, end=END)
+    assert run(plan, DAY, DAY + 10_000) == END
+    assert plan.last.error == "", "a result is its own round's"
+
+
+def test_what_retention_takes_each_time_is_no_error() -> None:
+    plan = plan_of()
+    plan.ask(0, bytes_per_second=0, begin=0, end=END)
+    for begin in range(STEP_TRIES + 1):
+        step = plan.next_step(1_000 * (begin + 1), begin=begin, end=END, is_busy=False)
+        assert step is not None
+        plan.on_failed(step, 1_000 * (begin + 1), "gone")
+    assert plan.current is not None
+
+
+def test_a_failed_step_of_a_round_that_was_replaced_counts_for_nothing() -> None:
+    plan = plan_of()
+    plan.ask(0, bytes_per_second=0, begin=0, end=END)
+    step = plan.next_step(1_000, begin=0, end=END, is_busy=False)
+    assert step is not None
+    plan.ask(1_100, bytes_per_second=0, begin=1 << 20, end=END)
+    for _ in range(STEP_TRIES):
+        plan.on_failed(step, 1_200, "gone")
+    assert plan.current is not None
+    assert run(plan, 1_200, 12_000) == END - (1 << 20)
