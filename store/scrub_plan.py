@@ -176,5 +176,7 @@ def _parse_round(document: Mapping[str, Any] | None) -> ScrubRound | None:
     """Raises KeyError, TypeError, ValueError where it is none."""
     if document is None:
         return None
-    numbers: dict[str, Any] = {name: int(value) for name, value in document.items() if name not in ("is_asked", "error")}
+    numbers: dict[str, Any] = {
+        name: int(value) for name, value in document.items() if name not in ("is_asked", "error")
+    }
     return ScrubRound(**numbers, is_asked=bool(document["is_asked"]), error=str(document.get("error", "")))

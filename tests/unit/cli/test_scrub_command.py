@@ -92,7 +92,9 @@ class UnreadableAdmin(HalfAdmin):
         return {"h:1": told(ROUND)}
 
     def scrub_statistics(self, addresses: Iterable[str]) -> dict[str, Any]:
-        return {address: told(None, {**ROUND, "error": "gone"}, store={"quarantined_ranges": 0}) for address in addresses}
+        return {
+            address: told(None, {**ROUND, "error": "gone"}, store={"quarantined_ranges": 0}) for address in addresses
+        }
 
 
 def test_a_log_that_could_not_be_read_ends_the_command_with_1(
