@@ -252,4 +252,5 @@ def _standing(group: Group) -> str:
         f"{replica['name']} {replica['role']} {replica['written_offset']}/{replica['confirm_offset']}"
         for replica in group["replicas"]
     )
-    return f"master {group['master']}, in sync {','.join(group['in_sync']) or 'none'}; {replicas}"
+    in_sync = "not known" if group["in_sync"] is None else ",".join(group["in_sync"]) or "none"
+    return f"master {group['master']}, in sync {in_sync}; {replicas}"

@@ -44,3 +44,21 @@ def test_one_that_comes_nearer_is_waited_for(tmp_path: Path) -> None:
 def test_one_that_does_not_is_not(tmp_path: Path, lag: int) -> None:
     with pytest.raises(RequestTimeout, match="every replica is in sync"):
         Watched(tmp_path, lambda _: lag).wait_healthy(timeout_ms=300)
+
+
+class OfNoController(Watched):
+    """The same, until 200 ms have passed without a leading controller: who is in sync is not known."""
+
+    def all_groups(self) -> list[dict[str, Any]]:
+        (group,) = super().all_groups()
+        unknown = monotonic_ms() - self._begin_ms < 200
+        return [{**group, "in_sync": None}] if unknown else [group]
+
+
+def test_replicas_are_waited_for_while_no_controller_leads(tmp_path: Path) -> None:
+    OfNoController(tmp_path, lambda since_ms: 1 if since_ms < 200 else 0).wait_healthy(timeout_ms=5_000)
+
+
+def test_a_wait_without_a_leading_controller_says_so(tmp_path: Path) -> None:
+    with pytest.raises(RequestTimeout, match="in sync not known"):
+        OfNoController(tmp_path, lambda _: 1).wait_healthy(timeout_ms=100)
