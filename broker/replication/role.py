@@ -9,6 +9,10 @@ persisted one are ignored. An election counts only where it names this very proc
 persisted before: a process never resumes an epoch, it waits for another. A new master takes over in this order, each step
 durable before the next: promise -> torn tail cut -> (flush = sync) log synced -> row (epoch, own end) -> appends.
 
+Who is elected with a hole in its log ends it there first (R9), in a life of its own, where others are in the sets with it: it
+was elected since nothing behind the hole was acknowledged, and they could not follow past bytes that nobody can send. Alone in
+both sets it may have been forced, for the sake of just those bytes: then the log is taken as it is.
+
 A cut that a crash interrupted (R4) is carried through first, before anything is said to anybody: `on_start`.
 """
 
@@ -17,7 +21,7 @@ from __future__ import annotations
 from enum import Enum
 
 from ...model.errors import TooManyEpochs
-from ...model.group import FlushMode, Incarnation, KnownGroup
+from ...model.group import FlushMode, GroupNode, Incarnation, KnownGroup
 from .effects import (
     CutTail,
     DiskEffect,
@@ -93,7 +97,7 @@ class RoleState:
             return []
         self._awaiting = None
         if isinstance(effect, CutTail):
-            self._log.has_hole = False  # who leads has more than anybody, and takes its log as it is
+            self._log.has_hole = False  # nobody else is in the sets: the log is taken as it is
         if isinstance(effect, PersistPromise):
             self.promised = self._elected = effect.epoch
         elif isinstance(effect, PersistEpochs):
@@ -147,13 +151,24 @@ class RoleState:
         node = self.known.node
         if node.master is None:
             return []
+        if self._is_hole_to_be_cut(node):
+            self._truncation = Truncation(PersistIntent(node.epoch, self._log.end), self._log)
+            return self._truncation.begin()
         self._decided = node.epoch
         if node.master != self._name:
             self.role = Role.SLAVE
             return [Follow(node.master, node.epoch)]
-        if node.master_incarnation != self._incarnation or self._elected != node.epoch:
-            return []
-        return self._await(CutTail())
+        return self._await(CutTail()) if self._is_elected(node) else []
+
+    def _is_elected(self, node: GroupNode) -> bool:
+        """Whether the node names this very process, for an epoch that it was the first to promise."""
+        is_named = node.master == self._name and node.master_incarnation == self._incarnation
+        return is_named and self._elected == node.epoch
+
+    def _is_hole_to_be_cut(self, node: GroupNode) -> bool:
+        """Whether it is elected, not by force, and bytes lie behind its end that nobody can follow to."""
+        others = {*node.in_sync, *node.eligible} - {self._name}
+        return self._log.has_hole and bool(others) and self._is_elected(node)
 
     def _lead(self, effect: PersistEpochs) -> list[Effect]:
         self._log.epochs = effect.epochs

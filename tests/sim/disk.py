@@ -36,7 +36,7 @@ class Disk:
     is kept from. `queue_begins`: {queue: the offset that its first record from there on has}.
 
     `confirm_noted`, `flushed_noted`: the checkpoint. `is_closed`: the last process closed its store. `hole`: where bytes are
-    lost, as the last recovery has written down; what lies behind is kept.
+    lost, as the last recovery has written down; what lies behind is kept. `taken`: ranges that a master goes on behind.
     `undead`: bytes behind a cut that was not made durable. `failed_pages`: an fsync has failed; the pages behind
     `durable` pass for written and are not. `fsync_fails`: asked at the end of each fsync. `dies_in`: after so many steps
     more on the disk its process ends, if `may_die` says so then. `is_full`: there is no room for a chunk; `is_brimful`: nor
@@ -55,6 +55,7 @@ class Disk:
     flushed_noted: int = 0
     is_closed: bool = False
     hole: int | None = None
+    taken: tuple[tuple[int, int], ...] = ()
     files: dict[str, bytes] = field(default_factory=dict)
     platter: dict[str, bytes] = field(default_factory=dict)
     unsynced: set[str] = field(default_factory=set)
@@ -184,11 +185,26 @@ class Disk:
         """Keeps the whole records (R13): the confirm offset has no say in it. What lies behind a hole is kept too."""
         if self.failed_pages:
             self.drop_cached_pages()
-        end = hole = whole_end(self.log, min(self.begin, len(self.log)))
-        while has_record(self.log, end):
-            end = whole_end(self.log, next_record(self.log, end))
+        holes = self._holes()
+        end = whole_end(self.log, holes[-1][1] if holes else min(self.begin, len(self.log)))
         self.truncate(end)
-        self.hole = hole if hole < end else None
+        self.hole = next((begin for begin, hole_end in holes if (begin, hole_end) not in self.taken), None)
+
+    def _holes(self) -> list[tuple[int, int]]:
+        """Where no whole records are that others lie behind."""
+        holes = []
+        at = whole_end(self.log, min(self.begin, len(self.log)))
+        while has_record(self.log, at):
+            holes.append((at, next_record(self.log, at)))
+            at = whole_end(self.log, holes[-1][1])
+        return holes
+
+    def take_holes(self) -> bool:
+        """The log goes on behind them from now on; False where there is none."""
+        if self.hole is None:
+            return False
+        self.taken, self.hole = tuple(self._holes()), None
+        return True
 
     def drop_cached_pages(self) -> None:
         """Re-reads the disk after a failed fsync (R8): what it never got is gone, as after a loss of power."""
@@ -202,6 +218,7 @@ class Disk:
             self.changed_from = min(self.changed_from, end)
         if self.hole is not None and end <= self.hole:
             self.hole = None
+        self.taken = tuple(found for found in self.taken if found[0] < end)
         self.durable = min(self.durable, end)
 
     def cut(self, offset: int) -> None:
@@ -227,7 +244,7 @@ class Disk:
     def erase(self) -> None:
         """No log, and no checkpoint."""
         self.log.clear()
-        self.hole = None
+        self.hole, self.taken = None, ()
         self.durable = self.begin = self.changed_from = 0
         self.undead, self.is_closed, self.queue_begins = b"", False, {}
         self.note_checkpoint(confirm=0, flushed=0)

@@ -129,6 +129,11 @@ def _() -> list[Patch]:
     return [(StoreDisk, "__init__", init)]
 
 
+@mutation("holekept", "R9: who is elected goes on behind the hole of its log, though others are in the sets")
+def _() -> list[Patch]:
+    return [(role.RoleState, "_is_hole_to_be_cut", lambda *_: False)]
+
+
 @mutation("ffmark", "R9: who had a failed fsync under async passes for clean, since the kernel still runs")
 def _() -> list[Patch]:
     return [(ReplicaFiles, "note_disk_failed", lambda _: None)]

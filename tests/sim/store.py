@@ -2,8 +2,7 @@
 
 Opening it recovers the log; what this process has not flushed does not count as flushed, but after a clean stop (R8).
 An fsync takes its time, fails or hangs as the disk says. A log with a hole is kept as it is, and counts up to it
-(R9, which is the replica's to see to); who leads all the same takes no more than that here, where the real store
-takes what lies behind it too.
+(R9, which is the replica's to see to); who is to go on behind it sends nobody what the hole has taken.
 """
 
 from __future__ import annotations
@@ -38,20 +37,23 @@ class SimulatedQuarantine:
 
 
 class SimulatedDamage:
-    """`Damage`: no bytes rot here."""
-
-    unsendable: tuple[tuple[int, int], ...] = ()
+    """`Damage`: no bytes rot here, but holes may be left."""
 
     def __init__(self, disk: Disk) -> None:
         self.quarantine = SimulatedQuarantine(disk)
         self.on_change: Callable[[], None] = bool
         self._disk = disk
 
+    @property
+    def unsendable(self) -> tuple[tuple[int, int], ...]:
+        """See `Damage`."""
+        return self._disk.taken
+
     def take_holes(self) -> Future[None] | None:
-        """The log ends at its first hole from now on."""
-        if self._disk.hole is None:
+        """See `Damage`."""
+        if not self._disk.take_holes():
             return None
-        self._disk.truncate(self._disk.hole)
+        self.on_change()
         done: Future[None] = Future()
         done.set_result(None)
         return done

@@ -198,6 +198,23 @@ def hole_under_async_leaves_the_sets() -> None:
     stage.whole()
 
 
+@story("V23c", without="holekept", falls="I5")
+def who_is_elected_ends_its_log_at_its_hole() -> None:
+    """Power is lost everywhere. Nothing was flushed, so nothing was acknowledged, and nobody can send what a has lost."""
+    stage = Stage("ab", in_sync="ab", sync=True)
+    stage.append("a")
+    stage.append("a")
+    stage.carry_all()
+    stage.lose_power("b")
+    stage.lose_power("a", keep=2, hole=0)
+    for name in "ab":
+        stage.start(name)
+        stage.register(name)
+    stage.elect("a")
+    stage.hear("a")
+    stage.whole()
+
+
 @story("M-R9b", without="R9-unclean", falls="I1")
 def who_may_have_forgotten_leaves_the_sets() -> None:
     stage = Stage(in_sync="ab")

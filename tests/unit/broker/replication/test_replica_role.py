@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from zenitmq.broker.replication.effects import (
@@ -76,6 +78,49 @@ def test_a_new_master_takes_over_step_by_step() -> None:
 def test_under_sync_the_log_is_synced_before_the_row() -> None:
     effects = Roles().hear(news(5, 3, "B", flush_mode=FlushMode.SYNC))
     assert effects == [PersistPromise(3), CutTail(), SyncLog(), PersistEpochs(WITH_3), Lead(3, 100)]
+
+
+def chosen(version: int, epoch: int, *, in_sync: tuple[str, ...], eligible: tuple[str, ...] = ()) -> KnownGroup:
+    known = news(version, epoch, "B", flush_mode=FlushMode.SYNC)
+    return replace(known, node=replace(known.node, in_sync=in_sync, eligible=eligible))
+
+
+@pytest.mark.parametrize("sets", [{"in_sync": ("A", "B")}, {"in_sync": ("B",), "eligible": ("A",)}])
+def test_who_is_elected_among_others_ends_its_log_at_its_hole_first(sets: dict[str, tuple[str, ...]]) -> None:
+    """R9: nobody could follow past it. The disk carries the cut out with the store closed, so that a next life is elected."""
+    roles = Roles()
+    roles.log.has_hole = roles.holds = True
+    assert roles.hear(chosen(5, 3, **sets)) == [PersistPromise(3)]
+    assert roles.done() == [PersistIntent(3, 100)]
+    assert roles.done() == [CutLog(100)]
+    assert roles.core.role is Role.CANDIDATE
+
+
+def test_a_hole_that_was_cut_in_this_life_is_none() -> None:
+    roles = Roles()
+    roles.log.has_hole = True
+    assert roles.hear(chosen(5, 3, in_sync=("A", "B"))) == [
+        *(PersistPromise(3), PersistIntent(3, 100), CutLog(100), PersistEpochs(ROWS), ClearIntent()),
+        *(CutTail(), SyncLog(), PersistEpochs(WITH_3), Lead(3, 100)),
+    ]
+
+
+def test_who_is_alone_in_the_sets_goes_on_behind_its_hole() -> None:
+    """R9: an operator may have forced it for the sake of what lies there."""
+    roles = Roles()
+    roles.log.has_hole = True
+    assert roles.hear(chosen(5, 3, in_sync=("B",)))[:2] == [PersistPromise(3), CutTail()]
+    assert not roles.log.has_hole
+
+
+@pytest.mark.parametrize("life", [EARLIER, LIFE])
+def test_who_is_not_elected_keeps_what_lies_behind_its_hole(life: Incarnation) -> None:
+    roles = Roles(promised=1 if life is EARLIER else 3)
+    roles.log.has_hole = True
+    known = chosen(5, 3, in_sync=("A", "B"))
+    effects = roles.hear(replace(known, node=replace(known.node, master_incarnation=life)))
+    assert not any(isinstance(effect, PersistIntent | CutTail) for effect in effects)
+    assert roles.log.has_hole
 
 
 def test_the_row_begins_where_the_log_ends_after_the_cut() -> None:
