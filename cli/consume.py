@@ -2,7 +2,8 @@
 
 A message counts as consumed once its line has left for stdout: offsets are committed behind it, each second and at the
 end, so that what a reader never got is read again. Messages that nobody has any more are never passed over silently: each
-range is a line on stderr (--json: an object among the messages), and the exit code is 1.
+range is a line on stderr (--json: an object among the messages), and the exit code is 1. What is waited for while no messages
+can come, as a broker that is down, is a line on stderr, too.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ def consume(
     """Print the messages of a topic, one line each (--json: one object each), until --max, --idle-exit or Ctrl-C.
 
     A group goes on where it stopped; to move it: zenit group reset-offset. Exit code 1 where messages are lost, their bytes
-    damaged at every replica: the others are printed, and the group goes on behind them.
+    damaged at every replica: the others are printed, and the group goes on behind them. Also where --idle-exit comes while no
+    broker serves the topic; until then, and without --idle-exit, it waits for one.
     """
     if sql is not None and expression is not None:
         raise typer.BadParameter("give either --filter or --sql", param_hint="--sql")
@@ -152,6 +154,7 @@ def _print_messages(
     out = sys.stdout.buffer
     printed, committed_ms = 0, monotonic_ms()
     heard_ms = monotonic_ms()
+    waits_for = ""
     while not stopping.is_set() and (maximum is None or printed < maximum):
         room = POLL_MESSAGES if maximum is None else min(POLL_MESSAGES, maximum - printed)
         batch = consumer.poll(max_messages=room, timeout=POLL_SECONDS)
@@ -161,8 +164,15 @@ def _print_messages(
             out.flush()
             printed += len(batch)
             heard_ms = monotonic_ms()
-        elif idle_exit is not None and monotonic_ms() - heard_ms >= idle_exit * 1000:
-            break
+        else:
+            reason = consumer.waits_for
+            if reason is not None and str(reason) != waits_for:
+                note(f"zenit: waiting: {reason}")
+            waits_for = "" if reason is None else str(reason)
+            if idle_exit is not None and monotonic_ms() - heard_ms >= idle_exit * 1000:
+                if reason is not None:
+                    raise reason
+                break
         if batch and monotonic_ms() - committed_ms >= COMMIT_MS:
             consumer.commit()
             committed_ms = monotonic_ms()

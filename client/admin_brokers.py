@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..model.errors import InvalidParameter
+from ..model.errors import InvalidParameter, NoRoute
 from ..remoting.commands import (
     AddWritePermission,
     CountReply,
@@ -43,6 +43,8 @@ class BrokerAdmin(AdminCalls):
         deadline_ms = self._deadline(timeout)
         found = (await self._cluster_document(deadline_ms))["brokers"]
         chosen = [one["address"] for one in found if broker in (None, one["broker_name"], one["address"])]
+        if not found:
+            raise NoRoute("*", "no broker is registered with the name server (see zenit status)")
         if not chosen:
             names = sorted({one["broker_name"] for one in found})
             raise InvalidParameter("broker", broker, f"one of {', '.join(names)}")

@@ -85,7 +85,7 @@ class AdminCalls(ABC):
         brokers = (await self._cluster_document(deadline_ms))["brokers"]
         masters = {broker["broker_name"]: broker["address"] for broker in brokers if broker["broker_id"] == 0}
         if not masters:
-            raise NoRoute("*", "no broker is registered with the name server")
+            raise NoRoute("*", "no broker leads at present (see zenit status)")
         return masters
 
     async def _chosen_masters(self, brokers: Iterable[str] | None, deadline_ms: int) -> dict[str, str]:

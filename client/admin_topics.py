@@ -80,7 +80,7 @@ class TopicAdmin(AdminCalls):
         return merge_topic_queues(topic, await self._documents(brokers, GetTopicStatistics(topic), deadline_ms))
 
     async def _route(self, topic: str, *, timeout: float | None = None) -> TopicRoute:
-        """Where a topic lives. Raises TopicNotFound."""
+        """Where a topic lives. Raises TopicNotFound, NoRoute where no broker that has it is registered."""
         return await self._fresh_route(topic, self._deadline(timeout))
 
     async def _queues(self, topic: str, *, timeout: float | None = None) -> list[MessageQueue]:
@@ -123,7 +123,7 @@ class TopicAdmin(AdminCalls):
     async def _is_routed(self, address: str, topic: str, queues: Mapping[str, int], deadline_ms: int) -> bool:
         try:
             reply, _ = await self._call(address, GetRoute(topic), deadline_ms)
-        except TopicNotFound:
+        except (TopicNotFound, NoRoute):
             return False
         if not isinstance(reply, RouteReply):
             raise RemoteProtocolError("a route was not answered with one")

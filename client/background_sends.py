@@ -243,7 +243,7 @@ class BackgroundSends:
 
     async def _prepare(self, topic: str, wait_ms: int) -> None:
         """The checks of a topic's first message: its name, and that it exists somewhere."""
-        await self._routes.route(check_send_topic(topic), self._waits, timeout_ms=max(1, wait_ms))
+        await self._routes.served_route(check_send_topic(topic), self._waits, timeout_ms=max(1, wait_ms))
 
     def _open_lane(self, lane: Lane) -> None:
         """Under the lane's lock."""

@@ -84,7 +84,7 @@ class Destinations:
         route = self._routes.cached(topic)
         ring = self._rings.get(topic)
         if route is None:
-            raise NoRoute(topic, "no name server told where it is")
+            raise NoRoute(topic, "no broker that has it is registered (see zenit status)")
         if ring is None or ring.route is not route:
             ring = self._rings[topic] = _Ring(route, ring.turn if ring is not None else monotonic_ms() & 0xFFFF)
         if not ring.queues:

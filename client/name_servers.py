@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..model.clock import monotonic_ms
-from ..model.errors import ConnectionLost, RequestTimeout, TopicNotFound, WrongCluster, ZenitError
+from ..model.errors import ConnectionLost, NoRoute, RequestTimeout, TopicNotFound, WrongCluster, ZenitError
 from ..remoting.commands import Reply, Request
 from .waiting import Waits
 
@@ -30,8 +30,9 @@ class NameServers:
     async def ask(self, request: Request, waits: Waits, *, timeout_ms: int) -> tuple[Reply, bytes, str]:
         """The first good answer: (reply, payload, who gave it).
 
-        A server that cannot be reached, does not know the topic or is another cluster's leaves it to the next; the time is
-        shared among those that are left. Raises the first error, but TopicNotFound before it, and WrongCluster before that.
+        A server that cannot be reached, does not know the topic, knows no broker that serves it or is another cluster's leaves
+        it to the next; the time is shared among those that are left. Raises the first error, but TopicNotFound before it,
+        NoRoute before that and WrongCluster before all.
         """
         deadline_ms = monotonic_ms() + timeout_ms
         first = self._turn
@@ -45,6 +46,8 @@ class NameServers:
             try:
                 reply, payload = await waits.call(address, request, timeout_ms=try_ms)
             except TopicNotFound as error:
+                failure = failure if isinstance(failure, (WrongCluster, NoRoute)) else error
+            except NoRoute as error:
                 failure = failure if isinstance(failure, WrongCluster) else error
             except WrongCluster as error:
                 self.on_failed(address)

@@ -228,7 +228,7 @@ class PipelineCalls:
         brokers = self._connection.routes.document_of_ours(_document(payload))["brokers"]
         masters = {broker["broker_name"]: broker["address"] for broker in brokers if broker["broker_id"] == 0}
         if not masters:
-            raise NoRoute("*", "no broker is registered with the name server")
+            raise NoRoute("*", "no broker leads at present (see zenit status)")
         return dict(sorted(masters.items()))
 
     def _call(

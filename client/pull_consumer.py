@@ -155,16 +155,28 @@ class PullCore(ABC):
 
     async def _assignment(self) -> list[MessageQueue]:
         """The queues that are this consumer's now, sorted. Looks first where that is due."""
-        await self._moves.move_if_due()
+        await self._look()
         return self._work.queues()
+
+    async def _look(self) -> None:
+        """Moves queues where that is due. Raises why there are none yet."""
+        await self._moves.move_if_due()
+        if self._moves.waits_for is not None and not self._work.queues():
+            raise self._moves.waits_for
+
+    @property
+    def waits_for(self) -> ZenitError | None:
+        """What keeps messages from coming at present and is expected to pass, as the last poll or pull saw it; else None."""
+        return self._moves.waits_for or self._work.waits_for()
 
     # ---- reading
 
     async def _poll(self, max_messages: int = 1000, timeout: float = 1.0) -> MessageBatch:
         """Up to `max_messages` messages of one queue; an empty batch where none come within `timeout` seconds.
 
-        Raises ClientClosed, what keeps the queues from being known (TopicNotFound, ...), and CorruptRecordError where
-        an answer cannot be decoded: `seek` past it to go on.
+        While no broker serves its topics, or gives out their messages, it waits as if none came (`waits_for` tells). Raises
+        ClientClosed, what keeps the queues from being known (TopicNotFound, ...), and CorruptRecordError where an answer
+        cannot be decoded: `seek` past it to go on.
         """
         if max_messages < 1:
             raise InvalidParameter("max_messages", max_messages, "at least 1")
@@ -216,7 +228,7 @@ class PullCore(ABC):
 
     async def _position(self, queue: MessageQueue) -> QueueOffset:
         """The offset that is handed out next. Raises InvalidParameter for a queue that is not this consumer's."""
-        await self._moves.move_if_due()
+        await self._look()
         position = self._work.position(queue)
         if position is None:
             raise _not_assigned(queue)
@@ -226,7 +238,7 @@ class PullCore(ABC):
         """Goes on at `offset` in a queue; an offset outside of what the broker holds is moved into it, with a warning."""
         if offset < 0:
             raise InvalidParameter("offset", offset, "0 or more")
-        await self._moves.move_if_due()
+        await self._look()
         if not self._work.seek({queue: offset}):
             raise _not_assigned(queue)
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Final
 
 from ..model.clock import monotonic_ms
-from ..model.errors import LocalProtocolError, ZenitError
+from ..model.errors import LocalProtocolError, NoRoute, ZenitError
 from ..model.names import check_topic
 from ..model.queue import MessageQueue
 from ..model.subscription import Expression, MessageModel, Subscription
@@ -66,6 +66,8 @@ class PullMoves:
         self._is_stale = True  # queues must be looked at again
         self.look_again_ms = 0
         """When a look is due by time alone."""
+        self.waits_for: ZenitError | None = None
+        """What kept the last look from succeeding, where that passes; None once one has."""
 
     # ---- what is wanted
 
@@ -147,7 +149,8 @@ class PullMoves:
     # ---- moving
 
     async def move_if_due(self) -> None:
-        """By the one who polls. Raises what keeps the first look from succeeding; later looks log it and try again."""
+        """By the one who polls. Raises what keeps the first look from succeeding; later looks log it and try again, and so does
+        the first where no broker serves a topic at present."""
         if not self._is_stale and (self._assigned is not None or monotonic_ms() < self.look_again_ms):
             return
         if not self._moving.acquire(blocking=False):
@@ -157,13 +160,18 @@ class PullMoves:
             self._is_stale = False
             await self._move()
             is_done = True
+            if self.waits_for is not None:
+                log.info("queues are known again group=%s", self._group)
+                self.waits_for = None
         except ZenitError as error:
             is_first = not self._work.queues()
             self._is_stale = True
             self.look_again_ms = monotonic_ms() + REBALANCE_AGAIN_MS
-            if is_first or not error.retriable:
+            if not error.retriable or (is_first and not isinstance(error, NoRoute)):
                 raise
-            log.warning("queues stay as they are group=%s error=%s", self._group, error)
+            if str(error) != str(self.waits_for):
+                log.warning("queues stay as they are group=%s error=%s", self._group, error)
+            self.waits_for = error
             self._is_stale = False
             is_done = True
         finally:

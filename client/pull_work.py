@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ..model.clock import monotonic_ms
-from ..model.errors import LocalProtocolError, ZenitError
+from ..model.errors import LocalProtocolError, RemoteProtocolError, ZenitError
 from ..model.queue import MessageQueue, QueueOffset
 from ..model.subscription import Subscription
 from ..remoting.commands import PullReply, Reply
@@ -58,7 +58,7 @@ class PullWork:
         self._lock = threading.Lock()  # of all that follows
         self._prefetch = Prefetch(prefetch_bytes, pull_bytes)
         self._failure: ZenitError | None = None
-        self._failing: set[MessageQueue] = set()  # whose last pull failed
+        self._failing: dict[MessageQueue, ZenitError] = {}  # whose last pull failed, and why
         self._changed = Signals()
         self.changes = 0
         """How often something changed that a caller may wait for."""
@@ -95,7 +95,7 @@ class PullWork:
                 self._end_iteration()
             for queue in queues:
                 self._prefetch.revoke(queue)
-            self._failing -= queues
+                self._failing.pop(queue, None)
 
     # ---- handing out
 
@@ -229,6 +229,11 @@ class PullWork:
 
     # ---- fetching ahead
 
+    def waits_for(self) -> ZenitError | None:
+        """Why a queue's pulls fail at present; None where none do."""
+        with self._lock:
+            return next(iter(self._failing.values()), None)
+
     def _on_pulled(self, pull: Pull, reply: Reply | None, payload: bytes, error: ZenitError | None) -> None:
         """In the thread that got the reply."""
         now = monotonic_ms()
@@ -237,12 +242,10 @@ class PullWork:
         with self._lock:
             if isinstance(reply, PullReply):
                 moved = self._prefetch.on_reply(pull, reply, payload, now)
-                if self._failing and pull.queue in self._failing:
-                    self._failing.discard(pull.queue)
-                    is_over = True
+                is_over = self._failing.pop(pull.queue, None) is not None
             elif self._prefetch.on_error(pull, now):
                 is_first = pull.queue not in self._failing
-                self._failing.add(pull.queue)
+                self._failing[pull.queue] = error or RemoteProtocolError("a pull was not answered with one")
                 if error is not None and not error.retriable:
                     self._failure = error
             pulls = self._prefetch.due(now)

@@ -64,6 +64,7 @@ class QueueMoves:
         self._save_ms = save_ms
         self._asking = waits.new_lock()  # positions and share are used by one at a time
         self._lock = threading.Lock()
+        self._refusals: dict[str, str] = {}  # topic -> why its queues are not known, as the log has it
         self._is_due = False  # something changed since the last look began; under the lock
         self._changed = Signals()  # under the lock
         self._is_stopping = False
@@ -165,8 +166,15 @@ class QueueMoves:
                 is_done = False  # not made yet, or deleted
                 continue
             except ZenitError as error:
-                log.warning("queues of a topic stay as they are group=%s topic=%s error=%s", self._group, topic, error)
                 queues, is_known = [queue for queue in ours if queue.topic == topic], False
+                if self._refusals.get(topic) != str(error):
+                    log.warning(
+                        "queues of a topic stay as they are group=%s topic=%s error=%s", self._group, topic, error
+                    )
+                    self._refusals[topic] = str(error)
+            else:
+                if self._refusals.pop(topic, None) is not None:
+                    log.info("queues of a topic are known again group=%s topic=%s", self._group, topic)
             is_done = is_done and is_known
             wanted |= dict.fromkeys(queues, subscription)
         anew = made_anew(ours | leaving, wanted)

@@ -201,7 +201,7 @@ class RequestReply:
 
     async def _say_hello(self, topic: str, total_ms: int) -> None:
         """Each broker of the topic hears of us before the first request; later, and one that was away, by the heartbeats."""
-        route = await self._connection.routes.route(topic, self._waits, timeout_ms=total_ms)
+        route = await self._connection.routes.served_route(topic, self._waits, timeout_ms=total_ms)
         addresses = {broker.master_address for broker in route.brokers if broker.master_address is not None}
         fresh = sorted(addresses - self._announced)
         if fresh:
@@ -270,7 +270,7 @@ class RequestReply:
 
     async def _broker_of(self, request: StoredMessage, timeout_ms: int) -> BrokerData:
         """The group that stored the request."""
-        route = await self._connection.routes.route(request.topic, self._waits, timeout_ms=timeout_ms)
+        route = await self._connection.routes.served_route(request.topic, self._waits, timeout_ms=timeout_ms)
         for broker in route.brokers:
             if broker.broker_name == request.broker_name:
                 return broker

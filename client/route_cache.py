@@ -16,6 +16,7 @@ from dataclasses import replace
 from itertools import chain, repeat
 from typing import Any, Final
 
+from ..model.clock import monotonic_ms
 from ..model.errors import BufferFull, NoRoute, RemoteProtocolError, TopicNotFound, WrongCluster, ZenitError
 from ..model.route import MASTER_ID, BrokerData, QueueData, TopicRoute
 from ..remoting.client import RemotingClient
@@ -27,6 +28,7 @@ log = logging.getLogger(__name__)
 
 REFRESH_MS: Final = 30_000
 FETCH_TIMEOUT_MS: Final = 3_000
+SERVED_LOOK_MS: Final = 200  # between two questions for a topic that no broker serves at present
 
 
 def route_of(topic: str, reply: RouteReply) -> TopicRoute:
@@ -91,15 +93,26 @@ class RouteCache:
         return bool(self._refused)
 
     async def route(self, topic: str, waits: Waits, *, timeout_ms: int) -> TopicRoute:
-        """The route, fetched where it is not known. Raises TopicNotFound, or why no name server answered."""
+        """The route, fetched where it is not known. Raises TopicNotFound, NoRoute, or why no name server answered."""
         known = self._routes.get(topic)
         return known if known is not None else await self.refresh(topic, waits, timeout_ms=timeout_ms)
+
+    async def served_route(self, topic: str, waits: Waits, *, timeout_ms: int) -> TopicRoute:
+        """The same, but while no broker is registered for the topic it asks again. Raises NoRoute at the end of the time."""
+        deadline_ms = monotonic_ms() + timeout_ms
+        while True:
+            try:
+                return await self.route(topic, waits, timeout_ms=max(1, deadline_ms - monotonic_ms()))
+            except NoRoute:
+                if monotonic_ms() + SERVED_LOOK_MS >= deadline_ms:
+                    raise
+            await waits.sleep(SERVED_LOOK_MS)
 
     async def refresh(self, topic: str, waits: Waits, *, timeout_ms: int) -> TopicRoute:
         """The route as the name servers have it now. Raises as `route` does, WrongCluster among it."""
         try:
             reply, _, address = await self._servers.ask(GetRoute(topic), waits, timeout_ms=timeout_ms)
-        except TopicNotFound:
+        except (TopicNotFound, NoRoute):
             self._adopt(topic, None)
             raise
         except WrongCluster as error:
@@ -131,7 +144,7 @@ class RouteCache:
                     self._on_other_cluster(address, wrong)
             elif isinstance(error, WrongCluster):
                 self._on_other_cluster(address, error)
-            elif isinstance(error, TopicNotFound) and len(self._servers.addresses) == 1:
+            elif isinstance(error, (TopicNotFound, NoRoute)) and len(self._servers.addresses) == 1:
                 self._adopt(topic, None)
             else:  # the route known so far stays: better old than none
                 self._servers.on_failed(address)

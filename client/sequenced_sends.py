@@ -67,7 +67,7 @@ class SequencedSends:
     async def _send(self, queue: MessageQueue, payload: memoryview, count: int, first: int) -> SequencedResult:
         deadline_ms = monotonic_ms() + self._total_ms
         routes = self._connection.routes
-        await routes.route(queue.topic, self._waits, timeout_ms=self._total_ms)
+        await routes.served_route(queue.topic, self._waits, timeout_ms=self._total_ms)
         last = first + count - 1
         duplicates = tries = 0
         in_doubt = False

@@ -44,7 +44,7 @@ class SequencedWaitedSends(WaitedSends):
         """As the base has it. Raises OutcomeUnknown where the time was over before a broker said what it has."""
         deadline_ms = monotonic_ms() + total_ms
         if self._routes.cached(topic) is None:
-            await self._routes.route(check_send_topic(topic), self._waits, timeout_ms=total_ms)
+            await self._routes.served_route(check_send_topic(topic), self._waits, timeout_ms=total_ms)
         batch = self._batches.make(topic, fill)
         sequenced = SequencedBatch(batch.count, batch.sizes)
         tries = 0

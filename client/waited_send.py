@@ -55,7 +55,7 @@ class WaitedSends:
         """
         deadline_ms = monotonic_ms() + total_ms
         if self._routes.cached(topic) is None:
-            await self._routes.route(check_send_topic(topic), self._waits, timeout_ms=total_ms)
+            await self._routes.served_route(check_send_topic(topic), self._waits, timeout_ms=total_ms)
         batch = self._batches.make(topic, fill)
         tries = 0
         avoid: str | None = None
@@ -91,7 +91,7 @@ class WaitedSends:
         self, topic: str, fill: Fill, sharding_key: str | None, total_ms: int, *, waits: bool
     ) -> None:
         """Hands the batch to the connection; what becomes of it is not asked. Raises why it could not leave."""
-        await self._routes.route(check_send_topic(topic), self._waits, timeout_ms=total_ms)
+        await self._routes.served_route(check_send_topic(topic), self._waits, timeout_ms=total_ms)
         batch = self._batches.make(topic, fill)
         queue = self._queue_for(topic, sharding_key, None)
         request = send_request(queue, batch.count, self._group, waits=waits)
@@ -108,7 +108,7 @@ class WaitedSends:
     async def ask(self, queue: MessageQueue, request: Request, total_ms: int) -> Reply:
         """Asks the master of a queue's broker until it answers. Raises what the last try ended with."""
         deadline_ms = monotonic_ms() + total_ms
-        await self._routes.route(queue.topic, self._waits, timeout_ms=total_ms)
+        await self._routes.served_route(queue.topic, self._waits, timeout_ms=total_ms)
         tries = 0
         while True:
             timeout_ms = self._retry.try_timeout_ms(total_ms, deadline_ms - monotonic_ms())

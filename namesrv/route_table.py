@@ -13,6 +13,8 @@ publish. Rules, in the order in which they meet a registration:
 - The master's topics are the group's, all of them: what it does not list is gone. A slave's count only while there is
   no master.
 - Write permission that an operator wiped stays wiped over registrations and expiry, until it is given back.
+- The topics of a group whose last member is gone are remembered (departed_topics): nobody serves them, yet they are not
+  said to be unknown.
 - At most `brokers_max` members and `topics_max` topics, counted once a group, are held; what would be more is refused.
 - A member is dead after `heartbeat_timeout_ms` of silence. Where the table itself was away (the process was stopped,
   the machine slept), the silence was ours: everybody is heard anew.
@@ -27,12 +29,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from ..model.cluster_id import Standing, check_cluster_id
-from ..model.errors import BrokerBusy, InvalidName, InvalidParameter, NotMaster, TopicNotFound
+from ..model.errors import BrokerBusy, InvalidName, InvalidParameter, NoRoute, NotMaster, TopicNotFound
 from ..model.group_limits import check_token
 from ..model.names import check_topic
 from ..model.route import MASTER_ID, PERMISSION_WRITE, BrokerData, QueueData, TopicRoute
 from ..remoting.commands import BrokerHeartbeat, ClaimClusterId, RegisterBroker, UnregisterBroker
 from .cluster_names import ClusterNames
+from .departed_topics import DepartedTopics
 
 QUEUES_PER_TOPIC_MAX: Final = 65_536
 PERMISSION_MAX: Final = 7
@@ -79,6 +82,7 @@ class RouteTable:
         self._names = ClusterNames(
             listens_until_ms=listens_until_ms, offer_ms=heartbeat_timeout_ms, clusters_max=brokers_max
         )
+        self._departed = DepartedTopics(brokers_max=brokers_max, topics_max=topics_max)
         self._wiped: frozenset[str] = frozenset()
         self._scanned_ms: int | None = None
 
@@ -170,6 +174,7 @@ class RouteTable:
 
     def on_delete_topic(self, topic: str) -> frozenset[str]:
         """Forgets a topic until a broker registers it again."""
+        self._departed.on_delete_topic(topic)
         changed: frozenset[str] = NOTHING_CHANGED
         for group in list(self._groups.values()):
             if topic in group.topics:
@@ -184,15 +189,27 @@ class RouteTable:
         self._names.check_lives(cluster_id)
 
     def route(self, topic: str) -> TopicRoute:
-        """Everything a client needs to know of a topic, ordered by broker name. Raises TopicNotFound."""
+        """Everything a client needs to know of a topic, ordered by broker name.
+
+        Raises NoRoute where the brokers that have it are not registered now, or none is, of any topic; else TopicNotFound.
+        """
         serving = [group for _, group in sorted(self._groups.items()) if topic in group.topics]
         if not serving:
-            raise TopicNotFound(topic)
+            raise self._no_route(topic)
         return TopicRoute(
             topic,
             tuple(self._queues(group)[topic] for group in serving),
             tuple(_members(group) for group in serving),
         )
+
+    def _no_route(self, topic: str) -> NoRoute | TopicNotFound:
+        """Why nobody serves it, as far as this name server has been told since its start."""
+        if not self._groups:
+            return NoRoute(topic, "no broker is registered with the name server (see zenit status)")
+        broker_name = self._departed.broker_of(topic)
+        if broker_name is None:
+            return TopicNotFound(topic)
+        return NoRoute(topic, f"{broker_name}, which has it, is not registered now (see zenit status)")
 
     def topics(self) -> tuple[str, ...]:
         """All topics that somebody serves, sorted."""
@@ -234,7 +251,9 @@ class RouteTable:
             del self._heard_ms[name, broker_id]
         if after is None:
             self._groups.pop(name, None)
+            self._departed.on_departed(name, group.topics)
         else:
+            self._departed.on_registered(name)
             self._groups[name] = after
         if (before is None) != (after is None):
             self._names.on_living({group.cluster: group.cluster_id for group in self._groups.values()})

@@ -101,7 +101,7 @@ class LooseSends:
             return None
         routes = self._connection.routes
         if routes.cached(topic) is None:
-            run_blocking(routes.route(check_send_topic(topic), self._waits, timeout_ms=self._total_ms))
+            run_blocking(routes.served_route(check_send_topic(topic), self._waits, timeout_ms=self._total_ms))
         return self._destinations.sharded_queue(topic, group)
 
     def send(self, topic: str, queue: MessageQueue | None, rows: Rows, picks: Sequence[int]) -> None:

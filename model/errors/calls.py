@@ -162,7 +162,7 @@ class LocalProtocolError(ZenitError):
 
 
 class NoRoute(ZenitError):
-    """A topic is known but no broker serves it now. Args: topic, reason."""
+    """No broker serves a topic now: it is known, or nobody can tell. Args: topic ("*": any), reason."""
 
     code, retriable, route_stale = 9006, True, True
 
@@ -172,7 +172,7 @@ class NoRoute(ZenitError):
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"no route to topic {self.topic!r}: {self.reason}"
+        return self.reason if self.topic == "*" else f"no route to topic {self.topic!r}: {self.reason}"
 
 
 class ClientClosed(ZenitError):

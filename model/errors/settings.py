@@ -15,7 +15,10 @@ class TopicNotFound(ZenitError):
         self.topic = topic
 
     def __str__(self) -> str:
-        return f"topic {self.topic!r} does not exist; create it: zenit topic create {self.topic} --queues 8"
+        return (
+            f"topic {self.topic!r} does not exist; create it: zenit topic create {self.topic} --queues 8 (where it existed"
+            " before, its broker is down: zenit status)"
+        )
 
 
 class TopicMadeAnew(ZenitError):

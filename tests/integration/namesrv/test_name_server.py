@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from zenitmq.model.errors import ConfigError, InvalidName, NotMaster, TopicNotFound, UnknownRequest
+from zenitmq.model.errors import ConfigError, InvalidName, NoRoute, NotMaster, TopicNotFound, UnknownRequest
 from zenitmq.namesrv.config import NameServerConfig
 from zenitmq.namesrv.service import NameServer
 from zenitmq.remoting.client import RemotingClient
@@ -94,13 +94,15 @@ def peer() -> Iterator[Peer]:
 
 
 def test_a_registered_topic_is_found_and_listed(peer: Peer) -> None:
-    with pytest.raises(TopicNotFound):
+    with pytest.raises(NoRoute):
         peer.call(GetRoute("orders"))
     assert peer.call(registration(("orders", 8, 4, 6))) == RegisterReply(peer.server.publish_port)
     assert peer.call(GetRoute("orders")) == RouteReply(
         (("broker-a", 8, 4, 6),), (("c", "broker-a", ((0, "h:1"),)),), peer.server.publish_port, (("c", ""),), (0,)
     )
     assert peer.call(GetTopicList()) == TopicListReply(("orders",))
+    with pytest.raises(TopicNotFound):
+        peer.call(GetRoute("payments"))
     _, payload = peer.client.call(peer.server.address, GetClusterInfo(), timeout_ms=TIMEOUT_MS)
     document = json.loads(payload)
     assert document["clusters"] == {"c": ["broker-a"]}
@@ -131,7 +133,7 @@ def test_a_silent_broker_is_struck_off_and_a_beating_one_is_not(peer: Peer) -> N
     began = time.monotonic()
     assert heard.get(timeout=5) == [b"orders", b""]
     assert time.monotonic() - began < 3
-    with pytest.raises(TopicNotFound):
+    with pytest.raises(NoRoute):
         peer.call(GetRoute("orders"))
     assert peer.call(BrokerHeartbeat("c", "broker-a", 0, "h:1", 1)) == BrokerHeartbeatReply(known=False)
 

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from zenitmq.model.errors import NotMaster, TopicNotFound
+from zenitmq.model.errors import NoRoute, NotMaster, TopicNotFound
 from zenitmq.model.route import MASTER_ID, PERMISSION_WRITE, TopicRoute
 from zenitmq.namesrv.route_table import RouteTable
 from zenitmq.remoting.commands import BrokerHeartbeat, RegisterBroker, UnregisterBroker
@@ -39,7 +39,7 @@ class RouteTableMachine(RuleBasedStateMachine):
         for topic in TOPICS:
             try:
                 found[topic] = self.routes.route(topic)
-            except TopicNotFound:
+            except (TopicNotFound, NoRoute):
                 continue
         return found
 

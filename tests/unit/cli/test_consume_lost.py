@@ -22,6 +22,8 @@ LOST = (MessagesLost(QUEUE, 5, 8, (4096, 5000)), MessagesLost(QUEUE, 9, 10, (600
 class DamagedConsumer:
     """Meets the losses at its first poll, in place of the client that asks a broker."""
 
+    waits_for = None
+
     def __init__(self, _group: str, *, on_lost: Callable[[MessagesLost], object], **_: Any) -> None:
         self._on_lost, self._left = on_lost, list(LOST)
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from zenitmq.model.cluster_id import Standing
-from zenitmq.model.errors import BrokerBusy, InvalidName, InvalidParameter, NotMaster, TopicNotFound, WrongCluster
+from zenitmq.model.errors import (
+    BrokerBusy,
+    InvalidName,
+    InvalidParameter,
+    NoRoute,
+    NotMaster,
+    TopicNotFound,
+    WrongCluster,
+)
 from zenitmq.namesrv.route_table import RouteTable
 from zenitmq.remoting.commands import BrokerHeartbeat, ClaimClusterId, RegisterBroker, UnregisterBroker
 
@@ -58,6 +66,71 @@ def test_a_first_registration_makes_routes() -> None:
     assert queues(routes, "trades") == {"broker-a": (4, 4, 6)}
     with pytest.raises(TopicNotFound):
         routes.route("payments")
+
+
+def test_a_topic_whose_last_broker_left_is_known_and_has_no_route() -> None:
+    routes = table()
+    routes.on_register(registration(TRADES, name="broker-b", address="h:2"), 0)
+    routes.on_register(registration(ORDERS), 0)
+    routes.on_unregister(UnregisterBroker("c", "broker-a", 0, "h:1", "id-1"))
+    with pytest.raises(NoRoute, match="broker-a, which has it, is not registered now"):
+        routes.route("orders")
+    with pytest.raises(TopicNotFound):
+        routes.route("payments")
+    assert routes.topics() == ("trades",)
+    routes.on_register(registration(ORDERS), 1)
+    assert addresses(routes, "orders") == {"broker-a": {0: "h:1"}}
+
+
+def test_a_topic_whose_last_broker_is_silent_is_known_and_has_no_route() -> None:
+    routes = table()
+    routes.on_register(registration(ORDERS), 0)
+    routes.on_scan(1)
+    routes.on_register(registration(TRADES, name="broker-b", address="h:2"), TIMEOUT_MS // 3)
+    for now_ms in (TIMEOUT_MS // 3, 2 * TIMEOUT_MS // 3, TIMEOUT_MS):
+        routes.on_scan(now_ms)
+    with pytest.raises(NoRoute, match="broker-a"):
+        routes.route("orders")
+
+
+def test_a_broker_that_comes_back_tells_which_topics_it_still_has() -> None:
+    routes = table()
+    routes.on_register(registration(ORDERS, TRADES), 0)
+    routes.on_unregister(UnregisterBroker("c", "broker-a", 0, "h:1", "id-1"))
+    routes.on_register(registration(TRADES), 1)
+    with pytest.raises(TopicNotFound):
+        routes.route("orders")
+
+
+def test_a_deleted_topic_of_a_broker_that_left_is_not_known() -> None:
+    routes = table()
+    routes.on_register(registration(ORDERS), 0)
+    routes.on_register(registration(TRADES, name="broker-b", address="h:2"), 0)
+    routes.on_register(registration(TRADES, name="broker-c", address="h:3"), 0)
+    routes.on_unregister(UnregisterBroker("c", "broker-a", 0, "h:1", "id-1"))
+    routes.on_unregister(UnregisterBroker("c", "broker-b", 0, "h:2", "id-1"))
+    assert routes.on_delete_topic("orders") == frozenset()
+    with pytest.raises(TopicNotFound):
+        routes.route("orders")
+
+
+def test_while_no_broker_is_registered_no_topic_is_said_not_to_exist() -> None:
+    with pytest.raises(NoRoute, match="no broker is registered"):
+        table().route("orders")
+
+
+def test_brokers_that_left_are_remembered_as_far_as_topics_max_goes() -> None:
+    routes = table(topics_max=2)
+    for number, listed in enumerate((("t1", 1, 1, 6), ("t2", 1, 1, 6), ("t3", 1, 1, 6))):
+        name = f"broker-{number}"
+        routes.on_register(registration(listed, name=name), 0)
+        routes.on_unregister(UnregisterBroker("c", name, 0, "h:1", "id-1"))
+    routes.on_register(registration(name="broker-z"), 1)
+    with pytest.raises(TopicNotFound):
+        routes.route("t1")
+    for topic in ("t2", "t3"):
+        with pytest.raises(NoRoute):
+            routes.route(topic)
 
 
 def test_registering_the_same_again_changes_nothing() -> None:
