@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from zenitmq.model.errors import TopicNotFound, ZenitError
+from zenitmq.model.errors import NoRoute, TopicNotFound, ZenitError
 from zenitmq.namesrv.config import NameServerConfig
 from zenitmq.namesrv.service import NameServer
 from zenitmq.remoting import commands
@@ -99,7 +99,7 @@ def test_a_stopped_broker_leaves_at_once(serve: Callable[..., Any], names: Calla
     broker.create("trades")
     wait_route(broker, one.address, "trades")
     broker.stop()
-    with pytest.raises(TopicNotFound):
+    with pytest.raises(NoRoute):
         broker.client.call(one.address, commands.GetRoute("trades"), None, timeout_ms=2000)
 
 
