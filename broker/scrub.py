@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from ..model.clock import Clock, process_cpu_ns
 from ..model.errors import InvalidParameter, OffsetOutOfRange
 from ..remoting.commands import Done, ScrubLog
 from ..remoting.server import Call, RequestLoop
+from ..store.checksum_entry import RottenEntry
 from ..store.log_check import Checked
 from ..store.message_store import MessageStore
 from ..store.queue_table import WrongUnit
@@ -32,6 +34,10 @@ TICK_MS: Final = 100
 BUSY_EACH_MS: Final = 1000
 KEEP_EACH_MS: Final = 10_000
 SCRUB_FILE: Final = os.path.join("config", "zenitScrub.json")
+
+
+_Found = tuple[Checked, list[WrongUnit], tuple[RottenEntry, ...]]
+"""What a step found: in the log, in queues, and the checksum entries that could not be mended."""
 
 
 class Scrub:
@@ -59,6 +65,7 @@ class Scrub:
         self._kept_last: ScrubRound | None = self._plan.last
         self._sampled = (clock.monotonic_ms(), process_cpu_ns())
         self._is_busy = False
+        self._entries_left: dict[RottenEntry, int] = {}  # and which round found each last, by when that began
 
     def start(self) -> None:
         """Looks ten times a second from here on."""
@@ -112,22 +119,23 @@ class Scrub:
             self._is_busy = used_ns - then_ns > (now_ms - then_ms) * 1_000_000 * self._busy_share
             self._sampled = now_ms, used_ns
 
-    def _check(self, step: ScrubStep) -> tuple[Checked, list[WrongUnit]] | str:
+    def _check(self, step: ScrubStep) -> _Found | str:
         """A worker's. A text: why that could not be looked at."""
         try:
             units = self._store.damaged_units
-            return units.check(*self._checkers, step.begin, bytes_max=step.bytes_max, limit=step.limit)
+            checked, wrong = units.check(*self._checkers, step.begin, bytes_max=step.bytes_max, limit=step.limit)
+            return checked, wrong, self._store.set_entries_right(checked.rotten_entries)
         except OffsetOutOfRange as error:
             return str(error.__cause__ or f"the file with byte {step.begin} of the log has lost its name")
         except OSError as error:
             return str(error)
 
-    def _on_checked(self, step: ScrubStep, result: tuple[Checked, list[WrongUnit]] | str | None) -> None:
+    def _on_checked(self, step: ScrubStep, result: _Found | str | None) -> None:
         """None: the look itself failed, as the log says."""
         if result is None or isinstance(result, str):
             self._plan.on_failed(step, self._clock.now_ms(), result or "an internal error: the broker's log says which")
             return
-        checked, wrong = result
+        checked, wrong, left = result
         found = [(low, high) for low, high in checked.damaged if low >= self._store.begin]
         self._store.damage.add_all(found, "by a scrub")
         self._plan.on_step(
@@ -138,7 +146,24 @@ class Scrub:
             damaged=len(found),
             sizes=sum(high - low for low, high in found),
             units=self._store.damaged_units.set_right(wrong),
+            mended_entries=len(checked.rotten_entries) - len(left),
+            damaged_entries=self._tell_entries(checked.rotten_entries, left),
         )
+
+    def _tell_entries(self, rotten: Sequence[RottenEntry], left: Sequence[RottenEntry]) -> list[str]:
+        """Each is logged once. Those that are left and that no step of this round has found yet."""
+        for entry in rotten:
+            if entry not in left:
+                log.warning("a damaged checksum entry is written anew at=%s offset=%s", entry, entry.offset)
+            elif entry not in self._entries_left:
+                log.error(
+                    "a checksum entry is damaged: only bodies have a checksum there at=%s offset=%s",
+                    entry, entry.offset,
+                )  # fmt: skip
+        begun_ms = self._plan.current.begun_ms if self._plan.current is not None else 0
+        new = [str(entry) for entry in left if self._entries_left.get(entry) != begun_ms]
+        self._entries_left |= dict.fromkeys(left, begun_ms)
+        return new
 
     # ---- what is kept
 
@@ -149,12 +174,13 @@ class Scrub:
             log.error("scrub ended early: the log cannot be read at=%s error=%s", last.position, last.error)
         else:
             log.info(
-                "scrub ended read=%s vouched=%s damaged_ranges=%s damaged_bytes=%s damaged_units=%s",
+                "scrub ended read=%s vouched=%s damaged_ranges=%s damaged_bytes=%s damaged_units=%s damaged_entries=%s",
                 last.read_bytes,
                 last.vouched_bytes,
                 last.damaged_ranges,
                 last.damaged_bytes,
                 last.damaged_units,
+                last.damaged_entries,
             )
 
     def _keep(self) -> None:

@@ -20,8 +20,16 @@ from .progress import count_progress
 if TYPE_CHECKING:
     from ..client.admin import Admin
 
-SCRUB_COLUMNS: Final = ("read_bytes", "vouched_bytes", "damaged_ranges", "damaged_bytes", "damaged_units")
-SCRUB_TOLD_BELOW: Final = ("error",)  # in lines of their own, not in the table
+SCRUB_COLUMNS: Final = (
+    "read_bytes",
+    "vouched_bytes",
+    "damaged_ranges",
+    "damaged_bytes",
+    "damaged_units",
+    "damaged_entries",
+    "mended_entries",
+)
+SCRUB_TOLD_BELOW: Final = ("damaged_entry", "error")  # in lines of their own, not in the table
 UP, DOWN, FAILED, REPLACED = "up", "down", "failed", "replaced"  # of a replica that was to be scrubbed
 POLL_MS: Final = 300
 MEND_WAIT_MS: Final = 15_000  # for the last of the damage to be fetched from a replica
@@ -54,14 +62,16 @@ def inspect(directory: StoreDirectory, as_json: Json = False) -> None:
 
 
 def verify(directory: StoreDirectory, as_json: Json = False) -> None:
-    """Read every record and check it, with its queue's unit; exits 1 and names each damaged range."""
+    """Read every record and check it, with its queue's unit and its checksum; exits 1 and names each damaged range."""
     from ..store.offline import verify_store
 
     document = verify_store(directory)
     show(document, as_json, lambda: _print_verdict(document))
-    if document["damaged"] or document["damaged_units"]:
-        ranges, units = len(document["damaged"]), document["damaged_units"]
-        note(f"zenit: {ranges} damaged ranges, {units} damaged units of queues in {directory}")
+    counts = {"ranges": len(document["damaged"]), "units of queues": document["damaged_units"]}
+    counts["checksum entries"] = len(document["damaged_entries"])
+    if any(counts.values()):
+        found = ", ".join(f"{count} damaged {name}" for name, count in counts.items())
+        note(f"zenit: {found} in {directory}; docs/operate.md says what to do")
         raise typer.Exit(1)
 
 
@@ -191,7 +201,16 @@ def scrub(
         note(f"zenit: {left} damaged {'range is' if left == 1 else 'ranges are'} left; docs/operate.md says what to do")
     if down:
         note(f"zenit: not scrubbed, since they are down: {', '.join(sorted(down))}")
-    if left or down or unread:
+    unvouched = [row for row in rows if row["damaged_entry"]]
+    for row in unvouched:
+        count = row["damaged_entries"] - row["mended_entries"]
+        note(f"zenit: {row['address']}: {count} damaged checksum entries, the first is {row['damaged_entry']}")
+    for row in rows:
+        if bare := (row["read_bytes"] or 0) - (row["vouched_bytes"] or 0):
+            note(
+                f"zenit: {row['address']}: no checksum vouches for {bare} bytes: their records' bodies were checked only"
+            )
+    if left or down or unread or unvouched:
         raise typer.Exit(1)
 
 
@@ -254,6 +273,7 @@ def scrub_result(address: str, statistics: dict[str, Any], begun_ms: int) -> dic
         **{name: last.get(name) for name in SCRUB_COLUMNS},
         "mended_ranges": statistics.get("repairs", {}).get("mended_ranges", 0),
         "quarantined_ranges": statistics["store"]["quarantined_ranges"],
+        "damaged_entry": last.get("damaged_entry") or None,
         "error": error,
     }
 
@@ -265,12 +285,16 @@ def scrub_down(address: str, broker_name: str) -> dict[str, Any]:
 
 
 def _print_verdict(document: dict[str, Any]) -> None:
-    print_facts({"records": document["records"], "bytes": readable_bytes(document["bytes"])})
+    facts = {"records": document["records"], "bytes": readable_bytes(document["bytes"])}
+    print_facts(facts | {"without a checksum": readable_bytes(document["unvouched_bytes"])})
     if document["damaged"]:
         columns = ("begin", "end", "reason")
         print_table(columns, [[damage[column] for column in columns] for damage in document["damaged"]])
     if document["damaged_units"]:
         columns = ("topic", "queue_id", "queue_offset")
         print_table(columns, [[unit[column] for column in columns] for unit in document["first_units"]])
-    if not document["damaged"] and not document["damaged_units"]:
+    if document["damaged_entries"]:
+        columns = ("file", "entry", "offset")
+        print_table(columns, [[entry[column] for column in columns] for entry in document["damaged_entries"]])
+    if not any(document[name] for name in ("damaged", "damaged_units", "damaged_entries")):
         typer.echo("nothing is damaged")

@@ -44,21 +44,54 @@ class ChecksumEntry:
         return PhysicalOffset(self.offset + self.length)
 
 
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """An entry that cannot be true, or is loose. [begin, end): what lies between its neighbours in the log, which it should
+    cover; `end` None where it is the last."""
+
+    slot: int
+    raw: Raw
+    begin: int
+    end: int | None
+    may_be_true: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RottenEntry:
+    """A slot that agrees with nothing, in the file of the segment that begins at `base`, of the append at `offset`. `right`:
+    what it was, where that is sure."""
+
+    base: int
+    slot: int
+    raw: Raw
+    offset: int
+    right: ChecksumEntry | None
+
+    def __str__(self) -> str:
+        return f"checksum/{self.base:020d} entry {self.slot}"
+
+
 def raws_in(data: bytes) -> Iterator[Raw]:
     """The slots that a file's bytes hold, whatever they say."""
     return ENTRY.iter_unpack(memoryview(data)[: len(data) - len(data) % ENTRY.size])
 
 
-def entries_in(raws: Iterator[Raw], *, begin: int, limit: int) -> Iterator[tuple[int, ChecksumEntry]]:
-    """(slot, entry) of each entry that may be true, ascending; they cover bytes of the segment [begin, limit)."""
+def entries_in(
+    raws: Iterator[Raw], *, begin: int, limit: int, suspects: list[Suspect] | None = None
+) -> Iterator[tuple[int, ChecksumEntry]]:
+    """(slot, entry) of each entry that may be true, ascending; they cover bytes of the segment [begin, limit). `suspects` gets
+    those that are doubtful, each before the entry behind it is given."""
     raws = chain(raws, repeat(_ZEROS))
     reached, slot = begin, 0
     found, following = next(raws), next(raws)
     while found != _ZEROS and found[1] != GAP_LENGTH:
         after = next(raws)
-        if not _is_wrong(found, following, after, reached, limit):
-            offset, length, crc = found
-            is_met = offset == reached if _is_end(following) else offset + length == following[0]
+        offset, length, crc = found
+        is_wrong = _is_wrong(found, following, after, reached, limit)
+        is_met = offset == reached if _is_end(following) else offset + length == following[0]
+        if suspects is not None and (is_wrong or not is_met):
+            suspects.append(Suspect(slot, found, reached, None if _is_end(following) else following[0], not is_wrong))
+        if not is_wrong:
             yield slot, ChecksumEntry(PhysicalOffset(offset), length, crc, not is_met)
             reached = offset + length
         slot += 1

@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from .checksum_entry import ENTRY, ChecksumEntry, entries_in, has_gap, pack_gap, raws_in, slots_in
+from .checksum_entry import ENTRY, ChecksumEntry, RottenEntry, entries_in, has_gap, pack_gap, raws_in, slots_in
 from .record import BLANK_BYTES
 from .segment import NO_SPACE, SYSTEM_DISK, Disk, make_directory, segment_name, sync_directory
 
@@ -164,6 +164,29 @@ class ChecksumLog:
             self._disk.fdatasync(fd)
         finally:
             os.close(fd)
+
+    def set_right(self, rotten: RottenEntry) -> bool:
+        """Writes over an entry that has rotted what it was, durably; False where that is not known, or it is gone. Any thread.
+
+        Raises OSError.
+        """
+        right = rotten.right
+        if right is None:
+            return False
+        at, data = rotten.slot * ENTRY.size, _pack(right.offset, right.length, right.crc)
+        with self._lock:
+            try:
+                fd = os.open(self._path(rotten.base), os.O_RDWR | os.O_CLOEXEC)
+            except FileNotFoundError:
+                return False
+            try:
+                if os.pread(fd, ENTRY.size, at) != _pack(*rotten.raw):
+                    return False
+                self._disk.pwritev(fd, (data,), at)
+                self._disk.fdatasync(fd)
+            finally:
+                os.close(fd)
+        return True
 
     def entries(self, begin: int, end: int) -> Iterator[ChecksumEntry]:
         """The written entries whose append begins in [begin, end), ascending. Raises OSError."""

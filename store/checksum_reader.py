@@ -10,9 +10,10 @@ import logging
 import os
 from bisect import bisect_right
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
-from .checksum_entry import ENTRY, ChecksumEntry, Raw, entries_in, raws_in
+from .checksum_entry import ENTRY, ChecksumEntry, Raw, Suspect, entries_in, raws_in
 from .segment import segment_name
 
 logger = logging.getLogger(__name__)
@@ -33,36 +34,49 @@ class ChecksumReader:
 
         None of them where their file cannot be read: then nothing vouches for these bytes.
         """
+        return self.looked_up(begin, end)[0]
+
+    def looked_up(self, begin: int, end: int) -> tuple[list[ChecksumEntry], list[Suspect]]:
+        """`overlapping`, and the doubtful entries that stand there."""
         base = begin - begin % self._segment_bytes
         try:
             fd = os.open(os.path.join(self._directory, segment_name(base)), os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
-            return []
+            return [], []
         try:
             return self._read(fd, base, begin, end)
         except OSError as error:
             logger.warning("checksums cannot be read base=%s error=%s", base, error)
-            return []
+            return [], []
         finally:
             os.close(fd)
 
-    def _read(self, fd: int, base: int, begin: int, end: int) -> list[ChecksumEntry]:
+    def _read(self, fd: int, base: int, begin: int, end: int) -> tuple[list[ChecksumEntry], list[Suspect]]:
         count = os.fstat(fd).st_size // ENTRY.size
         near = bisect_right(range(count), begin, key=lambda slot: _offset_in(fd, slot)) - _BEFORE
-        found, is_complete = self._from_slot(fd, max(0, near), base, begin, end)
-        return found if is_complete else self._from_slot(fd, 0, base, begin, end)[0]
+        suspects: list[Suspect] = []
+        found, is_complete = self._from_slot(fd, max(0, near), base, begin, end, suspects)
+        if not is_complete:
+            suspects.clear()
+            found, _ = self._from_slot(fd, 0, base, begin, end, suspects)
+        return found, [one for one in suspects if one.begin < end and (one.end is None or one.end > begin)]
 
-    def _from_slot(self, fd: int, first: int, base: int, begin: int, end: int) -> tuple[list[ChecksumEntry], bool]:
+    def _from_slot(
+        self, fd: int, first: int, base: int, begin: int, end: int, suspects: list[Suspect]
+    ) -> tuple[list[ChecksumEntry], bool]:
         """(the entries wanted that stand in `first` or behind it, whether those before it cannot be)."""
         found: list[ChecksumEntry] = []
         is_complete = not first
-        for slot, entry in entries_in(_raws_from(fd, first), begin=base, limit=base + self._segment_bytes):
+        limit = base + self._segment_bytes
+        for slot, entry in entries_in(_raws_from(fd, first), begin=base, limit=limit, suspects=suspects):
             if entry.offset >= end:
                 break
             if entry.end > begin and (slot or is_complete):
                 found.append(entry)
             elif entry.end <= begin:
                 is_complete = True
+        # the neighbours of the first slot are not known
+        suspects[:] = [replace(one, slot=one.slot + first) for one in suspects if one.slot or not first]
         return found, is_complete
 
 

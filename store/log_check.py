@@ -6,16 +6,19 @@
     bytes without an entry          -> records one by one: structure, position, body's CRC; so too where the entry does not
                                        meet its neighbours and the CRC is another: then it may be the entry that is wrong
 
+An entry that is wrong is told. Where the bytes between its neighbours have the CRC that it holds, it is known what it was.
+
 Pure but for the checksum file that it looks into. One checker belongs to one thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from .checksum_entry import ChecksumEntry
+from ..model.queue import PhysicalOffset
+from .checksum_entry import ChecksumEntry, RottenEntry, Suspect
 from .checksum_log import crc32
 from .checksum_reader import ChecksumReader
 from .quarantine import Range
@@ -24,6 +27,7 @@ from .record_kernel import MAGIC_BLANK, RECORD_OVERHEAD_BYTES, RUN_BLANK, RunKer
 
 GAP_READ_BYTES: Final = 1 << 20
 GAP_LEAST_BYTES: Final = 4096
+APPEND_BYTES_MAX: Final = 32 << 20  # between the neighbours of a wrong entry: it may be one append
 _MAGIC_HEAD: Final = b"\xda\xa3\x20"  # both record magics begin with it
 _BLANK: Final = MAGIC_BLANK.to_bytes(4, "big")
 
@@ -35,7 +39,8 @@ Read = Callable[[int, int], bytes | memoryview]
 class Checked:
     """[begin, end) was looked at; `end` is where the next look begins. `damaged`: [begin, end) each, ascending.
 
-    `vouched_bytes`: of what was read, those that a checksum entry covers.
+    `vouched_bytes`: of what was read, those that a checksum entry covers. `rotten_entries`: that stand there; the next look
+    may find the last of them again.
     """
 
     begin: int
@@ -43,6 +48,7 @@ class Checked:
     read_bytes: int = 0
     vouched_bytes: int = 0
     damaged: tuple[Range, ...] = ()
+    rotten_entries: tuple[RottenEntry, ...] = ()
 
 
 class LogChecker:
@@ -66,7 +72,8 @@ class LogChecker:
         self._read_bytes = self._vouched_bytes = 0
         self._damaged = []
         at = begin
-        for entry in self._checksums.overlapping(begin, full):
+        entries, suspects = self._checksums.looked_up(begin, full)
+        for entry in entries:
             if entry.end > stop:
                 break
             data = self._append_bytes(read, entry)
@@ -80,7 +87,8 @@ class LogChecker:
             at = self._check_append(entry, data, is_whole, segment_end)
         if at < full:
             at = self._check_gap(read, at, stop, full, segment_end)
-        return Checked(begin, at, self._read_bytes, self._vouched_bytes, tuple(self._damaged))
+        rotten = tuple(self._rotten(read, suspects, stop)) if suspects else ()
+        return Checked(begin, at, self._read_bytes, self._vouched_bytes, tuple(self._damaged), rotten)
 
     def appends(self, begin: int, end: int) -> list[ChecksumEntry]:
         """The entries that share a byte with [begin, end), which lies in one segment."""
@@ -89,6 +97,30 @@ class LogChecker:
     def is_well_formed(self, data: bytes | memoryview, begin: int) -> bool:
         """Whether `data`, which lies at `begin` in the log, is whole records, perhaps with a blank's head behind them."""
         return not self._bad_records(data, begin)
+
+    # ---- wrong entries
+
+    def _rotten(self, read: Read, suspects: Iterable[Suspect], stop: int) -> Iterator[RottenEntry]:
+        """Those that agree with nothing; what lies behind `stop`, or has no neighbour below it, is not known yet."""
+        for suspect in suspects:
+            offset, length, crc = suspect.raw
+            begin, end = suspect.begin, suspect.end
+            if begin >= stop or (end is not None and end > stop):
+                continue
+            if suspect.may_be_true and self._has_crc(read, offset, offset + length, crc):
+                continue  # entries are missing beside it
+            right = None
+            if end is not None and self._has_crc(read, begin, end, crc):
+                right = ChecksumEntry(PhysicalOffset(begin), end - begin, crc)
+            yield RottenEntry(begin - begin % self._segment_bytes, suspect.slot, suspect.raw, begin, right)
+
+    def _has_crc(self, read: Read, begin: int, end: int, crc: int) -> bool:
+        if not 0 < end - begin <= APPEND_BYTES_MAX:
+            return False
+        try:
+            return crc32(read(begin, end)) == crc
+        except OSError:
+            return False
 
     # ---- one append
 

@@ -14,7 +14,7 @@ Loop thread; `query`, `record_at`, `offset_by_time` and `flush_all` may be calle
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
@@ -25,6 +25,7 @@ from ..model.clock import Clock
 from ..model.errors import CorruptRecordError, OffsetOutOfRange, StorePoisoned
 from ..model.ids import HostAddress
 from ..model.queue import PhysicalOffset, QueueOffset
+from .checksum_entry import RottenEntry
 from .checksum_reader import ChecksumReader
 from .chunk_append import ChunkAppender
 from .chunk_reader import LogChunk, read_chunk
@@ -383,6 +384,13 @@ class MessageStore:
         """One more, for a thread of its own. Once the store is open."""
         kernel = scanning_kernel(self._config, self._log.segment_bytes)
         return QueueChecker(self._log, kernel, self._queues.directory, file_bytes=self._queues.file_bytes)
+
+    def set_entries_right(self, rotten: Iterable[RottenEntry]) -> tuple[RottenEntry, ...]:
+        """Writes rotten checksum entries anew where it is sure what they were; those that are left. A worker's.
+
+        Raises OSError.
+        """
+        return tuple(one for one in rotten if not self._log.checksums.set_right(one))
 
     def check(self, checker: LogChecker, begin: int, *, bytes_max: int, limit: int) -> Checked:
         """Looks at the log from `begin` on, where the look before it ended, for a scrub (log_check, scrub_reader). A worker's.

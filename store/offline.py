@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from ..model.clock import now_ms
 from ..model.queue import PhysicalOffset
+from .commit_log import CHECKSUM_FOLDER
 from .config import StoreConfig, parse_delay_levels
 from .key_index import KeyIndex
 from .key_reader import KeyReader
@@ -22,6 +23,7 @@ from .quarantine import Quarantine
 from .queue_reader import QueueReader
 from .queue_table import QueueTable
 from .record_kernel import StoredMessage
+from .segment import segment_name
 
 _UNITS_TOLD: Final = 100
 
@@ -84,8 +86,9 @@ def verify_store(directory: str) -> dict[str, Any]:
     """Reads every record: its structure, its place, its body's checksum, and the checksum of each append that has one; and
     whether its queue's unit names it.
 
-    {"records", "bytes", "end_offset", "damaged": [{"begin", "end", "reason"}], "damaged_units": how many, "first_units":
-    [{"topic", "queue_id", "queue_offset"}]}. Raises StoreFormatError, OSError.
+    {"records", "bytes", "unvouched_bytes": that no checksum covers, "end_offset", "damaged": [{"begin", "end", "reason"}],
+    "damaged_units": how many, "first_units": [{"topic", "queue_id", "queue_offset"}], "damaged_entries": [{"file", "entry",
+    "offset"}] of checksum files}. Raises StoreFormatError, OSError.
     """
     with open_log(directory, StoreConfig()) as store:
         found = check_offline(store)
@@ -98,12 +101,21 @@ def verify_store(directory: str) -> dict[str, Any]:
         return {
             "records": sum(len(batch) for batch in read_batches(store, ranges, least=found.begin)),
             "bytes": store.end - found.begin,
+            "unvouched_bytes": found.unvouched_bytes,
             "end_offset": store.end,
             "damaged": damaged,
             "damaged_units": len(found.units),
             "first_units": [
                 {"topic": unit.topic, "queue_id": unit.queue_id, "queue_offset": unit.queue_offset}
                 for unit in found.units[:_UNITS_TOLD]
+            ],
+            "damaged_entries": [
+                {
+                    "file": os.path.join(directory, CHECKSUM_FOLDER, segment_name(entry.base)),
+                    "entry": entry.slot,
+                    "offset": entry.offset,
+                }
+                for entry in sorted(found.entries, key=lambda entry: (entry.base, entry.slot))
             ],
         }
 

@@ -15,6 +15,7 @@ from typing import Final
 
 from ..model.errors import OffsetOutOfRange, StoreFormatError
 from .checkpoint import Checkpoint, read_checkpoint
+from .checksum_entry import RottenEntry
 from .checksum_reader import ChecksumReader
 from .commit_log import CHECKSUM_FOLDER, COMMIT_LOG_FOLDER, CommitLog
 from .config import StoreConfig
@@ -52,11 +53,14 @@ class OfflineLog:
 @dataclass(frozen=True, slots=True)
 class Findings:
     """Of the log from `begin` on, which is higher than it was where retention has taken files meanwhile. `units`: of queues,
-    those that do not name their records."""
+    those that do not name their records. `entries`: of checksum files, those that agree with nothing. `unvouched_bytes`: of
+    what was read, those that no entry covers."""
 
     begin: int
     damaged: tuple[Range, ...] = ()
     units: tuple[WrongUnit, ...] = ()
+    entries: frozenset[RottenEntry] = frozenset()
+    unvouched_bytes: int = 0
 
 
 @contextmanager
@@ -118,7 +122,13 @@ def check_offline(store: OfflineLog) -> Findings:
             found = Findings(at, tuple(damage for damage in found.damaged if damage[1] > at))
             continue
         new = [damage for damage in checked.damaged if not overlaps(store.quarantined, *damage)]
-        found = replace(found, damaged=(*found.damaged, *new), units=(*found.units, *units))
+        found = replace(
+            found,
+            damaged=(*found.damaged, *new),
+            units=(*found.units, *units),
+            entries=found.entries.union(checked.rotten_entries),
+            unvouched_bytes=found.unvouched_bytes + checked.read_bytes - checked.vouched_bytes,
+        )
         at = checked.end
     # a broker that runs beside us writes a unit a moment after its record
     return replace(found, units=tuple(unit for unit in found.units if queues.is_still_there(unit)))

@@ -10,7 +10,7 @@ Progress and the last result are a document, so that a round goes on after a res
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
@@ -25,8 +25,9 @@ class ScrubRound:
     """One reading of the log. [begin, end): what it covers; `position`: how far it came. `ended_ms` 0: it goes on.
 
     `vouched_bytes`: of those read, how many a checksum covers; the others are checked by structure and body alone.
-    `damaged_units`: of queues, which did not name their records and were rebuilt. `error`: what kept it from being read to its
-    end, which is `position` then; "" where nothing did.
+    `damaged_units`: of queues, which did not name their records and were rebuilt. `damaged_entries`: of checksum files;
+    `mended_entries` of them were written anew, and `damaged_entry` is where the first that was not stands. `error`: what kept
+    the log from being read to its end, which is `position` then; "" where nothing did.
     """
 
     begun_ms: int
@@ -41,6 +42,9 @@ class ScrubRound:
     damaged_units: int = 0
     ended_ms: int = 0
     error: str = ""
+    damaged_entries: int = 0
+    mended_entries: int = 0
+    damaged_entry: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +133,11 @@ class ScrubPlan:
         damaged: int,
         sizes: int,
         units: int = 0,
+        mended_entries: int = 0,
+        damaged_entries: Sequence[str] = (),
     ) -> None:
-        """The step came to `end`. `damaged`: ranges found, of `sizes` bytes together; `units`: of queues."""
+        """The step came to `end`. `damaged`: ranges found, of `sizes` bytes together; `units`: of queues. Of checksum entries,
+        how many were written anew, and where those are that are left."""
         self._is_reading = False
         self._allowed_bytes -= read_bytes
         current = self.current
@@ -143,6 +150,9 @@ class ScrubPlan:
                 damaged_ranges=current.damaged_ranges + damaged,
                 damaged_bytes=current.damaged_bytes + sizes,
                 damaged_units=current.damaged_units + units,
+                damaged_entries=current.damaged_entries + mended_entries + len(damaged_entries),
+                mended_entries=current.mended_entries + mended_entries,
+                damaged_entry=current.damaged_entry or next(iter(damaged_entries), ""),
             )
 
     def on_failed(self, step: ScrubStep, now_ms: int, error: str) -> None:
@@ -176,7 +186,7 @@ def _parse_round(document: Mapping[str, Any] | None) -> ScrubRound | None:
     """Raises KeyError, TypeError, ValueError where it is none."""
     if document is None:
         return None
-    numbers: dict[str, Any] = {
-        name: int(value) for name, value in document.items() if name not in ("is_asked", "error")
-    }
-    return ScrubRound(**numbers, is_asked=bool(document["is_asked"]), error=str(document.get("error", "")))
+    values: dict[str, Any] = {name: str(document.get(name, "")) for name in ("error", "damaged_entry")}
+    values["is_asked"] = bool(document["is_asked"])
+    values |= {name: int(value) for name, value in document.items() if name not in values}
+    return ScrubRound(**values)

@@ -138,3 +138,26 @@ def test_a_file_that_may_not_be_opened_ends_the_round_with_an_error(scene: Scene
     os.replace(f"{path}.x", path)
     assert (found["current"], found["last"]["read_bytes"]) == (None, 0)
     assert "symbolic links" in found["last"]["error"]
+
+
+def test_a_checksum_entry_that_has_rotted_is_told_once_and_written_anew_where_it_is_sure(scene: Scene, caplog) -> None:
+    path = scene.store._log.segments()[0].path.replace("commitlog", "checksum")
+    with open(path, "rb") as file:
+        whole = file.read()
+    for slots in ((3,), (3, 8)):
+        data = bytearray(whole)
+        for slot in slots:
+            data[slot * 16 + 7] ^= 1
+        if len(slots) == 2:
+            data[8 * 16 + 15] ^= 1  # its checksum too: nothing says what it was
+        with open(path, "r+b") as file:
+            file.write(data)
+        scene.ask()
+        last = scene.run(20)["last"]
+        assert (last["damaged_entries"], last["mended_entries"], last["damaged_ranges"]) == (len(slots), 1, 0)
+    assert last["damaged_entry"] == f"checksum/{0:020d} entry 8"
+    scene.ask()
+    last = scene.run(20)["last"]
+    assert (last["damaged_entries"], last["mended_entries"]) == (1, 0)
+    told = [record.getMessage() for record in caplog.records if "checksum entry" in record.getMessage()]
+    assert [("anew" in text, "entry 8" in text) for text in told] == [(True, False), (True, False), (False, True)]

@@ -35,6 +35,7 @@ def test_a_round_is_followed_to_its_end() -> None:
 
 
 FOUND = {"read_bytes": 9, "vouched_bytes": 8, "damaged_ranges": 3, "damaged_bytes": 7, "damaged_units": 2}
+FOUND |= {"damaged_entries": 1, "mended_entries": 1}
 
 
 def test_what_is_told_of_a_replica() -> None:
@@ -45,6 +46,7 @@ def test_what_is_told_of_a_replica() -> None:
         **FOUND,
         "mended_ranges": 1,
         "quarantined_ranges": 2,
+        "damaged_entry": None,
         "error": None,
     }
 

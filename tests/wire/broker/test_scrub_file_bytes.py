@@ -8,7 +8,8 @@ from zenitmq.store.scrub_plan import ScrubPlan, ScrubRound
 from zenitmq.store.snapshot import parse_snapshot, write_snapshot
 
 PAGE = Path(__file__).parents[3] / "docs" / "formats" / "scrub.md"
-LAST = ScrubRound(2000, 0, 4096, 4096, True, 4000, 3900, 1, 200, 2, 3000)
+ENTRY = "checksum/00000000000000000000 entry 1"
+LAST = ScrubRound(2000, 0, 4096, 4096, True, 4000, 3900, 1, 200, 2, 3000, "", 2, 1, ENTRY)
 
 
 def plan(document: dict[str, object], *, now_ms: int = 1000) -> ScrubPlan:
