@@ -37,6 +37,11 @@ REFUSED: Final = (
     " its own cluster, or one of the two clusters another name (`cluster`); or stop this broker and say that its store belongs"
     " there: zenit store cluster %s --id ID (docs/operate.md)"
 )
+REFUSED_REPLICA: Final = (
+    "refused by %s: another cluster named %s lives there, with the id %s; this broker's group is of the one with %s. Give this"
+    " broker the name servers of its own cluster, or one of the two clusters another name (`cluster`); or, to have one cluster,"
+    " stop the brokers of %s and say that their stores belong to this one: zenit store cluster DIR --id %s (docs/operate.md)"
+)
 DISAGREEMENT: Final = (
     "name servers know different clusters named %s: %s. This broker has no cluster yet and joins neither: set `cluster_id` to"
     " the id of the one that is meant (docs/operate.md)"
@@ -58,14 +63,17 @@ class ClusterMembership:
         name_servers: tuple[str, ...],
         ask_ms: int,
         on_known: Callable[[str], None],
+        is_told: bool = False,
     ) -> None:
-        """`name_servers`: none where a group tells the id. `ask_ms`: how often they are asked."""
+        """`ask_ms`: how often name servers are asked; not where `is_told`: whoever lets us into our group tells the id."""
         self._file = file
         self._client = client
         self._loop = loop
         self._clock = clock
         self._cluster = cluster
-        self._name_servers = name_servers
+        self._registers_at = name_servers
+        self._name_servers = () if is_told else name_servers
+        self._is_told = is_told
         self._ask_ms = ask_ms
         self._on_known = on_known
         self._round = 0  # grows whenever all are asked anew: answers to earlier questions settle nothing
@@ -88,11 +96,11 @@ class ClusterMembership:
         """The store's for good, so that others may be told; "" = none yet."""
         return self._file.cluster_id if self._file.is_settled else ""
 
-    def start(self, *, has_group: bool) -> None:
-        """Before anything is served: the store's id, else goes and finds one. `has_group`: whoever lets us in will tell it."""
+    def start(self) -> None:
+        """Before anything is served: the store's id, else goes and finds one."""
         if self._file.is_settled:
             self._tell(self._file.cluster_id)
-        elif has_group:
+        elif self._is_told:
             return
         elif not self._name_servers:
             self._adopt(self._offered())
@@ -135,11 +143,19 @@ class ClusterMembership:
         if self._file.is_settled:
             if self._refusals.get(asked) != error.cluster_id:
                 self._refusals[asked] = error.cluster_id
-                _log.error(REFUSED, asked, self._cluster, error.cluster_id, self._file.cluster_id, self._file.directory)
+                self._say_refused(asked, error.cluster_id)
         elif self._name_servers and self._asking is None:
             _log.info("another cluster of our name was quicker asked=%s cluster_id=%s", asked, error.cluster_id)
             self._tell("")
             self._look()
+
+    def _say_refused(self, asked: str, other_id: str) -> None:
+        """A replica's id is that of its group, at its controllers too: to change it here alone would have them refuse us."""
+        named = (asked, self._cluster, other_id, self._file.cluster_id)
+        if self._is_told and asked in self._registers_at:
+            _log.error(REFUSED_REPLICA, *named, other_id, self._file.cluster_id)
+        else:
+            _log.error(REFUSED, *named, self._file.directory)
 
     # ---- asking name servers
 

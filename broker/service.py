@@ -109,7 +109,7 @@ class Broker:
 
     def run(self) -> int:
         """Serves until `stop`; returns the exit status: 0, or 86 where the disk failed."""
-        self._cluster.start(has_group=self._is_told_cluster)
+        self._cluster.start()
         self._registration.start()
         if self._member is not None:
             self._member.start()
@@ -179,16 +179,16 @@ class Broker:
         self._store.protect(Unconsumed(self._state.offset_table, self._state.topic_table.configs))
         self._identity = BrokerIdentity(config.cluster, config.name, str(self._store_host), 0, None)
         self._client = started.enter_context(RemotingClient())
-        self._is_told_cluster = config.has_group and config.static_master != self._identity.address
         self._cluster = ClusterMembership(
             ClusterFile.open(config.store_dir, pinned=config.cluster_id),
             self._client,
             self._loop,
             self._clock,
             cluster=config.cluster,
-            name_servers=() if self._is_told_cluster else config.namesrv,
+            name_servers=config.namesrv,
             ask_ms=config.namesrv_heartbeat_ms,
             on_known=self._on_cluster_known,
+            is_told=config.has_group and config.static_master != self._identity.address,
         )
         if not config.has_group:
             self._store.damage.take_holes()

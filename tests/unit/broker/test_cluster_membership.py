@@ -98,7 +98,9 @@ class Repeated:
 class Broker:
     """Membership and registration, as a broker's service wires them; it is its own loop, client and clock."""
 
-    def __init__(self, network: Network, name: str, servers: tuple[str, ...] = ("ns1",)) -> None:
+    def __init__(
+        self, network: Network, name: str, servers: tuple[str, ...] = ("ns1",), *, is_told: bool = False
+    ) -> None:
         self.network, self.name = network, name
         self.cluster_id = ""
         self.on_other_cluster: object = None
@@ -115,6 +117,7 @@ class Broker:
             name_servers=servers,
             ask_ms=BEAT_MS,
             on_known=self._on_known,
+            is_told=is_told,
         )
         self.registration = Registration(
             wired,
@@ -128,7 +131,7 @@ class Broker:
             heartbeat_ms=BEAT_MS,
             on_answer=self.membership.on_registration,
         )
-        self.membership.start(has_group=False)
+        self.membership.start()
         self.registration.start()
 
     def _on_known(self, cluster_id: str) -> None:
@@ -367,6 +370,24 @@ def test_a_refusal_is_said_once_and_names_both_ids_and_the_command(
     assert len(said) == 1
     for fact in (one.settled, other.settled, f"zenit store cluster {again.file.directory} --id"):
         assert fact in said[0]
+
+
+def test_a_replica_whose_group_is_of_another_cluster_says_that_the_brokers_there_are_to_come_over(
+    network: Network, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its controllers drew an id while a broker without a group lived: a store of another id they would refuse too."""
+    network.start_server("ns1")
+    network.run(LISTEN_MS)
+    alone = Broker(network, "b1")
+    network.run(BEAT_MS)
+    replica = Broker(network, "b2", is_told=True)
+    caplog.set_level(logging.ERROR)
+    assert replica.membership.on_told("id-of-the-group")
+    network.run(5 * BEAT_MS)
+    (line,) = [record.getMessage() for record in caplog.records if "refused by ns1" in record.getMessage()]
+    assert alone.settled in line
+    assert "zenit store cluster DIR --id id-of-the-group" in line
+    assert replica.file.directory not in line
 
 
 def test_who_is_refused_before_the_id_is_settled_leaves_where_it_was_let_in(network: Network) -> None:

@@ -58,7 +58,7 @@ class Membership:
 def test_a_cluster_s_id_is_asked_for_and_settled_again(tmp_path, full) -> None:
     broker = Membership(str(tmp_path))
     with full():
-        broker.membership.start(has_group=False)
+        broker.membership.start()
         broker.loop.pass_ms(200)
     assert broker.client.take(ClaimClusterId) == [], "what it would be called is not kept yet"
     broker.loop.pass_ms(5000)
