@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..model.errors import StoreFormatError, StoreInGroup
-from ..model.group_limits import check_token
+from ..model.group_limits import check_group_id
 from ..store.store_files import StoreLock
 from ..store.store_opening import has_commit_log
 from .config import BrokerConfig
@@ -40,7 +40,7 @@ def join_group(directory: str, group_id: str) -> dict[str, Any]:
     Raises StoreLocked where a broker has it open, StoreFormatError where it is no store, InvalidParameter, OSError.
     """
     if group_id:
-        check_token("group_id", group_id)
+        check_group_id(group_id)
     check_is_store(directory)
     with StoreLock(directory):
         joined, promised = ReplicaFiles.join(directory, group_id, newest_epoch=_newest_row(directory))

@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol, cast
 
 from ..model.clock import Clock
 from ..model.errors import BrokerBusy, BufferFull, CorruptRecordError, InvalidParameter, OffsetOutOfRange, ZenitError
+from ..model.repeated_news import RepeatedNews
 from ..remoting.client import RemotingClient
 from ..remoting.commands import GetLogRange, LogRangeReply, ReplicaQuestion, Reply
 from ..remoting.server import Call, RequestLoop
@@ -73,6 +74,7 @@ class Repairs:
         self._host = host
         self._look_again = look_again
         self._plan = RepairPlan(wait_ms=wait_ms)
+        self._news = RepeatedNews()  # by replica: why it gives nothing
         self._dropped: Ask | None = None  # the loop had no room for what came of it
         self._plan.on_damage(self._damaged(), clock.monotonic_ms())
         self._set_awaited()
@@ -141,13 +143,19 @@ class Repairs:
 
     def _on_reply(self, ask: Ask, reply: Reply | None, data: bytes, error: ZenitError | None) -> None:
         if error is not None:
-            log.warning("no repair begin=%s end=%s replica=%s error=%s", ask.begin, ask.end, ask.replica, error)
+            count = self._news.count_to_tell(ask.replica, type(error).__name__, self._clock.monotonic_ms())
+            if count:
+                log.warning(
+                    "no repair begin=%s end=%s replica=%s error=%s times=%d",
+                    *(ask.begin, ask.end, ask.replica, error, count),
+                )
             is_refusal = isinstance(error, CorruptRecordError | OffsetOutOfRange | InvalidParameter)
             self._settle(ask, Outcome.REFUSED if is_refusal else Outcome.UNANSWERED)
         elif not isinstance(reply, LogRangeReply) or len(data) != ask.end - ask.begin or crc32(data) != reply.crc:
             log.warning("damaged on the way begin=%s end=%s replica=%s", ask.begin, ask.end, ask.replica)
             self._settle(ask, Outcome.UNANSWERED)
         else:
+            self._news.is_over(ask.replica)
             self._write(ask, bytes(data))
 
     def _write(self, ask: Ask, data: bytes) -> None:

@@ -14,7 +14,7 @@ import typer
 from ..model.config import describe_config
 from ..model.errors import ConnectionLost, InvalidParameter, RequestTimeout
 from ..model.group import AckMode, FlushMode
-from ..model.group_limits import LAG_MS_MAX, LAG_MS_MIN, REPLICAS_MAX
+from ..model.group_limits import LAG_MS_MAX, LAG_MS_MIN, REPLICAS_MAX, check_group_id
 from ..model.log_reach import best_log, lost_range
 from .group_state_text import note_reaches, print_state, state_document
 from .options import ConfigFile, Json, Namesrv, Settings
@@ -199,6 +199,8 @@ def restore(
     replica has all messages: `zenit controller status` shows which log is worth most. Where nothing is known to be lost it
     does nothing without --force.
     """
+    if group_id:
+        check_group_id(group_id)
     with _leading(controllers, namesrv) as calls:
         node = calls.restore(group, epoch, group_id=group_id, force=force, timeout_ms=TIMEOUT_MS).node
     document = {"broker_name": group, "group_id": node.group_id, "epoch": node.epoch, "master": node.master}

@@ -16,6 +16,7 @@ from ..model.clock import monotonic_ms
 from ..model.errors import LocalProtocolError, NoRoute, ZenitError
 from ..model.names import check_topic
 from ..model.queue import MessageQueue
+from ..model.repeated_news import RepeatedNews
 from ..model.subscription import Expression, MessageModel, Subscription
 from ..remoting.commands import OffsetsReset
 from .connection import Connection
@@ -66,6 +67,7 @@ class PullMoves:
         self._is_stale = True  # queues must be looked at again
         self.look_again_ms = 0
         """When a look is due by time alone."""
+        self._news = RepeatedNews()
         self.waits_for: ZenitError | None = None
         """What kept the last look from succeeding, where that passes; None once one has."""
 
@@ -160,17 +162,18 @@ class PullMoves:
             self._is_stale = False
             await self._move()
             is_done = True
-            if self.waits_for is not None:
+            if self._news.is_over(self._group):
                 log.info("queues are known again group=%s", self._group)
-                self.waits_for = None
+            self.waits_for = None
         except ZenitError as error:
             is_first = not self._work.queues()
             self._is_stale = True
             self.look_again_ms = monotonic_ms() + REBALANCE_AGAIN_MS
             if not error.retriable or (is_first and not isinstance(error, NoRoute)):
                 raise
-            if str(error) != str(self.waits_for):
-                log.warning("queues stay as they are group=%s error=%s", self._group, error)
+            count = self._news.count_to_tell(self._group, type(error).__name__, monotonic_ms())
+            if count:
+                log.warning("queues stay as they are group=%s error=%s times=%d", self._group, error, count)
             self.waits_for = error
             self._is_stale = False
             is_done = True

@@ -18,6 +18,7 @@ from typing import Final
 from ..model.clock import monotonic_ms
 from ..model.errors import TopicNotFound, ZenitError
 from ..model.queue import MessageQueue
+from ..model.repeated_news import RepeatedNews
 from ..model.subscription import Subscription
 from .group_share import GroupShare, by_broker, made_anew
 from .membership import Member
@@ -64,7 +65,7 @@ class QueueMoves:
         self._save_ms = save_ms
         self._asking = waits.new_lock()  # positions and share are used by one at a time
         self._lock = threading.Lock()
-        self._refusals: dict[str, str] = {}  # topic -> why its queues are not known, as the log has it
+        self._news = RepeatedNews()  # by topic: why its queues are not known
         self._is_due = False  # something changed since the last look began; under the lock
         self._changed = Signals()  # under the lock
         self._is_stopping = False
@@ -167,13 +168,14 @@ class QueueMoves:
                 continue
             except ZenitError as error:
                 queues, is_known = [queue for queue in ours if queue.topic == topic], False
-                if self._refusals.get(topic) != str(error):
+                count = self._news.count_to_tell(topic, type(error).__name__, monotonic_ms())
+                if count:
                     log.warning(
-                        "queues of a topic stay as they are group=%s topic=%s error=%s", self._group, topic, error
+                        "queues of a topic stay as they are group=%s topic=%s error=%s times=%d",
+                        *(self._group, topic, error, count),
                     )
-                    self._refusals[topic] = str(error)
             else:
-                if self._refusals.pop(topic, None) is not None:
+                if self._news.is_over(topic):
                     log.info("queues of a topic are known again group=%s topic=%s", self._group, topic)
             is_done = is_done and is_known
             wanted |= dict.fromkeys(queues, subscription)

@@ -15,6 +15,7 @@ ADDRESS_LENGTH_MAX: Final = 255
 COUNT_MAX: Final = (1 << 62) - 1
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,126}", re.ASCII)
+_GROUP_ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
@@ -40,6 +41,14 @@ def check_token(key: str, token: str) -> str:
     if _TOKEN.fullmatch(token) is None:
         raise InvalidParameter(key, token[:TOKEN_LENGTH_MAX], f"letters, digits, '_', '-', 1 to {TOKEN_LENGTH_MAX}")
     return token
+
+
+def check_group_id(text: str) -> str:
+    """What an operator names as a group's id: that of its founder's store; raises InvalidParameter."""
+    if _GROUP_ID.fullmatch(text) is None:
+        expected = "32 hexadecimal digits, as group_id in zenit controller status GROUP --json"
+        raise InvalidParameter("group_id", text[:TOKEN_LENGTH_MAX], expected)
+    return text
 
 
 def check_count(key: str, value: int, minimum: int = 0) -> int:

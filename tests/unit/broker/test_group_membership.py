@@ -15,6 +15,8 @@ from zenitmq.model.errors import InvalidParameter, StoreFormatError, StoreInGrou
 from zenitmq.model.queue import PhysicalOffset
 from zenitmq.store.store_files import StoreLock
 
+ONE, OTHER = "1" * 32, "2" * 32
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> str:
@@ -26,9 +28,9 @@ def store(tmp_path: Path) -> str:
 
 
 def test_a_log_joins_the_group_that_is_named_with_all_its_epochs(store: str) -> None:
-    assert join_group(store, "id-1") == {"group_id": "id-1", "epoch": 2}
+    assert join_group(store, ONE) == {"group_id": ONE, "epoch": 2}
     files = ReplicaFiles.open(store)
-    assert (files.group_id, files.promised, files.incarnation.starts) == ("id-1", 2, 1)
+    assert (files.group_id, files.promised, files.incarnation.starts) == (ONE, 2, 1)
 
 
 def test_without_a_name_the_group_is_called_after_the_store(store: str) -> None:
@@ -40,26 +42,26 @@ def test_without_a_name_the_group_is_called_after_the_store(store: str) -> None:
 def test_what_a_static_master_had_promised_stays(store: str) -> None:
     files = ReplicaFiles.open(store)
     files.promise(9)
-    assert join_group(store, "id-1") == {"group_id": "id-1", "epoch": 9}
+    assert join_group(store, ONE) == {"group_id": ONE, "epoch": 9}
     assert ReplicaFiles.open(store).incarnation.store_id == files.incarnation.store_id
 
 
 def test_a_store_of_another_group_an_open_one_and_none_are_refused(store: str, tmp_path: Path) -> None:
-    join_group(store, "id-1")
-    with pytest.raises(InvalidParameter, match="id-1"):
-        join_group(store, "id-2")
+    join_group(store, ONE)
+    with pytest.raises(InvalidParameter, match=ONE):
+        join_group(store, OTHER)
     with pytest.raises(InvalidParameter):
-        join_group(store, "no id")
+        join_group(store, "None")
     with StoreLock(store), pytest.raises(StoreLocked):
-        join_group(store, "id-1")
+        join_group(store, ONE)
     with pytest.raises(StoreFormatError, match="no commit log"):
-        join_group(str(tmp_path / "elsewhere"), "id-1")
+        join_group(str(tmp_path / "elsewhere"), ONE)
 
 
 CONTROLLERS = ("127.0.0.1:9878",)
 
 
-def replica(store: str, group_id: str = "id-1", epoch: int = 5) -> ReplicaFiles:
+def replica(store: str, group_id: str = ONE, epoch: int = 5) -> ReplicaFiles:
     """The store is in a group, and has promised that epoch."""
     files = ReplicaFiles.open(store)
     files.note_registered(group_id)
@@ -71,7 +73,7 @@ def replica(store: str, group_id: str = "id-1", epoch: int = 5) -> ReplicaFiles:
 def test_a_replica_of_a_group_does_not_start_alone(store: str) -> None:
     replica(store)
     for static_master in ("", "127.0.0.1:10911"):
-        with pytest.raises(StoreInGroup, match=f"id-1, in epoch 5: .*controllers.*zenit store leave {store}"):
+        with pytest.raises(StoreInGroup, match=f"{ONE}, in epoch 5: .*controllers.*zenit store leave {store}"):
             check_membership(BrokerConfig(store_dir=store, static_master=static_master))
     assert check_membership(BrokerConfig(store_dir=store, controllers=CONTROLLERS)) == 0
 
@@ -84,7 +86,7 @@ def test_a_static_group_s_replica_keeps_its_static_master(store: str) -> None:
 
 
 def test_a_replica_that_was_let_in_and_never_led_is_one(store: str) -> None:
-    replica(store, "id-1", 0)
+    replica(store, ONE, 0)
     with pytest.raises(StoreInGroup):
         check_membership(BrokerConfig(store_dir=store))
 
@@ -92,7 +94,7 @@ def test_a_replica_that_was_let_in_and_never_led_is_one(store: str) -> None:
 def test_who_has_left_its_group_is_another_store_above_all_epochs_of_it(store: str, tmp_path: Path) -> None:
     files = replica(store)
     (tmp_path / "followed.zenit").write_text("{}")
-    assert leave_group(store) == {"group_id": "id-1", "epoch": 5}
+    assert leave_group(store) == {"group_id": ONE, "epoch": 5}
     above = check_membership(BrokerConfig(store_dir=store))
     begin_epoch(store, PhysicalOffset(0), PhysicalOffset(900), above=above)
     assert [row.number for row in read_epochs(store)] == [1, 2, 6]
@@ -106,8 +108,8 @@ def test_who_has_left_a_group_is_not_in_it_again_by_a_command(store: str) -> Non
     replica(store)
     leave_group(store)
     with pytest.raises(InvalidParameter, match="has left"):
-        join_group(store, "id-1")
-    assert join_group(store, "id-2")["group_id"] == "id-2"
+        join_group(store, ONE)
+    assert join_group(store, OTHER)["group_id"] == OTHER
 
 
 def test_leaving_changes_nothing_where_there_is_no_group(store: str) -> None:
@@ -130,4 +132,4 @@ def test_a_store_that_is_half_cut_or_open_or_about_to_begin_anew_stays_in_its_gr
     (tmp_path / BEGINNING).unlink()
     with StoreLock(store), pytest.raises(StoreLocked):
         leave_group(store)
-    assert leave_group(store)["group_id"] == "id-1"
+    assert leave_group(store)["group_id"] == ONE

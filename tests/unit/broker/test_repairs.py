@@ -132,6 +132,19 @@ def test_an_answer_that_the_loop_had_no_room_for_is_asked_for_again(store, world
     wait_until(lambda: (world.turn(), bytes(store._log.view(begin, end)) == whole)[1])
 
 
+def test_a_replica_that_is_down_is_told_of_once_a_minute(store, world: Any, caplog: pytest.LogCaptureFixture) -> None:
+    rot(store)
+    for _ in range(500):
+        asked = len(world.asked)
+        world.tick()
+        if len(world.asked) > asked:
+            world.answer(None, b"", RequestTimeout("GetLogRange", 1))
+            world.turn()
+        world.clock.time_ms += 100
+    assert len(world.asked) > 10
+    assert caplog.text.count("no repair") == 1
+
+
 def test_whole_bytes_are_written_in_place_and_readers_go_on(store, world: Any) -> None:
     begin, end, whole = rot(store)
     assert store.damage.quarantine.awaited == ((begin, end),)
