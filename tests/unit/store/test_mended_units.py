@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from store_kit import make_store, message, put, read_queue
+from store_kit import ALL_TIME, make_store, message, put, read_queue
 
 from zenitmq.store.dispatch import Run
 from zenitmq.store.message_store import MessageStore, Placed
@@ -64,3 +64,32 @@ def test_a_queue_made_anew_without_damaged_records_takes_them_in_once_they_are_w
 
 def _runs(store: MessageStore, begin: int, end: int) -> Iterator[Run]:
     return walk(store._log, store.damage._kernel, begin, end, ())
+
+
+def keys_found(store: MessageStore) -> list[bool]:
+    return [bool(store.query("t", f"k{number}", max_messages=4, unique=False, **ALL_TIME)) for number in range(10)]
+
+
+def test_messages_that_are_mended_are_found_by_their_keys(tmp_path: Path) -> None:
+    with make_store(tmp_path / "s", **LARGE) as store:
+        placed = [put(store, "t", 0, message("t", b"%02d" % number, keys=f"k{number}")) for number in range(10)]
+        rot(store, *placed[3:6])
+        assert keys_found(store) == [True] * 3 + [False] * 3 + [True] * 4
+    with make_store(tmp_path / "s", **LARGE) as store:
+        mend(store)
+        assert keys_found(store) == [True] * 10
+
+
+def test_an_index_made_anew_over_damage_lacks_its_keys_until_it_is_deleted_once_more(tmp_path: Path) -> None:
+    """Keys go in in the order of the log only."""
+    with make_store(tmp_path / "s", **LARGE) as store:
+        placed = [put(store, "t", 0, message("t", b"%02d" % number, keys=f"k{number}")) for number in range(10)]
+        rot(store, *placed[3:6])
+    shutil.rmtree(tmp_path / "s" / "index")
+    with make_store(tmp_path / "s", **LARGE) as store:
+        mend(store)
+        assert bodies(store) == [f"{number:02d}" for number in range(10)]
+        assert keys_found(store) == [True] * 3 + [False] * 3 + [True] * 4
+    shutil.rmtree(tmp_path / "s" / "index")
+    with make_store(tmp_path / "s", **LARGE) as store:
+        assert keys_found(store) == [True] * 10
