@@ -17,6 +17,7 @@ belongs to the loop thread.
 from __future__ import annotations
 
 import copy
+import logging
 import os
 from bisect import bisect_left
 from collections import OrderedDict
@@ -27,9 +28,12 @@ from typing import Final
 from ..model.errors import StoreFormatError
 from ..model.queue import PhysicalOffset, QueueOffset
 from .record import UNIT
+from .record_kernel import RECORD_OVERHEAD_BYTES
 from .segment import NAME_DIGITS, clear_range, create_sparse, first_hole, is_blank, segment_name, write_fully
 from .spare_files import SpareFiles
 from .unsynced_files import UnsyncedFiles, folders_to_sync
+
+logger = logging.getLogger(__name__)
 
 UNIT_BYTES: Final = 20
 FILLER_SIZE: Final = 0x7FFFFFFF
@@ -234,7 +238,8 @@ class ConsumeQueue:
     def append(self, queue_offset: int, units: memoryview | bytes) -> list[str]:
         """Writes units at `queue_offset`; returns the paths written to.
 
-        Units that are held already are written again (a replay), a gap is filled. Raises OSError (disk full).
+        Units that are held already are written again (a replay), a gap is filled. Nothing is written at an offset that no record
+        of this log can have. Raises OSError (disk full).
         """
         position = queue_offset * UNIT_BYTES
         size = len(units)
@@ -248,9 +253,25 @@ class ConsumeQueue:
             self._end = position + size
             self.next_offset = queue_offset + size // UNIT_BYTES
             return [self.tail_path]
+        if not self._may_be_next(queue_offset, units):
+            logger.error(
+                "a record's queue offset cannot be true, it is left out topic=%s queue=%s offset=%s next=%s",
+                self.topic, self.queue_id, queue_offset, self.next_offset,
+            )  # fmt: skip
+            return []
         if position > self._end or not self._bases:
             self._fill_to(position, units)
         return self._write_across(position, units)
+
+    def _may_be_next(self, queue_offset: int, units: memoryview | bytes) -> bool:
+        """Whether the log can hold the messages that `queue_offset` says are missing between the last one here and it. A bit
+        that has rotted in a record says what it likes, and each unit that is missing is written.
+        """
+        missing = queue_offset - self.next_offset
+        if queue_offset < 0 or missing <= 0:
+            return queue_offset >= 0
+        begin = self.unit(self.next_offset - 1)[0] if self._bases and self._end > self._bases[0] else 0
+        return missing * RECORD_OVERHEAD_BYTES <= int.from_bytes(units[:8], "big") - begin
 
     def _make_room(self, at: int) -> None:
         """Zeros behind the end at byte `at` of the last file, in a busy queue: pages found one by one cost twice as much.

@@ -33,7 +33,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from ..model.errors import CorruptRecordError
+from ..model.errors import CorruptRecordError, InvalidName
+from ..model.names import check_topic
 from ..model.queue import PhysicalOffset, QueueOffset
 from .checksum_entry import ChecksumEntry
 from .checksum_log import crc32
@@ -430,6 +431,15 @@ def _run_of(kernel: RunKernel, segment: Segment, begin: int, end: int) -> Run:
     )
 
 
+def _names_a_queue(run: Run) -> bool:
+    """Whether the topic and the queue id may become a path. Nothing but an entry covers them, and not each record has one."""
+    try:
+        check_topic(run.topic)
+    except InvalidName:
+        return False
+    return run.queue_id >= 0
+
+
 def replay(
     log: CommitLog,
     kernel: RunKernel,
@@ -441,6 +451,9 @@ def replay(
     begin = max(min([*reflected, log.written]), log.begin)
     count, reported = 0, begin
     for run in walk(log, kernel, begin, log.written, quarantined):
+        if not _names_a_queue(run):
+            logger.error("a record names no queue, it is left out offset=%s", run.begin)
+            continue
         for dispatcher, held in zip(dispatchers, reflected, strict=True):
             if run.end > held:
                 dispatcher.on_run(run)
