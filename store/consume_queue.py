@@ -238,8 +238,8 @@ class ConsumeQueue:
     def append(self, queue_offset: int, units: memoryview | bytes) -> list[str]:
         """Writes units at `queue_offset`; returns the paths written to.
 
-        Units that are held already are written again (a replay), a gap is filled. Nothing is written at an offset that no record
-        of this log can have. Raises OSError (disk full).
+        Units that are held already are written again (a replay), a gap is filled. Nothing is written at an offset that no
+        record of this log can have. Raises OSError (disk full).
         """
         position = queue_offset * UNIT_BYTES
         size = len(units)

@@ -159,15 +159,18 @@ class LogChecker:
 
     def _check_gap(self, read: Read, at: int, gap_end: int, full: int, segment_end: int) -> int:
         """Records from `at` on, up to `gap_end`; may end at a record behind `full`. Returns where it came to."""
-        wanted = 0
+        wanted, window = 0, GAP_READ_BYTES
         while at < full:
             # hardly more than is asked for: entries may vouch for what lies behind
-            end = min(gap_end, at + (wanted or max(GAP_LEAST_BYTES, min(GAP_READ_BYTES, full - at))))
+            end = min(gap_end, at + (wanted or max(GAP_LEAST_BYTES, min(window, full - at))))
             try:
                 data = read(at, end)
             except OSError:
+                window = max(GAP_LEAST_BYTES, (end - at) // 2)
+                if not wanted and end - at > GAP_LEAST_BYTES:
+                    continue  # one sector costs no more than what lies around it
                 self._damaged.append((at, end))
-                at = end
+                at, wanted, window = end, 0, GAP_READ_BYTES
                 continue
             stop, is_blank = self._records_end(data, 0, at)
             self._read_bytes += stop

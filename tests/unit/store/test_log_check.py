@@ -10,7 +10,7 @@ from store_kit import make_store, message, put
 
 from zenitmq.store.checksum_entry import ENTRY
 from zenitmq.store.checksum_reader import ChecksumReader
-from zenitmq.store.log_check import Checked
+from zenitmq.store.log_check import GAP_LEAST_BYTES, Checked
 from zenitmq.store.message_store import MessageStore
 
 SEGMENT = 4096
@@ -102,6 +102,31 @@ def test_what_the_disk_does_not_give_is_damaged(store) -> None:
 
     checked = store.log_checker().check(read, 0, bytes_max=SEGMENT, limit=store.written)
     assert checked.damaged == ((begin, end),)
+
+
+@pytest.mark.parametrize("bad", [0, 5000, 700_000, 1_500_000, 1_990_000])
+@pytest.mark.parametrize("body_bytes", [900, 20_000])
+def test_without_entries_a_sector_costs_the_records_around_it(tmp_path, bad: int, body_bytes: int) -> None:
+    """Not all that was to be read with it."""
+    with make_store(tmp_path / "large", segment_bytes=4 << 20, index_enabled=False) as store:
+        while store.written < 2_000_000:
+            put(store, "t", 0, *(message("t", bytes(body_bytes)) for _ in range(20)))
+        store.flush_all(20_000)
+        for path in (tmp_path / "large" / "checksum").iterdir():
+            path.unlink()
+        log, records = Bytes(store), entries_of_records(store)
+
+        def read(low: int, high: int) -> bytes:
+            if low < bad + 512 and bad < high:
+                raise OSError(errno.EIO, "a sector")
+            return log.read(low, high)
+
+        checked = store.log_checker().check(read, 0, bytes_max=4 << 20, limit=store.written)
+    assert checked.end == len(records) * (records[0][1] - records[0][0])
+    hidden = sum(high - low for low, high in checked.damaged)
+    assert min(low for low, _ in checked.damaged) <= bad
+    assert max(high for _, high in checked.damaged) >= bad + 512
+    assert hidden <= GAP_LEAST_BYTES + 2 * (records[0][1] - records[0][0])
 
 
 @pytest.mark.parametrize("bytes_max", [1, 1000, 1 << 20])
