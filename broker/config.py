@@ -13,6 +13,7 @@ from ..model.names import check_topic
 from ..store.config import StoreConfig
 
 TEN_YEARS_MS: Final = 3653 * 24 * 3_600_000
+SCRUB_RATE_MIN: Final = 4096  # bytes a second
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,7 +120,7 @@ class BrokerConfig:
     scrub_bytes_per_second: int = setting(
         16 << 20,
         "how fast a scrub reads: more ends sooner, and takes more from consumers that read the disk",
-        minimum=4096,
+        minimum=SCRUB_RATE_MIN,
     )
     scrub_busy_share: float = setting(
         0.5,

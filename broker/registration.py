@@ -99,9 +99,11 @@ class Registration:
         incarnations: Callable[[], tuple[int, ...]],
         register_interval_ms: int,
         heartbeat_ms: int,
+        takes_writes: Callable[[], bool],
         on_answer: Callable[[str, str, ZenitError | None], None],
     ) -> None:
-        """`on_answer(address, cluster_id, error)`: a name server took a registration under that id (None), or did not."""
+        """`takes_writes`: False while the disk is full.
+        `on_answer(address, cluster_id, error)`: a name server took a registration under that id (None), or did not."""
         self._client = client
         self._loop = loop
         self._clock = clock
@@ -111,6 +113,7 @@ class Registration:
         self._incarnations = incarnations
         self._register_interval_ms = register_interval_ms
         self._heartbeat_ms = heartbeat_ms
+        self._takes_writes = takes_writes
         self._on_answer = on_answer
         self._version = 1
         self._is_due = False
@@ -216,7 +219,15 @@ class Registration:
     def _heartbeat(self, link: NameServerLink) -> None:
         who = self._identity
         assert who.broker_id is not None
-        request = BrokerHeartbeat(who.cluster, who.broker_name, who.broker_id, who.address, who.epoch, who.cluster_id)
+        request = BrokerHeartbeat(
+            who.cluster,
+            who.broker_name,
+            who.broker_id,
+            who.address,
+            who.epoch,
+            who.cluster_id,
+            self._takes_writes(),
+        )
         on_reply = partial(self._post, partial(self._on_heard, link))
         try:
             self._client.send_nowait(link.address, request, None, timeout_ms=TIMEOUT_MS, on_reply=on_reply)

@@ -25,7 +25,7 @@ from ..store.message_store import MessageStore
 from ..store.queue_table import WrongUnit
 from ..store.scrub_plan import ScrubPlan, ScrubRound, ScrubStep
 from ..store.snapshot import read_snapshot, write_snapshot
-from .config import BrokerConfig
+from .config import SCRUB_RATE_MIN, BrokerConfig
 from .worker_desk import WorkerDesk
 
 log = logging.getLogger(__name__)
@@ -77,8 +77,9 @@ class Scrub:
         """ScrubLog: a round begins now. Raises InvalidParameter."""
         request = call.request
         assert isinstance(request, ScrubLog)
-        if request.bytes_per_second < 0:
-            raise InvalidParameter("bytes_per_second", request.bytes_per_second, "0 (as configured) or more")
+        rate = request.bytes_per_second
+        if rate and rate < SCRUB_RATE_MIN:
+            raise InvalidParameter("bytes_per_second", rate, f"0 (as configured), or {SCRUB_RATE_MIN} and more")
         self._plan.ask(
             self._clock.now_ms(),
             bytes_per_second=request.bytes_per_second,

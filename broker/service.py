@@ -262,6 +262,7 @@ class Broker:
             incarnations=state.topic_table.incarnations,
             register_interval_ms=config.register_interval_ms,
             heartbeat_ms=config.namesrv_heartbeat_ms,
+            takes_writes=lambda: self._store.refusal is None,
             on_answer=self._cluster.on_registration,
         )
         state.on_topics_changed = self._registration.on_topics_changed

@@ -157,7 +157,25 @@ def _scrub_rows(document: dict[str, Any]) -> Iterator[list[object]]:
             scrub = replica["scrub"]
             if scrub is not None:
                 counts = [scrub[f"{name}_ranges"] for name in ("damaged", "mended", "quarantined")]
-                yield [replica["name"], readable_time(scrub["ended_ms"]), *counts]
+                yield [replica["name"], readable_time(scrub["ended_ms"]), _scrub_now(scrub["under_way"]), *counts]
+
+
+def _scrub_now(under_way: dict[str, Any] | None) -> str | None:
+    if under_way is None:
+        return None
+    percent = f"{100 * under_way['done_bytes'] // max(1, under_way['size_bytes'])} %"
+    return f"{percent}, broker busy" if under_way["is_waiting_for_calm"] else percent
+
+
+def _scrub_lines(name: str, scrub: dict[str, Any]) -> Iterator[str]:
+    if scrub["error"]:
+        yield f"{name}: its last scrub could not read the log to its end: {scrub['error']}"
+    if scrub["damaged_entry"]:
+        yield f"{name}: a checksum entry is damaged: {scrub['damaged_entry']}"
+    if scrub["quarantined"]:
+        more = ", ..." if scrub["quarantined_ranges"] > len(scrub["quarantined"]) else ""
+        ranges = ", ".join(f"[{low}, {high})" for low, high in scrub["quarantined"])
+        yield f"{name}: quarantined bytes of its log: {ranges}{more}"
 
 
 def _is_in_sync(group: dict[str, Any], replica: dict[str, Any]) -> bool | None:
@@ -193,7 +211,12 @@ def _print_status(document: dict[str, Any]) -> None:
                 )
             if replica["halted"]:
                 typer.echo(f"{replica['name']} is halted: {replica['halted']}")
-    print_table(("replica", "scrub_ended", "damaged", "mended", "quarantined"), [*_scrub_rows(document)])
+            if replica["refuses_writes"]:
+                typer.echo(f"{replica['name']} takes no writes: {replica['refuses_writes']}")
+            for line in _scrub_lines(replica["name"], replica["scrub"]) if replica["scrub"] is not None else ():
+                typer.echo(line)
+    columns = ("replica", "scrub_ended", "scrub_now", "damaged", "mended", "quarantined")
+    print_table(columns, [*_scrub_rows(document)])
     shown = ("owner", "queues", "topics", "ends_in_seconds")
     holds = [
         [group["broker_name"], *(hold[name] for name in shown)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -29,7 +29,7 @@ SCRUB_COLUMNS: Final = (
     "damaged_entries",
     "mended_entries",
 )
-SCRUB_TOLD_BELOW: Final = ("damaged_entry", "error")  # in lines of their own, not in the table
+SCRUB_TOLD_BELOW: Final = ("quarantined", "damaged_entry", "error")  # in lines of their own, not in the table
 UP, DOWN, FAILED, REPLACED = "up", "down", "failed", "replaced"  # of a replica that was to be scrubbed
 POLL_MS: Final = 300
 MEND_WAIT_MS: Final = 15_000  # for the last of the damage to be fetched from a replica
@@ -163,16 +163,19 @@ def scrub(
         typer.Argument(metavar="[BROKER]", help="A broker's name (all its replicas) or HOST:PORT; else all."),
     ] = None,
     rate: Annotated[
-        int, typer.Option("--rate", metavar="BYTES", min=0, help="Bytes a second of each; 0 = as configured.")
+        int, typer.Option("--rate", metavar="BYTES", min=0, help="Bytes a second of each, 4096 at least; 0 = as set.")
     ] = 0,
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
     """Have running brokers read their logs and check them; exits 1 where damage is left that no replica could mend, or a log
     was not read to its end."""
+    from ..broker.config import SCRUB_RATE_MIN
     from ..client.admin import Admin
 
-    with Admin(namesrv) as admin, count_progress("bytes") as report:
+    if 0 < rate < SCRUB_RATE_MIN:
+        raise typer.BadParameter(f"expected 0 (as set) or {SCRUB_RATE_MIN} and more", param_hint="--rate")
+    with Admin(namesrv) as admin, _told_that_it_goes_on(), count_progress("bytes") as report:
         begun = admin.scrub(broker, bytes_per_second=rate)
         ends = {address: scrub_end(statistics) for address, statistics in begun.items()}
         settled_ms = 0
@@ -196,6 +199,11 @@ def scrub(
     unread = [row for row in rows if row["state"] in (FAILED, REPLACED)]
     for row in unread:
         note(f"zenit: {row['address']}: not scrubbed to the end: {row['error']}")
+    for row in rows:
+        if row["quarantined"]:
+            more = ", ..." if row["quarantined_ranges"] > len(row["quarantined"]) else ""
+            ranges = ", ".join(f"[{low}, {high})" for low, high in row["quarantined"])
+            note(f"zenit: {row['address']}: quarantined bytes of its log: {ranges}{more}")
     left = sum(row["quarantined_ranges"] or 0 for row in rows)
     if left:
         note(f"zenit: {left} damaged {'range is' if left == 1 else 'ranges are'} left; docs/operate.md says what to do")
@@ -212,6 +220,16 @@ def scrub(
             )
     if left or down or unread or unvouched:
         raise typer.Exit(1)
+
+
+@contextlib.contextmanager
+def _told_that_it_goes_on() -> Iterator[None]:
+    """Who does not want to wait hears where the result will be."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        note("zenit: the brokers go on with the scrub; `zenit status` says how far they are, and what was found")
+        raise
 
 
 def _ask_each(admin: Admin, addresses: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -273,6 +291,7 @@ def scrub_result(address: str, statistics: dict[str, Any], begun_ms: int) -> dic
         **{name: last.get(name) for name in SCRUB_COLUMNS},
         "mended_ranges": statistics.get("repairs", {}).get("mended_ranges", 0),
         "quarantined_ranges": statistics["store"]["quarantined_ranges"],
+        "quarantined": statistics["store"].get("first_quarantined", []),
         "damaged_entry": last.get("damaged_entry") or None,
         "error": error,
     }

@@ -120,18 +120,35 @@ def _replica_document(broker: ProcessRecord, statistics: Statistics) -> dict[str
     replica |= {"newest_epoch": facts.get("newest_epoch")}
     replica |= {f"{name}_offset": facts.get(name) for name in OFFSETS}
     replica |= {"hole_at": facts.get("hole_at"), "halted": facts.get("halted")}
+    replica |= {"refuses_writes": ((statistics or {}).get("store") or {}).get("refuses_writes")}
     return replica | {"scrub": None if statistics is None else scrub_document(statistics)}
 
 
 def scrub_document(statistics: Mapping[str, Any]) -> dict[str, Any]:
-    """When a broker's log was last read whole, what that found, and what is damaged now; `ended_ms` null: never."""
-    last = (statistics.get("scrub") or {}).get("last") or {}
-    repairs = statistics.get("repairs") or {}
+    """When a broker's log was last read, what that found, and what is damaged now; `ended_ms` null: never. `error`: what kept
+    it from being read to its end. `under_way`: the round that goes on, null where none does. `quarantined`: the first ranges.
+    """
+    scrub = statistics.get("scrub") or {}
+    last, current = scrub.get("last") or {}, scrub.get("current")
+    repairs, store = statistics.get("repairs") or {}, statistics.get("store") or {}
     return {
         "ended_ms": last.get("ended_ms"),
+        "error": last.get("error") or None,
         "damaged_ranges": last.get("damaged_ranges"),
+        "damaged_entry": last.get("damaged_entry") or None,
         "mended_ranges": repairs.get("mended_ranges", 0),
-        "quarantined_ranges": (statistics.get("store") or {}).get("quarantined_ranges", 0),
+        "quarantined_ranges": store.get("quarantined_ranges", 0),
+        "quarantined": store.get("first_quarantined", []),
+        "under_way": None if current is None else _round_document(current, bool(scrub.get("is_waiting_for_calm"))),
+    }
+
+
+def _round_document(current: Mapping[str, Any], is_waiting_for_calm: bool) -> dict[str, Any]:
+    return {
+        "begun_ms": current["begun_ms"],
+        "done_bytes": current["position"] - current["begin"],
+        "size_bytes": current["end"] - current["begin"],
+        "is_waiting_for_calm": is_waiting_for_calm,
     }
 
 

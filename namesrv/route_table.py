@@ -84,6 +84,7 @@ class RouteTable:
         )
         self._departed = DepartedTopics(brokers_max=brokers_max, topics_max=topics_max)
         self._wiped: frozenset[str] = frozenset()
+        self._full: set[tuple[str, int]] = set()  # (broker name, broker id) of those whose disk is full
         self._scanned_ms: int | None = None
 
     # ---- events
@@ -125,7 +126,9 @@ class RouteTable:
             return False
         if (member.address, member.epoch) != (request.address, request.epoch):
             return False
-        self._heard_ms[request.broker_name, request.broker_id] = now_ms
+        key = request.broker_name, request.broker_id
+        self._heard_ms[key] = now_ms
+        (self._full.discard if request.takes_writes else self._full.add)(key)
         return True
 
     def on_unregister(self, request: UnregisterBroker) -> frozenset[str]:
@@ -231,11 +234,14 @@ class RouteTable:
                     "replication_address": member.replication_address,
                     "epoch": member.epoch,
                     "last_heartbeat_ms_ago": now_ms - self._heard_ms[name, broker_id],
-                    "writeable": broker_id == MASTER_ID and name not in self._wiped,
+                    "writeable": self._is_writeable(name, broker_id),
                 }
                 for broker_id, member in sorted(group.members.items())
             ]
         return {"clusters": clusters, "brokers": brokers}
+
+    def _is_writeable(self, name: str, broker_id: int) -> bool:
+        return broker_id == MASTER_ID and name not in self._wiped and (name, broker_id) not in self._full
 
     # ---- state
 
@@ -249,6 +255,7 @@ class RouteTable:
         after = group if group.members else None
         for broker_id in (before.members if before is not None else {}).keys() - group.members.keys():
             del self._heard_ms[name, broker_id]
+            self._full.discard((name, broker_id))
         if after is None:
             self._groups.pop(name, None)
             self._departed.on_departed(name, group.topics)

@@ -141,6 +141,11 @@ class Allocator:
         """The last allocation has failed, and none has succeeded since."""
         return self._failure is not None
 
+    @property
+    def failure(self) -> ZenitError | None:
+        """Why the last allocation failed; None once one has succeeded."""
+        return self._failure
+
     def move_out(self, segment: Segment) -> None:
         """Takes the file of the log's first segment out of its directory, where a start would find it. Raises OSError."""
         path = os.path.join(self._spare_directory, segment_name(self._spare_number))

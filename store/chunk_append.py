@@ -16,7 +16,7 @@ from ..model.names import check_topic
 from .config import StoreConfig
 from .record import BLANK_BYTES
 from .record_kernel import MAGIC_BLANK, REASONS, RUN_BLANK, RUN_END, RUN_MORE
-from .run_dispatch import TOPIC_EVENTS, RunDispatch, RunTarget, WrittenRun
+from .run_dispatch import TOPIC_EVENTS, UNITS_WAIT, RunDispatch, RunTarget, WrittenRun
 from .store_opening import Opened, scanning_kernel
 
 _TOPIC_EVENTS: Final = TOPIC_EVENTS.encode()
@@ -73,7 +73,7 @@ class ChunkAppender:
         self._kernel.clear()
         groups = self._scan(data, begin, size)
         if self._dispatch.is_blocked:
-            raise StoreNotWriteable("disk full: queue units or index keys wait")
+            raise StoreNotWriteable(UNITS_WAIT)
         log.place(0)
         log.append_copy(data[:size], data[size:], crc=None if has_blank else crc)
         before_dispatch()

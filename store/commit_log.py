@@ -247,6 +247,13 @@ class CommitLog:
         """An append was refused for want of a segment, and none could be made since."""
         return self._was_refused and self._allocator.is_failing
 
+    @property
+    def refusal(self) -> str | None:
+        """Why no append is taken, though the disk works; None where the next one may be. An empty log knows at once."""
+        failure = self._allocator.failure
+        is_refused = self._was_refused or not self._segments
+        return failure.reason if is_refused and isinstance(failure, StoreNotWriteable) else None
+
     def _write_blank(self) -> None:
         """Ends the current segment; 8 bytes are always left."""
         begin = self.written

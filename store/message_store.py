@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Final, Protocol, Self
 
 from ..model.arena import Arena
 from ..model.clock import Clock
@@ -44,13 +44,15 @@ from .queue_check import QueueChecker
 from .queue_reader import QueueReader
 from .queue_table import QueueTable
 from .retention_needs import Needs
-from .run_dispatch import RunDispatch
+from .run_dispatch import UNITS_WAIT, RunDispatch
 from .scrub_reader import ScrubReader, check_log
 from .staging import Placed as Placed  # what `stage` answers
 from .staging import Staging
 from .store_event import StoreEvent
 from .store_opening import Opened, open_store, scanning_kernel
 from .upkeep import Upkeep
+
+RANGES_TOLD: Final = 10
 
 
 class Stage(Protocol):
@@ -63,7 +65,10 @@ class Stage(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StoreStatistics:
-    """A moment's figures; offsets physical, `quarantined_bytes` in `quarantined_ranges` places."""
+    """A moment's figures; offsets physical, `quarantined_bytes` in `quarantined_ranges` places.
+
+    `first_quarantined`: the first RANGES_TOLD of them. `refuses_writes`: why no message is taken; None where it is.
+    """
 
     begin_offset: int
     written_offset: int
@@ -76,7 +81,9 @@ class StoreStatistics:
     messages_staged: int
     quarantined_ranges: int
     quarantined_bytes: int
+    first_quarantined: tuple[tuple[int, int], ...]
     checksum_entries_lost: int
+    refuses_writes: str | None
 
 
 class MessageStore:
@@ -206,6 +213,13 @@ class MessageStore:
     def lacks_room(self) -> bool:
         """Nothing can be appended, since the disk has no room for it or for what must follow it."""
         return self._log.lacks_room or self._dispatch.is_blocked
+
+    @property
+    def refusal(self) -> str | None:
+        """Why no message is taken at present, and what to do; None where the next one may be."""
+        if self._upkeep.is_refusing:
+            return self._upkeep.too_full
+        return UNITS_WAIT if self._dispatch.is_blocked else self._log.refusal
 
     def request_flush(self) -> None:
         """Asks for a sync of all that is written by now; `on_flushed` tells when `flushed` has moved."""
@@ -581,6 +595,8 @@ class MessageStore:
             index_entries=0 if self._index is None else self._index.entry_count,
             messages_staged=self._dispatch.messages,
             quarantined_ranges=len(quarantined),
+            first_quarantined=quarantined[:RANGES_TOLD],
             quarantined_bytes=sum(end - begin for begin, end in quarantined),
             checksum_entries_lost=self._log.checksums.entries_lost,
+            refuses_writes=self.refusal,
         )

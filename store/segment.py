@@ -130,11 +130,16 @@ def make_directory(path: str) -> None:
     sync_directory(above)
 
 
+NO_ROOM: Final = (
+    "disk full: free space, then writes go on by themselves; a new store takes three times store.segment_bytes"
+)
+
+
 def disk_error(error: OSError, doing: str) -> ZenitError:
     """What a failed allocation means: no space can come back (StoreNotWriteable), a broken disk is final (StorePoisoned)."""
     if error.errno in (errno.EIO, errno.EROFS):
         return StorePoisoned(f"{doing}: {error.strerror}")
-    return StoreNotWriteable("disk full" if error.errno in NO_SPACE else f"{doing}: {error.strerror}")
+    return StoreNotWriteable(NO_ROOM if error.errno in NO_SPACE else f"{doing}: {error.strerror}")
 
 
 def _madvise(view: memoryview, advice: int) -> bool:

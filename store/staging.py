@@ -31,7 +31,7 @@ from .record_kernel import (
     encode_record,
     index_topic_hash,
 )
-from .run_dispatch import RunDispatch, RunTarget, WrittenRun
+from .run_dispatch import UNITS_WAIT, RunDispatch, RunTarget, WrittenRun
 from .store_opening import Opened
 
 
@@ -239,7 +239,7 @@ class Staging:
             self._arena.used = 0
         self._upkeep.check_writeable()
         if self._dispatch.is_blocked:
-            raise StoreNotWriteable("disk full: queue units or index keys wait")
+            raise StoreNotWriteable(UNITS_WAIT)
         self._staged_end = self._log.place(size)
         self._staged_room = self._log.room_bytes
 

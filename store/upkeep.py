@@ -88,7 +88,13 @@ class Upkeep:
     def check_writeable(self) -> None:
         """Raises StoreNotWriteable while the disk is too full."""
         if self.is_refusing:
-            raise StoreNotWriteable(f"disk use is over {self._config.disk_refuse_ratio:.0%}")
+            raise StoreNotWriteable(self.too_full)
+
+    @property
+    def too_full(self) -> str:
+        """Why nothing is taken while `is_refusing`."""
+        ratio = self._config.disk_refuse_ratio
+        return f"disk use is over {ratio:.0%} (store.disk_refuse_ratio): free space, then writes go on by themselves"
 
     def dispatched(self) -> PhysicalOffset:
         """Everything below is durable in queues and index."""

@@ -74,7 +74,7 @@ class BrokerHeartbeatReply(Reply):
 @request(904, Lane.HEARTBEAT, BrokerHeartbeatReply)
 @dataclass(frozen=True, slots=True)
 class BrokerHeartbeat(Request):
-    """BROKER_HEARTBEAT, each second; 10 s of silence = dead."""
+    """BROKER_HEARTBEAT, each second; 10 s of silence = dead. `takes_writes` False: the disk is full, reads go on."""
 
     cluster: str
     broker_name: str
@@ -82,6 +82,7 @@ class BrokerHeartbeat(Request):
     address: str
     epoch: int
     cluster_id: str = ""
+    takes_writes: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,6 +129,7 @@ class Broker:
             incarnations=lambda: (0,),
             register_interval_ms=30_000,
             heartbeat_ms=BEAT_MS,
+            takes_writes=lambda: True,
             on_answer=self.membership.on_registration,
         )
         self.membership.start()

@@ -103,16 +103,17 @@ def test_a_round_comes_by_itself_but_not_while_the_broker_is_busy(scene: Scene, 
 
 
 def test_what_went_to_retention_while_it_was_to_be_read_is_left_out(scene: Scene) -> None:
-    scene.ask(1)
+    scene.ask(4096)
     assert scene.scrub.document()["current"]["begin"] == 0
     scene.store._log.remove_before(8192)
     scene.ask()
     assert scene.run(20)["last"]["begin"] == 8192
 
 
-def test_a_rate_below_nothing_is_refused(scene: Scene) -> None:
+@pytest.mark.parametrize("rate", [-1, 1, 4095])
+def test_a_rate_below_the_settings_minimum_is_refused(scene: Scene, rate: int) -> None:
     with pytest.raises(InvalidParameter):
-        scene.ask(-1)
+        scene.ask(rate)
 
 
 def test_a_log_whose_file_was_moved_away_ends_the_round_with_an_error(scene: Scene, caplog) -> None:

@@ -46,6 +46,7 @@ def test_what_is_told_of_a_replica() -> None:
         **FOUND,
         "mended_ranges": 1,
         "quarantined_ranges": 2,
+        "quarantined": [],
         "damaged_entry": None,
         "error": None,
     }
@@ -129,3 +130,43 @@ def test_replicas_that_are_down_have_a_row_and_the_others_keep_theirs(
     rows = json.loads(out)["replicas"]
     assert [(row["address"], row["state"]) for row in rows] == [("h:1", "up"), ("h:2", "down"), ("h:3", "down")]
     assert "down: h:2, h:3" in err
+
+
+class InterruptedAdmin(UnreadableAdmin):
+    """Somebody presses Ctrl-C while the round goes on."""
+
+    def scrub_statistics(self, addresses: Iterable[str]) -> dict[str, Any]:
+        raise KeyboardInterrupt
+
+
+def test_who_does_not_wait_is_told_that_the_round_goes_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(admin, "Admin", InterruptedAdmin)
+    with pytest.raises(KeyboardInterrupt):
+        scrub(None, rate=0, namesrv="h:9", as_json=False)
+    assert "the brokers go on with the scrub" in capsys.readouterr().err
+
+
+class DamagedAdmin(UnreadableAdmin):
+    """A broker alone has lost two places."""
+
+    def scrub_statistics(self, addresses: Iterable[str]) -> dict[str, Any]:
+        store = {"quarantined_ranges": 2, "first_quarantined": [[5, 9], [20, 30]]}
+        return {address: told(None, {**ROUND, **FOUND}, store=store) for address in addresses}
+
+
+def test_the_damaged_ranges_are_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(local_cluster, "last_directory", lambda: None)
+    monkeypatch.setattr(admin, "Admin", DamagedAdmin)
+    with pytest.raises(typer.Exit):
+        scrub(None, rate=0, namesrv="h:9", as_json=True)
+    out, err = capsys.readouterr()
+    assert json.loads(out)["replicas"][0]["quarantined"] == [[5, 9], [20, 30]]
+    assert "h:1: quarantined bytes of its log: [5, 9), [20, 30)" in err
+
+
+@pytest.mark.parametrize("rate", [1, 4095])
+def test_a_rate_below_the_settings_minimum_is_wrong_usage(rate: int) -> None:
+    with pytest.raises(typer.BadParameter, match="4096"):
+        scrub(None, rate=rate, namesrv="h:9", as_json=True)

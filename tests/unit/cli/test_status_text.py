@@ -11,7 +11,10 @@ from zenitmq.cli.local import _print_status
 
 def document(**changed: Any) -> dict[str, Any]:
     names = ("name", "role", "epoch", "newest_epoch", "written_offset", "flushed_offset", "confirm_offset", "lag_bytes")
-    replica = dict.fromkeys((*names, "hole_at", "halted", "scrub")) | {"name": "broker-a-1", "role": "candidate"}
+    replica = dict.fromkeys((*names, "hole_at", "halted", "refuses_writes", "scrub")) | {
+        "name": "broker-a-1",
+        "role": "candidate",
+    }
     group = {"broker_name": "broker-a", "in_sync": None, "blocked": None, "no_master": None, "retention_holds": []}
     group |= {"replicas": [replica], **changed}
     whole = {"cluster": "c", "cluster_id": "i", "namesrv": "n", "processes": [], "groups": [group], "controller": "h:1"}
@@ -32,3 +35,38 @@ def test_sets_that_are_not_known_are_not_called_empty(capsys: pytest.CaptureFixt
 def test_a_group_that_nobody_leads_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     _print_status(document(no_master="do this"))
     assert "broker-a: no master: do this" in capsys.readouterr().out
+
+
+def scrubbed(**changed: Any) -> dict[str, Any]:
+    scrub = dict.fromkeys(("ended_ms", "error", "damaged_ranges", "damaged_entry", "under_way"))
+    scrub |= {"mended_ranges": 0, "quarantined_ranges": 0, "quarantined": [], **changed}
+    told = document()
+    told["groups"][0]["replicas"][0]["scrub"] = scrub
+    return told
+
+
+def test_a_scrub_under_way_is_shown_and_that_the_broker_is_too_busy(capsys: pytest.CaptureFixture[str]) -> None:
+    for is_waiting, shown in ((False, "25 %"), (True, "25 %, broker busy")):
+        round_ = {"begun_ms": 5, "done_bytes": 100, "size_bytes": 400, "is_waiting_for_calm": is_waiting}
+        _print_status(scrubbed(under_way=round_))
+        lines = capsys.readouterr().out.splitlines()
+        assert any(shown in line and line.startswith("broker-a-1") for line in lines), lines
+
+
+def test_what_is_damaged_and_why_a_scrub_ended_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    _print_status(
+        scrubbed(
+            error="no file", damaged_entry="checksum/0 entry 1", quarantined_ranges=3, quarantined=[[1, 2], [4, 6]]
+        )
+    )
+    lines = capsys.readouterr().out.splitlines()
+    assert "broker-a-1: its last scrub could not read the log to its end: no file" in lines
+    assert "broker-a-1: a checksum entry is damaged: checksum/0 entry 1" in lines
+    assert "broker-a-1: quarantined bytes of its log: [1, 2), [4, 6), ..." in lines
+
+
+def test_a_store_that_takes_no_writes_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    told = document()
+    told["groups"][0]["replicas"][0]["refuses_writes"] = "disk full: free space"
+    _print_status(told)
+    assert "broker-a-1 takes no writes: disk full: free space" in capsys.readouterr().out

@@ -32,7 +32,8 @@ NODE = GroupNode(
 STATE = GroupState(KnownGroup(NODE, 9), None)
 
 
-NEVER = {"ended_ms": None, "damaged_ranges": None, "mended_ranges": 0, "quarantined_ranges": 0}
+NEVER = {"ended_ms": None, "error": None, "damaged_ranges": None, "damaged_entry": None, "mended_ranges": 0}
+NEVER |= {"quarantined_ranges": 0, "quarantined": [], "under_way": None}
 
 
 def statistics(role: str, written: int, epoch: int = 4) -> dict[str, Any]:
@@ -67,6 +68,7 @@ def test_sets_are_the_controllers_and_positions_each_brokers_own() -> None:
             "confirm_offset": 895,
             "hole_at": None,
             "halted": None,
+            "refuses_writes": None,
             "lag_bytes": 100,
             "scrub": NEVER,
         },
@@ -81,6 +83,7 @@ def test_sets_are_the_controllers_and_positions_each_brokers_own() -> None:
             "confirm_offset": 995,
             "hole_at": None,
             "halted": None,
+            "refuses_writes": None,
             "lag_bytes": 0,
             "scrub": NEVER,
         },
@@ -95,6 +98,7 @@ def test_sets_are_the_controllers_and_positions_each_brokers_own() -> None:
             "confirm_offset": None,
             "hole_at": None,
             "halted": None,
+            "refuses_writes": None,
             "lag_bytes": None,
             "scrub": None,
         },
@@ -181,17 +185,26 @@ def test_of_a_group_that_nobody_leads_the_next_step_is_said(node: GroupNode, tol
 def test_a_replica_says_when_it_was_read_whole_and_what_is_damaged() -> None:
     told = {
         **statistics("slave", 900),
-        "scrub": {"last": {"ended_ms": 77, "damaged_ranges": 3}},
+        "scrub": {
+            "last": {"ended_ms": 77, "damaged_ranges": 3, "error": "gone", "damaged_entry": "checksum/0 entry 1"},
+            "current": {"begun_ms": 90, "begin": 100, "position": 300, "end": 1000},
+            "is_waiting_for_calm": True,
+        },
         "repairs": {"mended_ranges": 2},
-        "store": {"quarantined_ranges": 1},
+        "store": {"quarantined_ranges": 1, "first_quarantined": [[5, 9]], "refuses_writes": "disk full"},
     }
     document = group_document(GROUP, BROKERS, answers(told, None, None), STATE, 1)
     assert document["replicas"][0]["scrub"] == {
         "ended_ms": 77,
+        "error": "gone",
         "damaged_ranges": 3,
+        "damaged_entry": "checksum/0 entry 1",
         "mended_ranges": 2,
         "quarantined_ranges": 1,
+        "quarantined": [[5, 9]],
+        "under_way": {"begun_ms": 90, "done_bytes": 200, "size_bytes": 900, "is_waiting_for_calm": True},
     }
+    assert document["replicas"][0]["refuses_writes"] == "disk full"
 
 
 class Refusing:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from zenitmq.model.cluster_id import Standing
@@ -517,3 +519,15 @@ def test_a_broker_without_an_id_is_told_the_one_that_lives_and_later_the_one_tha
     routes.on_scan(TIMEOUT_MS - 1)
     routes.on_unregister(UnregisterBroker("c", "broker-a", 0, "h:1", "id-1"))
     assert routes.on_claim(claim, TIMEOUT_MS) == ("id-1", Standing.REMEMBERED)
+
+
+def test_a_broker_whose_disk_is_full_is_not_writeable_until_it_says_so() -> None:
+    routes = table()
+    routes.on_register(registration(ORDERS), 0)
+    for takes_writes in (True, False, True):
+        assert routes.on_heartbeat(replace(heartbeat(), takes_writes=takes_writes), 0)
+        assert [broker["writeable"] for broker in routes.cluster_info(0)["brokers"]] == [takes_writes]
+    routes.on_heartbeat(replace(heartbeat(), takes_writes=False), 0)
+    routes.on_unregister(UnregisterBroker("c", "broker-a", 0, "h:1", "id-1"))
+    routes.on_register(registration(ORDERS), 0)
+    assert [broker["writeable"] for broker in routes.cluster_info(0)["brokers"]] == [True]

@@ -573,3 +573,30 @@ def test_a_log_lacks_room_from_the_refusal_of_an_append_until_a_segment_can_be_m
     wait_until(lambda: not log.lacks_room)
     add(log, b"x" * 8_000)
     assert not log.lacks_room
+
+
+def test_an_empty_log_that_gets_no_segment_says_so_before_its_first_append(open_log):
+    def fallocate(_fd, _offset, _size):
+        raise OSError(errno.ENOSPC, "no space")
+
+    log = open_log(preallocate_segments=1, disk=Disk(fallocate=fallocate))
+    wait_until(lambda: log.refusal is not None)
+    assert "disk full: free space" in log.refusal
+
+
+def test_a_log_that_still_has_room_takes_writes_though_no_other_segment_can_be_made(open_log, monkeypatch):
+    monkeypatch.setattr("zenitmq.store.allocator.RETRY_FIRST_MS", 1)
+    full = threading.Event()
+
+    def fallocate(fd, offset, size):
+        if full.is_set():
+            raise OSError(errno.ENOSPC, "no space")
+        os.posix_fallocate(fd, offset, size)
+
+    log = open_log(preallocate_segments=0, disk=Disk(fallocate=fallocate))
+    add(log, b"x" * 100)
+    full.set()
+    assert log.refusal is None
+    with pytest.raises(StoreNotWriteable):
+        log.place(8_100)
+    assert "free space" in log.refusal
