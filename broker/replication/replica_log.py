@@ -45,10 +45,10 @@ class ReplicaLog:
         self.flushed = min(flushed, self.end)
 
     def on_cut(self, offset: int) -> None:
-        """The log ends at `offset` now."""
+        """The log ends at `offset` now, or before it: a power cut during the cut may have left a hole there, which stays."""
+        self.has_hole = self.has_hole and self.end < offset
         self.end = min(self.end, offset)
         self.flushed = min(self.flushed, offset)
-        self.has_hole = False
 
     def with_epoch(self, number: int, begin: int) -> EpochList:
         """The rows once an epoch begins there. Raises TooManyEpochs."""

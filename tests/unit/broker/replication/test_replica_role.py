@@ -278,6 +278,15 @@ def test_m_r4a_an_interrupted_cut_is_carried_through_before_anything_else() -> N
     assert roles.done() == [PersistPromise(3)]
 
 
+def test_a_hole_before_the_end_of_an_interrupted_cut_stays_one() -> None:
+    """A power cut in the middle of a cut lost a page before its offset: the next master still has to cut there."""
+    roles = Roles()
+    roles.log.on_position(40, 0)
+    roles.log.has_hole = True
+    roles.run(roles.core.on_start(PersistIntent(2, 60)))
+    assert (roles.log.end, roles.log.has_hole) == (40, True)
+
+
 def test_without_an_intent_nothing_is_cut_at_start() -> None:
     assert Roles().core.on_start(None) == []
 
