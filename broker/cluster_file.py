@@ -43,8 +43,9 @@ class ClusterFile:
         file = cls(directory, cluster_id, is_settled=is_settled)
         if pinned and file.is_settled and pinned != file.cluster_id:
             held = (
-                f"{file.cluster_id}, which the store in {directory} belongs to, or the store of the cluster that is meant; to"
-                f" have that store belong to another one, run: zenit store cluster {directory} --id {pinned}"
+                f"{file.cluster_id}: the store in {directory} is of that cluster. Change the setting, or store_dir where"
+                " another store is meant; to give this store to the other cluster, run: zenit store cluster"
+                f" {directory} --id {pinned}"
             )
             raise ConfigError("cluster_id", pinned, held)
         if pinned and not file.is_settled:

@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -18,7 +19,7 @@ from ..model.group_limits import LAG_MS_MAX, LAG_MS_MIN, REPLICAS_MAX, check_gro
 from ..model.log_reach import best_log, lost_range
 from .group_state_text import note_reaches, print_state, state_document
 from .options import ConfigFile, Json, Namesrv, Settings
-from .output import print_facts, show
+from .output import note, print_facts, show
 from .roles import load_role, stop_on_signals
 
 if TYPE_CHECKING:
@@ -170,10 +171,22 @@ def remove(
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
-    """Make a group forget a replica that is gone for good; one that runs registers again."""
+    """Make a group forget a replica that is gone for good; one that runs registers again, and is told of on stderr."""
+    from ..client.replica_reach import ask_reaches
+
     with _leading(controllers, namesrv) as calls:
+        before = calls.group(group, timeout_ms=TIMEOUT_MS).node
+        meant = replace(before, replicas=tuple(one for one in before.replicas if one.name == replica))
+        runs = bool(ask_reaches(calls.remoting, meant, timeout_ms=REPLICA_TIMEOUT_MS))
         node = calls.remove_replica(group, replica, timeout_ms=TIMEOUT_MS).node
-    document = {"broker_name": group, "removed": replica, "replicas": [left.name for left in node.replicas]}
+    if runs:
+        note(f"zenit: {replica} runs, and registers again within seconds: stop it, then remove it once more")
+    document: dict[str, Any] = {
+        "broker_name": group,
+        "removed": replica,
+        "runs": runs,
+        "replicas": [left.name for left in node.replicas],
+    }
     show(document, as_json, lambda: typer.echo(f"{group}: {replica} removed, left {', '.join(document['replicas'])}"))
 
 

@@ -182,7 +182,7 @@ class Detection:
         if name is None and electable(node):
             raise ReplicaNotAlive(node.broker_name, " or ".join(sorted(electable(node))))
         if name is None:
-            raise NotElectable(node.broker_name, node.last or "any replica", "")
+            raise NotElectable(node.broker_name, node.last or "", "")
         known_replica(node, name)
         if not self._alive(group, name, now_ms):
             raise ReplicaNotAlive(node.broker_name, name)

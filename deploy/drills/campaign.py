@@ -110,10 +110,22 @@ def legs(seed: int, minutes: float = LEG_MINUTES) -> Iterator[Leg]:
             number += 1
 
 
+def folder(number: int) -> str:
+    """Where a leg's report is, in the campaign's directory."""
+    return f"leg-{number:03d}"
+
+
 def document(
-    accounts: Sequence[Account], *, seed: int, hours: float, began_ms: int, is_interrupted: bool = False
+    accounts: Sequence[Account],
+    *,
+    seed: int,
+    hours: float,
+    began_ms: int,
+    is_interrupted: bool = False,
+    command: str = "",
 ) -> dict[str, Any]:
-    """The whole campaign. Times of legs in ms since `began_ms` (wall clock). `is_interrupted`: somebody ended it."""
+    """The whole campaign. Times of legs in ms since `began_ms` (wall clock). `is_interrupted`: somebody ended it.
+    `command`: what carries out the same again."""
     runs = [(account, _run(account)) for account in accounts if account.document is not None]
     pauses = [pause for account, run in runs for pause in _pauses(account, run)]
     lengths = [pause["pause_ms"] for pause in pauses]
@@ -121,6 +133,7 @@ def document(
     faults = _faults([fault for _, run in runs for fault in run["faults"]])
     return {
         "campaign": seed,
+        "command": command,
         "hours": hours,
         "began_ms": began_ms,
         "interrupted": is_interrupted,

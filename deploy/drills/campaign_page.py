@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Any, Final
 
-from .campaign import COUNTS, LONG_MS
+from .campaign import COUNTS, LONG_MS, folder
 
 _LONG: Final = f"{LONG_MS / 1000:g}"
 _STYLE: Final = (
@@ -14,6 +15,14 @@ _STYLE: Final = (
     "table{border-collapse:collapse;margin:1em 0}th,td{padding:.2em .8em;border-bottom:1px solid #e2e8f0;text-align:right}"
     "th:first-child,td:first-child{text-align:left}.wrong{color:#c53030;font-weight:bold}"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Link:
+    """A cell that leads to a file of the campaign's directory."""
+
+    text: str
+    path: str
 
 
 def page(account: Mapping[str, Any], picture_svg: str) -> str:
@@ -31,7 +40,7 @@ def page(account: Mapping[str, Any], picture_svg: str) -> str:
     faults = [(name, *fault.values()) for name, fault in account["faults"].items()]
     legs = [
         (
-            leg["number"] + 1,
+            _leg_link(leg),
             leg["kind"]["name"],
             leg["seed"],
             *_leg_figures(leg),
@@ -48,6 +57,7 @@ def page(account: Mapping[str, Any], picture_svg: str) -> str:
             '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"/>',
             f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>",
             f"<h1>{escape(title)}</h1>",
+            f"<pre>{escape(account['command'])}</pre>",
             *_table("Figures", ("figure", "value"), facts.items()),
             "<h2>Writes, pauses and faults over time</h2>",
             picture_svg,
@@ -63,6 +73,12 @@ def page(account: Mapping[str, Any], picture_svg: str) -> str:
             "</body></html>\n",
         )
     )
+
+
+def _leg_link(leg: Mapping[str, Any]) -> _Link | int:
+    """Legs are counted from 1 where people read, their folders and the account from 0. A leg that broke off has no report."""
+    shown: int = leg["number"] + 1
+    return shown if leg["drill"] is None else _Link(str(shown), f"{folder(leg['number'])}/random.json")
 
 
 def _leg_figures(leg: Mapping[str, Any]) -> tuple[object, ...]:
@@ -96,6 +112,8 @@ def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]])
 def _shown(value: object) -> str:
     if value is None:
         return "-"
+    if isinstance(value, _Link):
+        return f'<a href="{escape(value.path)}">{escape(value.text)}</a>'
     if isinstance(value, int | float):
         return f"{value:,}"
     return f'<span class="wrong">{escape(str(value))}</span>' if str(value) == "FAILED" else escape(str(value))

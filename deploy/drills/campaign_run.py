@@ -25,7 +25,7 @@ from ...model.clock import monotonic_ms, now_ms
 from ...model.errors import ZenitError
 from ..local_cluster import LocalCluster
 from . import campaign_page, campaign_picture
-from .campaign import BATCH, LEG_MINUTES, RATE, Account, Leg, document, legs
+from .campaign import BATCH, LEG_MINUTES, RATE, Account, Leg, document, folder, legs
 from .catalogue import check_limits
 from .run import CLUSTER_FOLDER
 
@@ -56,6 +56,11 @@ class CampaignOptions:
     def __post_init__(self) -> None:
         check_limits(hours=self.hours, leg_minutes=self.leg_minutes, rate=self.rate, batch=self.batch)
 
+    def command(self) -> str:
+        """What carries out the same campaign."""
+        drawn = f"--hours {self.hours:g} --seed {self.seed} --leg-minutes {self.leg_minutes:g}"
+        return f"zenit drill campaign {drawn} --rate {self.rate:g} --batch {self.batch}"
+
 
 def run_campaign(options: CampaignOptions, say: Say = lambda _: None) -> dict[str, Any]:
     """Runs it and returns its document. A leg that began before the time was over is carried out to its end.
@@ -77,7 +82,12 @@ def run_campaign(options: CampaignOptions, say: Say = lambda _: None) -> dict[st
         except KeyboardInterrupt:
             is_interrupted = True
         account = document(
-            accounts, seed=options.seed, hours=options.hours, began_ms=began_ms, is_interrupted=is_interrupted
+            accounts,
+            seed=options.seed,
+            hours=options.hours,
+            began_ms=began_ms,
+            is_interrupted=is_interrupted,
+            command=options.command(),
         )
         _write(directory, account)
     say(f"the account is in {directory}")
@@ -122,7 +132,7 @@ class _Progress:
 
 
 def _carry_out(leg: Leg, options: CampaignOptions, directory: str, progress: _Progress) -> Account:
-    report, work = os.path.join(directory, f"leg-{leg.number:03d}"), os.path.join(directory, WORK_FOLDER)
+    report, work = os.path.join(directory, folder(leg.number)), os.path.join(directory, WORK_FOLDER)
     os.makedirs(work, exist_ok=True)
     begin_ms = progress.passed_ms
     progress.begin(leg)

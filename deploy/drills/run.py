@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from ...client.admin import Admin
 from ...model.clock import monotonic_ms, monotonic_ns, sleep_ms
-from ...model.errors import InvalidParameter, RequirementMissing, SystemFault
+from ...model.errors import InvalidParameter, NoCluster, RequirementMissing, SystemFault
 from ...remoting.client import RemotingClient
 from ..cluster_record import ProcessRecord
 from . import disk_faults, faults, partition, power_cut, report, timeline
@@ -193,7 +193,7 @@ def _working_directory(options: DrillOptions, say: Say) -> Iterator[_Place]:
     place = _Place(tempfile.mkdtemp(prefix="zenit-drill-"))
     try:
         yield place
-    except (InvalidParameter, RequirementMissing):  # it was asked for what cannot be done here: no evidence of anything
+    except (InvalidParameter, NoCluster, RequirementMissing):  # it was asked for what cannot be done here: no evidence
         raise
     except Exception:
         place.is_evidence = True

@@ -42,7 +42,9 @@ class UnknownRequest(ZenitError):
         self.request_code = request_code
 
     def __str__(self) -> str:
-        return f"request code {self.request_code} is not supported here"
+        return (
+            f"request code {self.request_code} is not supported here: another role, or another release, answers there"
+        )
 
 
 class VersionNotSupported(ZenitError):

@@ -63,7 +63,7 @@ class UnknownReplica(ZenitError):
         self.replica = replica
 
     def __str__(self) -> str:
-        return f"{self.replica!r} is not a replica of group {self.group!r}; it must register first"
+        return f"{self.replica!r} is not a replica of group {self.group!r} (see zenit controller status {self.group})"
 
 
 class ReplicaNotAlive(ZenitError):
@@ -143,7 +143,8 @@ class MasterStillAlive(ZenitError):
 
 
 class NotElectable(ZenitError):
-    """A replica that may lack acknowledged messages cannot be elected. Args: group, replica, electable (names as text)."""
+    """A replica that may lack acknowledged messages cannot be elected. Args: group, replica ("": each of them), electable
+    (names as text)."""
 
     code = 2012
 
@@ -154,8 +155,9 @@ class NotElectable(ZenitError):
         self.electable = electable
 
     def __str__(self) -> str:
+        who = repr(self.replica) if self.replica else "each replica"
         return (
-            f"{self.replica!r} may lack acknowledged messages of group {self.group!r}; electable: {self.electable or 'nobody'}"
+            f"{who} may lack acknowledged messages of group {self.group!r}; electable: {self.electable or 'nobody'}"
             " (an operator may force it and lose them)"
         )
 

@@ -109,7 +109,7 @@ def test_the_second_cluster_of_a_name_is_kept_out_and_says_so_once(
 def test_a_store_of_one_cluster_is_not_opened_for_another(serve: Callable[..., Any]) -> None:
     broker = serve(cluster_id="c1")
     broker.stop()
-    with pytest.raises(ConfigError, match="c1, which the store in"):
+    with pytest.raises(ConfigError, match="c1: the store in"):
         serve(cluster_id="c2")
 
 

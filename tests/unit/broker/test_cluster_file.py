@@ -32,7 +32,7 @@ def test_the_operators_id_is_settled_at_once_and_refused_where_the_store_has_ano
     ClusterFile.open(str(tmp_path)).adopt("c1")
     assert ClusterFile.open(str(tmp_path), pinned="c2").is_settled
     assert ClusterFile.open(str(tmp_path), pinned="c2").cluster_id == "c2"
-    with pytest.raises(ConfigError, match="c2, which the store in"):
+    with pytest.raises(ConfigError, match="c2: the store in"):
         ClusterFile.open(str(tmp_path), pinned="c3")
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from zenitmq.cli.controller import remove
 from zenitmq.cli.main import application
 from zenitmq.client.cluster import recorded_controllers
+from zenitmq.model.group import GroupNode, Incarnation, KnownGroup, Replica
 
 CLUSTER: dict[str, Any] = {
     "namesrv": "127.0.0.1:9876",
@@ -45,6 +49,34 @@ def test_a_group_id_that_cannot_be_one_is_refused_before_anybody_is_asked() -> N
     ]
     result = CliRunner().invoke(application("controller"), command)
     assert "32 hexadecimal digits" in str(result.exception)
+
+
+@pytest.mark.parametrize("runs", [False, True])
+def test_who_removes_a_replica_that_runs_is_told_that_it_comes_back(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], runs: bool
+) -> None:
+    both = tuple(Replica(name, f"host:{number}", "", Incarnation(name, 1)) for number, name in enumerate("ab", 1))
+    group = GroupNode(broker_name="g", group_id="id", in_sync=("a",), replicas=both)
+
+    class Calls:
+        remoting = None
+
+        def group(self, _group: str, *, timeout_ms: int) -> KnownGroup:
+            return KnownGroup(group, timeout_ms)
+
+        def remove_replica(self, _group: str, _name: str, *, timeout_ms: int) -> KnownGroup:
+            return KnownGroup(replace(group, replicas=both[:1]), timeout_ms)
+
+    def reaches(_remoting: object, node: GroupNode, *, timeout_ms: int) -> dict[str, object]:
+        assert [replica.name for replica in node.replicas] == ["b"], timeout_ms
+        return {"b": object()} if runs else {}
+
+    monkeypatch.setattr("zenitmq.cli.controller._leading", lambda *_: nullcontext(Calls()))
+    monkeypatch.setattr("zenitmq.client.replica_reach.ask_reaches", reaches)
+    remove("g", "b", as_json=True)
+    told = capfd.readouterr()
+    assert json.loads(told.out) == {"broker_name": "g", "removed": "b", "runs": runs, "replicas": ["a"]}
+    assert ("registers again" in told.err) is runs
 
 
 @pytest.mark.parametrize(

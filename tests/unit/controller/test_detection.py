@@ -363,6 +363,9 @@ def test_what_an_operator_cannot_have() -> None:
     story.written(replace(story.known.node, in_sync=(), last="a"))
     with pytest.raises(NotElectable, match="'a' may lack"):
         ask(ElectMaster(GROUP, 8), story.now_ms)
+    story.written(replace(story.known.node, in_sync=(), last=None))
+    with pytest.raises(NotElectable, match="each replica may lack"):
+        ask(ElectMaster(GROUP, 9), story.now_ms)
 
 
 def test_force_waits_for_the_dead_time_and_names_the_lost_range() -> None:

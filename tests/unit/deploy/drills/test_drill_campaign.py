@@ -143,3 +143,17 @@ def test_the_page_shows_figures_and_what_is_wrong() -> None:
 def test_a_wrong_wish_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(InvalidParameter):
         CampaignOptions(**wrong)
+
+
+def test_the_page_has_its_command_and_leads_to_the_legs_that_have_a_report() -> None:
+    text = page(
+        document([GOOD, BROKE], seed=5, hours=1.0, began_ms=17, command="zenit drill campaign --seed 5"), "<svg/>"
+    )
+    assert "<pre>zenit drill campaign --seed 5</pre>" in text
+    assert '<a href="leg-000/random.json">1</a>' in text
+    assert text.count("href=") == 1
+
+
+def test_the_command_carries_out_the_same_campaign() -> None:
+    told = CampaignOptions(hours=1.5, seed=17, rate=500, batch=8, leg_minutes=2).command()
+    assert told == "zenit drill campaign --hours 1.5 --seed 17 --leg-minutes 2 --rate 500 --batch 8"
