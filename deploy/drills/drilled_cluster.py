@@ -26,6 +26,7 @@ from .log_compare import differences
 from .watch import quarantined
 
 UP_TIMEOUT_S: Final = 180
+END_S: Final = 20  # for an `up` that was interrupted to end what it began
 STOP_MS: Final = 20_000
 HEALTHY_MS: Final = 60_000
 LOOK_MS: Final = 50
@@ -85,7 +86,7 @@ class DrilledCluster:
                     meanwhile()
                     _, told = child.communicate(timeout=UP_TIMEOUT_S)
                 except BaseException:
-                    child.terminate()
+                    _end(child)
                     raise
         except subprocess.TimeoutExpired as error:
             raise RequestTimeout("zenit up", UP_TIMEOUT_S * 1000) from error
@@ -254,3 +255,13 @@ def _standing(group: Group) -> str:
     )
     in_sync = "not known" if group["in_sync"] is None else ",".join(group["in_sync"]) or "none"
     return f"master {group['master']}, in sync {in_sync}; {replicas}"
+
+
+def _end(child: subprocess.Popen[str]) -> None:
+    """Has `zenit up` end what it began, and waits for that: it holds the cluster's lock. One that does not end is killed."""
+    child.terminate()
+    try:
+        child.wait(END_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait(END_S)

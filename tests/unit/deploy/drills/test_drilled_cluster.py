@@ -1,0 +1,36 @@
+"""A drill that is interrupted while `zenit up` is at work does not wait for it for ever."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from store_kit import wait_until
+
+from zenitmq.deploy.drills import drilled_cluster
+from zenitmq.deploy.drills.drilled_cluster import DrilledCluster
+
+DEAF = """#!/bin/sh
+trap "" TERM
+echo $$ > "{pid}.new" && mv "{pid}.new" "{pid}"
+exec 2>&-
+while :; do sleep 0.05; done
+"""
+
+
+def test_an_up_that_does_not_hear_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    up, pid = tmp_path / "up", tmp_path / "pid"
+    up.write_text(DEAF.format(pid=pid))
+    up.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(up))
+    monkeypatch.setattr(drilled_cluster, "END_S", 0.2)
+
+    def interrupt() -> None:
+        wait_until(pid.exists)
+        raise KeyboardInterrupt
+
+    cluster = DrilledCluster(str(tmp_path / "c"), replicas=1, controllers=0, groups=1, settings=())
+    with pytest.raises(KeyboardInterrupt):
+        cluster.up(meanwhile=interrupt)
+    assert not Path(f"/proc/{pid.read_text().strip()}").exists()
