@@ -208,7 +208,7 @@ class LogChecker:
 
     def _next_record(self, data: bytes | memoryview, after: int, begin: int) -> int:
         """Where in `data`, from `after` on, the next whole record begins; its end where none does."""
-        for at in _magics(bytes(data), after):
+        for at in magics(bytes(data), after):
             if int.from_bytes(data[at + 28 : at + 36], "big") == begin + at:
                 self._kernel.clear()
                 if self._kernel.scan(data, at, len(data), begin + at, True, 1) == 1:
@@ -216,7 +216,8 @@ class LogChecker:
         return len(data)
 
 
-def _magics(data: bytes, after: int) -> Iterator[int]:
+def magics(data: bytes, after: int) -> Iterator[int]:
+    """Where in `data`, from `after` on, a record might begin by its magic."""
     at = data.find(_MAGIC_HEAD, after + 4)
     while at >= 0:
         yield at - 4

@@ -18,7 +18,8 @@ where only the process was killed, a record that a consume queue's unit names at
 that merely look like a record do not: a producer may put whole records into a body, and a recycled segment holds such
 bodies at positions that he can foresee. So damage is never searched for the next thing that looks well. It ends at the
 next known position; earlier only where everything up to there was written for certain, at the end of a record whose
-header is whole.
+header is whole. Where entries are missing and the queues are gone too, one header that has rotted costs the rest of its
+segment: `zenit store verify` reads what lies there.
 
 A page that the disk cannot give is asked for before it is touched (log_pages): it is damage like any other.
 
@@ -41,6 +42,7 @@ from .checksum_log import crc32
 from .checksum_table import ChecksumTable
 from .commit_log import CommitLog, may_follow_append
 from .dispatch import Dispatcher, Run
+from .log_check import magics
 from .log_pages import HEADER_BYTES, LogPages, is_record_readable
 from .quarantine import Range, overlapping
 from .queue_witness import QueueWitness
@@ -65,6 +67,7 @@ logger = logging.getLogger(__name__)
 SCAN_BYTES: Final = 8 << 20  # of the log looked at in one go
 REPLAY_COUNT_MAX: Final = 8192  # records told at once
 _PROGRESS_BYTES: Final = 1 << 30
+_SEARCH_BYTES: Final = 64 << 10  # looked through for a magic at once
 
 
 class LastStop(Enum):
@@ -210,9 +213,11 @@ class LogSurvey:
         return max(begin, min(self._flushed, at)), known
 
     def _next_witnessed(self, segments: Sequence[Segment], at: int) -> int | None:
-        """Where the log goes on behind damage in the record at `at` whose header is whole: at the next record that is valid
-        and that a queue names there, if only such as a queue names lie between. None where nothing says so."""
+        """Where the log goes on behind damage in the record at `at`: at the next record that is valid and that a queue names
+        there. Where the header at `at` is whole, only such as a queue names may lie between. None where nothing says so."""
         near = self._end_of_record(at)
+        if near is None:
+            return self._search_witnessed(segments, at)
         while near is not None and near < self._log.written:
             segment = _segment_at(segments, near)
             if near == segment.base_offset or not self._is_witnessed(segment, near):
@@ -220,6 +225,23 @@ class LogSurvey:
             if self._is_valid(segments, near):
                 return near
             near = self._end_of_record(near)
+        return None
+
+    def _search_witnessed(self, segments: Sequence[Segment], at: int) -> int | None:
+        """The first such record behind a header that has rotted: in its segment, where the log was on the disk, in front
+        of what an entry vouches for. A producer can foresee its place, but not have a queue name it.
+        """
+        segment = _segment_at(segments, at)
+        limit = self._next_entry(at, min(segment.end_offset, self._flushed))
+        for begin in range(at + 1, limit, _SEARCH_BYTES):
+            end = min(begin + _SEARCH_BYTES + HEADER_BYTES, limit)
+            if not self._is_readable(begin, end):
+                continue
+            data = bytes(segment.map[begin - segment.base_offset : end - segment.base_offset])
+            for found in magics(data, 0):
+                is_here = int.from_bytes(data[found + 28 : found + 36], "big") == begin + found
+                if is_here and self._is_witnessed(segment, begin + found) and self._is_valid(segments, begin + found):
+                    return begin + found
         return None
 
     def _is_witnessed(self, segment: Segment, at: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,40 @@ def test_without_a_unit_the_log_ends_before_it(tmp_path: Path) -> None:
         path.unlink()
     with make_store(left, clock, **SETTINGS) as store:
         assert store.written == end
+
+
+@pytest.mark.parametrize("at", [4, 28, 0])
+@pytest.mark.parametrize("last_stop", ["clean", "killed"])
+def test_a_rotten_header_costs_its_record_where_no_entry_is(tmp_path: Path, at: int, last_stop: str) -> None:
+    """Of its magic, position or size. The record behind it holds a whole one in its body, at the place that it says."""
+    clock = StillClock()
+    with make_store(tmp_path / "s", clock, **SETTINGS) as store:
+        for number in range(5):
+            put(store, "t", 0, message("t", b"%05d" % number, keys="key"))
+        put(store, "t", 0, message("t", b"00005" + b"x" * 3_000))
+        place = store.written + 88
+        forged = encode_record(topic=b"t", body=b"never", queue_offset=99, physical_offset=place, born_timestamp_ms=1)
+        put(store, "t", 0, message("t", forged + b"x" * 2_000))
+        for number in range(7, 40):
+            put(store, "t", 0, message("t", b"%05d" % number))
+        store.flush_all(20_000)
+        clock.time_ms += 100
+        store.on_tick(clock.time_ms)
+        store._upkeep.run_in_worker(lambda: None).result(60)  # the checkpoint says what was flushed
+        begin, behind = (store.position_of("t", 0, number) for number in (5, 7))
+        killed = kill(tmp_path / "s", tmp_path / "killed")
+        written = store.written
+    left = killed if last_stop == "killed" else tmp_path / "s"
+    for folder in ("checksum", "index"):  # without the second the whole log is read
+        shutil.rmtree(left / folder)
+    with open(left / "commitlog" / f"{0:020d}", "r+b") as log:
+        for damaged in (begin, behind - len(message("t", forged + b"x" * 2_000))):
+            log.seek(damaged + at)
+            log.write(b"\x7f")
+    with make_store(left, **SETTINGS) as store:
+        assert store.written == written
+        assert store.damage.quarantine.ranges == ((begin, behind),)
+        assert len(read_queue(store, "t", 0)) == 38
 
 
 def test_a_unit_is_of_one_record_at_one_place(tmp_path: Path) -> None:
