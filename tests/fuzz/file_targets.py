@@ -37,9 +37,11 @@ from zenitmq.store.checkpoint import (
 )
 from zenitmq.store.checksum_entry import ENTRY
 from zenitmq.store.checksum_log import ChecksumLog, crc32
+from zenitmq.store.commit_log import CommitLog
 from zenitmq.store.consume_queue import ConsumeQueue, OpenFiles
 from zenitmq.store.index_file import IndexFile, find_slot_count, index_file_bytes
-from zenitmq.store.record_kernel import decode_batch
+from zenitmq.store.queue_check import QueueChecker
+from zenitmq.store.record_kernel import RunKernel, decode_batch, encode_record
 from zenitmq.store.segment import segment_name
 from zenitmq.store.store_files import read_abort
 
@@ -168,6 +170,51 @@ def check_queue_file(data: bytes, draw: Random) -> None:
             assert queue.unit(end) == (5, 100, 0)
         finally:
             files.close()
+
+
+def _checked_store(draw: Random) -> bytes:
+    """Records of two topics, and behind them what the queue file of one of them holds; either is damaged."""
+    data, units = bytearray(), bytearray()
+    for number in range(draw.choice((1, 4, UNITS))):
+        topic, slot = (b"t", number // 2) if number % 2 == 0 else (b"other", number // 2)
+        record = encode_record(
+            topic=topic, body=bytes(draw.choice((0, 3, 90))), queue_offset=slot, physical_offset=len(data)
+        )
+        if topic == b"t":
+            units += struct.pack(">qIq", len(data), len(record), 0)
+        data += record
+    headers = [(4, 4), (12, 4), (20, 8), (28, 8), (36, 4)]
+    return bytes(mutated(data, draw, headers)[:SEGMENT_BYTES].ljust(SEGMENT_BYTES, b"\0") + mutated(units, draw))
+
+
+def check_queue_checker(data: bytes, draw: Random) -> None:
+    """Whatever the log and a queue's file hold, what is called wrong is a unit of the file that is not the record's."""
+    records, units = data[:SEGMENT_BYTES], data[SEGMENT_BYTES:]
+    with folder() as directory:
+        (directory / "commitlog").mkdir()
+        (directory / "commitlog" / segment_name(0)).write_bytes(records.ljust(SEGMENT_BYTES, b"\0"))
+        queue = directory / "consumequeue" / "t" / "0"
+        queue.mkdir(parents=True)
+        held = units[: 20 * UNITS].ljust(20 * UNITS, b"\0")
+        (queue / segment_name(0)).write_bytes(held)
+        log = CommitLog(str(directory), segment_bytes=SEGMENT_BYTES)
+        try:
+            checker = QueueChecker(
+                log,
+                RunKernel(record_max=SEGMENT_BYTES, body_max=SEGMENT_BYTES),
+                str(directory / "consumequeue"),
+                file_bytes=20 * UNITS,
+            )
+            low = draw.randrange(SEGMENT_BYTES)
+            damaged = draw.choice(((), ((low, low + 100),)))
+            for wrong in checker.check(lambda begin, end: records[begin:end], 0, SEGMENT_BYTES, damaged):
+                assert (wrong.topic, wrong.queue_id) == ("t", 0)
+                assert wrong.held == held[20 * wrong.queue_offset : 20 * wrong.queue_offset + 20]
+                assert len(wrong.unit) == 20
+                assert wrong.unit != wrong.held
+                assert checker.is_still_there(wrong)
+        finally:
+            log.close()
 
 
 # ---- index file
@@ -362,6 +409,7 @@ FILE_TARGETS = (
     Target("checkpoint", _checkpoint, check_checkpoint, (StoreFormatError,)),
     Target("checksum-log", _checksum_log, check_checksum_log),
     Target("queue-file", _queue_file, check_queue_file, (StoreFormatError,)),
+    Target("queue-checker", _checked_store, check_queue_checker),
     Target("index-file", _index_file, check_index_file, (StoreFormatError,)),
     Target("replica-file", checked_lines(_REPLICA), check_replica_file, (StoreFormatError,)),
     Target("epoch-file", _epoch_file, check_epoch_file, (StoreFormatError,)),

@@ -294,6 +294,54 @@ def check_search(data: bytes, draw: Random) -> None:
     assert all(base <= begin <= end <= base + len(data) for begin, end in ranges)
 
 
+def check_stranger(data: bytes, draw: Random) -> None:
+    """Units that point anywhere into records that hold anything: each one that is named as a stranger's is none of its queue,
+    those at the ends of what passes are; both forms say the same."""
+    number = draw.getrandbits(32)
+    found = _strangers(record_kernel, data, Random(number))
+    if number % 4 == 0:
+        assert found == _strangers(interpreted_kernel(), data, Random(number))
+
+
+def _strangers(kernel: Any, data: bytes, draw: Random) -> list[Any]:
+    base, slot = draw.choice((0, 0, 1 << 40)), draw.choice((0, 1, 5, -1, (1 << 62) - 3))
+    topic, queue_id = draw.choice(TOPICS), draw.choice((0, 1, 7, -1))
+    units, at = bytearray(), 0
+    while at + 91 <= len(data) and len(units) < 2000:
+        size = struct.unpack_from(">I", data, at)[0]
+        wrong = draw.randrange(4) == 0
+        offset = base + (some_number(draw, len(data)) % (len(data) + 2) if wrong else at)
+        length = draw.choice(EDGES) & 0xFFFFFFFF if wrong and draw.randrange(2) else size
+        units += struct.pack(">qIq", offset, length, 0)
+        at += max(size, 1)
+    selector: UnitSelector = kernel.UnitSelector(draw.choice((1, 2, 64)))
+    selector.select(exact(bytes(units)), 0, len(units), (), 64, 1 << 40, draw.choice((1 << 62, base + len(data))))
+    limit = draw.choice((len(data), len(data), draw.randrange(len(data) + 1)))
+    stranger = selector.stranger(exact(data[:limit]), base, topic, queue_id, slot)
+    assert -1 <= stranger < selector.examined
+    assert 0 <= selector.checked <= selector.run_count
+    if stranger >= 0:
+        place, size, _ = struct.unpack_from(">qIq", units, 20 * stranger)
+        begin = place - base
+        assert not kernel.is_record_of(exact(data[begin : begin + size]), place, topic, queue_id, slot + stranger)
+    return [stranger, selector.checked]
+
+
+def check_is_record(data: bytes, draw: Random) -> None:
+    """What passes for a record of a queue has that topic, queue and place; both forms say the same."""
+    size = struct.unpack_from(">I", data)[0] if len(data) >= 4 else 0
+    cut = draw.choice((len(data), size, size, size + 1, max(size - 1, 0), draw.randrange(len(data) + 1)))
+    part = bytes(data[:cut])
+    place, queue_id, slot = draw.choice((0, 0, 4096, -1)), draw.choice((0, 1, 7)), draw.choice((0, 1, 5, 1 << 62))
+    for topic in TOPICS:
+        found = record_kernel.is_record_of(exact(part), place, topic, queue_id, slot)
+        assert found == interpreted_kernel().is_record_of(exact(part), place, topic, queue_id, slot)
+        if found:
+            assert (int.from_bytes(part[:4], "big"), int.from_bytes(part[28:36], "big")) == (len(part), place)
+            assert (int.from_bytes(part[12:16], "big"), int.from_bytes(part[20:28], "big")) == (queue_id, slot)
+            assert topic in part[88:]
+
+
 _LONGS = ("queueOffset", "bornTimestamp", "storeTimestamp", "bodyCrc")
 _INTS = ("queueId", "reconsumeTimes", "flag")
 _TEXTS = ("messageId", "keys", "tags", "messageGroup", "traceparent", "body")
@@ -396,6 +444,8 @@ KERNEL_TARGETS = (
     Target("decode", _stored, check_decode, (CorruptRecordError,)),
     Target("select", _units, check_select),
     Target("search", _stored, check_search),
+    Target("stranger", _stored, check_stranger),
+    Target("is-record", _stored, check_is_record),
     Target("columns", _stored, check_columns, (CorruptRecordError,)),
     Target("index", _index, check_index, (ValueError,)),
     Target("accumulator", _texts_to_send, check_accumulator),
