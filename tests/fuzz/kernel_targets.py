@@ -294,6 +294,16 @@ def check_search(data: bytes, draw: Random) -> None:
     assert all(base <= begin <= end <= base + len(data) for begin, end in ranges)
 
 
+def _first_says(data: bytes) -> tuple[bytes, int, int, int] | None:
+    """(topic, queue id, queue offset, position) of the first record; None where it is none."""
+    size = struct.unpack_from(">I", data)[0] if len(data) >= 4 else 0
+    try:
+        first = record_kernel.decode_record(bytes(data[:size]))
+        return first.topic.encode(), first.queue_id, first.queue_offset, first.physical_offset
+    except (CorruptRecordError, UnicodeError):
+        return None
+
+
 def check_stranger(data: bytes, draw: Random) -> None:
     """Units that point anywhere into records that hold anything: each one that is named as a stranger's is none of its queue,
     those at the ends of what passes are; both forms say the same."""
@@ -306,6 +316,9 @@ def check_stranger(data: bytes, draw: Random) -> None:
 def _strangers(kernel: Any, data: bytes, draw: Random) -> list[Any]:
     base, slot = draw.choice((0, 0, 1 << 40)), draw.choice((0, 1, 5, -1, (1 << 62) - 3))
     topic, queue_id = draw.choice(TOPICS), draw.choice((0, 1, 7, -1))
+    first = _first_says(data)
+    if first is not None and max(first[2:]) < 1 << 62 and min(first[2:]) >= 0 and draw.randrange(4):
+        topic, queue_id, slot, base = first
     units, at = bytearray(), 0
     while at + 91 <= len(data) and len(units) < 2000:
         size = struct.unpack_from(">I", data, at)[0]
@@ -333,12 +346,21 @@ def check_is_record(data: bytes, draw: Random) -> None:
     cut = draw.choice((len(data), size, size, size + 1, max(size - 1, 0), draw.randrange(len(data) + 1)))
     part = bytes(data[:cut])
     place, queue_id, slot = draw.choice((0, 0, 4096, -1)), draw.choice((0, 1, 7)), draw.choice((0, 1, 5, 1 << 62))
-    for topic in TOPICS:
+    topics, first = TOPICS, _first_says(data)
+    if first is not None and draw.randrange(4):
+        topics, queue_id, slot, place = (*TOPICS, first[0]), *first[1:]
+    for topic in topics:
         found = record_kernel.is_record_of(exact(part), place, topic, queue_id, slot)
         assert found == interpreted_kernel().is_record_of(exact(part), place, topic, queue_id, slot)
         if found:
-            assert (int.from_bytes(part[:4], "big"), int.from_bytes(part[28:36], "big")) == (len(part), place)
-            assert (int.from_bytes(part[12:16], "big"), int.from_bytes(part[20:28], "big")) == (queue_id, slot)
+            assert (int.from_bytes(part[:4], "big"), int.from_bytes(part[28:36], "big")) == (
+                len(part),
+                place & (1 << 64) - 1,
+            )
+            assert (int.from_bytes(part[12:16], "big"), int.from_bytes(part[20:28], "big")) == (
+                queue_id & 0xFFFFFFFF,
+                slot & (1 << 64) - 1,
+            )
             assert topic in part[88:]
 
 
