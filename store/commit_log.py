@@ -72,6 +72,20 @@ def may_follow_append(data: memoryview, at: int, offset: int) -> bool:
     return any(found == expected[:cut] + bytes(len(found) - cut) for cut in range(len(found) + 1))
 
 
+def _parted(
+    views: Sequence[bytes | memoryview], size: int
+) -> tuple[list[bytes | memoryview], list[bytes | memoryview]]:
+    """The first `size` bytes of the views, which hold more, and those behind."""
+    before: list[bytes | memoryview] = []
+    for index, view in enumerate(views):
+        if len(view) > size:
+            whole = memoryview(view)
+            return [*before, whole[:size]], [whole[size:], *views[index + 1 :]]
+        before.append(view)
+        size -= len(view)
+    raise ValueError("there is nothing behind")
+
+
 def _ignore_flush() -> None:
     """Nobody waits."""
 
@@ -147,7 +161,7 @@ class CommitLog:
         return self._roll(size_bytes)
 
     def append(self, views: Sequence[bytes | memoryview]) -> PhysicalOffset:
-        """Writes the views back to back at `written`, in one `pwritev`; returns where they begin.
+        """Writes the views back to back at `written`; returns where they begin.
 
         They must fit (`place`). Raises StorePoisoned where the write fails; then nothing was published.
         """
@@ -162,9 +176,7 @@ class CommitLog:
         at = begin - self._base
         zeros = self._zeros_behind(at + size)
         try:
-            done = self._pwritev(self._fd, (*views, zeros), at)
-            if done != size + len(zeros):
-                self._write_rest((*views, zeros), done, at)
+            self._write((*views, zeros), size + len(zeros), at)
             self.checksums.append(begin, size, crc)
         except OSError as error:
             raise self.poison(f"append at {begin}: {error.strerror or error}") from error
@@ -183,11 +195,9 @@ class CommitLog:
         if size > self.room_bytes or self.poisoned is not None:
             raise self.poisoned or ValueError(f"{size} bytes were not placed")
         at = begin - self._base
-        views = (records, blank or self._zeros_behind(at + size))
+        behind = blank or self._zeros_behind(at + size)
         try:
-            done = self._pwritev(self._fd, views, at)
-            if done != size + len(views[1]):
-                self._write_rest(views, done, at)
+            self._write((records, behind), size + len(behind), at)
             if size:
                 self.checksums.append(begin, size, crc32(records) if crc is None else crc)
             if blank:
@@ -209,6 +219,24 @@ class CommitLog:
         blocks = -(-(end + TERMINATOR_BYTES) // BLOCK_BYTES)
         self._zeroed = min(blocks * BLOCK_BYTES, self.segment_bytes)
         return _ZEROS[: self._zeroed - end]
+
+    def _write(self, views: Sequence[bytes | memoryview], size: int, at: int) -> None:
+        """Writes the views, `size` bytes, of which the block that the log ends in comes last. Raises OSError.
+
+        A process that is killed may leave any block of a write undone, where a recycled segment has records that somebody
+        prepared. Until the last write is done zeros end the log where it ended before, and that write is whole or not there.
+        """
+        first = BLOCK_BYTES - at % BLOCK_BYTES
+        if size > first:
+            views, behind = _parted(views, first)
+            self._write_views(behind, size - first, at + first)
+            size = first
+        self._write_views(views, size, at)
+
+    def _write_views(self, views: Sequence[bytes | memoryview], size: int, at: int) -> None:
+        done = self._pwritev(self._fd, views, at)
+        if done != size:
+            self._write_rest(views, done, at)
 
     def _write_rest(self, views: Sequence[bytes | memoryview], done: int, at: int) -> None:
         """Goes on where a write came back short. Raises OSError."""
@@ -259,8 +287,7 @@ class CommitLog:
         begin = self.written
         blank = encode_blank(self._base + self.segment_bytes - begin)
         try:
-            if self._pwritev(self._fd, (blank,), begin - self._base) != len(blank):
-                raise OSError("the disk took a part of 8 bytes")
+            self._write((blank,), len(blank), begin - self._base)
             self.checksums.append(begin, len(blank), crc32(blank))
         except OSError as error:
             raise self.poison(f"roll at {begin}: {error.strerror or error}") from error

@@ -177,3 +177,45 @@ def test_a_record_whose_next_one_was_lost_stays(tmp_path) -> None:
         with make_store(work, **SETTINGS) as store:
             assert store.written == begin, arrived
             assert contents(store)["t"][-1] == b"00011"
+
+
+@pytest.mark.parametrize("other_boot", [False, True])
+@pytest.mark.parametrize("last", [0, 1, 8, 300, PAGE])
+def test_a_process_killed_between_any_two_blocks_of_a_write(tmp_path, monkeypatch, last: int, other_boot: bool) -> None:
+    """Of an append that ends `last` bytes into a block, over old bytes with records at each place where they would count."""
+    states: list[list[tuple[int, bytes]]] = []
+    with make_store(tmp_path / "s", **SETTINGS) as store:
+        put(store, "mine", 0, message("mine", b"hello"))
+        begin, log = store.written, store._log
+        end = 4 * PAGE + last
+        size = end - begin - (HEADER + 7)  # and so long a body that the append ends there
+        left = kill(tmp_path / "s", tmp_path / "killed")
+        write, done = log._pwritev, list[tuple[int, bytes]]()
+
+        def recorded(fd: int, views: list[bytes | memoryview], at: int) -> int:
+            data = b"".join(views)
+            place = at
+            while place < at + len(data):
+                states.append(list(done))
+                cut = min((place // PAGE + 1) * PAGE, at + len(data))
+                done.append((place, data[place - at : cut - at]))
+                place = cut
+            return write(fd, views, at)
+
+        monkeypatch.setattr(log, "_pwritev", recorded)
+        put(store, "mine", 0, message("mine", b"z" * size))
+        assert store.written == end, "the test's own arithmetic"
+    assert len(states) >= 4
+    first = -(-begin // PAGE) * PAGE
+    for number, state in enumerate(states):
+        work = kill(left, tmp_path / f"state{number}")
+        set_boot(work, other_boot)
+        rewrite(work, first, body_of_records(first, SEGMENT - first - 400))
+        for place in range(first, SEGMENT - PAGE, PAGE):
+            rewrite(work, place, forged(place) + bytes(16))
+        rewrite(work, end, forged(end) + bytes(16))
+        for place, data in state:
+            rewrite(work, place, data)
+        with make_store(work, **SETTINGS) as store:
+            assert contents(store) == {"mine": [b"hello"]}, number
+            assert store.written == begin

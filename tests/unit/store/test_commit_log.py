@@ -86,7 +86,15 @@ def test_no_append_writes_a_part_of_a_block_that_none_has_written_yet(open_log):
     # within a block, up to its last 8 bytes, to its end, over its end, into the file's last
     for size in (100, 3_980, 8, 256, 4_000):
         add(log, b"x" * size)
-    assert writes == [(0, 4_096), (100, 4_088), (4_080, 4_096), (4_088, 8_192), (4_344, 10_000)]
+    assert writes == [
+        (0, 4_096),
+        (100, 4_088),
+        (4_080, 4_096),
+        (4_096, 8_192),
+        (4_088, 4_096),
+        (8_192, 10_000),
+        (4_344, 8_192),
+    ]
     assert file_bytes(log, 0) == b"x" * 8_344 + bytes(10_000 - 8_344)
 
 
