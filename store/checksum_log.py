@@ -211,9 +211,9 @@ class ChecksumLog:
         data = self._bytes_of(base)
         return has_gap(data, slots_in(data, begin=base, limit=base + self._segment_bytes))
 
-    def truncate(self, end: int) -> None:
+    def truncate(self, end: int, *, others_follow: bool = False) -> None:
         """Forgets every append that reaches past `end`, and what is torn. Where entries do not reach `end`, their file says so:
-        what lies between counts without them. Durable. Raises OSError.
+        what lies between counts without them. So it does where `others_follow`, who note no entries. Durable. Raises OSError.
         """
         with self._lock:
             self._pending.clear()
@@ -225,10 +225,10 @@ class ChecksumLog:
                     os.unlink(self._path(base))
             kept = [base for base in bases if base <= last]
             if kept:
-                self._cut_file(kept[-1], end)
+                self._cut_file(kept[-1], end, others_follow)
                 sync_directory(self.directory)
 
-    def _cut_file(self, base: int, end: int) -> None:
+    def _cut_file(self, base: int, end: int, others_follow: bool) -> None:
         limit = base + self._segment_bytes
         slots, reached = 0, base
         for slot, entry in entries_in(raws_in(self._bytes_of(base)), begin=base, limit=limit):
@@ -237,7 +237,7 @@ class ChecksumLog:
         fd = os.open(self._path(base), os.O_RDWR | os.O_CLOEXEC)
         try:
             os.ftruncate(fd, slots * ENTRY.size)
-            behind = pack_gap(reached) if reached < end else bytes(ENTRY.size)
+            behind = pack_gap(reached) if reached < end or others_follow else bytes(ENTRY.size)
             self._disk.pwritev(fd, (behind,), slots * ENTRY.size)
             os.fsync(fd)
         except OSError as error:

@@ -3,8 +3,9 @@
 RocketMQ writes no terminator behind what it appends. Segments of ours are written over as they are, so behind its last message
 there would lie records of an earlier use, which its recovery and ours could take for the log's. So here
 
-    log      what lies behind the end becomes zeros, durably; segments behind it are deleted
-    spares   files kept to be written over are deleted, those of queues and of the index too
+    log        what lies behind the end becomes zeros, durably; segments behind it are deleted
+    checksums  their last file says that entries are missing behind the end: RocketMQ notes none
+    spares     files kept to be written over are deleted, those of queues and of the index too
 
 Each step may be done again after a crash; up to the end nothing changes, and the store opens here as before.
 """
@@ -44,6 +45,7 @@ def hand_over_store(directory: str) -> dict[str, Any]:
         try:
             end = _find_end(directory, log)
             log.cut(end)
+            log.checksums.truncate(end, others_follow=True)
         finally:
             log.close()
         spare_files = sum(_delete_spares(os.path.join(directory, name)) for name in _SPARES)

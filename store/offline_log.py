@@ -29,7 +29,7 @@ from .recovery import LastStop, LogSurvey
 from .scrub_reader import ScrubReader
 from .snapshot import read_snapshot
 from .store_files import read_abort
-from .store_opening import find_segment_bytes, has_commit_log, scanning_kernel, survey_begin
+from .store_opening import find_segment_bytes, has_commit_log, is_ours, scanning_kernel, survey_begin
 from .upkeep import CHECKPOINT_FILE
 
 READ_BYTES: Final = 8 << 20
@@ -72,9 +72,16 @@ def open_log(directory: str, config: StoreConfig) -> Iterator[OfflineLog]:
     try:
         kernel = scanning_kernel(config, log.segment_bytes)
         checkpoint = read_checkpoint(os.path.join(directory, CHECKPOINT_FILE))
-        clean = read_abort(directory) is None
+        abort = read_abort(directory)
+        clean = abort is None
         last_stop = LastStop.CLEAN if clean else LastStop.POWER_LOST
-        survey = LogSurvey(log, kernel, check_body_crc=True, last_stop=last_stop)
+        survey = LogSurvey(
+            log,
+            kernel,
+            check_body_crc=True,
+            last_stop=last_stop,
+            is_ours=is_ours(directory, abort, checkpoint),
+        )
         end = survey.run(survey_begin(log, checkpoint, kernel, clean=clean), checkpoint.flushed_offset or 0).end
         facts = read_snapshot(os.path.join(directory, FACTS_FILE))
         ranges = [] if facts is None else facts.document.get("quarantined", [])

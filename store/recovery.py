@@ -5,8 +5,9 @@ from its beginning, so a restart takes as long whatever its size):
 
 - an append whose checksum entry matches is valid whatever it holds; without an entry, or where it does not match, each
   record is judged by its structure, its position and its body's checksum;
-- after a power cut the log ends with its entries, where none is known to be missing: they are on the disk before anybody is
-  told that their appends are. Behind them may stand anything that a recycled segment holds;
+- after a power cut the log ends with its entries, where none is known to be missing and RocketMQ, which notes none, did not
+  write there last: they are on the disk before anybody is told that their appends are. Behind them may stand anything that
+  a recycled segment holds;
 - a blank ends its segment where its entry says so, where only the process was killed, or where something valid follows;
 - bytes that are no record, with nothing behind them that is known to belong to the log, are a *torn tail*: the log ends
   before them. So is the last record where neither an entry nor, after a kill, a queue's unit vouches for it and the bytes
@@ -103,12 +104,15 @@ class LogSurvey:
         *,
         check_body_crc: bool,
         last_stop: LastStop,
+        is_ours: bool = False,
         witness: QueueWitness | None = None,
     ) -> None:
-        """`witness`: what the queues say, where they are there to be asked."""
+        """`is_ours`: what was flushed has entries, for none but ours wrote to the log last. `witness`: what the queues say,
+        where they are there to be asked."""
         self._log = log
         self._witness = witness
         self._last_stop = last_stop
+        self._is_ours = is_ours
         self._kernel = kernel
         self._check_body_crc = check_body_crc
         self._flushed = 0
@@ -175,7 +179,8 @@ class LogSurvey:
 
     def _was_never_flushed(self, at: int) -> bool:
         """Whether a power cut may have left anything from `at` on: what was flushed has entries, and they end here."""
-        return self._last_stop is LastStop.POWER_LOST and at >= self._flushed and self._entries.end_at(at)
+        may_lack_pages = self._is_ours and self._last_stop is LastStop.POWER_LOST
+        return may_lack_pages and at >= self._flushed and self._entries.end_at(at)
 
     # ---- damage
 

@@ -63,10 +63,12 @@ class StoreLock:
 
 @dataclass(frozen=True, slots=True)
 class AbortMark:
-    """Who had the store open and did not close it. `pid` 0 and `boot_id` "" where the file does not say (RocketMQ's)."""
+    """Who had the store open and did not close it. `pid` 0 and `boot_id` "" where the file does not say (RocketMQ's).
+    `is_ours`: it has both our lines; RocketMQ writes a process id and no end of a line, or nothing."""
 
     pid: int
     boot_id: str
+    is_ours: bool
 
     @property
     def same_boot(self) -> bool:
@@ -92,7 +94,7 @@ def read_abort(store_directory: str) -> AbortMark | None:
         return None
     pid = lines[0].strip()
     whole = len(lines) > 2  # both lines ended: the write was not torn
-    return AbortMark(int(pid) if pid.isascii() and pid.isdigit() else 0, lines[1].strip() if whole else "")
+    return AbortMark(int(pid) if pid.isascii() and pid.isdigit() else 0, lines[1].strip() if whole else "", whole)
 
 
 def write_abort(store_directory: str, *, disk_failed: bool = False) -> None:

@@ -146,6 +146,7 @@ def open_store(
             kernel,
             check_body_crc=config.verify_body_crc,
             last_stop=LastStop.of(abort),
+            is_ours=is_ours(directory, abort, checkpoint),
             witness=QueueWitness(queues.directory, file_bytes=queues.file_bytes),
         ).run(begin, checkpoint.flushed_offset or 0)
         log.truncate(survey.end, wipe_bytes=_wipe_bytes(config, abort))
@@ -234,6 +235,17 @@ def _wipe_bytes(config: StoreConfig, abort: AbortMark | None) -> int | None:
     if abort is None:
         return 0
     return append_bytes_max(config) if abort.same_boot else None
+
+
+def is_ours(directory: str, abort: AbortMark | None, checkpoint: Checkpoint) -> bool:
+    """Whether a broker of ours wrote the log last, so that all that was flushed has its checksum entry. RocketMQ notes none.
+
+    RocketMQ's leaves its mark, or, an older one that found ours, a checkpoint that is not ours; it makes one where there
+    is none. Raises OSError.
+    """
+    if abort is None or not abort.is_ours:
+        return False
+    return checkpoint.flushed_offset is not None or not os.path.exists(os.path.join(directory, CHECKPOINT_FILE))
 
 
 def survey_begin(log: CommitLog, checkpoint: Checkpoint, kernel: RunKernel, *, clean: bool) -> int:
