@@ -61,7 +61,7 @@ class Scrub:
             now_ms=clock.now_ms(),
         )
         self._checkers = store.log_checker(), store.queue_checker()
-        self._kept_ms = clock.now_ms()
+        self._kept_ms = clock.monotonic_ms()
         self._kept_last: ScrubRound | None = self._plan.last
         self._sampled = (clock.monotonic_ms(), process_cpu_ns())
         self._is_busy = False
@@ -109,7 +109,8 @@ class Scrub:
             self._desk.run_aside(lambda: self._check(step), lambda checked: self._on_checked(step, checked))
         if plan.last is not self._kept_last:
             self._tell_result(plan.last)
-        if plan.last is not self._kept_last or (plan.current is not None and now_ms >= self._kept_ms + KEEP_EACH_MS):
+        is_stale = plan.current is not None and self._clock.monotonic_ms() >= self._kept_ms + KEEP_EACH_MS
+        if plan.last is not self._kept_last or is_stale:
             self._keep()
 
     def _sample(self) -> None:
@@ -185,6 +186,6 @@ class Scrub:
             )
 
     def _keep(self) -> None:
-        self._kept_ms, self._kept_last = self._clock.now_ms(), self._plan.last
+        self._kept_ms, self._kept_last = self._clock.monotonic_ms(), self._plan.last
         document = self._plan.document()
         self._desk.run_aside(lambda: write_snapshot(self._path, document, 0), lambda _done: None)

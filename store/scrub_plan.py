@@ -70,7 +70,7 @@ class ScrubPlan:
         self._is_reading = False
         self._failed_at, self._failures = -1, 0  # the place that could not be read last, and how often in a row
         self.is_waiting_for_calm = False
-        self.since_ms = now_ms
+        self.since_ms = self._waits_since_ms = now_ms
         self.current: ScrubRound | None = None
         self.last: ScrubRound | None = None
         try:
@@ -78,9 +78,8 @@ class ScrubPlan:
             current, last = _parse_round(document["current"]), _parse_round(document["last"])
         except (KeyError, TypeError, ValueError):
             return
-        if last is not None:  # a clock that was wrong must put off no round
-            last = replace(last, ended_ms=min(last.ended_ms, now_ms))
-        self.since_ms, self.current, self.last = min(since_ms, now_ms), current, last
+        self.since_ms, self.current, self.last = since_ms, current, last
+        self._waits_since_ms = min(since_ms if last is None else last.ended_ms, now_ms)
 
     def document(self) -> dict[str, Any]:
         """To be kept, and given to the next life."""
@@ -94,7 +93,7 @@ class ScrubPlan:
         """When the next round begins by itself; None where none does, or one is under way."""
         if not self._interval_ms or self.current is not None:
             return None
-        return (self.since_ms if self.last is None else self.last.ended_ms) + self._interval_ms
+        return self._waits_since_ms + self._interval_ms
 
     def ask(self, now_ms: int, *, bytes_per_second: int, begin: int, end: int) -> None:
         """Begins a round now, whatever is under way: by itself, at this rate (0: as set), and however busy the broker is."""
@@ -103,6 +102,7 @@ class ScrubPlan:
 
     def next_step(self, now_ms: int, *, begin: int, end: int, is_busy: bool) -> ScrubStep | None:
         """What to read now, if anything: answered by `on_step` or `on_failed`. [begin, end): the log, as far as flushed."""
+        self._waits_since_ms = min(self._waits_since_ms, now_ms)  # a clock that was ahead must put off no round
         due_ms = self.next_due_ms()
         if due_ms is not None and now_ms >= due_ms:
             self._begin(now_ms, begin, end, is_asked=False)
@@ -178,6 +178,7 @@ class ScrubPlan:
     def _finish(self, now_ms: int) -> None:
         assert self.current is not None
         self.last, self.current = replace(self.current, ended_ms=now_ms), None
+        self._waits_since_ms = now_ms
         self._rate = self._default_rate
         self.is_waiting_for_calm = False
 

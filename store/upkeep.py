@@ -69,7 +69,7 @@ class Upkeep:
         self._is_closing = False
         self._checkpoint = Checkpoint()
         self._found_end = log.written  # until that is flushed, the last life's checkpoint says more than we could
-        self._checkpoint_due_ms = 0
+        self._checkpoint_begun_ms: int | None = None  # the last one
         self._is_persisting = False
         self._mark = (PhysicalOffset(0), 0)  # (log end, time): what lies below was stored before
         self.is_refusing = False  # the disk is too full to take messages
@@ -201,14 +201,19 @@ class Upkeep:
 
     def _tick(self, now_ms: int) -> list[StoreEvent]:
         self._log_retry()
-        if not self._is_persisting and now_ms >= self._checkpoint_due_ms:
+        if not self._is_persisting and self._is_checkpoint_due(now_ms):
             mark, self._mark = self._mark, (self._log.written, now_ms)
             self._is_persisting = True
             self._worker.submit(self._guarded, partial(self._persist, mark))
-            self._checkpoint_due_ms = now_ms + self._config.checkpoint_interval_ms
+            self._checkpoint_begun_ms = now_ms
         usage = os.statvfs(self._directory)
         use = disk_use((usage.f_blocks - usage.f_bfree) * usage.f_frsize, usage.f_bavail * usage.f_frsize)
         return [*self._watch_disk(use), *self.expiry.go_on(now_ms, use)]
+
+    def _is_checkpoint_due(self, now_ms: int) -> bool:
+        """A clock that was set back makes one due too: nothing waits for a time that it showed by mistake."""
+        begun_ms = self._checkpoint_begun_ms
+        return begun_ms is None or not 0 <= now_ms - begun_ms < self._config.checkpoint_interval_ms
 
     def _log_retry(self) -> None:
         if self._queues.is_blocked:

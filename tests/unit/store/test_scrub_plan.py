@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from zenitmq.store.scrub_plan import STEP_BYTES_MAX, STEP_TRIES, ScrubPlan, ScrubStep
 
 RATE = 1 << 20
@@ -128,6 +130,21 @@ def test_a_clock_that_was_wrong_puts_off_no_round() -> None:
     first.next_step(2 * DAY * 365, begin=0, end=0, is_busy=False)
     assert first.last is not None
     assert plan_of(first.document(), now_ms=10 * DAY).next_due_ms() == 11 * DAY
+
+
+@pytest.mark.parametrize("has_last", [True, False])
+def test_a_clock_that_is_set_right_while_a_store_is_open_puts_off_no_round(has_last: bool) -> None:
+    ahead = 100 * 365 * DAY
+    plan = plan_of(now_ms=ahead)
+    if has_last:
+        plan.ask(ahead, bytes_per_second=0, begin=0, end=0)
+        assert plan.next_step(ahead, begin=0, end=0, is_busy=False) is None
+        assert plan.last is not None
+    assert run(plan, 0, 1_000) == 0
+    assert plan.next_due_ms() == DAY
+    assert run(plan, DAY, DAY + 10_000) == END
+    assert plan.last is not None
+    assert plan.last.begun_ms == DAY
 
 
 def fail(plan: ScrubPlan, begin_ms: int, *, begin: int = 0) -> int:
