@@ -33,6 +33,7 @@ from ...store.small_file import SYSTEM_FILES, SmallFiles
 
 FILE_NAME: Final = "replica.zenit"
 NO_END: Final = -1
+LEFT_GROUPS_MAX: Final = 32
 VERSION: Final = 1
 _BYTES_MAX: Final = 4096
 _COUNT_MAX: Final = 1 << 62
@@ -85,7 +86,7 @@ class _Facts:
     ran_async: bool = False
     set_back: bool = False
     group_id: str = ""
-    left_group: str = ""
+    left_groups: tuple[str, ...] = ()
     left_epoch: int = 0
 
 
@@ -179,7 +180,7 @@ class ReplicaFiles:
         wanted = group_id or facts.group_id or facts.store_id
         if facts.group_id not in ("", wanted):
             raise InvalidParameter("group_id", wanted, f"{facts.group_id}, of which this store is already")
-        if wanted == facts.left_group:
+        if wanted in facts.left_groups:
             raise InvalidParameter(
                 "group_id", wanted, "no group that this store has left: it may hold other messages since"
             )
@@ -194,7 +195,8 @@ class ReplicaFiles:
         takes its log for the group's again. `newest_epoch`: the last row of its epochs; those to come are above all it knew.
 
         Returns what it was in; it has no epoch where it was in none, and nothing is changed then. No process may have the
-        store. Raises StoreFormatError where a cut of its log is half done, OSError.
+        store. Raises StoreFormatError where a cut of its log is half done, or where it has left so many groups that one more
+        would have to be forgotten, OSError.
         """
         path = os.path.join(directory, FILE_NAME)
         facts = _read(path, SYSTEM_FILES)
@@ -205,8 +207,16 @@ class ReplicaFiles:
             raise StoreFormatError(
                 path, "its log is half cut; start it once more as a replica of its group, and stop it"
             )
+        left_groups = facts.left_groups
+        if facts.group_id and facts.group_id not in left_groups:  # a static master's has no id
+            left_groups += (facts.group_id,)
+        if len(left_groups) > LEFT_GROUPS_MAX:
+            raise StoreFormatError(
+                path,
+                f"this store has left {LEFT_GROUPS_MAX} groups, and may forget none; let an empty one take its place",
+            )
         left_epoch = max(facts.promised, facts.left_epoch, newest_epoch)
-        left = _Facts(store_id=uuid.uuid4().hex, left_group=facts.group_id, left_epoch=left_epoch)
+        left = _Facts(store_id=uuid.uuid4().hex, left_groups=left_groups, left_epoch=left_epoch)
         files = cls(path, left, SYSTEM_FILES)
         files._write(left)
         return was
@@ -309,10 +319,16 @@ def _read(path: str, small_files: SmallFiles) -> _Facts | None:
 
 
 def _facts_of(path: str, document: dict[str, Any]) -> _Facts:
-    """Each with its type and in its range. What is missing takes its default: an older release did not write it, and called
-    the group's id its origin."""
+    """Each with its type and in its range. What is missing takes its default: an older release did not write it, called the
+    group's id its origin, and knew one group that was left."""
     if "group_id" not in document and "origin" in document:
         document["group_id"] = document.pop("origin")
+    if "left_groups" not in document and "left_group" in document:
+        document["left_groups"] = [document.pop("left_group")]
+    groups = document.get("left_groups", [])
+    if not isinstance(groups, list) or len(groups) > LEFT_GROUPS_MAX or any(type(name) is not str for name in groups):
+        raise StoreFormatError(path, f"'left_groups' is {str(groups)[:64]!r}")
+    document["left_groups"] = tuple(name for name in groups if name)
     types = {each.name: type(each.default) for each in fields(_Facts) if each.name != "store_id"} | {"store_id": str}
     for name, value in document.items():
         if type(value) is not types.get(name):

@@ -10,7 +10,7 @@ from zenitmq.broker.config import BrokerConfig
 from zenitmq.broker.epoch_file import begin_epoch, read_epochs
 from zenitmq.broker.group_membership import check_membership, join_group, leave_group
 from zenitmq.broker.replication.beginning import FILE_NAME as BEGINNING
-from zenitmq.broker.replication.replica_files import ReplicaFiles
+from zenitmq.broker.replication.replica_files import LEFT_GROUPS_MAX, ReplicaFiles
 from zenitmq.model.errors import InvalidParameter, StoreFormatError, StoreInGroup, StoreLocked
 from zenitmq.model.queue import PhysicalOffset
 from zenitmq.store.store_files import StoreLock
@@ -110,6 +110,29 @@ def test_who_has_left_a_group_is_not_in_it_again_by_a_command(store: str) -> Non
     with pytest.raises(InvalidParameter, match="has left"):
         join_group(store, ONE)
     assert join_group(store, OTHER)["group_id"] == OTHER
+
+
+def test_no_group_that_was_ever_left_is_joined_again(store: str) -> None:
+    for group_id in (ONE, OTHER):
+        join_group(store, group_id)
+        leave_group(store)
+    ReplicaFiles.open(store).promise(9)
+    leave_group(store)  # a static master's, which has no id
+    for group_id in (ONE, OTHER):
+        with pytest.raises(InvalidParameter, match="has left"):
+            join_group(store, group_id)
+    assert join_group(store, "3" * 32)["group_id"] == "3" * 32
+
+
+def test_a_store_that_has_left_as_many_groups_as_it_can_tell_leaves_no_other(store: str) -> None:
+    names = [f"{number:032x}" for number in range(LEFT_GROUPS_MAX + 1)]
+    for name in names[:-1]:
+        join_group(store, name)
+        leave_group(store)
+    join_group(store, names[-1])
+    with pytest.raises(StoreFormatError, match="may forget none"):
+        leave_group(store)
+    assert ReplicaFiles.membership(store).group_id == names[-1]
 
 
 def test_leaving_changes_nothing_where_there_is_no_group(store: str) -> None:

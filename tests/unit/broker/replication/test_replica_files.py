@@ -7,8 +7,8 @@ import zlib
 import pytest
 
 from zenitmq.broker.replication import replica_files
-from zenitmq.broker.replication.replica_files import FILE_NAME, NO_END, ReplicaFiles
-from zenitmq.model.errors import StoreFormatError
+from zenitmq.broker.replication.replica_files import FILE_NAME, LEFT_GROUPS_MAX, NO_END, ReplicaFiles
+from zenitmq.model.errors import InvalidParameter, StoreFormatError
 from zenitmq.store import small_file
 from zenitmq.store.small_file import SYSTEM_FILES
 
@@ -233,6 +233,9 @@ def test_a_disk_that_failed_is_no_kill(directory, boot) -> None:
         {"version": 1, "store_id": "5f0c", "starts": True},
         {"version": 1, "store_id": "5f0c", "starts": -1},
         {"version": 1, "store_id": "5f0c", "promised": 1 << 70},
+        {"version": 1, "store_id": "5f0c", "left_groups": "5f0c"},
+        {"version": 1, "store_id": "5f0c", "left_groups": [5]},
+        {"version": 1, "store_id": "5f0c", "left_groups": ["5f0c"] * (LEFT_GROUPS_MAX + 1)},
         {"version": 1, "store_id": "5f0c", "clean_end": -2},
     ],
 )
@@ -254,6 +257,18 @@ def test_an_older_releases_name_for_the_groups_id_is_read(directory) -> None:
     files = ReplicaFiles.open(directory)
     assert (files.group_id, files.promised, files.incarnation.starts) == ("5f0c", 9, 5)
     assert ReplicaFiles.open(directory).group_id == "5f0c", "written anew by its name of now"
+
+
+@pytest.mark.parametrize(("left", "is_refused"), [("5f0c", True), ("", False)])
+def test_the_one_group_that_an_older_release_knew_to_be_left_is_read(directory, left: str, is_refused: bool) -> None:
+    write_text(directory, f'{{"version": 1, "store_id": "s", "left_group": "{left}", "left_epoch": 4}}')
+    ReplicaFiles.open(directory)
+    assert ReplicaFiles.membership(directory).left_epoch == 4
+    if is_refused:
+        with pytest.raises(InvalidParameter, match="has left"):
+            ReplicaFiles.join(directory, "5f0c", newest_epoch=4)
+    else:
+        assert ReplicaFiles.join(directory, "5f0c", newest_epoch=4) == ("5f0c", 4)
 
 
 def test_what_an_older_release_did_not_write_takes_its_default(directory) -> None:
