@@ -1,7 +1,8 @@
 """The scrub of a running broker: a worker reads the log a little at a time, and what has rotted is quarantined.
 
-    tick --step--> worker: read, check --> loop: damage is taken out of sight, repairs ask a replica for it; units of queues
-                   |                       that do not name the records that were read are written anew
+    tick --step--> worker: read, check --> loop: damage is taken out of sight, repairs ask a replica for it; what was, and
+                   |                       has its checksums, comes back; units of queues that do not name the records
+                   |                       that were read are written anew
                    '- each 10 s, and at a round's end: progress and result to config/zenitScrub.json
 
 What to read, how fast and when is decided by `store/scrub_plan.py`. Loop thread, but for what the worker does.
@@ -22,6 +23,7 @@ from ..remoting.server import Call, RequestLoop
 from ..store.checksum_entry import RottenEntry
 from ..store.log_check import Checked
 from ..store.message_store import MessageStore
+from ..store.quarantine import Range
 from ..store.queue_table import WrongUnit
 from ..store.scrub_plan import ScrubPlan, ScrubRound, ScrubStep
 from ..store.snapshot import read_snapshot, write_snapshot
@@ -36,8 +38,9 @@ KEEP_EACH_MS: Final = 10_000
 SCRUB_FILE: Final = os.path.join("config", "zenitScrub.json")
 
 
-_Found = tuple[Checked, list[WrongUnit], tuple[RottenEntry, ...]]
-"""What a step found: in the log, in queues, and the checksum entries that could not be mended."""
+_Found = tuple[Checked, list[WrongUnit], tuple[RottenEntry, ...], list[Range]]
+"""What a step found: in the log, in queues, the checksum entries that could not be mended, and quarantined ranges whose
+checksums vouch for them."""
 
 
 class Scrub:
@@ -126,7 +129,8 @@ class Scrub:
         try:
             units = self._store.damaged_units
             checked, wrong = units.check(*self._checkers, step.begin, bytes_max=step.bytes_max, limit=step.limit)
-            return checked, wrong, self._store.set_entries_right(checked.rotten_entries)
+            left = self._store.set_entries_right(checked.rotten_entries)
+            return checked, wrong, left, self._store.whole_again(step.begin, checked.end)
         except OffsetOutOfRange as error:
             return str(error.__cause__ or f"the file with byte {step.begin} of the log has lost its name")
         except OSError as error:
@@ -137,7 +141,9 @@ class Scrub:
         if result is None or isinstance(result, str):
             self._plan.on_failed(step, self._clock.now_ms(), result or "an internal error: the broker's log says which")
             return
-        checked, wrong, left = result
+        checked, wrong, left, whole = result
+        for low, high in whole:
+            self._store.damage.on_whole(low, high)
         found = [(low, high) for low, high in checked.damaged if low >= self._store.begin]
         self._store.damage.add_all(found, "by a scrub")
         self._plan.on_step(

@@ -4,9 +4,10 @@ What is sent back is found in the log by a worker, then stored anew: delayed, in
 among its dead letters. Answered as a send is, once that is as durable as the broker promises. A consumer that asks again
 because it saw no answer may have its message twice, as a producer may.
 
-What is copied gets checksums of its own, so the record is checked first: its append's checksum, its body's. A damaged one is
-quarantined. While a replica may have it whole the consumer is to come again; after that its own copy is taken, if that was
-made before the damage.
+What is copied gets an append's checksum of its own, so the record is checked first: its append's checksum, its body's. A
+damaged one is quarantined. While a replica may have it whole the consumer is to come again; after that its own copy is taken,
+if that was made before the damage. A body that came with another's CRC is not damaged, since its append's checksum vouches
+for it: it goes its way as one that nobody can decode, and its copies keep that CRC, so that nobody is told it is good.
 """
 
 from __future__ import annotations
@@ -82,8 +83,10 @@ class SendBackHandler:
                 raise
             return _pulled_record(physical_offset, pulled)
         damaged = store.damaged_at(physical_offset)
-        is_hit = overlaps(damaged, physical_offset, physical_offset + message.size_bytes)
-        return damaged if is_hit or not message.body_crc_matches else message
+        end = physical_offset + message.size_bytes
+        is_hit = overlaps(damaged, physical_offset, end)
+        is_as_sent = not is_hit and (message.body_crc_matches or store.vouches_for(physical_offset, end))
+        return message if is_as_sent else damaged
 
     def _on_found(self, call: Call, found: StoredMessage | list[Range]) -> None:
         """Raises BrokerBusy, MessageNotFound, CorruptRecordError where the log's bytes are damaged."""
@@ -150,6 +153,7 @@ class SendBackHandler:
             born_timestamp_ms=message.born_at_ms,
             born_host=message.born_host,
             reconsume_times=message.reconsume_times + 1,
+            body_crc=message.body_crc,
         )
         self.retried += 1
         return placed.end
@@ -165,6 +169,7 @@ class SendBackHandler:
             born_timestamp_ms=message.born_at_ms,
             born_host=message.born_host,
             reconsume_times=message.reconsume_times + 1,
+            body_crc=message.body_crc,
         )
         self.given_up += 1
         return placed.end

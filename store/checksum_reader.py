@@ -2,6 +2,9 @@
 
 The entries of a file ascend, so where one begins is found by halving; an entry that has rotted may lead astray there, and
 then the file is read from its beginning. Any thread; each call opens its file anew.
+
+Of an open log the entries that still wait in memory are written first: what was appended is never judged without its entry
+because somebody looked too soon.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 import logging
 import os
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -23,9 +26,12 @@ _BEFORE: Final = 3  # so many slots before the first one behind a position: its 
 
 
 class ChecksumReader:
-    """Of one checksum directory, which need not exist."""
+    """Of one checksum directory, which need not exist. `write_out(end)`: has the entries of appends below `end` written."""
 
-    def __init__(self, directory: str, segment_bytes: int) -> None:
+    def __init__(
+        self, directory: str, segment_bytes: int, *, write_out: Callable[[int], None] = lambda _end: None
+    ) -> None:
+        self._write_out = write_out
         self._directory = directory
         self._segment_bytes = segment_bytes
 
@@ -37,7 +43,8 @@ class ChecksumReader:
         return self.looked_up(begin, end)[0]
 
     def looked_up(self, begin: int, end: int) -> tuple[list[ChecksumEntry], list[Suspect]]:
-        """`overlapping`, and the doubtful entries that stand there."""
+        """`overlapping`, and the doubtful entries that stand there. Raises StorePoisoned."""
+        self._write_out(end)
         base = begin - begin % self._segment_bytes
         try:
             fd = os.open(os.path.join(self._directory, segment_name(base)), os.O_RDONLY | os.O_CLOEXEC)

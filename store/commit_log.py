@@ -472,6 +472,17 @@ class CommitLog:
         vouching.result()  # after a power cut only what has an entry counts (recovery)
         self.flushed = PhysicalOffset(target)
 
+    def write_entries(self, end: int) -> None:
+        """Writes the checksum entries of what was appended below `end` where they may still wait; not durably. Any thread.
+        Raises StorePoisoned.
+        """
+        if end <= self.flushed:
+            return
+        try:
+            self.checksums.write_out()
+        except OSError as error:
+            raise self.poison(f"checksum entries: {error.strerror or error}") from error
+
     def poison(self, what: str) -> StorePoisoned:
         """Stops all writes for good: the disk failed. The first reason stays, and is told to `on_poisoned` once."""
         with self._poison_lock:

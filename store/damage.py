@@ -158,12 +158,15 @@ class Damage:
     # ---- mending
 
     def fits(self, begin: int, data: bytes) -> bool:
-        """Whether `data` may be what was written at `begin`: whole records that agree with our own checksums.
+        """Whether `data` may be what was written at `begin`: our own checksums have all of it, or it is whole records that
+        agree with those that we have. A producer may send a body that has not its CRC: then only our checksums tell.
 
         A checksum that does not agree counts for nothing where the log holds these very bytes: then it has rotted itself.
         Raises OffsetOutOfRange where retention was faster.
         """
         end = begin + len(data)
+        if self._checker.vouches_for(lambda low, high: data[max(low - begin, 0) : high - begin], begin, end):
+            return True
         if not self._checker.is_well_formed(data, begin):
             return False
         inside = (entry for entry in self._checker.appends(begin, end) if begin <= entry.offset and entry.end <= end)

@@ -94,6 +94,15 @@ class LogChecker:
         """The entries that share a byte with [begin, end), which lies in one segment."""
         return self._checksums.overlapping(begin, end)
 
+    def vouches_for(self, read: Read, begin: int, end: int) -> bool:
+        """Whether the entries of the appends that share a byte with [begin, end), of one segment, match, and leave none out."""
+        reached = begin
+        for entry in self.appends(begin, end):
+            if entry.offset > reached or not self._has_crc(read, entry.offset, entry.end, entry.crc):
+                return False
+            reached = entry.end
+        return reached >= end
+
     def is_well_formed(self, data: bytes | memoryview, begin: int) -> bool:
         """Whether `data`, which lies at `begin` in the log, is whole records, perhaps with a blank's head behind them."""
         return not self._bad_records(data, begin)

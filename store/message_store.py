@@ -39,7 +39,7 @@ from .get_result import GetResult, Search
 from .key_index import KeyIndex
 from .key_reader import KeyReader
 from .log_check import Checked, LogChecker
-from .quarantine import overlaps
+from .quarantine import overlapping, overlaps
 from .queue_check import QueueChecker
 from .queue_reader import QueueReader
 from .queue_table import QueueTable
@@ -296,8 +296,10 @@ class MessageStore:
         born_host: bytes | None = None,
         reconsume_times: int = 0,
         prepared_transaction_offset: int = 0,
+        body_crc: int | None = None,
     ) -> Placed:
-        """Takes one record that the broker itself makes. `properties`: a mapping, or encoded.
+        """Takes one record that the broker itself makes. `properties`: a mapping, or encoded. `body_crc`: of the record that
+        it copies, right or wrong; None: the body's own.
 
         Raises InvalidName, MessageIllegal, MessageTooLarge, StoreNotWriteable, StorePoisoned.
         """
@@ -312,6 +314,7 @@ class MessageStore:
             born_host=born_host,
             reconsume_times=reconsume_times,
             prepared_transaction_offset=prepared_transaction_offset,
+            body_crc=body_crc,
         )
 
     def stage_own(self, records: bytes, *, topic: str, queue_id: int, count: int, flags: int = 0) -> Placed:
@@ -391,7 +394,7 @@ class MessageStore:
     def log_checker(self) -> LogChecker:
         """One more, for a thread of its own. Once the store is open."""
         log = self._log
-        checksums = ChecksumReader(log.checksums.directory, log.segment_bytes)
+        checksums = ChecksumReader(log.checksums.directory, log.segment_bytes, write_out=log.write_entries)
         return LogChecker(scanning_kernel(self._config, log.segment_bytes), checksums, log.segment_bytes)
 
     def queue_checker(self) -> QueueChecker:
@@ -440,6 +443,20 @@ class MessageStore:
         """The damaged ranges of the append that the byte at `offset` lies in, which a client may have named: it is looked at
         from its beginning, by its checksum entry; where there is none nothing is found. Any thread."""
         return self.damaged_in([(entry.offset, entry.end) for entry in self.log_checker().appends(offset, offset + 1)])
+
+    def vouches_for(self, begin: int, end: int) -> bool:
+        """Whether checksum entries say that the bytes [begin, end) are those that were appended, whatever they hold. Any
+        thread. Raises StorePoisoned."""
+        try:
+            with ScrubReader(self._log, begin) as reader:
+                return self.log_checker().vouches_for(reader.read, begin, end)
+        except (OffsetOutOfRange, OSError):
+            return False
+
+    def whole_again(self, begin: int, end: int) -> list[tuple[int, int]]:
+        """The ranges, quarantined as rotten, that begin in [begin, end) and that checksum entries vouch for. Any thread."""
+        rotten = overlapping(self.damage.quarantine.rotten, begin, end)
+        return [(low, high) for low, high in rotten if begin <= low and self.vouches_for(low, high)]
 
     def holds(self, begin: int, data: bytes) -> bool:
         """Whether the log has these very bytes at `begin`, damaged or not; not once they have expired."""

@@ -175,8 +175,9 @@ class Staging:
         born_host: bytes | None = None,
         reconsume_times: int = 0,
         prepared_transaction_offset: int = 0,
+        body_crc: int | None = None,
     ) -> Placed:
-        """Takes one record that the broker itself makes. `properties`: a mapping, or encoded.
+        """Takes one record that the broker itself makes; as `MessageStore.stage_record` has it.
 
         Raises MessageIllegal, MessageTooLarge, StoreNotWriteable, StorePoisoned.
         """
@@ -201,6 +202,8 @@ class Staging:
                 prepared_transaction_offset=prepared_transaction_offset,
             )
         )
+        if body_crc is not None:
+            record[8:12] = body_crc.to_bytes(4, "big")
         size = len(record)
         if size > self._config.record_bytes_max or size + TERMINATOR_BYTES > self._log.segment_bytes:
             raise self._refusal(BAD_SIZE)

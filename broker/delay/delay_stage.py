@@ -24,9 +24,11 @@ class DelayStage(Protocol):
         born_timestamp_ms: int | None = None,
         born_host: bytes | None = None,
         reconsume_times: int = 0,
+        body_crc: int | None = None,
     ) -> Placed:
         """Stages a message that is delivered to queue `queue_id` of `topic` at `deliver_at_ms` (since the epoch), exactly once;
-        where that has passed, it is staged there at once. A reply waits for `Placed.end`, as a send's does. Loop thread.
+        where that has passed, it is staged there at once. A reply waits for `Placed.end`, as a send's does.
+        `body_crc`: as `MessageStore.stage_record` has it. Loop thread.
 
         Raises InvalidParameter (beyond the limit), InvalidName, MessageTooLarge, StoreNotWriteable, StorePoisoned.
         """

@@ -126,6 +126,7 @@ class Delays:
         born_timestamp_ms: int | None = None,
         born_host: bytes | None = None,
         reconsume_times: int = 0,
+        body_crc: int | None = None,
     ) -> Placed:
         """See DelayStage."""
         now_ms = self._clock.now_ms()
@@ -144,6 +145,7 @@ class Delays:
             born_timestamp_ms=born_timestamp_ms,
             born_host=born_host,
             reconsume_times=reconsume_times,
+            body_crc=body_crc,
         )
 
     def stage_end(self, offset: int, topic: str, message_id: str, due_ms: int) -> Placed:
@@ -265,7 +267,7 @@ class Delays:
             message = decode_record(self._store.record_at(PhysicalOffset(offset)))
             properties = message.properties
             known = due_of(message.topic, properties, due_ms)
-            if known != due_ms or not message.body_crc_matches:
+            if known != due_ms or not self._is_as_sent(message):
                 raise MessageNotFound(f"a record that waits until {due_ms} at {offset}")
             real_queue(properties)
         except (MessageNotFound, CorruptRecordError, MessageIllegal) as error:
@@ -275,6 +277,11 @@ class Delays:
                 self._loop.call_later(DAMAGED_RETRY_MS, lambda: self._table.put_back([entry]))
             return None
         return message, properties
+
+    def _is_as_sent(self, message: StoredMessage) -> bool:
+        """Whether the body has its checksum, or came without: its append's entry says so then."""
+        begin = message.physical_offset
+        return message.body_crc_matches or self._store.vouches_for(begin, begin + message.size_bytes)
 
     def _forget(self, entry: Entry, why: str) -> None:
         log.warning("what waits is not delivered due_ms=%s offset=%s reason=%s", *entry, why)

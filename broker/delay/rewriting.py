@@ -46,8 +46,11 @@ def _record(
     *,
     without: int = TRANSACTION_MASK,
 ) -> bytes:
-    """`without`: bits of its sysFlag. What a sender's batch becomes keeps SEQUENCED: it is that batch, stored first."""
-    return encode_record(
+    """`without`: bits of its sysFlag. What a sender's batch becomes keeps SEQUENCED: it is that batch, stored first.
+
+    A body that came with another's CRC keeps that, so that nobody is told it is good.
+    """
+    record = encode_record(
         topic=topic.encode(),
         body=message.body_as_stored,
         properties=properties,
@@ -60,3 +63,4 @@ def _record(
         reconsume_times=message.reconsume_times,
         prepared_transaction_offset=cause,
     )
+    return b"".join((record[:8], message.body_crc.to_bytes(4, "big"), record[12:]))

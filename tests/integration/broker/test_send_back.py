@@ -202,3 +202,20 @@ def test_a_compressed_body_stays_as_it_is(broker: Any, group: str, record: Recor
     broker.send("trades", record("trades", zlib.compress(b"long" * 100), sys_flag=1))
     broker.call(back(only(broker.pull("trades")), delay_level=-1))
     assert only(broker.pull(LETTERS)).body == b"long" * 100
+
+
+def test_a_body_that_came_with_anothers_crc_goes_its_way_and_keeps_that(
+    broker: Any, group: str, record: Record
+) -> None:
+    """Nobody can decode it; its append's checksum says that these are the bytes its producer sent."""
+
+    def is_unmatched(message: Any) -> bool:
+        return bool(message.body_crc == 0x01020304 and message.body_as_stored == b"poison")
+
+    sent = record("trades", b"poison")
+    broker.send("trades", sent[:8] + b"\x01\x02\x03\x04" + sent[12:])
+    first = only(broker.pull("trades", is_doubted=True))
+    broker.call(back(first))
+    second = only(broker.pull(RETRIES, suspend_ms=5000))
+    broker.call(back(second, delay_level=-1))
+    assert all(is_unmatched(message) for message in (first, second, only(broker.pull(LETTERS))))

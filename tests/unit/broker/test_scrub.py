@@ -162,3 +162,13 @@ def test_a_checksum_entry_that_has_rotted_is_told_once_and_written_anew_where_it
     assert (last["damaged_entries"], last["mended_entries"]) == (1, 0)
     told = [record.getMessage() for record in caplog.records if "checksum entry" in record.getMessage()]
     assert [("anew" in text, "entry 8" in text) for text in told] == [(True, False), (True, False), (False, True)]
+
+
+def test_what_was_quarantined_and_has_its_checksum_comes_back(scene: Scene) -> None:
+    entries = list(scene.store._log.checksums.entries(0, scene.store.written))
+    whole, rotten = entries[3], entries[7]
+    os.pwrite(scene.store._log.segments()[0].open_fd(), b"\xff", rotten.offset + 120)
+    scene.store.damage.add_all([(whole.offset, whole.end), (rotten.offset, rotten.end)], "by somebody who was wrong")
+    scene.ask()
+    scene.run(20)
+    assert scene.store.damage.quarantine.ranges == ((rotten.offset, rotten.end),)
