@@ -33,6 +33,7 @@ from typing import Final
 from ..model.clock import ms_of_datetime
 from ..model.errors import NoRoute, RemoteProtocolError, ZenitError
 from ..model.queue import MessageQueue
+from ..model.route import TopicRoute
 from ..model.subscription import MessageModel
 from ..remoting.commands import (
     BeginOffsetsReply,
@@ -78,6 +79,7 @@ class GroupShare:
         self._allocation = allocation
         self._announced: dict[str, Member] = {}
         self._seen: dict[str, tuple[tuple[str, ...], list[MessageQueue]]] = {}  # by topic: members, our share of then
+        self._lives: dict[tuple[str, str], int] = {}  # by (topic, broker name): which one was seen last
         self._started: set[tuple[str, str]] = set()  # (topic, broker name) that have recorded where the group begins
 
     async def start(self, topic: str, start_from: StartFrom | datetime, *, timeout_ms: int) -> None:
@@ -148,6 +150,7 @@ class GroupShare:
             ]
             if not addresses:
                 raise NoRoute(topic, "no broker that serves it is up")
+            self._watch_lives(topic, route)
             await self._announce(member, addresses, timeout_ms)
             reply = await self._members(addresses, topic if _shares_out(member) else "", timeout_ms)
             share, is_known = self._share(topic, reply, route.read_queues())
@@ -224,9 +227,21 @@ class GroupShare:
         named = []
         for queue in queues:
             route = await self._connection.routes.route(queue.topic, self._waits, timeout_ms=timeout_ms)
+            self._watch_lives(queue.topic, route)
             lives = {data.broker_name: data.incarnation for data in route.queues}
             named.append(replace(queue, incarnation=lives.get(queue.broker_name, 0)))
         return named
+
+    def _watch_lives(self, topic: str, route: TopicRoute) -> None:
+        """Tells of a topic that was made again, whether or not a look fell between its deletion and that."""
+        lives = {(topic, data.broker_name): data.incarnation for data in route.queues if data.incarnation}
+        anew = [name for (_, name), life in sorted(lives.items()) if self._lives.get((topic, name), life) != life]
+        if anew:
+            log.warning(
+                "a topic was made anew, beginning with its first message group=%s topic=%s brokers=%s",
+                *(self._group, topic, anew),
+            )
+        self._lives |= lives
 
     async def _ask(self, queue: MessageQueue, request: Request, timeout_ms: int) -> object:
         routes = self._connection.routes

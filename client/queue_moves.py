@@ -181,7 +181,6 @@ class QueueMoves:
             wanted |= dict.fromkeys(queues, subscription)
         anew = made_anew(ours | leaving, wanted)
         if anew:  # what was handed out of them is not committed: it is of a topic that is gone
-            log.warning("topics were made anew, beginning with their first messages queues=%s", sorted(map(str, anew)))
             self._work.revoke(anew)
             ours, leaving = ours - anew, leaving - anew
         self._work.resubscribe(wanted)
