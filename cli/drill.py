@@ -191,11 +191,14 @@ def _print_campaign(document: dict[str, Any]) -> None:
         }
         | {"faults": sum(fault["times"] for fault in document["faults"].values())}
         | {f"pause_{name}": document["pauses"][name] for name in ("median_ms", "worst_ms")}
-        | {"pauses_too_long": document["pauses"]["too_long"], "never_drawn": ", ".join(document["never_drawn"]) or None}
+        | {f"pauses_{name}": document["pauses"][name] for name in ("too_long", "stalled")}
+        | {"never_drawn": ", ".join(document["never_drawn"]) or None}
     )
     for leg in document["legs"]:
         if not leg["passed"]:
             note(f"leg {leg['number'] + 1} ({leg['kind']['name']}, seed {leg['seed']}): {leg['failure'] or 'FAILED'}")
+            for stall in leg["stalls"]:
+                note(stall)
 
 
 def _print_document(document: dict[str, Any]) -> None:

@@ -4,8 +4,8 @@ A *leg* is one run of the random drill, on a cluster of one kind. Kinds come in 
 legs as its weight says, in an order drawn from the seed. After each leg every acknowledgement is held against every replica.
 
 The account is one JSON document: passed, acknowledged, lost, changed, ..., how often each fault was drawn and which ones
-never were, pauses, and the legs, each with the document of its drill. Pauses over 4 s are listed one by one; those of faults
-in which writes wait by design (catalogue) are told apart from those that are too long.
+never were, pauses, and the legs, each with the document of its drill. Pauses over 4 s are listed one by one, as
+campaign_pauses judges them; a leg in which writes stalled has not passed.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any, Final
 
+from .campaign_pauses import Pause, pauses_of
 from .catalogue import Conditions, possible_faults, writes_wait
 
-LONG_MS: Final = 4_000
 LEG_MINUTES: Final = 4.0
 RATE: Final = 5_000.0
 BATCH: Final = 16
@@ -94,8 +94,16 @@ class Account:
 
     @property
     def passed(self) -> bool:
-        """Whether all that was promised held."""
-        return self.document is not None and bool(self.document["passed"])
+        """Whether all that was promised held, and writes stalled nowhere."""
+        return self.document is not None and bool(self.document["passed"]) and not self.stalls()
+
+    def pauses(self) -> list[Pause]:
+        """Of each of its faults; none where it broke off."""
+        return [] if self.document is None else pauses_of(_run(self.document), self.leg.kind.conditions)
+
+    def stalls(self) -> list[str]:
+        """In words."""
+        return [str(pause) for pause in self.pauses() if pause.stalled]
 
 
 def legs(seed: int, minutes: float = LEG_MINUTES) -> Iterator[Leg]:
@@ -126,11 +134,11 @@ def document(
 ) -> dict[str, Any]:
     """The whole campaign. Times of legs in ms since `began_ms` (wall clock). `is_interrupted`: somebody ended it.
     `command`: what carries out the same again."""
-    runs = [(account, _run(account)) for account in accounts if account.document is not None]
-    pauses = [pause for account, run in runs for pause in _pauses(account, run)]
-    lengths = [pause["pause_ms"] for pause in pauses]
-    long = [pause for pause in pauses if pause["pause_ms"] > LONG_MS]
-    faults = _faults([fault for _, run in runs for fault in run["faults"]])
+    runs = [_run(account.document) for account in accounts if account.document is not None]
+    pauses = [(account.leg, pause) for account in accounts for pause in account.pauses()]
+    lengths = [pause.pause_ms for _, pause in pauses]
+    long = [(leg, pause) for leg, pause in pauses if pause.is_long]
+    faults = _faults([fault for run in runs for fault in run["faults"]])
     return {
         "campaign": seed,
         "command": command,
@@ -138,15 +146,16 @@ def document(
         "began_ms": began_ms,
         "interrupted": is_interrupted,
         "passed": bool(accounts) and all(account.passed for account in accounts),
-        **{name: sum(run[name] for _, run in runs) for name in COUNTS},
+        **{name: sum(run[name] for run in runs) for name in COUNTS},
         "faults": faults,
         "never_drawn": sorted({fault for kind in KINDS for fault in possible_faults(kind.conditions)} - set(faults)),
         "pauses": {
             "count": len(lengths),
             "median_ms": round(median(lengths), 1) if lengths else None,
             "worst_ms": max(lengths, default=None),
-            "too_long": sum(not pause["by_design"] for pause in long),
-            "long": long,
+            "too_long": sum(not pause.by_design for _, pause in long),
+            "stalled": sum(pause.stalled for _, pause in pauses),
+            "long": [{"leg": leg.number, "kind": leg.kind.name, **pause.document()} for leg, pause in long],
         },
         "legs": [_leg_document(account) for account in accounts],
     }
@@ -163,24 +172,9 @@ def _faults(drawn: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     }
 
 
-def _run(account: Account) -> Mapping[str, Any]:
-    assert account.document is not None
-    run: Mapping[str, Any] = account.document["runs"][0]
+def _run(drill: Mapping[str, Any]) -> Mapping[str, Any]:
+    run: Mapping[str, Any] = drill["runs"][0]
     return run
-
-
-def _pauses(account: Account, run: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [
-        {
-            "leg": account.leg.number,
-            "kind": account.leg.kind.name,
-            "fault": fault["fault"],
-            "at_ms": fault["at_ms"],
-            "pause_ms": fault["pause_ms"],
-            "by_design": writes_wait(fault["kind"], account.leg.kind.conditions),
-        }
-        for fault in run["faults"]
-    ]
 
 
 def _leg_document(account: Account) -> dict[str, Any]:
@@ -197,6 +191,7 @@ def _leg_document(account: Account) -> dict[str, Any]:
         "ended_ms": account.ended_ms,
         "passed": account.passed,
         "failure": account.failure,
+        "stalls": account.stalls(),
         "evidence": account.evidence,
         "drill": account.document,
     }

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, Final
 
-from .campaign import COUNTS, LONG_MS, folder
+from .campaign import COUNTS, folder
+from .campaign_pauses import LONG_MS
 
 _LONG: Final = f"{LONG_MS / 1000:g}"
 _STYLE: Final = (
@@ -36,6 +37,7 @@ def page(account: Mapping[str, Any], picture_svg: str) -> str:
         "pauses: median, ms": pauses["median_ms"],
         "pauses: longest, ms": pauses["worst_ms"],
         f"pauses: over {_LONG} s, not by design": pauses["too_long"],
+        "pauses: stalls": pauses["stalled"],
     }
     faults = [(name, *fault.values()) for name, fault in account["faults"].items()]
     legs = [
@@ -96,8 +98,7 @@ def _leg_figures(leg: Mapping[str, Any]) -> tuple[object, ...]:
 def _examples(leg: Mapping[str, Any]) -> Sequence[str]:
     if leg["drill"] is None:
         return [leg["failure"]]
-    examples: Sequence[str] = leg["drill"]["runs"][0]["examples"]
-    return examples if not leg["passed"] else []
+    return [*leg["drill"]["runs"][0]["examples"], *leg["stalls"]] if not leg["passed"] else []
 
 
 def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:

@@ -13,7 +13,7 @@ from html import escape
 from math import log10
 from typing import Any, Final
 
-from .campaign import LONG_MS
+from .campaign_pauses import LONG_MS
 from .catalogue import Deed
 
 _WIDTH, _LEFT, _RIGHT = 1200, 176, 48
@@ -55,7 +55,7 @@ def picture(account: Mapping[str, Any]) -> str:
             f'<text x="16" y="24" font-size="16">{escape(title)}</text>',
             *_drawn_legs(legs, across, deeds_bottom),
             *_drawn_rates(list(_rates(legs)), across),
-            *_drawn_pauses(legs, across),
+            *_drawn_pauses(account, across),
             *_drawn_deeds(legs, across),
             *_drawn_minutes(span_ms / 60_000, across, deeds_bottom),
             "</g></svg>\n",
@@ -94,7 +94,8 @@ def _bar(across: Across, at_ms: float, share: float) -> str:
     return f"M{across(at_ms):.1f} {_RATES_BOTTOM}V{top:.1f}H{across(at_ms + 1000 * _BUCKET_S):.1f}V{_RATES_BOTTOM}z"
 
 
-def _drawn_pauses(legs: Iterable[Mapping[str, Any]], across: Across) -> Iterator[str]:
+def _drawn_pauses(account: Mapping[str, Any], across: Across) -> Iterator[str]:
+    too_long = {(pause["leg"], pause["at_ms"]) for pause in account["pauses"]["long"] if not pause["by_design"]}
     yield f'<text x="16" y="{_PAUSES_TOP + 4}">pause of each fault</text>'
     for decade, shown in zip(_DECADES, _DECADES_SHOWN, strict=True):
         yield _line(_pause_y(decade), shown)
@@ -105,12 +106,11 @@ def _drawn_pauses(legs: Iterable[Mapping[str, Any]], across: Across) -> Iterator
         f'<text x="{_LEFT}" y="{_PAUSES_TOP - 10}">each point a fault; hollow: writes wait by design '
         f"(a static master, all brokers killed, an operator); red: too long</text>"
     )
-    for leg, at_ms, fault in faults_over_time(legs):
+    for leg, at_ms, fault in faults_over_time(account["legs"]):
         told = f"<title>{escape(fault['fault'])}: {fault['pause_ms']:,.0f} ms</title>"
         place = f'cx="{across(at_ms):.1f}" cy="{_pause_y(fault["pause_ms"]):.1f}"'
-        waits, is_long = fault["kind"] in leg["waits_by_design"], fault["pause_ms"] > LONG_MS
-        ink = _WRONG if is_long and not waits else _PAUSE
-        fill = "#ffffff" if waits else ink
+        ink = _WRONG if (leg["number"], fault["at_ms"]) in too_long else _PAUSE
+        fill = "#ffffff" if fault["kind"] in leg["waits_by_design"] else ink
         yield f'<circle class="fault" {place} r="3" fill="{fill}" stroke="{ink}">{told}</circle>'
 
 

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ...model.clock import monotonic_ms, now_ms
@@ -148,15 +148,14 @@ def _carry_out(leg: Leg, options: CampaignOptions, directory: str, progress: _Pr
     except (FileNotFoundError, ValueError):
         failure = failure or "it wrote no report"
     progress.end(found)
-    passed = found is not None and bool(found["passed"])
-    return Account(
+    account = Account(
         leg=leg,
         began_ms=begin_ms,
         ended_ms=progress.passed_ms,
         document=found,
         failure="" if found is not None else failure,
-        evidence=_kept(leg, directory, passed=passed, say=progress.tell),
     )
+    return replace(account, evidence=_kept(leg, directory, passed=account.passed, say=progress.tell))
 
 
 def _command(leg: Leg, options: CampaignOptions, report: str) -> list[str]:

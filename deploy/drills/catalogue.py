@@ -307,9 +307,13 @@ def writes_wait(fault: str, conditions: Conditions) -> bool:
 
     Nobody takes over from a static master, or where all were killed; the rest is in docs/failover.md.
     """
-    return fault in _WRITES_WAIT or (
-        not conditions.has_controllers and fault.endswith((Whom.MASTER.value, "each broker"))
-    )
+    return fault in _WRITES_WAIT or (not conditions.has_controllers and fault in _STATIC_WAITS)
+
+
+def waits_for_its_mending(fault: str) -> bool:
+    """Whether writes, where they wait by design, do so from the mending of that fault on only: as long as it is held they
+    go on, and an operator's restore stops them."""
+    return fault in _WAITS_FOR_ITS_MENDING
 
 
 _WRITES_WAIT: Final = frozenset(
@@ -319,6 +323,19 @@ _WRITES_WAIT: Final = frozenset(
         (Deed.POWER_CUT, Whom.ALL_BROKERS),
         (Deed.FULL, Whom.SLAVE_THEN_ELECTED),  # too few are left that are in sync, until the killed master is back
         *((deed, Whom.ZOOKEEPER) for deed in (Deed.EMPTY, Deed.SET_BACK, Deed.EMPTY_WIPED_FIRST)),  # for an operator
+    )
+)
+_WAITS_FOR_ITS_MENDING: Final = frozenset(Fault(deed, Whom.ZOOKEEPER, 0).name for deed in (Deed.EMPTY, Deed.SET_BACK))
+_STATIC_WAITS: Final = frozenset(
+    Fault(deed, whom, 0).name
+    for deed, whom in (
+        (Deed.KILL, Whom.MASTER),
+        (Deed.PAUSE, Whom.MASTER),
+        (Deed.STOP, Whom.MASTER),
+        (Deed.STOP, Whom.EACH_BROKER),
+        (Deed.HANG, Whom.MASTER),
+        (Deed.FULL, Whom.MASTER),
+        *((deed, Whom.MASTER) for deed in (Deed.CUT_IN, Deed.CUT_OUT, Deed.CUT_BOTH)),  # clients too do not reach it
     )
 )
 

@@ -78,7 +78,10 @@ def whom(cluster: DrilledCluster, fault: Fault, seed: int = 0) -> list[ProcessRe
 
 @contextmanager
 def begun(cluster: DrilledCluster, fault: Fault, processes: Sequence[ProcessRecord], tools: Tools) -> Iterator[None]:
-    """Does the fault; on the way out it is mended. Raises InvalidParameter where this run cannot do it."""
+    """Does the fault; on the way out it is mended. Raises InvalidParameter where this run cannot do it.
+
+    What was taken away of ZooKeeper's data counts as lost (`tools.watch.lost_at`) until the caller sees all in sync again.
+    """
     if fault.deed in CUTS_NETWORK:
         with _cut_off(cluster, fault, processes, tools):
             yield
@@ -199,8 +202,6 @@ def _nodes_lost(cluster: DrilledCluster, fault: Fault, tools: Tools) -> Iterator
             operator.restore(name)
         if wiped is not None and tools.is_apart:
             _restart_apart(cluster, wiped)
-        cluster.wait_healthy()
-    tools.watch.lost_at = None
 
 
 @contextmanager

@@ -35,8 +35,8 @@ class RunReport:
 
     @property
     def passed(self) -> bool:
-        """Whether all that was promised held, and writes went on after each fault."""
-        goes_on = all(len(self.times_ns) and int(self.times_ns[-1]) > mark.end_ns for mark in self.marks)
+        """Whether all that was promised held, and writes went on after each fault, in each group."""
+        goes_on = all(len(times) and int(times[-1]) > mark.end_ns for mark in self.marks for times in self._groups())
         return self.verdict.is_clean and not self.violations and goes_on
 
     def _first_writes(self) -> list[float | None]:
@@ -47,15 +47,18 @@ class RunReport:
         ]
 
     def _pauses(self) -> list[float]:
-        """For each fault, the longest time without a write from its begin to the begin of the next one, or the end.
-
-        Of the group that waited longest; one whose queues no producer writes to has no say.
-        """
-        groups = [times for times in self.group_times_ns if len(times)] or [self.times_ns]
+        """For each fault, the longest time without a write from its begin to the begin of the next one, or the end."""
         return [
-            max(longest_gap_ms(times, mark.begin_ns, until_ns) for times in groups)
-            for mark, until_ns in zip(self.marks, self._untils(), strict=True)
+            self._longest_ms(mark.begin_ns, until_ns) for mark, until_ns in zip(self.marks, self._untils(), strict=True)
         ]
+
+    def _longest_ms(self, begin_ns: int, end_ns: int) -> float:
+        """Without a write, of the group that waited longest."""
+        return max(longest_gap_ms(times, begin_ns, end_ns) for times in self._groups())
+
+    def _groups(self) -> list[Numbers]:
+        """The times of each group; one whose queues no producer writes to has no say."""
+        return [times for times in self.group_times_ns if len(times)] or [self.times_ns]
 
     def _untils(self) -> list[int]:
         """For each fault, when the next one began, or the load ended."""
@@ -89,11 +92,12 @@ class RunReport:
                     "at_ms": _since(self.begin_ns, mark.begin_ns),
                     "mended_at_ms": _since(self.begin_ns, mark.end_ns),
                     "held_ms": _since(mark.begin_ns, mark.mend_ns),
-                    "gap_while_held_ms": longest_gap_ms(self.times_ns, mark.begin_ns, mark.mend_ns),
+                    "gap_while_held_ms": self._longest_ms(mark.begin_ns, mark.mend_ns),
+                    "gap_once_mended_ms": self._longest_ms(mark.end_ns, until_ns),
                     "first_write_ms": first,
                     "pause_ms": pause,
                 }
-                for mark, first, pause in zip(self.marks, firsts, self._pauses(), strict=True)
+                for mark, until_ns, first, pause in zip(self.marks, self._untils(), firsts, self._pauses(), strict=True)
             ],
             "acknowledged_per_second": counts_of(self.times_ns, self.begin_ns, self.end_ns, 1_000),
             "examples": [*self.violations, *verdict.examples],

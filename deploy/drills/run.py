@@ -31,7 +31,7 @@ from .check import Mark, Verdict, check, together
 from .drilled_cluster import DrilledCluster
 from .faults import Tools
 from .ledger import Table, of_group
-from .load import LoadJob
+from .load import SEND_TIMEOUT_S, LoadJob
 from .load_processes import Load
 from .read_back import ReadBack
 from .report import RunReport
@@ -39,6 +39,8 @@ from .watch import Watch
 from .watching import watching
 
 SETTLE_MS: Final = 1_500
+LAST_SETTLE_MS: Final = round(2 * SEND_TIMEOUT_S * 1000)
+"""With several groups: a group that few producers write to has time for a send that a fault swallowed, and another one."""
 READ_MS: Final = 600_000
 QUEUES: Final = 8
 PROCESSES: Final = 2
@@ -291,6 +293,8 @@ class _Run:
             self._settle(load, self._drill.longest_hold_ms)
             for fault in self._faults():
                 self._strike(fault, load)
+            if self._options.groups > 1:
+                self._settle(load, LAST_SETTLE_MS)
             end_ns = monotonic_ns()
             result = load.stop()
         self._say(f"{len(result.acknowledged)} acknowledged; reading them back through each replica")
@@ -360,6 +364,7 @@ class _Run:
                 f"{cut.names_unsynced} names that were not synced"
             )
         self._cluster.wait_healthy()
+        self._tools.watch.lost_at = None
         self._settle(load)
 
     def _settle(self, load: Load, least_ms: int = 0) -> None:

@@ -15,6 +15,7 @@ from zenitmq.deploy.drills.campaign_figures import BEGIN, END, main, put_into, s
 def leg(number: int, cluster: str, kind: str, pause_ms: float) -> Account:
     (wanted,) = [each for each in KINDS if each.name == cluster]
     fault = {"fault": kind, "kind": kind, "at_ms": 1.0, "mended_at_ms": 2.0, "pause_ms": pause_ms}
+    fault |= {"gap_while_held_ms": pause_ms, "gap_once_mended_ms": 0.0}
     run = dict.fromkeys(("lost", "changed", "uneven", "holes", "damaged", "reordered", "duplicated", "violations"), 0)
     run |= {
         "acknowledged": 1_234_567,

@@ -20,10 +20,18 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def drill(
-    *, passed: bool = True, lost: int = 0, pause_ms: float = 300.0, kind: str = "kill: all brokers"
+    *,
+    passed: bool = True,
+    lost: int = 0,
+    pause_ms: float = 300.0,
+    held_ms: float = 0.0,
+    mended_ms: float = 0.0,
+    kind: str = "kill: all brokers",
 ) -> dict[str, Any]:
+    """`held_ms`, `mended_ms`: how much of the pause was while it was held, and once it was mended."""
     fault = {"fault": "kill broker-a-1, broker-a-2", "kind": kind}
     fault |= {"at_ms": 10_000.0, "mended_at_ms": 12_000.0, "pause_ms": pause_ms}
+    fault |= {"gap_while_held_ms": held_ms, "gap_once_mended_ms": mended_ms}
     run = {
         **dict.fromkeys(("changed", "uneven", "holes", "damaged", "reordered", "duplicated", "violations"), 0),
         "acknowledged": 1000,
@@ -58,7 +66,14 @@ def test_it_passes_where_every_leg_did() -> None:
     told = document([GOOD, replace(GOOD, leg=replace(LEG, number=1))], seed=5, hours=1.0, began_ms=17)
     assert (told["passed"], told["acknowledged"], told["lost"]) == (True, 2000, 0)
     assert told["faults"] == {"kill: all brokers": {"times": 2, "pause_median_ms": 300.0, "pause_worst_ms": 300.0}}
-    assert told["pauses"] == {"count": 2, "median_ms": 300.0, "worst_ms": 300.0, "too_long": 0, "long": []}
+    assert told["pauses"] == {
+        "count": 2,
+        "median_ms": 300.0,
+        "worst_ms": 300.0,
+        "too_long": 0,
+        "stalled": 0,
+        "long": [],
+    }
     assert not told["interrupted"]
     assert json.loads(json.dumps(told)) == told
 
@@ -101,6 +116,42 @@ def test_a_pause_over_the_bound_is_too_long_unless_writes_wait_by_design(kind: s
     leg = replace(GOOD, leg=replace(LEG, kind=cluster), document=drill(pause_ms=4001.0, kind=fault))
     pauses = document([leg], seed=5, hours=1.0, began_ms=17)["pauses"]
     assert (pauses["too_long"], len(pauses["long"])) == (too_long, 1)
+
+
+EMPTIED, WIPED = "its data is gone: ZooKeeper", "its data is gone, and a wiped replica registers first: ZooKeeper"
+
+
+@pytest.mark.parametrize(
+    ("kind", "fault", "times", "stalls"),
+    [
+        ("three", "kill: master", {"pause_ms": 30_000.0}, False),
+        ("three", "kill: master", {"pause_ms": 30_001.0}, True),
+        ("static", "cut off from the other replicas: master", {"pause_ms": 30_001.0}, True),
+        ("static", "kill: master", {"pause_ms": 80_000.0, "mended_ms": 60_000.0}, False),
+        ("static", "kill: master", {"pause_ms": 80_000.0, "mended_ms": 60_001.0}, True),
+        ("groups", "kill: all brokers", {"pause_ms": 80_000.0, "mended_ms": 60_001.0}, True),
+        ("three", EMPTIED, {"pause_ms": 80_000.0, "held_ms": 30_000.0}, False),
+        ("three", EMPTIED, {"pause_ms": 80_000.0, "held_ms": 30_001.0}, True),
+        ("three", WIPED, {"pause_ms": 80_000.0, "held_ms": 30_001.0}, False),
+        ("three", WIPED, {"pause_ms": 80_000.0, "mended_ms": 60_001.0}, True),
+    ],
+)
+def test_a_leg_in_which_writes_stall_does_not_pass(
+    kind: str, fault: str, times: dict[str, float], stalls: bool
+) -> None:
+    """What the design explains is bounded too, from the end of the mending on."""
+    (cluster,) = [each for each in KINDS if each.name == kind]
+    leg = replace(GOOD, leg=replace(LEG, kind=cluster), document=drill(kind=fault, **times))
+    told = document([leg], seed=5, hours=1.0, began_ms=17)
+    assert (told["passed"], told["legs"][0]["passed"]) == (not stalls, not stalls)
+    assert told["pauses"]["stalled"] == len(told["legs"][0]["stalls"]) == stalls
+    assert ("a stall, " in page(told, picture(told))) == stalls
+
+
+def test_only_what_an_operator_takes_is_by_design_where_writes_go_on_until_then() -> None:
+    for held_ms, too_long in ((4_000.0, 0), (4_001.0, 1)):
+        found = replace(GOOD, document=drill(kind=EMPTIED, pause_ms=9_000.0, held_ms=held_ms))
+        assert document([found], seed=5, hours=1.0, began_ms=17)["pauses"]["too_long"] == too_long
 
 
 def test_the_picture_shows_each_fault_at_its_time_with_its_pause() -> None:

@@ -97,6 +97,13 @@ def test_writes_wait_where_nobody_can_take_over() -> None:
         "stop: each broker",
         "kill: all brokers",
     ]
+    cut_off = Conditions(has_controllers=False, can_cut_network=True)
+    waited = [name for name in possible_faults(cut_off) if writes_wait(name, cut_off)]
+    assert [name for name in waited if name.startswith("cut off")] == [
+        "cut off, in: master",
+        "cut off, out: master",
+        "cut off: master",
+    ], "a static master that clients reach goes on without its slaves"
 
 
 def test_no_partition_is_drawn_where_none_is_possible() -> None:

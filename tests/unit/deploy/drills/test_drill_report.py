@@ -40,6 +40,7 @@ def test_a_run_is_told_in_the_shape_of_the_design() -> None:
             "mended_at_ms": 2000.0,
             "held_ms": 305.0,
             "gap_while_held_ms": 305.0,
+            "gap_once_mended_ms": 10.0,
             "first_write_ms": 505.0,
             "pause_ms": 505.0,
         }
@@ -66,6 +67,7 @@ def test_the_pause_is_that_of_the_group_that_waited_longest() -> None:
     both = np.sort(np.concatenate((TIMES, steady)))
     told = replace(RUN, times_ns=both, group_times_ns=(steady, TIMES, TIMES[:0])).document()
     assert told["faults"][0]["pause_ms"] == 505.0
+    assert told["faults"][0]["gap_while_held_ms"] == 305.0
     assert told["longest_gap_ms"] == 10.0
 
 
@@ -100,6 +102,12 @@ def test_a_run_in_which_writes_did_not_go_on_does_not_pass() -> None:
     assert not ended.passed
     assert ended.document()["first_write_ms"] is None
     assert not replace(RUN, times_ns=TIMES[:0]).passed
+
+
+def test_a_run_in_which_one_group_did_not_write_on_does_not_pass() -> None:
+    """Though another one did; a third has no producer, and no say."""
+    assert replace(RUN, group_times_ns=(TIMES, TIMES[:0])).passed
+    assert not replace(RUN, group_times_ns=(TIMES, TIMES[:99])).passed
 
 
 def test_the_buckets_hold_every_acknowledgement_once() -> None:
