@@ -206,6 +206,8 @@ def _print_document(document: dict[str, Any]) -> None:
     print_table(COLUMNS, [[number, *(run[name] for name in COLUMNS[1:])] for number, run in enumerate(runs, 1)])
     print_facts({"drill": document["drill"], "passed": document["passed"], "seed": document["seed"]})
     for run in runs:
+        if run["bits_turned"]:
+            print_facts({name: run[name] for name in ("bits_turned", "ranges_found", "ranges_mended")})
         for example in run["examples"]:
             note(example)
 

@@ -172,11 +172,19 @@ class DrilledCluster:
     def quarantined(self) -> list[str]:
         """Which replicas that are in sync have quarantined ranges, in words."""
         in_sync = [name for group in self.all_groups() for name in group["in_sync"] or ()]
+        return quarantined(in_sync, {name: answer["store"] for name, answer in self._statistics().items()})
+
+    def mended_ranges(self) -> dict[str, int]:
+        """How many damaged ranges each replica that answers has had mended since it was started."""
+        return {name: answer.get("repairs", {}).get("mended_ranges", 0) for name, answer in self._statistics().items()}
+
+    def _statistics(self) -> dict[str, dict[str, Any]]:
+        """Of each replica that answers."""
         with RemotingClient() as client:
             answers = {
                 broker.name: ask_json(client, broker.address, GetBrokerStatistics()) for broker in self.brokers()
             }
-        return quarantined(in_sync, {name: answer["store"] for name, answer in answers.items() if answer is not None})
+        return {name: answer for name, answer in answers.items() if answer is not None}
 
     def differing_logs(self) -> list[str]:
         """Which replicas of a group have not the same log, byte for byte, in words; once they are level. Raises OSError."""

@@ -25,6 +25,7 @@ from .disk_faults import DiskFault, DiskFaults
 from .drilled_cluster import DrilledCluster
 from .operator import Operator
 from .power_cut import CutReport, PowerCut
+from .report import RotAccount
 from .watch import Watch
 
 ENDED_MS = 10_000
@@ -38,13 +39,14 @@ ELECTED_MS = 20_000
 @dataclass(slots=True)
 class Tools:
     """What some faults need; None or False where this run has none of them. `seed`: of the next power cut, or
-    what rots next. `watch`: of the present run; what a fault finds wrong is told to it."""
+    what rots next. `watch`, `rot`: of the present run; what a fault finds wrong is told to the watch."""
 
     power_cut: PowerCut | None = None
     disk_faults: DiskFaults | None = None
     is_apart: bool = False  # brokers were started by partition.start_apart
     seed: int = 0
     watch: Watch = field(default_factory=Watch)
+    rot: RotAccount = field(default_factory=RotAccount)
     last_cut: CutReport | None = None
 
     def environment(self) -> dict[str, str] | None:
@@ -208,15 +210,19 @@ def _nodes_lost(cluster: DrilledCluster, fault: Fault, tools: Tools) -> Iterator
 def _rotten(cluster: DrilledCluster, processes: Sequence[ProcessRecord], tools: Tools) -> Iterator[None]:
     """Mended by a scrub of every replica, which has another's bytes brought; what is left is told."""
     limit = min(replica["confirm_offset"] or 0 for replica in cluster.group()["replicas"])
-    hit = {broker.name for broker in processes if rot(broker.store_dir or "", limit=limit, seed=tools.seed)}
+    mended_before = cluster.mended_ranges()
+    turned = {broker.name: len(rot(broker.store_dir or "", limit=limit, seed=tools.seed)) for broker in processes}
+    tools.rot += RotAccount(bits_turned=sum(turned.values()))
     try:
         yield
     finally:
         for broker in cluster.brokers():
             found = Operator(cluster).scrub(broker.address)
+            mended = found["mended_ranges"] - mended_before.get(broker.name, 0)
+            tools.rot += RotAccount(ranges_found=found["damaged_ranges"] or 0, ranges_mended=mended)
             if found["quarantined_ranges"]:
                 tools.watch.tell(f"{broker.name}: {found['quarantined_ranges']} damaged ranges were not mended")
-            if broker.name in hit and not found["mended_ranges"]:
+            if turned.get(broker.name) and not mended:
                 tools.watch.tell(f"{broker.name}: its bits have rotted, and nobody has found it")
 
 

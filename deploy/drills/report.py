@@ -7,7 +7,7 @@ lost, duplicated, reordered, first_write_ms, longest_gap_ms; the rest is added.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import Any
 
@@ -17,11 +17,30 @@ from .timeline import counts_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RotAccount:
+    """What became of bits that a run turned in logs. A range may hold several records, and so several bits.
+
+    `ranges_found`: by scrubs; `ranges_mended`: since the bits were turned, whoever found them.
+    """
+
+    bits_turned: int = 0
+    ranges_found: int = 0
+    ranges_mended: int = 0
+
+    def __add__(self, other: RotAccount) -> RotAccount:
+        return RotAccount(
+            bits_turned=self.bits_turned + other.bits_turned,
+            ranges_found=self.ranges_found + other.ranges_found,
+            ranges_mended=self.ranges_mended + other.ranges_mended,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
     """One run. `times_ns`: of the acknowledgements, sorted. [begin_ns, end_ns]: the time under load.
 
     `group_times_ns`: the same by replica group, since each pauses for itself; empty: of one group.
-    `violations`: what went back or is quarantined (watch).
+    `violations`: what went back or is quarantined (watch). `rot`: what became of bits that were turned.
     """
 
     verdict: Verdict
@@ -32,6 +51,7 @@ class RunReport:
     tries_failed: int = 0
     violations: tuple[str, ...] = ()
     group_times_ns: tuple[Numbers, ...] = ()
+    rot: RotAccount = field(default_factory=RotAccount)
 
     @property
     def passed(self) -> bool:
@@ -102,6 +122,7 @@ class RunReport:
             "acknowledged_per_second": counts_of(self.times_ns, self.begin_ns, self.end_ns, 1_000),
             "examples": [*self.violations, *verdict.examples],
             "violations": len(self.violations),
+            **asdict(self.rot),
         }
 
 

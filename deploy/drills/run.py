@@ -34,7 +34,7 @@ from .ledger import Table, of_group
 from .load import SEND_TIMEOUT_S, LoadJob
 from .load_processes import Load
 from .read_back import ReadBack
-from .report import RunReport
+from .report import RotAccount, RunReport
 from .watch import Watch
 from .watching import watching
 
@@ -264,6 +264,7 @@ class _Run:
         self._topic = f"drill-{os.getpid()}-{number}"
         self._marks: list[Mark] = []
         self._watch = tools.watch = Watch()
+        tools.rot = RotAccount()
         self._chance = random.Random(self._seed)
 
     def carry_out(self) -> RunReport:
@@ -309,6 +310,7 @@ class _Run:
             marks=tuple(self._marks),
             tries_failed=result.tries_failed,
             group_times_ns=tuple(part["time_ns"] for part in parts),
+            rot=self._tools.rot,
             violations=(*self._watch.violations, *cluster.quarantined(), *cluster.differing_logs()),
         )
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from .one_fault import drilled
+from zenitmq.deploy.drills.bit_rot import RECORDS
+
+from .one_fault import drilled_run
 from .test_drill_runs import needs_zookeeper, work
 
 __all__ = ["work"]
@@ -13,5 +15,7 @@ pytestmark = [needs_zookeeper, pytest.mark.timeout(300), pytest.mark.usefixtures
 
 
 def test_bits_that_rot_at_one_replica_are_found_and_mended() -> None:
-    fault = drilled("bit-rot")
+    run, fault = drilled_run("bit-rot")
+    assert run["bits_turned"] == RECORDS
+    assert 0 < run["ranges_found"] <= run["ranges_mended"] <= RECORDS
     assert fault["gap_while_held_ms"] < fault["held_ms"], "writes went on while bits were rotten"

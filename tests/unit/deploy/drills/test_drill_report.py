@@ -11,7 +11,7 @@ import pytest
 
 from zenitmq.deploy.drills import timeline
 from zenitmq.deploy.drills.check import Mark, Verdict
-from zenitmq.deploy.drills.report import RunReport, document
+from zenitmq.deploy.drills.report import RotAccount, RunReport, document
 
 MS = 1_000_000
 TIMES = np.array([*range(10, 1000, 10), *range(1500, 3000, 10)], dtype=np.uint64) * np.uint64(MS)
@@ -45,6 +45,13 @@ def test_a_run_is_told_in_the_shape_of_the_design() -> None:
             "pause_ms": 505.0,
         }
     ]
+
+
+def test_what_became_of_rotten_bits_is_told() -> None:
+    rot = RotAccount(bits_turned=12) + RotAccount(ranges_found=9, ranges_mended=8) + RotAccount(ranges_mended=1)
+    told = replace(RUN, rot=rot).document()
+    assert (told["bits_turned"], told["ranges_found"], told["ranges_mended"]) == (12, 9, 9)
+    assert RUN.document()["bits_turned"] == 0
 
 
 def test_where_writes_went_on_while_a_fault_took_its_time_the_pause_is_told() -> None:
