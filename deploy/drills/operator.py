@@ -18,6 +18,7 @@ from ...model.log_reach import LogReach, best_log
 from .drilled_cluster import DrilledCluster, Group
 
 COMMAND_S: Final = 120
+SCRUB_S: Final = 900  # it gives way to a busy broker
 BLOCKED_MS: Final = 30_000
 ELECTED_MS: Final = 60_000
 PAUSE_MS: Final = 200
@@ -47,9 +48,9 @@ class Operator:
     def scrub(self, address: str) -> dict[str, Any]:
         """What a scrub of a broker tells of it; what could not be mended is in it. Raises RequestTimeout."""
         rate = str(SCRUB_BYTES_PER_SECOND)
-        done = self._run("store", "scrub", address, "--rate", rate)
+        done = self._run("store", "scrub", address, "--rate", rate, timeout_s=SCRUB_S)
         if not done.stdout:
-            raise RequestTimeout(f"a scrub of {address}: {done.stderr.strip()}", COMMAND_S * 1000)
+            raise RequestTimeout(f"a scrub of {address}: {done.stderr.strip()}", SCRUB_S * 1000)
         (replica,) = json.loads(done.stdout)["replicas"]
         found: dict[str, Any] = replica
         return found
@@ -91,11 +92,15 @@ class Operator:
         document: dict[str, Any] = json.loads(done.stdout)
         return document
 
-    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def _run(self, *arguments: str, timeout_s: float = COMMAND_S) -> subprocess.CompletedProcess[str]:
+        """Raises RequestTimeout."""
         command = [sys.executable, "-P", "-m", "zenitmq", *arguments, "--namesrv", self._cluster.namesrv, "--json"]
-        return subprocess.run(  # noqa: S603 (our own interpreter and module)
-            command, capture_output=True, text=True, timeout=COMMAND_S, check=False
-        )
+        try:
+            return subprocess.run(  # noqa: S603 (our own interpreter and module)
+                command, capture_output=True, text=True, timeout=timeout_s, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            raise RequestTimeout(f"zenit {' '.join(arguments)}", int(timeout_s * 1000)) from error
 
     def _again(self, what: str, is_done: Callable[[], bool], timeout_ms: int = ELECTED_MS) -> None:
         deadline_ms = monotonic_ms() + timeout_ms
