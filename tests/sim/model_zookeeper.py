@@ -110,6 +110,10 @@ class ModelZooKeeper:
         for write in late:
             write()
 
+    def drop_late(self) -> None:
+        """They never arrive: the server that was to have them is gone with its connections, another has begun."""
+        self._late.clear()
+
     def deliver(self, count: int | None = None) -> None:
         """The oldest `count` events that are under way arrive; all of them for None."""
         arriving = self._events[:count]

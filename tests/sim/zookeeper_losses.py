@@ -101,6 +101,7 @@ class ZooKeeperLosses:
         simulation.say("ZooKeeper is set back to %s", None if older is None else node_of(older.data))
         zookeeper = simulation.zookeeper
         zookeeper.seen.clear()
+        zookeeper.drop_late()
         if older is None:
             del zookeeper.groups[GROUP]
         else:
