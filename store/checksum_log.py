@@ -20,7 +20,8 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Final
 
 from .checksum_entry import ENTRY, ChecksumEntry, RottenEntry, entries_in, has_gap, pack_gap, raws_in, slots_in
@@ -116,10 +117,14 @@ class ChecksumLog:
         if not self.entries_lost:
             logger.warning("disk full: checksum entries are dropped base=%s", self._base_of(lost[0][0]))
         self.entries_lost += len(lost)
+        self._note_gap(lost[0][0])
+
+    def _note_gap(self, offset: int) -> None:
+        """Says in the file at hand, where it has room, that entries are missing from `offset` on. Raises OSError."""
         if self._fd >= 0 and self._size_bytes + ENTRY.size <= self._laid_bytes:
             self._unsynced = True
             try:
-                self._disk.pwritev(self._fd, (pack_gap(lost[0][0]),), self._size_bytes)
+                self._disk.pwritev(self._fd, (pack_gap(offset),), self._size_bytes)
             except OSError as error:
                 if error.errno not in NO_SPACE:
                     raise
@@ -246,6 +251,21 @@ class ChecksumLog:
             logger.warning("disk full: a checksum file cannot say where it ends base=%s", base)
         finally:
             os.close(fd)
+
+    def add_behind(self, entries: Sequence[tuple[int, int, int]], end: int) -> None:
+        """Notes records of a log that ends at `end`, those that lie behind all entries of their segments; entries stay missing
+        around them, and their file says so. Before anything is appended. Durable. Raises OSError.
+        """
+        with self._lock:
+            for base, group in groupby(entries, key=lambda entry: self._base_of(entry[0])):
+                reached = max((int(entry.end) for entry in self._read(base)), default=base)
+                new = [entry for entry in group if entry[0] >= reached]
+                if new:
+                    self._write(base, new)
+                    behind = new[-1][0] + new[-1][1]
+                    if behind < min(end, base + self._segment_bytes):
+                        self._note_gap(behind)
+            self._close_file()
 
     def bases(self) -> list[int]:
         """The base offsets of the segments that have a file here, ascending; other names are left alone."""

@@ -370,6 +370,11 @@ class CommitLog:
         self.written = PhysicalOffset(end)
         self.checksums.truncate(end)
 
+    def vouch_for(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Before `start`: notes records, ascending, that count as they are though nothing vouches for them. Raises OSError."""
+        entries = [(begin, end - begin, crc32(self.view(begin, end))) for begin, end in ranges]
+        self.checksums.add_behind(entries, self.written)
+
     def trust_flushed(self, offset: int) -> None:
         """Before `start`, after a clean stop: all below `offset` was made durable by the process that stopped."""
         self.flushed = PhysicalOffset(max(self.begin, min(offset, self.written)))

@@ -5,6 +5,8 @@ from its beginning, so a restart takes as long whatever its size):
 
 - an append whose checksum entry matches is valid whatever it holds; without an entry, or where it does not match, each
   record is judged by its structure, its position and its body's checksum;
+- where only the process was killed, a record that a queue's unit names is not torn. If it was never flushed and nothing but its
+  body's checksum is wrong, its producer sent it so: it is kept, and gets an entry that vouches for it from now on;
 - after a power cut the log ends with its entries, where none is known to be missing and RocketMQ, which notes none, did not
   write there last: they are on the disk before anybody is told that their appends are. Behind them may stand anything that
   a recycled segment holds;
@@ -88,10 +90,12 @@ class LastStop(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """`end`: behind the last valid record or blank. `damaged`: ranges before it that hold no valid record, ascending."""
+    """`end`: behind the last valid record or blank. `damaged`: ranges before it that hold no valid record, ascending.
+    `unmatched`: records that are kept though no entry vouches for them and their bodies do not match, ascending."""
 
     end: PhysicalOffset
     damaged: tuple[Range, ...] = ()
+    unmatched: tuple[Range, ...] = ()
 
 
 class LogSurvey:
@@ -118,6 +122,7 @@ class LogSurvey:
         self._flushed = 0
         self._pages = LogPages()
         self._entries = ChecksumTable(log.checksums, log.segment_bytes, log.written)
+        self._unmatched: list[Range] = []
         self._unvouched: int | None = None  # where the record before the current position begins, if no entry vouches
 
     def run(self, begin: int, flushed: int = 0) -> Survey:
@@ -140,7 +145,7 @@ class LogSurvey:
             damaged.append(found)
             self._unvouched = None
             end = at = found[1]
-        return Survey(PhysicalOffset(end), tuple(damaged))
+        return Survey(PhysicalOffset(end), tuple(damaged), tuple(found for found in self._unmatched if found[1] <= end))
 
     def _blank_counts(self, segments: Sequence[Segment], segment: Segment, at: int) -> bool:
         """Whether the segment ends with this blank. Where nothing is behind it, a slave may have said that it has it."""
@@ -173,7 +178,11 @@ class LogSurvey:
             if entry is not None and stop == limit:
                 return at, RUN_MORE, entry  # each record looks well, but together they are not what was written
             if stop < limit:
-                return stop, status, entry
+                unmatched_end = self._unmatched_end(segment, stop, limit) if entry is None else None
+                if unmatched_end is None:
+                    return stop, status, entry
+                self._unmatched.append((stop, unmatched_end))
+                self._unvouched, stop = None, unmatched_end
             at = stop
         return at, RUN_END, None
 
@@ -181,6 +190,19 @@ class LogSurvey:
         """Whether a power cut may have left anything from `at` on: what was flushed has entries, and they end here."""
         may_lack_pages = self._is_ours and self._last_stop is LastStop.POWER_LOST
         return may_lack_pages and at >= self._flushed and self._entries.end_at(at)
+
+    def _unmatched_end(self, segment: Segment, at: int, limit: int) -> int | None:
+        """Where the record at `at` ends, if its producer sent it with another's CRC: a queue names it, so the process that was
+        killed had written all of it, and the kernel has had it since. What was flushed may have rotted instead."""
+        if self._last_stop is not LastStop.KILLED or at < self._flushed:
+            return None
+        end = self._end_of_record(at)
+        if end is None or end > limit or not self._is_witnessed(segment, at):
+            return None
+        begin = at - segment.base_offset
+        self._kernel.clear()
+        is_whole = self._kernel.scan(segment.map, begin, end - segment.base_offset, at, False, 1) == 1
+        return end if is_whole else None
 
     # ---- damage
 

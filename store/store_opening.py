@@ -150,6 +150,9 @@ def open_store(
             witness=QueueWitness(queues.directory, file_bytes=queues.file_bytes),
         ).run(begin, checkpoint.flushed_offset or 0)
         log.truncate(survey.end, wipe_bytes=_wipe_bytes(config, abort))
+        if survey.unmatched:
+            logger.warning("bodies came with another's checksum, they are kept records=%s", len(survey.unmatched))
+            log.vouch_for(survey.unmatched)
         if abort is None and checkpoint.flushed_offset is not None:
             log.trust_flushed(checkpoint.flushed_offset)
         _lower_checkpoint(directory, checkpoint, _rebuild_begin(log, queues, index))

@@ -25,7 +25,8 @@ def wrong(count: int) -> bytes:
 
 @pytest.mark.parametrize("wrong_ones", [1, 3])
 def test_what_is_acknowledged_behind_a_wrong_record_outlives_a_kill(tmp_path: Path, wrong_ones: int) -> None:
-    """The checksum entries of the last half second are not written yet; the queues' units are."""
+    """The checksum entries of the last half second are not written yet; the queues' units are. It was acknowledged itself:
+    it stays, and whoever looks later finds no damage."""
     clock = StillClock()
     with make_store(tmp_path / "s", clock, **SETTINGS) as store:
         put(store, "t", 0, message("t", b"first"))
@@ -37,8 +38,17 @@ def test_what_is_acknowledged_behind_a_wrong_record_outlives_a_kill(tmp_path: Pa
     with make_store(left, clock, **SETTINGS) as store:
         assert store.written == written
         assert [bytes(found.body) for found in read_queue(store, "t", 1)] == [b"%05d" % number for number in range(5)]
-        ((begin, end),) = store.damage.quarantine.ranges
-        assert end - begin == wrong_ones * len(wrong(0))
+        kept = read_queue(store, "t", 0)[1:]
+        assert [(found.body_as_stored, found.body_crc_matches) for found in kept] == [
+            (b"evil" * 10, False)
+        ] * wrong_ones
+        assert store.damage.quarantine.ranges == ()
+        assert store.check(store.log_checker(), 0, bytes_max=written, limit=written).damaged == ()
+        put(store, "t", 0, message("t", b"last"))
+        again = kill(left, tmp_path / "again")
+    with make_store(again, clock, **SETTINGS) as store:
+        assert store.damage.quarantine.ranges == ()
+        assert len(read_queue(store, "t", 0)) == wrong_ones + 2
 
 
 @pytest.mark.parametrize("witnessed", [True, False])
@@ -66,7 +76,7 @@ def test_without_a_unit_the_log_ends_before_it(tmp_path: Path) -> None:
         put(store, "t", 0, wrong(0))
         put(store, "t", 1, message("t", b"behind"))
         left = kill(tmp_path / "s", tmp_path / "k")
-    for path in (left / "consumequeue" / "t" / "1").iterdir():
+    for path in (left / "consumequeue" / "t").glob("*/*"):
         path.unlink()
     with make_store(left, clock, **SETTINGS) as store:
         assert store.written == end
@@ -117,3 +127,36 @@ def test_a_unit_is_of_one_record_at_one_place(tmp_path: Path) -> None:
     assert not witness.names("t", 3, 2, physical_offset=4096, size=200)
     assert not witness.names("t", 3, 9, physical_offset=4096, size=200)
     assert not witness.names("t", 4, 3, physical_offset=4096, size=200)
+
+
+def test_its_segment_says_where_entries_are_missing_behind_it(tmp_path: Path) -> None:
+    """After two rolls: each of the three segments has one."""
+    with make_store(tmp_path / "s", **{**SETTINGS, "segment_bytes": 4096}) as store:
+        for number in range(3):
+            put(store, "t", 0, wrong(number))
+            put(store, "t", 0, message("t", b"x" * 3_700))
+        left = kill(tmp_path / "s", tmp_path / "k")
+    shutil.rmtree(left / "checksum", ignore_errors=True)
+    with make_store(left, **{**SETTINGS, "segment_bytes": 4096}) as store:
+        assert store.damage.quarantine.ranges == ()
+        entries = list(store._log.checksums.entries(0, store.written))
+        assert [(entry.offset, entry.length) for entry in entries] == [(at, len(wrong(0))) for at in (0, 4096, 8192)]
+        assert all(store._log.checksums.has_gap(base) for base in (0, 4096, 8192))
+        assert not any(found.body_crc_matches for found in read_queue(store, "t", 0)[::2])
+
+
+def test_what_was_flushed_counts_as_rotten(tmp_path: Path) -> None:
+    """The disk may have changed it, and nothing vouches for it: a replica is asked."""
+    clock = StillClock()
+    with make_store(tmp_path / "s", clock, **SETTINGS) as store:
+        placed = put(store, "t", 0, wrong(0))
+        put(store, "t", 0, message("t", b"behind"))
+        store.flush_all(20_000)
+        clock.time_ms += 100
+        store.on_tick(clock.time_ms)
+        store._upkeep.run_in_worker(lambda: None).result(60)  # the checkpoint says what was flushed
+        left = kill(tmp_path / "s", tmp_path / "k")
+    for folder in ("checksum", "index"):  # without the second the whole log is read
+        shutil.rmtree(left / folder)
+    with make_store(left, clock, **SETTINGS) as store:
+        assert store.damage.quarantine.rotten == ((placed.physical_offset, placed.end),)
