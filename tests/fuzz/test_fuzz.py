@@ -18,11 +18,12 @@ from zenitmq.model.errors import RemoteProtocolError
 
 SECONDS = 60.0
 SEED = 1
-NAMES = """stamp scan sequences decode select search columns index accumulator
+NAMES = """stamp scan sequences decode select search stranger is-record columns index accumulator
     request reply replication-frame chunk-payload packed-body places texts properties trace beginning
     group-node group-seen cluster-file
     state-events state-snapshots registration reply-document retry-policy cluster-record broadcast-offsets
-    waiting-records checkpoint checksum-log queue-file index-file replica-file epoch-file abort-file store""".split()
+    waiting-records checkpoint checksum-log
+    queue-file queue-checker index-file replica-file epoch-file abort-file store""".split()
 
 
 @pytest.fixture(scope="session")

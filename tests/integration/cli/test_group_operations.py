@@ -135,7 +135,7 @@ def test_a_replica_is_removed_and_registers_again_when_it_comes_back(cluster: Lo
     await_group(cluster, lambda group: slave not in group["in_sync"])
     left = sorted(name for name in cluster.brokers if name != slave)
     removed = zenit_json(cluster, "remove", GROUP, slave)
-    assert removed == {"broker_name": GROUP, "removed": slave, "replicas": left}
+    assert removed == {"broker_name": GROUP, "removed": slave, "runs": False, "replicas": left}
     assert "is not a replica" in zenit(cluster, "remove", GROUP, slave, status=1)
     cluster.restart()
     assert sorted(cluster.group()["in_sync"]) == sorted(cluster.brokers)
