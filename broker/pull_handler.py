@@ -279,7 +279,10 @@ class PullHandler:
         place, store = (unread_end - len(unread), unread_end), self._store
 
         def work() -> list[tuple[int, int]]:
-            return [] if _page_in([unread]) else store.damaged_in([place])
+            if not _page_in([unread]):
+                return store.damaged_in([place])
+            store.known_pages.learn([place])
+            return []
 
         def then(damaged: list[tuple[int, int]]) -> None:
             store.damage.add_all(damaged, "the disk could not read it")
@@ -317,12 +320,14 @@ class PullHandler:
         if result.misplaced is not None:
             self._set_right(call, request, result.misplaced)
             return
-        if not result.is_cold:
+        if not (result.is_cold or result.untouched):
             self._reply(call, result)
             return
 
         def work() -> tuple[bool, int | None]:
             is_whole = _page_in(result.slices)
+            if is_whole and not result.is_cold:
+                self._store.known_pages.learn(result.untouched)
             return is_whole, result.find_misplaced() if is_whole and result.find_misplaced is not None else None
 
         def then(found: tuple[bool, int | None]) -> None:

@@ -49,6 +49,7 @@ class _Task:
     refused: set[str] = field(default_factory=set)
     asked: str = ""  # whom last
     is_lost: bool = False
+    has_nobody: bool = False  # all replicas that there are have said that they have not the bytes
 
 
 class RepairPlan:
@@ -70,6 +71,11 @@ class RepairPlan:
     def lost(self) -> tuple[Range, ...]:
         """What is gone for good, as far as anybody knows."""
         return tuple(sorted(found for found, task in self._tasks.items() if task.is_lost))
+
+    @property
+    def sought(self) -> tuple[Range, ...]:
+        """Of what is lost, what a replica that has not answered may have."""
+        return tuple(sorted(found for found, task in self._tasks.items() if task.is_lost and not task.has_nobody))
 
     def on_damage(self, ranges: Iterable[Range], now_ms: int) -> None:
         """These are all the damaged ranges that there are now."""
@@ -110,6 +116,7 @@ class RepairPlan:
         if not self._replicas.issuperset(replicas):
             for task in self._tasks.values():
                 task.not_before_ms = now_ms
+                task.has_nobody = False
         self._replicas = frozenset(replicas)
 
     def _give_up(self, now_ms: int, replicas: tuple[str, ...] | None) -> None:
@@ -118,6 +125,7 @@ class RepairPlan:
             is_refused = is_settled and task.refused.issuperset(replicas or ())
             if not task.is_lost and (is_refused or now_ms - task.since_ms >= self._wait_ms):
                 task.is_lost = True
+            task.has_nobody |= is_refused
             if is_refused and task.refused:  # disks are replaced, and groups get other members
                 task.refused.clear()
                 task.not_before_ms = now_ms + LOST_RETRY_MS

@@ -101,6 +101,8 @@ class Repairs:
 
     def _set_awaited(self) -> None:
         quarantine = self._store.damage.quarantine
+        if quarantine.sought != self._plan.sought:
+            quarantine.sought = self._plan.sought
         if quarantine.awaited != self._plan.awaited:
             quarantine.awaited = self._plan.awaited
             self._look_again()

@@ -213,6 +213,11 @@ def _print_status(document: dict[str, Any]) -> None:
                 typer.echo(f"{replica['name']} is halted: {replica['halted']}")
             if replica["refuses_writes"]:
                 typer.echo(f"{replica['name']} takes no writes: {replica['refuses_writes']}")
+            if replica["delayed_damaged"]:
+                typer.echo(
+                    f"{replica['name']}: {replica['delayed_damaged']} delayed messages are held up by damage, "
+                    f"{replica['delayed_lost']} of them lost"
+                )
             for line in _scrub_lines(replica["name"], replica["scrub"]) if replica["scrub"] is not None else ():
                 typer.echo(line)
     columns = ("replica", "scrub_ended", "scrub_now", "damaged", "mended", "quarantined")

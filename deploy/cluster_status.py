@@ -108,7 +108,8 @@ def _master_wanted(node: GroupNode, replicas: Sequence[Mapping[str, Any]]) -> st
 
 def _replica_document(broker: ProcessRecord, statistics: Statistics) -> dict[str, Any]:
     """One replica; all null where it does not answer. One that masters itself tells its store's positions. One that has
-    halted takes no part in the present reign: its role is "halted", and `halted` says why, and what to do."""
+    halted takes no part in the present reign: its role is "halted", and `halted` says why, and what to do. `delayed_damaged`:
+    delayed messages that are held up by damage; `delayed_lost`: of these, those that no replica has whole."""
     replica: dict[str, Any] = {"name": broker.name, "address": broker.address, "role": "down", "epoch": None}
     facts: Mapping[str, Any] = {}
     if statistics is not None:
@@ -120,6 +121,8 @@ def _replica_document(broker: ProcessRecord, statistics: Statistics) -> dict[str
     replica |= {"newest_epoch": facts.get("newest_epoch")}
     replica |= {f"{name}_offset": facts.get(name) for name in OFFSETS}
     replica |= {"hole_at": facts.get("hole_at"), "halted": facts.get("halted")}
+    delays = (statistics or {}).get("delays") or {}
+    replica |= {"delayed_damaged": delays.get("damaged", 0), "delayed_lost": delays.get("lost", 0)}
     replica |= {"refuses_writes": ((statistics or {}).get("store") or {}).get("refuses_writes")}
     return replica | {"scrub": None if statistics is None else scrub_document(statistics)}
 

@@ -21,7 +21,8 @@ from .commit_log import CommitLog
 from .log_check import LogChecker
 from .quarantine import Range, overlapping
 from .record import BLANK_BYTES
-from .record_kernel import RUN_BLANK, whole_records
+from .record_kernel import RECORD_OVERHEAD_BYTES, RUN_BLANK, whole_records
+from .segment import page_in
 
 TAIL_BYTES: Final = 16 * 1024 * 1024
 """Of the newest log that this process wrote itself: four times what a slave may be behind while it keeps up."""
@@ -63,6 +64,8 @@ def read_chunk(
     base = segment.base_offset
     at = begin - base
     if stop >= segment.end_offset or stop - begin > bytes_max:
+        if not _is_given(whole, at, at + bytes_max):
+            raise CorruptRecordError(begin, stop - begin, "the disk does not give it")
         end, size = _records_end(whole, base, at, min(stop - base, segment.size_bytes), at + bytes_max)
     else:
         end, size = stop, stop - begin
@@ -93,7 +96,7 @@ class ChunkCheck:
             if low <= at < high:
                 at = high
                 continue
-            checked = self._checker.check(self._log.view, at, bytes_max=end - at, limit=written)
+            checked = self._checker.check(self._log.read, at, bytes_max=end - at, limit=written)
             if checked.damaged:
                 return checked.damaged
             self._whole = (low if high == at else at, checked.end)
@@ -103,6 +106,15 @@ class ChunkCheck:
     def forget(self) -> None:
         """Bytes were written in place."""
         self._whole = (0, 0)
+
+
+def _is_given(whole: memoryview, begin: int, full: int) -> bool:
+    """Whether the records from position `begin` on, up to `full`, may be looked at, and the head of what follows them."""
+    head = whole[begin : begin + RECORD_OVERHEAD_BYTES]
+    if not page_in(head):
+        return False
+    first_end = begin + int.from_bytes(head[:4], "big")
+    return page_in(whole[begin : max(full, first_end) + RECORD_OVERHEAD_BYTES])
 
 
 def _records_end(whole: memoryview, base: int, begin: int, stop: int, full: int) -> tuple[int, int]:

@@ -13,6 +13,7 @@ Not here: what a record is (record_kernel), where the log ends after a crash (re
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import threading
@@ -34,7 +35,7 @@ from .record_kernel import (
     TERMINATOR_BYTES,
     encode_blank,
 )
-from .segment import SYSTEM_DISK, Disk, Segment, disk_error, list_segments, sync_directory
+from .segment import SYSTEM_DISK, Disk, Segment, disk_error, list_segments, page_in, sync_directory
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +96,8 @@ def _ignore_poison(error: StorePoisoned) -> None:
 
 
 class CommitLog:
-    """`written`, `flushed`, `begin`: physical offsets; `room_bytes`: what the current segment still takes in one append."""
+    """`written`, `flushed`, `begin`: physical offsets; `fresh_from`: what lies behind this process wrote itself, once it may;
+    `room_bytes`: what the current segment still takes in one append."""
 
     def __init__(
         self,
@@ -130,6 +132,7 @@ class CommitLog:
         self.begin = PhysicalOffset(bases[0] if bases else 0)
         self.written = PhysicalOffset(self._segments[-1].end_offset if bases else 0)
         self.flushed = self.begin  # until this process has synced it itself; but see `trust_flushed`
+        self.fresh_from = PhysicalOffset(0)
         self._prepared: tuple[Segment, ...] = ()
         self.room_bytes = -1  # no current segment
         self._was_refused = False  # the last try to begin a segment
@@ -323,6 +326,14 @@ class CommitLog:
                     return view
         raise OffsetOutOfRange("commit log", begin, self.begin, self.written)
 
+    def read(self, begin: int, end: int) -> memoryview:
+        """The same, in memory, for who may wait for the disk. Raises OSError too, where the disk does not give them: to touch
+        them in a `view` would be SIGBUS."""
+        view = self.view(begin, end)
+        if not page_in(view):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), f"bytes {begin} to {end} of the log")
+        return view
+
     def view_onwards(self, begin: int, limit: int) -> memoryview:
         """The bytes from `begin` to its segment's end, or to `limit` where that comes first. Raises OffsetOutOfRange."""
         segments = self._segments
@@ -331,10 +342,11 @@ class CommitLog:
         return self.view(begin, min(limit, segment_end))
 
     def stored_ms(self, offset: int) -> int | None:
-        """When the record at `offset` was stored, ms; None where the log has none there (any more)."""
+        """When the record at `offset` was stored, ms; None where the log has none there (any more) or the disk does not give
+        it."""
         try:
-            record = self.view(offset, offset + RECORD_OVERHEAD_BYTES)
-        except OffsetOutOfRange:
+            record = self.read(offset, offset + RECORD_OVERHEAD_BYTES)
+        except (OffsetOutOfRange, OSError):
             return None
         return store_timestamp_of(record) if physical_offset_of(record) == offset else None
 
@@ -403,6 +415,7 @@ class CommitLog:
         self._allocator.start(end, self._prepared, keep_spares=bool(self._segments))
         sync_directory(os.path.dirname(self.directory))  # what was made in it so far keeps its name
         self._flusher.start()
+        self.fresh_from = self.written
         self._started = True
 
     def _drop_empty_file(self) -> None:

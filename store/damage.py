@@ -80,7 +80,7 @@ class Damage:
         if not self._log.begin <= offset < written:
             return False
         if not self.quarantine.ranges_in(offset, offset + 1):
-            checked = self._checker.check(self._log.view, offset, bytes_max=1, limit=written)
+            checked = self._checker.check(self._log.read, offset, bytes_max=1, limit=written)
             self.add_all(checked.damaged, "a record that was needed could not be read")
         return self.quarantine.is_awaited(offset, offset + 1)
 
@@ -172,7 +172,10 @@ class Damage:
         inside = (entry for entry in self._checker.appends(begin, end) if begin <= entry.offset and entry.end <= end)
         if all(crc32(data[entry.offset - begin : entry.end - begin]) == entry.crc for entry in inside):
             return True
-        return bytes(self._log.view(begin, end)) == data
+        try:
+            return bytes(self._log.read(begin, end)) == data
+        except OSError:
+            return False
 
     def write(self, begin: int, data: bytes) -> Future[None]:
         """Puts bytes in their place, which lies in one segment; done once they are durable. A sync that fails poisons the

@@ -12,10 +12,12 @@ from ..model.sql92.condition import Condition
 class GetResult:
     """`slices`: views of the commit log, whole records back to back, `count` together; valid while they are held.
 
-    `is_cold`: they lie so far behind the tail that they may have to come from the disk. `unread`: what a search has to
-    look at next and may have to come from there, up to physical offset `unread_end`: it goes on once the caller has read it.
-    `misplaced`: a queue offset, what follows could not be read because its unit names something else; None: nothing
-    such. Where `is_cold` that is known only once the slices are in memory: `find_misplaced` looks then, in any thread.
+    `is_cold`: they lie so far behind the tail that they may have to come from the disk. `untouched`: where they lie, if this
+    process has not had them in memory yet (KnownPages). Of both the pages are asked for before they are touched. `unread`:
+    what a search has to look at next and may have to come from there, up to physical offset `unread_end`: it goes on once
+    the caller has read it. `misplaced`: a queue offset, what follows could not be read because its unit names something
+    else; None: nothing such. Of what is cold or untouched that is known only once the slices are in memory:
+    `find_misplaced` looks then, in any thread.
     With MESSAGES_LOST: messages [`lost_from`, `next_offset`) are, with bytes `lost` of the log, which are damaged.
     """
 
@@ -28,6 +30,7 @@ class GetResult:
     is_cold: bool = False
     misplaced: int | None = None
     find_misplaced: Callable[[], int | None] | None = None
+    untouched: tuple[tuple[int, int], ...] = ()
     unread: memoryview | None = None
     unread_end: int = 0
     lost_from: int = 0
@@ -38,8 +41,8 @@ class GetResult:
 class Search:
     """Which messages are wanted by their properties, and how far to look in one go.
 
-    `has_time` is asked every few messages; where it says no, the answer tells how far the search came. Of what may have to
-    come from the disk, only records below `read_below` (a physical offset) are looked at: those the caller has read.
+    `has_time` is asked every few messages; where it says no, the answer tells how far the search came. Of what is cold or
+    untouched, only records below `read_below` (a physical offset) are looked at: those the caller has read.
     """
 
     condition: Condition

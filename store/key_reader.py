@@ -70,7 +70,7 @@ class KeyReader:
         """The whole record that begins there. Raises MessageNotFound, CorruptRecordError (damaged)."""
         what = f"physical offset {physical_offset}"
         try:
-            head = self._log.view(physical_offset, physical_offset + RECORD_OVERHEAD_BYTES)
+            head = self._log.read(physical_offset, physical_offset + RECORD_OVERHEAD_BYTES)
             size = int.from_bytes(head[:4], "big")
             if overlaps(self._quarantine.ranges, physical_offset, physical_offset + 1):
                 raise CorruptRecordError(physical_offset, size, "quarantined")
@@ -78,8 +78,10 @@ class KeyReader:
                 raise MessageNotFound(what)
             if physical_offset + size > self._confirmation.end(self._log.written):
                 raise MessageNotFound(what)
-            record = bytes(self._log.view(physical_offset, physical_offset + size))
+            record = bytes(self._log.read(physical_offset, physical_offset + size))
         except OffsetOutOfRange as error:
             raise MessageNotFound(what) from error
+        except OSError as error:
+            raise CorruptRecordError(physical_offset, 0, "the disk does not give it") from error
         decode_record(record)
         return record

@@ -38,6 +38,7 @@ from .dispatch import Dispatcher
 from .get_result import GetResult, Search
 from .key_index import KeyIndex
 from .key_reader import KeyReader
+from .known_pages import KnownPages
 from .log_check import Checked, LogChecker
 from .quarantine import overlapping, overlaps
 from .queue_check import QueueChecker
@@ -360,7 +361,12 @@ class MessageStore:
         Raises OffsetOutOfRange (retention was faster, or above the end), CorruptRecordError: then the damage is quarantined.
         """
         up_to = self._log.written if limit is None else limit
-        chunk = read_chunk(self._log, begin, bytes_max=bytes_max, limit=up_to, quarantined=self.damage.unsendable)
+        try:
+            chunk = read_chunk(self._log, begin, bytes_max=bytes_max, limit=up_to, quarantined=self.damage.unsendable)
+        except CorruptRecordError:
+            segment_end = begin - begin % self._log.segment_bytes + self._log.segment_bytes
+            self.damage.in_chunk(begin, min(begin + bytes_max, up_to, self._log.written, segment_end))
+            raise
         if self.damage.in_chunk(chunk.begin, chunk.end):
             raise CorruptRecordError(begin, chunk.end - begin)
         return chunk
@@ -459,10 +465,11 @@ class MessageStore:
         return [(low, high) for low, high in rotten if begin <= low and self.vouches_for(low, high)]
 
     def holds(self, begin: int, data: bytes) -> bool:
-        """Whether the log has these very bytes at `begin`, damaged or not; not once they have expired."""
+        """Whether the log has these very bytes at `begin`, damaged or not; not once they have expired, or where the disk
+        does not give them."""
         try:
-            return bytes(self._log.view(PhysicalOffset(begin), PhysicalOffset(begin + len(data)))) == data
-        except OffsetOutOfRange:
+            return bytes(self._log.read(begin, begin + len(data))) == data
+        except (OffsetOutOfRange, OSError):
             return False
 
     def whole_range(self, begin: int, end: int) -> bytes:
@@ -511,6 +518,11 @@ class MessageStore:
             confirm_offset=self.confirm_offset,
             search=search,
         )
+
+    @property
+    def known_pages(self) -> KnownPages:
+        """Which parts of the log pulls may touch."""
+        return self._reader.pages
 
     def min_offset(self, topic: str, queue_id: int) -> QueueOffset:
         """The first message the queue still holds; 0 where there is no queue."""

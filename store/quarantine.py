@@ -6,8 +6,9 @@
 *Rotten* ranges are those whose bytes were whole once and rotted: they lie below what was flushed and known to be well.
 All others are *holes*: a recovery found them, so a loss of power took pages that perhaps nobody had flushed. A replica's
 log counts up to its first hole only (rule R9), until the hole is cut away, or the replica leads all the same.
-While a replica may still have the bytes of one it is *awaited*: a reader that comes to it waits. Others are gone for
-good: a reader is told so, and goes on behind. All are [begin, end) in bytes of the log, ascending and apart.
+While a replica may still have the bytes of one it is *awaited*: a reader that comes to it waits. Of others a reader is
+told that they are lost, and goes on behind; where a replica has only not answered in time they are *sought* still. All are
+[begin, end) in bytes of the log, ascending and apart.
 
 A bad area of a disk below small appends may be millions of ranges. Beyond RANGES_MAX those that touch become one, of up to
 JOINED_BYTES_MAX, so that no turn of the loop grows with the damage; a replica must then have such a range as a whole.
@@ -83,14 +84,15 @@ def with_fewer(ranges: tuple[Range, ...]) -> tuple[Range, ...]:
 
 
 class Quarantine:
-    """One store's. `ranges`: all; `rotten`, `awaited`: some of their bytes, as above."""
+    """One store's. `ranges`: all; `rotten`, `awaited`, `sought`: some of their bytes, as above. Each is replaced as a whole."""
 
-    __slots__ = ("_edges", "_edges_of", "awaited", "ranges", "rotten")
+    __slots__ = ("_edges", "_edges_of", "awaited", "ranges", "rotten", "sought")
 
     def __init__(self, ranges: Iterable[Range] = (), rotten: Iterable[Range] = ()) -> None:
         self.ranges = with_fewer(joined(ranges))
         self.rotten = with_fewer(joined(rotten))
         self.awaited: tuple[Range, ...] = ()
+        self.sought: tuple[Range, ...] = ()
         self._edges_of: tuple[Range, ...] = ()
         self._edges = _edges(())
 
@@ -108,6 +110,7 @@ class Quarantine:
         self.ranges = without(self.ranges, begin, end)
         self.rotten = without(self.rotten, begin, end)
         self.awaited = without(self.awaited, begin, end)
+        self.sought = without(self.sought, begin, end)
 
     @property
     def first_hole(self) -> int | None:
@@ -130,6 +133,10 @@ class Quarantine:
     def is_awaited(self, begin: int, end: int) -> bool:
         """Whether a reader of [begin, end) waits: a replica may have it."""
         return overlaps(self.awaited, begin, end)
+
+    def may_come_back(self, begin: int, end: int) -> bool:
+        """Whether some replica has not said yet that it has not [begin, end) whole, though readers may go on behind."""
+        return overlaps(self.awaited, begin, end) or overlaps(self.sought, begin, end)
 
     def ranges_in(self, begin: int, end: int) -> tuple[Range, ...]:
         """Those that [begin, end) touches."""

@@ -23,6 +23,7 @@ from .config import StoreConfig
 from .confirmation import Confirmation
 from .consume_queue import FILLER_SIZE, UNIT_BYTES, ConsumeQueue, OpenFiles
 from .get_result import GetResult, Search
+from .known_pages import KnownPages
 from .quarantine import Quarantine, overlaps
 from .queue_table import QueueTable
 from .record import UNIT, store_timestamp_of
@@ -55,6 +56,7 @@ class QueueReader:
         confirmation: Confirmation | None = None,
         quarantine: Quarantine | None = None,
     ) -> None:
+        self.pages = KnownPages(log)
         self._confirmation = confirmation or Confirmation()
         self.waits_above_end = False  # what lies behind a queue's end may exist elsewhere: a slave's reader
         self._log = log
@@ -136,28 +138,38 @@ class QueueReader:
             units = self._readable(queue, units, result)
             if not units:
                 return 0
-        # what is cold is looked at by another thread later on, when this one may have selected something else
-        selector = UnitSelector(self._config.pull_messages_max) if result.is_cold else self._selector
-        matched = selector.select(units, 0, len(units), codes, max_messages, min(max_bytes, bound), confirm_offset)
+        selector, bytes_max = self._selector, min(max_bytes, bound)
+        matched = selector.select(units, 0, len(units), codes, max_messages, bytes_max, confirm_offset)
+        is_touched = not result.is_cold and (first >= self._log.fresh_from or self._are_known(selector, result))
+        if not is_touched:  # another thread looks at it later on, when this one may have selected something else
+            selector = UnitSelector(self._config.pull_messages_max)
+            selector.select(units, 0, len(units), codes, max_messages, bytes_max, confirm_offset)
         if selector.examined == 0:
             if self._readable(queue, units, result):
                 result.misplaced = result.next_offset
             return 0
         topic, begin = queue.topic.encode(), result.next_offset
-        misplaced = self._take_slices(selector, result, None if result.is_cold else (topic, queue.queue_id, begin))
+        misplaced = self._take_slices(selector, result, (topic, queue.queue_id, begin) if is_touched else None)
         if misplaced is not None:
             result.slices = []
             if misplaced == 0:
                 result.misplaced = begin
                 return 0
             return self._read_units(queue, result, max_messages, max_bytes, codes, confirm_offset, misplaced)
-        if result.is_cold:
+        if not is_touched:
             result.find_misplaced = partial(_find_misplaced, selector, result.slices, topic, queue.queue_id, begin)
         result.count = matched
         result.next_offset += selector.examined
         if matched:
             result.status = GetStatus.FOUND
         return int(selector.examined)
+
+    def _are_known(self, selector: UnitSelector, result: GetResult) -> bool:
+        """Whether what was selected may be touched; else `result` says where it lies."""
+        runs = selector.runs
+        places = tuple((runs[2 * run], runs[2 * run + 1]) for run in range(selector.run_count))
+        result.untouched = () if self.pages.hold(places) else places
+        return not result.untouched
 
     def _take_slices(
         self, selector: UnitSelector, result: GetResult, queue: tuple[bytes, int, int] | None
@@ -250,11 +262,13 @@ class QueueReader:
             result.is_cold = True
             bound = self._config.pull_cold_bytes_max
             limit = min(limit, search.read_below)
-            if first + size > limit:
-                span = max(size, _SEARCH_READ_BYTES)
-                result.unread = self._log.view_onwards(first, min(confirm_offset, first + span))
-                result.unread_end = first + len(result.unread)
-                return 0
+        elif first < self._log.fresh_from:
+            limit = min(limit, max(search.read_below, self.pages.end_from(first)))
+        if first + size > limit:
+            span = max(size, _SEARCH_READ_BYTES)
+            result.unread = self._log.view_onwards(first, min(confirm_offset, first + span))
+            result.unread_end = first + len(result.unread)
+            return 0
         records = self._log.view_onwards(first, limit)
         selector = self._selector
         matched = selector.select_where(
@@ -322,7 +336,10 @@ class QueueReader:
             physical, size, _ = queue.unit(queue_offset)
             names_record = physical >= 0 and RECORD_OVERHEAD_BYTES <= size < FILLER_SIZE
             if names_record and not overlaps(self._quarantine.ranges, physical, physical + size):
-                return queue_offset, store_timestamp_of(self._log.view(physical, physical + size))
+                try:
+                    return queue_offset, store_timestamp_of(self._log.read(physical, physical + size))
+                except OSError:  # damaged: who comes to it has it quarantined
+                    continue
         return end, None
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from zenitmq.model.ids import HostAddress
 from zenitmq.store.config import StoreConfig
+from zenitmq.store.get_result import GetResult
 from zenitmq.store.message_store import MessageStore, Placed
 from zenitmq.store.record_kernel import StoredMessage, decode_batch, encode_record
 
@@ -81,12 +82,21 @@ def put(store: MessageStore, topic: str, queue_id: int, *records: bytes) -> Plac
     return placed
 
 
+def get(store: MessageStore, topic: str, queue_id: int, queue_offset: int, **limits: Any) -> GetResult:
+    """What a pull finds; what this process has not had in memory yet is read first, as the pull's worker does."""
+    result = store.get_messages(topic, queue_id, queue_offset, **limits)
+    if not result.untouched:
+        return result
+    store.known_pages.learn(result.untouched)
+    return store.get_messages(topic, queue_id, queue_offset, **limits)
+
+
 def read_queue(store: MessageStore, topic: str, queue_id: int) -> list[StoredMessage]:
     """All messages of a queue, by pulls."""
     found: list[StoredMessage] = []
     offset = store.min_offset(topic, queue_id)
     while True:
-        result = store.get_messages(topic, queue_id, offset, max_messages=5, max_bytes=2000)
+        result = get(store, topic, queue_id, offset, max_messages=5, max_bytes=2000)
         for view in result.slices:
             found += decode_batch(bytes(view))
         if result.next_offset <= offset:

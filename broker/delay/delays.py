@@ -4,13 +4,18 @@ A message that waits is a record in rmq_sys_wheel_timer. The record by which its
 physical offset): its copy in the real topic, the same record once more at the log's end (retention takes the old one), or
 one that says it was taken back. Whoever has that record in its log knows that the wait is over, so there is nothing that
 a crash or a change of master could leave half done. Only a master that `leads` delivers. Loop thread.
+
+    record damaged, a replica may have it soon -> due again each second
+    no replica gave it in time                 -> aside, the log keeps it -- mended, however late --> due again
+                                                    '- no replica has it --> lost: told by name, the log need not keep it
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import is_
 from typing import Final
 
 from ...model.clock import Clock
@@ -29,6 +34,7 @@ from ...model.queue import PhysicalOffset
 from ...model.sys_flag import ENDS_WAIT
 from ...remoting.server import RequestLoop
 from ...store.message_store import MessageStore, Placed
+from ...store.quarantine import Range
 from ...store.record_kernel import StoredMessage, decode_record
 from .pace import Pace
 from .rewriting import delivered_record, rolled_record
@@ -105,6 +111,7 @@ class Delays:
         self._host_bytes = store_host_bytes
         self._was_leading = False
         self._carry_below = 0
+        self._damage_seen: tuple[Sequence[Range], ...] = ()
         self._foreign: dict[tuple[str, str], int] = {}  # of RocketMQ's, ended by us: where the log ended then
 
     def start(self) -> None:
@@ -169,6 +176,7 @@ class Delays:
         try:
             if self._leads():
                 self._was_leading = True
+                self._look_aside()
                 delay_ms = self._deliver()
                 if self._carry_below:
                     self._carry()
@@ -261,7 +269,8 @@ class Delays:
 
     def _waiting_message(self, entry: Entry, *, is_taken: bool) -> tuple[StoredMessage, dict[str, str]] | None:
         """The record that the index means, and its properties; None, and the entry forgotten, where the log has something
-        else there. Where its bytes have rotted and a replica may give them back, an entry that was taken is due again soon."""
+        else there. Where its bytes have rotted and a replica may give them back, an entry that was taken is due again soon;
+        else it is set aside."""
         due_ms, offset = entry
         try:
             message = decode_record(self._store.record_at(PhysicalOffset(offset)))
@@ -271,10 +280,16 @@ class Delays:
                 raise MessageNotFound(f"a record that waits until {due_ms} at {offset}")
             real_queue(properties)
         except (MessageNotFound, CorruptRecordError, MessageIllegal) as error:
-            if not self._store.damage.may_return(offset):
+            damage = self._store.damage
+            if damage.may_return(offset):
+                if is_taken:
+                    self._loop.call_later(DAMAGED_RETRY_MS, lambda: self._table.put_back([entry]))
+            elif damage.quarantine.ranges_in(offset, offset + 1):
+                log.warning("a delayed message is held up by damage due_ms=%s offset=%s reason=%s", *entry, error)
+                self._table.set_aside(entry)
+                self._damage_seen = ()
+            else:
                 self._forget(entry, str(error))
-            elif is_taken:
-                self._loop.call_later(DAMAGED_RETRY_MS, lambda: self._table.put_back([entry]))
             return None
         return message, properties
 
@@ -282,6 +297,27 @@ class Delays:
         """Whether the body has its checksum, or came without: its append's entry says so then."""
         begin = message.physical_offset
         return message.body_crc_matches or self._store.vouches_for(begin, begin + message.size_bytes)
+
+    def _look_aside(self) -> None:
+        """What was set aside is due again once its record is whole, and lost once no replica has it. Where the damage is as it
+        was, there is nothing to do."""
+        table, quarantine = self._table, self._store.damage.quarantine
+        damage = quarantine.ranges, quarantine.awaited, quarantine.sought
+        if not table.aside or (all(map(is_, damage, self._damage_seen)) and self._damage_seen):
+            return
+        self._damage_seen = damage
+        lost = []
+        for offset, due_ms in list(table.aside.items()):
+            if not quarantine.ranges_in(offset, offset + 1):
+                table.take_back(offset)
+            elif not quarantine.may_come_back(offset, offset + 1):
+                lost.append(offset)
+                if offset not in table.lost:
+                    log.error(
+                        "a delayed message is lost: its record is damaged, and no replica has it due_ms=%s offset=%s",
+                        *(due_ms, offset),
+                    )
+        table.lose(lost)
 
     def _forget(self, entry: Entry, why: str) -> None:
         log.warning("what waits is not delivered due_ms=%s offset=%s reason=%s", *entry, why)
@@ -386,12 +422,15 @@ class Delays:
     # ---- for operators
 
     def document(self) -> dict[str, int | None]:
-        """For statistics."""
+        """For statistics. `damaged`: of those that wait, how many are held up by damage; `lost`: of these, how many have no
+        whole record anywhere."""
         return {
             "waiting": self._table.count,
             "first_due_ms": self._table.first_due_ms(),
             "delivered": self.delivered,
             "discarded": self.discarded,
+            "damaged": len(self._table.aside),
+            "lost": len(self._table.lost),
         }
 
 

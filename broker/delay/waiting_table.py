@@ -6,12 +6,13 @@
     window   what is due soon, earliest first: all that waits and is due before `horizon`, of store and journal alike
 
 An entry is (due time, physical offset of the record that waits). Reading goes on from the horizon, so that what was
-delivered is never passed over again. The loop owns it; `take` may be called by the worker, whose list copy is one step.
+delivered is never passed over again. What waits in a record that is damaged is set *aside*: it is in no window, and waits on
+until its record is whole, or is *lost*. The loop owns it; `take` may be called by the worker, whose list copy is one step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 from typing import Final, Protocol
 
@@ -55,6 +56,8 @@ class WaitingTable:
         self._in_window: dict[int, int] = {}  # offset: due; what the heap holds beside is old
         self._horizon: Entry = _START
         self._forgotten: set[int] = set()
+        self._aside: dict[int, int] = {}  # offset: due, of those that cannot be read now
+        self._lost: frozenset[int] = frozenset()  # of those aside
         self.count = store.count
 
     # ---- what the log says
@@ -72,6 +75,7 @@ class WaitingTable:
         self._journal.append((end, ENDED, offset))
         self._fresh.pop(offset, None)
         self._ended.add(offset)
+        self._aside.pop(offset, None)
         self._in_window.pop(offset, None)
         self.count = max(0, self.count - 1)
 
@@ -109,6 +113,8 @@ class WaitingTable:
         """Others deliver now: what is due is looked up anew when it is ours again."""
         self._window.clear()
         self._in_window.clear()
+        self._aside.clear()
+        self._lost = frozenset()
         self._horizon = _START
 
     def look_ahead(self, now_ms: int, *, count_max: int) -> None:
@@ -127,7 +133,7 @@ class WaitingTable:
                 self._enter(due_ms, offset)
 
     def _enter(self, due_ms: int, offset: int) -> None:
-        if offset not in self._in_window:
+        if offset not in self._in_window and offset not in self._aside:
             self._in_window[offset] = due_ms
             heappush(self._window, (due_ms, offset))
 
@@ -174,6 +180,34 @@ class WaitingTable:
         self._fresh.pop(offset, None)
         self._in_window.pop(offset, None)
 
+    # ---- what cannot be read now
+
+    @property
+    def aside(self) -> Mapping[int, int]:
+        """{offset: due} of what was set aside."""
+        return self._aside
+
+    @property
+    def lost(self) -> frozenset[int]:
+        """The offsets of those aside that count as gone for good."""
+        return self._lost
+
+    def set_aside(self, entry: Entry) -> None:
+        """What waits in a damaged record is due again only once it is taken back; until then the log must keep the record."""
+        due_ms, offset = entry
+        self._in_window.pop(offset, None)
+        self._aside[offset] = due_ms
+
+    def lose(self, offsets: Iterable[int]) -> None:
+        """These of what is aside are gone for good, as far as anybody knows, and none else: they do not hold the log."""
+        self._lost = frozenset(offsets)
+
+    def take_back(self, offset: int) -> None:
+        """A record that was damaged may be read again: what waits there is due when it was to be, at once where that has
+        passed."""
+        self._lost -= {offset}
+        self.put_back([(self._aside.pop(offset), offset)])
+
     # ---- questions
 
     def is_waiting(self, offset: int, due_ms: int) -> bool:
@@ -185,13 +219,18 @@ class WaitingTable:
 
     def below(self, offset: int, *, count_max: int) -> list[Entry]:
         """Some of what waits in records below `offset`, as the store knows them; it may have yet to learn of ends."""
-        found = [at for at in self._store.below(offset, count_max=count_max) if at not in self._ended]
+        count_max += len(self._aside)
+        found = [
+            at
+            for at in self._store.below(offset, count_max=count_max)
+            if at not in self._ended and at not in self._aside
+        ]
         return [(due_ms, at) for at in found if (due_ms := self._store.due_of(at)) is not None]
 
     def has_below(self, offset: int) -> bool:
         """Whether the store holds an entry below `offset`: the log must keep its record."""
-        found = self._store.below(offset, count_max=len(self._forgotten) + 1)
-        return any(at not in self._forgotten for at in found)
+        found = self._store.below(offset, count_max=len(self._forgotten) + len(self._lost) + 1)
+        return any(at not in self._forgotten and at not in self._lost for at in found)
 
     def first_due_ms(self) -> int | None:
         """When the first of all is due; None where nothing waits."""

@@ -1,4 +1,5 @@
-"""Sectors that the disk cannot read: at a start they are damage like any other, never the end of the process.
+"""Sectors that the disk cannot read: at a start, and for whoever reads the log later, they are damage like any other, never
+the end of the process.
 
 The nearest real thing: a file that was cut short under its map, where a touch behind its end is SIGBUS.
 """
@@ -6,11 +7,16 @@ The nearest real thing: a file that was cut short under its map, where a touch b
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from store_kit import kill, make_store, message, put, read_queue
+from store_kit import ALL_TIME, kill, make_store, message, put, read_queue
 
+from zenitmq.broker.stored_time import stored_at_ms
+from zenitmq.model.errors import CorruptRecordError
+from zenitmq.model.get_status import GetStatus
+from zenitmq.model.queue import PhysicalOffset
 from zenitmq.store import log_pages, recovery
 from zenitmq.store.commit_log import CommitLog
 from zenitmq.store.config import StoreConfig
@@ -91,3 +97,79 @@ def test_however_much_is_looked_at_in_one_go(
     assert survey(left) == (places[-1], ())
     with make_store(left, **SETTINGS) as store:
         assert numbers(store) == list(range(40))
+
+
+# ---- while it runs: a whole small log that this process did not write, all of whose file is gone behind its first pages
+
+RECORDS = 40
+GONE_FROM = 2 * PAGE
+NUMBER = 20  # a message behind
+
+
+def raises_corrupt(read: Callable[[], object]) -> bool:
+    with pytest.raises(CorruptRecordError):
+        read()
+    return True
+
+
+READERS: dict[str, Callable[[MessageStore, int, int], object]] = {
+    "record_at": lambda store, at, _: raises_corrupt(lambda: store.record_at(PhysicalOffset(at))),
+    "query": lambda store, at, _: store.query("t", f"k{NUMBER}", max_messages=5, unique=False, **ALL_TIME) == [],
+    "may_return": lambda store, at, _: (
+        not store.damage.may_return(at) and store.damage.quarantine.ranges_in(at, at + 1)
+    ),
+    "fits": lambda store, at, size: not store.damage.fits(at, bytes(size)),
+    "holds": lambda store, at, size: not store.holds(at, bytes(size)),
+    "chunk": lambda store, at, _: (
+        raises_corrupt(lambda: store.chunk(at, 2000)) and store.damage.quarantine.ranges_in(at, at + 1)
+    ),
+    "whole chunk": lambda store, at, size: (
+        raises_corrupt(lambda: store.chunk(at, size, limit=at + size)) and store.damage.quarantine.ranges_in(at, at + 1)
+    ),
+    "chunk_end": lambda store, at, _: raises_corrupt(lambda: store.chunk_end(at, 2000)),
+    "by_time": lambda store, at, _: store.offset_by_time("t", 0, 1, upper=False) == 0,
+    "by_time_behind": lambda store, at, _: store.offset_by_time("t", 0, 1 << 61, upper=False) > 0,
+    "stored_time": lambda store, at, _: stored_at_ms(store, "t", 0, NUMBER) is None,
+}
+
+
+@pytest.fixture
+def rotten(tmp_path: Path) -> tuple[Path, list[int]]:
+    with make_store(tmp_path / "s", segment_bytes=SEGMENT) as store:
+        places = [
+            int(put(store, "t", 0, message("t", b"x" * 1000, keys=f"k{number}")).physical_offset)
+            for number in range(RECORDS)
+        ]
+    return tmp_path / "s", places
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_who_reads_what_the_disk_cannot_give(rotten: tuple[Path, list[int]], reader: str) -> None:
+    directory, places = rotten
+    with make_store(directory, segment_bytes=SEGMENT) as store:
+        os.truncate(store._log.segments()[0].path, GONE_FROM)
+        assert READERS[reader](store, places[NUMBER], places[NUMBER + 1] - places[NUMBER])
+
+
+def test_a_pull_touches_nothing_that_this_process_has_not_had_in_memory(rotten: tuple[Path, list[int]]) -> None:
+    directory, places = rotten
+    with make_store(directory, segment_bytes=SEGMENT) as store:
+        os.truncate(store._log.segments()[0].path, GONE_FROM)
+        found = store.get_messages("t", 0, NUMBER, max_messages=3, max_bytes=1 << 20)
+        assert (found.status, found.count, found.is_cold) == (GetStatus.FOUND, 3, False)
+        assert found.untouched == ((places[NUMBER], places[NUMBER + 3]),)
+        store.known_pages.learn([(places[0], places[1])])
+        assert store.get_messages("t", 0, 0, max_messages=1, max_bytes=1).untouched, "its step is not whole"
+
+
+def test_what_was_in_memory_once_is_not_asked_for_again(rotten: tuple[Path, list[int]]) -> None:
+    directory, places = rotten
+    with make_store(directory, segment_bytes=SEGMENT) as store:
+        first = store.get_messages("t", 0, 0, max_messages=1, max_bytes=1)
+        assert first.untouched == ((places[0], places[1]),)
+        store.known_pages.learn(first.untouched)
+        for number in range(RECORDS):
+            assert not store.get_messages("t", 0, number, max_messages=9, max_bytes=1 << 20).untouched
+        put(store, "t", 0, message("t", b"new"))
+        found = store.get_messages("t", 0, RECORDS, max_messages=1, max_bytes=1)
+        assert (found.status, found.untouched) == (GetStatus.FOUND, ())

@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 
-from store_kit import ALL_TIME, StillClock, make_store, message, put
+from store_kit import ALL_TIME, StillClock, get, make_store, message, put
 
 from zenitmq.broker.epoch_file import FILE_NAME as EPOCH_FILE
 from zenitmq.broker.epoch_file import parse_epochs, read_epochs, render_epochs
@@ -385,7 +385,7 @@ def _use_store(directory: Path, clock: StillClock) -> None:
         for queue_id in (0, 1):
             offset = store.min_offset("orders", queue_id)
             for _ in range(100):
-                result = store.get_messages("orders", queue_id, offset, max_messages=5, max_bytes=2000)
+                result = get(store, "orders", queue_id, offset, max_messages=5, max_bytes=2000)
                 for view in result.slices:
                     _read_records(bytes(view))
                 if result.next_offset <= offset:

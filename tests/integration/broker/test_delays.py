@@ -70,7 +70,14 @@ def test_messages_wait_and_arrive_in_the_order_of_their_times(broker) -> None:
     assert [message.prepared_transaction_offset for message in messages] == [
         0, 0, -1 - places[1].physical_offset, -1 - places[0].physical_offset
     ]  # fmt: skip
-    assert delays(broker) == {"waiting": 0, "first_due_ms": None, "delivered": 2, "discarded": 0}
+    assert delays(broker) == {
+        "waiting": 0,
+        "first_due_ms": None,
+        "delivered": 2,
+        "discarded": 0,
+        "damaged": 0,
+        "lost": 0,
+    }
 
 
 def test_what_waits_has_rocketmq_s_properties(broker) -> None:
@@ -202,4 +209,11 @@ def test_a_message_for_a_deleted_topic_is_dropped(broker) -> None:
     deadline = time.monotonic() + 5
     while delays(broker)["waiting"] and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert delays(broker) == {"waiting": 0, "first_due_ms": None, "delivered": 0, "discarded": 1}
+    assert delays(broker) == {
+        "waiting": 0,
+        "first_due_ms": None,
+        "delivered": 0,
+        "discarded": 1,
+        "damaged": 0,
+        "lost": 0,
+    }

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from store_kit import make_store, message, put, read_queue
+from store_kit import get, make_store, message, put, read_queue
 
 from zenitmq.model.errors import CorruptRecordError
 from zenitmq.model.get_status import GetStatus
@@ -68,7 +68,7 @@ def readable(store: MessageStore, queue_id: int) -> tuple[list[StoredMessage], l
     lost: list[int] = []
     offset = 0
     while True:
-        result = store.get_messages("t", queue_id, offset, max_messages=4, max_bytes=4000)
+        result = get(store, "t", queue_id, offset, max_messages=4, max_bytes=4000)
         for view in result.slices:
             found += decode_batch(bytes(view))
         if result.status == GetStatus.MESSAGES_LOST:

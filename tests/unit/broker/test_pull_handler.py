@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -32,6 +32,8 @@ class World:
     def __init__(self) -> None:
         self.now_ms = 0
         self.is_cold = False
+        self.untouched: tuple[tuple[int, int], ...] = ()
+        self.learnt: list[tuple[int, int]] = []
         self.paged_in: list[Callable[[], None]] = []
         self.messages: list[int] = []  # tag code of each
         self.step = 1 << 40  # how many a pull with tag codes looks at in one go
@@ -83,7 +85,8 @@ class World:
         found = [code for code in self.messages[queue_offset:end] if not codes or code in codes]
         status = GetStatus.FOUND if found else GetStatus.NO_MATCHED_MESSAGE
         total = len(self.messages)
-        return GetResult(status, end, 0, total, len(found), [memoryview(b"r" * 10)] * len(found), self.is_cold)
+        slices = [memoryview(b"r" * 10)] * len(found)
+        return GetResult(status, end, 0, total, len(found), slices, self.is_cold, untouched=self.untouched)
 
     def _search(self, queue_offset: int, end: int, search: Search) -> GetResult:
         """Message n has the property n = its code and lies at physical offset n."""
@@ -99,6 +102,13 @@ class World:
             if not search.has_time():
                 break
         return result
+
+    @property
+    def known_pages(self) -> World:
+        return self
+
+    def learn(self, places: Iterable[tuple[int, int]]) -> None:
+        self.learnt += places
 
     def run(self, call: Call, work: Callable[[], object], then: Callable[[object], None]) -> None:
         self.paged_in.append(lambda: then(work()))
@@ -160,6 +170,16 @@ def test_what_may_be_on_the_disk_only_is_read_by_a_worker_first(world: World, pu
     assert world.replies == []
     world.paged_in.pop()()
     assert world.replies == [(GetStatus.FOUND, 2, 2)]
+
+
+def test_what_this_process_has_not_had_in_memory_is_read_by_a_worker_and_known_from_then_on(
+    world: World, pulls: PullHandler
+) -> None:
+    world.messages, world.untouched = [1, 2], ((30, 50),)
+    pull(pulls)
+    assert (world.replies, world.learnt) == ([], [])
+    world.paged_in.pop()()
+    assert (world.replies, world.learnt) == ([(GetStatus.FOUND, 2, 2)], [(30, 50)])
 
 
 def test_without_suspend_nothing_waits(world: World, pulls: PullHandler) -> None:

@@ -44,7 +44,7 @@ def test_what_all_have_refused_is_lost_and_asked_for_again_later() -> None:
     assert plan.next_ask(SETTLE_MS - 1, OTHERS, FAR) is None
     assert (plan.awaited, plan.lost) == ((A,), ()), "another may yet register"
     assert plan.next_ask(SETTLE_MS, OTHERS, FAR) is None
-    assert (plan.awaited, plan.lost) == ((), (A,))
+    assert (plan.awaited, plan.lost, plan.sought) == ((), (A,), ())
     later = SETTLE_MS + LOST_RETRY_MS
     assert plan.next_ask(later - 1, OTHERS, FAR) is None
     ask = plan.next_ask(later, OTHERS, FAR)
@@ -96,3 +96,19 @@ def test_an_answer_for_a_range_that_is_gone_meanwhile_is_taken() -> None:
     plan.on_damage([B], 1)
     plan.on_outcome(ask, Outcome.REFUSED, 2)
     assert plan.next_ask(2, OTHERS, FAR) == Ask(500, 700, "x")
+
+
+def test_what_a_replica_that_does_not_answer_may_have_is_sought_though_readers_go_on() -> None:
+    plan = plan_of(A)
+    assert plan.next_ask(0, OTHERS, FAR) == Ask(0, 100, "x")
+    plan.on_outcome(Ask(0, 100, "x"), Outcome.REFUSED, 0)
+    assert plan.sought == (), "it is awaited still"
+    ask = plan.next_ask(1 << 40, OTHERS, FAR)
+    assert (ask, plan.lost, plan.sought) == (Ask(0, 100, "y"), (A,), (A,))
+    plan.on_outcome(Ask(0, 100, "y"), Outcome.REFUSED, 1 << 40)
+    plan.next_ask((1 << 40) + 1, OTHERS, FAR)
+    assert (plan.lost, plan.sought) == ((A,), ())
+    assert plan.next_ask((1 << 40) + 2, (*OTHERS, "z"), FAR) is not None
+    assert (plan.lost, plan.sought) == ((A,), (A,)), "who joins may have it"
+    plan.next_ask((1 << 40) + 3, (), FAR)
+    assert plan.sought == (), "those who have left do not count"

@@ -11,7 +11,9 @@ from zenitmq.cli.local import _print_status
 
 def document(**changed: Any) -> dict[str, Any]:
     names = ("name", "role", "epoch", "newest_epoch", "written_offset", "flushed_offset", "confirm_offset", "lag_bytes")
-    replica = dict.fromkeys((*names, "hole_at", "halted", "refuses_writes", "scrub")) | {
+    replica = dict.fromkeys(
+        (*names, "hole_at", "halted", "refuses_writes", "scrub", "delayed_damaged", "delayed_lost")
+    ) | {
         "name": "broker-a-1",
         "role": "candidate",
     }

@@ -68,6 +68,8 @@ def test_sets_are_the_controllers_and_positions_each_brokers_own() -> None:
             "confirm_offset": 895,
             "hole_at": None,
             "halted": None,
+            "delayed_damaged": 0,
+            "delayed_lost": 0,
             "refuses_writes": None,
             "lag_bytes": 100,
             "scrub": NEVER,
@@ -83,6 +85,8 @@ def test_sets_are_the_controllers_and_positions_each_brokers_own() -> None:
             "confirm_offset": 995,
             "hole_at": None,
             "halted": None,
+            "delayed_damaged": 0,
+            "delayed_lost": 0,
             "refuses_writes": None,
             "lag_bytes": 0,
             "scrub": NEVER,
@@ -98,6 +102,8 @@ def test_sets_are_the_controllers_and_positions_each_brokers_own() -> None:
             "confirm_offset": None,
             "hole_at": None,
             "halted": None,
+            "delayed_damaged": 0,
+            "delayed_lost": 0,
             "refuses_writes": None,
             "lag_bytes": None,
             "scrub": None,
@@ -192,6 +198,7 @@ def test_a_replica_says_when_it_was_read_whole_and_what_is_damaged() -> None:
         },
         "repairs": {"mended_ranges": 2},
         "store": {"quarantined_ranges": 1, "first_quarantined": [[5, 9]], "refuses_writes": "disk full"},
+        "delays": {"damaged": 3, "lost": 1},
     }
     document = group_document(GROUP, BROKERS, answers(told, None, None), STATE, 1)
     assert document["replicas"][0]["scrub"] == {
@@ -205,6 +212,7 @@ def test_a_replica_says_when_it_was_read_whole_and_what_is_damaged() -> None:
         "under_way": {"begun_ms": 90, "done_bytes": 200, "size_bytes": 900, "is_waiting_for_calm": True},
     }
     assert document["replicas"][0]["refuses_writes"] == "disk full"
+    assert (document["replicas"][0]["delayed_damaged"], document["replicas"][0]["delayed_lost"]) == (3, 1)
 
 
 class Refusing:

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from store_kit import StillClock, make_store, message, put, read_queue
+from store_kit import StillClock, get, make_store, message, put, read_queue
 
 from zenitmq.model.get_status import GetStatus
 from zenitmq.store.message_store import MessageStore
@@ -74,7 +74,7 @@ def test_a_flipped_bit_gives_nobody_another_message_and_is_rebuilt(
     with make_store(tmp_path, **LARGE) as store:
         assert (store.min_offset("pub", 0), store.max_offset("pub", 0)) == (0, COUNT), "no message is hidden"
         assert numbers(store) == [*range(unit)], "a read ends before it"
-        result = store.get_messages("pub", 0, unit, max_messages=5, max_bytes=2000)
+        result = get(store, "pub", 0, unit, max_messages=5, max_bytes=2000)
         assert (result.count, result.misplaced) == (0, unit)
         misplaced = store.damaged_units.misplaced("pub", 0, unit)
         assert misplaced is not None
@@ -142,9 +142,9 @@ def test_a_message_that_the_log_has_not_is_told_as_lost(tmp_path: Path) -> None:
         assert store.damaged_units.find(misplaced) is None
         store.damaged_units.give_up(misplaced)
         store.damage.quarantine.awaited = store.damage.quarantine.rotten
-        assert store.get_messages("pub", 0, 7, max_messages=9, max_bytes=9999).status == GetStatus.OFFSET_OVERFLOW_ONE
+        assert get(store, "pub", 0, 7, max_messages=9, max_bytes=9999).status == GetStatus.OFFSET_OVERFLOW_ONE
         store.damage.quarantine.awaited = ()
-        lost = store.get_messages("pub", 0, 7, max_messages=9, max_bytes=9999)
+        lost = get(store, "pub", 0, 7, max_messages=9, max_bytes=9999)
         assert (lost.status, lost.lost_from, lost.next_offset) == (GetStatus.MESSAGES_LOST, 7, 8)
         store.damage.on_whole(place + 512, place + 768)
         assert numbers(store) == [*range(COUNT)], "and it is there again once a replica has given it"

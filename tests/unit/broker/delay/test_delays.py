@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,14 @@ def test_messages_are_delivered_when_they_are_due_and_not_before(scene: Scene) -
     scene.clock.time_ms -= 7_200_000
     scene.turn()
     assert scene.bodies()[2:] == [b"0", b"1", b"2"]
-    assert scene.delays.document() == {"waiting": 0, "first_due_ms": None, "delivered": 3, "discarded": 0}
+    assert scene.delays.document() == {
+        "waiting": 0,
+        "first_due_ms": None,
+        "delivered": 3,
+        "discarded": 0,
+        "damaged": 0,
+        "lost": 0,
+    }
 
 
 def test_the_limits_of_the_door_are_told(scene: Scene) -> None:
@@ -239,29 +247,92 @@ def test_a_damaged_index_stops_delivery_and_holds_the_log(scene: Scene, monkeypa
     assert (scene.damages, scene.bodies()) == (1, [])
 
 
-@pytest.mark.parametrize("comes_back", [True, False])
-def test_what_rotted_while_it_waited_is_delivered_once_a_replica_has_given_it_back(
-    scene: Scene, comes_back: bool
-) -> None:
-    offset = scene.delay(b"x" * 100, 10)
+def rot(scene: Scene, offset: int) -> Callable[[], None]:
+    """What makes the record at `offset`, whose bytes rot now, whole again."""
     scene.store.flush_all(20_000)
-    scene.turn()
-    damage, quarantine = scene.store.damage, scene.store.damage.quarantine
-
-    def await_all() -> None:
-        quarantine.awaited = quarantine.rotten if comes_back else ()
-
-    damage.on_change = await_all
     segment = scene.store._log.segments()[0]
     whole = bytes(segment.map[offset + 4 : offset + 8])
     os.pwrite(segment.open_fd(), b"rot!", offset + 4)
+    damage = scene.store.damage
+
+    def mend() -> None:
+        os.pwrite(segment.open_fd(), whole, offset + 4)
+        damage.on_whole(*damage.quarantine.rotten[0])
+
+    return mend
+
+
+def turns(scene: Scene, count: int = 3) -> None:
+    for _ in range(count):
+        scene.turn()
+
+
+@pytest.mark.parametrize("known", ["awaited", "sought", "nowhere"])
+def test_what_rotted_while_it_waited_is_delivered_once_a_replica_has_given_it_back(scene: Scene, known: str) -> None:
+    offset = scene.delay(b"x" * 100, 10)
+    mend = rot(scene, offset)
+    scene.turn()
+    damage, quarantine = scene.store.damage, scene.store.damage.quarantine
+
+    def note() -> None:
+        quarantine.awaited = quarantine.rotten if known == "awaited" else ()
+        quarantine.sought = quarantine.rotten if known == "sought" else ()
+
+    damage.on_change = note
     scene.clock.time_ms += 1000
-    scene.turn()
-    scene.turn()
-    assert (scene.bodies(), scene.delays.discarded) == ([], 0 if comes_back else 1)
-    assert len(quarantine.rotten) == 1
-    os.pwrite(segment.open_fd(), whole, offset + 4)
-    damage.on_whole(*quarantine.rotten[0])
-    scene.turn()
-    scene.turn()
-    assert scene.bodies() == ([b"x" * 100] if comes_back else [])
+    turns(scene)
+    assert (scene.bodies(), scene.delays.discarded, len(quarantine.rotten)) == ([], 0, 1)
+    told = scene.delays.document()
+    assert (told["waiting"], told["damaged"], told["lost"]) == (1, int(known != "awaited"), int(known == "nowhere"))
+    scene.clock.time_ms += 3_600_000
+    turns(scene)
+    mend()
+    turns(scene)
+    assert scene.bodies() == [b"x" * 100]
+    assert scene.delays.document() == {
+        "waiting": 0, "first_due_ms": None, "delivered": 1, "discarded": 0, "damaged": 0, "lost": 0
+    }  # fmt: skip
+
+
+def test_the_log_keeps_what_a_replica_may_give_back_and_not_what_none_has(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    offset = scene.delay(b"x" * 100, 10)
+    scene.index.persist()
+    rot(scene, offset)
+    damage, quarantine = scene.store.damage, scene.store.damage.quarantine
+
+    def seek() -> None:
+        quarantine.sought = quarantine.rotten
+
+    damage.on_change = seek
+    scene.clock.time_ms += 10_000
+    turns(scene)
+    assert scene.delays.document()["damaged"] == 1
+    scene.index.persist()
+    assert not scene.delays.clear_below(scene.store.written)
+    turns(scene)
+    quarantine.sought = ()  # the last replica has said that it has it not
+    turns(scene)
+    assert caplog.text.count("a delayed message is lost") == 1
+    assert scene.delays.document()["lost"] == 1
+    assert scene.delays.clear_below(scene.store.written)
+    quarantine.sought = quarantine.rotten  # another replica joins
+    turns(scene)
+    assert scene.delays.document()["lost"] == 0
+    assert not scene.delays.clear_below(scene.store.written)
+
+
+def test_what_was_set_aside_is_looked_at_anew_by_who_leads_again(scene: Scene) -> None:
+    mend = rot(scene, scene.delay(b"x" * 100, 10))
+    scene.clock.time_ms += 1000
+    turns(scene)
+    assert scene.delays.document()["lost"] == 1
+    scene.leads = False
+    turns(scene)
+    told = scene.delays.document()
+    assert (told["damaged"], told["lost"]) == (0, 0)
+    mend()
+    scene.leads = True
+    turns(scene)
+    assert scene.bodies() == [b"x" * 100]
