@@ -105,7 +105,7 @@ class DeadLetters:
             begin = max(state.minimum, state.maximum - max_messages)
             async for batch, _ in self.batches(state.queue, begin, state.maximum):
                 found.extend(batch)
-        found.sort(key=lambda message: message.stored_at_ms, reverse=True)
+        found.sort(key=lambda message: (message.stored_at_ms, message.physical_offset), reverse=True)
         return [DeadLetter.of(group, message) for message in found[:max_messages]]
 
     async def states(

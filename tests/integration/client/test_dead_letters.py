@@ -70,6 +70,12 @@ def test_letters_are_listed_and_read(admin: Admin, bury: Bury) -> None:
         admin.dead_letters("g", 0)
 
 
+def test_letters_of_one_millisecond_are_listed_newest_first_too(admin: Admin, bury: Bury) -> None:
+    bodies = [b"%d" % number for number in range(30)]
+    bury(*bodies)
+    assert [letter.message.body for letter in admin.dead_letters("g", 30)] == bodies[::-1]
+
+
 def test_a_letter_is_sent_again_as_it_was_sent_at_first(admin: Admin, bury: Bury, namesrv: str) -> None:
     bury(b"0", region="eu")
     done = admin.redrive_dead_letters("g")
