@@ -232,11 +232,10 @@ class CommitLog:
         first = BLOCK_BYTES - at % BLOCK_BYTES
         if size > first:
             views, behind = _parted(views, first)
-            self._write_views(behind, size - first, at + first)
+            done = self._pwritev(self._fd, behind, at + first)
+            if done != size - first:
+                self._write_rest(behind, done, at + first)
             size = first
-        self._write_views(views, size, at)
-
-    def _write_views(self, views: Sequence[bytes | memoryview], size: int, at: int) -> None:
         done = self._pwritev(self._fd, views, at)
         if done != size:
             self._write_rest(views, done, at)
