@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from zenitmq.model.clock import monotonic_ms, sleep_ms
 from zenitmq.model.queue import MessageQueue
 
 ZENIT = str(Path(sys.executable).with_name("zenit"))
+OPERATE = Path(__file__).parents[3] / "docs" / "operate.md"
 SMALL_STORE = (
     "--set",
     "store.segment_bytes=1048576",
@@ -107,6 +109,18 @@ def test_status_tells_what_runs(session: Session) -> None:
     assert replica["epoch"] == group["epoch"] >= 1
     assert replica["written_offset"] >= replica["flushed_offset"] >= 0
     assert b"broker-a" in session.out("status", "--dir", session.directory)
+
+
+def keys_in(document: Any) -> Any:
+    """The keys of a document and of those in it; None for all else."""
+    if isinstance(document, dict):
+        return {key: keys_in(value) for key, value in document.items()}
+    return [keys_in(one) for one in document if isinstance(one, dict)] if isinstance(document, list) else None
+
+
+def test_the_sample_of_the_docs_is_what_status_prints(session: Session) -> None:
+    (sample,) = re.findall(r"`status --json` prints\n\n```json\n(.*?)```", OPERATE.read_text(), re.DOTALL)
+    assert keys_in(json.loads(sample)) == keys_in(session.json("status", "--dir", session.directory))
 
 
 def test_what_queries_keep_and_what_readers_hold_is_shown(session: Session) -> None:
