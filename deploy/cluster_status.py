@@ -101,7 +101,12 @@ def _master_wanted(node: GroupNode, replicas: Sequence[Mapping[str, Any]]) -> st
         return None
     if electable:
         return f"start one of {', '.join(electable)}: only they are known to have all messages"
-    if node.epoch == 0:
+    return force_wanted(node)
+
+
+def force_wanted(node: GroupNode) -> str | None:
+    """The command by which a group goes on of which nobody is known to have all messages; None where somebody is."""
+    if node.epoch == 0 or node.in_sync or node.eligible:
         return None
     return f"nobody is known to have all messages: zenit controller elect {node.broker_name} --force"
 

@@ -50,7 +50,7 @@ from .cluster_record import (
     decode_record,
     encode_record,
 )
-from .cluster_status import ASK_TIMEOUT_MS, ask_json, status_document
+from .cluster_status import ASK_TIMEOUT_MS, ask_json, force_wanted, status_document
 from .embedded_zookeeper import find_jars, find_java, start_zookeeper
 from .port_choice import CONTROLLER_STEP, STEP, choose_port
 from .processes import birth_of, is_running, last_line, port_is_free, spawn, terminate
@@ -251,7 +251,7 @@ class LocalCluster:
         return replace(process, pid=pid, birth=birth)
 
     def _wait_serving(self, record: ClusterRecord) -> None:
-        """Until clients can send to every group that no operator has to restore first."""
+        """Until clients can send to every group for which no operator has to do something first."""
         for group in group_names(record.shape):
             brokers = [record.find(BROKER, name) for name in replica_names(group, record.shape)]
             first = brokers[0]
@@ -265,7 +265,8 @@ class LocalCluster:
     def _is_served(self, record: ClusterRecord, group: str) -> bool:
         """Whether the name server tells clients of a master in its present life, and enough replicas are in sync with it.
 
-        A group whose node was lost or set back counts too: more than saying so cannot be done here.
+        A group whose node was lost or set back counts too, and one whose master an operator has to force: more than saying so
+        cannot be done here.
         """
         with RemotingClient() as remoting:
             info = ask_json(remoting, record.namesrv, GetClusterInfo()) or {}
@@ -283,6 +284,10 @@ class LocalCluster:
             return True
         assert state.known is not None
         node = state.known.node
+        wanted = force_wanted(node)
+        if wanted is not None:
+            self._say(f"{group}: no master: {wanted}")
+            return True
         master = node.replica(node.master or "")
         registered = {replica.name for replica in node.replicas}
         return (

@@ -1,4 +1,4 @@
-"""What `zenit up` waits for: groups that clients can send to, but none that an operator has to restore first."""
+"""What `zenit up` waits for: groups that clients can send to, but none for which an operator has to do something first."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from zenitmq.deploy import local_cluster
 from zenitmq.deploy.cluster_record import BROKER, CONTROLLER, ClusterRecord, ProcessRecord, Shape
 from zenitmq.deploy.local_cluster import LocalCluster
 from zenitmq.model.errors import GroupNodeLost, ReplicaGroupNotFound
+from zenitmq.model.group import GroupNode, KnownGroup
 
 GROUP = "broker-a"
 RECORD = ClusterRecord(
@@ -46,6 +47,18 @@ def test_a_group_that_zookeeper_has_lost_is_told_and_not_waited_for(
     said: list[str] = []
     assert LocalCluster(str(tmp_path), say=said.append)._is_served(RECORD, GROUP)
     assert said == [str(lost)]
+
+
+@pytest.mark.parametrize("names", [(), ("broker-a-1",)])
+def test_a_group_whose_master_an_operator_has_to_force_is_told_and_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]
+) -> None:
+    """Else `up` would end what it started when its time is over, and there would be nobody to elect."""
+    answer_with(monkeypatch, GroupState(KnownGroup(GroupNode(broker_name=GROUP, epoch=4, in_sync=names), 9), None))
+    said: list[str] = []
+    assert LocalCluster(str(tmp_path), say=said.append)._is_served(RECORD, GROUP) == (not names)
+    force = "nobody is known to have all messages: zenit controller elect broker-a --force"
+    assert said == ([] if names else [f"broker-a: no master: {force}"])
 
 
 def test_a_group_that_is_not_there_yet_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
