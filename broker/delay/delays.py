@@ -278,7 +278,9 @@ class Delays:
             known = due_of(message.topic, properties, due_ms)
             if known != due_ms or not self._is_as_sent(message):
                 raise MessageNotFound(f"a record that waits until {due_ms} at {offset}")
-            real_queue(properties)
+            topic, _ = real_queue(properties)
+            if not self._has_topic(message, topic) and self._is_damaged(offset):
+                raise CorruptRecordError(offset, message.size_bytes, "checksum")
         except (MessageNotFound, CorruptRecordError, MessageIllegal) as error:
             damage = self._store.damage
             if damage.may_return(offset):
@@ -297,6 +299,15 @@ class Delays:
         """Whether the body has its checksum, or came without: its append's entry says so then."""
         begin = message.physical_offset
         return message.body_crc_matches or self._store.vouches_for(begin, begin + message.size_bytes)
+
+    def _has_topic(self, message: StoredMessage, topic: str) -> bool:
+        """Whether its topic is there, and is not another one that was made later."""
+        return self._queues_of(topic) > 0 and message.physical_offset >= self._made_at(topic)
+
+    def _is_damaged(self, offset: int) -> bool:
+        """Whether the append of the record at `offset` has rotted, so that what it says of its topic counts for nothing."""
+        damage = self._store.damage
+        return damage.may_return(offset) or bool(damage.quarantine.ranges_in(offset, offset + 1))
 
     def _look_aside(self) -> None:
         """What was set aside is due again once its record is whole, and lost once no replica has it. Where the damage is as it

@@ -323,6 +323,24 @@ def test_the_log_keeps_what_a_replica_may_give_back_and_not_what_none_has(
     assert not scene.delays.clear_below(scene.store.written)
 
 
+def test_what_names_a_topic_that_is_gone_because_it_rotted_is_not_dropped(scene: Scene) -> None:
+    offset = scene.delay(b"x" * 100, 10)
+    scene.delay(b"gone", 10, topic="v")
+    scene.store.flush_all(20_000)
+    segment = scene.store._log.segments()[0]
+    at = offset + bytes(segment.map[offset : offset + 500]).index(b"REAL_TOPIC\1t") + len(b"REAL_TOPIC\1")
+    os.pwrite(segment.open_fd(), b"v", at)
+    scene.turn()
+    scene.clock.time_ms += 1000
+    turns(scene)
+    told = scene.delays.document()
+    assert (told["waiting"], told["damaged"], told["discarded"]) == (1, 1, 1), "the other one's topic is gone"
+    os.pwrite(segment.open_fd(), b"t", at)
+    scene.store.damage.on_whole(*scene.store.damage.quarantine.rotten[0])
+    turns(scene)
+    assert scene.bodies() == [b"x" * 100]
+
+
 def test_what_was_set_aside_is_looked_at_anew_by_who_leads_again(scene: Scene) -> None:
     mend = rot(scene, scene.delay(b"x" * 100, 10))
     scene.clock.time_ms += 1000
