@@ -237,6 +237,10 @@ def _check_force(calls: ControllerCalls, group: str, replica: str | None, *, acc
         return
     reaches = ask_reaches(calls.remoting, node, timeout_ms=REPLICA_TIMEOUT_MS)
     if not reaches:
+        if replica is None:
+            raise InvalidParameter(
+                "replica", "", f"a name; no replica answers yet (see zenit controller status {group})"
+            )
         return
     logs = [reach.log for reach in reaches.values()]
     best = best_log(logs)

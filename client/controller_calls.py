@@ -20,9 +20,11 @@ from ..model.errors import (
     MasterStillAlive,
     NotLeadingController,
     ReplicaGroupNotFound,
+    ReplicaNotAlive,
     RequestTimeout,
     SightingsDamaged,
     StaleGroupVersion,
+    UnknownReplica,
     ZenitError,
 )
 from ..model.group import NO_VERSION, KnownGroup
@@ -48,6 +50,8 @@ from .waiting import Blocking, run_blocking
 
 TRY_MS: Final = 4000
 PAUSE_MS: Final = 100
+HEARD_MS: Final = 5000
+"""Replicas that run register with a group that was restored within this time."""
 
 _R = TypeVar("_R", bound=Reply)
 
@@ -103,9 +107,11 @@ class ControllerCalls:
     def elect(self, broker_name: str, candidate: str, *, force: bool, timeout_ms: int) -> KnownGroup:
         """Makes `candidate` ("" = the best) master; returns the group as it is then. Raises what the controller answers.
 
-        In a group that was just restored a forced election is asked for again once the dead time is over.
+        In a group that was just restored a forced election is asked for again once the dead time is over, and while the replica
+        has not registered again.
         """
         deadline_ms = monotonic_ms() + timeout_ms
+        heard_by_ms = monotonic_ms() + min(timeout_ms, HEARD_MS)
         while True:
             left_ms = max(1, deadline_ms - monotonic_ms())
             try:
@@ -116,6 +122,10 @@ class ControllerCalls:
                 if error.master or monotonic_ms() + error.wait_ms >= deadline_ms:
                     raise
                 sleep_ms(error.wait_ms)
+            except (ReplicaNotAlive, UnknownReplica):
+                if not force or monotonic_ms() + PAUSE_MS >= heard_by_ms:
+                    raise
+                sleep_ms(PAUSE_MS)
 
     def change_settings(
         self, broker_name: str, settings: tuple[tuple[str, str], ...], *, timeout_ms: int

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from zenitmq.cli.controller import remove
+from zenitmq.cli.controller import elect, remove
 from zenitmq.cli.main import application
 from zenitmq.client.cluster import recorded_controllers
+from zenitmq.client.controller_calls import GroupState
+from zenitmq.model.errors import InvalidParameter
 from zenitmq.model.group import GroupNode, Incarnation, KnownGroup, Replica
 
 CLUSTER: dict[str, Any] = {
@@ -77,6 +79,18 @@ def test_who_removes_a_replica_that_runs_is_told_that_it_comes_back(
     told = capfd.readouterr()
     assert json.loads(told.out) == {"broker_name": "g", "removed": "b", "runs": runs, "replicas": ["a"]}
     assert ("registers again" in told.err) is runs
+
+
+def test_who_forces_an_election_names_a_replica_also_while_none_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Calls:
+        remoting = None
+
+        def state(self, _group: str, *, timeout_ms: int) -> GroupState:
+            return GroupState(KnownGroup(GroupNode(broker_name="g", epoch=4), timeout_ms), None)
+
+    monkeypatch.setattr("zenitmq.cli.controller._leading", lambda *_: nullcontext(Calls()))
+    with pytest.raises(InvalidParameter, match="no replica answers yet"):
+        elect("g", force=True)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from sim.group_kit import GROUP, group
 
 from zenitmq.client import controller_calls
-from zenitmq.client.controller_calls import ControllerCalls, controllers_of
+from zenitmq.client.controller_calls import HEARD_MS, PAUSE_MS, ControllerCalls, controllers_of
 from zenitmq.model.errors import (
     ConnectionLost,
     GroupNodeLost,
@@ -18,8 +18,10 @@ from zenitmq.model.errors import (
     MasterStillAlive,
     NotLeadingController,
     ReplicaGroupNotFound,
+    ReplicaNotAlive,
     RequestTimeout,
     StaleGroupVersion,
+    UnknownReplica,
     ZenitError,
 )
 from zenitmq.model.group import NO_VERSION, KnownGroup
@@ -255,3 +257,27 @@ def test_a_forced_election_after_a_restore_is_asked_for_again_once_the_dead_time
     with pytest.raises(MasterStillAlive):
         calls.elect(GROUP, "a", force=True, timeout_ms=5000)
     assert remoting.now_ms < 3000, "an old master that is known is for the operator to stop"
+
+
+@pytest.mark.parametrize("silent", [ReplicaNotAlive(GROUP, "a"), UnknownReplica(GROUP, "a")])
+def test_a_forced_election_waits_for_replicas_that_register_again_after_a_restore(
+    monkeypatch: pytest.MonkeyPatch, silent: ZenitError
+) -> None:
+    elected = GroupReply(2, encode_node(group(epoch=9)))
+    elections: list[Reply | ZenitError] = [silent, silent, elected]
+
+    def answer(request: Request) -> Reply | ZenitError:
+        if not isinstance(request, ElectMaster):
+            return GroupReply(1, encode_node(group(epoch=8)))
+        return elections.pop(0) if elections else silent
+
+    remoting = FakeRemoting(monkeypatch, a=answer)
+    calls = ControllerCalls(remoting, ("a",))  # type: ignore[arg-type]
+    assert calls.elect(GROUP, "a", force=True, timeout_ms=60_000).node.epoch == 9
+    began_ms = remoting.now_ms
+    with pytest.raises(type(silent)):
+        calls.elect(GROUP, "a", force=False, timeout_ms=60_000)
+    assert remoting.now_ms < began_ms + PAUSE_MS, "an ordinary election has others to choose from"
+    with pytest.raises(type(silent)):
+        calls.elect(GROUP, "a", force=True, timeout_ms=60_000)
+    assert remoting.now_ms <= began_ms + HEARD_MS + PAUSE_MS
