@@ -303,7 +303,10 @@ def _read(path: str, small_files: SmallFiles) -> _Facts | None:
     text, _, checksum = data.decode("ascii", "replace").partition("\n")
     if checksum != f"{zlib.crc32(text.encode()):08x}\n":
         raise StoreFormatError(
-            path, "checksum: it is damaged; it says what this replica has promised and must not be guessed"
+            path,
+            "checksum: it is damaged; it says what this replica has promised and must not be guessed. "
+            "Where another replica leads, move the store's directory away and start with an empty one: "
+            "it copies the group's log",
         )
     try:
         document: Any = json.loads(text)

@@ -200,7 +200,7 @@ def test_every_flipped_bit_is_told(directory) -> None:
     for cut in range(len(whole)):
         with open(path, "wb") as file:
             file.write(whole[:cut])
-        with pytest.raises(StoreFormatError):
+        with pytest.raises(StoreFormatError, match="start with an empty one"):
             ReplicaFiles.open(directory)
 
 
