@@ -183,6 +183,12 @@ def _is_in_sync(group: dict[str, Any], replica: dict[str, Any]) -> bool | None:
     return None if group["in_sync"] is None else replica["name"] in group["in_sync"]
 
 
+def _is_short(group: dict[str, Any]) -> bool:
+    """Whether fewer replicas than its minimum are in sync with its master, so that writes wait."""
+    known = group["blocked"] is None and group["in_sync"] is not None and group["master"] is not None
+    return known and len(group["in_sync"]) < group["min_in_sync"]
+
+
 def _print_status(document: dict[str, Any]) -> None:
     facts = {"cluster": document["cluster"], "cluster id": document["cluster_id"], "name servers": document["namesrv"]}
     if "controller" in document:
@@ -204,6 +210,11 @@ def _print_status(document: dict[str, Any]) -> None:
             typer.echo(f"{group['broker_name']}: {group['blocked']}")
         if group["no_master"]:
             typer.echo(f"{group['broker_name']}: no master: {group['no_master']}")
+        elif _is_short(group):
+            typer.echo(
+                f"{group['broker_name']} takes no writes: {len(group['in_sync'])} in sync, {group['min_in_sync']} needed: "
+                "start the replicas that are down; writes go on by themselves"
+            )
         for replica in group["replicas"]:
             if replica["hole_at"] is not None:
                 typer.echo(

@@ -18,7 +18,7 @@ def document(**changed: Any) -> dict[str, Any]:
         "role": "candidate",
     }
     group = {"broker_name": "broker-a", "in_sync": None, "blocked": None, "no_master": None, "retention_holds": []}
-    group |= {"replicas": [replica], **changed}
+    group |= {"master": None, "min_in_sync": 2, "replicas": [replica], **changed}
     whole = {"cluster": "c", "cluster_id": "i", "namesrv": "n", "processes": [], "groups": [group], "controller": "h:1"}
     return whole | {name: changed[name] for name in changed if name in whole}
 
@@ -37,6 +37,28 @@ def test_sets_that_are_not_known_are_not_called_empty(capsys: pytest.CaptureFixt
 def test_a_group_that_nobody_leads_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     _print_status(document(no_master="do this"))
     assert "broker-a: no master: do this" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("in_sync", "master", "blocked", "is_told"),
+    [
+        (["broker-a-1"], "broker-a-1", None, True),
+        (["broker-a-1", "broker-a-2"], "broker-a-1", None, False),
+        (None, "broker-a-1", None, False),
+        ([], None, None, False),  # whom to start or elect is said instead, or somebody is elected
+        (["broker-a-1"], "broker-a-1", "data was lost", False),
+    ],
+)
+def test_a_group_with_too_few_in_sync_says_that_its_writes_wait(
+    capsys: pytest.CaptureFixture[str],
+    in_sync: list[str] | None,
+    master: str | None,
+    blocked: str | None,
+    is_told: bool,
+) -> None:
+    _print_status(document(in_sync=in_sync, master=master, blocked=blocked))
+    line = "broker-a takes no writes: 1 in sync, 2 needed: start the replicas that are down"
+    assert (line in capsys.readouterr().out) is is_told
 
 
 def scrubbed(**changed: Any) -> dict[str, Any]:
