@@ -183,10 +183,41 @@ def _is_in_sync(group: dict[str, Any], replica: dict[str, Any]) -> bool | None:
     return None if group["in_sync"] is None else replica["name"] in group["in_sync"]
 
 
+def _damage_ahead(group: dict[str, Any], replica: dict[str, Any]) -> list[int] | None:
+    """The first damaged range of the master's log, [begin, end), that a slave has not got past: it is sent nothing of it."""
+    master = next((other for other in group["replicas"] if other["name"] == group["master"]), None)
+    if replica["role"] != "slave" or master is None or master["scrub"] is None:
+        return None
+    ranges: list[list[int]] = master["scrub"]["quarantined"]
+    return next((found for found in ranges if replica["written_offset"] < found[1]), None)
+
+
 def _is_short(group: dict[str, Any]) -> bool:
     """Whether fewer replicas than its minimum are in sync with its master, so that writes wait."""
     known = group["blocked"] is None and group["in_sync"] is not None and group["master"] is not None
     return known and len(group["in_sync"]) < group["min_in_sync"]
+
+
+def _replica_lines(group: dict[str, Any], replica: dict[str, Any]) -> Iterator[str]:
+    """What is not as it should be with a replica."""
+    name = replica["name"]
+    if replica["hole_at"] is not None:
+        yield f"{name}: its log has a hole at {replica['hole_at']}, and counts up to there only"
+    if replica["halted"]:
+        yield f"{name} is halted: {replica['halted']}"
+    ahead = _damage_ahead(group, replica)
+    if ahead is not None:
+        yield (
+            f"{name} gets its master's log only up to what is damaged there, [{ahead[0]}, {ahead[1]}), "
+            "until that is mended or leaves with its segment"
+        )
+    if replica["refuses_writes"]:
+        yield f"{name} takes no writes: {replica['refuses_writes']}"
+    if replica["delayed_damaged"]:
+        held = f"{replica['delayed_damaged']} delayed messages are held up by damage"
+        yield f"{name}: {held}, {replica['delayed_lost']} of them lost"
+    if replica["scrub"] is not None:
+        yield from _scrub_lines(name, replica["scrub"])
 
 
 def _print_status(document: dict[str, Any]) -> None:
@@ -216,20 +247,7 @@ def _print_status(document: dict[str, Any]) -> None:
                 "start the replicas that are down; writes go on by themselves"
             )
         for replica in group["replicas"]:
-            if replica["hole_at"] is not None:
-                typer.echo(
-                    f"{replica['name']}: its log has a hole at {replica['hole_at']}, and counts up to there only"
-                )
-            if replica["halted"]:
-                typer.echo(f"{replica['name']} is halted: {replica['halted']}")
-            if replica["refuses_writes"]:
-                typer.echo(f"{replica['name']} takes no writes: {replica['refuses_writes']}")
-            if replica["delayed_damaged"]:
-                typer.echo(
-                    f"{replica['name']}: {replica['delayed_damaged']} delayed messages are held up by damage, "
-                    f"{replica['delayed_lost']} of them lost"
-                )
-            for line in _scrub_lines(replica["name"], replica["scrub"]) if replica["scrub"] is not None else ():
+            for line in _replica_lines(group, replica):
                 typer.echo(line)
     columns = ("replica", "scrub_ended", "scrub_now", "damaged", "mended", "quarantined")
     print_table(columns, [*_scrub_rows(document)])

@@ -69,6 +69,29 @@ def scrubbed(**changed: Any) -> dict[str, Any]:
     return told
 
 
+@pytest.mark.parametrize(
+    ("role", "written", "is_told"),
+    [
+        ("slave", 100, True),
+        ("slave", 349, True),
+        ("slave", 350, False),
+        ("candidate", 100, False),
+        ("down", None, False),
+    ],
+)
+def test_a_slave_that_waits_before_damage_of_its_master_says_so(
+    capsys: pytest.CaptureFixture[str], role: str, written: int | None, is_told: bool
+) -> None:
+    told = scrubbed(quarantined_ranges=1, quarantined=[[300, 350]])
+    group = told["groups"][0]
+    master = group["replicas"][0] | {"role": "master"}
+    slave = document()["groups"][0]["replicas"][0] | {"name": "broker-a-2", "role": role, "written_offset": written}
+    group |= {"master": "broker-a-1", "replicas": [master, slave]}
+    _print_status(told)
+    line = "broker-a-2 gets its master's log only up to what is damaged there, [300, 350), until"
+    assert (line in capsys.readouterr().out) is is_told
+
+
 def test_a_scrub_under_way_is_shown_and_that_the_broker_is_too_busy(capsys: pytest.CaptureFixture[str]) -> None:
     for is_waiting, shown in ((False, "25 %"), (True, "25 %, broker busy")):
         round_ = {"begun_ms": 5, "done_bytes": 100, "size_bytes": 400, "is_waiting_for_calm": is_waiting}
