@@ -228,8 +228,11 @@ class CommitLog:
 
         A process that is killed may leave any block of a write undone, where a recycled segment has records that somebody
         prepared. Until the last write is done zeros end the log where it ended before, and that write is whole or not there.
+        Where those eight bytes reach into the next block, the two come last, from the front: that one is all zeros before.
         """
         first = BLOCK_BYTES - at % BLOCK_BYTES
+        if first < TERMINATOR_BYTES:
+            first += BLOCK_BYTES
         if size > first:
             views, behind = _parted(views, first)
             done = self._pwritev(self._fd, behind, at + first)

@@ -12,7 +12,7 @@ import pytest
 from store_kit import HOST, StillClock, kill, make_store, message, put, read_queue
 
 from zenitmq.store.message_store import MessageStore
-from zenitmq.store.record_kernel import encode_record
+from zenitmq.store.record_kernel import TERMINATOR_BYTES, encode_record
 
 SEGMENT = 65_536
 PAGE = 4_096
@@ -180,13 +180,19 @@ def test_a_record_whose_next_one_was_lost_stays(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("other_boot", [False, True])
-@pytest.mark.parametrize("last", [0, 1, 8, 300, PAGE])
-def test_a_process_killed_between_any_two_blocks_of_a_write(tmp_path, monkeypatch, last: int, other_boot: bool) -> None:
-    """Of an append that ends `last` bytes into a block, over old bytes with records at each place where they would count."""
+@pytest.mark.parametrize(
+    ("room", "last"), [*((3_900, last) for last in (0, 1, 8, 300, PAGE)), *((room, 300) for room in range(1, 10))]
+)
+def test_a_process_killed_between_any_two_blocks_of_a_write(
+    tmp_path, monkeypatch, room: int, last: int, other_boot: bool
+) -> None:
+    """Of an append that begins `room` bytes before the end of a block and ends `last` bytes into one, over old bytes with
+    records at each place where they would count."""
     states: list[list[tuple[int, bytes]]] = []
     with make_store(tmp_path / "s", **SETTINGS) as store:
-        put(store, "mine", 0, message("mine", b"hello"))
+        put(store, "mine", 0, message("mine", b"hello".ljust(PAGE - room - HEADER - 7, b"o")))
         begin, log = store.written, store._log
+        assert begin == PAGE - room, "the test's own arithmetic"
         end = 4 * PAGE + last
         size = end - begin - (HEADER + 7)  # and so long a body that the append ends there
         left = kill(tmp_path / "s", tmp_path / "killed")
@@ -206,7 +212,7 @@ def test_a_process_killed_between_any_two_blocks_of_a_write(tmp_path, monkeypatc
         put(store, "mine", 0, message("mine", b"z" * size))
         assert store.written == end, "the test's own arithmetic"
     assert len(states) >= 4
-    first = -(-begin // PAGE) * PAGE
+    first = -(-(begin + TERMINATOR_BYTES) // PAGE) * PAGE
     for number, state in enumerate(states):
         work = kill(left, tmp_path / f"state{number}")
         set_boot(work, other_boot)
