@@ -118,6 +118,11 @@ class Drill:
         return any(fault.deed in CUTS_NETWORK for fault in self.faults)
 
     @property
+    def needs_controller(self) -> bool:
+        """Whether it makes no sense with a static master."""
+        return any(fault.whom in NEEDS_CONTROLLER for fault in self.faults)
+
+    @property
     def cuts_power(self) -> bool:
         """Whether its brokers run over the library that remembers what is not synced."""
         return any(fault.deed is Deed.POWER_CUT for fault in self.faults)

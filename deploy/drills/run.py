@@ -98,6 +98,8 @@ class DrillOptions:
         )
         if self.replicas < (least := drill_named(self.drill).replicas_min):
             raise InvalidParameter("replicas", self.replicas, f"{least} or more, for {self.drill}")
+        if self.directory is None and self.controllers == 0 and drill_named(self.drill).needs_controller:
+            raise InvalidParameter("controllers", self.controllers, f"1 or more, for {self.drill}")
         for name, wished in (("power", self.power), ("disks", self.disks)):
             if wished and not drill_named(self.drill).is_random:
                 raise InvalidParameter(name, wished, f"false: {self.drill} says itself what it does")

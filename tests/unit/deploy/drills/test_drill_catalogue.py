@@ -132,6 +132,8 @@ def test_only_what_a_cluster_has_is_drawn() -> None:
     [
         ({"drill": "kill-mister"}, "drill"),
         ({"drill": "kill-slave", "replicas": 1}, "replicas"),
+        ({"drill": "lose-zookeeper", "controllers": 0}, "controllers"),
+        ({"drill": "full-disk-after-election", "controllers": 0}, "controllers"),
         ({"drill": "kill-master", "runs": 0}, "runs"),
         ({"drill": "kill-master", "rate": 0}, "rate"),
         ({"drill": "kill-master", "seconds": -1}, "seconds"),
