@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from operator import is_
 from typing import Final
@@ -285,7 +286,7 @@ class Delays:
             damage = self._store.damage
             if damage.may_return(offset):
                 if is_taken:
-                    self._loop.call_later(DAMAGED_RETRY_MS, lambda: self._table.put_back([entry]))
+                    self._loop.call_later(DAMAGED_RETRY_MS, lambda: self._look_again(entry))
             elif damage.quarantine.ranges_in(offset, offset + 1):
                 log.warning("a delayed message is held up by damage due_ms=%s offset=%s reason=%s", *entry, error)
                 self._table.set_aside(entry)
@@ -294,6 +295,13 @@ class Delays:
                 self._forget(entry, str(error))
             return None
         return message, properties
+
+    def _look_again(self, entry: Entry) -> None:
+        """An entry whose record could not be read is due again, unless its wait was ended meanwhile: it may have been carried
+        on, or delivered by who led for a moment. The index may have forgotten that end by now, so its store is asked."""
+        with suppress(StoreFormatError):  # it is made anew then, and all that waits with it
+            if self._table.is_waiting(entry[1], entry[0]):
+                self._table.put_back([entry])
 
     def _is_as_sent(self, message: StoredMessage) -> bool:
         """Whether the body has its checksum, or came without: its append's entry says so then."""

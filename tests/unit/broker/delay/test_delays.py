@@ -10,7 +10,7 @@ import pytest
 from delay_kit import Scene
 from store_kit import StillClock, kill, read_queue
 
-from zenitmq.broker.delay.delays import WAKE_MS, message_recalled
+from zenitmq.broker.delay.delays import DAMAGED_RETRY_MS, WAKE_MS, message_recalled
 from zenitmq.model.errors import InvalidName, InvalidParameter, StoreNotWriteable, StorePoisoned
 from zenitmq.model.names import SCHEDULE_TOPIC, TIMER_TOPIC
 
@@ -292,6 +292,31 @@ def test_what_rotted_while_it_waited_is_delivered_once_a_replica_has_given_it_ba
     assert scene.delays.document() == {
         "waiting": 0, "first_due_ms": None, "delivered": 1, "discarded": 0, "damaged": 0, "lost": 0
     }  # fmt: skip
+
+
+def test_what_was_carried_on_while_it_was_looked_for_is_delivered_once(scene: Scene) -> None:
+    offset = scene.delay(b"x" * 100, 10)
+    scene.index.persist()
+    mend = rot(scene, offset)
+    quarantine = scene.store.damage.quarantine
+
+    def await_it() -> None:
+        quarantine.awaited = quarantine.rotten
+
+    scene.store.damage.on_change = await_it
+    scene.clock.time_ms += 1000
+    scene.turn()
+    (look_again,) = (entry for entry in scene.loop.later if entry[0] == DAMAGED_RETRY_MS)
+    scene.loop.later.remove(look_again)
+    mend()
+    scene.delays.clear_below(scene.store.written)
+    turns(scene)
+    assert scene.bodies() == [b"x" * 100]
+    scene.index.persist()
+    scene.delay(b"another", 3_600_000)
+    look_again[1]()
+    turns(scene)
+    assert scene.bodies() == [b"x" * 100]
 
 
 def test_the_log_keeps_what_a_replica_may_give_back_and_not_what_none_has(
