@@ -84,6 +84,13 @@ class Damage:
             self.add_all(checked.damaged, "a record that was needed could not be read")
         return self.quarantine.is_awaited(offset, offset + 1)
 
+    def look(self, begin: int, bytes_max: int) -> tuple[int, int] | None:
+        """Holds what lies in the log from `begin` on, in one segment, to its checksums: about `bytes_max`, an append whole.
+        What is damaged is quarantined; None then, else [begin, end) that was looked at. Raises OffsetOutOfRange."""
+        checked = self._checker.check(self._log.read, begin, bytes_max=bytes_max, limit=self._log.written)
+        self.add_all(checked.damaged, "met where it was to be written again")
+        return None if checked.damaged else (checked.begin, checked.end)
+
     def add(self, begin: int, end: int, how: str) -> None:
         """Takes a range that has rotted out of everybody's sight, where it is still in the log; told once."""
         self.add_all([(begin, end)], how)

@@ -25,6 +25,7 @@ from ...model.errors import (
     MessageIllegal,
     MessageNotFound,
     MessageTooLarge,
+    OffsetOutOfRange,
     StoreFormatError,
     StoreNotWriteable,
     StorePoisoned,
@@ -50,6 +51,7 @@ from .timing import (
     waiting_properties,
 )
 from .waiting_table import Entry
+from .whole_ranges import WholeRanges
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +60,7 @@ RETRY_MS: Final = 200  # once the store takes nothing
 DAMAGED_RETRY_MS: Final = 1000  # while a replica may have the record
 TURN_BYTES: Final = 256 << 10  # one message more
 TURN_MS: Final = 3  # after this the rest is left to the next turn, however few they were
+LOOK_BYTES: Final = 64 * 1024  # of the log, held to its checksums at once
 LOOKS: Final = 32  # messages between two looks at the clock
 WINDOW_ENTRIES: Final = 2048
 CARRY_COUNT: Final = 256
@@ -113,6 +116,7 @@ class Delays:
         self._was_leading = False
         self._carry_below = 0
         self._damage_seen: tuple[Sequence[Range], ...] = ()
+        self._whole = WholeRanges()
         self._foreign: dict[tuple[str, str], int] = {}  # of RocketMQ's, ended by us: where the log ended then
 
     def start(self) -> None:
@@ -279,8 +283,8 @@ class Delays:
             known = due_of(message.topic, properties, due_ms)
             if known != due_ms or not self._is_as_sent(message):
                 raise MessageNotFound(f"a record that waits until {due_ms} at {offset}")
-            topic, _ = real_queue(properties)
-            if not self._has_topic(message, topic) and self._is_damaged(offset):
+            real_queue(properties)
+            if not self._is_whole(offset):
                 raise CorruptRecordError(offset, message.size_bytes, "checksum")
         except (MessageNotFound, CorruptRecordError, MessageIllegal) as error:
             damage = self._store.damage
@@ -308,14 +312,19 @@ class Delays:
         begin = message.physical_offset
         return message.body_crc_matches or self._store.vouches_for(begin, begin + message.size_bytes)
 
-    def _has_topic(self, message: StoredMessage, topic: str) -> bool:
-        """Whether its topic is there, and is not another one that was made later."""
-        return self._queues_of(topic) > 0 and message.physical_offset >= self._made_at(topic)
-
-    def _is_damaged(self, offset: int) -> bool:
-        """Whether the append of the record at `offset` has rotted, so that what it says of its topic counts for nothing."""
-        damage = self._store.damage
-        return damage.may_return(offset) or bool(damage.quarantine.ranges_in(offset, offset + 1))
+    def _is_whole(self, offset: int) -> bool:
+        """Whether the append of the record at `offset` agrees with its checksum: nothing else vouches for its properties.
+        Raises MessageNotFound where it has expired."""
+        now_ms, damage = self._clock.monotonic_ms(), self._store.damage
+        if self._whole.has(offset, now_ms):
+            return True
+        try:
+            looked_at = damage.look(offset, LOOK_BYTES)
+        except OffsetOutOfRange as error:
+            raise MessageNotFound(f"physical offset {offset}") from error
+        if looked_at is not None:
+            self._whole.add(*looked_at)
+        return looked_at is not None or not damage.quarantine.ranges_in(offset, offset + 1)
 
     def _look_aside(self) -> None:
         """What was set aside is due again once its record is whole, and lost once no replica has it. Where the damage is as it

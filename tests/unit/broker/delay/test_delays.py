@@ -366,6 +366,28 @@ def test_what_names_a_topic_that_is_gone_because_it_rotted_is_not_dropped(scene:
     assert scene.bodies() == [b"x" * 100]
 
 
+@pytest.mark.parametrize(("what", "forged"), [(b"own\1o", b"own\1F"), (b"REAL_QID\0010", b"REAL_QID\0011")])
+def test_no_property_that_rotted_gets_a_good_checksum(scene: Scene, what: bytes, forged: bytes) -> None:
+    """The body's own checksum says nothing of it."""
+    whole = scene.delay(b"whole", 10)
+    scene.store.flush_all(20_000)
+    offset = scene.delay(b"x" * 100, 10)
+    scene.store.flush_all(20_000)
+    segment = scene.store._log.segments()[0]
+    at = offset + bytes(segment.map[offset : offset + 500]).index(what)
+    os.pwrite(segment.open_fd(), forged, at)
+    scene.turn()
+    scene.clock.time_ms += 1000
+    turns(scene)
+    assert whole < offset
+    assert scene.bodies() == [b"whole"]
+    assert (scene.delays.document()["waiting"], scene.delays.document()["damaged"]) == (1, 1)
+    os.pwrite(segment.open_fd(), what, at)
+    scene.store.damage.on_whole(*scene.store.damage.quarantine.rotten[0])
+    turns(scene)
+    assert scene.bodies() == [b"whole", b"x" * 100]
+
+
 def test_what_was_set_aside_is_looked_at_anew_by_who_leads_again(scene: Scene) -> None:
     mend = rot(scene, scene.delay(b"x" * 100, 10))
     scene.clock.time_ms += 1000
