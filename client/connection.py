@@ -6,7 +6,6 @@ came over from the parent counts as closed there (neither sockets nor the I/O th
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 import socket
@@ -16,7 +15,7 @@ from itertools import count
 from typing import Final
 
 from ..model.clock import monotonic_ms
-from ..model.errors import BufferFull, ClientClosed, ZenitError
+from ..model.errors import BufferFull, ClientClosed, TopicNotFound, ZenitError
 from ..model.names import TIMER_TOPIC
 from ..remoting.client import RemotingClient
 from .cluster import name_servers
@@ -56,6 +55,7 @@ class Connection:
         self.members = Membership(self.remoting, self.routes.masters)
         self.local_ip = local_ip_towards(addresses[0])
         self._look_ms = 0
+        self._is_doubtful = False
 
     def check_process(self, what: str) -> None:
         """Raises ClientClosed in a forked child."""
@@ -68,15 +68,21 @@ class Connection:
         return f"{ip}@{self.pid}#{next(_serial)}-{secrets.token_hex(4)}{'@' + room if room else ''}"
 
     def is_outdated(self) -> bool:
-        """Whether the name servers tell of another cluster by now than the one that was met here: who begins needs a new
-        connection, who has this one goes on refusing that cluster. Asks at most once a second."""
+        """Whether the name servers tell of another cluster by now than the one that was met here, or do not say: they may be
+        those of another cluster that has just begun. Who begins needs a new connection then, who has this one goes on refusing
+        that cluster. Asks at most once a second."""
         now_ms = monotonic_ms()
         if self.remoting.cluster_id and now_ms >= self._look_ms and not self.is_forked:
             self._look_ms = now_ms + LOOK_MS
             asked = self.routes.refresh(TIMER_TOPIC, Blocking(self.remoting), timeout_ms=LOOK_TIMEOUT_MS)
-            with contextlib.suppress(ZenitError):  # it is in no route; only whether its cluster is still there matters
+            self._is_doubtful = False
+            try:
                 run_blocking(asked)
-        return self.routes.met_other_cluster
+            except TopicNotFound:  # it is in no route; only whether its cluster is still there matters
+                pass
+            except ZenitError:
+                self._is_doubtful = True
+        return self._is_doubtful or self.routes.met_other_cluster
 
     def run_soon(self, callback: Callable[[], None]) -> None:
         """Runs `callback` in the I/O thread; in this one where that has ended or its queue is full."""

@@ -110,3 +110,39 @@ def test_a_client_goes_on_refusing_who_took_its_name_server_over(namesrv: str, t
     finally:
         for broker in brokers:
             broker.stop()
+
+
+def test_who_begins_where_no_broker_is_known_yet_works_with_whichever_comes(tmp_path: Path) -> None:
+    """A client of the cluster before lives on in this process: its memory is not that of one that begins."""
+
+    def serve(port: int) -> tuple[NameServer, threading.Thread]:
+        server = NameServer(NameServerConfig(host="127.0.0.1", port=port, listen_ms=0))
+        server.__enter__()
+        thread = threading.Thread(target=server.run)
+        thread.start()
+        return server, thread
+
+    def end(server: NameServer, thread: threading.Thread) -> None:
+        server.stop()
+        thread.join(5)
+        server.__exit__(None, None, None)
+
+    served = serve(0)
+    address = served[0].address
+    before = RealBroker(address, tmp_path / "a")
+    with Admin(address) as living:
+        living.create_topic(TOPIC, queues=1)
+        before.stop()
+        end(*served)
+        served = serve(int(address.rpartition(":")[2]))
+        try:
+            with Admin(address) as fresh:
+                after = RealBroker(address, tmp_path / "b")
+                try:
+                    fresh.create_topic(TOPIC, queues=1)
+                    with pytest.raises(WrongCluster):
+                        living.create_topic(TOPIC, queues=1)
+                finally:
+                    after.stop()
+        finally:
+            end(*served)
