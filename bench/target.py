@@ -55,7 +55,7 @@ class Target:
         return name_servers(self.namesrv)[0]
 
     def route(self) -> RouteReply:
-        """The topic's. Raises TopicNotFound."""
+        """The topic's. Raises TopicNotFound, NoRoute."""
         reply, _ = self._client.call(self._name_server(), GetRoute(self.topic), timeout_ms=_CALL_MS)
         assert isinstance(reply, RouteReply)
         return reply
@@ -66,7 +66,7 @@ class Target:
         while monotonic_ms() < deadline:
             try:
                 return self.route()
-            except TopicNotFound:
+            except (TopicNotFound, NoRoute):
                 sleep_ms(20)
         raise NoRoute(self.topic, "its brokers did not register it in time")
 
