@@ -74,6 +74,15 @@ def terminate(pid: int, birth: str, *, timeout_ms: int) -> bool:
     return True
 
 
+def stand_still(pid: int, *, timeout_ms: int = 5_000) -> None:
+    """Stops a process (SIGSTOP), and returns once each of its threads stands still, which is not at once: one that runs on
+    another core goes on for a moment."""
+    os.kill(pid, signal.SIGSTOP)
+    deadline = monotonic_ms() + timeout_ms
+    while _moves(pid) and monotonic_ms() < deadline:
+        sleep_ms(POLL_MS)
+
+
 def wait_ended(pid: int, birth: str, *, timeout_ms: int) -> bool:
     """Whether the process ended within the time."""
     deadline = monotonic_ms() + timeout_ms
@@ -103,6 +112,18 @@ def _send(pid: int, birth: str, number: signal.Signals) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def _moves(pid: int) -> bool:
+    """Whether a thread of the process is not stopped; False where the system does not say, or it has ended."""
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/stat", encoding="utf-8", errors="replace") as file:
+                if file.read().rpartition(")")[2].split()[0] not in "TtZX":
+                    return True
+    except OSError:
+        pass
+    return False
 
 
 def _reap(pid: int) -> None:

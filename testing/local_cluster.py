@@ -18,7 +18,7 @@ from ..client.admin import Admin
 from ..deploy.cluster_record import ProcessRecord
 from ..deploy.drills.drilled_cluster import HEALTHY_MS, DrilledCluster
 from ..deploy.drills.faults import kill
-from ..deploy.processes import is_running
+from ..deploy.processes import is_running, stand_still
 from ..model.errors import ClientClosed
 
 SMALL_STORE: Final = ("store.segment_bytes=16777216", "store.index_slots=4096", "store.index_entries=16384")
@@ -113,7 +113,7 @@ class LocalCluster:
     def paused(self, name: str) -> Iterator[None]:
         """Within, a process stands still (SIGSTOP); afterwards it goes on as if nothing had been."""
         process = self.process(name)
-        os.kill(process.pid, signal.SIGSTOP)
+        stand_still(process.pid)
         try:
             yield
         finally:

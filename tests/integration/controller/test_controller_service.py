@@ -19,7 +19,7 @@ from zenitmq.controller.config import ControllerConfig, NewGroupConfig
 from zenitmq.controller.service import Controller
 from zenitmq.controller.zookeeper import ZooKeeperStore
 from zenitmq.deploy.embedded_zookeeper import ZooKeeperProcess, start_zookeeper, stop_zookeeper
-from zenitmq.deploy.processes import port_is_free
+from zenitmq.deploy.processes import port_is_free, stand_still
 from zenitmq.model.clock import monotonic_ms, sleep_ms
 from zenitmq.model.errors import (
     BrokerBusy,
@@ -211,7 +211,7 @@ class Cluster:
             return [json.loads(record) for record in store.records()]
 
     def stall(self) -> None:
-        os.kill(self.server.pid, signal.SIGSTOP)
+        stand_still(self.server.pid)
 
     def go_on(self) -> None:
         os.kill(self.server.pid, signal.SIGCONT)

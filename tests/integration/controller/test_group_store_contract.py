@@ -28,7 +28,7 @@ from zenitmq.controller.group_store import (
 )
 from zenitmq.controller.zookeeper import ZooKeeperStore
 from zenitmq.deploy.embedded_zookeeper import ZooKeeperProcess, start_zookeeper, stop_zookeeper
-from zenitmq.deploy.processes import port_is_free
+from zenitmq.deploy.processes import port_is_free, stand_still
 from zenitmq.model.clock import monotonic_ms, sleep_ms
 from zenitmq.model.errors import GroupNodeDamaged, InvalidName, SightingsDamaged, ZooKeeperUnavailable
 from zenitmq.model.group import GroupNode, GroupSettings, KnownGroup, Seen, Sighting
@@ -150,7 +150,7 @@ class RealCluster:
         other.close()
 
     def stall(self) -> None:
-        os.kill(self.server.pid, signal.SIGSTOP)
+        stand_still(self.server.pid)
 
     def go_on(self) -> None:
         os.kill(self.server.pid, signal.SIGCONT)

@@ -5,13 +5,24 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
+from glob import glob
 from pathlib import Path
 
 import pytest
 
-from zenitmq.deploy.processes import birth_of, is_running, last_line, port_is_free, spawn, terminate, wait_ended
+from zenitmq.deploy.processes import (
+    birth_of,
+    is_running,
+    last_line,
+    port_is_free,
+    spawn,
+    stand_still,
+    terminate,
+    wait_ended,
+)
 from zenitmq.model.clock import monotonic_ms, sleep_ms
 
 READY = "import sys, time; print('ready', flush=True); time.sleep(60)"
@@ -105,3 +116,19 @@ def test_a_bound_port_is_not_free() -> None:
         port = server.getsockname()[1]
         assert not port_is_free(port)
     assert port_is_free(port)
+
+
+def test_who_stands_still_does_so_with_all_threads() -> None:
+    script = (
+        "import threading\nfor _ in range(8): threading.Thread(target=lambda: [None for _ in iter(int, 1)]).start()"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script])
+    try:
+        for _ in range(5):
+            stand_still(process.pid)
+            tasks = [Path(path).read_text() for path in glob(f"/proc/{process.pid}/task/*/stat")]
+            assert {text.rpartition(")")[2].split()[0] for text in tasks} == {"T"}
+            process.send_signal(signal.SIGCONT)
+    finally:
+        process.kill()
+        process.wait()
