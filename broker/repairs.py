@@ -158,16 +158,20 @@ class Repairs:
             self._settle(ask, Outcome.UNANSWERED)
         else:
             self._news.is_over(ask.replica)
-            self._write(ask, bytes(data))
+            self._write(ask, bytes(data), is_whole=reply.is_whole)
 
-    def _write(self, ask: Ask, data: bytes) -> None:
+    def _write(self, ask: Ask, data: bytes, *, is_whole: bool) -> None:
         damage = self._store.damage
         try:
-            if not damage.fits(ask.begin, data):
-                log.error("not what our checksums say begin=%s end=%s replica=%s", ask.begin, ask.end, ask.replica)
+            mended = damage.made_whole(ask.begin, data)
+            if mended is None and is_whole and damage.fits(ask.begin, data):
+                mended = data
+            if mended is None:
+                what = "not what our checksums say" if is_whole else "damaged there too, and not made whole by our copy"
+                log.error("%s begin=%s end=%s replica=%s", what, ask.begin, ask.end, ask.replica)
                 self._settle(ask, Outcome.REFUSED)
                 return
-            written = damage.write(ask.begin, data)
+            written = damage.write(ask.begin, mended)
         except (OSError, OffsetOutOfRange) as error:
             log.warning("cannot be written in place begin=%s end=%s error=%s", ask.begin, ask.end, error)
             self._settle(ask, Outcome.UNANSWERED)
@@ -201,7 +205,8 @@ class Repairs:
             raise InvalidParameter("begin, end", (begin, end), f"a range of up to {RANGE_BYTES_MAX} bytes")
         if end > store.confirm_offset:
             raise BrokerBusy(NOT_YET_MS, f"{end} is not confirmed here yet")
-        self._desk.run(call, partial(store.whole_range, begin, end), partial(self._reply, call))
+        self._desk.run(call, partial(store.copy_of_range, begin, end), partial(self._reply, call))
 
-    def _reply(self, call: Call, data: bytes) -> None:
-        self._loop.reply(call, LogRangeReply(crc32(data)), (data,))
+    def _reply(self, call: Call, copy: tuple[bytes, bool]) -> None:
+        data, is_whole = copy
+        self._loop.reply(call, LogRangeReply(crc32(data), is_whole), (data,))

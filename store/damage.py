@@ -28,6 +28,7 @@ from .queue_table import QueueTable
 from .record_kernel import RunKernel
 from .recovery import walk
 from .segment import NO_SPACE, Segment, write_fully
+from .splice import spliced
 from .upkeep import Upkeep
 
 logger = logging.getLogger(__name__)
@@ -183,6 +184,27 @@ class Damage:
             return bytes(self._log.read(begin, end)) == data
         except OSError:
             return False
+
+    def made_whole(self, begin: int, copy: bytes) -> bytes | None:
+        """What was written at `begin`, from another replica's copy and our own, whichever of them is right in each place, as
+        our checksums have all of it; None where these say of no choice that it is. Raises OffsetOutOfRange where retention
+        was faster."""
+        whole, at = bytearray(copy), begin
+        for entry in self._checker.appends(begin, begin + len(copy)):
+            if entry.offset != at or entry.end > begin + len(copy):
+                return None
+            place = slice(entry.offset - begin, entry.end - begin)
+            if crc32(copy[place]) != entry.crc:
+                try:
+                    ours = bytes(self._log.read(entry.offset, entry.end))
+                except OSError:
+                    return None
+                found = spliced(ours, copy[place], entry.crc)
+                if found is None:
+                    return None
+                whole[place] = found
+            at = entry.end
+        return bytes(whole) if at == begin + len(copy) else None
 
     def write(self, begin: int, data: bytes) -> Future[None]:
         """Puts bytes in their place, which lies in one segment; done once they are durable. A sync that fails poisons the

@@ -472,22 +472,25 @@ class MessageStore:
         except (OffsetOutOfRange, OSError):
             return False
 
-    def whole_range(self, begin: int, end: int) -> bytes:
-        """Bytes [begin, end) of the log, whole appends or records of one segment, for another replica. Any thread.
+    def copy_of_range(self, begin: int, end: int) -> tuple[bytes, bool]:
+        """Bytes [begin, end) of the log, whole appends or records of one segment, for another replica, and whether they agree
+        with our checksums. Any thread.
 
-        Raises OffsetOutOfRange (retention was faster), CorruptRecordError where they are damaged here too, OSError.
+        Raises OffsetOutOfRange (retention was faster), CorruptRecordError where the disk does not give them.
         """
-        checker, at = self.log_checker(), begin
+        checker, at, is_whole = self.log_checker(), begin, True
         with ScrubReader(self._log, begin) as reader:
-            while at < end:
+            while at < end and is_whole:
                 checked = checker.check(reader.read, at, bytes_max=end - at, limit=self._log.written)
-                if overlaps(checked.damaged, begin, end):
-                    raise CorruptRecordError(begin, end - begin)
+                is_whole = not overlaps(checked.damaged, begin, end)
                 at = checked.end
-            data = reader.read(begin, end)
+            try:
+                data = reader.read(begin, end)
+            except OSError as error:
+                raise CorruptRecordError(begin, end - begin, "the disk does not give it") from error
         if begin < self._log.begin:  # what was read may be another segment's by now
             raise OffsetOutOfRange("commit log", begin, self._log.begin, self._log.written)
-        return data
+        return data, is_whole
 
     @property
     def is_poisoned(self) -> bool:

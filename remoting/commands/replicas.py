@@ -31,17 +31,19 @@ class GetBeginning(ReplicaQuestion):
 
 @dataclass(frozen=True, slots=True)
 class LogRangeReply(Reply):
-    """Payload: the bytes. `crc`: their CRC-32."""
+    """Payload: the bytes. `crc`: their CRC-32. `is_whole`: they agree with the checksums of who sends them; else they are
+    damaged, though perhaps elsewhere than at the asker."""
 
     crc: int
+    is_whole: bool = True
 
 
 @request(9008, Lane.QUERY, LogRangeReply)
 @dataclass(frozen=True, slots=True)
 class GetLogRange(ReplicaQuestion):
     """The bytes [begin, end) of the commit log, which are damaged at the asker: whole appends or records of one file, below the
-    confirm offset. The one that is asked holds them to its own checksums first. Refused with CorruptRecordError where they are
-    damaged there too, OffsetOutOfRange where they have expired, BrokerBusy where they are not confirmed there yet."""
+    confirm offset. The one that is asked holds them to its own checksums first. Refused with CorruptRecordError where its disk
+    does not give them, OffsetOutOfRange where they have expired, BrokerBusy where they are not confirmed there yet."""
 
     begin: int
     end: int

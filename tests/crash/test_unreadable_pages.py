@@ -119,6 +119,7 @@ READERS: dict[str, Callable[[MessageStore, int, int], object]] = {
         not store.damage.may_return(at) and store.damage.quarantine.ranges_in(at, at + 1)
     ),
     "fits": lambda store, at, size: not store.damage.fits(at, bytes(size)),
+    "made_whole": lambda store, at, size: store.damage.made_whole(at, bytes(size)) is None,
     "holds": lambda store, at, size: not store.holds(at, bytes(size)),
     "chunk": lambda store, at, _: (
         raises_corrupt(lambda: store.chunk(at, 2000)) and store.damage.quarantine.ranges_in(at, at + 1)

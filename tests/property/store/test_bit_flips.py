@@ -130,7 +130,8 @@ def test_a_replica_gives_back_whatever_was_hit(template: Path, tmp_path_factory,
         with make_store(hit) as store:
             scrub(store)
             for low, high in store.damage.extents(store.damage.quarantine.rotten):
-                data = helper.whole_range(low, high)
+                data, is_whole = helper.copy_of_range(low, high)
+                assert is_whole
                 assert store.damage.fits(low, data)
                 assert not store.damage.fits(low, bytes([data[0] ^ 1]) + data[1:])
                 store.damage.write(low, data).result(20)

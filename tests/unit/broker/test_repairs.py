@@ -166,7 +166,7 @@ def test_whole_bytes_are_written_in_place_and_readers_go_on(store, world: Any) -
 def test_bytes_that_are_not_those_that_were_written_are_not_taken(store, world: Any, how: str) -> None:
     begin, end, whole = rot(store)
     world.tick()
-    sent = {"way": whole, "length": whole[:-1], "other": whole[:-20] + b"x" * 20, "records": b"x" * len(whole)}[how]
+    sent = {"way": whole, "length": whole[:-1], "other": b"x" * 20 + whole[20:], "records": b"x" * len(whole)}[how]
     world.answer(LogRangeReply(crc32(sent) ^ (how == "way")), sent, None)
     world.turn()
     assert bytes(store._log.view(begin, begin + 8)) == b"\x00" * 8
@@ -213,14 +213,35 @@ def test_what_is_whole_is_given_to_who_asks_for_it(store, world: Any) -> None:
     assert world.replies == [(LogRangeReply(crc32(whole)), whole)]
 
 
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_two_copies_that_are_damaged_in_other_places_make_a_whole_one(store, world: Any, is_whole: bool) -> None:
+    """Whoever sent it, and whatever it thought of it."""
+    begin, end, whole = rot(store)
+    world.tick()
+    sent = whole[:-20] + b"?" + whole[-19:]
+    world.answer(LogRangeReply(crc32(sent), is_whole), sent, None)
+    wait_until(lambda: (world.turn(), bytes(store._log.view(begin, end)) == whole)[1])
+    wait_until(lambda: (world.turn(), store.damage.quarantine.ranges == ())[1])
+
+
+def test_two_copies_that_are_damaged_in_one_place_are_refused(store, world: Any, caplog: Any) -> None:
+    begin, end, whole = rot(store)
+    world.tick()
+    sent = b"\x01" + whole[1:]
+    world.answer(LogRangeReply(crc32(sent), False), sent, None)
+    world.turn()
+    assert store.damage.quarantine.ranges == ((begin, end),)
+    assert "damaged there too" in caplog.text
+
+
 def test_what_is_damaged_not_confirmed_or_no_range_is_not_given(store, world: Any) -> None:
     begin, end, _ = rot(store)
     ask = world.repairs.on_get_log_range
-    with pytest.raises(CorruptRecordError):
-        ask(Call(GetLogRange(*STAMP, begin, end)))
+    ask(Call(GetLogRange(*STAMP, begin, end)))
     store.damage.on_whole(begin, end)  # as nobody had found it yet
-    with pytest.raises(CorruptRecordError):
-        ask(Call(GetLogRange(*STAMP, begin, end)))
+    ask(Call(GetLogRange(*STAMP, begin, end)))
+    assert [reply.is_whole for reply, _ in world.replies] == [False, False]
+    world.replies.clear()
     assert store.damage.quarantine.rotten == (), (
         "who asks may be wrong about where records begin: its word hides nothing here"
     )

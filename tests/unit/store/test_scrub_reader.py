@@ -68,5 +68,5 @@ def test_a_segment_that_has_gone_is_out_of_range(store) -> None:
         ScrubReader(store._log, 0)
     store._log._segments = held[1:]
     with pytest.raises(OffsetOutOfRange):
-        store.whole_range(0, 100)
+        store.copy_of_range(0, 100)
     assert store.damaged_in([(0, 100), (SEGMENT, SEGMENT + 100)]) == []

@@ -48,7 +48,8 @@ def test_its_entry_vouches_for_it_but_not_for_what_has_rotted_since(store: Messa
 
 def test_bytes_of_a_replica_that_our_entries_vouch_for_fit_whatever_the_bodies_are(store: MessageStore) -> None:
     placed = put(store, "t", 0, unmatched("t", b"body" * 50))
-    data = store.whole_range(placed.physical_offset, placed.end)
+    data, is_whole = store.copy_of_range(placed.physical_offset, placed.end)
+    assert is_whole
     os.pwrite(store._log.segments()[0].open_fd(), b"\xff", placed.physical_offset + 120)
     assert store.damage.fits(placed.physical_offset, data)
     assert not store.damage.fits(placed.physical_offset, data[:-1] + b"\xff")
