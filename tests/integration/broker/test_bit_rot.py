@@ -108,6 +108,26 @@ def test_what_rots_at_the_master_and_at_a_slave_is_fetched_from_where_it_is_whol
         assert scrub(broker)["damaged_ranges"] == 0
 
 
+def test_replicas_that_have_lost_other_bytes_of_one_append_mend_each_other(
+    group: StaticGroup, record: Callable[..., bytes]
+) -> None:
+    brokers = [group.serve("m"), group.serve("a")]
+    await_that(lambda: in_sync(group) == ("a", "m"))
+    brokers[0].create("t", queues=1)
+    brokers[0].send("t", *(record("t", b"%04d" % number * 50) for number in range(MESSAGES)))
+    await_that(lambda: all(replication(one)["flushed"] == replication(brokers[0])["written"] for one in brokers))
+    sent, whole = messages(brokers[0]), log_bytes(brokers[0])
+    flip(brokers[0], sent[30].physical_offset + len(sent[30].record) - 2)  # a property: nothing says whose
+    flip(brokers[1], sent[20].physical_offset + 4)
+    for broker in brokers:
+        assert scrub(broker)["damaged_ranges"] == 1
+    for broker in brokers:
+        await_that(lambda broker=broker: statistics(broker)["store"]["quarantined_ranges"] == 0)
+        assert statistics(broker)["repairs"]["mended_ranges"] == 1
+        assert log_bytes(broker) == whole
+    assert [one.record for one in messages(brokers[0])] == [one.record for one in sent]
+
+
 def test_a_reader_waits_for_a_replica_that_may_have_its_messages(group: StaticGroup) -> None:
     master, a = group.serve("m"), group.serve("a")
     await_that(lambda: in_sync(group) == ("a", "m"))
