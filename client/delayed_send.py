@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from ..model.errors import InvalidParameter, RemoteProtocolError
-from ..model.ids import HostAddress, offset_message_id
+from ..model.ids import offset_message_id
 from ..model.message import Message, SendReceipt
 from ..model.properties import DELAY_LEVEL, TIMER_DELAY_MS, TIMER_DELIVER_MS
 from ..model.queue import MessageQueue, PhysicalOffset, QueueOffset
@@ -38,14 +38,14 @@ class DelayedAnswer:
 
     def receipt(self, message_id: str, queue: MessageQueue, index: int) -> SendReceipt:
         """Of the batch's message `index`."""
-        place, host = self.places[index], self.store_host
+        place = self.places[index]
         position = PhysicalOffset(place.physical_offset)
         handle = None
         if place.deliver_at_ms != NOWHERE:
             handle = RecallHandle(queue.topic, queue.broker_name, place.deliver_at_ms, message_id).encode()
         return SendReceipt(
             message_id,
-            offset_message_id(HostAddress(host[:-4], int.from_bytes(host[-4:], "big")), position),
+            offset_message_id(self.store_host, position),
             queue,
             QueueOffset(place.queue_offset),
             position,

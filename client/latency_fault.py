@@ -22,6 +22,8 @@ class LatencyTable:
 
     def penalty(self, latency_ms: int) -> int:
         """How long a broker that took this long is left alone, ms."""
+        if not self.latency_ms or latency_ms < self.latency_ms[0]:  # nearly every answer
+            return 0
         for reached_ms, penalty_ms in zip(reversed(self.latency_ms), reversed(self.penalty_ms), strict=True):
             if latency_ms >= reached_ms:
                 return penalty_ms

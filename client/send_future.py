@@ -14,7 +14,7 @@ from typing import overload
 
 from ..model.clock import monotonic_ms
 from ..model.errors import ClientClosed, RequestTimeout, ZenitError
-from ..model.ids import HostAddress, offset_message_id, unique_id
+from ..model.ids import offset_message_id, unique_id
 from ..model.message import SendReceipt
 from ..model.queue import MessageQueue, PhysicalOffset, QueueOffset
 from .delayed_send import Answer, DelayedAnswer
@@ -42,13 +42,14 @@ class SealedFacts:
         if isinstance(reply, DelayedAnswer):
             message_id = unique_id(self.id_prefix, self.month_ms, self.first_counter + index)
             return reply.receipt(message_id, queue, index)
-        if self._begins is None:  # once a batch, when the first receipt is asked for
-            self._begins = record_begins(self.sizes)
-        position = record_position(reply, self._begins, index)
-        host = reply.store_host
+        position = PhysicalOffset(reply.physical_offset)
+        if index:
+            if self._begins is None:  # once a batch, when the first receipt behind the first message is asked for
+                self._begins = record_begins(self.sizes)
+            position = record_position(reply, self._begins, index)
         return SendReceipt(
             unique_id(self.id_prefix, self.month_ms, self.first_counter + index),
-            offset_message_id(HostAddress(host[:-4], int.from_bytes(host[-4:], "big")), position),
+            offset_message_id(reply.store_host, position),
             queue,
             QueueOffset(reply.queue_offset + index),
             position,

@@ -42,10 +42,9 @@ class HostAddress:
         return f"{address}:{self.port}" if address.version == 4 else f"[{address}]:{self.port}"
 
 
-def offset_message_id(host: HostAddress, offset: PhysicalOffset) -> str:
-    """32 hex digits (IPv4) or 56 (IPv6)."""
-    layout = _OFFSET_ID_V4 if len(host.ip) == 4 else _OFFSET_ID_V6
-    return layout.pack(host.ip, host.port, offset).hex().upper()
+def offset_message_id(store_host: bytes, offset: PhysicalOffset) -> str:
+    """32 hex digits (IPv4) or 56 (IPv6). `store_host`: the 8 or 20 bytes of a record's host field (`HostAddress.encode`)."""
+    return (store_host + offset.to_bytes(8, "big")).hex().upper()
 
 
 def parse_offset_message_id(text: str) -> tuple[HostAddress, PhysicalOffset]:

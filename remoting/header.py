@@ -252,7 +252,7 @@ def _decode_send(frame: bytes, first: int, end: int) -> Incoming:
 
 
 def _decode(frame: bytes) -> Incoming:
-    code, version, opaque, flag, _, fields, timeout_ms, wide, cluster_id = _unpacked(frame)
+    code, version, opaque, flag, _, fields, timeout_ms, wide, cluster_id = open_header(frame)
     shape = _REQUEST_SHAPES.get(code)
     request: Request | ZenitError
     if shape is None or version != PROTOCOL_VERSION or flag & FLAG_REPLY:
@@ -270,11 +270,6 @@ def _refusal(code: int, version: int, flag: int) -> ZenitError:
     if version != PROTOCOL_VERSION:
         return VersionNotSupported(version, PROTOCOL_VERSION)
     return RemoteProtocolError("a reply where a request belongs") if flag & FLAG_REPLY else UnknownRequest(code)
-
-
-def open_header(frame: bytes) -> Header:
-    """The parts of a frame, to be told apart by `is_request` and finished by `reply_of`. Raises RemoteProtocolError."""
-    return _unpacked(frame)
 
 
 def is_request(header: Header) -> bool:
@@ -302,7 +297,7 @@ def reply_of(header: Header, reply_class: type[Reply]) -> Reply | ZenitError:
 
 def decode_reply(frame: bytes, reply_class: type[Reply]) -> tuple[int, Reply | ZenitError]:
     """(opaque, the reply, or the error it carries as a value). Raises RemoteProtocolError."""
-    header = _unpacked(frame)
+    header = open_header(frame)
     return header[2], reply_of(header, reply_class)
 
 
@@ -320,8 +315,10 @@ def peek_opaque(frame: bytes) -> int:
     return opaque if type(opaque) is int and 0 <= opaque <= INT64_MAX else 0
 
 
-def _unpacked(frame: bytes) -> Header:
-    """The parts, the integers checked."""
+def open_header(frame: bytes) -> Header:
+    """The parts of a frame, the integers checked, to be told apart by `is_request` and finished by `reply_of`. Raises
+    RemoteProtocolError.
+    """
     if len(frame) > SMALL_BYTES:
         _prove_honest(frame)
     cluster_id = ""

@@ -34,9 +34,12 @@ def index_file_bytes(slots: int, entries: int) -> int:
     return INDEX_HEADER_BYTES + SLOT_BYTES * slots + ENTRY_BYTES * entries
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class IndexHeader:
-    """What the first 40 bytes say. Times in ms, offsets physical; `count`: number of the next entry."""
+    """What the first 40 bytes say. Times in ms, offsets physical; `count`: number of the next entry.
+
+    Never changed once it is made, since other threads read it; not frozen, because one is made for every put.
+    """
 
     begin_timestamp_ms: int = 0
     end_timestamp_ms: int = 0

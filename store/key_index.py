@@ -234,17 +234,21 @@ class KeyIndex:
         if offsets[begin] <= self._held_offset:
             begin = self._skip_held(offsets, begin, end)
         while begin < end:
-            file = self._files[-1] if self._files and self._files[-1].room else self._add_file()
-            if file is None:
-                self._waiting.append((hashes[begin:end].tolist(), offsets[begin:end].tolist(), store_timestamp_ms))
-                return
-            taken = min(file.room, end - begin)
+            file = self._files[-1] if self._files else None
+            room = file.room if file is not None else 0
+            if file is None or not room:
+                file = self._add_file()
+                if file is None:
+                    self._waiting.append((hashes[begin:end].tolist(), offsets[begin:end].tolist(), store_timestamp_ms))
+                    return
+                room = file.room
+            taken = min(room, end - begin)
             file.put(hashes, offsets, begin, begin + taken, store_timestamp_ms)
             self._dirty[file] = None
             begin += taken
             if file.header.count > self._touched - AHEAD_ENTRIES:
                 self._touch_ahead(file)
-            if not self._asked and file.room < file.entries // _READY_SHARE:
+            if not self._asked and room - taken < file.entries // _READY_SHARE:
                 self._asked = True
                 self.run_soon(self.prepare_next)
 

@@ -108,7 +108,7 @@ class RunDispatch:
                 self._confirmation.on_run(target.queue.key, queue_offset, count, end)
 
     def _tell_others(self, runs: list[WrittenRun], kernel: RunKernel, units: memoryview, data: memoryview) -> None:
-        end = runs[-1][4]
+        end = PhysicalOffset(runs[-1][4])
         every, wanted = self._topics, self._flags
         if every is not None:
             runs = [run for run in runs if run[0].topic in every or run[11] & wanted]
@@ -121,7 +121,7 @@ class RunDispatch:
                             kb, ke, data[at : at + run_end - begin], flags)
                     )  # fmt: skip
             if advance is not None:
-                advance(PhysicalOffset(end))
+                advance(end)
 
     def take_arrivals(self) -> list[tuple[str, int]]:
         """The queues that have more to read than at the last call."""

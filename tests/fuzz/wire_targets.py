@@ -204,7 +204,7 @@ def _text(draw: Random) -> bytes:
     seeds = (
         handle.encode(),
         base64.urlsafe_b64encode(bytes(mutated(bytearray(plain), draw))),
-        offset_message_id(host, 1 << 40).encode(),
+        offset_message_id(host.encode(), 1 << 40).encode(),
         b"a || b||c",
         b"a > 5 AND (b IS NULL OR c IN ('x', 'y')) AND NOT d BETWEEN -1 AND 2.5e3 AND e CONTAINS 'z'",
         b"(" * draw.choice((3, 33, 5000)) + b"a=1" + b")" * 33,

@@ -79,7 +79,7 @@ def test_ids_have_their_fields_where_the_page_says(marker: str) -> None:
     if marker == "unique id":
         text = unique_id(unique_id_prefix(bytes((10, 0, 0, 1)), 0x1234, 0xAABBCCDD), 0x01020304, 5)
     else:
-        text = offset_message_id(HostAddress(bytes((10, 0, 0, 1)), 0x2A9F), PhysicalOffset(0x0102030405060708))
+        text = offset_message_id(HostAddress(bytes((10, 0, 0, 1)), 0x2A9F).encode(), PhysicalOffset(0x0102030405060708))
     end = 0
     for begin, size_bytes, field in rows("message-ids.md", marker):
         assert int(begin) == end
@@ -90,4 +90,4 @@ def test_ids_have_their_fields_where_the_page_says(marker: str) -> None:
 
 def test_the_example_of_an_offset_message_id() -> None:
     host = HostAddress(bytes((127, 0, 0, 1)), 10911)
-    assert code_block("message-ids.md", "example") == offset_message_id(host, PhysicalOffset(269))
+    assert code_block("message-ids.md", "example") == offset_message_id(host.encode(), PhysicalOffset(269))

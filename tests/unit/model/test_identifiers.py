@@ -27,7 +27,7 @@ OFFSET_IDS = [
 
 @pytest.mark.parametrize(("host", "offset", "text"), OFFSET_IDS)
 def test_offset_message_id_both_ways(host: HostAddress, offset: int, text: str) -> None:
-    assert offset_message_id(host, PhysicalOffset(offset)) == text
+    assert offset_message_id(host.encode(), PhysicalOffset(offset)) == text
     assert parse_offset_message_id(text) == (host, offset)
     assert parse_offset_message_id(text.lower()) == (host, offset)
 
