@@ -47,7 +47,7 @@ class AdminCalls(ABC):
         """How it waits."""
 
     async def _close(self) -> None:
-        """Lets go of the connection. Idempotent."""
+        """Lets go of the connection. Idempotent; does nothing in a forked child."""
         if not self._is_closed:
             self._is_closed = True
             await release(self._connection, self._waits)

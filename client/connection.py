@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Final
+from weakref import WeakSet
 
 from ..model.clock import monotonic_ms
 from ..model.errors import BufferFull, ClientClosed, TopicNotFound, ZenitError
@@ -28,7 +29,8 @@ LOOK_MS: Final = 1000
 LOOK_TIMEOUT_MS: Final = 500
 
 _Key = tuple[tuple[str, ...], str]
-_open: dict[_Key, Connection] = {}  # (name servers, the cluster id that was given)
+_open: dict[_Key, Connection] = {}  # (name servers, the cluster id that was given): what who begins shares
+_live: WeakSet[Connection] = WeakSet()  # these, and those that only who has one still uses
 _lock = threading.Lock()
 _serial: Iterator[int] = count(1)
 
@@ -42,6 +44,7 @@ class Connection:
     """
 
     def __init__(self, addresses: tuple[str, ...], cluster_id: str = "") -> None:
+        _live.add(self)
         self.addresses = addresses
         self.key: _Key = (addresses, cluster_id)
         self.pid = os.getpid()
@@ -146,7 +149,7 @@ def _forget() -> None:
     """In a forked child: the parent's connections are not ours."""
     global _lock
     _lock = threading.Lock()
-    for connection in _open.values():
+    for connection in list(_live):
         connection.is_forked = True
         for forget in connection.forget_in_child:
             forget()

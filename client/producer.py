@@ -270,11 +270,11 @@ class ProducerCore(ABC):
         await self._background.flush(None if timeout is None else milliseconds("timeout", timeout))
 
     async def _close(self, timeout: float | None = None) -> None:
-        """Flushes (as `flush` does), then lets go of the connection. Idempotent.
+        """Flushes (as `flush` does), then lets go of the connection. Idempotent; does nothing in a forked child.
 
         Raises as `flush` does, after everything is closed.
         """
-        if self._is_closed:
+        if self._is_closed or self._connection.is_forked:
             return
         try:
             await self._flush(timeout)

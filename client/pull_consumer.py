@@ -263,10 +263,13 @@ class PullCore(ABC):
     # ---- the end
 
     async def _close(self) -> None:
-        """Commits what was handed out (unless `auto_commit` is off) and leaves the group. Idempotent, bounded by `timeout`."""
+        """Commits what was handed out (unless `auto_commit` is off) and leaves the group. Idempotent, bounded by `timeout`.
+        Does nothing in a forked child."""
         await self._end(handed=True)
 
     async def _end(self, *, handed: bool) -> None:
+        if self._connection.is_forked:
+            return
         offsets = self._work.close(handed=handed)
         if offsets is None:
             return

@@ -162,6 +162,11 @@ class PushMember:
         """The counters; None where nothing is traced."""
         return None if self._recorder is None else self._recorder.statistics()
 
+    @property
+    def is_forked(self) -> bool:
+        """Whether this is a child that was forked after the start."""
+        return self._connection.is_forked
+
     def check_process(self) -> None:
         """Raises ClientClosed in a forked child."""
         self._connection.check_process("consumer")

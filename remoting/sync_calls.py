@@ -7,6 +7,7 @@ client was closed. A connection is closed when its thread ends, when it is lost,
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -142,7 +143,11 @@ class _OneThread:
         self.connections: dict[str, SyncConnection] = {}
 
 
-def _close_all(connections: dict[str, SyncConnection]) -> None:
+def _close_all(connections: dict[str, SyncConnection], pid: int) -> None:
+    """`pid`: of the process that opened them. In a child that was forked meanwhile, a lock may be held by a thread that is not
+    there, and the sockets are the parent's."""
+    if os.getpid() != pid:
+        return
     for connection in connections.values():
         connection.close()
 
@@ -194,7 +199,7 @@ class SyncCalls:
 
     def _new_thread(self) -> _OneThread:
         mine = _OneThread()
-        weakref.finalize(mine, _close_all, mine.connections).atexit = False
+        weakref.finalize(mine, _close_all, mine.connections, os.getpid()).atexit = False
         with self._lock:
             self._threads.add(mine)
         self._local.mine = mine
