@@ -24,6 +24,7 @@ from ..model.names import check_topic
 from ..model.route import TopicRoute
 from ..remoting.commands import GetClusterInfo, GetTopicList, Reply, Request, TopicListReply
 from .admin_merge import Document
+from .argument_checks import milliseconds
 from .connection import Connection, connect, release
 from .waiting import Waits
 
@@ -35,9 +36,7 @@ class AdminCalls(ABC):
 
     def __init__(self, namesrv: str | None = None, *, timeout: float = TIMEOUT_S) -> None:
         """`timeout`: seconds for each call that is not given its own. Raises InvalidParameter."""
-        if not timeout > 0:
-            raise InvalidParameter("timeout", timeout, "seconds, more than 0")
-        self._timeout_ms = max(1, round(timeout * 1000))
+        self._timeout_ms = milliseconds("timeout", timeout)
         self._connection = connect(namesrv)
         self._waits = self._new_waits(self._connection)
         self._is_closed = False
@@ -59,7 +58,7 @@ class AdminCalls(ABC):
         return monotonic_ms() + self._milliseconds(timeout)
 
     def _milliseconds(self, timeout: float | None) -> int:
-        return self._timeout_ms if timeout is None else max(1, round(timeout * 1000))
+        return self._timeout_ms if timeout is None else milliseconds("timeout", timeout)
 
     def _left_s(self, deadline_ms: int) -> float:
         return max(1, deadline_ms - monotonic_ms()) / 1000

@@ -17,12 +17,13 @@ from ..model.clock import monotonic_ms
 from ..model.errors import LocalProtocolError, RequestTimeout, ZenitError
 from ..model.message import FailedSend, Message, SendReceipt
 from ..store.record_kernel import StoredMessage
+from .argument_checks import milliseconds
 from .backlog import MESSAGE_BYTES, Backlog, Line, Waiting
 from .connection import Connection
 from .event_loop import LoopCalls, OnLoop
 from .failed_sends import OnError
 from .outgoing import message_parts
-from .producer import ProducerCore, milliseconds
+from .producer import ProducerCore
 from .send_future import BatchOutcome, SendFuture
 from .waiting import Waits
 

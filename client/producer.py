@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from ..model.errors import ClientClosed, InvalidParameter, ZenitError
 from ..model.message import BODY_BYTES_MAX, BatchReceipt, Message, SendReceipt
@@ -29,6 +29,7 @@ from ..model.sequence import sequence_room
 from ..remoting.commands import RecallMessage
 from ..store.record_kernel import Accumulator, StoredMessage
 from .accumulators import new_accumulator
+from .argument_checks import check_count, milliseconds
 from .background_sends import BackgroundSends
 from .batch_sender import WINDOW_BATCHES, BatchSender
 from .batching import BATCH_BYTES, LINGER_MS, BufferPool
@@ -53,6 +54,8 @@ from .waited_send import WaitedSends
 from .waiting import Blocking, Waits, blocking, run_blocking
 
 log = logging.getLogger(__name__)
+
+RETRIES_MAX: Final = 1_000_000
 
 
 class ProducerCore(ABC):
@@ -91,9 +94,12 @@ class ProducerCore(ABC):
         """
         if compression not in (None, "lz4"):
             raise InvalidParameter("compression", compression, "lz4 or None")
-        _check_range("linger_ms", linger_ms, 0, 10_000)
-        _check_range("batch_bytes", batch_bytes, 4096, 4 * 1024 * 1024)
-        _check_range("window_batches", window_batches, 1, 64)
+        check_count("linger_ms", linger_ms, 0, 10_000)
+        check_count("batch_bytes", batch_bytes, 4096, 4 * 1024 * 1024)
+        check_count("window_batches", window_batches, 1, 64)
+        check_count("compress_over_bytes", compress_over_bytes, 0, BODY_BYTES_MAX)
+        if retries is not None:
+            check_count("retries", retries, 0, RETRIES_MAX)
         self.group = check_group(group)
         self._timeout_ms = milliseconds("timeout", timeout)
         batch_ms = milliseconds("batch_timeout", batch_timeout)
@@ -413,15 +419,3 @@ class Producer(ProducerCore):
         """
         self._check_usable()
         return run_blocking(self._requests.ask_soon(message, sharding_key, self._total_ms(timeout)))
-
-
-def _check_range(name: str, value: int, minimum: int, maximum: int) -> None:
-    if not minimum <= value <= maximum:
-        raise InvalidParameter(name, value, f"{minimum} to {maximum}")
-
-
-def milliseconds(name: str, seconds: float) -> int:
-    """A time in seconds as milliseconds, at least one."""
-    if not 0 < seconds <= 86_400:
-        raise InvalidParameter(name, seconds, "seconds, more than 0 and at most 86400")
-    return max(1, round(seconds * 1000))

@@ -21,11 +21,12 @@ from ..model.queue import MessageQueue, QueueOffset
 from ..model.subscription import Expression
 from ..store.record_kernel import MessageBatch, StoredMessage, decode_batch
 from .allocation import Allocation, allocation_of, name_of
+from .argument_checks import check_count, milliseconds, wait_milliseconds
 from .connection import Connection, connect, release
 from .group_share import GroupShare
 from .losses import OnLost
 from .machine_rooms import check_room
-from .prefetch import PREFETCH_BYTES, PULL_BYTES
+from .prefetch import PREFETCH_BYTES, PULL_BYTES, PULL_BYTES_MIN
 from .pull_commits import PullCommits
 from .pull_moves import PullMoves
 from .pull_work import PullWork, Taken
@@ -39,6 +40,9 @@ __all__ = ["PullConsumer", "StartFrom"]
 log = logging.getLogger(__name__)
 
 ALL_READY: Final = 1 << 30
+PULL_BYTES_MAX: Final = 16 * 1024 * 1024
+PREFETCH_BYTES_MAX: Final = 1 << 40
+OFFSET_MAX: Final = (1 << 63) - 1
 WAIT_MS: Final = 1_000  # how long an iteration waits before it looks whether it is closed
 
 _EMPTY: Final = decode_batch(b"")
@@ -65,7 +69,8 @@ class PullCore(ABC):
         room: str | None = None,
         on_lost: OnLost | None = None,
     ) -> None:
-        """`start_from`: where to begin in a queue without a committed offset. `prefetch_bytes`: what may lie ready.
+        """`start_from`: where to begin in a queue without a committed offset. `prefetch_bytes`: what may lie ready; each queue
+        has its share of it, but at least one answer (`pull_bytes`, with many queues 64 KiB, or one message that is larger).
 
         `allocation`: how the group shares out queues, by name or as a function (see `allocation`); the same for all
         members. `room`: the machine room it stands in, for allocations that ask.
@@ -77,13 +82,11 @@ class PullCore(ABC):
         """
         self.group = check_group(group)
         start = check_start_from(start_from)
-        if not 64 * 1024 <= pull_bytes <= 16 * 1024 * 1024:
-            raise InvalidParameter("pull_bytes", pull_bytes, "65536 to 16777216")
-        if prefetch_bytes < pull_bytes:
+        check_count("pull_bytes", pull_bytes, PULL_BYTES_MIN, PULL_BYTES_MAX)
+        if check_count("prefetch_bytes", prefetch_bytes, PULL_BYTES_MIN, PREFETCH_BYTES_MAX) < pull_bytes:
             raise InvalidParameter("prefetch_bytes", prefetch_bytes, f"at least pull_bytes, {pull_bytes}")
-        if not auto_commit_interval > 0:
-            raise InvalidParameter("auto_commit_interval", auto_commit_interval, "seconds, more than 0")
-        self._timeout_ms = max(1, round(timeout * 1000))
+        interval_ms = milliseconds("auto_commit_interval", auto_commit_interval)
+        self._timeout_ms = milliseconds("timeout", timeout)
         self._auto_commit = auto_commit
         allocate = allocation_of(allocation)
         traced_in = trace_topic(trace)
@@ -123,11 +126,7 @@ class PullCore(ABC):
             timeout_ms=self._timeout_ms,
         )
         self._unwatch = connection.routes.watch(self._moves.on_route_changed)
-        self._committer = (
-            connection.remoting.every(max(1, round(auto_commit_interval * 1000)), self._commits.send_settled)
-            if auto_commit
-            else None
-        )
+        self._committer = connection.remoting.every(interval_ms, self._commits.send_settled) if auto_commit else None
 
     @abstractmethod
     def _new_waits(self, connection: Connection) -> Waits:
@@ -178,9 +177,9 @@ class PullCore(ABC):
         ClientClosed, what keeps the queues from being known (TopicNotFound, ...), and CorruptRecordError where an answer
         cannot be decoded: `seek` past it to go on.
         """
-        if max_messages < 1:
-            raise InvalidParameter("max_messages", max_messages, "at least 1")
-        taken = await self._next(max_messages, monotonic_ms() + max(0, round(timeout * 1000)), is_iterated=False)
+        check_count("max_messages", max_messages, 1, ALL_READY)
+        deadline_ms = monotonic_ms() + wait_milliseconds("timeout", timeout)
+        taken = await self._next(max_messages, deadline_ms, is_iterated=False)
         return _EMPTY if taken is None else taken[1]
 
     async def _next_to_iterate(self) -> Taken | None:
@@ -217,7 +216,7 @@ class PullCore(ABC):
         Raises why a broker did not take it.
         """
         self._check_usable()
-        timeout_ms = None if timeout is None else max(1, round(timeout * 1000))
+        timeout_ms = None if timeout is None else milliseconds("timeout", timeout)
         await self._commits.commit(self._work.uncommitted(handed=True), timeout_ms=timeout_ms)
 
     async def _committed(self, queue: MessageQueue) -> QueueOffset | None:
@@ -236,8 +235,7 @@ class PullCore(ABC):
 
     async def _seek(self, queue: MessageQueue, offset: int) -> None:
         """Goes on at `offset` in a queue; an offset outside of what the broker holds is moved into it, with a warning."""
-        if offset < 0:
-            raise InvalidParameter("offset", offset, "0 or more")
+        check_count("offset", offset, 0, OFFSET_MAX)
         await self._look()
         if not self._work.seek({queue: offset}):
             raise _not_assigned(queue)

@@ -22,6 +22,7 @@ from ..model.queue import MessageQueue
 from ..model.subscription import Expression, MessageModel, Subscription
 from ..store.record_kernel import StoredMessage
 from .allocation import Allocation, allocation_of
+from .argument_checks import wait_milliseconds
 from .broadcast_offsets import check_instance, default_directory
 from .connection import Connection
 from .handling import ConsumeResult, Handler
@@ -210,7 +211,7 @@ class PushCore(ABC, Generic[H]):
         """
         if self._member is not None and self._member.is_forked:
             return
-        deadline_ms = monotonic_ms() + max(0, round(timeout * 1000))
+        deadline_ms = monotonic_ms() + wait_milliseconds("timeout", timeout)
         async with self._lock:
             already, self._is_closed = self._is_closed, True
         if not already and self._member is not None:

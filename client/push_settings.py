@@ -9,13 +9,13 @@ from typing import Final
 from ..model.errors import InvalidParameter
 from ..model.names import check_group
 from ..model.subscription import MessageModel
+from .argument_checks import check_count, milliseconds
 from .process_queue import DEFAULT_LIMITS, FlowLimits
 from .push_queues import PREFETCH_BYTES, PushRules
 from .start_from import LAST, StartFrom, check_start_from
 
 CONCURRENCY_MAX: Final = 1024
 BATCH_SIZE_MAX: Final = 1024
-SECONDS_MAX: Final = 7 * 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,14 +47,13 @@ class PushSettings:
             )
         if not isinstance(self.flow, FlowLimits):
             raise InvalidParameter("flow", self.flow, "a FlowLimits")
-        _check_range("concurrency", self.concurrency, CONCURRENCY_MAX)
-        _check_range("batch_size", self.batch_size, BATCH_SIZE_MAX)
-        _check_range("prefetch_bytes", self.prefetch_bytes, 1 << 40)
+        check_count("concurrency", self.concurrency, 1, CONCURRENCY_MAX)
+        check_count("batch_size", self.batch_size, 1, BATCH_SIZE_MAX)
+        check_count("prefetch_bytes", self.prefetch_bytes, 1, 1 << 40)
         if self.max_attempts is not None:
-            _check_range("max_attempts", self.max_attempts, 1 << 30)
+            check_count("max_attempts", self.max_attempts, 1, 1 << 30)
         for name in ("consume_timeout", "suspend", "commit_interval", "timeout"):
-            if not 0.001 <= getattr(self, name) <= SECONDS_MAX:
-                raise InvalidParameter(name, getattr(self, name), f"seconds, 0.001 to {SECONDS_MAX:.0f}")
+            milliseconds(name, getattr(self, name))
 
     @property
     def is_broadcasting(self) -> bool:
@@ -64,12 +63,12 @@ class PushSettings:
     @property
     def timeout_ms(self) -> int:
         """For each question to a broker."""
-        return round(self.timeout * 1000)
+        return milliseconds("timeout", self.timeout)
 
     @property
     def commit_ms(self) -> int:
         """Between commits."""
-        return round(self.commit_interval * 1000)
+        return milliseconds("commit_interval", self.commit_interval)
 
     def rules(self) -> PushRules:
         """The same for the queues."""
@@ -79,11 +78,6 @@ class PushSettings:
             is_ordered=self.ordered,
             is_broadcasting=self.is_broadcasting,
             max_attempts=self.max_attempts or 0,
-            suspend_ms=round(self.suspend * 1000),
-            consume_timeout_ms=round(self.consume_timeout * 1000),
+            suspend_ms=milliseconds("suspend", self.suspend),
+            consume_timeout_ms=milliseconds("consume_timeout", self.consume_timeout),
         )
-
-
-def _check_range(name: str, value: int, maximum: int) -> None:
-    if not 1 <= value <= maximum:
-        raise InvalidParameter(name, value, f"1 to {maximum}")

@@ -52,18 +52,15 @@ def interleave(queues: Sequence[MessageQueue]) -> list[MessageQueue]:
 def shard_layout(route: TopicRoute, known: tuple[MessageQueue, ...] = ()) -> tuple[MessageQueue, ...]:
     """The queues over which sharding keys spread: all that may be written, whether their broker is up or not.
 
-    `known`: the layout so far. It stays as long as the route only lacks some of it: a broker that is away keeps its
-    keys, they wait for it. Only new queues change where keys go (as they must).
+    `known`: the layout so far. A broker that is away keeps its queues, and keys wait for them. One that is there has those that
+    it lists, perhaps fewer than before: its topic was made again. Where they change, so does where keys go (as it must).
     """
-    queues = tuple(
-        sorted(
-            MessageQueue(route.topic, data.broker_name, queue_id)
-            for data in route.queues
-            if data.permission & PERMISSION_WRITE
-            for queue_id in range(data.write_queues)
-        )
-    )
-    return known if set(queues) <= set(known) else queues
+    there = {data.broker_name for data in route.queues}
+    queues = {queue for queue in known if queue.broker_name not in there}
+    for data in route.queues:
+        if data.permission & PERMISSION_WRITE:
+            queues.update(MessageQueue(route.topic, data.broker_name, number) for number in range(data.write_queues))
+    return known if queues == set(known) else tuple(sorted(queues))
 
 
 def shard_queue(layout: Sequence[MessageQueue], sharding_key: str) -> MessageQueue:

@@ -17,6 +17,7 @@ from ..model.errors import ClientClosed, RequestTimeout, ZenitError
 from ..model.ids import offset_message_id, unique_id
 from ..model.message import SendReceipt
 from ..model.queue import MessageQueue, PhysicalOffset, QueueOffset
+from .argument_checks import wait_milliseconds
 from .delayed_send import Answer, DelayedAnswer
 
 log = logging.getLogger(__name__)
@@ -183,7 +184,7 @@ class SendFuture:
         if self.outcome.is_settled:
             return
         started_ms = monotonic_ms()
-        if not self.outcome.wait_settled(None if timeout is None else round(timeout * 1000)):
+        if not self.outcome.wait_settled(None if timeout is None else wait_milliseconds("timeout", timeout)):
             raise RequestTimeout("an asynchronous send", monotonic_ms() - started_ms)
 
 

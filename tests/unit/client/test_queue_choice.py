@@ -62,6 +62,16 @@ def test_keys_stay_when_a_broker_is_away() -> None:
     assert len(grown) == 6
 
 
+def test_a_broker_that_is_there_has_no_more_queues_than_it_lists() -> None:
+    """Its topic was made again with fewer, or is not to be written there any more; who is away keeps what it had."""
+    layout = shard_layout(route(a=8, b=2))
+    assert shard_layout(route(a=2, b=2), layout) == tuple(queues(a=2, b=2))
+    assert shard_layout(route(a=2), layout) == tuple(queues(a=2, b=2))
+    wiped = TopicRoute("t", (QueueData("a", 8, 8, 4), QueueData("b", 2, 2, 6)), ())
+    assert shard_layout(wiped, layout) == tuple(queues(b=2))
+    assert shard_layout(route(a=0), tuple(queues(a=8))) == ()
+
+
 def test_layout_holds_queues_of_brokers_without_master_but_not_read_only_ones() -> None:
     away = TopicRoute("t", (QueueData("a", 2, 2, 6), QueueData("b", 2, 2, 4)), (BrokerData("c", "a", {1: "slave:1"}),))
     assert shard_layout(away) == (MessageQueue("t", "a", 0), MessageQueue("t", "a", 1))
