@@ -26,7 +26,7 @@ from ..model.errors import (
     RequestTimeout,
     ZenitError,
 )
-from ..model.ids import HostAddress, offset_message_id
+from ..model.ids import offset_message_id
 from ..model.message import Message, SendReceipt
 from ..model.names import reply_topic
 from ..model.properties import (
@@ -259,10 +259,9 @@ class RequestReply:
         if not answer.is_delivered:
             raise RequesterGone(request.properties[REPLY_TO_CLIENT], request.properties[CORRELATION_ID])
         position = PhysicalOffset(answer.physical_offset)
-        host = HostAddress(answer.store_host[:-4], int.from_bytes(answer.store_host[-4:], "big"))
         return SendReceipt(
             decode_batch(record)[0].message_id,
-            offset_message_id(host, position),
+            offset_message_id(answer.store_host, position),
             MessageQueue(topic, broker.broker_name, 0),
             QueueOffset(answer.queue_offset),
             position,

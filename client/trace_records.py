@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, cast
 
-from ..model.ids import HostAddress, offset_message_id
+from ..model.ids import offset_message_id
 from ..model.properties import (
     DELAY_LEVEL,
     KEYS,
@@ -53,13 +53,12 @@ def published(sent: Sent) -> Iterator[Published]:
     """One record a message of the batch."""
     messages = list(_each(decode_batch(sent.records)))
     reply = sent.reply
-    host = None if reply is None else HostAddress(reply.store_host[:-4], int.from_bytes(reply.store_host[-4:], "big"))
     begins = record_begins(message.size_bytes for message in messages)
     for index, message in enumerate(messages):
         properties = message.properties
         offset_id = ""
-        if reply is not None and host is not None:
-            offset_id = offset_message_id(host, record_position(reply, begins, index))
+        if reply is not None:
+            offset_id = offset_message_id(reply.store_host, record_position(reply, begins, index))
         yield Published(
             at_ms=message.born_at_ms,
             region=REGION,
