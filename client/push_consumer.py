@@ -206,8 +206,8 @@ class PushCore(ABC, Generic[H]):
     async def _close(self, timeout: float = 5.0) -> None:
         """Hands nothing out any more, waits up to `timeout` seconds for the handlers, commits what they did and leaves.
 
-        A handler that goes on is left alone: its messages come again, to another member. Idempotent; does nothing in a forked
-        child.
+        A handler that goes on is left alone: its messages come again, to another member; when ordered, once the leases of this
+        member's queues have ended. Idempotent; does nothing in a forked child.
         """
         if self._member is not None and self._member.is_forked:
             return

@@ -155,7 +155,7 @@ class PushMember:
             work.revoke(ours | leaving)
             if self._locks is not None and is_calm:
                 await self._locks.unlock(sorted(ours | leaving), timeout_ms=settings.timeout_ms)
-            elif self._locks is not None:  # a handler goes on: nobody may have its queue before the lease ends
+            elif self._locks is not None:  # a handler goes on: its queues are free when the leases have ended, not now
                 self._connection.members.forget(self._client_id)
 
     def trace_statistics(self) -> TraceStatistics | None:
@@ -225,10 +225,10 @@ class PushMember:
             self._connection.routes.refresh_soon(part[0][0].topic)
 
     def _renew(self) -> None:
-        """In the I/O thread, by the timer. What is being left is not renewed: its lease may end."""
+        """In the I/O thread, by the timer. What is being left too: a handler is at work on it."""
         if self._locks is not None and self._locks.is_renewal_due():
-            ours, _ = self.work.queues()
-            self._locks.renew_nowait(ours, timeout_ms=self._settings.timeout_ms, on_locked=self.work.on_leased)
+            queues = set[MessageQueue]().union(*self.work.queues())
+            self._locks.renew_nowait(queues, timeout_ms=self._settings.timeout_ms, on_locked=self.work.on_leased)
 
 
 def _everything(_client_id: str, _members: Sequence[str], queues: Sequence[MessageQueue]) -> list[MessageQueue]:

@@ -10,6 +10,10 @@ that failed:
   returned as dead letters. A queue has one delivery at a time, and is paused meanwhile. Those that the broker did not
   take are handled again once all of them have their answer, one by one, in order.
 
+A queue may be dropped while handlers are at work on it: an operator moved the group, or the lease ended. What they say
+counts for nothing then, but they are waited for: the queue counts as busy, and where it is ordered nothing of it begins
+here before they have ended.
+
 Broadcasting has nobody to return a message to: a failed one is finished.
 """
 
@@ -94,6 +98,7 @@ class PushQueues:
         self._prefetch = Prefetch(prefetch_bytes, pull_bytes)
         self._processes: dict[MessageQueue, ProcessQueue] = {}
         self._running: dict[int, Delivery] = {}  # by id(), in the order begun
+        self._gone: dict[MessageQueue, int] = {}  # deliveries that handlers have of queues that were dropped
         self._again: list[tuple[int, int, ProcessQueue, MessageBatch, int]] = []  # due, serial, ..., attempt: a heap
         self._serial = 0
         self._damaged: dict[MessageQueue, int] = {}  # queues that are not pulled until then
@@ -114,11 +119,20 @@ class PushQueues:
         now_ms: int,
         leased_until_ms: int = 0,
     ) -> None:
-        """Takes a queue from `offset` on. `committed`: what the broker has, -1 = nothing. `leased_until_ms`: ordered only."""
+        """Takes a queue from `offset` on; an ordered one waits for handlers that it had here before it was dropped.
+
+        `committed`: what the broker has, -1 = nothing. `leased_until_ms`: ordered only.
+        """
         self._processes[name] = ProcessQueue(
             name, subscription, committed=committed, now_ms=now_ms, leased_until_ms=leased_until_ms
         )
         self._prefetch.assign(name, offset, committed=committed, subscription=subscription)
+        if self._is_awaited(name):
+            self._prefetch.pause([name])
+
+    def _is_awaited(self, name: MessageQueue) -> bool:
+        """Whether an ordered queue waits for a handler that has something of its former life here."""
+        return self._rules.is_ordered and name in self._gone
 
     def resubscribe(self, name: MessageQueue, subscription: Subscription) -> None:
         """Something else is wanted of a queue, from what is not fetched or not begun yet on."""
@@ -139,9 +153,12 @@ class PushQueues:
         process.is_leaving = False
         self._resume(process)
 
-    def is_busy(self, names: Iterable[MessageQueue]) -> bool:
-        """Whether a handler is at work on one of them, or a message of it is on its way back."""
-        return any(name in self._processes and self._processes[name].is_busy for name in names)
+    def is_busy(self, names: Iterable[MessageQueue] | None = None) -> bool:
+        """Whether a handler is at work on one of them, dropped meanwhile or not, or a message of it is on its way back.
+        None = of any queue.
+        """
+        wanted = self._processes.keys() | self._gone.keys() if names is None else names
+        return any(name in self._gone or (name in self._processes and self._processes[name].is_busy) for name in wanted)
 
     def is_leaving(self, name: MessageQueue) -> bool:
         """Whether `leave` was the last word on the queue."""
@@ -152,6 +169,8 @@ class PushQueues:
         process = self._processes.pop(name, None)
         if process is not None:
             process.is_gone = True
+            if process.running:
+                self._gone[process.name] = self._gone.get(process.name, 0) + process.running
             self._prefetch.revoke(name)
             self._damaged.pop(name, None)
 
@@ -299,12 +318,21 @@ class PushQueues:
         process = delivery.process
         process.running -= 1
         if process.is_gone:
+            self._on_gone_handled(process.name)
             return ()
         if failure is None or self._rules.is_broadcasting:
             return self._finish(process, delivery.messages, now_ms)
         if not self._rules.is_ordered:
             return self._return(delivery, failure)
         return self._on_ordered_failure(delivery, failure, now_ms)
+
+    def _on_gone_handled(self, name: MessageQueue) -> None:
+        self._gone[name] -= 1
+        if not self._gone[name]:
+            del self._gone[name]
+            process = self._processes.get(name)
+            if process is not None and self._rules.is_ordered:
+                self._resume(process)
 
     def _on_ordered_failure(self, delivery: Delivery, failure: Failure, now_ms: int) -> tuple[Return, ...]:
         bound = self._rules.max_attempts
@@ -351,7 +379,9 @@ class PushQueues:
 
     def _resume(self, process: ProcessQueue) -> None:
         """Lets an ordered queue go on once all that was handed out of it is finished."""
-        if not process.is_leaving and not (self._rules.is_ordered and process.unfinished):
+        if process.is_leaving or self._is_awaited(process.name):
+            return
+        if not (self._rules.is_ordered and process.unfinished):
             self._prefetch.resume([process.name])
 
     # ---- time
@@ -378,7 +408,7 @@ class PushQueues:
             return False
         if self._rules.is_ordered and now_ms >= process.leased_until_ms:
             return True
-        if now_ms - process.pulled_ms < STALLED_MS:
+        if now_ms - process.pulled_ms < STALLED_MS or self._is_awaited(process.name):
             return False
         return not process.unfinished and not self._prefetch.fetched(process.name)[0]
 

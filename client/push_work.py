@@ -96,10 +96,9 @@ class PushWork:
         """Hands nothing out any more and waits for the handlers; False where some still run at the deadline."""
         with self._lock:
             self._is_stopping = True
-            names = self._queues.queues()
             while self._idle:
                 self._idle.pop().set()
-        return await self._wait_calm(names, deadline_ms)
+        return await self._wait_calm(None, deadline_ms)
 
     def statistics(self) -> PushStatistics:
         """A frozen copy of the counters."""
@@ -222,7 +221,8 @@ class PushWork:
         self.revoke(names)
         self._on_queues_lost()
 
-    async def _wait_calm(self, names: list[MessageQueue], deadline_ms: int) -> bool:
+    async def _wait_calm(self, names: list[MessageQueue] | None, deadline_ms: int) -> bool:
+        """Until no handler is at work on these queues, None = on any, or the deadline."""
         while True:
             with self._lock:
                 left_ms = deadline_ms - monotonic_ms()

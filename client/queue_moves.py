@@ -4,8 +4,8 @@ It looks at once when the group's members, the routes or the subscriptions chang
 done is tried again soon; a topic whose brokers cannot be asked keeps its queues meanwhile.
 
 A queue that moves is left first: nothing more is handed out of it, its handlers have a second to end, then what they did
-is committed and the queue dropped. Where queues are locked, one whose handler goes on stays locked until that has ended
-or the lease has: the next owner must not begin before.
+is committed and the queue dropped. Where queues are locked, one whose handler goes on stays locked, and its lease is
+renewed, until that has ended: the next owner must not begin before.
 """
 
 from __future__ import annotations

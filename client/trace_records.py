@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, cast
 
-from ..model.ids import offset_message_id
+from ..model.ids import HostAddress, offset_message_id
 from ..model.properties import (
     DELAY_LEVEL,
     KEYS,
@@ -53,6 +53,7 @@ def published(sent: Sent) -> Iterator[Published]:
     """One record a message of the batch."""
     messages = list(_each(decode_batch(sent.records)))
     reply = sent.reply
+    host = "" if reply is None else str(HostAddress(reply.store_host[:-4], int.from_bytes(reply.store_host[-4:], "big")))
     begins = record_begins(message.size_bytes for message in messages)
     for index, message in enumerate(messages):
         properties = message.properties
@@ -67,7 +68,7 @@ def published(sent: Sent) -> Iterator[Published]:
             message_id=properties.get(UNIQUE_KEY, offset_id),
             tags=properties.get(TAGS, ""),
             keys=properties.get(KEYS, ""),
-            store_host=str(host or ""),
+            store_host=host,
             body_bytes=len(message.body_as_stored),
             cost_ms=sent.cost_ms,
             message_type=_type_of(properties),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -172,6 +172,58 @@ def test_a_queue_waits_for_the_handler_of_its_last_owner(namesrv: str, admin: Ad
             wait_until(lambda: len(second.assignment()) == 2)
             wait_until(lambda: {*slow.bodies, *other.bodies} == sent)
     assert len(slow.bodies) + len(other.bodies) == len(sent)  # what one had done, the other did not do again
+
+
+def until(release: threading.Event) -> Callable[[StoredMessage], None]:
+    """What a handler does that ends when it is released."""
+
+    def then(_: StoredMessage) -> None:
+        release.wait(30)
+
+    return then
+
+
+@pytest.mark.parametrize("lease_ms", [800])
+def test_a_queue_is_not_handed_over_while_its_handler_outlives_the_lease(
+    namesrv: str, admin: Admin, producer: Producer
+) -> None:
+    """Its lock is renewed for as long as the handler is at work, though the queue is another member's by now."""
+    release = threading.Event()
+    sent = send(producer, 16)
+    slow, other = Seen(until(release)), Seen()
+    with ordered(namesrv, slow):
+        started = sum(admin.max_offset(queue) > 0 for queue in admin.queues(TOPIC))
+        wait_until(lambda: len(slow.bodies) == started)
+        with ordered(namesrv, other) as second:
+            threading.Event().wait(3.5)
+            assert len(second.assignment()) <= 4 - started
+            assert not other.bodies
+            release.set()
+            wait_until(lambda: {*slow.bodies, *other.bodies} == sent)
+
+
+def test_after_a_reset_nobody_handles_a_queue_beside_the_handler_that_had_it(
+    namesrv: str, admin: Admin, producer: Producer
+) -> None:
+    """Neither this member nor, once it is closed, another: the handler is waited for though what it does counts for nothing."""
+    release = threading.Event()
+    producer.send(Message(TOPIC, b"slow"), sharding_key="one")
+    slow, other = Seen(until(release)), Seen()
+    first = ordered(namesrv, slow)
+    with first:
+        slow.wait(1)
+        admin.reset_offset("g", TOPIC, "earliest")
+        threading.Event().wait(0.3)
+        assert len(slow.bodies) == 1
+        closing = threading.Thread(target=first.close, args=(20.0,))
+        closing.start()
+        with ordered(namesrv, other):
+            threading.Event().wait(0.3)
+            assert closing.is_alive()
+            assert not other.bodies
+            release.set()
+            closing.join(20)
+            assert other.wait(1) == [b"slow"]
 
 
 def test_who_was_silent_for_a_lease_is_fenced(
