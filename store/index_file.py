@@ -67,6 +67,9 @@ class IndexFile:
         if self.header.count > entries:
             self._file.close()
             raise StoreFormatError(path, f"its header counts {self.header.count} entries where {entries} fit")
+        if not 0 <= self.header.slots_used <= slots:
+            self._file.close()
+            raise StoreFormatError(path, f"its header counts {self.header.slots_used} used slots of {slots}")
         if not self.is_unused and self.entry_offset(1) != self.header.begin_offset:
             first = self.entry_offset(1)
             self._file.close()

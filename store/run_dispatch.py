@@ -73,8 +73,10 @@ class RunDispatch:
         if self._index is not None:
             self._index_runs(self._index, runs, kernel)
             self._index.advance(end)
+        messages = 0
         for run in runs:
-            self.messages += run[2]
+            messages += run[2]
+        self.messages += messages
         if self._confirmation.offset is not None:
             self._await_confirmation(runs)
         if self._others:

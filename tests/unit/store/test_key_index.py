@@ -269,3 +269,20 @@ def test_the_slot_count_is_that_of_the_chains(tmp_path, slots: int, entries: int
     size = index_file_bytes(slots, entries)
     assert find_slot_count(path, size, slots=5_000_000, entries=20_000_000) == (slots, entries)
     assert find_slot_count(path, size, slots=slots + 5, entries=entries - 1) == (slots, entries)
+
+
+@pytest.mark.parametrize("used", [-1, 9, (1 << 31) - 1])
+def test_a_header_that_counts_more_used_slots_than_there_are_is_made_anew(tmp_path, used: int) -> None:
+    """The next key would be counted on top of it, until the number does not fit its field."""
+    index = open_index(tmp_path)
+    put(index, [(n, 100 + n) for n in range(4)], 5)
+    file = index._files[-1]
+    values = list(INDEX_HEADER.unpack_from(file._file.map))
+    INDEX_HEADER.pack_into(file._file.map, 0, *values[:4], used, values[5])
+    index.close()
+    again = open_index(tmp_path)
+    again.trust(1000)
+    assert again.needs_from == 0  # the log is read again
+    put(again, [(n, 100 + n) for n in range(4)], 5)
+    assert found(again, 2) == [102]
+    again.close()
