@@ -223,7 +223,7 @@ def check_texts(data: bytes, draw: Random) -> None:
         assert RecallHandle.parse(handle.encode()) == handle
     elif kind == 1:
         host, offset = parse_offset_message_id(text)
-        assert parse_offset_message_id(offset_message_id(host, offset)) == (host, offset)
+        assert parse_offset_message_id(offset_message_id(host.encode(), offset)) == (host, offset)
     elif kind == 2:
         Subscription.parse("topic", text).codes()
     else:
