@@ -209,7 +209,7 @@ class GroupMember:
             clock,
             replica_log=replica_log,
             promised=files.promised,
-            segment_bytes=config.store.segment_bytes,
+            segment_bytes=store.segment_bytes,
             wants_lz4=config.replication_lz4,
         )
         self._flush_waits = FlushWaits(

@@ -31,6 +31,7 @@ from ..remoting.server import Call, RequestLoop
 from ..store.config import parse_delay_levels
 from ..store.message_store import MessageStore
 from ..store.small_file import NO_ROOM_RETRY_MS, needs_room
+from ..store.store_files import StoreLock
 from .acknowledgements import Acknowledgements
 from .admission import queue_count
 from .client_registry import ClientRegistry
@@ -139,7 +140,8 @@ class Broker:
         config = self._config
         directory = DirectoryOnDisk(config.store_dir, config.store)
         left_epoch = check_membership(config)
-        files = ReplicaFiles.open(config.store_dir) if config.has_group else None
+        with StoreLock(config.store_dir):  # another process that has the store writes these files too
+            files = ReplicaFiles.open(config.store_dir) if config.has_group else None
         if files is not None:
             carry_through_cut(files, directory)
             started.callback(self._mark_clean, files)

@@ -29,7 +29,8 @@ class StoreConfig:
 
     segment_bytes: int = setting(
         1 << 30,
-        "size of one commit log file; small ones roll and expire often",
+        "size of one commit log file; small ones roll and expire often. A store keeps the size that it was made with; all"
+        " replicas of a group need the same",
         minimum=4096,
         maximum=SEGMENT_BYTES_LIMIT,
     )

@@ -191,6 +191,11 @@ class MessageStore:
         return self._log.written
 
     @property
+    def segment_bytes(self) -> int:
+        """Of its log files: what it was made with, whatever the settings say now."""
+        return self._log.segment_bytes
+
+    @property
     def begin(self) -> PhysicalOffset:
         """The first byte that retention has left."""
         return self._log.begin

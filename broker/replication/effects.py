@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...model.errors import CutRefused, TooManyEpochs
+from ...model.errors import CutRefused, SegmentsDiffer, TooManyEpochs
 from .epochs import EpochList
 from .frames import Chunk, Frame
 
@@ -110,9 +110,10 @@ class WritesAllowed(Effect):
 @dataclass(frozen=True, slots=True)
 class Halt(Effect):
     """This replica takes no part in this reign and says so, with what an operator can do: `reason` is CutRefused where the
-    master asked it to forget what may be confirmed (R4), TooManyEpochs where the list of epochs is full."""
+    master asked it to forget what may be confirmed (R4), TooManyEpochs where the list of epochs is full, SegmentsDiffer where
+    its log files are of another size than the master's."""
 
-    reason: CutRefused | TooManyEpochs
+    reason: CutRefused | SegmentsDiffer | TooManyEpochs
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,7 +117,8 @@ class Replica:
         segment_bytes: int,
         wants_lz4: bool,
     ) -> None:
-        """`replica_log`: with the epochs as recovered, and begin, end and flushed of the store."""
+        """`replica_log`: with the epochs as recovered, and begin, end and flushed of the store. `segment_bytes`: of the files
+        that it has, whatever new ones would be given."""
         self.log = replica_log
         self.master: MasterState | None = None
         self.halted: str | None = None  # why it takes no part in the present reign, and what an operator can do
@@ -132,6 +133,7 @@ class Replica:
             incarnation=identity.incarnation,
             log=replica_log,
             session=identity.incarnation.starts << SESSION_SHIFT,
+            segment_bytes=segment_bytes,
             wants_lz4=wants_lz4,
         )
         self._waiting: deque[tuple[Effect, object]] = deque()  # effects, each with the core that asked for it

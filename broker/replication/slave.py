@@ -3,7 +3,7 @@
     idle --on_master--> opening --Accepted--> cutting (R4) --> streaming --lost frame, time-out, Goodbye--> pausing
                             ^---------------- a fresh socket, a higher session number ------------------------'
                             '--Refused: behind retention--> starting anew --------------------------------> pausing
-    any --asked to cut below the guard, or below the log's begin--> halted, until another epoch
+    any --asked to cut below the guard, or below the log's begin; files of another size--> halted, until another epoch
 
 Every frame of a session that is not the present one, or of another epoch, is dropped (R2, R14). The promise of the
 epoch is durable before `on_master` is called (role). Here is how sessions begin and end; what a streaming one does with
@@ -16,7 +16,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from ...model.errors import CutRefused, TooManyEpochs
+from ...model.errors import CutRefused, SegmentsDiffer, TooManyEpochs
 from ...model.group import Incarnation
 from .effects import (
     AskController,
@@ -72,10 +72,13 @@ class SlaveState:
         incarnation: Incarnation,
         log: ReplicaLog,
         session: int,
+        segment_bytes: int,
         wants_lz4: bool = False,
         credit_bytes: int = CREDIT_BYTES,
     ) -> None:
-        """`session`: at or above every number an earlier process of this replica has used: starts << 32, for one."""
+        """`session`: at or above every number an earlier process of this replica has used: starts << 32, for one.
+        `segment_bytes`: of the files of this log.
+        """
         self.phase = Phase.IDLE
         self.session = session
         self.master: str | None = None
@@ -85,6 +88,7 @@ class SlaveState:
         self._group = group
         self._incarnation = incarnation
         self._log = log
+        self._segment_bytes = segment_bytes
         self._wants_lz4 = wants_lz4
         self._intake = Intake(log, credit_bytes)
         self._truncation: Truncation | None = None
@@ -298,7 +302,7 @@ class SlaveState:
         log = self._log
         return self._halt(CutRefused(self._name, self.master, self.epoch, truncate_at, log.begin, log.end, log.guard))
 
-    def _halt(self, reason: CutRefused | TooManyEpochs) -> list[Effect]:
+    def _halt(self, reason: CutRefused | SegmentsDiffer | TooManyEpochs) -> list[Effect]:
         effects = self._close()
         self.phase = Phase.HALTED
         return [*effects, Halt(reason)]
@@ -323,8 +327,17 @@ class SlaveState:
             return []  # a duplicate
         if not self._intake.is_next(chunk):
             return self._reopen_later(now_ms)
+        if not self._fits_files(chunk, len(data)):
+            assert self.master is not None
+            return self._halt(SegmentsDiffer(self._name, self.master, self._segment_bytes, chunk.begin, chunk.end))
         self._intake.take(chunk, data)
         return self._next_step()
+
+    def _fits_files(self, chunk: Chunk, size_bytes: int) -> bool:
+        """Whether the chunk lies in one file of this log, and ends it where it ends one of the master's: then it has fewer
+        bytes than it stands for."""
+        file_end = chunk.begin - chunk.begin % self._segment_bytes + self._segment_bytes
+        return chunk.end <= file_end and (chunk.end == file_end or size_bytes == chunk.end - chunk.begin)
 
     def _on_appended(self, chunk: Chunk) -> list[Effect]:
         """The bytes are in the log, whatever has become of their session."""

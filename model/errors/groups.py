@@ -453,6 +453,29 @@ class TooManyEpochs(ZenitError):
         )
 
 
+class SegmentsDiffer(ZenitError):
+    """A slave's log files are of another size than its master's, so that it cannot copy what lies at their ends. Args: replica,
+    master, segment_bytes (of the slave's files), begin, end (of the chunk that does not fit)."""
+
+    code = 9127
+
+    def __init__(self, replica: str, master: str, segment_bytes: int, begin: int, end: int) -> None:
+        super().__init__(replica, master, segment_bytes, begin, end)
+        self.replica = replica
+        self.master = master
+        self.segment_bytes = segment_bytes
+        self.begin = begin
+        self.end = end
+
+    def __str__(self) -> str:
+        return (
+            f"the log files of replica {self.replica!r} are of {self.segment_bytes} bytes and those of its master"
+            f" {self.master!r} are not: bytes {self.begin} to {self.end} of its log do not fit. Stop this broker, move its"
+            " store directory away, and start it with an empty one and with store.segment_bytes set to the size of the files in"
+            " the master's commitlog directory"
+        )
+
+
 class GroupIdUnclear(ZenitError):
     """A group can only be restored as one that its replicas agree on. Args: group, told (ids and epochs, as text; "" where no
     replica of it was heard)."""

@@ -24,7 +24,7 @@ from zenitmq.store.small_file import NO_ROOM_RETRY_MS, needs_room
 
 from .disk import Disk
 from .ledger import Ledger, Violation
-from .records import RECORD, SEGMENT, SimulatedRecord
+from .records import RECORD, SimulatedRecord
 from .schedule import MS, Host
 from .small_files import SimulatedDirectory
 from .sockets import Harbour, SimulatedSockets
@@ -80,17 +80,11 @@ class MemberConfig:
     cluster: str = CLUSTER
     listen_host: str = ""
     replication_port: int = 10912
-    segment_bytes: int = SEGMENT
 
     @property
     def host(self) -> str:
         """Where it listens."""
         return self.replica_name
-
-    @property
-    def store(self) -> MemberConfig:
-        """The store's part."""
-        return self
 
 
 class Broker(Host):

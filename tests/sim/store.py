@@ -17,7 +17,7 @@ from zenitmq.store.chunk_reader import LogChunk
 from zenitmq.store.confirmation import Confirmation
 
 from .disk import Disk
-from .records import cut_at
+from .records import SEGMENT, cut_at
 from .schedule import Host
 from .small_files import TOPIC
 
@@ -100,6 +100,11 @@ class SimulatedStore:
         disk.is_closed = True
 
     # ---- positions
+
+    @property
+    def segment_bytes(self) -> int:
+        """See `MessageStore`."""
+        return SEGMENT
 
     @property
     def begin(self) -> int:

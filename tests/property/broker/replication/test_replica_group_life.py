@@ -111,6 +111,7 @@ class Process:
             incarnation=self.incarnation,
             log=self.log,
             session=disk.starts << 32,
+            segment_bytes=1 << 30,
             wants_lz4=name == "b",
             credit_bytes=4 * RECORD + 5,
         )

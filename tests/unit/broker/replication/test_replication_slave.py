@@ -45,7 +45,7 @@ from zenitmq.broker.replication.slave import (
     Phase,
     SlaveState,
 )
-from zenitmq.model.errors import CutRefused
+from zenitmq.model.errors import CutRefused, SegmentsDiffer
 from zenitmq.model.group import Incarnation
 
 KEY, EPOCH, CREDIT = 77, 3, 100
@@ -66,10 +66,19 @@ class Slave:
         confirm: int = 0,
         rows: EpochList = ROWS,
         has_hole: bool = False,
+        credit: int = CREDIT,
+        segment_bytes: int = 1 << 30,
     ) -> None:
         self.log = ReplicaLog(begin, end, flushed, confirm, rows, has_hole=has_hole)
         self.core = SlaveState(
-            "B", group=KEY, incarnation=LIFE, log=self.log, session=1 << 32, wants_lz4=True, credit_bytes=CREDIT
+            "B",
+            group=KEY,
+            incarnation=LIFE,
+            log=self.log,
+            session=1 << 32,
+            segment_bytes=segment_bytes,
+            wants_lz4=True,
+            credit_bytes=credit,
         )
         self.holds = False
         self.held: list[DiskEffect] = []
@@ -588,3 +597,30 @@ def test_what_lies_behind_a_hole_is_cut_though_it_was_not_offered() -> None:
     effects = slave.accepted(100)
     assert kinds(effects)[:4] == [PersistIntent, CutLog, PersistEpochs, ClearIntent]
     assert (slave.core.phase, slave.log.has_hole, slave.log.epochs) == (Phase.STREAMING, False, ROWS)
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "size_bytes"),
+    [(100, 300, 200), (100, 200, 60), (200, 300, 60)],
+    ids=["goes on over our end", "ends before it", "ends behind it"],
+)
+def test_a_master_whose_files_are_of_another_size_is_not_followed_and_the_reason_says_what_to_do(
+    begin: int, end: int, size_bytes: int
+) -> None:
+    slave = Slave(end=begin, credit=1000, segment_bytes=256)
+    slave.accepted(begin)
+    found = slave.hear(Chunk(*slave.stamp, EPOCH, begin, end, 0, 0, False), 0, bytes(size_bytes))
+    halt = found[-1]
+    assert isinstance(halt, Halt)
+    assert isinstance(halt.reason, SegmentsDiffer)
+    assert "store.segment_bytes" in str(halt.reason)
+    assert slave.core.phase is Phase.HALTED
+    assert slave.log.end == begin
+
+
+def test_a_chunk_that_ends_a_file_where_ours_ends_is_taken() -> None:
+    slave = Slave(credit=1000, segment_bytes=256)
+    slave.accepted()
+    slave.hear(Chunk(*slave.stamp, EPOCH, 100, 256, 0, 0, False), 0, bytes(40))
+    slave.hear(Chunk(*slave.stamp, EPOCH, 256, 300, 0, 0, False), 0, bytes(44))
+    assert slave.log.end == 300
