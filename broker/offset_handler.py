@@ -11,8 +11,8 @@ from ..model.errors import GroupNotFound, InvalidParameter, QueueNotOwned
 from ..model.names import check_group
 from ..remoting.commands import (
     BeginOffsetsReply,
+    CommitReply,
     ConsumerOffsetReply,
-    Done,
     GetBeginOffsets,
     GetMaxOffset,
     GetMinOffset,
@@ -24,11 +24,10 @@ from ..remoting.server import Call
 from ..store.message_store import MessageStore
 from .acknowledgements import Acknowledgements
 from .admission import known
+from .offset_table import ANY_ERA, Progress
 from .state_log import GROUPS, OFFSETS, StateLog
 
 OFFSET_MAX: Final = 1 << 62
-Offsets = tuple[tuple[str, int, int], ...]
-"""((topic, queue id, offset), ...)."""
 
 
 class OffsetHandler:
@@ -66,7 +65,8 @@ class OffsetHandler:
         request = call.request
         assert isinstance(request, QueryConsumerOffset)
         known(self._state.topic_table, request.topic, request.queue_id)
-        return ConsumerOffsetReply(self._state.offset_table.offset(request.group, request.topic, request.queue_id))
+        table, where = self._state.offset_table, (request.group, request.topic, request.queue_id)
+        return ConsumerOffsetReply(table.offset(*where), table.era(*where))
 
     def on_begin_offsets(self, call: Call) -> BeginOffsetsReply:
         """Where a group goes on. Raises what is wrong with any of the queues."""
@@ -75,13 +75,18 @@ class OffsetHandler:
         group, topic = request.group, request.topic
         for queue_id in request.queue_ids:
             known(self._state.topic_table, topic, queue_id)
-        committed, first = self._state.offset_table.offset, self._store.min_offset
+        table, first = self._state.offset_table, self._store.min_offset
         return BeginOffsetsReply(
-            tuple((committed(group, topic, queue_id), first(topic, queue_id)) for queue_id in request.queue_ids)
+            tuple((table.offset(group, topic, queue_id), first(topic, queue_id)) for queue_id in request.queue_ids),
+            tuple(table.era(group, topic, queue_id) for queue_id in request.queue_ids),
         )
 
-    def on_update_offsets(self, call: Call) -> Done | None:
-        """Commits. Raises what is wrong with any of the offsets; then none is taken."""
+    def on_update_offsets(self, call: Call) -> CommitReply | None:
+        """Commits. Raises what is wrong with any of the offsets; then none is taken.
+
+        What the table says here is what the log said before this turn; what comes in one turn with a reset, or with a commit of
+        another member, is judged once more by the table, in the log's order.
+        """
         request = call.request
         assert isinstance(request, UpdateConsumerOffsets)
         self._check_group(request.group)
@@ -89,17 +94,29 @@ class OffsetHandler:
             known(self._state.topic_table, topic, queue_id)
             if not 0 <= offset <= OFFSET_MAX:
                 raise InvalidParameter("offset", offset, f"0 to {OFFSET_MAX}")
-        if request.incarnations and len(request.incarnations) != len(request.offsets):
-            raise InvalidParameter("incarnations", len(request.incarnations), f"{len(request.offsets)}, one an offset")
+        for name in ("incarnations", "eras"):
+            if len(getattr(request, name)) not in (0, len(request.offsets)):
+                raise InvalidParameter(name, len(getattr(request, name)), f"{len(request.offsets)}, one an offset")
         if request.client_id:
             self._check_owner(request)
-        offsets = self._of_these_topics(request)
-        if request.forward_only:
-            offsets = self._ahead(request.group, offsets)
-        if not offsets:
-            return Done()
-        end = self._stage_offsets(request.group, offsets)
-        self._acknowledgements.staged.append((call, Done(), end, ()))
+        moved: list[tuple[str, int]] = []
+        free: list[Progress] = []  # whichever way they go
+        ahead: list[Progress] = []
+        for entry in self._of_these_topics(request):
+            topic, queue_id, offset, era = entry
+            committed = self._state.offset_table.offset(request.group, topic, queue_id)
+            if not self._state.offset_table.is_of(request.group, topic, queue_id, era):
+                moved.append((topic, queue_id))
+            elif not request.forward_only or committed > self._store.max_offset(topic, queue_id):
+                free.append(entry)
+            elif offset > committed:
+                ahead.append(entry)
+        reply = CommitReply(tuple(moved))
+        end = self._stage_offsets(request.group, ahead, forward_only=True)
+        end = self._stage_offsets(request.group, free) or end
+        if not end:
+            return reply
+        self._acknowledgements.staged.append((call, reply, end, ()))
         return None
 
     def _check_group(self, group: str) -> None:
@@ -108,20 +125,16 @@ class OffsetHandler:
             if not self._auto_create_groups:
                 raise GroupNotFound(group)
 
-    def _of_these_topics(self, request: UpdateConsumerOffsets) -> Offsets:
+    def _of_these_topics(self, request: UpdateConsumerOffsets) -> list[Progress]:
         """Those that are not of a topic that was deleted, and made again since."""
-        if not request.incarnations:
-            return request.offsets
         configs = self._state.topic_table.configs
-        return tuple(
-            entry
-            for entry, meant in zip(request.offsets, request.incarnations, strict=True)
+        count = len(request.offsets)
+        lives, eras = request.incarnations or (0,) * count, request.eras or (ANY_ERA,) * count
+        return [
+            (*entry, era)
+            for entry, meant, era in zip(request.offsets, lives, eras, strict=True)
             if not meant or configs[entry[0]].incarnation in (0, meant)
-        )
-
-    def _ahead(self, group: str, offsets: Offsets) -> Offsets:
-        committed = self._state.offset_table.offset
-        return tuple(entry for entry in offsets if entry[2] > committed(group, entry[0], entry[1]))
+        ]
 
     def _check_owner(self, request: UpdateConsumerOffsets) -> None:
         queues = ((topic, queue_id) for topic, queue_id, _ in request.offsets)
@@ -129,7 +142,11 @@ class OffsetHandler:
         if foreign is not None:
             raise QueueNotOwned(request.group, *foreign)
 
-    def _stage_offsets(self, group: str, offsets: Offsets) -> int:
+    def _stage_offsets(self, group: str, progress: list[Progress], *, forward_only: bool = False) -> int:
+        """Returns the end of that in the log, 0 where there is nothing to stage."""
+        if not progress:
+            return 0
         if group not in self._state.group_table.documents:
             self._state.stage(self._store, GROUPS, self._state.group_table.event_set(group))
-        return self._state.stage(self._store, OFFSETS, self._state.offset_table.event_committed(group, offsets))
+        event = self._state.offset_table.event_committed(group, progress, forward_only=forward_only)
+        return self._state.stage(self._store, OFFSETS, event)

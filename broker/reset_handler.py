@@ -1,8 +1,8 @@
 """Operators move groups: to another place of a topic, or to where another group is. Loop thread.
 
 The new offsets are one event in the log, answered as a send is. Members that are connected are told as soon as the log
-has it, drop what they fetched, and go on from there; a commit of theirs that was under way is followed by one of the new
-offset (see OffsetsReset). A member that cannot be reached is not waited for.
+has it, drop what they fetched, and go on from there. A member that cannot be reached is not waited for: its commits are of
+an older era, so they are not taken and it learns why (see offset_table).
 """
 
 from __future__ import annotations
@@ -106,17 +106,17 @@ class ResetHandler:
             return
         if group not in self._state.group_table.documents:
             self._state.stage(self._store, GROUPS, self._state.group_table.event_set(group))
-        event = self._state.offset_table.event_committed(group, wanted)
+        event, era = self._state.offset_table.event_reset(group, wanted, self._parts.clock.now_ms())
         end = self._state.stage(self._store, OFFSETS, event)
         self._parts.acknowledgements.staged.append((call, JsonReply(), end, payload))
-        self._parts.loop.call_later(0, partial(self._tell, group, wanted))  # once this turn is in the log
+        self._parts.loop.call_later(0, partial(self._tell, group, wanted, era))  # once this turn is in the log
 
-    def _tell(self, group: str, moved: Offsets) -> None:
+    def _tell(self, group: str, moved: Offsets, era: int) -> None:
         by_topic: dict[str, list[tuple[int, int]]] = {}
         for topic, queue_id, offset in moved:
             by_topic.setdefault(topic, []).append((queue_id, offset))
         for topic, offsets in by_topic.items():
-            notice = OffsetsReset(group, self._parts.config.name, topic, tuple(offsets))
+            notice = OffsetsReset(group, self._parts.config.name, topic, tuple(offsets), era)
             for identity in {member.identity for member in self._parts.registry.sharers(group, topic)}:
                 self._parts.loop.send_to(identity, notice)
 

@@ -123,15 +123,18 @@ class GroupShare:
     async def begin_offsets(
         self, queues: Sequence[MessageQueue], start_from: StartFrom | datetime, *, timeout_ms: int
     ) -> dict[MessageQueue, int]:
-        """Where the group goes on in queues of one topic and broker: one without an offset begins at its first."""
+        """Where the group goes on in queues of one topic and broker: one without an offset begins at its first. The names say
+        in which era.
+        """
         topic = queues[0].topic
         await self.start(topic, start_from, timeout_ms=timeout_ms)
         request = GetBeginOffsets(self._group, topic, tuple(queue.queue_id for queue in queues))
         reply = await self._ask(queues[0], request, timeout_ms)
-        if not isinstance(reply, BeginOffsetsReply) or len(reply.offsets) != len(queues):
+        if not isinstance(reply, BeginOffsetsReply) or not len(reply.offsets) == len(reply.eras) == len(queues):
             raise RemoteProtocolError("where a group goes on was not answered with one offset a queue")
         begin = (committed if committed >= 0 else first for committed, first in reply.offsets)
-        return dict(zip(queues, begin, strict=True))
+        named = (replace(queue, era=era) for queue, era in zip(queues, reply.eras, strict=True))
+        return dict(zip(named, begin, strict=True))
 
     async def queues_of(self, topics: list[str], member: Member, *, timeout_ms: int) -> tuple[list[MessageQueue], bool]:
         """(this member's queues, whether the brokers know it and its fellows yet).
@@ -200,13 +203,13 @@ class GroupShare:
             failure = failure or RemoteProtocolError("a list of consumers was not answered with one")
         raise failure or NoRoute(self._group, "no broker answered")
 
-    async def committed_offset(self, queue: MessageQueue, *, timeout_ms: int) -> int:
-        """What the group has committed in the queue; -1 = nothing."""
+    async def committed_offset(self, queue: MessageQueue, *, timeout_ms: int) -> tuple[int, int]:
+        """(What the group has committed in the queue; -1 = nothing, in which era)."""
         request = QueryConsumerOffset(self._group, queue.topic, queue.queue_id)
         reply = await self._ask(queue, request, timeout_ms)
         if not isinstance(reply, ConsumerOffsetReply):
             raise RemoteProtocolError("a consumer's offset was not answered with one")
-        return reply.offset
+        return reply.offset, reply.era
 
     async def start_offset(self, queue: MessageQueue, start_from: StartFrom | datetime, *, timeout_ms: int) -> int:
         """Where that is in a queue now."""

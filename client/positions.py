@@ -14,7 +14,7 @@ from ..model.queue import MessageQueue
 from .broadcast_offsets import BroadcastOffsets
 from .connection import Connection
 from .group_share import GroupShare
-from .offset_commits import OnCommitted, commit_and_wait
+from .offset_commits import OnCommitted, OnMoved, commit_and_wait
 from .start_from import StartFrom
 from .waiting import Waits
 
@@ -44,6 +44,7 @@ class GroupPositions:
         start_from: StartFrom | datetime,
         retry_topic: str | None,
         client_id: str,
+        on_moved: OnMoved,
     ) -> None:
         self._connection = connection
         self._waits = waits
@@ -52,6 +53,7 @@ class GroupPositions:
         self._start_from = start_from
         self._retry_topic = retry_topic
         self._client_id = client_id
+        self._on_moved = on_moved
 
     async def start(self, topic: str, *, timeout_ms: int) -> None:
         """See Positions."""
@@ -72,8 +74,8 @@ class GroupPositions:
             offsets,
             timeout_ms=timeout_ms,
             on_done=on_done,
+            on_moved=self._on_moved,
             client_id=self._client_id,
-            forward_only=not self._client_id,  # without a lock another member may have gone on already
         )
 
     def _start_of(self, topic: str) -> StartFrom | datetime:

@@ -12,8 +12,8 @@ for nothing.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ..model.errors import CorruptRecordError
@@ -30,6 +30,7 @@ EMPTY_PAUSE_MS: Final = 100  # between pulls that come back empty at once, again
 ERROR_PAUSE_MS: Final = 100
 ERROR_PAUSE_MS_MAX: Final = 2_000
 
+_NONE: Final[Mapping[MessageQueue, int]] = {}
 _MOVED: Final = frozenset(
     {
         GetStatus.OFFSET_TOO_SMALL,
@@ -105,6 +106,7 @@ class _Queue:
         "ready_bytes",
         "ready_count",
         "settled",
+        "sought",
         "subscription",
     )
 
@@ -113,6 +115,7 @@ class _Queue:
         self.subscription = subscription
         self.next_pull = self.position = self.settled = offset
         self.committed = committed
+        self.sought = 0  # which seek of the consumer is not committed yet; 0 = none
         self.generation = 0
         self.in_flight = False
         self.is_paused = False
@@ -137,6 +140,7 @@ class Prefetch:
         self._ready: OrderedDict[MessageQueue, None] = OrderedDict()  # queues with something to hand out, in turn
         self._handed: _Queue | None = None  # the queue that was handed out from last
         self._generation = 0
+        self._seeks = 0
 
     # ---- which queues
 
@@ -354,11 +358,31 @@ class Prefetch:
         queue = self._queues.get(name)
         if queue is None:
             return False
+        self._seeks += 1
+        queue.sought = self._seeks
+        self._go_on_at(queue, offset)
+        return True
+
+    def move(self, name: MessageQueue, offset: int) -> bool:
+        """An operator moved the group to `offset`, which begins the era that `name` says. False for a queue that is not
+        assigned, or is of that era already.
+        """
+        queue = self._queues.get(name)
+        if queue is None or queue.name.era >= name.era:
+            return False
+        for names in (self._queues, self._wanting, self._ready):
+            names.pop(name, None)  # those that come in are of the new era
+        queue.name = replace(queue.name, era=name.era)
+        self._queues[queue.name] = queue
+        queue.committed, queue.sought = offset, 0
+        self._go_on_at(queue, offset)
+        return True
+
+    def _go_on_at(self, queue: _Queue, offset: int) -> None:
         queue.position = queue.settled = offset
         self._fetch_anew(queue)
         if self._handed is queue:
             self._handed = None
-        return True
 
     def resubscribe(self, name: MessageQueue, subscription: Subscription) -> None:
         """Something else is wanted of an assigned queue from its position on; what was prefetched is dropped."""
@@ -419,12 +443,21 @@ class Prefetch:
             if (offset := queue.position if handed else queue.settled) != queue.committed
         }
 
-    def on_committed(self, offsets: Iterable[tuple[MessageQueue, int]]) -> None:
-        """The broker has these now."""
+    def sought(self) -> dict[MessageQueue, int]:
+        """{queue whose consumer was told to seek, which is not committed yet: which seek}."""
+        return {queue.name: queue.sought for queue in self._queues.values() if queue.sought}
+
+    def on_committed(
+        self, offsets: Iterable[tuple[MessageQueue, int]], sought: Mapping[MessageQueue, int] = _NONE
+    ) -> None:
+        """The broker has these now. `sought`: as it was when they were sent."""
         for name, offset in offsets:
             queue = self._queues.get(name)
-            if queue is not None:
-                queue.committed = offset
+            if queue is None or queue.name.era != name.era:
+                continue
+            queue.committed = offset
+            if queue.sought == sought.get(name, 0):
+                queue.sought = 0
 
 
 def wanted_runs(batch: MessageBatch, subscription: Subscription) -> list[MessageBatch]:

@@ -111,7 +111,7 @@ class PullCore(ABC):
             self._work,
             group,
             timeout_ms=self._timeout_ms,
-            may_have_lost_queues=lambda: self._moves.may_have_lost_queues(),
+            on_moved=lambda queues: self._moves.on_moved(queues),
         )
         self._moves = PullMoves(
             connection,
@@ -222,7 +222,7 @@ class PullCore(ABC):
     async def _committed(self, queue: MessageQueue) -> QueueOffset | None:
         """What the group has committed in a queue as the broker has it; None = nothing."""
         self._check_usable()
-        offset = await self._share.committed_offset(queue, timeout_ms=self._timeout_ms)
+        offset, _ = await self._share.committed_offset(queue, timeout_ms=self._timeout_ms)
         return None if offset < 0 else QueueOffset(offset)
 
     async def _position(self, queue: MessageQueue) -> QueueOffset:
@@ -237,7 +237,7 @@ class PullCore(ABC):
         """Goes on at `offset` in a queue; an offset outside of what the broker holds is moved into it, with a warning."""
         check_count("offset", offset, 0, OFFSET_MAX)
         await self._look()
-        if not self._work.seek({queue: offset}):
+        if not self._work.seek(queue, offset):
             raise _not_assigned(queue)
 
     async def _seek_to_time(self, queue: MessageQueue, moment: datetime) -> None:
@@ -268,12 +268,12 @@ class PullCore(ABC):
     async def _end(self, *, handed: bool) -> None:
         if self._connection.is_forked:
             return
-        offsets = self._work.close(handed=handed)
-        if offsets is None:
+        progress = self._work.close(handed=handed)
+        if progress is None:
             return
         try:
-            if self._auto_commit and offsets:
-                await self._commits.commit(offsets)
+            if self._auto_commit and progress.offsets:
+                await self._commits.commit(progress)
         except ZenitError as error:
             log.warning("not committed at close group=%s error=%s", self.group, error)
         finally:

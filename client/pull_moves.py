@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -22,6 +23,7 @@ from ..remoting.commands import OffsetsReset
 from .connection import Connection
 from .group_share import GroupShare, by_broker, made_anew
 from .membership import Member
+from .offset_commits import moved_queues
 from .pull_commits import PullCommits
 from .pull_work import PullWork
 from .start_from import StartFrom
@@ -129,10 +131,6 @@ class PullMoves:
         if topic in self._subscriptions or any(queue.topic == topic for queue in self._assigned or ()):
             self.look_now()
 
-    def may_have_lost_queues(self) -> bool:
-        """The members or routes changed, and what that means for this one is not known yet."""
-        return self._is_stale and self._assigned is None
-
     def _on_members_changed(self) -> None:
         """In the I/O thread: a queue may go to another member, who begins where we have committed."""
         self.look_now()
@@ -140,13 +138,18 @@ class PullMoves:
             self._commits.send_settled()
 
     def _on_offsets_reset(self, reset: OffsetsReset) -> None:
-        """In the I/O thread: an operator moved the group. Goes on there, and commits that behind any commit under way."""
-        moved = self._work.seek(
-            {MessageQueue(reset.topic, reset.broker_name, queue_id): offset for queue_id, offset in reset.offsets}
-        )
+        """In the I/O thread: an operator moved the group. Goes on there."""
+        moved = self._work.move(moved_queues(reset))
         if moved:
             log.warning("an operator moved the group group=%s queues=%s", self._group, sorted(map(str, moved)))
-            self._commits.send(moved)
+
+    def on_moved(self, queues: list[MessageQueue]) -> None:
+        """A broker took no commits of these queues, in the eras that the names say: an operator moved the group before."""
+        old = self._work.in_era(queues)
+        if old:
+            log.warning("an operator moved the group, its queues are begun anew group=%s", self._group)
+            self._work.revoke(old)
+            self.look_now()
 
     # ---- moving
 
@@ -212,11 +215,10 @@ class PullMoves:
 
     async def _give_up(self, lost: set[MessageQueue]) -> None:
         """Commits what was handed out of these queues, then drops them."""
-        handed = self._work.uncommitted(handed=True)
-        offsets = {queue: offset for queue, offset in handed.items() if queue in lost}
-        if self._auto_commit and offsets:
+        progress = self._work.uncommitted(handed=True).of(lost)
+        if self._auto_commit and progress.offsets:
             try:
-                await self._commits.commit(offsets, forward_only=self._assigned is None)
+                await self._commits.commit(progress)
             except ZenitError as error:
                 log.warning("not committed before giving up group=%s error=%s", self._group, error)
         self._work.revoke(lost)
@@ -231,8 +233,9 @@ class PullMoves:
                 self._work.assign(queue, offset, committed=offset, subscription=subscriptions[queue])
             return
         for queue in queues:
-            offset = committed = await self._share.committed_offset(queue, timeout_ms=self._timeout_ms)
+            committed, era = await self._share.committed_offset(queue, timeout_ms=self._timeout_ms)
+            offset = committed
             if committed < 0:
                 start_from = StartFrom.FIRST if queue in anew else self._start_from
                 offset = await self._share.start_offset(queue, start_from, timeout_ms=self._timeout_ms)
-            self._work.assign(queue, offset, committed=committed, subscription=subscriptions[queue])
+            self._work.assign(replace(queue, era=era), offset, committed=committed, subscription=subscriptions[queue])

@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from ..model.clock import monotonic_ms
@@ -30,6 +31,21 @@ log = logging.getLogger(__name__)
 PULL_MESSAGES_MAX: Final = 65_536  # the broker's own bound is lower; bytes are what counts
 
 Taken = tuple[MessageQueue, MessageBatch]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What may be committed at one moment. `sought`: see `Prefetch.sought`, of that moment."""
+
+    offsets: Mapping[MessageQueue, int]
+    sought: Mapping[MessageQueue, int]
+
+    def of(self, queues: Collection[MessageQueue]) -> Progress:
+        """Of these queues alone."""
+        return Progress({queue: offset for queue, offset in self.offsets.items() if queue in queues}, self.sought)
+
+
+NO_PROGRESS: Final = Progress({}, {})
 
 
 class PullWork:
@@ -180,14 +196,29 @@ class PullWork:
                 position = QueueOffset(self._iterated_offset(handed=True))
         return position
 
-    def seek(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """Goes on at these offsets; returns those of queues that are assigned."""
+    def seek(self, queue: MessageQueue, offset: int) -> bool:
+        """Goes on at an offset, which may be committed though it is lower. False for a queue that is not assigned."""
         with self._lock:
             self._end_iteration()
-            moved = {queue: offset for queue, offset in offsets.items() if self._prefetch.seek(queue, offset)}
+            is_ours = self._prefetch.seek(queue, offset)
+            self._tell_change()
+        self._pull_more()
+        return is_ours
+
+    def move(self, offsets: Mapping[MessageQueue, int]) -> list[MessageQueue]:
+        """An operator moved the group: goes on at these offsets, which begin an era that the names say. Returns our queues."""
+        with self._lock:
+            self._end_iteration()
+            moved = [queue for queue, offset in offsets.items() if self._prefetch.move(queue, offset)]
             self._tell_change()
         self._pull_more()
         return moved
+
+    def in_era(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
+        """Those that are assigned, in the era that their name says."""
+        with self._lock:
+            held = {queue: queue.era for queue in self._prefetch.queues()}
+        return {queue for queue in queues if held.get(queue) == queue.era}
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Hands nothing out of these queues until `resume`; what was fetched of them stays."""
@@ -201,23 +232,23 @@ class PullWork:
             self._tell_change()
         self._pull_more()
 
-    def uncommitted(self, *, handed: bool) -> dict[MessageQueue, int]:
+    def uncommitted(self, *, handed: bool) -> Progress:
         """What may be committed: `handed` all that was handed out, the message at hand included; else what is dealt with.
 
         Nothing once it is closed: `close` has told.
         """
         with self._lock:
             if self.is_closed:
-                return {}
+                return NO_PROGRESS
             offsets = self._prefetch.uncommitted(handed=handed)
             if self.iterated is not None:
                 offsets[self.iterated[0]] = self._iterated_offset(handed=handed)
-        return offsets
+            return Progress(offsets, self._prefetch.sought())
 
-    def on_committed(self, part: list[tuple[MessageQueue, int]]) -> None:
-        """The broker has these."""
+    def on_committed(self, part: list[tuple[MessageQueue, int]], sought: Mapping[MessageQueue, int]) -> None:
+        """The broker has these. `sought`: as it was when they were sent."""
         with self._lock:
-            self._prefetch.on_committed(part)
+            self._prefetch.on_committed(part, sought)
 
     def _iterated_offset(self, *, handed: bool) -> int:
         """Under the lock, while a batch is iterated: behind the message at hand (`handed`), or at it."""
@@ -279,7 +310,7 @@ class PullWork:
 
     # ---- the end
 
-    def close(self, *, handed: bool) -> dict[MessageQueue, int] | None:
+    def close(self, *, handed: bool) -> Progress | None:
         """Hands nothing out any more. Returns what is to be committed, as `uncommitted` does; None the second time."""
         with self._lock:
             already, self.is_closed = self.is_closed, True
@@ -287,7 +318,9 @@ class PullWork:
             if self._trace is not None:
                 self._trace.on_done(is_ok=handed)
             self._tell_change()
-            return None if already else self._prefetch.uncommitted(handed=handed)
+            if already:
+                return None
+            return Progress(self._prefetch.uncommitted(handed=handed), self._prefetch.sought())
 
     def drop_all(self) -> None:
         """Frees what is ready."""

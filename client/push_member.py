@@ -20,7 +20,7 @@ from .group_share import GroupShare
 from .handling import Handle
 from .losses import OnLost
 from .membership import Member
-from .offset_commits import commit_nowait
+from .offset_commits import commit_nowait, moved_queues
 from .positions import GroupPositions, LocalPositions, Positions
 from .push_settings import PushSettings
 from .push_work import PushWork
@@ -111,7 +111,9 @@ class PushMember:
             file = BroadcastOffsets(directory, settings.group, self._connection.addresses, instance)
             return LocalPositions(self._connection, self._waits, share, start_from, self._opened.enter_context(file))
         who = self._client_id if settings.ordered else ""
-        return GroupPositions(self._connection, self._waits, settings.group, share, start_from, self._retry_topic, who)
+        return GroupPositions(
+            self._connection, self._waits, settings.group, share, start_from, self._retry_topic, who, self.work.on_moved
+        )
 
     async def begin_topic(self, topic: str) -> None:
         """Makes sure that nothing sent to the topic from now on is skipped. Raises why not."""
@@ -187,12 +189,9 @@ class PushMember:
             self._look_now()
 
     def _on_offsets_reset(self, reset: OffsetsReset) -> None:
-        """In the I/O thread: an operator moved the group. Goes on there, and commits that behind any commit under way."""
-        offsets = {MessageQueue(reset.topic, reset.broker_name, queue_id): offset for queue_id, offset in reset.offsets}
-        moved = {} if self._settings.is_broadcasting else self.work.move(offsets)
-        if moved:
-            log.warning("an operator moved the group group=%s queues=%s", reset.group, sorted(map(str, moved)))
-            self._send_commit(moved)
+        """In the I/O thread: an operator moved the group. Goes on there."""
+        if not self._settings.is_broadcasting:
+            self.work.move(moved_queues(reset))
 
     def _member(self) -> Member:
         subscriptions = tuple(sorted(entry.wire() for entry in self._subscriptions.values()))
@@ -201,15 +200,13 @@ class PushMember:
 
     def _commit(self) -> None:
         """In the I/O thread, by the timer."""
-        self._send_commit(self.work.uncommitted())
-
-    def _send_commit(self, offsets: dict[MessageQueue, int]) -> None:
         commit_nowait(
             self._connection,
             self._settings.group,
-            offsets,
+            self.work.uncommitted(),
             timeout_ms=self._settings.timeout_ms,
             on_done=self._on_committed,
+            on_moved=self.work.on_moved,
             client_id=self._client_id if self._settings.ordered else "",
         )
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, cast
 
 from ..model.errors import CorruptRecordError
@@ -175,23 +175,29 @@ class PushQueues:
             self._damaged.pop(name, None)
 
     def move(self, name: MessageQueue, offset: int, now_ms: int) -> bool:
-        """An operator moved the group: the queue goes on at `offset`, what is under way of it counts for nothing.
+        """An operator moved the group: the queue goes on at `offset`, in the era that `name` says, what is under way of it
+        counts for nothing.
 
-        False for a queue that is not ours.
+        False for a queue that is not ours, or is of that era already.
         """
         process = self._processes.get(name)
-        if process is None or process.is_leaving:
+        if process is None or process.is_leaving or process.name.era >= name.era:
             return False
         self.revoke(name)
         self.assign(
-            process.name,
+            replace(process.name, era=name.era),
             offset,
-            committed=-1,
+            committed=offset,
             subscription=process.subscription,
             now_ms=now_ms,
             leased_until_ms=process.leased_until_ms,
         )
         return True
+
+    def is_in_era(self, name: MessageQueue) -> bool:
+        """Whether the queue is ours, in the era that its name says."""
+        process = self._processes.get(name)
+        return process is not None and process.name.era == name.era
 
     def on_leased(self, name: MessageQueue, until_ms: int) -> None:
         """The broker has renewed the queue's lock."""
@@ -431,5 +437,5 @@ class PushQueues:
         """The broker has these now."""
         for name, offset in offsets:
             process = self._processes.get(name)
-            if process is not None:
+            if process is not None and process.name.era == name.era:
                 process.committed = offset

@@ -184,15 +184,24 @@ class PushWork:
                 self._queues.revoke(name)
                 self._failing.discard(name)
 
-    def move(self, offsets: dict[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """An operator moved the group: goes on at these offsets. Returns what of that is to be committed: our queues."""
+    def move(self, offsets: dict[MessageQueue, int]) -> None:
+        """An operator moved the group: goes on at these offsets, which begin an era that the names say."""
         with self._lock:
             now = monotonic_ms()
-            moved = {name: offset for name, offset in offsets.items() if self._queues.move(name, offset, now)}
+            moved = [name for name, offset in offsets.items() if self._queues.move(name, offset, now)]
             pulls = self._queues.due(now)
             self._calmed.set_all()
+        if moved:
+            log.warning("an operator moved the group group=%s queues=%s", self._group, sorted(map(str, moved)))
         self._send_pulls(pulls)
-        return moved
+
+    def on_moved(self, names: list[MessageQueue]) -> None:
+        """A broker took no commits of these queues, in the eras that the names say: an operator moved the group before."""
+        with self._lock:
+            old = [name for name in names if self._queues.is_in_era(name)]
+        if old:
+            log.warning("an operator moved the group, its queues are begun anew group=%s", self._group)
+            self.lose(old)
 
     def uncommitted(self) -> dict[MessageQueue, int]:
         """What to commit now."""

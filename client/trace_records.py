@@ -53,7 +53,9 @@ def published(sent: Sent) -> Iterator[Published]:
     """One record a message of the batch."""
     messages = list(_each(decode_batch(sent.records)))
     reply = sent.reply
-    host = "" if reply is None else str(HostAddress(reply.store_host[:-4], int.from_bytes(reply.store_host[-4:], "big")))
+    host = (
+        "" if reply is None else str(HostAddress(reply.store_host[:-4], int.from_bytes(reply.store_host[-4:], "big")))
+    )
     begins = record_begins(message.size_bytes for message in messages)
     for index, message in enumerate(messages):
         properties = message.properties

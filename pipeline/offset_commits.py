@@ -29,7 +29,6 @@ def commit_for_show(options: ReadOptions, offsets: Mapping[QueueKey, int], clust
                 queues,
                 timeout_ms=options.request_timeout_ms,
                 on_done=lambda _part, _error: None,
-                forward_only=True,
             )
             run_blocking(committed)
     except ZenitError as error:

@@ -74,6 +74,7 @@ from .name_server import RouteReply as RouteReply
 from .name_server import TopicListReply as TopicListReply
 from .name_server import UnregisterBroker as UnregisterBroker
 from .name_server import WipeWritePermission as WipeWritePermission
+from .offsets import CommitReply as CommitReply
 from .offsets import BeginOffsetsReply as BeginOffsetsReply
 from .offsets import CloneOffsets as CloneOffsets
 from .offsets import ConsumerOffsetReply as ConsumerOffsetReply

@@ -45,9 +45,10 @@ class SearchOffset(Request):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerOffsetReply(Reply):
-    """A group's offset in one queue; -1 = none was ever committed."""
+    """A group's offset in one queue; -1 = none was ever committed. era: see UpdateConsumerOffsets."""
 
     offset: int
+    era: int = -1
 
 
 @request(14, Lane.QUERY, ConsumerOffsetReply)
@@ -63,9 +64,10 @@ class QueryConsumerOffset(Request):
 @dataclass(frozen=True, slots=True)
 class BeginOffsetsReply(Reply):
     """One (committed, first) for each queue that was asked for, in that order: the group's offset, -1 = none was ever
-    committed, and the oldest offset still held."""
+    committed, and the oldest offset still held. eras: of each queue, see UpdateConsumerOffsets."""
 
     offsets: tuple[tuple[int, int], ...]
+    eras: tuple[int, ...] = ()
 
 
 @request(9011, Lane.QUERY, BeginOffsetsReply)
@@ -78,15 +80,25 @@ class GetBeginOffsets(Request):
     queue_ids: tuple[int, ...]
 
 
-@request(15, Lane.QUERY)
+@dataclass(frozen=True, slots=True)
+class CommitReply(Reply):
+    """`moved`: the (topic, queue id) whose offset was not taken, as it is of another era: begin there anew."""
+
+    moved: tuple[tuple[str, int], ...] = ()
+
+
+@request(15, Lane.QUERY, CommitReply)
 @dataclass(frozen=True, slots=True)
 class UpdateConsumerOffsets(Request):
     """UPDATE_CONSUMER_OFFSET, several queues at once: ((topic, queue id, offset), ...). Durable as a send is.
 
     client_id: "" = of nobody in particular; else who consumes in order, and is refused (QueueNotOwned) where it does not
     have the lock of one of these queues (any more).
-    forward_only: an offset below what is committed changes nothing. For who may have lost a queue and not know it yet.
+    forward_only: an offset below what is committed changes nothing, unless that is beyond the queue's end. For who may have
+    lost a queue and not know it yet.
     incarnations: of the topic of each offset; none, or 0 = not said. One of a topic that was made again since is not taken.
+    eras: of each offset: the era of the group in that queue when the sender began there; none, or -1 = not said. A reset
+    begins a new era, 0 is before any reset. What is of another era is not taken, so no commit undoes a reset.
     """
 
     group: str
@@ -94,6 +106,7 @@ class UpdateConsumerOffsets(Request):
     client_id: str = ""
     forward_only: bool = False
     incarnations: tuple[int, ...] = ()
+    eras: tuple[int, ...] = ()
 
 
 @request(222, Lane.ADMIN, JsonReply)
@@ -118,14 +131,15 @@ class ResetOffsets(Request):
 class OffsetsReset(Request):
     """RESET_CONSUMER_CLIENT_OFFSET: broker to client, one way: an operator moved the group. offsets: ((queue id, offset), ...).
 
-    Who has one of these queues drops what it fetched, goes on at the offset, and commits it on the connection that this
-    came by: behind any commit of its own that was under way.
+    Who has one of these queues, of an older era, drops what it fetched and goes on at the offset. Who is not told learns it
+    from its next commit.
     """
 
     group: str
     broker_name: str
     topic: str
     offsets: tuple[tuple[int, int], ...]
+    era: int
 
 
 @request(314, Lane.ADMIN, JsonReply)

@@ -124,7 +124,8 @@ _EVENTS: dict[str, list[Any]] = {
     STATE_TOPICS[0]: [TopicTable().event_set(TopicConfig("orders")), TopicTable.event_deleted("orders")],
     STATE_TOPICS[1]: [GroupTable().event_set("g"), GroupTable.event_deleted("g")],
     STATE_TOPICS[2]: [
-        OffsetTable.event_committed("g", [("orders", 0, 5), ("orders", 1, 7)]),
+        OffsetTable.event_committed("g", [("orders", 0, 5, -1), ("orders", 1, 7, 9)], forward_only=True),
+        OffsetTable().event_reset("g", [("orders", 0, 5)], 1_700_000_000_000)[0],
         OffsetTable.event_started("g", "orders", [0, 5], 1_700_000_000_000),
     ],
     STATE_TOPICS[3]: [

@@ -96,8 +96,9 @@ def test_what_a_client_tells_of_itself_is_bounded(broker: Any, wrong: dict[str, 
     assert sharers(broker, "trades") == ()
 
 
-def test_a_commit_that_goes_forward_only_takes_nobody_back(broker: Any) -> None:
+def test_a_commit_that_goes_forward_only_takes_nobody_back(broker: Any, record: Callable[..., bytes]) -> None:
     broker.create("trades")
+    broker.send("trades", *(record("trades", b"%d" % number) for number in range(6)))
 
     def commit(offset: int, *, forward_only: bool) -> int:
         broker.call(commands.UpdateConsumerOffsets("g", (("trades", 0, offset),), "", forward_only))
@@ -108,3 +109,28 @@ def test_a_commit_that_goes_forward_only_takes_nobody_back(broker: Any) -> None:
     assert commit(5, forward_only=True) == 5
     assert commit(3, forward_only=True) == 5
     assert commit(3, forward_only=False) == 3
+    assert commit(900, forward_only=False) == 900
+    assert commit(4, forward_only=True) == 4  # nobody has consumed what is not there
+
+
+def test_no_commit_of_an_era_before_undoes_a_reset(broker: Any, record: Callable[..., bytes]) -> None:
+    broker.create("trades")
+    broker.send("trades", *(record("trades", b"%d" % number) for number in range(6)))
+
+    def commit(offset: int, era: int) -> tuple[tuple[tuple[str, int], ...], int]:
+        rows = (("trades", 0, offset), ("trades", 1, 0))
+        reply, _ = broker.call(commands.UpdateConsumerOffsets("g", rows, "", True, (), (era, 0)))
+        committed, _ = broker.call(commands.QueryConsumerOffset("g", "trades", 0))
+        return reply.moved, committed.offset
+
+    assert commit(5, 0) == ((), 5)
+    broker.ask(commands.ResetOffsets("g", "trades", "offset", 1, queue_id=0))
+    assert commit(6, 0) == ((("trades", 0),), 1)
+    begin, _ = broker.call(commands.GetBeginOffsets("g", "trades", (0, 1)))
+    assert begin.offsets[0][0] == 1
+    assert begin.eras[1] == 0 < begin.eras[0]
+    broker.restart()
+    assert commit(6, 0) == ((("trades", 0),), 1)
+    assert commit(2, begin.eras[0]) == ((), 2)
+    with pytest.raises(InvalidParameter):
+        broker.call(commands.UpdateConsumerOffsets("g", (("trades", 0, 1),), "", True, (), (1, 2)))

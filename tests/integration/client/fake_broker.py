@@ -180,13 +180,16 @@ class FakeBroker:
             tuple(
                 (self.committed.get((group, topic, queue_id), -1), self._queue(topic, queue_id).begin)
                 for queue_id in request.queue_ids
-            )
+            ),
+            (0,) * len(request.queue_ids),
         )
 
     def _commit(self, request: c.UpdateConsumerOffsets) -> c.Reply:
         for topic, queue_id, offset in request.offsets:
-            self.committed[request.group, topic, queue_id] = offset
-        return c.Done()
+            key = request.group, topic, queue_id
+            if not request.forward_only or offset > self.committed.get(key, -1):
+                self.committed[key] = offset
+        return c.CommitReply()
 
     def _send_back(self, call: Call) -> c.Reply:
         """As a broker whose retention was faster than the consumer."""

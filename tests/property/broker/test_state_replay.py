@@ -28,7 +28,10 @@ STEPS = st.one_of(
     st.tuples(st.just("delete"), NAMES),
     st.tuples(st.just("group"), NAMES, st.integers(0, 9)),
     st.tuples(st.just("ungroup"), NAMES),
-    st.tuples(st.just("commit"), NAMES, NAMES, st.integers(0, 2), st.integers(0, 99)),
+    st.tuples(
+        st.just("commit"), NAMES, NAMES, st.integers(0, 2), st.integers(0, 99), st.integers(-1, 2), st.booleans()
+    ),
+    st.tuples(st.just("reset"), NAMES, NAMES, st.integers(0, 2), st.integers(0, 99)),
     st.tuples(st.just("lock"), NAMES, NAMES, NAMES, st.integers(0, 2)),
     st.tuples(st.just("unlock"), NAMES, NAMES, NAMES, st.integers(0, 2)),
     st.tuples(st.just("start"), NAMES, NAMES, st.integers(0, 99)),
@@ -92,7 +95,12 @@ def append(log: Log, state: StateLog, step: tuple[Any, ...]) -> None:
     elif kind == "ungroup":
         run = log.append(GROUPS, state.group_table.event_deleted(rest[0]))
     elif kind == "commit":
-        run = log.append(OFFSETS, state.offset_table.event_committed(rest[0], [(rest[1], rest[2], rest[3])]))
+        run = log.append(
+            OFFSETS,
+            state.offset_table.event_committed(rest[0], [(rest[1], rest[2], rest[3], rest[4])], forward_only=rest[5]),
+        )
+    elif kind == "reset":
+        run = log.append(OFFSETS, state.offset_table.event_reset(rest[0], [(rest[1], rest[2], rest[3])], 1)[0])
     elif kind in ("lock", "unlock"):
         client, lock = rest[0], (rest[1], rest[2], rest[3])
         decision = Decision(client, taken=(lock,)) if kind == "lock" else Decision(client, freed=(lock,))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zenitmq.broker.offset_table import UNKNOWN, OffsetTable
+from zenitmq.broker.offset_table import ANY_ERA, UNKNOWN, OffsetTable
 from zenitmq.broker.unconsumed import Unconsumed
 from zenitmq.model.errors import StoreFormatError
 from zenitmq.model.route import TopicConfig
@@ -13,8 +13,18 @@ VERSION = {"counter": 1, "stateVersion": 0, "timestamp": 5}
 
 
 def committed(table: OffsetTable, group: str, *offsets: tuple[str, int, int]) -> None:
-    event = table.event_committed(group, offsets)
-    table.on_event({**event, "offsets": [list(offset) for offset in offsets]}, VERSION)
+    commit(table, group, *((*offset, ANY_ERA) for offset in offsets))
+
+
+def commit(table: OffsetTable, group: str, *progress: tuple[str, int, int, int], forward_only: bool = False) -> None:
+    event = table.event_committed(group, progress, forward_only=forward_only)
+    table.on_event({**event, "offsets": [list(row) for row in progress]}, VERSION)
+
+
+def reset(table: OffsetTable, group: str, *offsets: tuple[str, int, int], now_ms: int = 100) -> int:
+    event, era = table.event_reset(group, offsets, now_ms)
+    table.on_event({**event, "offsets": [list(row) for row in event["offsets"]]}, VERSION)
+    return era
 
 
 @pytest.fixture
@@ -31,6 +41,44 @@ def test_the_last_commit_counts_even_backwards(table: OffsetTable) -> None:
     assert table.offset("nobody", "t", 0) == UNKNOWN
     assert table.topics_of("g") == ["t", "u"]
     assert table.groups() == {"g", "h"}
+
+
+def test_what_only_goes_forward_takes_nobody_back(table: OffsetTable) -> None:
+    commit(table, "g", ("t", 0, 2, ANY_ERA), ("t", 1, 8, ANY_ERA), forward_only=True)
+    assert [table.offset("g", "t", queue_id) for queue_id in (0, 1)] == [5, 8]
+
+
+def test_no_commit_of_an_era_before_undoes_a_reset(table: OffsetTable) -> None:
+    era = reset(table, "g", ("t", 0, 1), now_ms=100)
+    assert (table.offset("g", "t", 0), table.era("g", "t", 0), table.era("g", "t", 1)) == (1, era, 0)
+    commit(table, "g", ("t", 0, 6, 0), ("t", 1, 9, 0), forward_only=True)
+    assert [table.offset("g", "t", queue_id) for queue_id in (0, 1)] == [1, 9]
+    commit(table, "g", ("t", 0, 6, 0))
+    commit(table, "g", ("t", 0, 3, era), forward_only=True)
+    assert table.offset("g", "t", 0) == 3
+    commit(table, "g", ("t", 0, 2, ANY_ERA))  # who does not say
+    assert table.offset("g", "t", 0) == 2
+    assert table.era("h", "t", 0) == 0
+
+
+def test_eras_are_higher_than_any_before_whatever_the_clock_says(table: OffsetTable) -> None:
+    first = reset(table, "g", ("t", 0, 1), now_ms=100)
+    second = table.event_reset("g", [("t", 0, 2)], 90)[1]
+    third = table.event_reset("h", [("t", 0, 2)], 90)[1]
+    assert first == 100 < second < third
+    other = OffsetTable()
+    other.load(table.document())
+    assert other.era("g", "t", 0) == first
+    assert other.event_reset("g", [("t", 0, 2)], 90)[1] > first
+    assert table.event_reset("g", [("t", 0, 2)], 5000)[1] == 5000
+
+
+def test_eras_go_with_the_topic_and_with_the_group(table: OffsetTable) -> None:
+    reset(table, "g", ("t", 0, 1), ("u", 0, 1))
+    table.on_topic_deleted("t")
+    assert (table.era("g", "t", 0), bool(table.era("g", "u", 0))) == (0, True)
+    table.on_group_deleted("g")
+    assert table.document()["eraTable"] == {}
 
 
 def test_a_deleted_topic_takes_the_offsets_of_all_groups_along(table: OffsetTable) -> None:
@@ -157,7 +205,8 @@ def test_a_start_without_its_time_is_refused(table: OffsetTable) -> None:
 
 
 @pytest.mark.parametrize(
-    "row", [None, 5, "abc", [], ["t", 0], ["t", 0, 1, 2], ["t", "0", 1], [["t"], 0, 1], ["t", 0, 1.5]]
+    "row",
+    [None, 5, "abc", [], ["t", 0], ["t", 0, 1, "2"], ["t", 0, 1, 2, 3], ["t", "0", 1], [["t"], 0, 1], ["t", 0, 1.5]],
 )
 @pytest.mark.parametrize("kind", ["committed", "started"])
 def test_an_event_with_a_row_that_is_none_is_refused_whole(table: OffsetTable, kind: str, row: object) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from zenitmq.client.process_queue import FlowLimits
@@ -270,13 +272,32 @@ def test_an_operator_moves_a_queue() -> None:
     queues = queues_of(A, B)
     feed(queues, 2)
     old = take(queues)
-    assert queues.move(old.process.name, 77, 0)
+    assert queues.move(replace(A, era=5), 77, 0)
+    assert not queues.move(replace(A, era=5), 78, 0)  # told twice
+    assert not queues.move(replace(A, era=4), 78, 0)  # or late
     assert not queues.move(MessageQueue("t", "x", 9), 77, 0)
     queues.leave(B)
     assert not queues.move(B, 77, 0)
     assert queues.on_handled(old, None, 0) == ()
     assert [pull.offset for pull in queues.due(0)] == [77]
-    assert queues.uncommitted([A]) == {A: 77}
+    assert queues.uncommitted([A]) == {}
+    assert queues.is_in_era(replace(A, era=5))
+    assert not queues.is_in_era(A)
+    queues.on_committed([(A, 70)])  # what was under way when it was moved
+    assert queues.uncommitted([A]) == {}
+
+
+def test_what_is_committed_says_of_which_era_it_is() -> None:
+    queues = queues_of(replace(A, era=3))
+    feed(queues, 2)
+    queues.on_handled(take(queues), None, 0)
+    ((name, offset),) = queues.uncommitted().items()
+    assert (name.era, offset) == (3, 1)
+    assert queues.move(replace(A, era=7), 0, 0)
+    feed(queues, 2)
+    queues.on_handled(take(queues), None, 0)
+    ((name, offset),) = queues.uncommitted().items()
+    assert (name.era, offset) == (7, 1)
 
 
 def test_a_queue_that_nobody_pulls_is_lost_but_not_one_that_has_enough() -> None:
