@@ -1,8 +1,10 @@
 """How far each group has consumed each queue, as consumerOffset.json holds it.
 
 Changed only from the log, as the topic table is (see there). A reset begins an *era* of the group in its queues: commits
-name the era that they are of, and those of another one change nothing, so that none undoes the reset. The offsets of one (topic, group) are one small dict that
-is replaced at each commit, so that another thread may copy the table while the loop goes on.
+name the era that they are of, and those of another one change nothing, so that none undoes the reset.
+
+The offsets of one (topic, group) are one small dict that is replaced at each commit, so that another thread may copy the
+table while the loop goes on.
 """
 
 from __future__ import annotations
@@ -107,11 +109,11 @@ class OffsetTable:
         for topic, queue_id, offset, era in rows:
             if kind == RESET:
                 self._note_eras(topic, group, {queue_id: era})
-            elif not self.is_of(group, topic, queue_id, era):
-                continue
-            elif event.get("forwardOnly") and offset <= self.offset(group, topic, queue_id):
-                continue
-            self._set(topic, group, queue_id, offset)
+                self._set(topic, group, queue_id, offset)
+            elif self.is_of(group, topic, queue_id, era) and not (
+                event.get("forwardOnly") and offset <= self.offset(group, topic, queue_id)
+            ):
+                self._set(topic, group, queue_id, offset)
 
     def _set(self, topic: str, group: str, queue_id: int, offset: int) -> None:
         before = self._table.get((topic, group))

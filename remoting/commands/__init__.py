@@ -74,9 +74,9 @@ from .name_server import RouteReply as RouteReply
 from .name_server import TopicListReply as TopicListReply
 from .name_server import UnregisterBroker as UnregisterBroker
 from .name_server import WipeWritePermission as WipeWritePermission
-from .offsets import CommitReply as CommitReply
 from .offsets import BeginOffsetsReply as BeginOffsetsReply
 from .offsets import CloneOffsets as CloneOffsets
+from .offsets import CommitReply as CommitReply
 from .offsets import ConsumerOffsetReply as ConsumerOffsetReply
 from .offsets import GetBeginOffsets as GetBeginOffsets
 from .offsets import GetMaxOffset as GetMaxOffset
