@@ -248,6 +248,14 @@ class GroupMember:
         self._replica.stop()
         self._port.close()
 
+    def mark_clean(self) -> None:
+        """Last of all, once the store is closed: all that counts of it is on the disk, up to its hole where it has one.
+
+        Raises StoreNotWriteable where there is no room for the note: then the next life is one that was killed.
+        """
+        with needs_room():
+            self.files.mark_clean(self._disk.position()[0])
+
     # ---- what the broker asks
 
     @property
@@ -470,7 +478,9 @@ class GroupMember:
         self.check_question(cast(commands.GetBeginning, call.request))
         begin = self._store.begin
         epochs = EpochList(tuple(row for row in self._replica.log.epochs.rows if row.begin <= begin))
-        beginning = Beginning(begin, epochs, self._directory.state_files(), self._store.queue_minimums(begin))
+        beginning = Beginning(
+            begin, self._store.segment_bytes, epochs, self._directory.state_files(), self._store.queue_minimums(begin)
+        )
         reply_json(self._loop, call, beginning_document(beginning))
 
     # ---- from the replica

@@ -86,7 +86,6 @@ class Broker:
         self._deleted: list[tuple[str, int]] = []  # topics whose deletion was applied in this turn, and where that ends
         self._member: GroupMember | None = None  # where the group has more than this one
         self._is_failing = False
-        self._was_opened = False  # the store; what keeps it from opening must come out as it is
         self.is_reopening = False  # the store must be closed and opened anew
 
     @property
@@ -144,7 +143,7 @@ class Broker:
             files = ReplicaFiles.open(config.store_dir) if config.has_group else None
         if files is not None:
             carry_through_cut(files, directory)
-            started.callback(self._mark_clean, files)
+            started.callback(self._mark_clean)
         arena = Arena(config.store.drain_bytes, config.store.frame_bytes_max)
         bind = f"{config.listen_host or config.host}:{config.port}"
         self._loop = RequestLoop(
@@ -175,7 +174,6 @@ class Broker:
         self._loop.arena = self._store.arena
         self._state.on_topic_deleted = self._store.delete_topic
         started.enter_context(self._store)
-        self._was_opened = True
         self._state.on_opened(self._store.written, lambda: self._store.flushed)
         self._timers.on_opened(lambda: self._store.flushed)
         self._store.protect(Unconsumed(self._state.offset_table, self._state.topic_table.configs))
@@ -302,12 +300,11 @@ class Broker:
             )
             self._handlers.pulls.suggest(member.read_from)
 
-    def _mark_clean(self, files: ReplicaFiles) -> None:
+    def _mark_clean(self) -> None:
         """Last of all, once the store is closed. Without it the next life is one that was killed."""
-        if self._was_opened and self._poisoned is None:
+        if self._member is not None and self._poisoned is None:
             try:
-                with needs_room():
-                    files.mark_clean(self._store.written)
+                self._member.mark_clean()
             except StoreNotWriteable as error:
                 _log.warning("this stop is not noted as a clean one: %s", error)
 

@@ -22,9 +22,17 @@ class StoreDirectory(Protocol):
         """Ends the closed store's log at `offset`. Raises StoreLocked, OffsetOutOfRange, StoreFormatError."""
 
     def begin_anew(
-        self, begin: int, *, snapshots: Mapping[str, bytes], queue_minimums: Mapping[tuple[str, int], int]
+        self,
+        begin: int,
+        *,
+        segment_bytes: int,
+        snapshots: Mapping[str, bytes],
+        queue_minimums: Mapping[tuple[str, int], int],
     ) -> None:
-        """Empties the closed store; its log begins at `begin` then, with that state. Raises StoreLocked, StoreFormatError."""
+        """Empties the closed store; its log begins at `begin` then, in files of that size, with that state.
+
+        Raises StoreLocked, StoreFormatError.
+        """
 
     def state_files(self) -> Mapping[str, bytes]:
         """{name: content} of its snapshots."""
@@ -43,11 +51,23 @@ class DirectoryOnDisk:
         truncate_store(self.path, self._config, offset)
 
     def begin_anew(
-        self, begin: int, *, snapshots: Mapping[str, bytes], queue_minimums: Mapping[tuple[str, int], int]
+        self,
+        begin: int,
+        *,
+        segment_bytes: int,
+        snapshots: Mapping[str, bytes],
+        queue_minimums: Mapping[tuple[str, int], int],
     ) -> None:
         """See `StoreDirectory`."""
         erase_store(self.path)
-        begin_store(self.path, self._config, begin, snapshots=snapshots, queue_minimums=queue_minimums)
+        begin_store(
+            self.path,
+            self._config,
+            begin,
+            segment_bytes=segment_bytes,
+            snapshots=snapshots,
+            queue_minimums=queue_minimums,
+        )
 
     def state_files(self) -> Mapping[str, bytes]:
         """See `StoreDirectory`."""

@@ -28,7 +28,7 @@ from ..model.clock import now_ms
 from ..model.errors import StoreFormatError
 from ..model.names import check_topic
 from .commit_log import CHECKSUM_FOLDER, COMMIT_LOG_FOLDER, SPARE_FOLDER
-from .config import StoreConfig, parse_delay_levels
+from .config import SEGMENT_BYTES_LIMIT, StoreConfig, parse_delay_levels
 from .deleted_queues import DELETED_FOLDER
 from .key_index import INDEX_FOLDER
 from .quarantine import write_facts
@@ -41,6 +41,8 @@ from .store_cut import CONFIG_FOLDER
 from .store_files import StoreLock, clear_abort
 from .store_opening import BEGUN_WITH, FACTS_FILE
 from .upkeep import CHECKPOINT_FILE
+
+OFFSET_LIMIT: Final = 1 << 62
 
 _SNAPSHOT_NAME: Final = re.compile(r"[A-Za-z]{1,64}\.json")
 
@@ -74,15 +76,31 @@ def erase_store(directory: str) -> None:
         sync_directory(directory)
 
 
+def check_beginning(
+    begin: int, segment_bytes: int, *, snapshots: Mapping[str, bytes], queue_minimums: Mapping[tuple[str, int], int]
+) -> dict[str, int]:
+    """What each snapshot reflects. Raises StoreFormatError where no store can begin so, InvalidName (a topic's)."""
+    if not 0 < segment_bytes <= SEGMENT_BYTES_LIMIT:
+        raise StoreFormatError(COMMIT_LOG_FOLDER, f"files of {segment_bytes} bytes")
+    if not 0 <= begin < OFFSET_LIMIT or begin % segment_bytes:
+        raise StoreFormatError(COMMIT_LOG_FOLDER, f"{begin} is no multiple of segment_bytes {segment_bytes}")
+    for (topic, queue_id), offset in queue_minimums.items():
+        check_topic(topic)
+        if not 0 <= queue_id < 1 << 31 or not 0 <= offset < OFFSET_LIMIT:
+            raise StoreFormatError(QUEUE_FOLDER, f"queue {queue_id} of {topic} begins at {offset}")
+    return {name: _reflected(name, data, begin) for name, data in snapshots.items()}
+
+
 def begin_store(
     directory: str,
     config: StoreConfig,
     begin: int,
     *,
+    segment_bytes: int,
     snapshots: Mapping[str, bytes],
     queue_minimums: Mapping[tuple[str, int], int],
 ) -> None:
-    """Makes an empty directory a closed store whose log begins, and ends, at `begin`.
+    """Makes an empty directory a closed store whose log begins, and ends, at `begin`, in files of that size.
 
     Raises StoreFormatError where the directory holds a log, or what was given cannot be begun with; InvalidName (a
     topic's), StoreLocked, OSError.
@@ -91,17 +109,13 @@ def begin_store(
         log = os.path.join(directory, COMMIT_LOG_FOLDER)
         if os.path.isdir(log) and os.listdir(log):
             raise StoreFormatError(log, "a store begins in an empty directory only")
-        if begin < 0 or begin % config.segment_bytes:
-            raise StoreFormatError(log, f"{begin} is no multiple of segment_bytes {config.segment_bytes}")
-        reflected = {name: _reflected(name, data, begin) for name, data in snapshots.items()}
-        for topic, _ in queue_minimums:
-            check_topic(topic)
+        reflected = check_beginning(begin, segment_bytes, snapshots=snapshots, queue_minimums=queue_minimums)
         for name, data in snapshots.items():
             _write(os.path.join(directory, CONFIG_FOLDER, name), data)
         facts = {"firstOpenedMs": now_ms(), "quarantined": [], BEGUN_WITH: max(reflected.values(), default=begin)}
         write_facts(directory, facts, begin)
         _begin_queues(directory, config, queue_minimums)
-        _make_segment(directory, begin, config.segment_bytes)
+        _make_segment(directory, begin, segment_bytes)
 
 
 def _reflected(name: str, data: bytes, begin: int) -> int:

@@ -4,8 +4,9 @@
                                                           store erased, begun, epochs written, the note deleted
 
 The note (`beginning.zenit`) is the intent: as long as it lies there, every start carries it out from its first step on.
-A beginning is one JSON document: {"begin", "epochs": [[epoch, begin]], "snapshots": {file name: base64},
-"queue_minimums": [[topic, queue id, queue offset]]}, all as of one moment of the master's.
+A beginning is one JSON document: {"begin", "segment_bytes", "epochs": [[epoch, begin]], "snapshots": {file name: base64},
+"queue_minimums": [[topic, queue id, queue offset]]}, all as of one moment of the master's. What could not be begun with is
+refused before it is written down: a note that no start can carry out would end each of them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ...model.errors import RemoteProtocolError, StoreFormatError
+from ...model.errors import InvalidName, RemoteProtocolError, StoreFormatError
+from ...store.store_beginning import check_beginning
 from ..epoch_file import write_epochs
 from ..store_directory import StoreDirectory
 from .epochs import EpochList
@@ -31,9 +33,11 @@ _NOTE_BYTES_MAX: Final = BYTES_MAX + 16
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """`begin`: where the log begins; `epochs`: rows that begin there or before; `snapshots`: state files by name."""
+    """`begin`: where the log begins; `segment_bytes`: how long its files are; `epochs`: rows that begin there or before;
+    `snapshots`: state files by name."""
 
     begin: int
+    segment_bytes: int
     epochs: EpochList
     snapshots: Mapping[str, bytes]
     queue_minimums: Mapping[tuple[str, int], int]
@@ -43,6 +47,7 @@ def beginning_document(beginning: Beginning) -> dict[str, Any]:
     """As it travels, and lies on the disk."""
     return {
         "begin": beginning.begin,
+        "segment_bytes": beginning.segment_bytes,
         "epochs": [[row.number, row.begin] for row in beginning.epochs.rows],
         "snapshots": {name: base64.b64encode(data).decode() for name, data in beginning.snapshots.items()},
         "queue_minimums": [[topic, queue_id, offset] for (topic, queue_id), offset in beginning.queue_minimums.items()],
@@ -56,14 +61,24 @@ def parse_beginning(data: bytes) -> Beginning:
     try:
         document = json.loads(data)
         minimums = {(str(topic), int(queue_id)): int(offset) for topic, queue_id, offset in document["queue_minimums"]}
-        return Beginning(
+        beginning = Beginning(
             int(document["begin"]),
+            int(document["segment_bytes"]),
             EpochList.of((int(number), int(begin)) for number, begin in document["epochs"]),
             {str(name): base64.b64decode(text, validate=True) for name, text in document["snapshots"].items()},
             minimums,
         )
+        check_beginning(
+            beginning.begin, beginning.segment_bytes, snapshots=beginning.snapshots, queue_minimums=minimums
+        )
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError, binascii.Error) as error:
         raise RemoteProtocolError(f"no beginning of a store: {error}") from error
+    except (StoreFormatError, InvalidName) as error:
+        raise RemoteProtocolError(f"no store can begin so: {error}") from error
+    rows = beginning.epochs.rows
+    if rows and (rows[0].begin < 0 or rows[-1].begin > beginning.begin):
+        raise RemoteProtocolError(f"no store can begin so: epochs that begin behind {beginning.begin}")
+    return beginning
 
 
 def note_beginning(directory: StoreDirectory, beginning: Beginning) -> None:
@@ -89,12 +104,21 @@ def carry_out_beginning(directory: StoreDirectory) -> bool:
         return False
     checksum, _, text = data.decode("ascii", "replace").partition("\n")
     if checksum != f"{zlib.crc32(text.encode()):08x}":
-        raise StoreFormatError(path, "checksum")
+        raise StoreFormatError(
+            path,
+            "checksum: it is damaged, and says how this store was to begin anew, behind its master's retention. Move the"
+            " store's directory away and start with an empty one: it copies the group's log",
+        )
     try:
         beginning = parse_beginning(text.encode())
     except RemoteProtocolError as error:
         raise StoreFormatError(path, str(error)) from error
-    directory.begin_anew(beginning.begin, snapshots=beginning.snapshots, queue_minimums=beginning.queue_minimums)
+    directory.begin_anew(
+        beginning.begin,
+        segment_bytes=beginning.segment_bytes,
+        snapshots=beginning.snapshots,
+        queue_minimums=beginning.queue_minimums,
+    )
     write_epochs(directory.path, beginning.epochs.rows, directory.small_files)
     directory.small_files.remove(path)
     return True

@@ -257,7 +257,11 @@ def check_trace(data: bytes, _: Random) -> None:
 
 def _beginning(draw: Random) -> bytes:
     made = Beginning(
-        1 << 30, some_epochs(draw), {"topics.json": b"{}", "x": draw.randbytes(9)}, {("t", 0): 5, ("u", 3): 0}
+        1 << 40,
+        1 << draw.randint(12, 30),
+        some_epochs(draw),
+        {} if draw.randrange(4) else {"topics.json": b"{}", "x": draw.randbytes(9)},
+        {("t", 0): 5, ("u", 3): 0},
     )
     return document_bytes(mutated_document(json.loads(json.dumps(beginning_document(made))), draw), draw)
 

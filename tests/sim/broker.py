@@ -161,8 +161,8 @@ class Broker(Host):
         """All that a clean stop does. Raises Died."""
         self.member.close()
         self.store.close()
-        with suppress(StoreNotWriteable), needs_room():
-            self.member.files.mark_clean(self.store.written)
+        with suppress(StoreNotWriteable):
+            self.member.mark_clean()
 
     # ---- events
 

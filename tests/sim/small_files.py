@@ -81,7 +81,12 @@ class SimulatedDirectory:
         disk.step()
 
     def begin_anew(
-        self, begin: int, *, snapshots: Mapping[str, bytes], queue_minimums: Mapping[tuple[str, int], int]
+        self,
+        begin: int,
+        *,
+        segment_bytes: int,
+        snapshots: Mapping[str, bytes],
+        queue_minimums: Mapping[tuple[str, int], int],
     ) -> None:
         """See `StoreDirectory`."""
         disk = self._disk

@@ -21,7 +21,7 @@ from zenitmq.remoting.commands import GetBeginning
 from zenitmq.store.config import StoreConfig
 
 ANSWER = json.dumps(
-    beginning_document(Beginning(4096, EpochList((Epoch(1, PhysicalOffset(0)),)), {}, {("t", 0): 7}))
+    beginning_document(Beginning(4096, 4096, EpochList((Epoch(1, PhysicalOffset(0)),)), {}, {("t", 0): 7}))
 ).encode()
 
 

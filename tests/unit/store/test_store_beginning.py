@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from typing import Any
 
 import pytest
 from store_kit import SMALL, StillClock, make_store, message, put, read_queue, tree
@@ -15,6 +16,7 @@ from zenitmq.store.store_cut import truncate_store
 
 CONFIG = StoreConfig(**SMALL)
 BEGIN = 8192
+SIZE: dict[str, Any] = {"segment_bytes": CONFIG.segment_bytes}
 
 
 def master_at(directory) -> MessageStore:
@@ -51,7 +53,9 @@ def test_a_slave_begins_where_its_master_s_log_begins(tmp_path, restarted: bool)
         assert minimums[("t", 1)] == 6
         assert minimums[("t", 3)] == 16
         assert minimums[("t", 2)] == 0
-        begin_store(directory, CONFIG, BEGIN, snapshots={"topics.json": snapshot(BEGIN + 50)}, queue_minimums=minimums)
+        begin_store(
+            directory, CONFIG, BEGIN, **SIZE, snapshots={"topics.json": snapshot(BEGIN + 50)}, queue_minimums=minimums
+        )
         for _ in range(1 + restarted):
             with make_store(directory) as slave:
                 assert (slave.begin, slave.written, slave.flushed) == (BEGIN, BEGIN, BEGIN)
@@ -76,7 +80,12 @@ def test_what_it_began_with_outlives_a_cut(tmp_path) -> None:
     """The log comes to what the snapshots reflect only later; cut before that, they are still all there is of it."""
     directory = str(tmp_path / "s")
     begin_store(
-        directory, CONFIG, BEGIN, snapshots={"topics.json": snapshot(BEGIN + 5000)}, queue_minimums={("t", 0): 7}
+        directory,
+        CONFIG,
+        BEGIN,
+        **SIZE,
+        snapshots={"topics.json": snapshot(BEGIN + 5000)},
+        queue_minimums={("t", 0): 7},
     )
     with make_store(directory) as store:
         first = put(store, "t", 0, message("t", b"a"))
@@ -91,12 +100,18 @@ def test_what_it_began_with_outlives_a_cut(tmp_path) -> None:
 
 
 def test_what_a_store_cannot_begin_with(tmp_path) -> None:
-    good = {"snapshots": {}, "queue_minimums": {}}
+    good = {**SIZE, "snapshots": {}, "queue_minimums": {}}
     damaged = bytearray(snapshot(BEGIN))
     damaged[10] ^= 1
     refused = [
         (BEGIN + 1, {}),
         (-4096, {}),
+        (1 << 62, {}),
+        (BEGIN, {"segment_bytes": 0}),
+        (BEGIN, {"segment_bytes": BEGIN - 1}),
+        (BEGIN, {"queue_minimums": {("t", -1): 0}}),
+        (BEGIN, {"queue_minimums": {("t", 0): -1}}),
+        (BEGIN, {"queue_minimums": {("t", 0): 1 << 62}}),
         (BEGIN, {"snapshots": {"topics.json": snapshot(BEGIN - 1)}}),
         (BEGIN, {"snapshots": {"topics.json": bytes(damaged)}}),
         (BEGIN, {"snapshots": {"topics.json": b"\xff"}}),
@@ -108,7 +123,7 @@ def test_what_a_store_cannot_begin_with(tmp_path) -> None:
         with pytest.raises(StoreFormatError):
             begin_store(str(tmp_path / "s"), CONFIG, begin, **{**good, **wrong})
     with pytest.raises(InvalidName):
-        begin_store(str(tmp_path / "s"), CONFIG, BEGIN, snapshots={}, queue_minimums={("../t", 0): 1})
+        begin_store(str(tmp_path / "s"), CONFIG, BEGIN, **SIZE, snapshots={}, queue_minimums={("../t", 0): 1})
     assert tree(tmp_path / "s", "commitlog", "config", "consumequeue") == {}
     begin_store(str(tmp_path / "s"), CONFIG, BEGIN, **good)
     with pytest.raises(StoreFormatError, match="empty directory"):
@@ -125,7 +140,7 @@ def test_erased_it_is_as_if_it_had_never_been(tmp_path) -> None:
     (directory / "replica.zenit").write_text("stays")
     erase_store(str(directory))
     assert sorted(os.listdir(directory)) == ["commitlog", "lock", "replica.zenit"]
-    begin_store(str(directory), CONFIG, BEGIN, snapshots={}, queue_minimums={})
+    begin_store(str(directory), CONFIG, BEGIN, **SIZE, snapshots={}, queue_minimums={})
     with make_store(directory, StillClock()) as store:
         assert (store.written, store.queues()) == (BEGIN, {})
         assert put(store, "t", 0, message("t", b"x")).physical_offset == BEGIN

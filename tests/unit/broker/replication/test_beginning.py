@@ -23,16 +23,17 @@ from zenitmq.broker.store_directory import DirectoryOnDisk
 from zenitmq.model.errors import RemoteProtocolError, StoreFormatError
 from zenitmq.store.config import StoreConfig
 from zenitmq.store.snapshot import write_snapshot
+from zenitmq.store.store_opening import find_segment_bytes
 
 SEGMENT_BYTES = 1 << 20
-CONFIG = StoreConfig(segment_bytes=SEGMENT_BYTES)
+CONFIG = StoreConfig(segment_bytes=3 * SEGMENT_BYTES)
 
 
 def beginning(directory: Path) -> Beginning:
     path = directory / "topics.json"
     write_snapshot(str(path), {"topicConfigTable": {}}, SEGMENT_BYTES + 5)
     rows = EpochList.of([(1, 0), (3, SEGMENT_BYTES - 7)])
-    return Beginning(SEGMENT_BYTES, rows, {"topics.json": path.read_bytes()}, {("t", 0): 17})
+    return Beginning(SEGMENT_BYTES, SEGMENT_BYTES, rows, {"topics.json": path.read_bytes()}, {("t", 0): 17})
 
 
 def test_a_document_says_it_all(tmp_path: Path) -> None:
@@ -40,7 +41,11 @@ def test_a_document_says_it_all(tmp_path: Path) -> None:
     assert parse_beginning(json.dumps(beginning_document(whole)).encode()) == whole
 
 
-GOOD: dict[str, Any] = {"begin": 0, "epochs": [[1, 0]], "snapshots": {}, "queue_minimums": []}
+GOOD: dict[str, Any] = {"begin": 0, "segment_bytes": 4096, "epochs": [[1, 0]], "snapshots": {}, "queue_minimums": []}
+
+
+def test_the_others_are_wrong_by_what_is_wrong_in_them() -> None:
+    assert parse_beginning(json.dumps(GOOD).encode()).begin == 0
 
 
 @pytest.mark.parametrize(
@@ -49,7 +54,17 @@ GOOD: dict[str, Any] = {"begin": 0, "epochs": [[1, 0]], "snapshots": {}, "queue_
         [],
         {},
         {**GOOD, "begin": "x"},
+        {**GOOD, "begin": 4095},
+        {**GOOD, "begin": -4096},
+        {**GOOD, "segment_bytes": 0},
+        {**GOOD, "segment_bytes": 1 << 40},
         {**GOOD, "epochs": [[2, 0], [1, 0]]},
+        {**GOOD, "epochs": [[1, 1]]},
+        {**GOOD, "epochs": [[1, -1]]},
+        {**GOOD, "snapshots": {"../a.json": ""}},
+        {**GOOD, "snapshots": {"topics.json": "e30="}},
+        {**GOOD, "queue_minimums": [["../t", 0, 1]]},
+        {**GOOD, "queue_minimums": [["t", 0, -1]]},
         {**GOOD, "epochs": [[1]]},
         {**GOOD, "epochs": 7},
         {**GOOD, "snapshots": {"a.json": "%%%"}},
@@ -89,6 +104,7 @@ def test_a_start_carries_a_note_out_once(tmp_path: Path) -> None:
         assert carry_out_beginning(DirectoryOnDisk(str(store), CONFIG))
         assert not carry_out_beginning(DirectoryOnDisk(str(store), CONFIG))
     assert EpochList(read_epochs(str(store))) == whole.epochs
+    assert find_segment_bytes(str(store)) == SEGMENT_BYTES, "the master's, whatever the settings of this broker say"
     assert sorted(os.listdir(store / "commitlog")) == [f"{SEGMENT_BYTES:020d}"]
     assert (store / "config" / "topics.json").read_bytes() == whole.snapshots["topics.json"]
 

@@ -341,7 +341,12 @@ def test_a_store_begins_anew_where_another_begins(new_machine: Callable[[], Mach
     other.open()
     other.append(2)
     other.close()
-    other.directory.begin_anew(segment_bytes, snapshots=one.directory.state_files(), queue_minimums=minimums)
+    other.directory.begin_anew(
+        segment_bytes,
+        segment_bytes=source.segment_bytes,
+        snapshots=one.directory.state_files(),
+        queue_minimums=minimums,
+    )
     target = other.open()
     assert (target.begin, target.written, target.flushed) == (segment_bytes, segment_bytes, segment_bytes)
     assert target.remembered_confirm == 0
