@@ -1,10 +1,16 @@
-"""The one file that reads time. Everything that decides takes `now_ms` as an argument instead."""
+"""The one file that reads time. Everything that decides takes `now_ms` as an argument instead.
+
+Leases and deadlines go on while a machine is suspended (a laptop's lid, a virtual machine set aside): others count on. So
+they are counted on CLOCK_BOOTTIME, as Linux calls it; elsewhere (macOS) CLOCK_MONOTONIC is such a clock.
+"""
 
 from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Final, Protocol
+
+_CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Clock(Protocol):
@@ -14,7 +20,7 @@ class Clock(Protocol):
         """Wall clock, milliseconds since the epoch: for what is stored or shown."""
 
     def monotonic_ms(self) -> int:
-        """Milliseconds that never go back: for deadlines and leases."""
+        """Milliseconds that never go back, and pass while the machine is suspended: for deadlines and leases."""
 
     def sleep_ms(self, duration_ms: int) -> None:
         """Blocks the calling thread."""
@@ -27,7 +33,7 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> int:
-        return time.monotonic_ns() // 1_000_000
+        return time.clock_gettime_ns(_CLOCK) // 1_000_000
 
     def sleep_ms(self, duration_ms: int) -> None:
         time.sleep(duration_ms / 1000)
@@ -39,8 +45,8 @@ def now_ms() -> int:
 
 
 def monotonic_ms() -> int:
-    """Milliseconds that never go back."""
-    return time.monotonic_ns() // 1_000_000
+    """Milliseconds that never go back, and pass while the machine is suspended."""
+    return time.clock_gettime_ns(_CLOCK) // 1_000_000
 
 
 def monotonic_ns() -> int:
