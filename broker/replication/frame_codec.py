@@ -19,6 +19,7 @@ from .frames import (
     FRAMES,
     HEADER,
     MAGIC,
+    SESSION_MAX,
     VERSION,
     Ack,
     Chunk,
@@ -134,8 +135,8 @@ def _decode_opening(data: bytes | memoryview, values: tuple[int, ...]) -> Openin
     rows_at = names_at + name_bytes + store_id_bytes
     if not name_bytes or not store_id_bytes or count > ROWS_MAX or len(data) != rows_at + count * _ROW.size:
         raise RemoteProtocolError(f"Opening of {len(data)} bytes, {count} epochs")
-    if flushed > end:
-        raise RemoteProtocolError(f"Opening with {flushed} flushed of {end}")
+    if flushed > end or session > SESSION_MAX:
+        raise RemoteProtocolError(f"Opening of session {session} with {flushed} flushed of {end}")
     try:
         name = str(data[names_at : names_at + name_bytes], "utf-8")
         store_id = str(data[names_at + name_bytes : rows_at], "utf-8")
@@ -161,6 +162,8 @@ def _decode_refused(data: bytes | memoryview, values: tuple[int, ...]) -> Refuse
         known = RefusalReason(reason)
     except ValueError as error:
         raise RemoteProtocolError(f"Refused for reason {reason}") from error
+    if known is RefusalReason.STALE_SESSION and offset > SESSION_MAX:
+        raise RemoteProtocolError(f"Refused below session {offset}")
     epochs = _decode_rows(data[_REFUSED.size :], epoch=epoch, end=log_begin)
     return Refused(group, epoch, session, known, offset, log_begin, epochs)
 

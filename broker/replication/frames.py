@@ -30,6 +30,8 @@ CHUNK_BYTES_MAX: Final = RECORD_BYTES_LIMIT + 8
 """Bytes that a chunk has at most: the longest record that a store may be set to take, and the 8 of a blank's head."""
 CHUNK_SPAN_MAX: Final = SEGMENT_BYTES_LIMIT
 """How much of the log a chunk may stand for: it lies in one segment, and the filler behind a blank's head is not sent."""
+SESSION_MAX: Final = 1 << 62
+"""No slave numbers its sessions so high: what a stranger says must leave room for the next number."""
 FRAME_BYTES_MAX: Final = 1024 * 1024
 """Of a frame without a chunk's bytes: an opening with a whole list of epochs."""
 
@@ -204,7 +206,11 @@ FRAMES: Final = (
         (Side.SLAVE,),
         (
             FrameField("reason", "B", "1 other epoch, 2 stale session, 3 not a member, 4 behind retention, 5 closed"),
-            FrameField("offset", "q", "for 2: the highest session seen; for 4: the truncation point; else 0"),
+            FrameField(
+                "offset",
+                "q",
+                "for 2: the highest session seen, 2^62 at most, as in an Opening; for 4: the truncation point; else 0",
+            ),
             FrameField("log_begin", "q", "for 4: where the master's log begins; else 0"),
             FrameField("rows", "H", "for 4: number of epochs that begin before it; else 0"),
         ),

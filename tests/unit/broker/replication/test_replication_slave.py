@@ -23,7 +23,9 @@ from zenitmq.broker.replication.effects import (
     Stopped,
 )
 from zenitmq.broker.replication.epochs import ROWS_MAX, EpochList
+from zenitmq.broker.replication.frame_codec import decode, encode
 from zenitmq.broker.replication.frames import (
+    SESSION_MAX,
     Accepted,
     Ack,
     Chunk,
@@ -34,6 +36,7 @@ from zenitmq.broker.replication.frames import (
     Opening,
     RefusalReason,
     Refused,
+    Side,
 )
 from zenitmq.broker.replication.replica_log import ReplicaLog
 from zenitmq.broker.replication.slave import (
@@ -597,6 +600,16 @@ def test_what_lies_behind_a_hole_is_cut_though_it_was_not_offered() -> None:
     effects = slave.accepted(100)
     assert kinds(effects)[:4] == [PersistIntent, CutLog, PersistEpochs, ClearIntent]
     assert (slave.core.phase, slave.log.has_hole, slave.log.epochs) == (Phase.STREAMING, False, ROWS)
+
+
+def test_the_highest_number_that_a_master_may_have_seen_leaves_one_to_open_with() -> None:
+    """A stranger had opened a session in this replica's name with the last number there is: the next one ended the process."""
+    slave = Slave()
+    highest = decode(encode(Refused(*slave.stamp, RefusalReason.STALE_SESSION, SESSION_MAX)), Side.SLAVE)
+    slave.hear(highest)
+    opened = [effect.frame for effect in slave.tick(PAUSE_MS) if isinstance(effect, SendFrame)]
+    assert [frame.session for frame in opened] == [SESSION_MAX + 1]
+    assert encode(opened[0])
 
 
 @pytest.mark.parametrize(
