@@ -15,6 +15,7 @@ from typing import Final
 
 import numpy as np
 
+from ..client.outgoing import posted_parts
 from ..client.producer import Producer
 from ..client.send_future import SendFuture
 from ..client.waiting import run_blocking
@@ -96,7 +97,8 @@ class _Watched(Producer):
         def on_answered(_: ZenitError | None) -> None:
             latencies_ns.append(monotonic_ns() - posted_ns)
 
-        run_blocking(self._background.post(topic, body, tags, keys, self._timeout_ms, on_answered))
+        parts = posted_parts(body, tags, keys, self._compress_over)
+        run_blocking(self._background.post(topic, parts, None, self._timeout_ms, on_answered))
 
 
 def _post(load: _Load, producer: _Watched, content: list[bytes], keys: Keys) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -22,9 +22,10 @@ from .backlog import MESSAGE_BYTES, Backlog, Line, Waiting
 from .connection import Connection
 from .event_loop import LoopCalls, OnLoop
 from .failed_sends import OnError
-from .outgoing import message_parts
+from .outgoing import Parts, message_parts, posted_parts
 from .producer import ProducerCore
 from .send_future import BatchOutcome, SendFuture
+from .sent_fields import plain_body
 from .waiting import Waits
 
 log = logging.getLogger(__name__)
@@ -139,31 +140,52 @@ class Producer(ProducerCore):
         self._wait_in_line(line, len(parts[0]), move, fail)
         return future
 
-    def post(self, topic: str, body: bytes, tags: str | None = None, keys: str | Sequence[str] | None = None) -> None:
+    def post(
+        self,
+        topic: str,
+        body: bytes,
+        tags: str | None = None,
+        keys: str | Sequence[str] | None = None,
+        *,
+        properties: Mapping[str, str] | None = None,
+        sharding_key: str | None = None,
+    ) -> None:
         """Sends a body with others of its topic and returns at once: the fastest way, without a word on success.
 
         Failures go to `on_error` (called on the loop) and to `flush`, which raises. Raises as `send_async` does.
         """
-        accumulator = None if self._backlog else self._open.get(topic)
-        if accumulator is None or len(body) > self._compress_over or not accumulator.append(body, tags, keys):
-            self._post_slowly(topic, body, tags, keys)
+        is_plain = properties is None and sharding_key is None and not self._backlog
+        accumulator = self._open.get(topic) if is_plain else None
+        try:
+            if accumulator is not None and len(body) <= self._compress_over and accumulator.append(body, tags, keys):
+                return
+        except TypeError:  # nothing was appended: what follows takes any buffer, and says what it cannot take
+            pass
+        plain = plain_body(body)
+        parts = posted_parts(plain, tags, keys, self._compress_over, properties=properties, sharding_key=sharding_key)
+        listed = (keys,) if isinstance(keys, str) else tuple(keys or ())
+        own = dict(properties or {})
+        self._post_slowly(
+            topic, parts, sharding_key, lambda error: FailedSend(topic, plain, tags, listed, error, own, sharding_key)
+        )
 
-    def _post_slowly(self, topic: str, body: bytes, tags: str | None, keys: str | Sequence[str] | None) -> None:
+    def _post_slowly(
+        self, topic: str, parts: Parts, sharding_key: str | None, failed: Callable[[ZenitError], FailedSend]
+    ) -> None:
         self._on_loop.calls()
-        line: Line = (topic, _POSTS)
-        if not self._backlog.has(line) and self._background.post_nowait(topic, body, tags, keys):
+        line: Line = (topic, _POSTS if sharding_key is None else _SHARDED_LINES + hash(sharding_key) % _SHARDED_LINES)
+        if not self._backlog.has(line) and self._background.post_nowait(topic, parts, sharding_key):
             return
         self._check_usable()
 
         async def move(wait_ms: int) -> None:
-            await self._background.post(topic, body, tags, keys, wait_ms)
+            await self._background.post(topic, parts, sharding_key, wait_ms)
 
         def fail(error: Exception) -> None:
             known = error if isinstance(error, ZenitError) else LocalProtocolError(f"{type(error).__name__}: {error}")
-            listed = (keys,) if isinstance(keys, str) else tuple(keys or ())
-            self._background.tell_failed([FailedSend(topic, body, tags, listed, known)], known)
+            self._background.tell_failed([failed(known)], known)
 
-        self._wait_in_line(line, len(body), move, fail)
+        self._wait_in_line(line, len(parts[0]), move, fail)
 
     def _wait_in_line(
         self,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from ..model.clock import monotonic_ms
@@ -24,7 +24,7 @@ from .connection import Connection
 from .delayed_send import DelayedParts
 from .destinations import Destinations
 from .failed_sends import FailedSends, failed_sends
-from .outgoing import Parts, check_send_topic, compress_body
+from .outgoing import Parts, check_send_topic
 from .send_future import Callbacks, SendFuture, run_callbacks
 from .waiting import Waits
 
@@ -51,7 +51,6 @@ class BackgroundSends:
         new_sender: Callable[[Callable[[Sealed, ZenitError], None]], BatchSender],
         batch_bytes: int,
         linger_ms: int,
-        compress_over: int,
     ) -> None:
         """`new_sender(on_failed)` makes the batch sender."""
         self.open: dict[str, Accumulator] = {}
@@ -66,9 +65,8 @@ class BackgroundSends:
         self._sender = new_sender(self._on_failed)
         self._batch_bytes = batch_bytes
         self._linger_ms = max(1, linger_ms)  # without any, a batch would be of one message
-        self._compress_over = compress_over
         self._lock = threading.Lock()
-        self._post_lanes: dict[str, Lane] = {}
+        self._post_lanes: Lanes = {}
         self._future_lanes: Lanes = {}
         self._delayed_lanes: Lanes = {}
         self._sweeper = self._remoting.every(SWEEP_MS, self._sweep)
@@ -96,7 +94,7 @@ class BackgroundSends:
         """
         self._check_usable()
         lanes = self._lanes_of(parts)
-        lane = lanes.get(topic) if sharding_key is None else self._sharded_lane(lanes, topic, sharding_key)
+        lane = self._known_lane(lanes, topic, sharding_key)
         if lane is None:
             return None
         while True:
@@ -112,7 +110,7 @@ class BackgroundSends:
     async def send(self, topic: str, parts: Parts, sharding_key: str | None, wait_ms: int) -> SendFuture:
         """The same, waiting for a route and for room, at most `wait_ms` for each. Raises TopicNotFound and BufferFull too."""
         deadline_ms = monotonic_ms() + wait_ms
-        lane = await self._future_lane(self._lanes_of(parts), topic, sharding_key, wait_ms)
+        lane = await self._lane(self._lanes_of(parts), topic, sharding_key, wait_ms)
         while True:
             serial = lane.serial
             future = self.send_nowait(topic, parts, sharding_key)
@@ -120,45 +118,36 @@ class BackgroundSends:
                 return future
             await self._ship_as(lane, serial, deadline_ms)
 
-    def post_nowait(self, topic: str, body: bytes, tags: str | None, keys: str | Sequence[str] | None) -> bool:
+    def post_nowait(self, topic: str, parts: Parts, sharding_key: str | None) -> bool:
         """Appends a message that begins a batch, does not fit into one, or may be compressed.
 
         False where that has to wait, as `post` does. Raises what is wrong with the message.
         """
         self._check_usable()
-        lane = self._post_lanes.get(topic)
-        return lane is not None and self._append_posted(lane, self._posted(body, tags, keys))
+        lane = self._known_lane(self._post_lanes, topic, sharding_key)
+        return lane is not None and self._append_posted(lane, parts)
 
     async def post(
-        self,
-        topic: str,
-        body: bytes,
-        tags: str | None,
-        keys: str | Sequence[str] | None,
-        wait_ms: int,
-        watcher: Watcher | None = None,
+        self, topic: str, parts: Parts, sharding_key: str | None, wait_ms: int, watcher: Watcher | None = None
     ) -> None:
         """The same, waiting as `send` does. `watcher`: told what becomes of the message's batch."""
         self._check_usable()
         deadline_ms = monotonic_ms() + wait_ms
-        lane = self._post_lanes.get(topic) or await self._post_lane(topic, wait_ms)
-        parts = self._posted(body, tags, keys)
+        lane = await self._lane(self._post_lanes, topic, sharding_key, wait_ms)
         while True:
             serial = lane.serial
             if self._append_posted(lane, parts, watcher):
                 return
             await self._ship_as(lane, serial, deadline_ms)
 
-    def _posted(self, body: bytes, tags: str | None, keys: str | Sequence[str] | None) -> Parts:
-        packed, flags = compress_body(body, self._compress_over)
-        return packed, tags, keys, b"", 0, flags
-
     def _append_posted(self, lane: Lane, parts: Parts, watcher: Watcher | None = None) -> bool:
         while True:
             with lane.lock:
                 if not lane.is_open:
                     self._open_lane(lane)
-                    if COMPILED:  # interpreted, an append is many steps: every post takes the lock
+                    if (
+                        COMPILED and lane.shard is None
+                    ):  # interpreted, an append is many steps: every post takes the lock
                         self.open[lane.topic] = lane.accumulator
                 if lane.accumulator.append(*parts):
                     if watcher is not None:
@@ -206,28 +195,21 @@ class BackgroundSends:
 
     # ---- lanes
 
-    async def _post_lane(self, topic: str, wait_ms: int) -> Lane:
-        await self._prepare(topic, wait_ms)
-        with self._lock:
-            lane = self._post_lanes.get(topic)
-            if lane is None:
-                accumulator = self._new_accumulator(topic, self._batch_bytes)
-                lane = self._post_lanes[topic] = Lane(topic, accumulator, with_outcome=False)
-        return lane
-
     def _lanes_of(self, parts: Parts) -> Lanes:
         return self._delayed_lanes if isinstance(parts, DelayedParts) else self._future_lanes
 
     def _all_lanes(self) -> list[Lane]:
         return [*self._post_lanes.values(), *self._future_lanes.values(), *self._delayed_lanes.values()]
 
-    def _sharded_lane(self, lanes: Lanes, topic: str, sharding_key: str) -> Lane | None:
+    def _known_lane(self, lanes: Lanes, topic: str, sharding_key: str | None) -> Lane | None:
+        if sharding_key is None:
+            return lanes.get(topic)
         if self._routes.cached(topic) is None:
             return None
         return lanes.get(self._destinations.sharded_queue(topic, sharding_key))
 
-    async def _future_lane(self, lanes: Lanes, topic: str, sharding_key: str | None, wait_ms: int) -> Lane:
-        known = lanes.get(topic) if sharding_key is None else self._sharded_lane(lanes, topic, sharding_key)
+    async def _lane(self, lanes: Lanes, topic: str, sharding_key: str | None, wait_ms: int) -> Lane:
+        known = self._known_lane(lanes, topic, sharding_key)
         if known is not None:
             return known
         await self._prepare(topic, wait_ms)
@@ -237,8 +219,8 @@ class BackgroundSends:
             lane = lanes.get(name)
             if lane is None:
                 accumulator = self._new_accumulator(topic, self._batch_bytes)
-                waits = lanes is self._delayed_lanes
-                lane = lanes[name] = Lane(topic, accumulator, with_outcome=True, shard=shard, waits=waits)
+                futures, waits = lanes is not self._post_lanes, lanes is self._delayed_lanes
+                lane = lanes[name] = Lane(topic, accumulator, with_outcome=futures, shard=shard, waits=waits)
         return lane
 
     async def _prepare(self, topic: str, wait_ms: int) -> None:

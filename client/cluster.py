@@ -35,6 +35,8 @@ def name_servers(
 
 def parse_addresses(name: str, text: str) -> tuple[str, ...]:
     """ "a:1,b:2" (blanks and semicolons too) as addresses. `name`: the setting, for the error."""
+    if not isinstance(text, str):
+        raise InvalidParameter(name, text, _EXPECTED)
     if "://" in text:
         raise InvalidParameter(name, text, f"{_EXPECTED}; in-process engines are not part of this version")
     addresses = tuple(dict.fromkeys(part for part in text.replace(",", " ").replace(";", " ").split() if part))

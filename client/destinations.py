@@ -12,6 +12,7 @@ from ..model.route import TopicRoute
 from .latency_fault import LatencyFault
 from .queue_choice import choose_queue, interleave, shard_layout, shard_queue
 from .route_cache import RouteCache
+from .sent_fields import check_sharding_key
 
 
 class _Ring:
@@ -61,7 +62,8 @@ class Destinations:
             yield self.next_queue(topic, avoid=avoid, has_room=has_room)
 
     def sharded_queue(self, topic: str, sharding_key: str) -> MessageQueue:
-        """The one queue of a key. Raises NoRoute where the topic's queues are not known."""
+        """The one queue of a key. Raises InvalidParameter, NoRoute where the topic's queues are not known."""
+        check_sharding_key(sharding_key)
         route = self._routes.cached(topic)
         with self._layout_lock:
             layout = self._layouts.get(topic, ())

@@ -9,6 +9,7 @@ from typing import Final
 
 from ..model.errors import SendFailed, ZenitError
 from ..model.message import FailedSend
+from ..model.properties import RESERVED, SHARDING_KEY
 from ..store.record_kernel import decode_batch
 from .batching import Sealed
 
@@ -22,7 +23,15 @@ OnError = Callable[[list[FailedSend]], object]
 def failed_sends(sealed: Sealed, error: ZenitError) -> list[FailedSend]:
     """The messages of a batch, taken back out of its records."""
     return [
-        FailedSend(message.topic, message.body, message.tags, message.keys, error)
+        FailedSend(
+            message.topic,
+            message.body,
+            message.tags,
+            message.keys,
+            error,
+            {name: value for name, value in message.properties.items() if name not in RESERVED},
+            message.properties.get(SHARDING_KEY),
+        )
         for message in decode_batch(bytes(sealed.payload()))
     ]
 

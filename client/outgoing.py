@@ -12,7 +12,8 @@ from ..model.names import check_topic, is_system_topic
 from ..model.properties import RESERVED, SHARDING_KEY, encode_properties
 from ..model.sys_flag import COMPRESSED, COMPRESSION_LZ4
 from ..store.record_kernel import Accumulator
-from .delayed_send import DelayedParts, delay_properties
+from .delayed_send import DelayedParts, delay_properties, is_delayed
+from .sent_fields import check_message_types, check_properties, check_sharding_key, check_texts, plain_body
 
 Fill = Callable[[Accumulator], bool]
 """Appends all messages of a batch; False where they do not fit."""
@@ -37,6 +38,7 @@ def encode_user_properties(properties: Mapping[str, str], sharding_key: str | No
         if name in RESERVED:
             raise MessageIllegal(f"property name {name!r} is reserved")
     if sharding_key is not None:
+        check_sharding_key(sharding_key)
         return encode_properties({**properties, SHARDING_KEY: sharding_key})
     return encode_properties(properties)
 
@@ -59,16 +61,41 @@ def message_parts(message: Message, compress_over: int, sharding_key: str | None
     """A message as an accumulator takes it; DelayedParts where it is to be delivered later.
 
     Raises InvalidParameter, MessageIllegal, MessageTooLarge."""
+    if not isinstance(message, Message) or message.properties or message.flag or is_delayed(message):
+        check_message_types(message)
+    elif message.tags or message.keys:
+        check_texts(message.tags, message.keys)
     body, flags = message.body, 0
+    if type(body) is not bytes:
+        body = plain_body(body)
     if len(body) > compress_over:
         body, flags = compress_body(body, compress_over)
     properties = b""
     if message.properties or sharding_key is not None:
         properties = encode_user_properties(message.properties, sharding_key)
-    if message.delay is not None or message.deliver_at is not None or message.delay_level:
+    if is_delayed(message):
         properties += encode_properties(delay_properties(message))
         return DelayedParts((body, message.tags or None, message.keys or None, properties, message.flag, flags))
     return body, message.tags or None, message.keys or None, properties, message.flag, flags
+
+
+def posted_parts(
+    body: bytes,
+    tags: str | None,
+    keys: str | Sequence[str] | None,
+    compress_over: int,
+    *,
+    properties: Mapping[str, str] | None = None,
+    sharding_key: str | None = None,
+) -> Parts:
+    """What `post` was given, as an accumulator takes it. Raises MessageIllegal, MessageTooLarge, InvalidParameter."""
+    check_texts(tags, keys)
+    packed, flags = compress_body(plain_body(body), compress_over)
+    encoded = b""
+    if properties or sharding_key is not None:
+        check_properties(properties or {})
+        encoded = encode_user_properties(properties or {}, sharding_key)
+    return packed, tags, keys, encoded, 0, flags
 
 
 def fill_messages(messages: Sequence[Message], compress_over: int, sharding_key: str | None = None) -> Fill:
@@ -94,9 +121,13 @@ def fill_bodies(
     keys: Sequence[str | Sequence[str]] | None = None,
 ) -> Fill:
     """Appends bodies with columns of tags and keys beside them. Raises InvalidParameter where their lengths differ."""
+    if isinstance(bodies, (bytes, bytearray, str)):
+        raise InvalidParameter("bodies", type(bodies).__name__, "a sequence of bodies; send(Message(...)) sends one")
     listed = bodies if isinstance(bodies, list) else list(bodies)
     if not listed:
         raise InvalidParameter("bodies", "[]", "at least one body")
+    if set(map(type, listed)) != {bytes}:
+        listed = list(map(plain_body, listed))
     for name, column in (("tags", tags), ("keys", keys)):
         if column is not None and not isinstance(column, str) and len(column) != len(listed):
             raise InvalidParameter(name, f"{len(column)} values", f"as many as bodies: {len(listed)}")

@@ -39,7 +39,7 @@ from .destinations import Destinations
 from .failed_sends import FailedSends, OnError
 from .latency_fault import LatencyFault, LatencyTable, latency_table
 from .membership import Member
-from .outgoing import COMPRESS_OVER_BYTES, fill_bodies, fill_messages, message_parts
+from .outgoing import COMPRESS_OVER_BYTES, fill_bodies, fill_messages, message_parts, posted_parts
 from .pending_replies import RequestStatistics
 from .queue_streams import ID_LENGTH, QueueStreams
 from .ready_batch import ReadyBatches
@@ -151,7 +151,6 @@ class ProducerCore(ABC):
             ),
             batch_bytes=batch_bytes,
             linger_ms=linger_ms,
-            compress_over=self._compress_over,
         )
         self._open = self._background.open
         member = Member(self._connection.new_client_id(), producer_group=group)
@@ -401,14 +400,28 @@ class Producer(ProducerCore):
             return run_blocking(self._background.send(message.topic, parts, sharding_key, self._timeout_ms))
         return future
 
-    def post(self, topic: str, body: bytes, tags: str | None = None, keys: str | Sequence[str] | None = None) -> None:
+    def post(
+        self,
+        topic: str,
+        body: bytes,
+        tags: str | None = None,
+        keys: str | Sequence[str] | None = None,
+        *,
+        properties: Mapping[str, str] | None = None,
+        sharding_key: str | None = None,
+    ) -> None:
         """Sends a body with others of its topic and returns at once: the fastest way, without a word on success.
 
         Failures go to `on_error` and to `flush`, which raises. Waits and raises as `send_async` does.
         """
-        accumulator = self._open.get(topic)
-        if accumulator is None or len(body) > self._compress_over or not accumulator.append(body, tags, keys):
-            run_blocking(self._background.post(topic, body, tags, keys, self._timeout_ms))
+        accumulator = self._open.get(topic) if properties is None and sharding_key is None else None
+        try:
+            if accumulator is not None and len(body) <= self._compress_over and accumulator.append(body, tags, keys):
+                return
+        except TypeError:  # nothing was appended: what follows takes any buffer, and says what it cannot take
+            pass
+        parts = posted_parts(body, tags, keys, self._compress_over, properties=properties, sharding_key=sharding_key)
+        run_blocking(self._background.post(topic, parts, sharding_key, self._timeout_ms))
 
     def request_async(
         self, message: Message, *, sharding_key: str | None = None, timeout: float | None = None

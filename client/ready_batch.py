@@ -18,6 +18,7 @@ from .unique_ids import BornTime
 
 BUFFER_BYTES: Final = 256 * 1024
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024  # a request's payload; the broker refuses a larger frame
+MEASURED_BYTES_MAX: Final = 128 * 1024 * 1024  # a batch is encoded up to here, so that a refusal tells its size
 TOPICS_MAX: Final = 64  # accumulators a thread keeps
 
 
@@ -80,10 +81,10 @@ class ReadyBatches:
         size_bytes = self._buffer_bytes
         accumulator.begin(*encoder.born.read())
         while not fill(accumulator):
-            size_bytes *= 4
-            if size_bytes > 2 * BATCH_BYTES_MAX:
+            if size_bytes > MEASURED_BYTES_MAX:
                 raise MessageTooLarge("batch", size_bytes, BATCH_BYTES_MAX)
-            encoder.spare = accumulator.swap(bytearray(min(size_bytes, BATCH_BYTES_MAX)))[0]
+            size_bytes *= 4
+            encoder.spare = accumulator.swap(bytearray(size_bytes))[0]
             accumulator.begin(*encoder.born.read())
         spare = encoder.spare if len(encoder.spare) == self._buffer_bytes else bytearray(self._buffer_bytes)
         buffer, used, count, _born_ms, month_ms, first_counter = accumulator.swap(spare)

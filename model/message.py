@@ -11,9 +11,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from .errors import MessageIllegal, MessageTooLarge
-from .names import check_topic
-from .properties import KEYS, RESERVED, TAGS
 from .queue import MessageQueue, PhysicalOffset, QueueOffset
 
 BODY_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -39,37 +36,6 @@ class Message:
     deliver_at: datetime | None = None
     delay_level: int = 0
     flag: int = 0
-
-    def wire_properties(self) -> dict[str, str]:
-        """What goes into the record beside the unique id. Raises MessageIllegal for a reserved name or a bad key."""
-        properties: dict[str, str] = {}
-        for name, value in self.properties.items():
-            if name in RESERVED:
-                raise MessageIllegal(f"property name {name!r} is reserved")
-            properties[name] = value
-        if self.keys:
-            properties[KEYS] = join_keys(self.keys)
-        if self.tags:
-            properties[TAGS] = self.tags
-        return properties
-
-
-def join_keys(keys: Sequence[str] | str) -> str:
-    """Keys as the KEYS property holds them: separated by one blank. A single text counts as one key."""
-    listed = (keys,) if isinstance(keys, str) else keys
-    for key in listed:
-        if not key or " " in key or "\x01" in key or "\x02" in key:
-            raise MessageIllegal(f"key {key!r}: must not be empty nor hold a blank, 0x01 or 0x02")
-    return " ".join(listed)
-
-
-def check_message(message: Message, body_bytes_max: int = BODY_BYTES_MAX) -> None:
-    """Raises InvalidName, MessageIllegal or MessageTooLarge for what no broker would take."""
-    check_topic(message.topic)
-    if not isinstance(message.body, bytes):
-        raise MessageIllegal(f"body is {type(message.body).__name__}: expected bytes")
-    if len(message.body) > body_bytes_max:
-        raise MessageTooLarge("message body", len(message.body), body_bytes_max)
 
 
 class SendStatus(enum.Enum):
@@ -107,10 +73,15 @@ class BatchReceipt:
 
 @dataclass(frozen=True, slots=True)
 class FailedSend:
-    """A posted message that was not acknowledged, and why; `error` says whether it may be stored nevertheless."""
+    """A posted message that was not acknowledged, and why; `error` says whether it may be stored nevertheless.
+
+    `properties`: the sender's own.
+    """
 
     topic: str
     body: bytes
     tags: str | None
     keys: tuple[str, ...]
     error: Exception
+    properties: Mapping[str, str] = field(default_factory=dict)
+    sharding_key: str | None = None

@@ -200,7 +200,7 @@ class BufferFull(ZenitError):
         self.limit_bytes = limit_bytes
 
     def __str__(self) -> str:
-        return f"{self.limit_bytes} bytes wait for acknowledgement already; slow down or call flush()"
+        return f"{self.limit_bytes} bytes wait for acknowledgement already; slow down, or wait: flush(), with asyncio drain()"
 
 
 class WrongEventLoop(ZenitError):
