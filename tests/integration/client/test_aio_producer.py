@@ -146,13 +146,16 @@ def test_what_finds_no_room_waits_in_order(namesrv: str, broker) -> None:
             futures = [producer.send_async(Message(TOPIC, b"%05d" % index), sharding_key="k") for index in range(2000)]
             for index in range(2000):
                 producer.post(TOPIC, b"p%05d" % index)
+                producer.post(TOPIC, b"s%05d" % index, sharding_key="k")
             await producer.drain()
             await asyncio.gather(*futures)
             await producer.flush()
 
     asyncio.run(story())
     stored = [message.body for message in broker.messages(TOPIC)]
-    sharded = [body for body in stored if not body.startswith(b"p")]
+    sharded = [body for body in stored if not body.startswith((b"p", b"s"))]
+    posted = [body for body in stored if body.startswith(b"s")]
+    assert list(dict.fromkeys(posted)) == [b"s%05d" % index for index in range(2000)]
     assert list(dict.fromkeys(sharded)) == [b"%05d" % index for index in range(2000)]
     assert {body for body in stored if body.startswith(b"p")} == {b"p%05d" % index for index in range(2000)}
 
@@ -202,8 +205,9 @@ def test_errors_are_typed_and_come_where_they_belong(namesrv: str, broker) -> No
             with pytest.raises(InvalidParameter):
                 await producer.flush(-1)
             producer.post("nowhere", b"x")
-            producer.post(TOPIC, "text")  # type: ignore[arg-type]
-            with pytest.raises(SendFailed, match="2"):
+            with pytest.raises(MessageIllegal, match="encode"):
+                producer.post(TOPIC, "text")  # type: ignore[arg-type]
+            with pytest.raises(SendFailed, match="1"):
                 await producer.flush()
             broker.rule = lambda request: StoreNotWriteable("full") if isinstance(request, SendMessages) else None
             with pytest.raises(StoreNotWriteable):

@@ -318,6 +318,11 @@ def test_keys_keep_their_queue_and_order(new_broker: Callable, namesrv: str) -> 
         offsets = [future.result(5).queue_offset for future in futures]
         assert offsets == sorted(offsets)
         assert {future.result().queue for future in futures[::100]} == {homes["user-1"]}
+        for index in range(3000):
+            producer.post(TOPIC, b"p%04d" % index, properties={"n": str(index)}, sharding_key="user-1")
+    posted = [m for m in [*first.messages(TOPIC), *second.messages(TOPIC)] if m.body.startswith(b"p")]
+    assert [(m.body, m.properties["n"]) for m in posted] == [(b"p%04d" % n, str(n)) for n in range(3000)]
+    assert {m.queue_id for m in posted} == {homes["user-1"].queue_id}
     stored = [*first.messages(TOPIC), *second.messages(TOPIC)]
     assert {message.properties["__SHARDINGKEY"] for message in stored} == {f"user-{index}" for index in range(5)}
 
@@ -403,7 +408,7 @@ def test_a_watcher_of_a_post_is_told_what_became_of_its_batch(namesrv: str, brok
     with Producer("g", namesrv=namesrv, on_error=lambda failed: None) as producer:
 
         def post(body: bytes) -> None:
-            run_blocking(producer._background.post(TOPIC, body, None, None, 3000, told.append))
+            run_blocking(producer._background.post(TOPIC, (body, None, None, b"", 0, 0), None, 3000, told.append))
             producer.post(TOPIC, body)  # of the same batch, and not watched
             with contextlib.suppress(SendFailed):
                 producer.flush(5)
