@@ -417,6 +417,7 @@ class GroupMember:
         with needs_room():
             self.files.note_registered(known.node.group_id)
             if not is_sync:
+                self._settles_at = None  # a note that waits for room would speak of what is counted from now on
                 self.files.note_async()
         self._store.forget_remembered_confirm()
         self._store.is_sync = is_sync
