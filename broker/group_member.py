@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Protocol, cast
 
 from ..model.clock import Clock
@@ -192,6 +193,7 @@ class GroupMember:
             files,
             directory,
             post=loop.post,
+            later=partial(loop.call_later, NO_ROOM_RETRY_MS),
             on_cut_needed=host.on_reopen_needed,
             on_beginning_needed=self._beginning_search.begin,
             withdraw_beginning=self._beginning_search.withdraw,

@@ -109,12 +109,18 @@ class Damage:
 
     def take_holes(self) -> Future[None] | None:
         """The log counts to its end from now on, whatever holes it has: nobody has more of it. Their messages are lost unless
-        a replica has them. Done once that is durable; None where there is no hole."""
+        a replica has them. Done once that was written down; where there was no room for it (`is_noted`), ask again. None
+        where there is no hole, and all is noted."""
         holes = self.quarantine.take_holes()
         if not holes:
-            return None
+            return None if self.is_noted else self._upkeep.run_in_worker(self._note)
         logger.warning("the log has holes and is taken as it is, what lay in them is lost ranges=%s", holes)
         return self._changed()
+
+    @property
+    def is_noted(self) -> bool:
+        """What is known of damage is on the disk: the next life knows it too."""
+        return self._noted == (self.quarantine.ranges, self.quarantine.rotten)
 
     def forget_expired(self) -> None:
         """Drops the ranges that retention has given up."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ...model.errors import CorruptRecordError, OffsetOutOfRange, StorePoisoned
@@ -33,19 +34,22 @@ class StoreDisk:
         directory: StoreDirectory,
         *,
         post: Callable[[Callable[[], None]], None],
+        later: Callable[[Callable[[], None]], object],
         on_cut_needed: Callable[[], None],
         on_beginning_needed: Callable[[], None],
         withdraw_beginning: Callable[[], bool],
         on_fatal: Callable[[], None],
     ) -> None:
-        """`post`: runs something on the loop soon. `on_cut_needed`: the intent is written; close the store and open it anew.
-        `on_beginning_needed`: ask the master for what a store that begins where its log does must know; `withdraw_beginning`:
-        do not, False where the answer is on the disk already. `on_fatal`: end the process.
+        """`post`: runs something on the loop soon; `later`: once there may be room again on a full disk. `on_cut_needed`: the
+        intent is written; close the store and open it anew. `on_beginning_needed`: ask the master for what a store that begins
+        where its log does must know; `withdraw_beginning`: do not, False where the answer is on the disk already. `on_fatal`:
+        end the process.
         """
         self._store = store
         self._files = files
         self._directory = directory
         self._post = post
+        self._later = later
         self._on_cut_needed = on_cut_needed
         self._on_beginning_needed = on_beginning_needed
         self._withdraw_beginning = withdraw_beginning
@@ -141,15 +145,23 @@ class StoreDisk:
         else:
             on_done()
 
-    def _cut_tail(self, _effect: fx.CutTail, on_done: Callable[[], None]) -> None:
+    def _cut_tail(self, effect: fx.CutTail, on_done: Callable[[], None]) -> None:
         """The start has cut what was torn, and chunks are whole records: there is nothing to cut. Holes stay, and what lies
-        behind them counts: nobody has more."""
+        behind them counts: nobody has more. Durably so, before anything is acknowledged there: else the next life would offer a
+        log that ends before them."""
         self._hole = None
         noted = self._store.damage.take_holes()
         if noted is None:
             on_done()
         else:
-            noted.add_done_callback(lambda _: self._post(on_done))
+            noted.add_done_callback(lambda _: self._post(partial(self._on_noted, effect, on_done)))
+
+    def _on_noted(self, effect: fx.CutTail, on_done: Callable[[], None]) -> None:
+        """The holes are written down, or there was no room for it."""
+        if self._store.damage.is_noted:
+            on_done()
+        else:
+            self._later(partial(self._cut_tail, effect, on_done))
 
     def _sync_log(self, _effect: fx.SyncLog, on_done: Callable[[], None]) -> None:
         written = self._store.written

@@ -49,6 +49,11 @@ class SimulatedDamage:
         """See `Damage`."""
         return self._disk.taken
 
+    @property
+    def is_noted(self) -> bool:
+        """See `Damage`."""
+        return True
+
     def take_holes(self) -> Future[None] | None:
         """See `Damage`."""
         if not self._disk.take_holes():

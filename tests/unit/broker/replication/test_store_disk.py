@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from zenitmq.broker.replication.disk import StoreDisk
 from zenitmq.broker.replication.effects import CutLog, CutTail, PersistIntent
 from zenitmq.broker.replication.replica_files import ReplicaFiles
 from zenitmq.broker.store_directory import DirectoryOnDisk
+from zenitmq.store import damage
 from zenitmq.store.config import StoreConfig
 from zenitmq.store.message_store import MessageStore
 from zenitmq.store.store_cut import truncate_store
@@ -27,11 +29,13 @@ class Replica:
         self.store = store
         self.asked: list[str] = []
         self.posted: list[Callable[[], None]] = []
+        self.later: list[Callable[[], None]] = []
         self.disk = StoreDisk(
             store,
             ReplicaFiles.open(store._directory),
             DirectoryOnDisk(store._directory, store._config),
             post=self.posted.append,
+            later=self.later.append,
             on_cut_needed=lambda: self.asked.append("cut"),
             on_beginning_needed=lambda: self.asked.append("beginning"),
             withdraw_beginning=lambda: True,
@@ -111,3 +115,33 @@ def test_who_leads_takes_its_log_with_the_hole_for_good(with_a_hole, caplog) -> 
         assert store.statistics().quarantined_ranges == 1
         replica.disk.perform(CutTail(), lambda: replica.asked.append("done"))
         assert replica.asked == ["done"]
+
+
+def test_a_log_with_holes_is_led_only_once_it_is_written_down_that_it_is_taken_as_it_is(
+    with_a_hole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk was full: the reign began all the same, and after a kill the log ended before all that it had acknowledged."""
+    directory, _, end = with_a_hole
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    with make_store(directory, **SETTINGS) as store:
+        replica = Replica(store)
+        with monkeypatch.context() as full:
+            full.setattr(damage, "note_quarantine", refuse)
+            replica.disk.perform(CutTail(), lambda: replica.asked.append("done"))
+            for _ in range(2):
+                wait_until(lambda: bool(replica.posted))
+                replica.posted.pop()()
+                assert replica.asked == []
+                replica.later.pop()()
+            wait_until(lambda: bool(replica.posted))
+        replica.posted.pop()()
+        replica.later.pop()()
+        wait_until(lambda: bool(replica.posted))
+        replica.posted.pop()()
+        assert replica.asked == ["done"]
+        left = kill(directory, directory.parent / "left")
+    with make_store(left, **SETTINGS) as store:
+        assert Replica(store).disk.position()[0] == end
