@@ -10,7 +10,7 @@ from typing import Self
 from ..store.record_kernel import StoredMessage
 from .connection import Connection
 from .event_loop import OnLoop
-from .handling import ConsumeResult
+from .handling import ConsumeResult, checked_answer
 from .push_consumer import PushCore
 from .waiting import Lock, Waits
 
@@ -37,13 +37,15 @@ class PushConsumer(PushCore[AsyncHandler]):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    _handlers_may_wait = True
+
     def _new_waits(self, connection: Connection) -> Waits:
         return OnLoop(connection.remoting, "consumer")
 
     def _new_lock(self) -> Lock:
         return asyncio.Lock()
 
-    async def _handle(self, messages: list[StoredMessage]) -> object:
+    async def _handle(self, messages: list[StoredMessage]) -> ConsumeResult | None:
         assert self._handler is not None
-        result = self._handler(messages)
-        return await result if inspect.isawaitable(result) else result
+        answer = self._handler(messages)
+        return checked_answer(self._handler_name, await answer if inspect.isawaitable(answer) else answer)

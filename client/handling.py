@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import enum
+import inspect
 from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from typing import Any, Final, cast
 
+from ..model.errors import InvalidParameter, WrongAnswer
 from ..model.names import RETRY_PREFIX
 from ..model.properties import RETRY_TOPIC
 from ..store.record_kernel import StoredMessage
 from .push_queues import Delivery, Failure
 
 REASON_LENGTH_MAX: Final = 1024
+ANSWER_LENGTH_MAX: Final = 200
 
 
 class ConsumeResult(enum.Enum):
@@ -25,8 +29,8 @@ class ConsumeResult(enum.Enum):
 Handler = Callable[[list[StoredMessage]], ConsumeResult | None]
 """Called in a thread of the consumer; None = SUCCESS, an exception = RETRY."""
 
-Handle = Callable[[list[StoredMessage]], Coroutine[Any, Any, object]]
-"""Runs a handler, in whichever way its consumer does; returns and raises what it does."""
+Handle = Callable[[list[StoredMessage]], Coroutine[Any, Any, ConsumeResult | None]]
+"""Runs a handler, in whichever way its consumer does; returns and raises what it does, and WrongAnswer."""
 
 
 def messages_of(delivery: Delivery) -> list[StoredMessage]:
@@ -37,17 +41,58 @@ def messages_of(delivery: Delivery) -> list[StoredMessage]:
     return [message.tried_again(message.properties.get(RETRY_TOPIC), delivery.attempt) for message in messages]
 
 
-def failure_of(result: object) -> Failure | None:
-    """What a handler's answer means; None = success. An answer that is none of ours is a failure, and says so."""
-    if result is None or result is ConsumeResult.SUCCESS:
-        return None
-    if result is ConsumeResult.RETRY:
+def check_handler(handler: Callable[..., object], *, may_wait: bool) -> str:
+    """The name of a handler that may be called with a list of messages. `may_wait`: it may be a coroutine function.
+
+    Raises InvalidParameter.
+    """
+    name = _name_of(handler)
+    if not callable(handler):
+        raise InvalidParameter("handler", name, "a callable that takes a list of messages")
+    forms = (handler, getattr(handler, "__call__", None))  # noqa: B004  # an object's method, to be looked at
+    if any(map(inspect.isgeneratorfunction, forms)) or any(map(inspect.isasyncgenfunction, forms)):
+        raise InvalidParameter(
+            "handler", name, "a function that returns its answer: this one yields, so it would not run"
+        )
+    if not may_wait and any(map(inspect.iscoroutinefunction, forms)):
+        raise InvalidParameter("handler", name, "a plain function; an `async def` is for zenitmq.aio.PushConsumer")
+    try:
+        signature = inspect.signature(handler)
+    except (TypeError, ValueError):
+        return name  # written in C: nobody can tell what it takes
+    try:
+        signature.bind([])
+    except TypeError as error:
+        raise InvalidParameter("handler", name, f"a callable that takes one list of messages: {error}") from None
+    return name
+
+
+def _name_of(handler: object) -> str:
+    inner = handler.func if isinstance(handler, partial) else handler
+    return str(getattr(inner, "__qualname__", None) or type(inner).__qualname__)[:REASON_LENGTH_MAX]
+
+
+def checked_answer(handler: str, answer: object) -> ConsumeResult | None:
+    """What a handler returned. Raises WrongAnswer for what is no answer."""
+    if answer is None or isinstance(answer, ConsumeResult):
+        return answer
+    if inspect.iscoroutine(answer):
+        answer.close()  # it would complain that nobody has awaited it
+        raise WrongAnswer(handler, "a coroutine, which is for zenitmq.aio.PushConsumer")
+    raise WrongAnswer(handler, repr(answer)[:ANSWER_LENGTH_MAX])
+
+
+def failure_of(answer: ConsumeResult | None) -> Failure | None:
+    """What a handler's answer means; None = success."""
+    if answer is ConsumeResult.RETRY:
         return Failure("the handler asked for another try")
-    if result is ConsumeResult.DEAD_LETTER:
+    if answer is ConsumeResult.DEAD_LETTER:
         return Failure("the handler put it aside", is_final=True)
-    return Failure(f"the handler returned {result!r}: expected None or a ConsumeResult"[:REASON_LENGTH_MAX])
+    return None
 
 
 def failure_of_error(error: BaseException) -> Failure:
     """What it means that the handler raised."""
+    if isinstance(error, WrongAnswer):
+        return Failure(str(error), is_mistake=True)
     return Failure(f"{type(error).__name__}: {error}"[:REASON_LENGTH_MAX])

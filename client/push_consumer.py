@@ -13,10 +13,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import datetime
-from typing import Generic, Self, TypeVar
+from typing import ClassVar, Generic, Self, TypeVar
 
 from ..model.clock import monotonic_ms
-from ..model.errors import ClientClosed, InvalidParameter, LocalProtocolError
+from ..model.errors import ClientClosed, InvalidParameter, LocalProtocolError, WrongAnswer
 from ..model.names import RETRY_PREFIX, check_topic
 from ..model.queue import MessageQueue
 from ..model.subscription import Expression, MessageModel, Subscription
@@ -25,7 +25,7 @@ from .allocation import Allocation, allocation_of
 from .argument_checks import wait_milliseconds
 from .broadcast_offsets import check_instance, default_directory
 from .connection import Connection
-from .handling import ConsumeResult, Handler
+from .handling import ConsumeResult, Handler, check_handler, checked_answer
 from .losses import OnLost
 from .machine_rooms import check_room
 from .process_queue import DEFAULT_LIMITS, FlowLimits
@@ -111,18 +111,21 @@ class PushCore(ABC, Generic[H]):
         self._on_lost = on_lost
         self._room = None if room is None else check_room(room)
         self._handler: H | None = None
+        self._handler_name = ""
         self._subscriptions: dict[str, Subscription] = {}
         self._lock = self._new_lock()  # of start, close and the subscriptions; not held while messages are handled
         self._member: PushMember | None = None
         self._is_closed = False
+
+    _handlers_may_wait: ClassVar[bool] = False  # they may be coroutine functions
 
     @abstractmethod
     def _new_waits(self, connection: Connection) -> Waits:
         """How it waits."""
 
     @abstractmethod
-    async def _handle(self, messages: list[StoredMessage]) -> object:
-        """Runs the handler."""
+    async def _handle(self, messages: list[StoredMessage]) -> ConsumeResult | None:
+        """Runs the handler. Raises what it raises, and WrongAnswer."""
 
     @abstractmethod
     def _new_lock(self) -> Lock:
@@ -133,12 +136,13 @@ class PushCore(ABC, Generic[H]):
     def on_message(self, handler: H) -> H:
         """Sets the handler; usable as a decorator. Before the start.
 
-        It gets a list of messages of one queue and returns None or a ConsumeResult; an exception means "again later".
+        It gets a list of messages of one queue and returns None or a ConsumeResult; an exception means "again later". Raises
+        InvalidParameter for a handler that cannot be right: of another number of arguments, a generator, and an `async def`
+        but for the class of `zenitmq.aio`.
         """
         if self._member is not None:
             raise LocalProtocolError("on_message after the start: a consumer has one handler")
-        if not callable(handler):
-            raise InvalidParameter("handler", handler, "a callable that takes a list of messages")
+        self._handler_name = check_handler(handler, may_wait=self._handlers_may_wait)
         self._handler = handler
         return handler
 
@@ -225,6 +229,11 @@ class PushCore(ABC, Generic[H]):
         """Counters since the start."""
         return _NOTHING_YET if self._member is None else self._member.work.statistics()
 
+    @property
+    def mistake(self) -> WrongAnswer | None:
+        """Why it has paused for good: its handler returned what is no answer. None = it has not."""
+        return None if self._member is None else self._member.work.mistake
+
     def trace_statistics(self) -> TraceStatistics | None:
         """How many trace records wait, are stored, were dropped; None before the start and where nothing is traced."""
         return None if self._member is None else self._member.trace_statistics()
@@ -257,6 +266,6 @@ class PushConsumer(PushCore[Handler]):
     def _new_lock(self) -> Lock:
         return ThreadLock()
 
-    async def _handle(self, messages: list[StoredMessage]) -> object:
+    async def _handle(self, messages: list[StoredMessage]) -> ConsumeResult | None:
         assert self._handler is not None
-        return self._handler(messages)
+        return checked_answer(self._handler_name, self._handler(messages))

@@ -15,6 +15,8 @@ counts for nothing then, but they are waited for: the queue counts as busy, and 
 here before they have ended.
 
 Broadcasting has nobody to return a message to: a failed one is finished.
+
+After a delivery that failed by a mistake of the program nothing more is handed out. Its messages stay unfinished.
 """
 
 from __future__ import annotations
@@ -41,10 +43,13 @@ STALLED_MS: Final = 120_000  # a queue that was not pulled for so long is droppe
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a delivery failed. `is_final`: it must not be tried again, but goes to the dead letters."""
+    """Why a delivery failed. `is_final`: it must not be tried again, but goes to the dead letters. `is_mistake`: the program
+    is wrong, so nothing is tried any more.
+    """
 
     reason: str
     is_final: bool = False
+    is_mistake: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,6 +106,7 @@ class PushQueues:
         self._gone: dict[MessageQueue, int] = {}  # deliveries that handlers have of queues that were dropped
         self._again: list[tuple[int, int, ProcessQueue, MessageBatch, int]] = []  # due, serial, ..., attempt: a heap
         self._serial = 0
+        self._is_paused = False  # a mistake of the program was seen
         self._damaged: dict[MessageQueue, int] = {}  # queues that are not pulled until then
 
     # ---- which queues
@@ -244,6 +250,8 @@ class PushQueues:
 
     def has_ready(self, now_ms: int) -> bool:
         """Whether a further delivery may begin now."""
+        if self._is_paused:
+            return False
         return self._prefetch.next_ready() is not None or (bool(self._again) and self._again[0][0] <= now_ms)
 
     @property
@@ -260,6 +268,8 @@ class PushQueues:
 
         Raises CorruptRecordError where a broker's answer cannot be decoded: that queue is asked again after a pause.
         """
+        if self._is_paused:
+            return None
         again = self._next_again(now_ms)
         if again is not None:
             return again
@@ -284,7 +294,7 @@ class PushQueues:
 
     def next_again_ms(self) -> int | None:
         """When a message is due that is handled again here; None where there is none."""
-        return self._again[0][0] if self._again else None
+        return self._again[0][0] if self._again and not self._is_paused else None
 
     def _next_again(self, now_ms: int) -> Delivery | None:
         while self._again and self._again[0][0] <= now_ms:
@@ -319,12 +329,16 @@ class PushQueues:
 
     def on_handled(self, delivery: Delivery, failure: Failure | None, now_ms: int) -> tuple[Return, ...]:
         """A handler has ended. Returns what to send back; ignored where it was too late, or the queue is gone."""
+        is_mistake = failure is not None and failure.is_mistake
+        self._is_paused = self._is_paused or is_mistake
         if self._running.pop(id(delivery), None) is None:
             return ()
         process = delivery.process
         process.running -= 1
         if process.is_gone:
             self._on_gone_handled(process.name)
+            return ()
+        if is_mistake:
             return ()
         if failure is None or self._rules.is_broadcasting:
             return self._finish(process, delivery.messages, now_ms)

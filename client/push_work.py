@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..model.clock import monotonic_ms
-from ..model.errors import BufferFull, ClientClosed, CorruptRecordError, MessageNotFound, ZenitError
+from ..model.errors import BufferFull, ClientClosed, CorruptRecordError, MessageNotFound, WrongAnswer, ZenitError
 from ..model.queue import MessageQueue
 from ..model.subscription import Subscription
 from ..remoting.commands import PullReply, Reply, SendBack
@@ -86,6 +86,8 @@ class PushWork:
         self._wake_ms: int | None = None  # when the I/O thread is to look for what is handled again
         self._is_stopping = False
         self._handled = self._failed = self._late = self._sent_back = 0
+        self.mistake: WrongAnswer | None = None
+        """Why nothing is handed out any more: the program is wrong."""
 
     def start(self) -> None:
         """Starts the handler's workers."""
@@ -362,11 +364,21 @@ class PushWork:
         except BaseException as error:  # the top of what is not ours
             if self._waits.is_end(error):
                 raise
+            if isinstance(error, WrongAnswer):
+                return self._on_mistake(error)
             log.warning("handler failed queue=%s", delivery.process.name, exc_info=error)
             return failure_of_error(error)
         if failure is not None:
             log.info("not handled queue=%s reason=%s", delivery.process.name, failure.reason)
         return failure
+
+    def _on_mistake(self, error: WrongAnswer) -> Failure:
+        """Says once that the consumer pauses, and why."""
+        with self._lock:
+            is_first, self.mistake = self.mistake is None, self.mistake or error
+        if is_first:
+            log.error("paused group=%s error=%s", self._group, error)
+        return failure_of_error(error)
 
     def _finish(self, delivery: Delivery, failure: Failure | None, now_ms: int) -> tuple[Return, ...]:
         """Under the lock."""

@@ -24,7 +24,7 @@ from ..store.record_kernel import MessageBatch, StoredMessage
 from .accumulators import single_record
 from .connection import Connection
 from .delayed_send import Answer
-from .handling import Handle, failure_of
+from .handling import ConsumeResult, Handle, failure_of
 from .outgoing import check_send_topic
 from .trace_backlog import Noted, TraceBacklog, TraceMessage, TraceStatistics, pack
 from .trace_records import Handed, Messages, Sent, consumed, delivered, published
@@ -260,7 +260,7 @@ class PullTrace:
 def traced_handle(recorder: TraceRecorder, handle: Handle) -> Handle:
     """A push consumer's handler, telling of what it is given and how it ends. One that never ends tells no end."""
 
-    async def handle_traced(messages: list[StoredMessage]) -> object:
+    async def handle_traced(messages: list[StoredMessage]) -> ConsumeResult | None:
         handed = recorder.on_delivered(messages, sum(message.size_bytes for message in messages))
         began_ms = monotonic_ms()
         code = ConsumeCode.EXCEPTION

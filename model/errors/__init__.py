@@ -42,6 +42,7 @@ from .consuming import (
     SqlSyntaxError,
     SubscriptionConflict,
     TraceDamaged,
+    WrongAnswer,
 )
 from .groups import (
     CutRefused,
@@ -242,6 +243,7 @@ __all__ = [
     "UnknownRequest",
     "UnwritableColumn",
     "VersionNotSupported",
+    "WrongAnswer",
     "WrongCluster",
     "WrongEventLoop",
     "ZenitError",

@@ -130,6 +130,23 @@ class NoOrigin(ZenitError):
         return f"dead letter {self.message_id} does not say which topic it came from; name one: --to TOPIC"
 
 
+class WrongAnswer(ZenitError):
+    """A handler returned what is no answer: the program is wrong, and its consumer has paused. Args: handler, answer (repr)."""
+
+    code = 9108
+
+    def __init__(self, handler: str, answer: str) -> None:
+        super().__init__(handler, answer)
+        self.handler = handler
+        self.answer = answer
+
+    def __str__(self) -> str:
+        return (
+            f"handler {self.handler} returned {self.answer}; return None or a ConsumeResult. The consumer has paused: "
+            "mend the handler and start the program again, its messages come again"
+        )
+
+
 class OffsetFileInUse(ZenitError):
     """Another broadcasting member on this machine has the same group and instance name. Args: path."""
 

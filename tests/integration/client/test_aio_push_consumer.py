@@ -249,3 +249,20 @@ def test_wrong_use_is_told(namesrv: str, admin: Admin) -> None:
                 consumer.on_message(lambda messages: None)
 
     asyncio.run(story())
+
+
+def test_a_coroutine_that_returns_what_is_no_answer_pauses_its_consumer(
+    namesrv: str, admin: Admin, producer: Producer
+) -> None:
+    fill(producer, TOPIC, 5)
+
+    async def handle_wrongly(messages: list[StoredMessage]) -> str:
+        return "SUCCESS"
+
+    async def main() -> None:
+        async with await consumer_of(namesrv, handle_wrongly) as consumer:
+            await until(lambda: consumer.mistake is not None)
+            assert "handle_wrongly returned 'SUCCESS'" in str(consumer.mistake)
+
+    asyncio.run(main())
+    assert lag(admin, "g", TOPIC) == 5

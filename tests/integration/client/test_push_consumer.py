@@ -144,11 +144,36 @@ def test_a_single_try_ends_in_the_dead_letters(namesrv: str, admin: Admin, produ
     assert (seen.bodies, admin.dead_letters("g")[0].attempts) == ([b"once"], 1)
 
 
-def test_an_answer_that_is_none_of_ours_is_a_failure(namesrv: str, admin: Admin, producer: Producer) -> None:
-    producer.send(Message(TOPIC, b"x"))
-    with consumer_of(namesrv, lambda messages: True, max_attempts=1):
-        wait_until(lambda: admin.dead_letters("g", 1))
-        assert "returned True" in str(admin.dead_letters("g", 1)[0].reason)
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_handler_that_returns_what_is_no_answer_pauses_its_consumer(
+    namesrv: str, admin: Admin, producer: Producer, caplog: pytest.LogCaptureFixture, ordered: bool
+) -> None:
+    """It is told once, nothing goes to retry or is committed, and the mended program gets all of it."""
+    sent = fill(producer, TOPIC, 50)
+    calls = []
+
+    def handle_wrongly(messages: list[StoredMessage]) -> bool:
+        calls.append(messages[0].body)
+        return True
+
+    with consumer_of(namesrv, handle_wrongly, concurrency=1, ordered=ordered, commit_interval=0.05) as consumer:
+        wait_until(lambda: consumer.mistake)
+        threading.Event().wait(0.3)
+        assert len(calls) == 1
+        assert "handle_wrongly returned True" in str(consumer.mistake)
+        assert consumer.statistics().sent_back == 0
+    assert [record.levelname for record in caplog.records if "handle_wrongly" in record.getMessage()] == ["ERROR"]
+    seen = Seen()
+    with consumer_of(namesrv, seen, ordered=ordered):
+        assert set(seen.wait(50)) == sent
+
+
+def test_an_async_def_is_refused_by_the_consumer_with_threads(namesrv: str) -> None:
+    async def handle(messages: list[StoredMessage]) -> None: ...
+
+    consumer = PushConsumer("g", namesrv=namesrv)
+    with pytest.raises(InvalidParameter, match=r"zenitmq\.aio\.PushConsumer"):
+        consumer.on_message(handle)  # type: ignore[arg-type]
 
 
 def test_a_handler_that_ends_its_thread_has_failed_and_the_pool_lives(

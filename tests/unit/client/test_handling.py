@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
+from functools import partial
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from zenitmq.client.handling import REASON_LENGTH_MAX, ConsumeResult, failure_of, failure_of_error, messages_of
+from zenitmq.client.handling import (
+    REASON_LENGTH_MAX,
+    ConsumeResult,
+    check_handler,
+    checked_answer,
+    failure_of,
+    failure_of_error,
+    messages_of,
+)
 from zenitmq.client.process_queue import FlowLimits, ProcessQueue
 from zenitmq.client.push_queues import Delivery, Failure
 from zenitmq.client.push_settings import PushSettings
-from zenitmq.model.errors import InvalidName, InvalidParameter
+from zenitmq.model.errors import InvalidName, InvalidParameter, WrongAnswer
 from zenitmq.model.queue import MessageQueue
 from zenitmq.model.subscription import BROADCASTING, Subscription
-from zenitmq.store.record_kernel import decode_batch, encode_record
+from zenitmq.store.record_kernel import StoredMessage, decode_batch, encode_record
 
 
 def delivery_of(topic: str, attempt: int, properties: bytes = b"", times: int = 0) -> Delivery:
@@ -36,15 +48,69 @@ def test_a_message_is_seen_under_the_topic_it_first_had() -> None:
 def test_what_a_handler_may_say() -> None:
     assert failure_of(None) is None
     assert failure_of(ConsumeResult.SUCCESS) is None
-    retry, aside, other = failure_of(ConsumeResult.RETRY), failure_of(ConsumeResult.DEAD_LETTER), failure_of("x" * 5000)
+    retry, aside = failure_of(ConsumeResult.RETRY), failure_of(ConsumeResult.DEAD_LETTER)
     assert retry is not None
     assert not retry.is_final
     assert aside is not None
     assert aside.is_final
-    assert other is not None
-    assert len(other.reason) == REASON_LENGTH_MAX
     assert failure_of_error(SystemExit(3)) == Failure("SystemExit: 3")
     assert len(failure_of_error(ValueError("x" * 5000)).reason) == REASON_LENGTH_MAX
+
+
+class Handles:
+    """Objects that are called: their method is what is looked at."""
+
+    async def __call__(self, messages: list[StoredMessage]) -> None: ...
+
+
+async def waits(messages: list[StoredMessage]) -> None: ...
+
+
+def yields(messages: list[StoredMessage]) -> Iterator[None]:
+    yield
+
+
+async def yields_and_waits(messages: list[StoredMessage]) -> AsyncIterator[None]:
+    yield
+
+
+def takes_two(key: str, messages: list[StoredMessage]) -> None: ...
+
+
+@pytest.mark.parametrize("may_wait", [False, True])
+@pytest.mark.parametrize(
+    "wrong", [None, 5, yields, yields_and_waits, partial(yields), takes_two, lambda: None, partial(takes_two, "k", [])]
+)
+def test_a_handler_that_cannot_be_right_is_refused(wrong: Any, may_wait: bool) -> None:
+    with pytest.raises(InvalidParameter):
+        check_handler(wrong, may_wait=may_wait)
+
+
+@pytest.mark.parametrize("handler", [waits, Handles(), partial(waits)])
+def test_a_coroutine_function_is_for_the_asyncio_class(handler: Any) -> None:
+    with pytest.raises(InvalidParameter, match=r"zenitmq\.aio\.PushConsumer"):
+        check_handler(handler, may_wait=False)
+    assert check_handler(handler, may_wait=True) in ("waits", "Handles")
+
+
+@pytest.mark.parametrize("handler", [print, [].append, lambda *_: None, partial(takes_two, "k"), Mock()])
+def test_what_may_be_right_is_taken(handler: Any) -> None:
+    assert check_handler(handler, may_wait=False)
+
+
+def test_a_wrong_answer_names_handler_and_value() -> None:
+    assert checked_answer("handle", None) is None
+    assert checked_answer("handle", ConsumeResult.RETRY) is ConsumeResult.RETRY
+    for wrong in (True, "SUCCESS", iter([])):
+        with pytest.raises(WrongAnswer, match="handle") as caught:
+            checked_answer("handle", wrong)
+        assert repr(wrong) in str(caught.value)
+        assert failure_of_error(caught.value).is_mistake
+    with pytest.raises(WrongAnswer) as caught:
+        checked_answer("handle", "x" * 5000)
+    assert len(str(caught.value)) < 500
+    with pytest.raises(WrongAnswer, match=r"zenitmq\.aio"):
+        checked_answer("handle", waits([]))  # and no warning that it was not awaited
 
 
 @pytest.mark.parametrize(

@@ -317,6 +317,22 @@ def test_a_queue_that_nobody_pulls_is_lost_but_not_one_that_has_enough() -> None
     assert queues.on_tick(10 + STALLED_MS).lost == (B,)
 
 
+@pytest.mark.parametrize("is_ordered", [False, True])
+def test_after_a_mistake_of_the_program_nothing_more_is_handed_out(is_ordered: bool) -> None:
+    queues = queues_of(A, B, is_ordered=is_ordered, lease_ms=1 << 40)
+    feed(queues, 3)
+    first, second = take(queues), take(queues)
+    while second.process is first.process:
+        second = take(queues)
+    assert queues.on_handled(first, Failure("returned 5", is_mistake=True), 0) == ()
+    assert queues.on_handled(second, None, 0) == ()  # it was right, and counts
+    assert queues.next_delivery(1 << 30) is None
+    assert not queues.has_ready(1 << 30)
+    assert queues.next_again_ms() is None
+    assert queues.uncommitted() == {second.process.name: 1}
+    assert not queues.is_busy([second.process.name])
+
+
 # ---- ordered
 
 
