@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 import typer
 
 from ..model.clock import datetime_of_ms, monotonic_ms
+from ..model.errors import InvalidParameter
 from .message_text import compile_format, message_document
 from .options import Json, Namesrv, parse_time_ms
-from .output import json_line, note
+from .output import json_line, note, reader_is_gone
 from .roles import stop_on_signals
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ def consume(
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
-    """Print the messages of a topic, one line each (--json: one object each), until --max, --idle-exit or Ctrl-C.
+    """Print the messages of a topic, one line each (--json: one object each), until --max, --idle-exit, Ctrl-C or the
+    end of the one who reads them (`| head`). For a look without a group: zenit peek, zenit tail.
 
     A group goes on where it stopped; to move it: zenit group reset-offset. Exit code 1 where messages are lost, their bytes
     damaged at every replica: the others are printed, and the group goes on behind them. Also where --idle-exit comes while no
@@ -79,11 +81,7 @@ def consume(
     """
     if sql is not None and expression is not None:
         raise typer.BadParameter("give either --filter or --sql", param_hint="--sql")
-    if as_json and line_format is not None:
-        raise typer.BadParameter("give either --format or --json", param_hint="--format")
-    line = compile_format(line_format or "{body}")
-    if as_json:
-        line = _json_bytes
+    line = line_of(line_format, as_json)
     start_from = _start(start)
     from ..client.pull_consumer import PullConsumer
     from ..model.subscription import Sql
@@ -100,6 +98,18 @@ def consume(
         _print_messages(consumer, lost, line, maximum, idle_exit, stopping)
     if lost.count:
         raise typer.Exit(1)
+
+
+def line_of(line_format: str | None, as_json: bool) -> Callable[[StoredMessage], bytes]:
+    """How a message is printed. Raises typer.BadParameter."""
+    if as_json and line_format is not None:
+        raise typer.BadParameter("give either --format or --json", param_hint="--format")
+    if as_json:
+        return _json_bytes
+    try:
+        return compile_format(line_format or "{body}")
+    except InvalidParameter as error:
+        raise typer.BadParameter(f"{error.value!r}: expected {error.expected}", param_hint=error.name) from None
 
 
 class LostRanges:
@@ -150,7 +160,7 @@ def _print_messages(
     idle_exit: float | None,
     stopping: threading.Event,
 ) -> None:
-    """Polls, prints and commits until told to stop; nothing is committed that did not leave for stdout."""
+    """Polls, prints and commits until told to stop, or nobody reads; nothing is committed that did not leave for stdout."""
     out = sys.stdout.buffer
     printed, committed_ms = 0, monotonic_ms()
     heard_ms = monotonic_ms()
@@ -164,6 +174,8 @@ def _print_messages(
             out.flush()
             printed += len(batch)
             heard_ms = monotonic_ms()
+        elif reader_is_gone():
+            break
         else:
             reason = consumer.waits_for
             if reason is not None and str(reason) != waits_for:

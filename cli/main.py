@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import select
 import sys
 from importlib import import_module
 from typing import Annotated
@@ -18,9 +17,9 @@ from typing import Annotated
 import typer
 
 from ..model.errors import ZenitError
+from .output import STDOUT, reader_is_gone
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
-STDOUT = 1
 
 # What typer raises for a wrong command line: a usage error, which knows the command that was meant.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -28,6 +27,7 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 # The file beside this one that has a command, in the order of the help.
 SUBJECTS = {
     **dict.fromkeys(("up", "down", "status"), "local"),
+    **dict.fromkeys(("peek", "tail"), "peek"),
     **{
         name: name.replace("-", "_")
         for name in (
@@ -92,7 +92,7 @@ def _outcome() -> int:
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except SystemExit as ending:  # the parser's own way out of a broken pipe, and of a shell's completion
-        if isinstance(ending.__context__, BrokenPipeError) and _reader_is_gone():
+        if isinstance(ending.__context__, BrokenPipeError) and reader_is_gone():
             os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)  # what is still buffered is wanted by nobody
             return DONE
         if ending.__context__ is None:
@@ -108,13 +108,6 @@ def _outcome() -> int:
         if "ZENIT_DEBUG" in os.environ:
             raise
         return _tell(f"internal error: {type(error).__name__}: {error} (ZENIT_DEBUG=1 shows where)", FAILED)
-
-
-def _reader_is_gone() -> bool:
-    """Whether whoever read our output has had enough, as `head` does."""
-    poll = select.poll()
-    poll.register(STDOUT, 0)
-    return any(events & select.POLLERR for _, events in poll.poll(0))
 
 
 def _usage_text(error: Exception) -> str:

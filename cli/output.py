@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import select
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
 CELL_CHARACTERS: Final = 60
+STDOUT: Final = 1
 
 
 def print_json(document: Any) -> None:
@@ -52,6 +54,13 @@ def print_facts(facts: Mapping[str, object]) -> None:
 def note(text: str) -> None:
     """A line for the person at the terminal, on stderr: stdout is for results."""
     sys.stderr.write(text + "\n")
+
+
+def reader_is_gone() -> bool:
+    """Whether whoever read our output has had enough, as `head` does."""
+    poll = select.poll()
+    poll.register(STDOUT, 0)
+    return any(events & select.POLLERR for _, events in poll.poll(0))
 
 
 def show(document: Any, as_json: bool, otherwise: Callable[[], None]) -> None:

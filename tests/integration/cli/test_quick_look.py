@@ -1,0 +1,75 @@
+"""`zenit peek` and `zenit tail`: a look at a topic that leaves no trace; `consume | head` ends with its reader."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from zenitmq.testing import LocalCluster
+
+ZENIT = str(Path(sys.executable).with_name("zenit"))
+WAIT_S = 60
+
+
+def zenit(cluster: LocalCluster, *arguments: str, stdin: bytes = b"") -> bytes:
+    done = subprocess.run(
+        [ZENIT, *arguments, "--namesrv", cluster.namesrv], input=stdin, capture_output=True, timeout=WAIT_S, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@contextmanager
+def running(cluster: LocalCluster, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([ZENIT, *arguments, "--namesrv", cluster.namesrv], stdout=subprocess.PIPE) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def out(process: subprocess.Popen[bytes]) -> IO[bytes]:
+    assert process.stdout is not None
+    return process.stdout
+
+
+def test_peek_prints_the_ends_of_a_topic_and_makes_no_group(one_broker: LocalCluster) -> None:
+    zenit(one_broker, "topic", "create", "peeked", "--queues", "3")
+    assert zenit(one_broker, "peek", "peeked") == b""
+    groups = zenit(one_broker, "group", "list", "--json")
+    for number in range(3):
+        zenit(one_broker, "produce", "peeked", stdin=b"line %d\n" % number)
+    assert zenit(one_broker, "peek", "peeked", "-n", "2") == b"line 1\nline 2\n"
+    assert zenit(one_broker, "peek", "peeked", "-n", "2", "--from", "earliest") == b"line 0\nline 1\n"
+    later = zenit(one_broker, "peek", "peeked", "--from", "2020-01-01T00:00", "--max", "1", "--json")
+    assert json.loads(later)["body"] == "line 0"
+    assert zenit(one_broker, "group", "list", "--json") == groups
+
+
+def test_tail_follows_until_ctrl_c(one_broker: LocalCluster) -> None:
+    zenit(one_broker, "topic", "create", "tailed", "--queues", "2")
+    zenit(one_broker, "produce", "tailed", stdin=b"before\n")
+    with running(one_broker, "tail", "tailed") as process:
+        assert out(process).readline() == b"before\n"
+        zenit(one_broker, "produce", "tailed", stdin=b"after\n")
+        assert out(process).readline() == b"after\n"
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait(WAIT_S) == 130
+
+
+def test_a_reader_that_has_enough_ends_tail_and_consume(one_broker: LocalCluster) -> None:
+    """Though no other message comes, at which they would notice that the pipe is closed."""
+    zenit(one_broker, "topic", "create", "headed", "--queues", "1")
+    zenit(one_broker, "produce", "headed", stdin=b"one\n")
+    for arguments in (("tail", "headed"), ("consume", "headed", "--group", "head")):
+        with running(one_broker, *arguments) as process:
+            assert out(process).readline() == b"one\n"
+            out(process).close()
+            assert process.wait(WAIT_S) == 0, arguments
