@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..model.errors import BrokerBusy, DuplicateClient
+from ..model.errors import AllocationConflict, BrokerBusy, DuplicateClient
 from ..model.subscription import MessageModel
 from .filter.subscription_check import Disagreement, GroupSubscriptions, Subscriptions
 
@@ -87,13 +87,18 @@ class ClientRegistry:
         """A client reports; returns the groups that changed, sorted.
 
         Raises BrokerBusy over the limit of clients, DuplicateClient where another process goes by its id: two of one id
-        would both take its share. The one that came first stays until it has missed three heartbeats.
+        would both take its share. The one that came first stays until it has missed three heartbeats. AllocationConflict where
+        a member shares out queues in another way: some would be everybody's, others nobody's.
         """
         before = self._clients.get(client_id)
         if before is not None and info.is_another_than(before.info):
             raise DuplicateClient(client_id, before.info.host, before.info.pid)
         if before is None and len(self._clients) >= self._clients_max:
             raise BrokerBusy(RETRY_MS, f"more than {self._clients_max} clients")
+        for group, model, _ in consumers:
+            is_in = client_id in self._groups.get(group, {})
+            if before is None or not is_in or before.info.allocation != info.allocation:
+                self._check_allocation(group, model, client_id, info.allocation)
         self._clients[client_id] = Client(client_id, identity, now_ms, producers, consumers, info)
         changed: set[str] = set()
         left = {group for group, _, _ in before.consumers} if before is not None else set()
@@ -111,6 +116,15 @@ class ClientRegistry:
         for group in left:
             self._leave(group, client_id)
         return sorted(changed | left)
+
+    def _check_allocation(self, group: str, model: str, client_id: str, allocation: str) -> None:
+        """Who came first stays, as with ids; who broadcasts or does not say how is not looked at."""
+        if not allocation or model != MessageModel.CLUSTERING.value:
+            return
+        for other, member in self._groups.get(group, {}).items():
+            theirs = self._clients[other].info.allocation
+            if other != client_id and member.model == model and theirs and theirs != allocation:
+                raise AllocationConflict(group, allocation, theirs, other)
 
     def on_unregister(self, client_id: str) -> list[str]:
         """A client leaves; returns the groups that changed, sorted."""

@@ -31,6 +31,7 @@ from .calls import (
     WrongEventLoop,
 )
 from .consuming import (
+    AllocationConflict,
     DuplicateClient,
     GroupNotFound,
     MessageNotFound,
@@ -138,6 +139,7 @@ from .storing import (
 )
 
 __all__ = [
+    "AllocationConflict",
     "ArchiveDamaged",
     "ArchiveNotWritable",
     "BatchOutdated",

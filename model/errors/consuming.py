@@ -99,6 +99,25 @@ class DuplicateClient(ZenitError):
         )
 
 
+class AllocationConflict(ZenitError):
+    """A member of the group that is alive shares out queues in another way. Args: group, allocation, other, client_id (who)."""
+
+    code = 9052
+
+    def __init__(self, group: str, allocation: str, other: str, client_id: str) -> None:
+        super().__init__(group, allocation, other, client_id)
+        self.group = group
+        self.allocation = allocation
+        self.other = other
+        self.client_id = client_id
+
+    def __str__(self) -> str:
+        return (
+            f"group {self.group!r} shares out queues by {self.other!r} (member {self.client_id!r}), this consumer by "
+            f"{self.allocation!r}: give all members one `allocation=`; it is let in once no member has the other"
+        )
+
+
 class QueueNotOwned(ZenitError):
     """The member does not have the lock of the queue, or not any more. Args: group, topic, queue_id."""
 

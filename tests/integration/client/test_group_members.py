@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 
+import pytest
 from integration.client.push_kit import Seen, fill
 
 from zenitmq import (
@@ -18,6 +19,7 @@ from zenitmq import (
     by_configuration,
     consistent_hash,
 )
+from zenitmq.model.errors import AllocationConflict
 
 TOPIC, OTHER = "trades", "orders"
 
@@ -64,6 +66,28 @@ def test_owners_are_unknown_where_members_share_by_a_rule_of_their_own(
     with PullConsumer("g", namesrv=namesrv, allocation=consistent_hash(100)) as consumer:
         consumer.subscribe(TOPIC)
         assert consumer.assignment() == queues
+
+
+def test_members_that_share_in_another_way_wait_until_the_others_have_gone(
+    admin: Admin, producer: Producer, namesrv: str
+) -> None:
+    """The queues stay whole: nobody's is also another's, and none is nobody's."""
+    sent = fill(producer, TOPIC, 20)
+    seen = Seen()
+    pushing = PushConsumer("g", namesrv=namesrv, allocation="averaging_by_circle")
+    pushing.subscribe(TOPIC)
+    pushing.on_message(seen)
+    with PullConsumer("g", namesrv=namesrv, start_from=FIRST, auto_commit=False) as old:
+        old.subscribe(TOPIC)
+        old.poll(timeout=5)
+        pushing.start()
+        with PullConsumer("g", namesrv=namesrv, allocation="averaging_by_circle") as pulling:
+            pulling.subscribe(TOPIC)
+            with pytest.raises(AllocationConflict, match=r"'averaging' .*'averaging_by_circle'"):
+                pulling.poll(timeout=5)
+        assert (old.assignment(), pushing.assignment()) == (admin.queues(TOPIC), [])
+    with pushing:
+        assert set(seen.wait(20)) == sent
 
 
 def test_a_topic_that_some_members_want_is_theirs_alone(admin: Admin, producer: Producer, namesrv: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zenitmq.broker.client_registry import UNTOLD, ClientInfo, ClientRegistry
-from zenitmq.model.errors import BrokerBusy, DuplicateClient
+from zenitmq.model.errors import AllocationConflict, BrokerBusy, DuplicateClient
 
 TRADES = (("trades", "TAG", "*"),)
 
@@ -177,7 +177,7 @@ def test_members_tell_of_themselves(registry: ClientRegistry) -> None:
     [
         ((), None),
         (("averaging",), "averaging"),
-        (("averaging", "custom"), None),
+        (("averaging", ""), None),
         (("",), None),
         (("custom",), "custom"),
     ],
@@ -189,6 +189,31 @@ def test_an_allocation_is_known_where_all_who_share_agree(
         beat(registry, f"m{number}", 0, "g", info=ClientInfo(allocation=name))
     sharing = registry.sharing("g", "trades")
     assert sharing == {"members": [f"m{number}" for number in range(len(names))], "allocation": agreed}
+
+
+def test_who_shares_out_queues_in_another_way_is_refused_until_the_others_have_gone(registry: ClientRegistry) -> None:
+    averaging, circle = ClientInfo(allocation="averaging"), ClientInfo(allocation="averaging_by_circle")
+    beat(registry, "old", 0, "g", info=averaging)
+    with pytest.raises(AllocationConflict) as caught:
+        beat(registry, "new", 0, "g", info=circle)
+    assert caught.value.args == ("g", "averaging_by_circle", "averaging", "old")
+    assert registry.members("g") == ("old",)
+    beat(registry, "new", 0, "another group", info=circle)
+    with pytest.raises(AllocationConflict):
+        beat(registry, "new", 0, "g", info=circle)  # known, but not of this group
+    beat(registry, "old", 1, "g", info=averaging)
+    registry.on_unregister("old")
+    assert beat(registry, "new", 2, "g", info=circle)
+    beat(registry, "new", 3, "g", info=averaging)  # alone it may change its mind
+    assert registry.sharing("g", "trades")["allocation"] == "averaging"
+
+
+def test_a_member_that_changes_its_mind_is_held_to_what_the_others_do(registry: ClientRegistry) -> None:
+    for name in ("a", "b"):
+        beat(registry, name, 0, "g", info=ClientInfo(allocation="averaging"))
+    with pytest.raises(AllocationConflict):
+        beat(registry, "a", 1, "g", info=ClientInfo(allocation="custom"))
+    assert registry.sharing("g", "trades")["allocation"] == "averaging"
 
 
 def test_who_does_not_lead_knows_nobody(registry: ClientRegistry) -> None:
