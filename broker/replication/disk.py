@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from ...model.errors import CorruptRecordError, OffsetOutOfRange, StorePoisoned
 from ...store.message_store import MessageStore
@@ -22,6 +22,9 @@ from .effects import DiskEffect
 from .replica_files import ReplicaFiles
 
 log = logging.getLogger(__name__)
+
+GUESSES_MAX: Final = 64
+"""More than there are slaves: each tries one chunk at a time."""
 
 
 class StoreDisk:
@@ -56,6 +59,7 @@ class StoreDisk:
         self._on_fatal = on_fatal
         self._syncing: tuple[int, Callable[[], None]] | None = None
         self._hole = store.damage.quarantine.first_hole
+        self._guessed: set[int] = set()  # where chunks begin whose ends are guesses
         self._performers: dict[type[DiskEffect], Callable[[Any, Callable[[], None]], None]] = {
             fx.PersistPromise: self._persist_promise,
             fx.PersistIntent: self._persist_intent,
@@ -90,15 +94,25 @@ class StoreDisk:
 
     def read(self, begin: int, end: int) -> memoryview:
         """A chunk's bytes: all of [begin, end), but of a blank only its head. Raises OffsetOutOfRange, CorruptRecordError."""
-        return self._store.chunk(begin, end - begin, limit=end).data
+        data = self._store.chunk(begin, end - begin, limit=end).data
+        if begin in self._guessed and self._store.chunk_end(begin, end - begin) != end:
+            raise CorruptRecordError(
+                begin, end - begin, "no record ends there"
+            )  # it could not be read before, and can now
+        return data
 
     def cut_at(self, begin: int, limit: int) -> int:
         """The end of the last whole record in [begin, limit); where the first is longer alone, its end; `limit` where the log
         is damaged there, or gone: `read` says so then."""
         try:
-            return self._store.chunk_end(begin, limit - begin)
+            end = self._store.chunk_end(begin, limit - begin)
         except (CorruptRecordError, OffsetOutOfRange):
+            if len(self._guessed) == GUESSES_MAX:
+                self._guessed.clear()
+            self._guessed.add(begin)
             return limit
+        self._guessed.discard(begin)
+        return end
 
     def on_flushed(self) -> None:
         """The disk has more than before."""

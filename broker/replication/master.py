@@ -175,6 +175,7 @@ class MasterState:
         if member is not None and member.is_open and member.session == session:
             member.sent = begin
             member.epoch_end = 0  # it may lie in an earlier epoch than what came behind it
+        self._chunk_ends.pop(begin, None)  # before damage no record's end is known
 
     def on_bad_frame(self, peer: str, session: int) -> list[Effect]:
         """What came from this session could not be decoded: it ends; the slave opens another."""

@@ -692,3 +692,18 @@ def test_a_chunk_that_was_not_sent_is_sent_later() -> None:
     assert chunks(master.core.on_turn(0)) == [("B", 1, 50, 60)]
     master.log.damaged = ()
     assert chunks(master.core.on_turn(0)) == [("B", 1, 60, START)]
+
+
+def test_where_a_chunk_ends_is_looked_up_anew_once_damaged_bytes_are_back() -> None:
+    """Before damage no record's end is known, and the chunk is not sent. What was guessed then was kept, and sent once the
+    bytes were back: a piece of a record, at which the slave ended, at each of its starts."""
+    master = Master()
+    master.follow("B")
+    guesses = [True]
+    master.core._cut_at = lambda begin, limit: limit if guesses else cut_at(begin, limit)
+    assert chunks(master.write(START + 3 * CHUNK_BYTES)) == [("B", EPOCH, START, START + CHUNK_BYTES)]
+    master.core.on_unsent("B", 1, START)
+    guesses.clear()
+    whole = cut_at(START, START + CHUNK_BYTES)
+    assert whole < START + CHUNK_BYTES
+    assert chunks(master.core.on_turn(25)) == [("B", EPOCH, START, whole)]

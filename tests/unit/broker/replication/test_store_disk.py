@@ -13,7 +13,8 @@ from zenitmq.broker.replication.disk import StoreDisk
 from zenitmq.broker.replication.effects import CutLog, CutTail, PersistIntent
 from zenitmq.broker.replication.replica_files import ReplicaFiles
 from zenitmq.broker.store_directory import DirectoryOnDisk
-from zenitmq.store import damage
+from zenitmq.model.errors import CorruptRecordError
+from zenitmq.store import chunk_reader, damage
 from zenitmq.store.config import StoreConfig
 from zenitmq.store.message_store import MessageStore
 from zenitmq.store.store_cut import truncate_store
@@ -145,3 +146,24 @@ def test_a_log_with_holes_is_led_only_once_it_is_written_down_that_it_is_taken_a
         left = kill(directory, directory.parent / "left")
     with make_store(left, **SETTINGS) as store:
         assert Replica(store).disk.position()[0] == end
+
+
+def test_a_chunk_whose_end_was_guessed_before_damage_is_not_sent_once_the_disk_gives_its_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sector could not be read for a moment: a piece of a record went to the slave, which ended at it."""
+    with make_store(tmp_path / "s", **SETTINGS) as store:
+        for number in range(30):
+            put(store, "t", 0, message("t", b"%05d" % number + b"b" * 700))
+        replica = Replica(store)
+        whole = replica.disk.cut_at(0, 5000)
+        assert 0 < whole < 5000
+        with monkeypatch.context() as failing:
+            failing.setattr(chunk_reader, "page_in", lambda _: False)
+            assert replica.disk.cut_at(0, 5000) == 5000
+        for _ in range(2):  # more than one slave may wait for it
+            with pytest.raises(CorruptRecordError):
+                replica.disk.read(0, 5000)
+        assert len(replica.disk.read(0, whole)) == whole
+        assert replica.disk.cut_at(0, 5000) == whole
+        assert store.statistics().quarantined_ranges == 0
