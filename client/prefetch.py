@@ -3,8 +3,8 @@
     committed <= settled <= position <= (ready) <= next_pull        queue offsets of one queue
 
 `position` is what the caller gets next; only what lies before it was handed out and may be committed. `settled` is
-where `position` stood when the caller last came back for more: what lies before it was surely dealt with, so that is
-what is committed by itself. Ready bytes are bounded: each queue has its share, a pull goes out only where its share
+where `position` stood when the caller last came back for more, or committed: what lies before it was surely dealt with, so
+that is what is committed by itself. Ready bytes are bounded: each queue has its share, a pull goes out only where its share
 has room for the answer. A pull that was sent before a seek or a revocation has an old generation; its answer counts
 for nothing.
 """
@@ -345,6 +345,12 @@ class Prefetch:
         if self._handed is not None:
             self._handed.settled = self._handed.position
             self._handed = None
+
+    def settle_all(self, *, but: MessageQueue | None) -> None:
+        """The caller has dealt with all that it was handed. `but`: a queue that it is handed message by message."""
+        for queue in self._queues.values():
+            if queue.name != but:
+                queue.settled = queue.position
 
     # ---- positions
 

@@ -211,13 +211,14 @@ class PullCore(ABC):
     # ---- positions
 
     async def _commit(self, timeout: float | None = None) -> None:
-        """Commits everything handed out so far, the message at hand included, and waits until the brokers have it.
+        """Commits everything handed out so far, the message at hand included, and waits until the brokers have it. All of it
+        counts as dealt with from here on.
 
-        Raises why a broker did not take it.
+        Raises why a broker did not take it; then it is sent again with what is committed by itself.
         """
         self._check_usable()
         timeout_ms = None if timeout is None else milliseconds("timeout", timeout)
-        await self._commits.commit(self._work.uncommitted(handed=True), timeout_ms=timeout_ms)
+        await self._commits.commit(self._work.settle_handed(), timeout_ms=timeout_ms)
 
     async def _committed(self, queue: MessageQueue) -> QueueOffset | None:
         """What the group has committed in a queue as the broker has it; None = nothing."""

@@ -1,7 +1,8 @@
 """Which queues a pull consumer reads, and moving them: by the caller, who looks each time it comes for more.
 
-It looks at once when the group's members, the routes or the wishes changed, and every 20 s. So queues move only between
-two polls, never under a caller's hands: what was handed out of a queue is committed before it is given up.
+It looks at once when the group's members, the routes or the wishes changed, and every 20 s. What was dealt with of a queue
+is committed before it is given up: all of it where the caller polls; where it asks for its queues instead, perhaps from
+another thread, what is at hand is not among it, and comes again to the queue's next owner.
 """
 
 from __future__ import annotations
@@ -154,7 +155,7 @@ class PullMoves:
     # ---- moving
 
     async def move_if_due(self) -> None:
-        """By the one who polls. Raises what keeps the first look from succeeding; later looks log it and try again, and so does
+        """By one who polls, or asks for its queues. Raises what keeps the first look from succeeding; later looks log it and try again, and so does
         the first where no broker serves a topic at present."""
         if not self._is_stale and (self._assigned is not None or monotonic_ms() < self.look_again_ms):
             return
@@ -214,8 +215,8 @@ class PullMoves:
             log.info("queues changed group=%s queues=%s", self._group, sorted(map(str, wanted)))
 
     async def _give_up(self, lost: set[MessageQueue]) -> None:
-        """Commits what was handed out of these queues, then drops them."""
-        progress = self._work.uncommitted(handed=True).of(lost)
+        """Commits what was dealt with of these queues, then drops them."""
+        progress = self._work.uncommitted(handed=False).of(lost)
         if self._auto_commit and progress.offsets:
             try:
                 await self._commits.commit(progress)

@@ -82,6 +82,7 @@ class PullWork:
         """What is handed on message by message; whoever takes it back sets another."""
         self.current: StoredMessage | None = None
         """The message of it that is at hand; set by the one who iterates."""
+        self._done: StoredMessage | None = None  # the message at hand that a commit has covered
         self.is_closed = False
 
     # ---- which queues
@@ -178,10 +179,11 @@ class PullWork:
         if self.iterated is None:
             return
         (queue, batch), self.iterated = self.iterated, None
-        begin, settled = 0, None
+        begin: int = 0
+        settled: int | None = None
         if self.current is not None:
-            settled = int(self.current.queue_offset)
-            begin = bisect_right(batch, settled, key=lambda message: message.queue_offset)
+            begin = bisect_right(batch, self.current.queue_offset, key=lambda message: message.queue_offset)
+            settled = int(self.current.queue_offset) + (self.current is self._done)
         if self._trace is not None:
             self._trace.on_done(count=begin, is_ok=is_ok)
         self._prefetch.put_back(queue, batch.slice(begin, len(batch)), settled=settled)
@@ -245,18 +247,26 @@ class PullWork:
                 offsets[self.iterated[0]] = self._iterated_offset(handed=handed)
             return Progress(offsets, self._prefetch.sought())
 
+    def settle_handed(self) -> Progress:
+        """All that was handed out is dealt with, the message at hand included. Returns what is to be committed."""
+        with self._lock:
+            iterated = None if self.iterated is None else self.iterated[0]
+            self._prefetch.settle_all(but=iterated)
+            self._done = self.current
+        return self.uncommitted(handed=True)
+
     def on_committed(self, part: list[tuple[MessageQueue, int]], sought: Mapping[MessageQueue, int]) -> None:
         """The broker has these. `sought`: as it was when they were sent."""
         with self._lock:
             self._prefetch.on_committed(part, sought)
 
     def _iterated_offset(self, *, handed: bool) -> int:
-        """Under the lock, while a batch is iterated: behind the message at hand (`handed`), or at it."""
+        """Under the lock, while a batch is iterated: behind the message at hand (`handed`, or it is committed), or at it."""
         if self.iterated is None:
             raise LocalProtocolError("nothing is iterated")
         if self.current is None:
             return int(self.iterated[1][0].queue_offset)
-        return int(self.current.queue_offset) + handed
+        return int(self.current.queue_offset) + (handed or self.current is self._done)
 
     # ---- fetching ahead
 

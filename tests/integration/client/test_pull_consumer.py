@@ -297,7 +297,7 @@ def test_what_an_iteration_did_not_hand_on_stays_uncommitted_when_its_queue_is_g
         assert next(handed).body == b"0"
         consumer.assign([queue(1)])
         assert consumer.assignment() == [queue(1)]
-        assert broker.committed["g", TOPIC, 0] == 1
+        assert broker.committed["g", TOPIC, 0] == 0
         broker.queues[TOPIC, 1] = broker.queues[TOPIC, 0]
         consumer.seek(queue(1), 5)
         assert next(handed).body == b"5"
