@@ -42,6 +42,9 @@ class PushConsumer(PushCore[AsyncHandler]):
     def _new_waits(self, connection: Connection) -> Waits:
         return OnLoop(connection.remoting, "consumer")
 
+    def _who_runs(self) -> object:
+        return asyncio.current_task()
+
     def _new_lock(self) -> Lock:
         return asyncio.Lock()
 

@@ -17,6 +17,7 @@ from ..model.clock import monotonic_ms
 from ..model.errors import BufferFull, ClientClosed, NoRoute, RequestTimeout, ZenitError
 from ..model.message import FailedSend
 from ..model.queue import MessageQueue
+from ..remoting.io_thread import check_may_wait
 from ..store.record_kernel import COMPILED, Accumulator
 from .batch_sender import BatchSender
 from .batching import Lane, Sealed, Watcher
@@ -180,7 +181,8 @@ class BackgroundSends:
         self._sender.cancel(lane, queue)
 
     async def flush(self, wait_ms: int | None) -> None:
-        """Ships everything and waits until it is answered. Raises RequestTimeout, SendFailed, NoRoute."""
+        """Ships everything and waits until it is answered. Raises RequestTimeout, SendFailed, NoRoute, WaitsForItself."""
+        check_may_wait("flush()")
         deadline_ms = None if wait_ms is None else monotonic_ms() + wait_ms
         for lane in self._all_lanes():
             with lane.lock:

@@ -155,8 +155,8 @@ class PullMoves:
     # ---- moving
 
     async def move_if_due(self) -> None:
-        """By one who polls, or asks for its queues. Raises what keeps the first look from succeeding; later looks log it and try again, and so does
-        the first where no broker serves a topic at present."""
+        """By one who polls, or asks for its queues. Raises what keeps the first look from succeeding; later looks log it and
+        try again, and so does the first where no broker serves a topic at present."""
         if not self._is_stale and (self._assigned is not None or monotonic_ms() < self.look_again_ms):
             return
         if not self._moving.acquire(blocking=False):

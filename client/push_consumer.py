@@ -13,10 +13,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import datetime
+from threading import get_ident
 from typing import ClassVar, Generic, Self, TypeVar
 
 from ..model.clock import monotonic_ms
-from ..model.errors import ClientClosed, InvalidParameter, LocalProtocolError, WrongAnswer
+from ..model.errors import ClientClosed, InvalidParameter, LocalProtocolError, WaitsForItself, WrongAnswer
 from ..model.names import RETRY_PREFIX, check_topic
 from ..model.queue import MessageQueue
 from ..model.subscription import Expression, MessageModel, Subscription
@@ -115,6 +116,7 @@ class PushCore(ABC, Generic[H]):
         self._subscriptions: dict[str, Subscription] = {}
         self._lock = self._new_lock()  # of start, close and the subscriptions; not held while messages are handled
         self._member: PushMember | None = None
+        self._handling: set[object] = set()  # the threads or tasks that run the handler now
         self._is_closed = False
 
     _handlers_may_wait: ClassVar[bool] = False  # they may be coroutine functions
@@ -128,8 +130,20 @@ class PushCore(ABC, Generic[H]):
         """Runs the handler. Raises what it raises, and WrongAnswer."""
 
     @abstractmethod
+    def _who_runs(self) -> object:
+        """The thread or task that asks."""
+
+    @abstractmethod
     def _new_lock(self) -> Lock:
         """For coroutines that wait so."""
+
+    async def _handle_noted(self, messages: list[StoredMessage]) -> ConsumeResult | None:
+        who = self._who_runs()
+        self._handling.add(who)
+        try:
+            return await self._handle(messages)
+        finally:
+            self._handling.discard(who)
 
     # ---- what to do
 
@@ -191,7 +205,7 @@ class PushCore(ABC, Generic[H]):
             async with AsyncExitStack() as started:
                 member = PushMember(
                     self._settings,
-                    self._handle,
+                    self._handle_noted,
                     new_waits=self._new_waits,
                     namesrv=self._namesrv,
                     allocation=self._allocation,
@@ -211,10 +225,15 @@ class PushCore(ABC, Generic[H]):
         """Hands nothing out any more, waits up to `timeout` seconds for the handlers, commits what they did and leaves.
 
         A handler that goes on is left alone: its messages come again, to another member; when ordered, once the leases of this
-        member's queues have ended. Idempotent; does nothing in a forked child.
+        member's queues have ended. Idempotent; does nothing in a forked child. Raises WaitsForItself in its
+        own handler.
         """
         if self._member is not None and self._member.is_forked:
             return
+        if self._who_runs() in self._handling:
+            raise WaitsForItself(
+                "close() in the consumer's own handler", "let the handler end, and close where the consumer was started"
+            )
         deadline_ms = monotonic_ms() + wait_milliseconds("timeout", timeout)
         async with self._lock:
             already, self._is_closed = self._is_closed, True
@@ -262,6 +281,9 @@ class PushConsumer(PushCore[Handler]):
 
     def _new_waits(self, connection: Connection) -> Waits:
         return Blocking(connection.remoting)
+
+    def _who_runs(self) -> object:
+        return get_ident()
 
     def _new_lock(self) -> Lock:
         return ThreadLock()

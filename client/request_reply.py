@@ -40,6 +40,7 @@ from ..model.properties import (
 from ..model.queue import MessageQueue, PhysicalOffset, QueueOffset
 from ..model.route import BrokerData
 from ..remoting.commands import PushReply, ReplyStored, SendReplyMessage
+from ..remoting.io_thread import check_may_wait
 from ..store.record_kernel import StoredMessage, decode_batch
 from .accumulators import single_record
 from .background_sends import BackgroundSends
@@ -60,7 +61,21 @@ log = logging.getLogger(__name__)
 PENDING_MAX: Final = 10_000
 ANNOUNCE_MS: Final = 3_000
 
-ReplyFuture = Future[StoredMessage]
+
+class ReplyFuture(Future[StoredMessage]):
+    """One that is not waited for in the I/O thread, which brings the reply."""
+
+    def result(self, timeout: float | None = None) -> StoredMessage:
+        """As in concurrent.futures. Raises WaitsForItself in the I/O thread while it is not done."""
+        if not self.done():
+            check_may_wait("result() of a request that is not answered")
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """As `result`."""
+        if not self.done():
+            check_may_wait("exception() of a request that is not answered")
+        return super().exception(timeout)
 
 
 _Tell = Callable[[StoredMessage | ZenitError], None]
@@ -126,7 +141,7 @@ class RequestReply:
         """Sends a request with others of its topic; the future ends with the reply, or as `ask` raises."""
         await self._say_hello(check_send_topic(message.topic), total_ms)
         correlation_id, parts = self._request_parts(message, sharding_key, total_ms)
-        future: ReplyFuture = Future()
+        future = ReplyFuture()
         self._open(correlation_id, lambda outcome: self._connection.run_soon(lambda: _settle(future, outcome)))
         error = RequestTimeout(f"a reply to request {correlation_id} on {message.topic}", total_ms)
         try:

@@ -17,6 +17,7 @@ from ..model.errors import ClientClosed, RequestTimeout, ZenitError
 from ..model.ids import offset_message_id, unique_id
 from ..model.message import SendReceipt
 from ..model.queue import MessageQueue, PhysicalOffset, QueueOffset
+from ..remoting.io_thread import check_may_wait
 from .argument_checks import wait_milliseconds
 from .delayed_send import Answer, DelayedAnswer
 
@@ -165,7 +166,7 @@ class SendFuture:
     def result(self, timeout: float | None = None) -> SendReceipt:
         """The receipt. Raises why the send failed; RequestTimeout where `timeout` seconds pass before it is known.
 
-        None waits as long as the producer tries (its `batch_timeout`).
+        None waits as long as the producer tries (its `batch_timeout`). Raises WaitsForItself in a callback before that.
         """
         self._wait(timeout)
         return self.outcome.receipt(self.index)
@@ -183,6 +184,7 @@ class SendFuture:
     def _wait(self, timeout: float | None) -> None:
         if self.outcome.is_settled:
             return
+        check_may_wait("result() of a send that is not answered")
         started_ms = monotonic_ms()
         if not self.outcome.wait_settled(None if timeout is None else wait_milliseconds("timeout", timeout)):
             raise RequestTimeout("an asynchronous send", monotonic_ms() - started_ms)

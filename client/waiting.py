@@ -19,6 +19,7 @@ from ..model.clock import sleep_ms
 from ..remoting.client import RemotingClient
 from ..remoting.client_socket import Payload
 from ..remoting.commands import Reply, Request
+from ..remoting.io_thread import check_may_wait
 
 Lock = AbstractAsyncContextManager[None]
 
@@ -117,6 +118,7 @@ class _ThreadSignal:
             return
 
     async def wait(self, timeout_ms: int | None) -> bool:
+        check_may_wait("a call that waits")
         if not self._not_yet.acquire(timeout=-1 if timeout_ms is None else max(0, timeout_ms) / 1000):
             return False
         self.set()  # for whoever waits again

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ..model.clock import monotonic_ms, monotonic_ns
-from ..model.errors import BufferFull
+from ..model.errors import BufferFull, WaitsForItself
 from .timers import Timer, Timers
 
 log = logging.getLogger(__name__)
@@ -24,6 +24,18 @@ IDLE_TICK_MS: Final = 250
 EXACT_BELOW_MS: Final = 3
 """A shorter wait ends when it should: epoll's are rounded up to whole milliseconds, which made two of one."""
 FD_SETSIZE: Final = 1024  # `select` takes no descriptor from here on
+
+
+_running: Final[set[int]] = set()  # idents of these threads
+
+
+def check_may_wait(what: str) -> None:
+    """Raises WaitsForItself in the thread of an `IoThread`: what it waits for, only itself may be able to do."""
+    if threading.get_ident() in _running:
+        raise WaitsForItself(
+            f"{what} in a callback of the client's I/O thread",
+            "note there what is to be done, and do it in a thread of your own",
+        )
 
 
 class IoThread:
@@ -106,6 +118,13 @@ class IoThread:
             self._guarded(callback)
 
     def _run(self) -> None:
+        _running.add(threading.get_ident())
+        try:
+            self._serve()
+        finally:
+            _running.discard(threading.get_ident())
+
+    def _serve(self) -> None:
         wait_ms = 0.0
         while not self._stopping:
             self._wait(wait_ms)

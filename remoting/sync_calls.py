@@ -18,6 +18,7 @@ from ..model.errors import ClientClosed, ConnectionLost, RemoteProtocolError, Re
 from .client_socket import ClientContext, Dealer, Payload
 from .commands import Reply, Request
 from .header import Header, encode_request, is_request, opaque_of, open_header, reply_of
+from .io_thread import check_may_wait
 
 SLICE_MS_MIN: Final = 5
 SLICE_MS_MAX: Final = 50
@@ -198,6 +199,7 @@ class SyncCalls:
         raise ClientClosed("client")
 
     def _new_thread(self) -> _OneThread:
+        check_may_wait("a call that waits")
         mine = _OneThread()
         weakref.finalize(mine, _close_all, mine.connections, os.getpid()).atexit = False
         with self._lock:

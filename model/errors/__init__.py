@@ -27,6 +27,7 @@ from .calls import (
     SystemFault,
     UnknownRequest,
     VersionNotSupported,
+    WaitsForItself,
     WrongCluster,
     WrongEventLoop,
 )
@@ -245,6 +246,7 @@ __all__ = [
     "UnknownRequest",
     "UnwritableColumn",
     "VersionNotSupported",
+    "WaitsForItself",
     "WrongAnswer",
     "WrongCluster",
     "WrongEventLoop",

@@ -203,6 +203,20 @@ class BufferFull(ZenitError):
         return f"{self.limit_bytes} bytes wait for acknowledgement already; slow down, or wait: flush(), with asyncio drain()"
 
 
+class WaitsForItself(ZenitError):
+    """What was called would wait for the one who calls it: nothing was done. Args: what, remedy."""
+
+    code = 9160
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(what, remedy)
+        self.what = what
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.what} would wait for itself; {self.remedy}"
+
+
 class WrongEventLoop(ZenitError):
     """An object of `zenitmq.aio` is used on another event loop than before. Args: what."""
 
