@@ -18,6 +18,10 @@ from .replication.epochs import EpochList
 
 FILE_NAME: Final = "epochFileCheckpoint"
 BYTES_MAX: Final = 16 * 1024 * 1024
+REMEDY: Final = (
+    "it says in which epochs the log was written, and is damaged. Where another replica leads, move the store's directory away"
+    " and start with an empty one: it copies the group's log. A broker without a group starts without this file: move it away"
+)
 
 
 def render_epochs(epochs: tuple[Epoch, ...]) -> str:
@@ -56,15 +60,17 @@ def next_epoch(
 
 
 def read_epochs(directory: str, small_files: SmallFiles = SYSTEM_FILES) -> tuple[Epoch, ...]:
-    """The rows of a store directory's file; none where it has none. Raises StoreFormatError, OSError."""
+    """The rows of a store directory's file; none where it has none. Raises StoreFormatError, with what to do; OSError."""
     path = os.path.join(directory, FILE_NAME)
     data = small_files.read(path, BYTES_MAX)
     if data is None:
         return ()
     try:
-        return parse_epochs(data.decode("ascii"))
-    except UnicodeDecodeError as error:
-        raise StoreFormatError(path, "not an epoch file") from error
+        return EpochList(parse_epochs(data.decode("ascii"))).rows
+    except StoreFormatError as error:
+        raise StoreFormatError(path, f"{error.reason}; {REMEDY}") from error
+    except ValueError as error:
+        raise StoreFormatError(path, f"not an epoch file: {error}; {REMEDY}") from error
 
 
 def write_epochs(directory: str, epochs: tuple[Epoch, ...], small_files: SmallFiles = SYSTEM_FILES) -> None:

@@ -154,7 +154,11 @@ class StoreDisk:
         except StorePoisoned:
             log.critical("the disk failed below a chunk begin=%s", effect.chunk.begin)  # the store has told the broker
         except (CorruptRecordError, OffsetOutOfRange) as error:
-            log.critical("a chunk of the master is no part of a log, stopping: %s", error)
+            log.critical(
+                "a chunk of the master is no part of a log, stopping; have its log looked at (zenit store scrub), then start"
+                " this broker again; error=%s",
+                error,
+            )
             self._on_fatal()
         else:
             on_done()

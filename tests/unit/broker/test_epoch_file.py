@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from zenitmq.broker.epoch_file import FILE_NAME, Epoch, begin_epoch, next_epoch, parse_epochs, render_epochs
+from zenitmq.broker.epoch_file import (
+    FILE_NAME,
+    Epoch,
+    begin_epoch,
+    next_epoch,
+    parse_epochs,
+    read_epochs,
+    render_epochs,
+)
 from zenitmq.model.errors import StoreFormatError
 from zenitmq.model.queue import PhysicalOffset
 
@@ -56,3 +64,13 @@ def test_an_epoch_stays_as_long_as_its_bytes() -> None:
     assert parse_epochs(render_epochs(epochs)) == epochs
     after = next_epoch(epochs, PhysicalOffset(1000), PhysicalOffset(1200))
     assert (len(after), after[0].begin) == (1000, 201)
+
+
+@pytest.mark.parametrize("data", [b"1\n5\n1-0\n", b"\xff", b"2\n0\n2-0\n1-0\n", b"2\n0\n1-9\n2-0\n"])
+def test_a_damaged_file_says_where_it_lies_and_what_to_do(tmp_path: Path, data: bytes) -> None:
+    """A start ended with `cannot open epochFileCheckpoint: checksum`, or a traceback."""
+    (tmp_path / FILE_NAME).write_bytes(data)
+    with pytest.raises(
+        StoreFormatError, match=rf"{tmp_path}/{FILE_NAME}.*move the store's directory away.*without a group"
+    ):
+        read_epochs(str(tmp_path))
