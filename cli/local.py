@@ -209,7 +209,7 @@ def _replica_lines(group: dict[str, Any], replica: dict[str, Any]) -> Iterator[s
     if ahead is not None:
         yield (
             f"{name} gets its master's log only up to what is damaged there, [{ahead[0]}, {ahead[1]}), "
-            "until that is mended or leaves with its segment"
+            "until that is mended or leaves with its segment; lost everywhere: zenit store copy"
         )
     if replica["refuses_writes"]:
         yield f"{name} takes no writes: {replica['refuses_writes']}"

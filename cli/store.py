@@ -1,5 +1,5 @@
-"""`zenit store inspect | verify | dump | join | leave | cluster | hand-over`: offline tools; they talk to nobody, and only
-the last four write. `scrub` asks running brokers."""
+"""`zenit store inspect | verify | dump | join | leave | copy | cluster | hand-over`: offline tools; they talk to nobody, and
+only the last five write. `scrub` asks running brokers."""
 
 from __future__ import annotations
 
@@ -47,6 +47,7 @@ def register(app: typer.Typer) -> None:
     store_app.command("dump")(dump)
     store_app.command("join")(join)
     store_app.command("leave")(leave)
+    store_app.command("copy")(copy)
     store_app.command("hand-over")(hand_over)
     store_app.command("cluster")(cluster)
     store_app.command("scrub")(scrub)
@@ -120,6 +121,23 @@ def leave(directory: StoreDirectory, as_json: Json = False) -> None:
     document = leave_group(directory)
     was = f"left group {document['group_id'] or 'of a static master'}, whose epoch {document['epoch']} it knew"
     text = f"{directory}: {was if document['epoch'] or document['group_id'] else 'in no group'}"
+    show(document, as_json, lambda: typer.echo(text))
+
+
+def copy(
+    directory: StoreDirectory,
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="An empty directory, or one that is not there yet.")],
+    as_json: Json = False,
+) -> None:
+    """Make one more replica of a group from the store of another one, damage included; its broker must be stopped.
+
+    For a replica that cannot get the group's log over the network, since a range of it is lost at all the others.
+    """
+    from ..broker.replica_copy import copy_replica
+
+    document = copy_replica(directory, target)
+    group = f"of group {document['group_id']}" if document["group_id"] else "of the same static master"
+    text = f"{target}: another replica {group}, {document['bytes']} bytes copied"
     show(document, as_json, lambda: typer.echo(text))
 
 

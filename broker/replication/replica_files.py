@@ -23,7 +23,8 @@ import os
 import threading
 import uuid
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final
 
@@ -32,6 +33,8 @@ from ...model.group import Incarnation
 from ...store.small_file import SYSTEM_FILES, SmallFiles
 
 FILE_NAME: Final = "replica.zenit"
+UNFINISHED_COPY: Final = b"a copy that has not ended\n"
+"""Its content while a store is copied into its directory."""
 NO_END: Final = -1
 LEFT_GROUPS_MAX: Final = 32
 VERSION: Final = 1
@@ -221,6 +224,34 @@ class ReplicaFiles:
         files._write(left)
         return was
 
+    @classmethod
+    @contextmanager
+    def copying(cls, source: str, target: str) -> Iterator[Membership]:
+        """Around an operator's copying of all that the store `source`, a replica's, has into the directory `target`. At its end
+        that is another replica of the same group, under an identity of its own: no earlier life of it has counted any bytes, so
+        it may have forgotten none. Until then, and if it breaks off, no broker starts there.
+
+        Gives what both are in. No process may have either. Raises StoreFormatError where a cut of the log is half done,
+        OSError.
+        """
+        facts = _read(os.path.join(source, FILE_NAME), SYSTEM_FILES)
+        if facts is None or facts.intent_epoch:
+            raise StoreFormatError(
+                source, "its log is half cut; start it once more as a replica of its group, and stop it"
+            )
+        copied = _Facts(
+            store_id=uuid.uuid4().hex,
+            promised=facts.promised,
+            group_id=facts.group_id,
+            left_groups=facts.left_groups,
+            left_epoch=facts.left_epoch,
+        )
+        path = os.path.join(target, FILE_NAME)
+        SYSTEM_FILES.replace(path, UNFINISHED_COPY)
+        yield Membership(copied.group_id, copied.promised, copied.left_epoch)
+        files = cls(path, copied, SYSTEM_FILES)
+        files._write(copied)
+
     def start_above(self, starts: int) -> None:
         """The controller knows a start counter of this store that is not below ours: its disk was set back."""
         self._change(starts=max(self._facts.starts, starts) + 1, set_back=True)
@@ -300,6 +331,8 @@ def _read(path: str, small_files: SmallFiles) -> _Facts | None:
     data = small_files.read(path, _BYTES_MAX)
     if data is None:
         return None
+    if data == UNFINISHED_COPY:
+        raise StoreFormatError(path, "this directory is a copy that broke off; delete it, and copy the store once more")
     text, _, checksum = data.decode("ascii", "replace").partition("\n")
     if checksum != f"{zlib.crc32(text.encode()):08x}\n":
         raise StoreFormatError(

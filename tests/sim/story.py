@@ -34,7 +34,7 @@ from zenitmq.model.log_reach import LogReach, best_log
 from zenitmq.remoting.commands import AlterInSync, ChangeGroup, RegisterReplica, ReplicaHeartbeat, RestoreGroup
 
 from .broker import GROUP, Broker, World
-from .disk import Disk
+from .disk import REPLICA_FILE, Disk
 from .ledger import Ledger, Violation
 from .records import RECORD, SimulatedRecord
 from .schedule import MS, Host, Schedule, SimulatedTimer
@@ -444,6 +444,15 @@ class Stage(World):
         self.kill(name)
         copy.durable, copy.platter = len(copy.log), dict(copy.files)
         self.disks[name] = copy
+
+    def replace_by_copy(self, name: str, of: str) -> None:
+        """The disk of `name` becomes a copy of another replica's, as `zenit store copy` makes one."""
+        copy, new_store_id = self.disks[of].copy(), f"{self.disks[name].new_store_id}-again"
+        promised, group_id = copy.replica.promised, copy.replica.group_id
+        copy.name, copy.new_store_id = name, new_store_id
+        del copy.files[REPLICA_FILE]
+        copy.rewrite_replica(store_id=new_store_id, promised=promised, group_id=group_id)
+        self.set_back(name, copy)
 
     def stop(self, name: str) -> None:
         """A clean stop."""

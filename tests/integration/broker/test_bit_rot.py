@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from zenitmq.broker.replica_copy import copy_replica
 from zenitmq.model.errors import BrokerBusy, CorruptRecordError, MessageNotFound
 from zenitmq.model.get_status import GetStatus
 from zenitmq.remoting.commands import GetBrokerStatistics, PullMessages, PullReply, ScrubLog, SendBack
@@ -201,6 +202,34 @@ def test_a_slave_that_catches_up_waits_before_rot_until_the_master_is_mended(gro
     a.start()
     await_that(lambda: replication(b)["written"] >= len(whole))
     assert log_bytes(b)[: len(whole)] == log_bytes(master)[: len(whole)] == whole
+
+
+def test_a_static_groups_slave_gets_past_what_all_have_lost_by_a_copy_of_another_ones_store(
+    group: StaticGroup, tmp_path: Path
+) -> None:
+    master, a = (group.serve(name, repair_wait_ms=0) for name in "ma")
+    await_that(lambda: in_sync(group) == ("a", "m"))
+    sent = filled(group, master, a)
+    for broker in (master, a):
+        flip(broker, sent[5].physical_offset + 100)
+    for broker in (master, a):
+        assert scrub(broker)["damaged_ranges"] == 1
+    waiting = group.serve("b")
+    await_that(lambda: replication(waiting)["written"] == sent[5].physical_offset)
+    for broker in (waiting, a, master):  # the copy knows this epoch, and is let in by a later one only
+        broker.stop()
+    copy_replica(a.config.store_dir, str(tmp_path / "copy"))
+    for broker in (master, a):
+        broker.start()
+    copied = group.serve("copy", replica="b", repair_wait_ms=0)
+    await_that(lambda: in_sync(group) == ("a", "b", "m"))
+    group.send(master, b"later")
+    await_that(lambda: replication(copied)["confirm"] == replication(master)["written"])
+    assert log_bytes(copied) == log_bytes(a) == log_bytes(master)
+    for broker in (master, a, copied):
+        await_that(lambda broker=broker: pull(broker, 5)[0].status == GetStatus.MESSAGES_LOST)
+        assert pull(broker, 5)[0].next_offset == 6
+        assert decode_batch(pull(broker, 6)[1])[-1].body == b"later"
 
 
 def test_a_consumer_that_cannot_decode_an_answer_has_the_broker_look(group: StaticGroup) -> None:

@@ -62,6 +62,7 @@ COMMANDS = [
     "store cluster",
     "store join",
     "store leave",
+    "store copy",
     "store hand-over",
     "store scrub",
     "bench",

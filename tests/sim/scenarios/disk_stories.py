@@ -40,6 +40,29 @@ def wiped_disk_leaves_the_sets() -> None:
     stage.whole()
 
 
+@story("V12b", without="wipeid", falls="I1")
+def copy_of_another_replica_leaves_the_sets() -> None:
+    """What the copied replica had not got yet, the one whose disk is replaced had acknowledged."""
+    stage = Stage("abc", in_sync="ac", sync=True)
+    for name in "bc":
+        stage.carry("a", name)
+    for takes in ("bc", "c"):
+        stage.append("a")
+        stage.flush("a")
+        for name in takes:
+            stage.carry("a", name)
+            stage.flush(name)
+            stage.carry("a", name)
+    stage.stop("b")
+    stage.replace_by_copy("c", of="b")
+    for name in "bc":
+        stage.start(name)
+        stage.register(name)
+    stage.elect("c")
+    stage.hear("c")
+    stage.whole()
+
+
 @story("V16b", without="restartfl", falls="I1")
 def recovered_tail_is_not_flushed() -> None:
     stage = Stage("ab", in_sync="ab", sync=True)

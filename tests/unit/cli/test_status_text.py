@@ -88,7 +88,10 @@ def test_a_slave_that_waits_before_damage_of_its_master_says_so(
     slave = document()["groups"][0]["replicas"][0] | {"name": "broker-a-2", "role": role, "written_offset": written}
     group |= {"master": "broker-a-1", "replicas": [master, slave]}
     _print_status(told)
-    line = "broker-a-2 gets its master's log only up to what is damaged there, [300, 350), until"
+    line = (
+        "broker-a-2 gets its master's log only up to what is damaged there, [300, 350), until that is mended or leaves with "
+        "its segment; lost everywhere: zenit store copy"
+    )
     assert (line in capsys.readouterr().out) is is_told
 
 
