@@ -36,6 +36,8 @@ COMMANDS = [
     "topic delete",
     "produce",
     "consume",
+    "peek",
+    "tail",
     "group list",
     "group describe",
     "group reset-offset",
