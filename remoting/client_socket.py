@@ -6,12 +6,15 @@ after its caller was told that it failed, and "lost" is final.
 
 from __future__ import annotations
 
+import errno
+import resource
 import struct
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 import zmq
 
-from ..model.errors import ClientClosed, RemoteProtocolError
+from ..model.errors import ClientClosed, NoDescriptors, RemoteProtocolError
 from .base_socket import connect_tcp, new_context, new_socket, plain_send
 from .options import FRAMES_MAX
 
@@ -22,6 +25,8 @@ _EVENTS: Final = int(zmq.EVENTS)
 _POLLIN: Final = int(zmq.POLLIN)
 _MORE_NOBLOCK: Final = int(zmq.SNDMORE | zmq.NOBLOCK)
 _EVENT: Final = struct.Struct("=HI")  # event, value (here: unused)
+
+_Socket = TypeVar("_Socket")
 
 _LOST: Final = int(
     zmq.EVENT_CLOSED
@@ -42,18 +47,23 @@ class ClientContext:
     def dealer(self, address: str, **options: int) -> Dealer:
         """A connection being made to "host:port"; `options`: of the socket, instead of those in its table.
 
-        Raises InvalidParameter, ConnectionLost (no such host), ClientClosed.
+        Raises InvalidParameter, ConnectionLost (no such host), ClientClosed, NoDescriptors.
         """
+        return self._made(lambda: Dealer(self._context, address, **options))
+
+    def subscriber(self, address: str) -> Subscriber:
+        """A subscription to everything that "host:port" publishes. Raises as `dealer` does."""
+        return self._made(lambda: Subscriber(self._context, address))
+
+    def _made(self, new_socket: Callable[[], _Socket]) -> _Socket:
         try:
-            return Dealer(self._context, address, **options)
+            return new_socket()
         except zmq.ZMQError as error:
             if self._context.closed:
                 raise ClientClosed("client") from error
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                raise NoDescriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[0]) from error
             raise
-
-    def subscriber(self, address: str) -> Subscriber:
-        """A subscription to everything that "host:port" publishes."""
-        return Subscriber(self._context, address)
 
     def close(self) -> None:
         """Ends it; every socket must be closed before."""
@@ -67,7 +77,11 @@ class Dealer:
         self.address = address
         self._socket = new_socket(context, "DEALER", **options)
         self._timeout_ms = -1
-        self._monitor = self._socket.get_monitor_socket(_LOST)
+        try:
+            self._monitor = self._socket.get_monitor_socket(_LOST)
+        except BaseException:
+            self._socket.close()
+            raise
         try:
             connect_tcp(self._socket, address)
         except BaseException:

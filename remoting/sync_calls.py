@@ -219,6 +219,10 @@ class SyncCalls:
         with self._lock:
             self._closed = True
             open_ones = [connection for thread in self._threads for connection in thread.connections.values()]
+            for thread in (
+                self._threads
+            ):  # threads may live on, and what their ends would close keeps this client from being freed
+                thread.connections.clear()
         for connection in open_ones:
             connection.closing = True
         still_open = [c for c in open_ones if not c.close(max(deadline_ms - monotonic_ms(), 0))]

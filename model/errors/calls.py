@@ -217,6 +217,22 @@ class WaitsForItself(ZenitError):
         return f"{self.what} would wait for itself; {self.remedy}"
 
 
+class NoDescriptors(ZenitError):
+    """The process may open no more files or sockets. Args: limit (of the process)."""
+
+    code = 9161
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return (
+            f"no file descriptor is free (this process may have {self.limit}): raise its limit (ulimit -n), or send from fewer"
+            " threads, each of which has about 4 for each broker; send_async and post need none of their own"
+        )
+
+
 class WrongEventLoop(ZenitError):
     """An object of `zenitmq.aio` is used on another event loop than before. Args: what."""
 
