@@ -148,7 +148,12 @@ class PushMember:
         """Ends it all; what handlers did until the deadline is committed."""
         work, settings = self.work, self._settings
         async with self._opened:
-            is_calm = await work.stop(deadline_ms)
+            try:
+                is_calm = await work.stop(deadline_ms)
+            finally:  # cancelled and interrupted as well
+                if self._locks is not None and work.is_busy():
+                    # A handler goes on: its queues are free when the leases have ended, and not by a goodbye.
+                    self._connection.members.forget(self._client_id)
             await self._moves.stop(max(deadline_ms, monotonic_ms() + settings.timeout_ms))
             if not is_calm:
                 log.warning("closed with handlers that go on group=%s", settings.group)
@@ -157,8 +162,6 @@ class PushMember:
             work.revoke(ours | leaving)
             if self._locks is not None and is_calm:
                 await self._locks.unlock(sorted(ours | leaving), timeout_ms=settings.timeout_ms)
-            elif self._locks is not None:  # a handler goes on: its queues are free when the leases have ended, not now
-                self._connection.members.forget(self._client_id)
 
     def trace_statistics(self) -> TraceStatistics | None:
         """The counters; None where nothing is traced."""

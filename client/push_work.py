@@ -102,6 +102,11 @@ class PushWork:
                 self._idle.pop().set()
         return await self._wait_calm(None, deadline_ms)
 
+    def is_busy(self) -> bool:
+        """Whether a handler is at work, or a message is on its way back."""
+        with self._lock:
+            return self._queues.is_busy()
+
     def statistics(self) -> PushStatistics:
         """A frozen copy of the counters."""
         with self._lock:

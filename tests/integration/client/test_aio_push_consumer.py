@@ -22,6 +22,8 @@ from zenitmq import (
     aio,
 )
 from zenitmq.model.errors import LocalProtocolError
+from zenitmq.remoting.client import RemotingClient
+from zenitmq.remoting.commands import LockQueues, LockReply
 
 TOPIC = "trades"
 LADDER = '{"type": "CUSTOMIZED", "customizedRetryPolicy": {"next": [100]}}'
@@ -266,3 +268,36 @@ def test_a_coroutine_that_returns_what_is_no_answer_pauses_its_consumer(
 
     asyncio.run(main())
     assert lag(admin, "g", TOPIC) == 5
+
+
+def test_a_close_that_is_cancelled_frees_no_queue_under_its_handler(
+    namesrv: str, admin: Admin, producer: Producer, real_broker: RealBroker
+) -> None:
+    """Another member gets it when the lease has ended; a goodbye would free it at once."""
+    receipt = producer.send(Message(TOPIC, b"x"))
+    queues = ((receipt.queue.topic, receipt.queue.queue_id),)
+
+    async def main() -> tuple[tuple[str, int], ...]:
+        begun, release = asyncio.Event(), asyncio.Event()
+
+        async def handle(messages: list[StoredMessage]) -> None:
+            begun.set()
+            await release.wait()
+
+        consumer = await consumer_of(namesrv, handle, ordered=True)
+        await consumer.start()
+        await asyncio.wait_for(begun.wait(), 15)
+        closing = asyncio.create_task(consumer.close(timeout=30))
+        await asyncio.sleep(0.1)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        with RemotingClient() as other:
+            reply, _ = await asyncio.to_thread(
+                other.call, real_broker.address, LockQueues("g", "other", queues), timeout_ms=5000
+            )
+        release.set()
+        assert isinstance(reply, LockReply)
+        return reply.queues
+
+    assert asyncio.run(main()) == ()
