@@ -38,6 +38,7 @@ class Worker:
             [sys.executable, "-m", f"{__package__}.worker", role],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C at the terminal ends the run, and the run ends its workers
         )
         self._write(json.dumps(dataclasses.asdict(job)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Final
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ..bench.options import APIS, FLUSH_MODES, GROUP_WORKS, SPARK_WORKS, WORKS, BenchOptions
-from .options import Json, Namesrv
+from .options import Json, Namesrv, usage_of_values
 from .output import note, print_facts, readable_bytes, show
 
 if TYPE_CHECKING:
@@ -70,35 +71,38 @@ def bench(
     as_json: Json = False,
 ) -> None:
     """Measure the running cluster, or one that is started for the run, and the raw path of this machine beside it."""
-    options = BenchOptions(
-        work=work,
-        size=size,
-        batch=batch,
-        producers=producers,
-        consumers=consumers,
-        seconds=seconds,
-        flush=flush,
-        api=api,
-        prebuilt=prebuilt,
-        in_flight=in_flight,
-        keys=keys,
-        tags=tags,
-        index=index,
-        untouched=untouched,
-        rate=rate,
-        push=push,
-        warm=warm,
-        stages=stages,
-        topic=topic,
-        queues=queues,
-        messages=messages,
-        log_gib=log_gib,
-        master=master,
-        limit_seconds=limit_seconds,
-        namesrv=namesrv,
-        own_cluster=own_cluster,
-        directory=directory,
-    )
+    if plot is not None:
+        _check_can_write(plot)
+    with usage_of_values():
+        options = BenchOptions(
+            work=work,
+            size=size,
+            batch=batch,
+            producers=producers,
+            consumers=consumers,
+            seconds=seconds,
+            flush=flush,
+            api=api,
+            prebuilt=prebuilt,
+            in_flight=in_flight,
+            keys=keys,
+            tags=tags,
+            index=index,
+            untouched=untouched,
+            rate=rate,
+            push=push,
+            warm=warm,
+            stages=stages,
+            topic=topic,
+            queues=queues,
+            messages=messages,
+            log_gib=log_gib,
+            master=master,
+            limit_seconds=limit_seconds,
+            namesrv=namesrv,
+            own_cluster=own_cluster,
+            directory=directory,
+        )
     if work in SPARK_WORKS:
         from .bench_spark import run_spark
 
@@ -121,6 +125,17 @@ def bench(
         with open(plot, "w", encoding="utf-8") as file:
             file.write(result.svg)
     show(dict(result.document), as_json, lambda: print_facts(result.document))
+
+
+def _check_can_write(path: str) -> None:
+    """Raises typer.BadParameter, before a run that may take minutes, where its picture could not be written."""
+    directory = os.path.dirname(os.path.abspath(path))
+    if (
+        os.path.isdir(path)
+        or not os.access(directory, os.W_OK)
+        or (os.path.exists(path) and not os.access(path, os.W_OK))
+    ):
+        raise typer.BadParameter(f"{path!r} cannot be written", param_hint="--plot")
 
 
 @contextlib.contextmanager

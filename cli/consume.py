@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 import typer
 
 from ..model.clock import datetime_of_ms, monotonic_ms
-from ..model.errors import InvalidParameter
 from .message_text import compile_format, message_document
-from .options import Json, Namesrv, parse_time_ms
+from .options import Json, Namesrv, parse_time_ms, usage_of_values
 from .output import json_line, note, reader_is_gone
 from .roles import stop_on_signals
 
@@ -106,10 +105,8 @@ def line_of(line_format: str | None, as_json: bool) -> Callable[[StoredMessage],
         raise typer.BadParameter("give either --format or --json", param_hint="--format")
     if as_json:
         return _json_bytes
-    try:
+    with usage_of_values():
         return compile_format(line_format or "{body}")
-    except InvalidParameter as error:
-        raise typer.BadParameter(f"{error.value!r}: expected {error.expected}", param_hint=error.name) from None
 
 
 class LostRanges:

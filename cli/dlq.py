@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..model.errors import GroupNotFound
 from .message_text import message_document
 from .options import Json, Namesrv, parse_moment
 from .output import note, print_table, readable_time, short_text, show
 from .progress import count_progress
 
 if TYPE_CHECKING:
+    from ..client.admin import Admin
     from ..client.dead_letters import DeadLetter
 
 Group = Annotated[str, typer.Argument(metavar="GROUP")]
@@ -36,6 +38,8 @@ def list_groups(
 
     with Admin(namesrv) as admin:
         rows = admin.dead_letter_groups(group)
+        if group is not None and not any(row["letters"] for row in rows):
+            _check_exists(admin, group)
     columns = ("group", "letters", "redriven", "oldest", "newest")
     show(
         rows,
@@ -67,6 +71,8 @@ def show_letters(
 
     with Admin(namesrv) as admin:
         letters = admin.dead_letters(group, maximum)
+        if not letters:
+            _check_exists(admin, group)
     documents = [letter_document(letter) for letter in letters]
     columns = ("stored_at", "origin_topic", "message_id", "attempts", "reason", "body")
     show(documents, as_json, lambda: print_table(columns, [_row(document) for document in documents]))
@@ -104,10 +110,18 @@ def redrive(
             again=again,
             on_progress=progress,
         )
+        if not summary["letters"]:
+            _check_exists(admin, group)
     show(summary, as_json, lambda: typer.echo(sentence(summary)))
     if summary["failed"]:
         note(f"zenit: stopped at {summary['error']}")
         raise typer.Exit(1)
+
+
+def _check_exists(admin: Admin, group: str) -> None:
+    """Raises GroupNotFound. A group that is deleted may have left letters: it is asked for where there are none."""
+    if group not in {row["name"] for row in admin.groups()}:
+        raise GroupNotFound(group)
 
 
 def letter_document(letter: DeadLetter) -> dict[str, Any]:

@@ -11,8 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from ..deploy.drills.catalogue import DRILLS, LIMITS, Drill
-from ..model.errors import InvalidParameter
-from .options import Json
+from .options import Json, usage_of_values
 from .output import note, print_facts, print_table, show
 
 COLUMNS: Final = (
@@ -105,7 +104,7 @@ def run_drill(
     """
     from ..deploy.drills.run import DrillOptions, run
 
-    with _usage():
+    with usage_of_values():
         options = DrillOptions(
             drill=name,
             runs=runs,
@@ -154,7 +153,7 @@ def run_campaign(
     """
     from ..deploy.drills.campaign_run import CampaignOptions, run_campaign
 
-    with _usage():
+    with usage_of_values():
         options = CampaignOptions(
             hours=hours, seed=seed, rate=rate, batch=batch, leg_minutes=leg_minutes, report_directory=report
         )
@@ -166,15 +165,6 @@ def run_campaign(
         raise KeyboardInterrupt
     if not document["passed"]:
         raise typer.Exit(1)
-
-
-@contextlib.contextmanager
-def _usage() -> Iterator[None]:
-    """What cannot be asked for is wrong usage: exit code 1 says that a promise was broken."""
-    try:
-        yield
-    except InvalidParameter as error:
-        raise typer.BadParameter(f"{error.value!r}: expected {error.expected}", param_hint=error.name) from None
 
 
 def _have_signals_end_it() -> None:

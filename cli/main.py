@@ -16,10 +16,12 @@ from typing import Annotated
 
 import typer
 
-from ..model.errors import ZenitError
+from ..model.errors import GroupNotFound, TopicNotFound, ZenitError
+from .options import Chosen
 from .output import STDOUT, reader_is_gone
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
+NAMES_TIMEOUT_S = 1.0
 
 # What typer raises for a wrong command line: a usage error, which knows the command that was meant.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -83,8 +85,9 @@ def run() -> None:
 
 
 def _outcome() -> int:
+    chosen: Chosen = {}
     try:
-        code = application(sys.argv[1] if len(sys.argv) > 1 else None)(standalone_mode=False)
+        code = application(sys.argv[1] if len(sys.argv) > 1 else None)(standalone_mode=False, obj=chosen)
         sys.stdout.flush()
         return code if isinstance(code, int) else DONE
     except UsageError as error:
@@ -98,6 +101,8 @@ def _outcome() -> int:
         if ending.__context__ is None:
             raise
         return _tell(f"internal error: {ending.__context__!r}", FAILED)
+    except (TopicNotFound, GroupNotFound) as error:
+        return _tell(_not_found_text(error, chosen.get("namesrv")), FAILED)
     except ZenitError as error:
         return _tell(str(error), FAILED)
     except OSError as error:
@@ -108,6 +113,17 @@ def _outcome() -> int:
         if "ZENIT_DEBUG" in os.environ:
             raise
         return _tell(f"internal error: {type(error).__name__}: {error} (ZENIT_DEBUG=1 shows where)", FAILED)
+
+
+def _not_found_text(error: TopicNotFound | GroupNotFound, namesrv: str | None) -> str:
+    """What is not there, and what was perhaps meant: the cluster is asked for a moment what it has."""
+    from ..client.admin import Admin
+    from .near_names import not_found_text
+
+    names: list[str] = []
+    with contextlib.suppress(ZenitError), Admin(namesrv, timeout=NAMES_TIMEOUT_S) as admin:
+        names = admin.topics() if isinstance(error, TopicNotFound) else [group["name"] for group in admin.groups()]
+    return not_found_text(error, names, may_create=sys.argv[1:2] != ["topic"])
 
 
 def _usage_text(error: Exception) -> str:

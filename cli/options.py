@@ -3,13 +3,40 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Annotated, Final
 
 import typer
 
 from ..model.clock import datetime_of_ms, ms_of_datetime
+from ..model.errors import InvalidParameter
+
+Chosen = dict[str, str | None]
+"""What the command line chose for all of a command: `namesrv`. It is the parser's object, so that errors can be told by it."""
+
+
+@contextmanager
+def usage_of_values() -> Iterator[None]:
+    """A value that cannot be is wrong usage: exit code 2. Exit code 1 says that what was asked for failed."""
+    try:
+        yield
+    except InvalidParameter as error:
+        raise typer.BadParameter(f"{error.value!r}: expected {error.expected}", param_hint=error.name) from None
+
+
+def _choose_name_servers(context: typer.Context, value: str | None) -> str | None:
+    """Checks `--namesrv` before anything is begun."""
+    if value is not None:
+        from ..client.cluster import parse_addresses
+
+        with usage_of_values():
+            parse_addresses("--namesrv", value)
+    if context.obj is not None:
+        context.obj["namesrv"] = value
+    return value
+
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Namesrv = Annotated[
@@ -17,6 +44,7 @@ Namesrv = Annotated[
     typer.Option(
         "--namesrv",
         metavar="HOST:PORT[,...]",
+        callback=_choose_name_servers,
         help="Name servers; else $ZENIT_NAMESRV, the cluster `zenit up` started last here, 127.0.0.1:9876.",
     ),
 ]

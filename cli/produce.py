@@ -42,14 +42,16 @@ class Tally:
         self.taken = 0
         self.bytes = 0
         self.failed = 0
+        self.failed_bytes = 0
         self.first_error = ""
         self.is_complete = False  # every line was read
         self._lock = threading.Lock()
 
-    def on_failed(self, count: int, error: object) -> None:
-        """Messages that were refused, or not acknowledged. Any thread."""
+    def on_failed(self, count: int, size_bytes: int, error: object) -> None:
+        """Messages that were refused, or not acknowledged, and the bytes of their bodies. Any thread."""
         with self._lock:
             self.failed += count
+            self.failed_bytes += size_bytes
             self.first_error = self.first_error or str(error)
 
     def summary(self, elapsed_ms: int) -> dict[str, Any]:
@@ -58,7 +60,7 @@ class Tally:
         return {
             "sent": sent,
             "failed": self.failed,
-            "bytes": self.bytes,
+            "bytes": self.bytes - self.failed_bytes,
             "seconds": round(seconds, 3),
             "messages_per_second": round(sent / seconds, 1),
         }
@@ -124,7 +126,9 @@ def produce(
                 "zenit-cli",
                 namesrv=namesrv,
                 trace=trace,
-                on_error=lambda failed: tally.on_failed(len(failed), failed[0].error),
+                on_error=lambda failed: tally.on_failed(
+                    len(failed), sum(len(each.body) for each in failed), failed[0].error
+                ),
             )
         )
         progress = opened.enter_context(line_progress(stream))
@@ -141,11 +145,21 @@ def produce(
         with contextlib.suppress(ZenitError):  # told through on_error, each with its count
             producer.flush()
         elapsed_ms = monotonic_ms() - began
+    if not tally.taken:
+        _check_exists(topic, namesrv)
     summary = tally.summary(elapsed_ms)
     show(summary, as_json, lambda: typer.echo(_sentence(summary)))
     if tally.failed or not tally.is_complete:
         note(f"zenit: {_complaint(tally)}")
         raise typer.Exit(1)
+
+
+def _check_exists(topic: str, namesrv: str | None) -> None:
+    """Raises TopicNotFound: where nothing was sent, no broker has said so."""
+    from ..client.admin import Admin
+
+    with Admin(namesrv) as admin:
+        admin.route(topic)
 
 
 def _complaint(tally: Tally) -> str:
@@ -160,12 +174,12 @@ def _sender(producer: Producer, like: Message, tally: Tally) -> Callable[[bytes,
     if not like.properties and like.delay is None and like.deliver_at is None:
         return lambda body, key: producer.post(like.topic, body, tags=like.tags, keys=key)
 
-    def on_done(future: SendFuture) -> None:
-        error = future.exception()
-        if error is not None:
-            tally.on_failed(1, error)
-
     def send(body: bytes, key: str | None) -> None:
+        def on_done(future: SendFuture) -> None:
+            error = future.exception()
+            if error is not None:
+                tally.on_failed(1, len(body), error)
+
         message = replace(like, body=body, keys=() if key is None else (key,))
         producer.send_async(message).add_done_callback(on_done)
 
@@ -186,11 +200,11 @@ def _send_one(
                 producer.flush()
             send(body, key)
     except (MessageIllegal, MessageTooLarge) as error:
-        tally.on_failed(1, error)
+        tally.on_failed(1, len(body), error)
     except ZenitError as error:
         if tally.taken == 1:
             raise
-        tally.on_failed(1, error)
+        tally.on_failed(1, len(body), error)
         return False
     return True
 

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from ..model.clock import monotonic_ms
-from ..model.errors import ConnectionLost, NoRoute, RequestTimeout, TopicNotFound, WrongCluster, ZenitError
+from ..model.errors import (
+    ConnectionLost,
+    InvalidParameter,
+    NoRoute,
+    RequestTimeout,
+    TopicNotFound,
+    UnknownRequest,
+    WrongCluster,
+    ZenitError,
+)
 from ..remoting.commands import Reply, Request
 from .waiting import Waits
 
@@ -52,6 +61,11 @@ class NameServers:
             except WrongCluster as error:
                 self.on_failed(address)
                 failure = error
+            except UnknownRequest:
+                self.on_failed(address)
+                failure = failure or InvalidParameter(
+                    "namesrv", address, "the address of a name server; a broker, or another role, answers there"
+                )
             except (ConnectionLost, RequestTimeout) as error:
                 self.on_failed(address)
                 failure = failure or error

@@ -8,7 +8,7 @@ from typing import Final
 
 import zmq
 
-from ..model.errors import ConfigError, ConnectionLost, InvalidParameter
+from ..model.errors import ConfigError, ConnectionLost, HostNotFound, InvalidParameter
 from .frame_memory import keep_frame_memory
 from .options import SOCKET_TABLES
 
@@ -55,13 +55,13 @@ def resolve(address: str) -> str:
     """The endpoint of "host:port" by number, IPv4 first (a "localhost" that is only bound there is found).
 
     Resolved here since ZeroMQ does it in its one background thread, where a slow name server stops all connections.
-    Raises InvalidParameter, ConnectionLost (no such host).
+    Raises InvalidParameter, HostNotFound.
     """
     host, port = split_address(address)
     try:
         found = system_socket.getaddrinfo(host, port, type=system_socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise ConnectionLost(address) from error
+        raise HostNotFound(address) from error
     found.sort(key=lambda entry: entry[0] != system_socket.AF_INET)
     family, number = found[0][0], found[0][4][0]
     return f"tcp://{number}:{port}" if family == system_socket.AF_INET else f"tcp://[{number}]:{port}"
@@ -82,7 +82,7 @@ def bind_tcp(socket: zmq.Socket[bytes], address: str) -> str:
 
 
 def connect_tcp(socket: zmq.Socket[bytes], address: str) -> None:
-    """Starts connecting to "host:port". Raises InvalidParameter, ConnectionLost (no such host)."""
+    """Starts connecting to "host:port". Raises InvalidParameter, HostNotFound."""
     endpoint = resolve(address)
     try:
         socket.connect(endpoint)

@@ -84,7 +84,7 @@ class RemotingClient:
         """Sends on the shared connection; the payload is copied before this returns.
 
         `on_reply(reply, payload, None)` or `on_reply(None, b"", error)` is called exactly once, in whichever thread took
-        the reply: it must not block. Raises BufferFull, ClientClosed, ConnectionLost (no such host) and then never calls it.
+        the reply: it must not block. Raises BufferFull, ClientClosed, HostNotFound and then never calls it.
         """
         while not self._channel(address).send(request, payload, timeout_ms, on_reply):
             pass  # that connection has just ended; the next one is new

@@ -137,6 +137,15 @@ class ConnectionLost(ZenitError):
         return f"cannot reach {self.address}; is it running? (zenit status)"
 
 
+class HostNotFound(ConnectionLost):
+    """No address is known for the peer's host name. Args: address."""
+
+    code = 9153
+
+    def __str__(self) -> str:
+        return f"cannot reach {self.address}: no address is known for that host; is its name spelt right?"
+
+
 class RemoteProtocolError(ZenitError):
     """The other side broke the protocol. Args: what."""
 

@@ -82,6 +82,10 @@ def test_what_cannot_be_sent_is_told(namesrv: str, zenit: Callable[..., Any]) ->
 
 
 def test_a_group_without_letters(zenit: Callable[..., Any]) -> None:
-    assert json.loads(zenit("dlq", "show", "nobody", "--json").stdout) == []
-    assert json.loads(zenit("dlq", "list", "--group", "nobody", "--json").stdout)[0]["letters"] == 0
+    zenit("group", "create", "flawless")
+    assert json.loads(zenit("dlq", "show", "flawless", "--json").stdout) == []
+    assert json.loads(zenit("dlq", "list", "--group", "flawless", "--json").stdout)[0]["letters"] == 0
+    assert json.loads(zenit("dlq", "redrive", "flawless", "--json").stdout)["letters"] == 0
+    assert "did you mean 'flawless'?" in zenit("dlq", "show", "flawles", status=1).stderr
+    zenit("dlq", "list", "--group", "nobody", status=1)
     zenit("dlq", "show", "no group", status=1)

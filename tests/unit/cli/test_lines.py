@@ -45,9 +45,9 @@ def test_the_nth_word_is_the_key(line: bytes, field: int, key: str | None) -> No
 def test_the_tally_counts_and_remembers_the_first_error() -> None:
     tally = Tally()
     tally.taken, tally.bytes = 10, 1000
-    tally.on_failed(2, "no route")
-    tally.on_failed(1, "later")
-    assert tally.summary(2000) == {"sent": 7, "failed": 3, "bytes": 1000, "seconds": 2.0, "messages_per_second": 3.5}
+    tally.on_failed(2, 300, "no route")
+    tally.on_failed(1, 100, "later")
+    assert tally.summary(2000) == {"sent": 7, "failed": 3, "bytes": 600, "seconds": 2.0, "messages_per_second": 3.5}
     assert tally.first_error == "no route"
 
 

@@ -1,0 +1,75 @@
+"""What is typed wrong is told in one line, before anything is done, with the exit code that the pages name."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from zenitmq.testing import LocalCluster
+
+ZENIT = str(Path(sys.executable).with_name("zenit"))
+
+
+def fails(*arguments: str) -> tuple[int, str]:
+    """(exit code, what it said)."""
+    done = subprocess.run([ZENIT, *arguments], input=b"", capture_output=True, timeout=60, check=False)
+    said = done.stderr.decode()
+    assert said.count("\n") == 1, said
+    return done.returncode, said
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "topic list --namesrv nonsense",
+        "consume t --group g --format {nix}",
+        "bench nix",
+        "bench produce --size -1",
+        "bench produce --plot /no/such/directory/run.svg",
+    ],
+)
+def test_wrong_usage_is_exit_code_2(arguments: str) -> None:
+    code, said = fails(*arguments.split())
+    assert code == 2, said
+
+
+def test_a_host_without_an_address_is_told() -> None:
+    code, said = fails("topic", "list", "--namesrv", "no-such-host.invalid:9876")
+    assert (code, "no address is known for that host" in said) == (1, True), said
+
+
+def test_names_that_are_not_there(one_broker: LocalCluster) -> None:
+    where = ("--namesrv", one_broker.namesrv)
+    subprocess.run([ZENIT, "topic", "create", "mistaken", *where], capture_output=True, timeout=60, check=True)
+    for arguments, part in (
+        (("produce", "mistakne"), "did you mean 'mistaken'?"),
+        (("topic", "delete", "zzz"), "does not exist; those that do: zenit topic list"),
+        (("dlq", "show", "nobody"), "group 'nobody' does not exist"),
+        (("dlq", "redrive", "nobody"), "group 'nobody' does not exist"),
+    ):
+        code, said = fails(*arguments, *where)
+        assert (code, part in said) == (1, True), said
+
+
+def test_a_broker_given_as_name_server_is_told(one_broker: LocalCluster) -> None:
+    broker = one_broker.process(one_broker.brokers[0])
+    code, said = fails("topic", "list", "--namesrv", broker.address)
+    assert (code, "a broker, or another role, answers there" in said) == (1, True), said
+
+
+def test_ctrl_c_ends_a_bench_without_a_word(one_broker: LocalCluster) -> None:
+    """A terminal signals the whole process group, workers among it."""
+    command = [ZENIT, "bench", "produce", "--seconds", "60", "--limit-seconds", "0", "--namesrv", one_broker.namesrv]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:
+        assert process.stderr is not None
+        line = b""
+        while b"bench: produce" not in line:
+            line = process.stderr.readline()
+            assert line, "it ended before it produced"
+        os.killpg(process.pid, signal.SIGINT)
+        assert (process.wait(60), process.stderr.read()) == (130, b"")
