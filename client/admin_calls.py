@@ -25,6 +25,7 @@ from ..model.route import TopicRoute
 from ..remoting.commands import GetClusterInfo, GetTopicList, Reply, Request, TopicListReply
 from .admin_merge import Document
 from .argument_checks import milliseconds
+from .client_repr import client_repr
 from .connection import Connection, connect, release
 from .waiting import Waits
 
@@ -40,6 +41,9 @@ class AdminCalls(ABC):
         self._connection = connect(namesrv)
         self._waits = self._new_waits(self._connection)
         self._is_closed = False
+
+    def __repr__(self) -> str:
+        return client_repr(self, "closed" if self._is_closed else "", namesrv=self._connection.name_servers)
 
     @abstractmethod
     def _new_waits(self, connection: Connection) -> Waits:

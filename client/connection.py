@@ -70,6 +70,11 @@ class Connection:
         ip = socket.inet_ntop(socket.AF_INET6 if len(self.local_ip) == 16 else socket.AF_INET, self.local_ip)
         return f"{ip}@{self.pid}#{next(_serial)}-{secrets.token_hex(4)}{'@' + room if room else ''}"
 
+    @property
+    def name_servers(self) -> str:
+        """Their addresses, as they are given to a client."""
+        return ",".join(self.key[0])
+
     def is_outdated(self) -> bool:
         """Whether the name servers tell of another cluster by now than the one that was met here, or do not say: they may be
         those of another cluster that has just begun. Who begins needs a new connection then, who has this one goes on refusing

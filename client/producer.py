@@ -33,6 +33,7 @@ from .argument_checks import check_count, milliseconds
 from .background_sends import BackgroundSends
 from .batch_sender import WINDOW_BATCHES, BatchSender
 from .batching import BATCH_BYTES, LINGER_MS, BufferPool
+from .client_repr import client_repr
 from .connection import Connection, connect, release
 from .delayed_send import DelayedAnswer, is_delayed
 from .destinations import Destinations
@@ -164,6 +165,10 @@ class ProducerCore(ABC):
             compress_over=self._compress_over,
         )
         self._connection.members.join(member, on_reply=self._requests.on_reply)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else ""
+        return client_repr(self, state, group=self.group, namesrv=self._connection.name_servers)
 
     @abstractmethod
     def _new_waits(self, connection: Connection) -> Waits:

@@ -15,13 +15,14 @@ from types import TracebackType
 from typing import Final, Self
 
 from ..model.clock import monotonic_ms
-from ..model.errors import ClientClosed, InvalidParameter, ZenitError
+from ..model.errors import ClientClosed, InvalidParameter, LocalProtocolError, ZenitError
 from ..model.names import check_group
 from ..model.queue import MessageQueue, QueueOffset
-from ..model.subscription import Expression
+from ..model.subscription import Expression, subscriptions_of
 from ..store.record_kernel import MessageBatch, StoredMessage, decode_batch
 from .allocation import Allocation, allocation_of, name_of
 from .argument_checks import check_count, milliseconds, wait_milliseconds
+from .client_repr import client_repr
 from .connection import Connection, connect, release
 from .group_share import GroupShare
 from .losses import OnLost
@@ -128,19 +129,24 @@ class PullCore(ABC):
         self._unwatch = connection.routes.watch(self._moves.on_route_changed)
         self._committer = connection.remoting.every(interval_ms, self._commits.send_settled) if auto_commit else None
 
+    def __repr__(self) -> str:
+        state = "closed" if self._work.is_closed else ""
+        return client_repr(self, state, group=self.group, namesrv=self._connection.name_servers)
+
     @abstractmethod
     def _new_waits(self, connection: Connection) -> Waits:
         """How it waits."""
 
     # ---- what to read
 
-    def subscribe(self, topic: str, expression: Expression = None) -> None:
-        """Joins the group for a topic: its queues are shared out among the members.
+    def subscribe(self, topic: str | Sequence[str], expression: Expression = None) -> None:
+        """Joins the group for a topic, or several: their queues are shared out among the members.
 
-        `expression`: tags as "a || b", None = all, or Sql("..."), evaluated at the broker. Raises InvalidParameter.
+        `expression`: tags as "a || b", None = all, or Sql("..."), evaluated at the broker; of several topics the same for
+        each. Raises InvalidName, InvalidParameter.
         """
         self._check_usable()
-        self._moves.subscribe(topic, expression)
+        self._moves.subscribe(subscriptions_of(topic, expression))
 
     def unsubscribe(self, topic: str) -> None:
         """Leaves a topic; its queues are given up at the next poll."""
@@ -197,6 +203,8 @@ class PullCore(ABC):
 
     async def _next(self, max_messages: int, deadline_ms: int, *, is_iterated: bool) -> Taken | None:
         self._check_usable()
+        if not self._moves.is_begun:
+            raise LocalProtocolError("nothing to read: subscribe(topic) or assign(queues) first")
         self._work.come_back()
         while True:
             seen = self._work.changes  # before anything is looked at: what changes from here on ends the wait below
@@ -322,14 +330,16 @@ class PullConsumer(PullCore):
     def _new_waits(self, connection: Connection) -> Waits:
         return Blocking(connection.remoting)
 
-    def subscribe(self, topic: str, expression: Expression = None) -> None:
-        """Joins the group for a topic: its queues are shared out among the members. `expression`: "a || b", None = all.
+    def subscribe(self, topic: str | Sequence[str], expression: Expression = None) -> None:
+        """Joins the group for a topic, or several: their queues are shared out among the members. `expression`: "a || b",
+        None = all.
 
         Where the group begins is recorded now, so that nothing sent after this is skipped; where that cannot be done within
         `timeout`, the first poll does it, or raises why not.
         """
         super().subscribe(topic, expression)
-        run_blocking(self._moves.begin_topic(topic))
+        for each in [topic] if isinstance(topic, str) else topic:
+            run_blocking(self._moves.begin_topic(each))
 
     def __enter__(self) -> Self:
         return self

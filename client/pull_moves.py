@@ -68,6 +68,8 @@ class PullMoves:
         self._lock = threading.Lock()  # of the subscriptions
         self._moving = threading.Lock()  # held by the one who moves queues
         self._is_stale = True  # queues must be looked at again
+        self.is_begun = False
+        """Whether anything was ever subscribed to, or assigned."""
         self.look_again_ms = 0
         """When a look is due by time alone."""
         self._news = RepeatedNews()
@@ -76,13 +78,13 @@ class PullMoves:
 
     # ---- what is wanted
 
-    def subscribe(self, topic: str, expression: Expression) -> None:
-        """Joins the group for a topic."""
+    def subscribe(self, subscriptions: Sequence[Subscription]) -> None:
+        """Joins the group for their topics."""
         if self._assigned is not None:
             raise LocalProtocolError("subscribe after assign: a consumer does one or the other")
-        subscription = Subscription.parse(check_topic(topic), expression)
         with self._lock:
-            self._subscriptions[topic] = subscription
+            self._subscriptions.update((subscription.topic, subscription) for subscription in subscriptions)
+        self.is_begun = True
         self._join()
 
     def unsubscribe(self, topic: str) -> None:
@@ -100,6 +102,7 @@ class PullMoves:
         """Reads exactly these queues."""
         if self._subscriptions:
             raise LocalProtocolError("assign after subscribe: a consumer does one or the other")
+        self.is_begun = True
         self._assigned = {queue: Subscription.parse(check_topic(queue.topic), expression) for queue in queues}
         self.look_now()
 

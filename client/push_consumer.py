@@ -10,7 +10,7 @@ A message is handled at least once: after a crash, a lost reply or a move of its
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
 from threading import get_ident
@@ -18,13 +18,14 @@ from typing import ClassVar, Generic, Self, TypeVar
 
 from ..model.clock import monotonic_ms
 from ..model.errors import ClientClosed, InvalidParameter, LocalProtocolError, WaitsForItself, WrongAnswer
-from ..model.names import RETRY_PREFIX, check_topic
+from ..model.names import RETRY_PREFIX
 from ..model.queue import MessageQueue
-from ..model.subscription import Expression, MessageModel, Subscription
+from ..model.subscription import Expression, MessageModel, Subscription, subscriptions_of
 from ..store.record_kernel import StoredMessage
 from .allocation import Allocation, allocation_of
 from .argument_checks import wait_milliseconds
 from .broadcast_offsets import check_instance, default_directory
+from .client_repr import client_repr
 from .connection import Connection
 from .handling import ConsumeResult, Handler, check_handler, checked_answer
 from .losses import OnLost
@@ -121,6 +122,10 @@ class PushCore(ABC, Generic[H]):
 
     _handlers_may_wait: ClassVar[bool] = False  # they may be coroutine functions
 
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else "running" if self._member is not None else "not started"
+        return client_repr(self, state, group=self.group, topics=sorted(self._subscriptions))
+
     @abstractmethod
     def _new_waits(self, connection: Connection) -> Waits:
         """How it waits."""
@@ -160,22 +165,25 @@ class PushCore(ABC, Generic[H]):
         self._handler = handler
         return handler
 
-    async def _subscribe(self, topic: str, expression: Expression = None) -> None:
-        """Consumes a topic, too. `expression`: tags as "a || b", None = all, or Sql("...").
+    async def _subscribe(self, topic: str | Sequence[str], expression: Expression = None) -> None:
+        """Consumes a topic, or several, too. `expression`: tags as "a || b", None = all, or Sql("..."); of several topics the
+        same for each.
 
         After the start nothing that is sent once this returned is skipped; it raises why that cannot be promised
-        (TopicNotFound, NoRoute, ...), and the topic is not subscribed to then.
+        (TopicNotFound, NoRoute, ...), and none of them is subscribed to then.
         """
-        if topic.startswith(RETRY_PREFIX):
-            raise InvalidParameter(
-                "topic", topic[:160], "a topic of yours: a group's retry topic is consumed by itself"
-            )
-        subscription = Subscription.parse(check_topic(topic), expression)
+        more = {subscription.topic: subscription for subscription in subscriptions_of(topic, expression)}
+        for name in more:
+            if name.startswith(RETRY_PREFIX):
+                raise InvalidParameter(
+                    "topic", name[:160], "a topic of yours: a group's retry topic is consumed by itself"
+                )
         async with self._lock:
             self._check_usable()
             if self._member is not None:
-                await self._member.begin_topic(topic)
-            self._set_subscriptions({**self._subscriptions, topic: subscription})
+                for name in more:
+                    await self._member.begin_topic(name)
+            self._set_subscriptions({**self._subscriptions, **more})
 
     async def _unsubscribe(self, topic: str) -> None:
         """Consumes a topic no more; its queues are given up soon."""

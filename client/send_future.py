@@ -19,6 +19,7 @@ from ..model.message import SendReceipt
 from ..model.queue import MessageQueue, PhysicalOffset, QueueOffset
 from ..remoting.io_thread import check_may_wait
 from .argument_checks import wait_milliseconds
+from .client_repr import client_repr
 from .delayed_send import Answer, DelayedAnswer
 
 log = logging.getLogger(__name__)
@@ -158,6 +159,14 @@ class SendFuture:
         """The batch's message `index`."""
         self.outcome = outcome
         self.index = index
+
+    def __repr__(self) -> str:
+        outcome = self.outcome
+        if not outcome.is_settled:
+            return client_repr(self, "pending")
+        if outcome.error is not None:
+            return client_repr(self, error=outcome.error)
+        return client_repr(self, queue=str(outcome.queue))
 
     def done(self) -> bool:
         """True once the message is stored or has failed for good."""

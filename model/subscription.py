@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from .errors import InvalidParameter
+from .names import check_topic
 from .sql92.parser import parse
 from .tag_hash import java_hash
 
@@ -92,3 +94,11 @@ class Subscription:
     def accepts(self, tags: str | None) -> bool:
         """The exact test of tags that a consumer makes (a hash may collide); a condition was tested by the broker."""
         return not self.tags or tags in self.tags
+
+
+def subscriptions_of(topics: str | Sequence[str], expression: Expression) -> list[Subscription]:
+    """One subscription a topic, all with the same expression. Raises InvalidName, InvalidParameter."""
+    if not isinstance(topics, (str, Sequence)) or isinstance(topics, bytes) or not topics:
+        raise InvalidParameter("topic", str(topics)[:160], "a topic, or a sequence of topics")
+    listed = [topics] if isinstance(topics, str) else list(topics)
+    return [Subscription.parse(check_topic(topic), expression) for topic in dict.fromkeys(listed)]

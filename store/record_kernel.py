@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from typing import Any
 
 import cython
@@ -2105,7 +2106,7 @@ class StoredMessage:
         return _get64(self._batch._view, self._at + 40)
 
     @property
-    def born_at(self) -> object:
+    def born_at(self) -> datetime:
         """The same as an aware datetime. Raises CorruptRecordError where no calendar has it."""
         return _moment(self, self.born_at_ms)
 
@@ -2120,7 +2121,7 @@ class StoredMessage:
         return _get64(self._batch._view, self._at + (68 if self.sys_flag & 0x10 else 56))
 
     @property
-    def stored_at(self) -> object:
+    def stored_at(self) -> datetime:
         """The same as an aware datetime. Raises CorruptRecordError where no calendar has it."""
         return _moment(self, self.stored_at_ms)
 
@@ -2145,6 +2146,10 @@ class StoredMessage:
         """The whole record's bytes."""
         return self._batch._data[self._at : self._at + _get32(self._batch._view, self._at)]
 
+    def __reduce__(self) -> tuple[Callable[..., StoredMessage], tuple[object, ...]]:
+        """Pickled it is its record alone, without the others of its poll."""
+        return _unpickled, (self.record, self.broker_name, self._first_topic, self._tries)
+
     def __repr__(self) -> str:
         return f"<StoredMessage {self.message_id} {self.topic}:{self.queue_id}@{self.queue_offset}>"
 
@@ -2159,7 +2164,11 @@ def _new_batch() -> MessageBatch:
     return batch
 
 
-def _moment(message: StoredMessage, at_ms: int) -> object:
+def _unpickled(record: bytes, broker_name: str, first_topic: str | None, tries: int) -> StoredMessage:
+    return decode_record(record, broker_name).tried_again(first_topic, tries)
+
+
+def _moment(message: StoredMessage, at_ms: int) -> datetime:
     try:
         return datetime_of_ms(at_ms)
     except (ValueError, OverflowError) as error:
