@@ -57,6 +57,8 @@ from .waiting import Blocking, Waits, blocking, run_blocking
 log = logging.getLogger(__name__)
 
 RETRIES_MAX: Final = 1_000_000
+SEND_TIMEOUT_S: Final = 30.0  # outlives the restart of a broker, and an election
+REQUEST_TIMEOUT_MS: Final = 3_000
 
 
 class ProducerCore(ABC):
@@ -71,7 +73,7 @@ class ProducerCore(ABC):
         group: str = "DEFAULT_PRODUCER",
         *,
         namesrv: str | None = None,
-        timeout: float = 3.0,
+        timeout: float = SEND_TIMEOUT_S,
         batch_timeout: float = 30.0,
         retries: int | None = None,
         compression: str | None = "lz4",
@@ -309,12 +311,13 @@ class ProducerCore(ABC):
     async def _request(
         self, message: Message, *, sharding_key: str | None = None, timeout: float | None = None
     ) -> StoredMessage:
-        """Sends a message to which somebody is to reply, and returns the reply. `timeout`: seconds for both.
+        """Sends a message to which somebody is to reply, and returns the reply. `timeout`: seconds for both; None: 3, or the
+        producer's where that is less.
 
         Raises RequestTimeout where no reply comes in time, TooManyRequests over 10,000 that wait, and as `send` does.
         """
         self._check_usable()
-        return await self._requests.ask(message, sharding_key, self._total_ms(timeout))
+        return await self._requests.ask(message, sharding_key, self._request_ms(timeout))
 
     async def _reply(
         self,
@@ -355,6 +358,9 @@ class ProducerCore(ABC):
 
     def _total_ms(self, timeout: float | None) -> int:
         return self._timeout_ms if timeout is None else milliseconds("timeout", timeout)
+
+    def _request_ms(self, timeout: float | None) -> int:
+        return min(self._timeout_ms, REQUEST_TIMEOUT_MS) if timeout is None else milliseconds("timeout", timeout)
 
     def _check_usable(self) -> None:
         if self._is_closed:
@@ -436,4 +442,4 @@ class Producer(ProducerCore):
         Its callbacks run in the I/O thread and must not block.
         """
         self._check_usable()
-        return run_blocking(self._requests.ask_soon(message, sharding_key, self._total_ms(timeout)))
+        return run_blocking(self._requests.ask_soon(message, sharding_key, self._request_ms(timeout)))
