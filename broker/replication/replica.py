@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 from ...model.clock import Clock
 from ...model.errors import CorruptRecordError, OffsetOutOfRange, StoreNotWriteable
 from ...model.group import Incarnation, KnownGroup
+from ...model.repeated_news import RepeatedNews
 from ...store.small_file import NO_ROOM_RETRY_MS
 from . import effects as fx
 from .chunk_payload import Sealer
@@ -32,6 +33,8 @@ from .slave import SlaveState
 log = logging.getLogger(__name__)
 
 TICK_MS: Final = 25
+UNHEARD_MS: Final = 10_000
+"""A master of which nothing is heard for so long is named in the log."""
 SESSION_SHIFT: Final = 32
 """A process begins its session numbers at its start counter, shifted: above all of its earlier lives (R14)."""
 
@@ -142,6 +145,7 @@ class Replica:
         self._retry_ms: int | None = None  # when what is on the disk is tried again: there was no room for it
         self._is_performing = False
         self._sealer = Sealer(disk.read, lambda data: self.port.shared(data))
+        self._news = RepeatedNews()
         self._ack: Ack | None = None  # to be sent once all that came together is done with
         self._carriers: dict[type[Effect], Callable[[Any, object], None]] = {
             fx.SendFrame: self._send_frame,
@@ -236,6 +240,19 @@ class Replica:
         self._perform(self._slave.on_tick(self._now()), self._slave)
         self._send_ack()
         self._sealer.forget()
+        if self.master is None:
+            self._tell_unheard()
+
+    def _tell_unheard(self) -> None:
+        """Somebody else may be at the master's address, or it does not take us for a slave of its own: nobody answers then."""
+        for_ms, master = self._slave.cut_off_ms(self._now()), self._slave.master
+        if for_ms < UNHEARD_MS or master is None or not self._news.count_to_tell(master, "unheard", self._now()):
+            return
+        log.warning(
+            "nothing is heard of the master: is its replication port reached from here, and are `cluster` and `name` the same"
+            " there? master=%s epoch=%s for_ms=%s",
+            *(master, self._slave.epoch, for_ms),
+        )
 
     def on_log_begin(self, begin: int) -> None:
         """Retention has moved the log's begin."""
@@ -256,9 +273,16 @@ class Replica:
 
     def on_slave_frame(self, peer: str, frame: Frame) -> None:
         """A frame from a slave."""
-        if self.master is not None:
+        if isinstance(frame, Opening) and frame.group != self._identity.group:
+            if self._news.count_to_tell(peer, "another group", self._now()):
+                log.warning(
+                    "a replica asks to follow a master of another group: its settings `cluster` and `name` are not ours, or"
+                    " our address was another's; it is not answered replica=%s",
+                    peer[:64],
+                )
+        elif self.master is not None:
             self._perform(self.master.on_frame(peer, frame, self._now()), self.master)
-        elif isinstance(frame, Opening) and frame.group == self._identity.group:
+        elif isinstance(frame, Opening):
             refused = refusal(frame, RefusalReason.OTHER_EPOCH, epoch=self._role.promised)
             self.port.send_to_slave(refused.peer, refused.frame)
 
