@@ -183,7 +183,11 @@ _SNAPSHOTS: dict[str, Any] = {
         "subscriptionGroupTable": {"g": GroupTable().event_set("g")["group"]},
         "forbiddenTable": {},
     },
-    "consumerOffset.json": {"offsetTable": {"orders@g": {"0": 5, "1": 7}}, "sinceTable": {"orders@g": 5}},
+    "consumerOffset.json": {
+        "offsetTable": {"orders@g": {"0": 5, "1": 7}},
+        "sinceTable": {"orders@g": 5},
+        "eraTable": {"orders@g": {"0": 9}},
+    },
     "queueLocks.json": {"lockTable": {"g": {"orders": {"0": "client"}}}},
     "queryOffsets.json": {"queryTable": {"q": {"document": "{}", "keptAtMs": 5}}},
     "producerSequences.json": {"producers": [["p", "orders", 0, 5, 100, 7, [[0, 5, 0, 0, False]]]]},
