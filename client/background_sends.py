@@ -74,13 +74,19 @@ class BackgroundSends:
         connection.forget_in_child.add(self.open.clear)
 
     def close(self) -> None:
-        """Takes nothing more. What was not flushed is lost; futures of it fail with ClientClosed."""
+        """Takes nothing more. What is not acknowledged fails with ClientClosed: futures are done, `on_error` is told."""
         self._connection.forget_in_child.discard(self.open.clear)
         self.open.clear()
         self._sweeper.cancel()
         for lane in [*self._future_lanes.values(), *self._delayed_lanes.values()]:
             with lane.lock:
                 self._tell_closed(lane.outcome.settle(None, None, ClientClosed("producer")))
+        for lane in list(self._post_lanes.values()):
+            with lane.lock:
+                sealed = lane.seal(bytearray(1), 0) if lane.accumulator.count else None
+            if sealed is not None:
+                self._on_failed(sealed, ClientClosed("producer"))
+        self._sender.close(ClientClosed("producer"))
 
     def _tell_closed(self, callbacks: Callbacks) -> None:
         if callbacks:
@@ -274,6 +280,7 @@ class BackgroundSends:
             lane.is_open = False
 
     def _sweep(self) -> None:
+        self._sender.look_after()
         for lane in self._all_lanes():
             if lane.accumulator.count and not lane.is_open and lane.lock.acquire(blocking=False):
                 try:

@@ -15,7 +15,7 @@ from itertools import count
 from typing import Final
 
 from ..model.clock import monotonic_ms
-from ..model.errors import BufferFull, NoRoute, ZenitError
+from ..model.errors import BufferFull, NoRoute, RequestTimeout, ZenitError
 from ..model.queue import MessageQueue
 from ..remoting.commands import Reply, Request
 from .batching import BufferPool, Lane, Sealed
@@ -31,6 +31,8 @@ from .waiting import Signal, Signals, Waits
 log = logging.getLogger(__name__)
 
 WINDOW_BATCHES: Final = 4
+OVERDUE_MS: Final = 1_000
+"""A batch to which nothing happens for so long after it should have is looked after."""
 _ROUTE_LOOK_MS: Final = 100  # how often one who waits for a route looks again
 
 
@@ -143,9 +145,13 @@ class BatchSender:
         self._send(sealed, self._last_serial, queue)
 
     def _send(self, sealed: Sealed, serial: int, queue: MessageQueue) -> None:
+        if sealed.is_settled:
+            return  # the producer was closed
         now = monotonic_ms()
         sealed.queue, sealed.sent_ms = queue, now
         sealed.tries += 1
+        try_ms = self._retry.try_timeout_ms(self.batch_ms, sealed.deadline_ms - now)
+        sealed.due_ms = now + try_ms + OVERDUE_MS
 
         def on_reply(reply: Reply | None, payload: bytes, error: ZenitError | None) -> None:
             if error is None:
@@ -164,7 +170,7 @@ class BatchSender:
                 self._destinations.address_of(queue),
                 request,
                 payload,
-                timeout_ms=self._retry.try_timeout_ms(self.batch_ms, sealed.deadline_ms - now),
+                timeout_ms=try_ms,
                 on_reply=on_reply,
             )
         except ZenitError as error:
@@ -184,6 +190,8 @@ class BatchSender:
         self._settle(sealed, serial, queue, answer, None)
 
     def _on_failure(self, sealed: Sealed, serial: int, queue: MessageQueue, failure: ZenitError) -> None:
+        if sealed.is_settled:
+            return
         now = monotonic_ms()
         self._fault.on_failed(queue.broker_name, now)
         if failure.route_stale:
@@ -195,6 +203,7 @@ class BatchSender:
         if delay_ms is None:
             self._settle(sealed, serial, queue, None, failure)
             return
+        sealed.due_ms = now + delay_ms + OVERDUE_MS
         log.info("batch tried again topic=%s broker=%s error=%s", queue.topic, queue.broker_name, failure)
         self._connection.remoting.call_later(delay_ms, lambda: self._send_again(sealed, serial, failure))
 
@@ -209,6 +218,8 @@ class BatchSender:
     def _send_again(self, sealed: Sealed, serial: int, failure: ZenitError) -> None:
         """In the I/O thread. Moves the batch's place to the broker it goes to next, whether its window has room or not."""
         last = sealed.queue
+        if sealed.is_settled:
+            return
         if last is None or monotonic_ms() >= sealed.deadline_ms:
             self._settle(sealed, serial, last, None, failure)
             return
@@ -229,8 +240,14 @@ class BatchSender:
         queue: MessageQueue | None,
         reply: Answer | None,
         error: ZenitError | None,
-    ) -> None:
-        if self._trace is not None and serial in self._unanswered:
+    ) -> bool:
+        """Ends a batch, once: False where it has ended already."""
+        with self._lock:
+            if sealed.is_settled:
+                return False
+            sealed.is_settled = True
+            sealed.due_ms = monotonic_ms() + OVERDUE_MS
+        if self._trace is not None:
             cost_ms = monotonic_ms() - (sealed.deadline_ms - self.batch_ms)
             self._trace.on_sent(bytes(sealed.payload()), sealed.count, reply, is_ok=error is None, cost_ms=cost_ms)
         if error is not None and sealed.outcome is None:
@@ -241,6 +258,11 @@ class BatchSender:
                 self._connection.run_soon(lambda: run_callbacks(callbacks))
         for watcher in sealed.watchers:
             watcher(error)
+        self._drop(sealed, serial)
+        return True
+
+    def _drop(self, sealed: Sealed, serial: int) -> None:
+        """It has ended, and all have been told."""
         with self._lock:
             if self._unanswered.pop(serial, None) is None:
                 return
@@ -248,6 +270,25 @@ class BatchSender:
                 self._leave(sealed.lane, sealed.queue.broker_name)
             self._pool.give_back(sealed.buffer)
             self._changed.set_all()
+
+    def close(self, error: ZenitError) -> None:
+        """Ends what is not answered, with this error; nothing of it is sent again."""
+        for serial, sealed in list(self._unanswered.items()):
+            self._settle(sealed, serial, sealed.queue, None, error)
+
+    def look_after(self) -> None:
+        """In the I/O thread, now and then: what was left halfway, since a signal's handler raised in its thread, goes on."""
+        now = monotonic_ms()
+        for serial, sealed in list(self._unanswered.items()):
+            if now < sealed.due_ms:
+                continue
+            queue = sealed.queue
+            if sealed.is_settled:
+                self._drop(sealed, serial)
+            elif queue is None:
+                self._settle(sealed, serial, None, None, RequestTimeout("a batch that was not sent", self.batch_ms))
+            else:
+                self._on_failure(sealed, serial, queue, RequestTimeout("a batch whose answer was lost", OVERDUE_MS))
 
     # ---- waiting
 

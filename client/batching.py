@@ -30,7 +30,20 @@ LINGER_MS: Final = 1
 class Sealed:
     """A batch that takes no more messages, with its buffer, until it is answered. Owned by the batch sender."""
 
-    __slots__ = ("buffer", "count", "deadline_ms", "lane", "outcome", "queue", "sent_ms", "tries", "used", "watchers")
+    __slots__ = (
+        "buffer",
+        "count",
+        "deadline_ms",
+        "due_ms",
+        "is_settled",
+        "lane",
+        "outcome",
+        "queue",
+        "sent_ms",
+        "tries",
+        "used",
+        "watchers",
+    )
 
     def __init__(
         self, lane: Lane, buffer: bytearray, *, used: int, count: int, outcome: BatchOutcome | None, deadline_ms: int
@@ -45,6 +58,8 @@ class Sealed:
         self.queue: MessageQueue | None = None
         self.tries = 0
         self.sent_ms = 0
+        self.due_ms = deadline_ms  # what happens to it next has happened by then
+        self.is_settled = False
 
     def payload(self) -> memoryview:
         """The records."""

@@ -95,7 +95,7 @@ class Connection:
     def run_soon(self, callback: Callable[[], None]) -> None:
         """Runs `callback` in the I/O thread; in this one where that has ended or its queue is full."""
         try:
-            self.remoting.call_later(0, callback)
+            self.remoting.run_soon(callback)
         except (BufferFull, ClientClosed):
             callback()
 

@@ -284,7 +284,8 @@ class ProducerCore(ABC):
     async def _close(self, timeout: float | None = None) -> None:
         """Flushes (as `flush` does), then lets go of the connection. Idempotent; does nothing in a forked child.
 
-        Raises as `flush` does, after everything is closed.
+        Raises as `flush` does, after everything is closed: what is not acknowledged by then fails with ClientClosed, so that
+        every future ends and `on_error` is told of every message.
         """
         if self._is_closed or self._connection.is_forked:
             return

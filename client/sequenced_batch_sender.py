@@ -95,6 +95,8 @@ class SequencedBatchSender(BatchSender):
         return answer_of(reply, payload, self._batches[serial].part_count)
 
     def _on_stored(self, sealed: Sealed, serial: int, queue: MessageQueue, answer: Answer) -> None:
+        if sealed.is_settled:
+            return
         whole = self._batches[serial].on_answer(answer)
         if whole is not None:
             super()._on_stored(sealed, serial, queue, whole)
@@ -131,14 +133,16 @@ class SequencedBatchSender(BatchSender):
 
     def _settle(
         self, sealed: Sealed, serial: int, queue: MessageQueue | None, reply: Answer | None, error: ZenitError | None
-    ) -> None:
+    ) -> bool:
         batch = self._batches.get(serial)
         if error is not None and batch is not None:
             error = batch.failure(error)
-        super()._settle(sealed, serial, queue, reply, error)
+        if not super()._settle(sealed, serial, queue, reply, error):
+            return False
         last = sealed.queue
         if last is not None:
             self._give_back(serial, last)
+        return True
 
     def _give_back(self, serial: int, queue: MessageQueue) -> None:
         batch = self._batches.pop(serial, None)

@@ -110,6 +110,10 @@ class RemotingClient:
         """Runs `callback` once on the I/O thread; it must not block."""
         return self._io_thread().add_timer(delay_ms, callback, 0)
 
+    def run_soon(self, callback: Callable[[], None]) -> None:
+        """Runs `callback` on the I/O thread, before it ends; it must not block."""
+        self._io_thread().post(callback)
+
     def every(self, interval_ms: int, callback: Callable[[], None]) -> Timer:
         """Runs `callback` each `interval_ms` on the I/O thread, first after one interval; it must not block."""
         return self._io_thread().add_timer(interval_ms, callback, interval_ms)
