@@ -31,7 +31,7 @@ from datetime import datetime
 from typing import Final
 
 from ..model.clock import ms_of_datetime
-from ..model.errors import NoRoute, RemoteProtocolError, ZenitError
+from ..model.errors import NoRoute, RemoteProtocolError, WrongCluster, ZenitError
 from ..model.queue import MessageQueue
 from ..model.route import TopicRoute
 from ..model.subscription import MessageModel
@@ -119,6 +119,22 @@ class GroupShare:
         if not isinstance(reply, StartReply):
             raise RemoteProtocolError("a group's start was not answered with one")
         return reply.since_ms
+
+    def may_pass(self, error: ZenitError, topics: Iterable[str]) -> bool:
+        """True if a consumer waits for the end of this error: a broker is missing, or one that the routes name does not serve.
+
+        Without a route the name servers themselves do not answer: perhaps their address is wrong, and that is told at once.
+        """
+        if isinstance(error, NoRoute):
+            return True
+        if not error.retriable or isinstance(error, WrongCluster):
+            return False
+        return all(self._connection.routes.cached(topic) is not None for topic in topics)
+
+    def refresh_soon(self, topics: Iterable[str]) -> None:
+        """Asks where another broker may serve the topics by now, without waiting for the answer."""
+        for topic in topics:
+            self._connection.routes.refresh_soon(topic)
 
     async def begin_offsets(
         self, queues: Sequence[MessageQueue], start_from: StartFrom | datetime, *, timeout_ms: int

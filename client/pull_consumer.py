@@ -179,9 +179,9 @@ class PullCore(ABC):
     async def _poll(self, max_messages: int = 1000, timeout: float = 1.0) -> MessageBatch:
         """Up to `max_messages` messages of one queue; an empty batch where none come within `timeout` seconds.
 
-        While no broker serves its topics, or gives out their messages, it waits as if none came (`waits_for` tells). Raises
-        ClientClosed, what keeps the queues from being known (TopicNotFound, ...), and CorruptRecordError where an answer
-        cannot be decoded: `seek` past it to go on.
+        While no broker serves its topics, answers or gives out their messages, it waits as if none came (`waits_for` tells).
+        Raises ClientClosed, what keeps the queues from being known (TopicNotFound, ...), and CorruptRecordError where an
+        answer cannot be decoded: `seek` past it to go on.
         """
         check_count("max_messages", max_messages, 1, ALL_READY)
         deadline_ms = monotonic_ms() + wait_milliseconds("timeout", timeout)

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Final
 
 from ..model.clock import monotonic_ms
-from ..model.errors import LocalProtocolError, NoRoute, ZenitError
+from ..model.errors import LocalProtocolError, ZenitError
 from ..model.names import check_topic
 from ..model.queue import MessageQueue
 from ..model.repeated_news import RepeatedNews
@@ -159,7 +159,7 @@ class PullMoves:
 
     async def move_if_due(self) -> None:
         """By one who polls, or asks for its queues. Raises what keeps the first look from succeeding; later looks log it and
-        try again, and so does the first where no broker serves a topic at present."""
+        try again, and so does the first where no broker serves a topic at present, or one that the routes name is silent."""
         if not self._is_stale and (self._assigned is not None or monotonic_ms() < self.look_again_ms):
             return
         if not self._moving.acquire(blocking=False):
@@ -176,8 +176,10 @@ class PullMoves:
             is_first = not self._work.queues()
             self._is_stale = True
             self.look_again_ms = monotonic_ms() + REBALANCE_AGAIN_MS
-            if not error.retriable or (is_first and not isinstance(error, NoRoute)):
+            topics = self._topics()
+            if not error.retriable or (is_first and not self._share.may_pass(error, topics)):
                 raise
+            self._share.refresh_soon(topics)
             count = self._news.count_to_tell(self._group, type(error).__name__, monotonic_ms())
             if count:
                 log.warning("queues stay as they are group=%s error=%s times=%d", self._group, error, count)
@@ -188,6 +190,12 @@ class PullMoves:
             if not is_done:
                 self._is_stale = True  # cancelled or interrupted halfway as well
             self._moving.release()
+
+    def _topics(self) -> list[str]:
+        if self._assigned is not None:
+            return sorted({queue.topic for queue in self._assigned})
+        with self._lock:
+            return sorted(self._subscriptions)
 
     async def _move(self) -> None:
         wanted: dict[MessageQueue, Subscription]

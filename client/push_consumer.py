@@ -199,7 +199,8 @@ class PushCore(ABC, Generic[H]):
     # ---- life
 
     async def _start(self) -> None:
-        """Begins: nothing that is sent once this returned is skipped. Again = nothing.
+        """Begins: nothing that is sent once this returned is skipped. Again = nothing. Waits for a broker that is away, up to
+        `timeout` a topic.
 
         Raises LocalProtocolError without a handler, ClientClosed, why a topic cannot be consumed (TopicNotFound, NoRoute,
         RequestTimeout, ...), OffsetFileInUse or OffsetFileFailed when broadcasting; then it may be tried again.

@@ -25,6 +25,7 @@ from .membership import Member
 from .positions import Positions
 from .push_work import PushWork
 from .queue_locks import QueueLocks
+from .retry import RetryPolicy
 from .waiting import Signal, Signals, Waits
 
 log = logging.getLogger(__name__)
@@ -32,6 +33,7 @@ log = logging.getLogger(__name__)
 LOOK_MS: Final = 20_000
 LOOK_AGAIN_MS: Final = 200  # after a look that could not do all; doubles with each
 LOOK_AGAIN_MS_MAX: Final = 2_000
+START_RETRIES: Final = RetryPolicy()
 HANDOVER_MS: Final = 1_000  # how long a queue that moves waits for its handlers
 
 
@@ -90,9 +92,26 @@ class QueueMoves:
             await self._ended.wait(max(0, deadline_ms - monotonic_ms()))
 
     async def begin_topic(self, topic: str) -> None:
-        """Makes sure that nothing sent to the topic from now on is skipped. Raises why not."""
-        async with self._asking:
-            await self._positions.start(topic, timeout_ms=self._timeout_ms)
+        """Makes sure that nothing sent to the topic from now on is skipped. Waits for a broker that is away up to `timeout_ms`.
+
+        Raises why not.
+        """
+        deadline_ms = monotonic_ms() + self._timeout_ms
+        tries = 0
+        while True:
+            try_ms = START_RETRIES.try_timeout_ms(self._timeout_ms, deadline_ms - monotonic_ms())
+            try:
+                async with self._asking:
+                    await self._positions.start(topic, timeout_ms=try_ms)
+                return
+            except ZenitError as error:
+                tries += 1
+                left_ms = deadline_ms - monotonic_ms()
+                delay_ms = START_RETRIES.delay_ms(error, tries=tries, left_ms=left_ms, elsewhere=False)
+                if delay_ms is None or not self._share.may_pass(error, [topic]):
+                    raise
+            self._share.refresh_soon([topic])
+            await self._waits.sleep(delay_ms)
 
     async def save(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Keeps offsets, and waits until they are. Logs what is not."""

@@ -40,13 +40,13 @@ def namesrv() -> Iterator[str]:
 
 @pytest.fixture
 def new_broker(namesrv: str) -> Iterator[Callable]:
-    """Starts a broker: new_broker(name, topic=queues, ...)."""
+    """Starts a broker: new_broker(name, topic=queues, ...). One that takes the place of another has the next epoch."""
     from integration.client.fake_broker import FakeBroker
 
     with ExitStack() as running:
 
-        def start(name: str, **topics: int) -> FakeBroker:
-            broker = FakeBroker(name, namesrv, topics)
+        def start(name: str, epoch: int = 1, **topics: int) -> FakeBroker:
+            broker = FakeBroker(name, namesrv, topics, epoch)
             running.callback(broker.stop)
             broker.start()
             return broker

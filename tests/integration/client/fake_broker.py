@@ -34,10 +34,11 @@ class Queue:
 class FakeBroker:
     """`rule(request)`: an error to answer, SILENT, or None to serve the request. Loop thread, as everything here."""
 
-    def __init__(self, name: str, namesrv: str, topics: dict[str, int]) -> None:
+    def __init__(self, name: str, namesrv: str, topics: dict[str, int], epoch: int = 1) -> None:
         self.name = name
         self.namesrv = namesrv
         self.topics = topics
+        self.epoch = epoch
         self.rule: Callable[[c.Request], ZenitError | str | None] = lambda request: None
         self.queues: dict[tuple[str, int], Queue] = {}
         self.batches: list[tuple[str, int, int]] = []  # topic, queue id, count of each batch taken
@@ -81,7 +82,8 @@ class FakeBroker:
         """Tells the name server what it has now."""
         topics = tuple((name, count, count, 6) for name, count in self.topics.items())
         with RemotingClient() as client:
-            client.call(self.namesrv, c.RegisterBroker("z", self.name, 0, self.address, 1, topics), timeout_ms=3000)
+            registration = c.RegisterBroker("z", self.name, 0, self.address, self.epoch, topics)
+            client.call(self.namesrv, registration, timeout_ms=3000)
 
     def stop(self) -> None:
         if self._thread.is_alive():
