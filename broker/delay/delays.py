@@ -162,16 +162,18 @@ class Delays:
 
     def stage_end(self, offset: int, topic: str, message_id: str, due_ms: int) -> Placed:
         """Stages that the record at `offset` waits no longer and is not delivered. Raises StoreNotWriteable, StorePoisoned."""
-        return self._store.stage_record(
+        placed = self._store.stage_record(
             topic=TIMER_TOPIC,
             queue_id=0,
             body=RECALL_BODY,
             properties=recall_properties(topic, message_id, due_ms),
             prepared_transaction_offset=-1 - offset,
         )
+        self._table.on_end_staged(offset)
+        return placed
 
     def is_waiting(self, offset: int, due_ms: int) -> bool:
-        """Whether the record at `offset` is still to be delivered, at `due_ms`."""
+        """Whether the record at `offset` is still to be delivered, at `due_ms`: nothing that ends its wait is staged either."""
         return self._table.is_waiting(offset, due_ms)
 
     # ---- delivering
@@ -261,6 +263,8 @@ class Delays:
                 flags=ENDS_WAIT,
             )
             self.delivered += len(copies)
+            for copy in copies:
+                self._table.on_end_staged(copy.entry[1])
         except MessageIllegal as error:
             if len(copies) == 1:  # no limit let it in once that is lower now
                 self._forget(copies[0].entry, str(error))
@@ -442,6 +446,7 @@ class Delays:
         try:
             record = rolled_record(message, entry[0], self._host_bytes)
             self._store.stage_own(record, topic=TIMER_TOPIC, queue_id=0, count=1, flags=ENDS_WAIT)
+            self._table.on_end_staged(entry[1])
         except (MessageTooLarge, MessageIllegal) as error:
             self._forget(entry, str(error))
             return 0

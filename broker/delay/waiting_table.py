@@ -52,6 +52,7 @@ class WaitingTable:
         self._journal: list[tuple[int, int, int]] = []  # (end of the record that says so, due or ENDED, offset)
         self._fresh: dict[int, int] = {}  # offset: due, of those that wait and that the store may not hold yet
         self._ended: set[int] = set()  # offsets that wait no longer, which the store may not know yet
+        self._ending: set[int] = set()  # offsets whose end is staged in this turn of the loop
         self._window: list[Entry] = []
         self._in_window: dict[int, int] = {}  # offset: due; what the heap holds beside is old
         self._horizon: Entry = _START
@@ -74,6 +75,7 @@ class WaitingTable:
         """The record at `offset` waits no longer: the one that ends at `end` says so."""
         self._journal.append((end, ENDED, offset))
         self._fresh.pop(offset, None)
+        self._ending.discard(offset)
         self._ended.add(offset)
         self._aside.pop(offset, None)
         self._in_window.pop(offset, None)
@@ -113,6 +115,7 @@ class WaitingTable:
         """Others deliver now: what is due is looked up anew when it is ours again."""
         self._window.clear()
         self._in_window.clear()
+        self._ending.clear()
         self._aside.clear()
         self._lost = frozenset()
         self._horizon = _START
@@ -133,7 +136,7 @@ class WaitingTable:
                 self._enter(due_ms, offset)
 
     def _enter(self, due_ms: int, offset: int) -> None:
-        if offset not in self._in_window and offset not in self._aside:
+        if not (offset in self._in_window or offset in self._aside or offset in self._ending):
             self._in_window[offset] = due_ms
             heappush(self._window, (due_ms, offset))
 
@@ -165,6 +168,11 @@ class WaitingTable:
         for due_ms, offset in entries:
             if offset not in self._ended:
                 self._enter(due_ms, offset)
+
+    def on_end_staged(self, offset: int) -> None:
+        """A record is staged that ends the wait of the one at `offset`; `on_ended` follows once it is in the log."""
+        self._ending.add(offset)
+        self._in_window.pop(offset, None)
 
     def next_due_ms(self) -> int | None:
         """When there is something to do: the first entry of the window is due, or the window ends; None: nothing waits."""
@@ -211,19 +219,19 @@ class WaitingTable:
     # ---- questions
 
     def is_waiting(self, offset: int, due_ms: int) -> bool:
-        """Whether the record at `offset` waits until then."""
-        if offset in self._ended:
+        """Whether the record at `offset` waits until then, and nothing staged ends it."""
+        if offset in self._ended or offset in self._ending:
             return False
         due = self._fresh.get(offset)
         return (self._store.due_of(offset) if due is None else due) == due_ms
 
     def below(self, offset: int, *, count_max: int) -> list[Entry]:
         """Some of what waits in records below `offset`, as the store knows them; it may have yet to learn of ends."""
-        count_max += len(self._aside)
+        count_max += len(self._aside) + len(self._ending)
         found = [
             at
             for at in self._store.below(offset, count_max=count_max)
-            if at not in self._ended and at not in self._aside
+            if at not in self._ended and at not in self._ending and at not in self._aside
         ]
         return [(due_ms, at) for at in found if (due_ms := self._store.due_of(at)) is not None]
 

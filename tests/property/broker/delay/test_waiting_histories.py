@@ -56,6 +56,7 @@ class Histories(RuleBasedStateMachine):
     def start(self) -> None:
         """A process begins: the table is what the store holds and the log says behind it."""
         self.table = WaitingTable(self.store)
+        self.staged: list[tuple[str, int]] = []  # as in the log: what this turn of the loop adds to it
         for offset in range(self.store.reflected, len(self.log)):
             self.tell(offset)
 
@@ -121,6 +122,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 5), is_staged=st.booleans())
     def deliver(self, count: int, is_staged: bool) -> None:
+        """The ends are staged, and in the log once a turn of the loop ends: see `turn_ends`."""
         self.table.look_ahead(self.now_ms, count_max=3)
         taken = self.table.take_due(self.now_ms, count_max=count, below=self.confirmed)
         waiting = self.waiting()
@@ -131,17 +133,40 @@ class Histories(RuleBasedStateMachine):
             assert offset < self.confirmed
         if is_staged:
             for _, offset in taken:
-                self.append("ends", offset)
+                self.stage("ends", offset)
         else:  # the store had no room
             self.table.put_back(taken)
 
+    def stage(self, kind: str, offset: int) -> None:
+        assert offset not in {ended for _, ended in self.staged}, "a wait ends once"
+        self.staged.append((kind, offset))
+        self.table.on_end_staged(offset)
+
+    @rule()
+    def turn_ends(self) -> None:
+        """All that is staged is in the log."""
+        staged, self.staged = self.staged, []
+        for kind, offset in staged:
+            self.append(kind, offset)
+
+    @precondition(lambda self: self.waiting())
+    @rule(data=st.data())
+    def recall(self, data: st.DataObject) -> None:
+        offset = data.draw(st.sampled_from(sorted(self.waiting())))
+        if self.table.is_waiting(offset, self.waiting()[offset]):
+            self.stage("ends", offset)
+
     @rule()
     def another_leads_for_a_while(self) -> None:
+        self.turn_ends()
         self.table.forget_window()
 
     @precondition(lambda self: self.waiting())
     @rule(data=st.data())
     def another_s_record_ends_one(self, data: st.DataObject) -> None:
+        self.turn_ends()
+        if not self.waiting():
+            return
         self.append("ends", data.draw(st.sampled_from(sorted(self.waiting()))))
 
     @rule(keep=st.integers(0, 3))
@@ -154,7 +179,7 @@ class Histories(RuleBasedStateMachine):
     def carry(self) -> None:
         for due_ms, offset in self.table.below(self.store.reflected, count_max=2):
             assert self.waiting()[offset] == due_ms
-            self.append("rolls", offset)
+            self.stage("rolls", offset)
 
     @rule()
     def begin_from_nothing(self) -> None:
@@ -166,9 +191,11 @@ class Histories(RuleBasedStateMachine):
     def agrees_with_the_log(self) -> None:
         waiting = self.waiting()
         assert self.table.count == len(waiting)
-        assert self.table.first_due_ms() == min(waiting.values(), default=None)
+        ending = {offset for _, offset in self.staged}
+        if not ending:
+            assert self.table.first_due_ms() == min(waiting.values(), default=None)
         for offset, due_ms in waiting.items():
-            assert self.table.is_waiting(offset, due_ms)
+            assert self.table.is_waiting(offset, due_ms) == (offset not in ending)
             assert not self.table.is_waiting(offset, due_ms + 1)
         for offset in range(len(self.log)):
             if offset not in waiting and self.log[offset][0] == "waits":
@@ -180,6 +207,7 @@ class Histories(RuleBasedStateMachine):
         """In the end, with time enough, everything is delivered exactly once."""
         if not hasattr(self, "log"):
             return
+        self.turn_ends()
         self.now_ms = 10**10
         self.confirmed = len(self.log)
         expected = set(self.waiting())

@@ -195,6 +195,37 @@ def test_what_waits_in_a_segment_that_is_to_go_is_carried_on(scene: Scene) -> No
     assert scene.bodies() == [b"x"]
 
 
+@pytest.mark.parametrize("per_turn", [100, 2])
+def test_what_falls_due_in_the_turn_that_carries_it_on_is_delivered_once(
+    tmp_path: Path, clock: StillClock, per_turn: int
+) -> None:
+    scene = Scene(tmp_path / "s", clock, per_turn=per_turn)
+    sent = [b"%d" % n for n in range(8)]
+    for body in sent:
+        scene.delay(body, 10_000)
+    scene.index.persist()
+    scene.turn()
+    clock.time_ms += 10_000
+    assert not scene.delays.clear_below(scene.store.written)
+    for _ in range(12):
+        scene.turn()
+        scene.index.persist()
+    assert sorted(scene.bodies()) == sent
+    assert scene.delays.document()["waiting"] == 0
+    scene.close()
+
+
+def test_what_was_taken_back_in_the_turn_in_which_it_falls_due_is_not_delivered(scene: Scene) -> None:
+    at_ms = scene.clock.time_ms + 10
+    offset = scene.delay(b"x", 10)
+    scene.turn()
+    scene.clock.time_ms += 10
+    scene.delays.stage_end(offset, "t", "A", at_ms)
+    assert not scene.delays.is_waiting(offset, at_ms)
+    scene.turn()
+    assert (scene.bodies(), scene.delays.delivered, scene.delays.document()["waiting"]) == ([], 0, 0)
+
+
 def test_rocketmq_s_are_delivered_unless_their_copy_is_there(scene: Scene) -> None:
     def schedule(unique: str, body: bytes, **properties: str) -> int:
         named = {"REAL_TOPIC": "t", "REAL_QID": "0", **({"UNIQ_KEY": unique} if unique else {}), **properties}
