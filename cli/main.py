@@ -12,12 +12,12 @@ import logging
 import os
 import sys
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ..model.errors import GroupNotFound, TopicNotFound, ZenitError
-from .options import Chosen
+from .options import Chosen, add_context_option
 from .output import STDOUT, reader_is_gone
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -33,7 +33,7 @@ SUBJECTS = {
     **{
         name: name.replace("-", "_")
         for name in (
-            "cluster topic produce consume group message dlq namesrv broker controller config store sql query-offsets "
+            "context cluster topic produce consume group message dlq namesrv broker controller config store sql query-offsets "
             "bench drill job"
         ).split()
     },
@@ -77,6 +77,13 @@ def application(command: str | None = None) -> typer.Typer:
     return app
 
 
+def _command(name: str | None) -> Any:
+    """The parser of that command, or of all."""
+    command = typer.main.get_command(application(name))
+    add_context_option(command)
+    return command
+
+
 def run() -> None:
     """The console script. Ends the process with the exit code; a user never sees a traceback."""
     if "ZENIT_DEBUG" not in os.environ:
@@ -87,7 +94,7 @@ def run() -> None:
 def _outcome() -> int:
     chosen: Chosen = {}
     try:
-        code = application(sys.argv[1] if len(sys.argv) > 1 else None)(standalone_mode=False, obj=chosen)
+        code = _command(sys.argv[1] if len(sys.argv) > 1 else None)(standalone_mode=False, obj=chosen)
         sys.stdout.flush()
         return code if isinstance(code, int) else DONE
     except UsageError as error:

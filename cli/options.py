@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from ..model.clock import datetime_of_ms, ms_of_datetime
 from ..model.errors import InvalidParameter
 
+CONTEXT: Final = "zenit.context"
 Chosen = dict[str, str | None]
 """What the command line chose for all of a command: `namesrv`. It is the parser's object, so that errors can be told by it."""
 
@@ -27,15 +29,43 @@ def usage_of_values() -> Iterator[None]:
 
 
 def _choose_name_servers(context: typer.Context, value: str | None) -> str | None:
-    """Checks `--namesrv` before anything is begun."""
-    if value is not None:
-        from ..client.cluster import parse_addresses
+    """Chooses before anything is begun, and checks what was given. The client looks further where this finds none."""
+    from .context_file import choose, read_contexts
 
-        with usage_of_values():
-            parse_addresses("--namesrv", value)
+    with usage_of_values():
+        chosen = choose(value, context.meta.get(CONTEXT), os.environ, read_contexts)
     if context.obj is not None:
-        context.obj["namesrv"] = value
-    return value
+        context.obj["namesrv"] = chosen
+    return chosen
+
+
+def _keep_context(context: typer.Context, value: str | None) -> None:
+    context.meta[CONTEXT] = value
+
+
+def _with_context(
+    context: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="A cluster of `zenit context list`, instead of --namesrv; else $ZENIT_CONTEXT, the one in use.",
+            expose_value=False,
+            is_eager=True,  # read before --namesrv, which decides
+            callback=_keep_context,
+        ),
+    ] = None,
+) -> None:
+    """Has the one option that all commands with `--namesrv` are given."""
+
+
+def add_context_option(command: Any) -> None:
+    """Gives `--context` to a command, or to each one below it, that takes `--namesrv`."""
+    for below in getattr(command, "commands", {}).values():
+        add_context_option(below)
+    if any(option.name == "namesrv" for option in command.params):
+        carrier = typer.Typer(add_completion=False)
+        carrier.command()(_with_context)
+        command.params += typer.main.get_command(carrier).params
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -45,7 +75,7 @@ Namesrv = Annotated[
         "--namesrv",
         metavar="HOST:PORT[,...]",
         callback=_choose_name_servers,
-        help="Name servers; else $ZENIT_NAMESRV, the cluster `zenit up` started last here, 127.0.0.1:9876.",
+        help="Name servers; else --context, $ZENIT_NAMESRV, the cluster `zenit up` started last here, 127.0.0.1:9876.",
     ),
 ]
 Settings = Annotated[

@@ -35,7 +35,8 @@ def run_session(script: str, home: Path, *, cwd: Path) -> None:
     """Runs a script that must succeed line by line; whatever cluster it leaves up in its home is taken down."""
     binaries = Path(sys.executable).parent
     environment = {**os.environ, "HOME": str(home), "PATH": f"{binaries}:{os.environ['PATH']}"}
-    environment.pop("ZENIT_NAMESRV", None)
+    for name in ("ZENIT_NAMESRV", "ZENIT_CONTEXT", "XDG_CONFIG_HOME"):
+        environment.pop(name, None)
     try:
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", script],

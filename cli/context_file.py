@@ -1,0 +1,132 @@
+"""The named contexts of `zenit context`: names for name servers, in one file of the user's.
+
+    $XDG_CONFIG_HOME/zenit/contexts.json    {"contexts": {"prod": "mq1:9876,mq2:9876"}, "current": "prod"}
+
+`$XDG_CONFIG_HOME` is ~/.config where it is not set. The file is replaced whole, is readable by its user alone, and one
+process at a time changes it, by a lock on its directory. A name has no colon and no dot: it is never taken for an address.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from ..client.cluster import ENVIRONMENT_KEY, parse_addresses
+from ..model.errors import InvalidParameter
+
+CONTEXT_KEY: Final = "ZENIT_CONTEXT"
+NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Contexts:
+    """{name: addresses as the user gave them}; `current`: the one in use, None where none is."""
+
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    current: str | None = None
+
+    def address_of(self, name: str) -> str:
+        """Raises InvalidParameter for a name that is none."""
+        if name not in self.addresses:
+            known = ", ".join(sorted(self.addresses))
+            raise InvalidParameter("context", name, f"one of {known}" if known else "none: add one, zenit context add")
+        return self.addresses[name]
+
+    def with_context(self, name: str, addresses: str) -> Contexts:
+        """With one more, or with another meaning of a name. Raises InvalidParameter."""
+        if not NAME.fullmatch(name):
+            raise InvalidParameter("context", name, "letters, digits, - and _, at most 64, a letter or digit first")
+        parse_addresses("HOST:PORT", addresses)
+        return replace(self, addresses={**self.addresses, name: addresses})
+
+    def using(self, name: str | None) -> Contexts:
+        """With that one in use. Raises InvalidParameter."""
+        if name is not None:
+            self.address_of(name)
+        return replace(self, current=name)
+
+    def without(self, name: str) -> Contexts:
+        """Without one; none is in use where that one was. Raises InvalidParameter."""
+        self.address_of(name)
+        left = {known: addresses for known, addresses in self.addresses.items() if known != name}
+        return Contexts(left, None if self.current == name else self.current)
+
+
+def choose(
+    address: str | None, name: str | None, environ: Mapping[str, str], read: Callable[[], Contexts]
+) -> str | None:
+    """The name servers of a command: of `--namesrv`, `--context`, $ZENIT_NAMESRV, $ZENIT_CONTEXT, the context in use, in this
+    order; None where the client is to look for a cluster of this machine. Raises InvalidParameter."""
+    if address is not None and name is not None:
+        raise InvalidParameter("--context", name, "nothing beside --namesrv")
+    if address is not None:
+        parse_addresses("--namesrv", address)
+        return address
+    if name is not None:
+        return read().address_of(name)
+    if environ.get(ENVIRONMENT_KEY):
+        return environ[ENVIRONMENT_KEY]
+    if environ.get(CONTEXT_KEY):
+        return read().address_of(environ[CONTEXT_KEY])
+    contexts = read()
+    return None if contexts.current is None else contexts.address_of(contexts.current)
+
+
+def decode_contexts(text: str, path: str) -> Contexts:
+    """What `encode_contexts` wrote. Raises InvalidParameter for anything else."""
+    try:
+        document = json.loads(text)
+        contexts = Contexts()
+        for name, addresses in document["contexts"].items():
+            contexts = contexts.with_context(name, addresses)
+        return contexts.using(document["current"])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidParameter):
+        expected = "what zenit context wrote; mend the file, or remove it and add the contexts again"
+        raise InvalidParameter(path, text[:40], expected) from None
+
+
+def encode_contexts(contexts: Contexts) -> str:
+    """The file's text."""
+    document = {"contexts": dict(sorted(contexts.addresses.items())), "current": contexts.current}
+    return json.dumps(document, indent=1) + "\n"
+
+
+def contexts_path() -> str:
+    """Where the file is."""
+    base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return os.path.join(base, "zenit", "contexts.json")
+
+
+def read_contexts() -> Contexts:
+    """None at all where there is no file. Raises InvalidParameter, OSError."""
+    path = contexts_path()
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return decode_contexts(file.read(), path)
+    except (FileNotFoundError, NotADirectoryError):
+        return Contexts()
+
+
+def change_contexts(change: Callable[[Contexts], Contexts]) -> Contexts:
+    """Reads, changes and replaces the file, and returns what it says now."""
+    path = contexts_path()
+    directory = os.path.dirname(path)
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    lock = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # held for as long as a small file takes to be written
+        changed = change(read_contexts())
+        temporary = f"{path}.{os.getpid()}.tmp"
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            file.write(encode_contexts(changed))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        os.close(lock)
+    return changed
