@@ -84,14 +84,17 @@ class ChunkCheck:
         self._fresh_from = fresh_from
         self._whole: Range = (0, 0)
 
-    def damage(self, begin: int, end: int) -> tuple[Range, ...]:
+    def damage(self, begin: int, end: int, *, is_doubted: bool = False) -> tuple[Range, ...]:
         """Damaged ranges of the appends in [begin, end), which lies in one segment; none where all is well.
 
-        They may lie outside: then nothing vouches for what is inside.
+        They may lie outside: then nothing vouches for what is inside. `is_doubted`: it could not be cut into records, and is
+        looked at whoever wrote it, and when.
         """
         written = self._log.written
-        at = begin
-        while at < end and at < max(self._fresh_from, written - TAIL_BYTES):
+        if is_doubted:
+            self.forget()
+        at, stop = begin, end if is_doubted else min(end, max(self._fresh_from, written - TAIL_BYTES))
+        while at < stop:
             low, high = self._whole
             if low <= at < high:
                 at = high

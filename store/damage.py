@@ -67,9 +67,10 @@ class Damage:
 
     # ---- finding
 
-    def in_chunk(self, begin: int, end: int) -> bool:
-        """Whether the chunk [begin, end) of the log holds damage; what is found is quarantined."""
-        found = self._chunks.damage(begin, end)
+    def in_chunk(self, begin: int, end: int, *, is_doubted: bool = False) -> bool:
+        """Whether the chunk [begin, end) of the log holds damage; what is found is quarantined. `is_doubted`: no records were
+        found there."""
+        found = self._chunks.damage(begin, end, is_doubted=is_doubted)
         if not found:
             return False
         self.add_all(found, "met while it was to be sent to a slave")

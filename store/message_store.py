@@ -370,7 +370,7 @@ class MessageStore:
             chunk = read_chunk(self._log, begin, bytes_max=bytes_max, limit=up_to, quarantined=self.damage.unsendable)
         except CorruptRecordError:
             segment_end = begin - begin % self._log.segment_bytes + self._log.segment_bytes
-            self.damage.in_chunk(begin, min(begin + bytes_max, up_to, self._log.written, segment_end))
+            self.damage.in_chunk(begin, min(begin + bytes_max, up_to, self._log.written, segment_end), is_doubted=True)
             raise
         if self.damage.in_chunk(chunk.begin, chunk.end):
             raise CorruptRecordError(begin, chunk.end - begin)

@@ -95,11 +95,17 @@ class StoreDisk:
     def read(self, begin: int, end: int) -> memoryview:
         """A chunk's bytes: all of [begin, end), but of a blank only its head. Raises OffsetOutOfRange, CorruptRecordError."""
         data = self._store.chunk(begin, end - begin, limit=end).data
-        if begin in self._guessed and self._store.chunk_end(begin, end - begin) != end:
-            raise CorruptRecordError(
-                begin, end - begin, "no record ends there"
-            )  # it could not be read before, and can now
+        if begin in self._guessed and not self._is_cut_at(begin, end):
+            self._store.damage.in_chunk(begin, end, is_doubted=True)
+            raise CorruptRecordError(begin, end - begin, "no record ends there")
         return data
+
+    def _is_cut_at(self, begin: int, end: int) -> bool:
+        """Whether [begin, end) is whole records."""
+        try:
+            return self._store.chunk_end(begin, end - begin) == end
+        except CorruptRecordError:
+            return False
 
     def cut_at(self, begin: int, limit: int) -> int:
         """The end of the last whole record in [begin, limit); where the first is longer alone, its end; `limit` where the log

@@ -167,3 +167,19 @@ def test_a_chunk_whose_end_was_guessed_before_damage_is_not_sent_once_the_disk_g
         assert len(replica.disk.read(0, whole)) == whole
         assert replica.disk.cut_at(0, 5000) == whole
         assert store.statistics().quarantined_ranges == 0
+
+
+def test_damage_in_what_was_written_lately_is_quarantined_where_it_keeps_a_chunk_back(tmp_path: Path) -> None:
+    """What this process wrote lately is not held to its checksums. Where it could not be cut into records, nothing told where
+    the damage is: no replica was asked for it, and the slave waited, or was sent a piece of a record."""
+    with make_store(tmp_path / "s", **SETTINGS) as store:
+        places = [put(store, "t", 0, message("t", b"%05d" % number + b"b" * 700)) for number in range(30)]
+        begin = places[3].physical_offset
+        with open(tmp_path / "s" / "commitlog" / f"{0:020d}", "r+b") as log:
+            log.seek(begin)
+            log.write(bytes(4))
+        replica = Replica(store)
+        end = replica.disk.cut_at(begin, begin + 5000)
+        with pytest.raises(CorruptRecordError):
+            replica.disk.read(begin, end)
+        assert [low <= begin < high for low, high in store.damage.unsendable] == [True]
