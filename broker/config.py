@@ -95,7 +95,8 @@ class BrokerConfig:
     producer_states_max: int = setting(
         20_000,
         "idempotent producers times queues that are remembered, under 1 KiB each; while all of them were heard of in the last"
-        " ten minutes, further ones are told to wait; the same at every replica",
+        " ten minutes, further ones are told to wait. As many more of tasks of Spark sinks and others with names of their own,"
+        " which are remembered for the whole time; the same at every replica",
         minimum=16,
         maximum=10_000_000,
     )

@@ -12,7 +12,9 @@ What was staged in this turn of the loop and is not dispatched yet counts as sto
 
 Bounded: an entry is dropped when nothing has come for `retention_ms` of the log's time, and the oldest when there are
 more than `entries_max`. To forget one that may still be tried again would be to store it twice, so while the table is full
-of entries younger than QUIET_MS, producers that it does not know are told to come again.
+of entries younger than QUIET_MS, producers that it does not know are told to come again. Who has a name of its own, as the
+Spark sink's tasks have, may come again after hours: such entries are counted apart, `entries_max` more of them, and none makes
+room for another before `retention_ms` have passed.
 """
 
 from __future__ import annotations
@@ -29,6 +31,10 @@ BUSY_RETRY_MS: Final = 500
 PIECES_MAX: Final = 5
 UNKNOWN: Final = -1  # an offset
 FILE_NAME: Final = "producerSequences.json"
+
+_NAME_MARK: Final = (
+    "/"  # in the id of who has a name of its own; an idempotent producer's, made by the client, has none
+)
 
 Key = tuple[str, str, int]
 """(producer id, topic, queue id): where the messages belong, also while they wait for their time."""
@@ -87,23 +93,29 @@ def whereabouts(entry: Entry, first: int, count: int) -> list[Piece] | None:
 
 
 class ProducerTable:
-    """The entries, in the order in which the log last had something of them. `staged`: what this turn adds to them."""
+    """The entries, in the order in which the log last had something of them: those of ordinary producers, and those of names.
+    `staged`: what this turn adds to both."""
 
     def __init__(self, *, retention_ms: int, entries_max: int) -> None:
         self._retention_ms = retention_ms
         self._entries_max = entries_max
-        self._entries: dict[Key, Entry] = {}  # values are replaced, never changed
+        self._ordinary: dict[Key, Entry] = {}  # values are replaced, never changed
+        self._named: dict[Key, Entry] = {}
         self.staged: dict[Key, Entry] = {}
         self._rest: Document = {}
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._ordinary) + len(self._named)
+
+    def _like(self, key: Key) -> dict[Key, Entry]:
+        """The entries among which this one counts."""
+        return self._named if _NAME_MARK in key[0] else self._ordinary
 
     # ---- questions
 
     def entry(self, key: Key) -> Entry | None:
         """What is known, with what is staged."""
-        return self.staged.get(key) or self._entries.get(key)
+        return self.staged.get(key) or self._like(key).get(key)
 
     def check(self, key: Key, first: int, count: int, *, has_gaps: bool, now_ms: int) -> Entry | None:
         """Whether a batch is to be stored (None), or is known already (the entry that says so). `now_ms`: since the epoch.
@@ -114,7 +126,7 @@ class ProducerTable:
         if entry is None:
             if first and not has_gaps:
                 raise OutOfOrderSequence(first, NO_SEQUENCE)
-            self._check_room(now_ms)
+            self._check_room(key, now_ms)
             return None
         if first > entry.last:
             if first > entry.last + 1 and not has_gaps:
@@ -124,12 +136,17 @@ class ProducerTable:
             return entry
         raise SequenceKnownInPart(first, entry.last)
 
-    def _check_room(self, now_ms: int) -> None:
-        if len(self._entries) + len(self.staged) < self._entries_max:
+    def _check_room(self, key: Key, now_ms: int) -> None:
+        entries = self._like(key)
+        if len(entries) + len(self.staged) < self._entries_max:
+            return  # as ever, without a look at what is staged
+        if len(entries) + sum(self._like(staged) is entries for staged in self.staged) < self._entries_max:
             return
-        oldest = next(iter(self._entries.values()), None)
-        if oldest is None or now_ms - oldest.stored_ms < QUIET_MS:
-            raise BrokerBusy(BUSY_RETRY_MS, f"{self._entries_max} producer sequences are remembered")
+        kept_ms = self._retention_ms if entries is self._named else QUIET_MS
+        if not entries or now_ms - _oldest_ms(entries) < kept_ms:
+            raise BrokerBusy(
+                BUSY_RETRY_MS, f"{self._entries_max} producer sequences are remembered: see producer_states_max"
+            )
 
     # ---- a turn of the loop
 
@@ -149,29 +166,32 @@ class ProducerTable:
 
     def on_stored(self, key: Key, piece: Piece, end: int, stored_ms: int) -> None:
         """The log has these sequences; it may say so again after a start."""
-        entry = advanced(self._entries.get(key), piece, end, stored_ms)
+        entries = self._like(key)
+        entry = advanced(entries.get(key), piece, end, stored_ms)
         if entry is None:
             return
-        self._entries.pop(key, None)
-        self._entries[key] = entry
-        while len(self._entries) > self._entries_max or self._oldest_ms() < stored_ms - self._retention_ms:
-            del self._entries[next(iter(self._entries))]
-
-    def _oldest_ms(self) -> int:
-        return next(iter(self._entries.values())).stored_ms
+        entries.pop(key, None)
+        entries[key] = entry
+        while len(entries) > self._entries_max:
+            del entries[next(iter(entries))]
+        for kind in (self._ordinary, self._named):
+            while kind and _oldest_ms(kind) < stored_ms - self._retention_ms:
+                del kind[next(iter(kind))]
 
     def settle(self, log_end: int) -> None:
         """The log ends there, before it is replayed: an entry that says more than it does is not to be believed.
 
         A snapshot may say more where a disk lost what it had said to have.
         """
-        for key in [key for key, entry in self._entries.items() if entry.end > log_end]:
-            del self._entries[key]
+        for entries in (self._ordinary, self._named):
+            for key in [key for key, entry in entries.items() if entry.end > log_end]:
+                del entries[key]
 
     def on_topic_deleted(self, topic: str) -> None:
         """Its queues are gone: one of that name begins anew."""
-        for key in [key for key in self._entries if key[1] == topic]:
-            del self._entries[key]
+        for entries in (self._ordinary, self._named):
+            for key in [key for key in entries if key[1] == topic]:
+                del entries[key]
 
     # ---- the snapshot
 
@@ -180,7 +200,8 @@ class ProducerTable:
         self._rest = {name: value for name, value in document.items() if name != "producers"}
         try:
             for producer_id, topic, queue_id, last, end, stored_ms, pieces in document.get("producers") or ():
-                self._entries[str(producer_id), str(topic), int(queue_id)] = Entry(
+                key = str(producer_id), str(topic), int(queue_id)
+                self._like(key)[key] = Entry(
                     int(last), int(end), int(stored_ms), tuple(_piece(*fields) for fields in pieces)
                 )
         except (TypeError, ValueError, OverflowError) as error:
@@ -188,8 +209,12 @@ class ProducerTable:
 
     def document(self) -> Document:
         """What the snapshot is to hold. Any thread."""
-        rows = [[*key, *entry] for key, entry in self._entries.copy().items()]
+        rows = [[*key, *entry] for entries in (self._ordinary, self._named) for key, entry in entries.copy().items()]
         return {**self._rest, "producers": rows}
+
+
+def _oldest_ms(entries: Mapping[Key, Entry]) -> int:
+    return next(iter(entries.values())).stored_ms
 
 
 def _piece(first: int, last: int, queue_offset: int, physical_offset: int, waits: bool) -> Piece:

@@ -130,6 +130,35 @@ def test_a_full_table_forgets_the_oldest_once_it_is_quiet() -> None:
     assert (table.entry(("a", "t", 0)), len(table)) == (None, 2)
 
 
+def test_ordinary_producers_do_not_push_out_names_of_their_own() -> None:
+    """A task of a Spark sink that runs again after hours is still known."""
+    day_ms = 86_400_000
+    table = new_table(retention_ms=day_ms, entries_max=10)
+    task = ("spark/daily/0", "t", 0)
+    table.on_stored(task, Piece(100, 199, 0, 0), 1, 0)
+    for index in range(30):
+        key, now_ms = (f"p{index}", "t", 0), (index + 1) * QUIET_MS
+        assert check(table, 0, 1, key=key, now_ms=now_ms) is None
+        table.on_stored(key, Piece(0, 0, index, index), 2 + index, now_ms)
+    assert len(table) == 11
+    again = new_table(retention_ms=day_ms, entries_max=10)
+    again.load(table.document())
+    for known in (table, again):
+        assert check(known, 100, 100, has_gaps=True, key=task, now_ms=day_ms - 1) is not None
+    table.on_stored(("p30", "t", 0), Piece(0, 0, 30, 30), 99, day_ms + 1)
+    assert table.entry(task) is None
+
+
+def test_names_make_room_for_each_other_only_after_the_whole_time() -> None:
+    table = new_table(retention_ms=10 * QUIET_MS, entries_max=2)
+    for index in range(2):
+        table.on_stored((f"spark/q/{index}", "t", 0), Piece(0, 0, index, index), 1 + index, index)
+    with pytest.raises(BrokerBusy):
+        check(table, 0, 1, key=("spark/q/2", "t", 0), now_ms=10 * QUIET_MS - 1)
+    assert check(table, 0, 1, key=("ordinary", "t", 0), now_ms=1) is None
+    assert check(table, 0, 1, key=("spark/q/2", "t", 0), now_ms=10 * QUIET_MS) is None
+
+
 def test_what_is_staged_takes_room() -> None:
     table = new_table(entries_max=1)
     table.stage(("a", "t", 0), (Piece(0, 0, 0, 0),), 1, 0)
