@@ -79,6 +79,11 @@ def readable_time(timestamp_ms: int | None) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def counted(count: int, one: str, many: str = "") -> str:
+    """The count with the name of what is counted: "1 range", "2 ranges". `many`: where it is not `one` with an s."""
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
 def short_text(text: str) -> str:
     """A text for one cell of a table: what cannot be printed is a blank, and what is long is cut."""
     short = text if len(text) <= CELL_CHARACTERS else text[: CELL_CHARACTERS - 1] + "…"

@@ -20,7 +20,7 @@ from ..model.clock import monotonic_ms, sleep_ms
 from ..model.errors import BufferFull, MessageIllegal, MessageTooLarge, ZenitError
 from ..model.message import Message
 from .options import Json, Namesrv, parse_duration, parse_moment, parse_pairs
-from .output import note, readable_bytes, show
+from .output import counted, note, readable_bytes, show
 from .progress import line_progress
 
 if TYPE_CHECKING:
@@ -224,6 +224,6 @@ def _paced(bodies: Iterator[bytes], rate: float | None) -> Iterator[bytes]:
 
 def _sentence(summary: dict[str, Any]) -> str:
     return (
-        f"sent {summary['sent']} messages, {readable_bytes(summary['bytes'])}, in {summary['seconds']} s"
+        f"sent {counted(summary['sent'], 'message')}, {readable_bytes(summary['bytes'])}, in {summary['seconds']} s"
         f" ({summary['messages_per_second']:.0f} messages/s), failed {summary['failed']}"
     )

@@ -14,7 +14,7 @@ from ..model.clock import monotonic_ms, sleep_ms
 from ..model.errors import ConnectionLost, RequestTimeout
 from .message_text import record_document
 from .options import Json, Namesrv
-from .output import json_line, note, print_facts, print_table, readable_bytes, show
+from .output import counted, json_line, note, print_facts, print_table, readable_bytes, show
 from .progress import count_progress
 
 if TYPE_CHECKING:
@@ -68,10 +68,15 @@ def verify(directory: StoreDirectory, as_json: Json = False) -> None:
 
     document = verify_store(directory)
     show(document, as_json, lambda: _print_verdict(document))
-    counts = {"ranges": len(document["damaged"]), "units of queues": document["damaged_units"]}
-    counts["checksum entries"] = len(document["damaged_entries"])
-    if any(counts.values()):
-        found = ", ".join(f"{count} damaged {name}" for name, count in counts.items())
+    counts = len(document["damaged"]), document["damaged_units"], len(document["damaged_entries"])
+    if any(counts):
+        found = ", ".join(
+            (
+                counted(counts[0], "damaged range"),
+                counted(counts[1], "damaged unit of queues", "damaged units of queues"),
+                counted(counts[2], "damaged checksum entry", "damaged checksum entries"),
+            )
+        )
         note(f"zenit: {found} in {directory}; docs/operate.md says what to do")
         raise typer.Exit(1)
 
@@ -168,8 +173,9 @@ def hand_over(directory: StoreDirectory, as_json: Json = False) -> None:
     from ..store.hand_over import hand_over_store
 
     document = hand_over_store(directory)
+    spare = counted(document["spare_files"], "spare file")
     text = (
-        f"{directory}: the log ends at {document['log_end']}, behind it are zeros; {document['spare_files']} spare files"
+        f"{directory}: the log ends at {document['log_end']}, behind it are zeros; {spare}"
         f" deleted; broker.conf: mappedFileSizeCommitLog={document['segment_bytes']}"
     )
     show(document, as_json, lambda: typer.echo(text))
@@ -229,8 +235,10 @@ def scrub(
         note(f"zenit: not scrubbed, since they are down: {', '.join(sorted(down))}")
     unvouched = [row for row in rows if row["damaged_entry"]]
     for row in unvouched:
-        count = row["damaged_entries"] - row["mended_entries"]
-        note(f"zenit: {row['address']}: {count} damaged checksum entries, the first is {row['damaged_entry']}")
+        count = counted(
+            row["damaged_entries"] - row["mended_entries"], "damaged checksum entry", "damaged checksum entries"
+        )
+        note(f"zenit: {row['address']}: {count}, the first is {row['damaged_entry']}")
     for row in rows:
         if bare := (row["read_bytes"] or 0) - (row["vouched_bytes"] or 0):
             note(

@@ -73,7 +73,8 @@ class SendFailed(ZenitError):
         self.failed: tuple[object, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.count} messages were not acknowledged; the first: {self.reason}"
+        counted = "1 message was" if self.count == 1 else f"{self.count} messages were"
+        return f"{counted} not acknowledged; the first: {self.reason}"
 
 
 class NotEnoughReplicas(ZenitError):
