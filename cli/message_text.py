@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import string
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from ..model.errors import CorruptRecordError, InvalidParameter, RemoteProtocolError
+from ..model.times import iso_text
 
 if TYPE_CHECKING:
     from ..store.record_kernel import StoredMessage
@@ -24,9 +24,9 @@ FIELDS: Final[dict[str, Callable[[StoredMessage], object]]] = {
     "tags": lambda message: message.tags or "",
     "keys": lambda message: " ".join(message.keys),
     "properties": lambda message: " ".join(f"{name}={value}" for name, value in message.properties.items()),
-    "born_at": lambda message: _iso(message.born_at_ms),
+    "born_at": lambda message: iso_text(message.born_at_ms),
     "born_at_ms": lambda message: message.born_at_ms,
-    "stored_at": lambda message: _iso(message.stored_at_ms),
+    "stored_at": lambda message: iso_text(message.stored_at_ms),
     "stored_at_ms": lambda message: message.stored_at_ms,
     "reconsume_times": lambda message: message.reconsume_times,
 }
@@ -108,7 +108,3 @@ def _body_fields(message: StoredMessage) -> dict[str, str]:
         return {"body": body.decode()}
     except UnicodeDecodeError:
         return {"body_base64": base64.b64encode(body).decode()}
-
-
-def _iso(timestamp_ms: int) -> str:
-    return datetime.fromtimestamp(timestamp_ms / 1000, tz=UTC).isoformat(timespec="milliseconds")

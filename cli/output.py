@@ -6,8 +6,9 @@ import json
 import select
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
+
+from ..model.times import iso_text
 
 CELL_CHARACTERS: Final = 60
 STDOUT: Final = 1
@@ -72,11 +73,10 @@ def show(document: Any, as_json: bool, otherwise: Callable[[], None]) -> None:
 
 
 def readable_time(timestamp_ms: int | None) -> str:
-    """Milliseconds since the epoch as 2026-11-21T09:50:00.123Z; "-" for None."""
+    """Milliseconds since the epoch as 2026-11-21T09:50:00.123Z; "-" for None. A number that is no time stays one."""
     if timestamp_ms is None or timestamp_ms <= 0:
         return "-"
-    moment = datetime.fromtimestamp(timestamp_ms / 1000, tz=UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return iso_text(timestamp_ms).replace("+00:00", "Z")
 
 
 def counted(count: int, one: str, many: str = "") -> str:

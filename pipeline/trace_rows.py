@@ -1,6 +1,7 @@
 """The records of trace messages as rows of one table, so that Spark can count and join them. Pure.
 
-A body that cannot be read becomes one row of kind DAMAGED, and is counted like everything else.
+A body that cannot be read becomes one row of kind DAMAGED, and is counted like everything else. So does a record whose
+numbers cannot be: any client may write to the trace topic.
 """
 
 from __future__ import annotations
@@ -8,10 +9,12 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from ..model.errors import TraceDamaged
+from ..model.times import TIME_MS_MAX
 from ..model.trace import Consumed, Delivered, Published, TraceRecord, decode_trace
 
 DAMAGED: Final = "Damaged"
 OTHER: Final = "Other"
+ATTEMPT_MAX: Final = (1 << 31) - 1
 
 TRACE_TYPE: Final = (
     "array<struct<kind:string,at_ms:bigint,producer_or_group:string,topic:string,message_id:string,request_id:string,"
@@ -38,9 +41,19 @@ class TraceRow(NamedTuple):
 def trace_rows(body: bytes | bytearray | None) -> list[TraceRow]:
     """The rows of one trace message, by its body."""
     try:
-        return [_row(record) for record in decode_trace(bytes(body or b""))]
+        rows = [_row(record) for record in decode_trace(bytes(body or b""))]
     except TraceDamaged:
         return [TraceRow(DAMAGED)]
+    return [row if _is_possible(row) else TraceRow(DAMAGED) for row in rows]
+
+
+def _is_possible(row: TraceRow) -> bool:
+    """Whether times are of a calendar and the others fit their columns. A cost is below 0 where a clock was set back."""
+    return (
+        0 <= (row.at_ms or 0) <= TIME_MS_MAX
+        and -TIME_MS_MAX <= (row.cost_ms or 0) <= TIME_MS_MAX
+        and 0 <= (row.attempt or 0) <= ATTEMPT_MAX
+    )
 
 
 def _row(record: TraceRecord) -> TraceRow:

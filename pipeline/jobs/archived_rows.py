@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
-from operator import or_
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ..column_names import COLUMN_NAMES
 from ..offsets import QueueRange
@@ -14,7 +12,9 @@ from .archive_tree import ArchiveTree, local_path
 from .manifest import ArchivedFile
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+RANGE_SCHEMA: Final = "wantedTopic string, wantedBroker string, wantedQueueId int, begin bigint, end bigint"
 
 
 def archive_frame(spark: SparkSession, directory: str) -> DataFrame:
@@ -33,18 +33,17 @@ def file_frame(spark: SparkSession, tree: ArchiveTree, files: Sequence[ArchivedF
     return frame.select(*COLUMN_NAMES)
 
 
-def within(ranges: Sequence[QueueRange]) -> Column:
-    """Whether a row is in one of the ranges, which are not none."""
+def within(frame: DataFrame, ranges: Sequence[QueueRange]) -> DataFrame:
+    """Its rows that are in one of the ranges. They are a table to join with: Spark's planner goes down a condition of hundreds
+    of terms by recursion, and its stack ends."""
     from pyspark.sql import functions as f
 
-    return reduce(
-        or_,
-        (
-            (f.col("topic") == each.topic)
-            & (f.col("broker") == each.broker)
-            & (f.col("queueId") == each.queue_id)
-            & (f.col("queueOffset") >= each.start)
-            & (f.col("queueOffset") < each.end)
-            for each in ranges
-        ),
+    rows = [(each.topic, each.broker, each.queue_id, each.start, each.end) for each in ranges]
+    wanted = frame.sparkSession.createDataFrame(rows, RANGE_SCHEMA)
+    same_queue = (
+        (f.col("topic") == f.col("wantedTopic"))
+        & (f.col("broker") == f.col("wantedBroker"))
+        & (f.col("queueId") == f.col("wantedQueueId"))
     )
+    inside = (f.col("queueOffset") >= f.col("begin")) & (f.col("queueOffset") < f.col("end"))
+    return frame.join(f.broadcast(wanted), same_queue & inside, "left_semi")

@@ -139,14 +139,27 @@ class Catalogue:
         return spans_of((file.topic, file.ranges) for file in self.files)
 
     def spent(self) -> list[str]:
-        """The commits all of whose files were replaced, but for the last batch: nothing asks for them any more."""
+        """The commits that nothing asks for any more, in the order in which they may be deleted one by one.
+
+        Kept are those with a file that was not replaced, and the last batch; then each that replaces a file which a kept
+        commit lists: without it that file, which is gone, would count again.
+        """
         live = {file.path for file in self.files}
         last = self.last_batch
-        return [
-            commit.name
-            for commit in self.commits
-            if commit is not last and not any(file.path in live for file in commit.files)
-        ]
+        spent = {commit.name: commit for commit in self.commits if commit is not last}
+        kept = [commit for commit in self.commits if commit is last or any(file.path in live for file in commit.files)]
+        while kept:
+            listed = {file.path for commit in kept for file in commit.files}
+            for commit in kept:
+                spent.pop(commit.name, None)
+            kept = [commit for commit in spent.values() if not listed.isdisjoint(commit.replaces)]
+        return [commit.name for commit in sorted(spent.values(), key=_age)]
+
+
+def _age(commit: Commit) -> tuple[bool, int]:
+    """Orders commits so that none comes before one whose files it replaces."""
+    kind, _, number = commit.name.partition("-")
+    return kind != "batch", int(number)
 
 
 def spans_of(ranges: Iterable[tuple[str, Iterable[FileRange]]]) -> dict[QueueKey, list[Span]]:

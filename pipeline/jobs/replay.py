@@ -172,7 +172,7 @@ class Rows:
         else:
             wanted = {each.key for each in ranges}
             files = [file for file in self.files if wanted & spans_of([(file.topic, file.ranges)]).keys()]
-            rows = file_frame(spark, self.tree, files).where(within(ranges))
+            rows = within(file_frame(spark, self.tree, files), ranges)
             tags = Subscription.parse("", options.filter).tags
             rows = rows.where(f.col("tags").isin(sorted(tags))) if tags else rows
             rows = matching(rows, options.sql) if options.sql else rows

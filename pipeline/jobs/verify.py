@@ -136,5 +136,5 @@ def _compared(
             ranges.append(QueueRange(facts.key.topic, facts.key.broker, facts.key.queue_id, *bounds))
     if not ranges:
         return {}
-    rows = file_frame(spark, tree, files).where(within(ranges))
+    rows = within(file_frame(spark, tree, files), ranges)
     return differing_rows(spark, rows, ranges, _source(options))

@@ -27,7 +27,10 @@ def test_bytes_are_readable(count: int, text: str) -> None:
     assert readable_bytes(count) == text
 
 
-@pytest.mark.parametrize(("moment", "text"), [(None, "-"), (0, "-"), (1_700_000_000_123, "2023-11-14T22:13:20.123Z")])
+@pytest.mark.parametrize(
+    ("moment", "text"),
+    [(None, "-"), (0, "-"), (1_700_000_000_123, "2023-11-14T22:13:20.123Z")],
+)
 def test_times_are_readable(moment: int | None, text: str) -> None:
     assert readable_time(moment) == text
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
+from zenitmq.model.times import TIME_MS_MAX
 from zenitmq.model.trace import (
     ConsumeCode,
     Consumed,
@@ -12,6 +17,7 @@ from zenitmq.model.trace import (
     TraceRecord,
     encode_trace,
 )
+from zenitmq.pipeline.report_pages import moment
 from zenitmq.pipeline.trace_rows import DAMAGED, OTHER, TRACE_TYPE, TraceRow, trace_rows
 
 PUBLISHED = Published(5, "r", "p", "orders", "U1", "", "", "", 10, 3, TracedType.NORMAL, "ID", True)
@@ -40,6 +46,27 @@ def test_a_damaged_body_is_one_row() -> None:
     assert trace_rows(b"\xff") == [TraceRow(DAMAGED)]
     assert trace_rows(b"Pub\x01x\x02") == [TraceRow(DAMAGED)]
     assert trace_rows(b"") == trace_rows(None) == []
+
+
+@pytest.mark.parametrize(
+    "absurd",
+    [
+        replace(DELIVERED, at_ms=TIME_MS_MAX + 1),
+        replace(DELIVERED, at_ms=-1),
+        replace(DELIVERED, retry_times=1 << 31),
+        replace(PUBLISHED, cost_ms=10**18),
+        replace(CONSUMED, cost_ms=-(10**18)),
+        replace(RECALLED, at_ms=(1 << 63) - 1),
+    ],
+)
+def test_a_record_with_an_absurd_number_is_damaged_and_those_beside_it_are_not(absurd: TraceRecord) -> None:
+    """No calendar and no column has room for it: one such record would end a whole report."""
+    assert rows(PUBLISHED, absurd) == [*rows(PUBLISHED), TraceRow(DAMAGED)]
+
+
+def test_the_last_time_that_is_taken_can_be_shown() -> None:
+    (row,) = rows(replace(DELIVERED, at_ms=TIME_MS_MAX))
+    assert moment(row.at_ms) == "9999-12-31 23:59:59"
 
 
 def test_spark_is_told_the_fields_in_their_order() -> None:

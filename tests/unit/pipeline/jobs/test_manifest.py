@@ -80,6 +80,36 @@ def test_the_last_batch_stays_though_it_was_merged() -> None:
     assert Catalogue.of([], "x").last_batch is None
 
 
+def test_a_compaction_stays_while_what_it_replaced_is_listed() -> None:
+    """Compacted twice with no batch between: the last batch still lists a file that the first compaction replaced."""
+    again = archived("topic=orders/dt=2026-11-21/compact-1-0.parquet", *MERGED.ranges)
+    third = archived("topic=orders/dt=2026-11-21/compact-2-0.parquet", *MERGED.ranges)
+    commits = [
+        BATCHES[0],
+        Commit("compact-0", (MERGED,), "", (FIRST.path,)),
+        Commit("compact-1", (again,), "", (MERGED.path,)),
+        Commit("compact-2", (third,), "", (again.path,)),
+    ]
+    catalogue = Catalogue.of(commits, "x")
+    assert catalogue.files == (third,)
+    assert catalogue.spent() == [], "each hides what the one before it wrote"
+    later = Catalogue.of([*commits, BATCHES[1]], "x")
+    assert later.spent() == ["batch-0", "compact-0", "compact-1"]
+    for count in range(1, 4):  # a kill between two deletions
+        rest = [commit for commit in later.commits if commit.name not in later.spent()[:count]]
+        assert Catalogue.of(rest, "x").files == later.files
+
+
+def test_commits_are_forgotten_by_number_not_by_name() -> None:
+    files = [archived(f"topic=orders/dt=2026-11-21/compact-{n}-0.parquet", *MERGED.ranges) for n in range(9, 12)]
+    replaced = [FIRST.path, *(file.path for file in files)]
+    merges = [
+        Commit(f"compact-{number}", (file,), "", (path,))
+        for number, file, path in zip(range(9, 12), files, replaced, strict=False)
+    ]
+    assert Catalogue.of([*BATCHES, *merges], "x").spent() == ["batch-0", "compact-9", "compact-10"]
+
+
 def test_the_last_batch_is_that_of_the_highest_number() -> None:
     commits = [Commit("batch-9", (FIRST,), "q"), Commit("batch-10", (SECOND,), "q")]
     last = Catalogue.of(commits, "x").last_batch
