@@ -13,6 +13,7 @@ from ..model.errors import InvalidParameter, StoreFormatError
 from .redelivery_topics import QUEUES_MAX
 from .retry_policy import RETRIES_MAX_DEFAULT, RETRIES_MAX_MAX, parse_backoff
 from .topic_table import DELETED, SET, Document
+from .unknown_events import unknown_event
 
 _INT_MAX: Final = (1 << 31) - 1
 
@@ -116,4 +117,4 @@ class GroupTable:
         elif kind == DELETED and isinstance(subject, str):
             self.documents.pop(subject, None)
         else:
-            raise StoreFormatError("group events", f"unknown event {str(event)[:200]}")
+            raise unknown_event("group", event)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from ..model.errors import StoreFormatError
 from .topic_table import Document
+from .unknown_events import unknown_event
 
 COMMITTED: Final = "committed"
 RESET: Final = "reset"
@@ -100,7 +101,7 @@ class OffsetTable:
         """Applies one event of the log. Raises StoreFormatError."""
         kind, group, offsets = event.get("event"), event.get("group"), event.get("offsets")
         if kind not in (COMMITTED, RESET, STARTED) or not isinstance(group, str) or not isinstance(offsets, list):
-            raise StoreFormatError("offset events", f"unknown event {str(event)[:200]}")
+            raise unknown_event("offset", event)
         rows = _rows(offsets)
         self._rest = {**self._rest, "dataVersion": version}
         if kind == STARTED:

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from ..model.errors import InvalidParameter, MessageTooLarge, StoreFormatError, TooManyQueries
 from .topic_table import Document
+from .unknown_events import unknown_event
 
 KEPT: Final = "kept"
 DROPPED: Final = "dropped"
@@ -89,7 +90,7 @@ class QueryOffsets:
                 self._characters -= len(dropped.text)
             adopted = None
         else:
-            raise StoreFormatError("query events", f"unknown event {str(event)[:200]}")
+            raise unknown_event("query", event)
         if query in self._adopted and self._adopted[query] == adopted:
             del self._adopted[query]
 

@@ -25,6 +25,7 @@ from typing import Any, Final
 
 from ..model.errors import StoreFormatError
 from .topic_table import Document
+from .unknown_events import unknown_event
 
 LOCKED: Final = "locked"
 UNLOCKED: Final = "unlocked"
@@ -90,7 +91,7 @@ class QueueLocks:
         if kind == RENEWED:
             return
         if kind not in (LOCKED, UNLOCKED) or not isinstance(client_id, str) or not isinstance(queues, list):
-            raise StoreFormatError("lock events", f"unknown event {str(event)[:200]}")
+            raise unknown_event("lock", event)
         locks = _locks_of(str(group), queues)
         self._rest = {**self._rest, "dataVersion": version}
         owner = client_id if kind == LOCKED else None

@@ -13,6 +13,7 @@ from typing import Any, Final
 from ..model.errors import InvalidParameter, StoreFormatError, TopicMadeAnew
 from ..model.names import is_routed_topic
 from ..model.route import PERMISSION_READ, PERMISSION_READ_WRITE, PERMISSION_WRITE, TopicConfig
+from .unknown_events import unknown_event
 
 Document = dict[str, Any]
 
@@ -122,7 +123,7 @@ class TopicTable:
             for table in (self.configs, self._documents, self.write_queues):
                 table.pop(subject, None)
         else:
-            raise StoreFormatError("topic events", f"unknown event {str(event)[:200]}")
+            raise unknown_event("topic", event)
 
     def registered(self) -> tuple[tuple[str, int, int, int], ...]:
         """(name, read queues, write queues, permission) of each topic that clients may find; sorted."""
