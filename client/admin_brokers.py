@@ -46,8 +46,9 @@ class BrokerAdmin(AdminCalls):
         if not found:
             raise NoRoute("*", "no broker is registered with the name server (see zenit status)")
         if not chosen:
-            names = sorted({one["broker_name"] for one in found})
-            raise InvalidParameter("broker", broker, f"one of {', '.join(names)}")
+            names = sorted({one["address" if ":" in str(broker) else "broker_name"] for one in found})
+            remedy = "one that is down must be started first (zenit up)"
+            raise InvalidParameter("broker", broker, f"one that is up, {', '.join(names)}; {remedy}")
         for address in chosen:
             await self._call(address, ScrubLog(bytes_per_second), deadline_ms)
         return await self._scrub_statistics(chosen, timeout=self._left_s(deadline_ms))
