@@ -180,10 +180,15 @@ class BackgroundSends:
         self._ship_reserved(lane, serial, await self._sender.reserve(lane, deadline_ms))
 
     def _ship_reserved(self, lane: Lane, serial: int, queue: MessageQueue) -> None:
-        with lane.lock:
+        try:
+            with lane.lock:
+                if lane.serial == serial:
+                    self._sender.ship(lane, queue)
+                    return
+        except BaseException:  # a signal's handler raised
             if lane.serial == serial:
-                self._sender.ship(lane, queue)
-                return
+                self._sender.cancel(lane, queue)
+            raise
         self._sender.cancel(lane, queue)
 
     async def flush(self, wait_ms: int | None) -> None:

@@ -138,7 +138,9 @@ class BatchSender:
 
     def ship(self, lane: Lane, queue: MessageQueue) -> None:
         """Seals the lane's batch and sends it to the reserved queue. The caller holds `lane.lock`."""
-        sealed = lane.seal(self._pool.take(), monotonic_ms() + self.batch_ms)
+        now = monotonic_ms()
+        sealed = lane.seal(self._pool.take(), now + self.batch_ms)
+        sealed.queue, sealed.due_ms = queue, now + OVERDUE_MS
         with self._lock:
             self._last_serial = next(self._serials)
             self._unanswered[self._last_serial] = sealed
@@ -283,10 +285,8 @@ class BatchSender:
             if now < sealed.due_ms:
                 continue
             queue = sealed.queue
-            if sealed.is_settled:
+            if sealed.is_settled or queue is None:
                 self._drop(sealed, serial)
-            elif queue is None:
-                self._settle(sealed, serial, None, None, RequestTimeout("a batch that was not sent", self.batch_ms))
             else:
                 self._on_failure(sealed, serial, queue, RequestTimeout("a batch whose answer was lost", OVERDUE_MS))
 

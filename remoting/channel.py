@@ -44,6 +44,9 @@ class Channel:
         self.cluster_id = cluster_id
         self.dealer = dealer
         self.ended = False
+        self.is_torn = (
+            False  # somebody was interrupted inside the socket, perhaps between two frames of a message: it ends soon
+        )
         self._on_request = on_request
         self._opaques = itertools.cycle(range(1, OPAQUE_MAX))
         self._lock = threading.Lock()
@@ -63,18 +66,22 @@ class Channel:
         size_bytes = len(header) + (memoryview(payload).nbytes if payload is not None else 0)
         pending = (on_reply, type(request), monotonic_ms() + timeout_ms, timeout_ms, size_bytes)
         with self._lock:
-            if self.ended:
+            if self.ended or self.is_torn:
                 return False
             in_flight = self._in_flight
             if in_flight and (
                 len(in_flight) >= IN_FLIGHT_MAX or self._in_flight_bytes + size_bytes > IN_FLIGHT_BYTES_MAX
             ):
                 raise BufferFull(IN_FLIGHT_BYTES_MAX)
-            sent = self.dealer.send(header, payload)
-            if sent:
-                in_flight[opaque] = pending
-                self._none_late_ms = min(self._none_late_ms, pending[2])
-                self._in_flight_bytes += size_bytes
+            try:
+                sent = self.dealer.send(header, payload)
+                if sent:
+                    in_flight[opaque] = pending
+                    self._none_late_ms = min(self._none_late_ms, pending[2])
+                    self._in_flight_bytes += size_bytes
+            except BaseException:  # a signal's handler raised
+                self.is_torn = True
+                raise
             answers = self._drain()  # a send that found no room may have taken the descriptor's signal all the same
         if answers:
             _tell(answers)
@@ -86,7 +93,11 @@ class Channel:
         """Sends what nobody answers; False where the connection ended before or its queue is full."""
         header = encode_request(request, 0, timeout_ms=0, oneway=True, cluster_id=self.cluster_id)
         with self._lock:
-            sent = not self.ended and self.dealer.send(header, payload)
+            try:
+                sent = not (self.ended or self.is_torn) and self.dealer.send(header, payload)
+            except BaseException:
+                self.is_torn = True
+                raise
             answers = [] if self.ended else self._drain()
         _tell(answers)
         return sent
@@ -131,7 +142,7 @@ class Channel:
         """Takes what has come; the lock is held."""
         answers: list[_Answer] = []
         receive = self.dealer.receive_nowait
-        while True:
+        while not self.is_torn:
             try:
                 received = receive()
                 if received is None:
@@ -140,10 +151,14 @@ class Channel:
             except RemoteProtocolError as error:
                 log.warning("a malformed reply address=%s reason=%s", self.address, error)
                 continue
+            except BaseException:
+                self.is_torn = True
+                raise
             if is_request(header):
                 answers.append((partial(self._pushed, received[0]), None, received[1], None))
             else:
                 self._match(header, received[1], answers)
+        return answers
 
     def _match(self, header: Header, payload: bytes, answers: list[_Answer]) -> None:
         pending = self._in_flight.pop(opaque_of(header), None)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Final, Self, TypeVar, cast
@@ -40,6 +41,7 @@ class RemotingClient:
         self._lock = threading.Lock()
         self._io: IoThread | None = None
         self._channels: dict[str, Channel] = {}
+        self._torn: deque[Channel] = deque()  # for the I/O thread to end
         self._subscribers: list[Subscriber] = []
         self._on_request: dict[type[Request], Callable[[str, Request, bytes], None]] = {}
         self._on_lost: Callable[[str], None] | None = None
@@ -146,14 +148,16 @@ class RemotingClient:
 
     def _channel(self, address: str) -> Channel:
         channel = self._channels.get(address)
-        if channel is not None and not channel.ended and self._closed is None:
+        if channel is not None and not (channel.ended or channel.is_torn) and self._closed is None:
             return channel
         thread = self._io_thread()
         dealer = self._context.dealer(address)  # may wait for a name server: not under the lock
         with self._lock:
             fresh = Channel(dealer, self._on_pushed, self.cluster_id)
             channel = self._channels.get(address)
-            if self._closed is None and (channel is None or channel.ended):
+            if self._closed is None and (channel is None or channel.ended or channel.is_torn):
+                if channel is not None and channel.is_torn:
+                    self._torn.append(channel)
                 self._channels[address] = channel = fresh
         if channel is not fresh:
             fresh.end()
@@ -174,11 +178,15 @@ class RemotingClient:
 
     def _look_at_monitor(self, thread: IoThread, channel: Channel) -> None:
         if not channel.ended and channel.dealer.is_lost():
-            thread.unwatch(channel.dealer.fileno())
-            thread.unwatch(channel.dealer.monitor_fileno())
-            channel.end()
-            if self._on_lost is not None:
-                self._on_lost(channel.address)
+            self._end(thread, channel)
+
+    def _end(self, thread: IoThread, channel: Channel) -> None:
+        """I/O thread: the connection has ended, or cannot be used any more."""
+        thread.unwatch(channel.dealer.fileno())
+        thread.unwatch(channel.dealer.monitor_fileno())
+        channel.end()
+        if self._on_lost is not None:
+            self._on_lost(channel.address)
 
     def _subscribe(self, address: str, on_message: Callable[[list[bytes]], None]) -> None:
         subscriber = self._context.subscriber(address)
@@ -193,15 +201,21 @@ class RemotingClient:
 
     def _on_tick(self, now_ms: int) -> bool:
         in_flight = False
+        while self._torn:
+            self._end_torn(self._torn.popleft())
         for channel in list(self._channels.values()):
             channel.expire(now_ms)
             in_flight = in_flight or not channel.is_idle
         return in_flight
 
+    def _end_torn(self, channel: Channel) -> None:
+        if not channel.ended and self._io is not None:
+            self._end(self._io, channel)
+
     def _on_end(self) -> None:
         """I/O thread, last of all."""
         with self._lock:
-            channels = list(self._channels.values())
+            channels = [*self._channels.values(), *self._torn]
         for channel in channels:
             channel.end(ClientClosed("client"))
         for subscriber in self._subscribers:

@@ -174,6 +174,11 @@ class SyncCalls:
         except (ConnectionLost, RemoteProtocolError, ClientClosed):
             self._drop(connection)
             raise
+        except ZenitError:
+            raise
+        except BaseException:  # a signal's handler raised, perhaps between two frames of a message
+            self._drop(connection)
+            raise
 
     def _connection(self, address: str, now_ms: int) -> SyncConnection:
         """The calling thread's connection; a new one where there is none, or none that stands and is free.
