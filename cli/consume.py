@@ -19,7 +19,7 @@ import typer
 
 from ..model.clock import datetime_of_ms, monotonic_ms
 from .message_text import compile_format, message_document
-from .options import Json, Namesrv, parse_time_ms, usage_of_values
+from .options import Json, Namesrv, complete_groups, complete_topics, parse_time_ms, usage_of_values
 from .output import json_line, note, reader_is_gone
 from .roles import stop_on_signals
 
@@ -40,8 +40,13 @@ def register(app: typer.Typer) -> None:
 
 
 def consume(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
-    group: Annotated[str, typer.Option("--group", metavar="G", help="The consumer group, which keeps the offsets.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=complete_topics)],
+    group: Annotated[
+        str,
+        typer.Option(
+            "--group", metavar="G", help="The consumer group, which keeps the offsets.", autocompletion=complete_groups
+        ),
+    ],
     start: Annotated[
         str,
         typer.Option(

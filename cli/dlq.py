@@ -8,7 +8,7 @@ import typer
 
 from ..model.errors import GroupNotFound
 from .message_text import message_document
-from .options import Json, Namesrv, parse_moment
+from .options import Json, Namesrv, complete_groups, parse_moment
 from .output import note, print_table, readable_time, short_text, show
 from .progress import count_progress
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..client.admin import Admin
     from ..client.dead_letters import DeadLetter
 
-Group = Annotated[str, typer.Argument(metavar="GROUP")]
+Group = Annotated[str, typer.Argument(metavar="GROUP", autocompletion=complete_groups)]
 
 
 def register(app: typer.Typer) -> None:

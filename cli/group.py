@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from ..model.queue import MessageQueue
-from .options import Json, Namesrv, parse_pairs, parse_time_ms
+from .options import Json, Namesrv, complete_groups, complete_topics, parse_pairs, parse_time_ms
 from .output import print_facts, print_table, readable_time, show
 
-Name = Annotated[str, typer.Argument(metavar="GROUP")]
+Name = Annotated[str, typer.Argument(metavar="GROUP", autocompletion=complete_groups)]
 Attributes = Annotated[
     list[str] | None,
     typer.Option(
@@ -19,7 +19,7 @@ Attributes = Annotated[
         help='A setting, such as retryMaxTimes=5 or \'groupRetryPolicy={"type": "EXPONENTIAL"}\'; repeatable.',
     ),
 ]
-Topic = Annotated[str, typer.Option("--topic", metavar="T")]
+Topic = Annotated[str, typer.Option("--topic", metavar="T", autocompletion=complete_topics)]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what would change.")]
 
 QUEUE_COLUMNS = (

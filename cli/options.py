@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from ..model.clock import datetime_of_ms, ms_of_datetime
-from ..model.errors import InvalidParameter
+from ..model.errors import InvalidParameter, ZenitError
+
+if TYPE_CHECKING:
+    from ..client.admin import Admin
 
 CONTEXT: Final = "zenit.context"
+SHELL_TIMEOUT_S: Final = 1.0
 Chosen = dict[str, str | None]
 """What the command line chose for all of a command: `namesrv`. It is the parser's object, so that errors can be told by it."""
 
@@ -30,6 +34,8 @@ def usage_of_values() -> Iterator[None]:
 
 def _choose_name_servers(context: typer.Context, value: str | None) -> str | None:
     """Chooses before anything is begun, and checks what was given. The client looks further where this finds none."""
+    if context.resilient_parsing:  # a shell completes a line that is not whole yet
+        return value
     from .context_file import choose, read_contexts
 
     with usage_of_values():
@@ -56,6 +62,30 @@ def _with_context(
     ] = None,
 ) -> None:
     """Has the one option that all commands with `--namesrv` are given."""
+
+
+def complete_topics(context: typer.Context, incomplete: str) -> list[str]:
+    """The topics of the cluster that the line is about, for a shell; none where it does not answer within a second."""
+    return _names_for_shell(
+        context, incomplete, lambda admin: [t["name"] for t in admin.topic_configs() if not t["system"]]
+    )
+
+
+def complete_groups(context: typer.Context, incomplete: str) -> list[str]:
+    """The same of groups."""
+    return _names_for_shell(context, incomplete, lambda admin: [group["name"] for group in admin.groups()])
+
+
+def _names_for_shell(context: typer.Context, incomplete: str, ask: Callable[[Admin], list[str]]) -> list[str]:
+    from ..client.admin import Admin
+    from .context_file import choose, read_contexts
+
+    try:
+        namesrv = choose(context.params.get("namesrv"), context.meta.get(CONTEXT), os.environ, read_contexts)
+        with Admin(namesrv, timeout=SHELL_TIMEOUT_S) as admin:
+            return [name for name in ask(admin) if name.startswith(incomplete)]
+    except (ZenitError, OSError):
+        return []
 
 
 def add_context_option(command: Any) -> None:

@@ -18,7 +18,7 @@ from ..model.errors import RequestTimeout
 from ..model.queue import MessageQueue
 from .consume import LostRanges, line_of
 from .group import queue_of
-from .options import Json, Namesrv, parse_moment
+from .options import Json, Namesrv, complete_topics, parse_moment
 from .output import note, reader_is_gone
 from .roles import stop_on_signals
 
@@ -36,7 +36,7 @@ POLL_SECONDS: Final = 0.25
 Ends = Mapping[MessageQueue, tuple[int, int]]
 """[begin, end) of queue offsets, by queue."""
 
-Topic = Annotated[str, typer.Argument(metavar="TOPIC")]
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=complete_topics)]
 Queue = Annotated[str | None, typer.Option("--queue", metavar="BROKER:ID", help="Of this queue only; else of all.")]
 Format = Annotated[
     str | None,

@@ -11,7 +11,7 @@ import contextlib
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
 
 import typer
@@ -19,7 +19,7 @@ import typer
 from ..model.clock import monotonic_ms, sleep_ms
 from ..model.errors import BufferFull, MessageIllegal, MessageTooLarge, ZenitError
 from ..model.message import Message
-from .options import Json, Namesrv, parse_duration, parse_moment, parse_pairs
+from .options import Json, Namesrv, complete_topics, parse_duration, parse_moment, parse_pairs
 from .output import counted, note, readable_bytes, show
 from .progress import line_progress
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..client.producer import Producer
     from ..client.send_future import SendFuture
 
+WHOLE_BYTES_MAX: Final = 1 << 28  # more of a file is not read: it is refused by its size long before
 EARLY_MS: Final = 2  # a paced sender does not sleep for less
 
 
@@ -72,6 +73,23 @@ def key_of(line: bytes, field: int) -> str | None:
     return words[field - 1].decode("utf-8", "replace") if len(words) >= field else None
 
 
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """Where the keys of a line are: fields from 1, or one sharding key for all; None = no such key."""
+
+    key_field: int | None
+    shard_field: int | None
+    shared: str | None
+
+    def key(self, line: bytes) -> str | None:
+        """Under which the message can be queried."""
+        return None if self.key_field is None else key_of(line, self.key_field)
+
+    def sharding_key(self, line: bytes) -> str | None:
+        """Which chooses the queue."""
+        return self.shared if self.shard_field is None else key_of(line, self.shard_field)
+
+
 def messages_of(stream: BinaryIO, skip_empty: bool) -> Iterator[bytes]:
     """The lines of a stream without their line breaks."""
     for line in stream:
@@ -81,11 +99,24 @@ def messages_of(stream: BinaryIO, skip_empty: bool) -> Iterator[bytes]:
 
 
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=complete_topics)],
     file: Annotated[str | None, typer.Option("--file", metavar="FILE", help="Where the lines are; else stdin.")] = None,
     key_field: Annotated[
         int | None, typer.Option("--key-field", metavar="N", min=1, help="The N-th blank-separated word is the key.")
     ] = None,
+    shard_field: Annotated[
+        int | None,
+        typer.Option(
+            "--shard-field",
+            metavar="N",
+            min=1,
+            help="The N-th word is the sharding key: same word, same queue, in order.",
+        ),
+    ] = None,
+    sharding_key: Annotated[
+        str | None, typer.Option("--sharding-key", metavar="KEY", help="A sharding key for every message.")
+    ] = None,
+    whole: Annotated[bool, typer.Option("--whole", help="All of the file or of stdin is one message.")] = False,
     tags: Annotated[str | None, typer.Option("--tags", metavar="TAG", help="A tag for every message.")] = None,
     prop: Annotated[
         list[str] | None, typer.Option("--prop", metavar="NAME=VALUE", help="A property for every message; repeatable.")
@@ -105,7 +136,11 @@ def produce(
     namesrv: Namesrv = None,
     as_json: Json = False,
 ) -> None:
-    """Send one message a line of a file or of stdin; exits 1 if any failed."""
+    """Send one message a line of a file or of stdin, or the whole of it as one; exits 1 if any failed."""
+    if shard_field is not None and sharding_key is not None:
+        raise typer.BadParameter(
+            "one of them says what the sharding key is", param_hint="--shard-field, --sharding-key"
+        )
     if delay is not None and deliver_at is not None:
         raise typer.BadParameter("one of them says when", param_hint="--delay, --deliver-at")
     like = Message(
@@ -132,12 +167,12 @@ def produce(
             )
         )
         progress = opened.enter_context(line_progress(stream))
-        send = _sender(producer, like, tally)
+        send = _sender(producer, like, tally, _Words(key_field, shard_field, sharding_key))
         began = monotonic_ms()
         with contextlib.suppress(KeyboardInterrupt):  # what was read is still sent and counted
-            for body in _paced(messages_of(stream, skip_empty), rate):
-                key = None if key_field is None else key_of(body, key_field)
-                if not _send_one(send, producer, body, key, tally):
+            bodies = iter([stream.read(WHOLE_BYTES_MAX)]) if whole else messages_of(stream, skip_empty)
+            for body in _paced(bodies, rate):
+                if not _send_one(send, producer, body, tally):
                     break
                 progress(tally.taken, tally.bytes)
             else:
@@ -168,37 +203,42 @@ def _complaint(tally: Tally) -> str:
     return stopped + (failed if tally.failed else "what was read is sent")
 
 
-def _sender(producer: Producer, like: Message, tally: Tally) -> Callable[[bytes, str | None], object]:
-    """How one line is handed to the producer, as a message like this one: the object-free road where there is no more to a
-    message than a body, tags and a key."""
-    if not like.properties and like.delay is None and like.deliver_at is None:
-        return lambda body, key: producer.post(like.topic, body, tags=like.tags, keys=key)
+def _sender(producer: Producer, like: Message, tally: Tally, words: _Words) -> Callable[[bytes], object]:
+    """How one line is handed to the producer, as a message like this one: the object-free road where it is not for later."""
+    if like.delay is None and like.deliver_at is None:
+        return lambda body: producer.post(
+            like.topic,
+            body,
+            like.tags,
+            words.key(body),
+            properties=like.properties or None,
+            sharding_key=words.sharding_key(body),
+        )
 
-    def send(body: bytes, key: str | None) -> None:
+    def send(body: bytes) -> None:
         def on_done(future: SendFuture) -> None:
             error = future.exception()
             if error is not None:
                 tally.on_failed(1, len(body), error)
 
+        key = words.key(body)
         message = replace(like, body=body, keys=() if key is None else (key,))
-        producer.send_async(message).add_done_callback(on_done)
+        producer.send_async(message, sharding_key=words.sharding_key(body)).add_done_callback(on_done)
 
     return send
 
 
-def _send_one(
-    send: Callable[[bytes, str | None], object], producer: Producer, body: bytes, key: str | None, tally: Tally
-) -> bool:
+def _send_one(send: Callable[[bytes], object], producer: Producer, body: bytes, tally: Tally) -> bool:
     """Sends one line; False where the next ones will fare no better. Raises where that is so from the first line on."""
     tally.taken += 1
     tally.bytes += len(body)
     try:
         try:
-            send(body, key)
+            send(body)
         except BufferFull:  # brokers are slower than the file: wait for them
             with contextlib.suppress(ZenitError):
                 producer.flush()
-            send(body, key)
+            send(body)
     except (MessageIllegal, MessageTooLarge) as error:
         tally.on_failed(1, len(body), error)
     except ZenitError as error:

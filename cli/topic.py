@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from .options import Json, Namesrv, parse_pairs
+from .options import Json, Namesrv, complete_topics, parse_pairs
 from .output import print_table, readable_time, show
 
-Name = Annotated[str, typer.Argument(metavar="NAME")]
+Name = Annotated[str, typer.Argument(metavar="NAME", autocompletion=complete_topics)]
 
 
 def register(app: typer.Typer) -> None:

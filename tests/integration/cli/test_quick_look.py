@@ -73,3 +73,36 @@ def test_a_reader_that_has_enough_ends_tail_and_consume(one_broker: LocalCluster
             assert out(process).readline() == b"one\n"
             out(process).close()
             assert process.wait(WAIT_S) == 0, arguments
+
+
+def test_sharding_keys_keep_lines_together_and_a_whole_file_is_one_message(
+    one_broker: LocalCluster, tmp_path: Path
+) -> None:
+    zenit(one_broker, "topic", "create", "sharded", "--queues", "4")
+    lines = b"".join(b"%d user-%d\n" % (number, number % 2) for number in range(20))
+    zenit(one_broker, "produce", "sharded", "--shard-field", "2", "--prop", "by=cli", stdin=lines)
+    rows = [json.loads(row) for row in zenit(one_broker, "peek", "sharded", "-n", "20", "--json").splitlines()]
+    for user in ("user-0", "user-1"):
+        own = [row for row in rows if row["body"].endswith(user)]
+        assert len(own) == 10
+        assert len({row["queue_id"] for row in own}) == 1
+    assert all(row["properties"]["by"] == "cli" for row in rows)
+    file = tmp_path / "page"
+    file.write_bytes(b"two\nlines\n")
+    zenit(one_broker, "produce", "sharded", "--whole", "--file", str(file), "--sharding-key", "user-0")
+    assert zenit(one_broker, "peek", "sharded", "-n", "1") == b"two\nlines\n\n"
+
+
+def test_a_shell_completes_topics_and_groups(one_broker: LocalCluster) -> None:
+    zenit(one_broker, "topic", "create", "completed", "--queues", "1")
+    zenit(one_broker, "group", "create", "completers")
+    for line, name in (("zenit topic describe comple", "completed"), ("zenit group describe comple", "completers")):
+        environment = {
+            **os.environ,
+            "_ZENIT_COMPLETE": "complete_bash",
+            "COMP_WORDS": line,
+            "COMP_CWORD": "3",
+            "ZENIT_NAMESRV": one_broker.namesrv,
+        }
+        done = subprocess.run([ZENIT], env=environment, capture_output=True, text=True, timeout=WAIT_S, check=False)
+        assert done.stdout.split() == [name], done.stderr
