@@ -113,5 +113,12 @@ WRITE_OPTIONS: Final = (
     ),
     Option("queryName", "", "both", "with dedup, who writes: needed for a batch, a stream has its own"),
     Option("batchId", "", "batch", "with dedup, which batch of theirs it is: the same number, the same rows"),
+    Option(
+        "routeBy",
+        "group",
+        "both",
+        "`group`: rows of a message group go to one queue, in their order; `row`: each by its number in its task, so groups"
+        " have no order",
+    ),
     Option("requestTimeoutMs", "30000", "both", "how long one send may take, over all its tries"),
 )

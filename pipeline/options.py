@@ -175,6 +175,7 @@ class WriteOptions:
     query_name: str | None = None
     batch_id: int | None = None
     request_timeout_ms: int = 30_000
+    route_by: Literal["group", "row"] = "group"
 
     @staticmethod
     def parse(options: Mapping[str, str]) -> WriteOptions:
@@ -190,6 +191,7 @@ class WriteOptions:
             query_name=_query_name(given),
             batch_id=None if batch_id < 0 else batch_id,
             request_timeout_ms=given.number("requestTimeoutMs", 30_000, minimum=100, maximum=3_600_000),
+            route_by="row" if given.one_of("routeBy", ("group", "row"), "group") == "row" else "group",
         )
 
 

@@ -75,8 +75,9 @@ class TaskDestinations(Destinations):
 class LooseSends:
     """At least once."""
 
-    def __init__(self, connection: Connection, *, total_ms: int) -> None:
-        """`total_ms`: for each send, over all its tries."""
+    def __init__(self, connection: Connection, *, total_ms: int, by_row: bool = False) -> None:
+        """`total_ms`: for each send, over all its tries. `by_row`: message groups have no queue of their own."""
+        self._by_row = by_row
         self.lanes = TaskLanes()
         self._lane_of: dict[MessageQueue, int] = {}
         self._turn = 0
@@ -97,7 +98,7 @@ class LooseSends:
 
     def destination(self, topic: str, group: str | None, block: int) -> MessageQueue | None:  # noqa: ARG002  # any queue
         """The group's queue, as it was when the task first wrote of it; any queue where there is no group."""
-        if group is None:
+        if group is None or self._by_row:
             return None
         routes = self._connection.routes
         if routes.cached(topic) is None:
@@ -128,9 +129,17 @@ class PinnedSends:
     """Once: what was stored under this task's name and number is not stored again."""
 
     def __init__(
-        self, connection: Connection, *, identity: str, partition_id: int, batch_id: int, total_ms: int
+        self,
+        connection: Connection,
+        *,
+        identity: str,
+        partition_id: int,
+        batch_id: int,
+        total_ms: int,
+        by_row: bool = False,
     ) -> None:
-        """`identity`: of the query. Raises InvalidParameter."""
+        """`identity`: of the query. `by_row`: message groups have no queue of their own. Raises InvalidParameter."""
+        self._by_row = by_row
         self.lanes = TaskLanes()
         self._lane_of: dict[MessageQueue, int] = {}
         self._connection = connection
@@ -146,7 +155,7 @@ class PinnedSends:
 
     def destination(self, topic: str, group: str | None, block: int) -> MessageQueue | None:
         """A queue that was pinned when the query first wrote to the topic."""
-        if group is None:
+        if group is None or self._by_row:
             return pinned_queue(self._pinned(topic), None, self._salt, block)
         queue = self._queues.get((topic, group))
         if queue is None:

@@ -94,7 +94,7 @@ class Writing:
 
         options = self.options
         if options.delivery != "dedup":
-            return LooseSends(cluster, total_ms=options.request_timeout_ms)
+            return LooseSends(cluster, total_ms=options.request_timeout_ms, by_row=options.route_by == "row")
         identity, batch_id = identity_of(task, options, is_stream=is_stream)
         return PinnedSends(
             cluster,
@@ -102,6 +102,7 @@ class Writing:
             partition_id=task.partitionId(),
             batch_id=batch_id,
             total_ms=options.request_timeout_ms,
+            by_row=options.route_by == "row",
         )
 
 
@@ -206,11 +207,17 @@ def check_speculation(task: TaskContext) -> None:
 
 
 def identity_of(task: TaskContext, options: WriteOptions, *, is_stream: bool) -> tuple[str, int]:
-    """Who writes, and the number of the batch: what a stream is, and what a batch says. Raises InvalidParameter."""
+    """Who writes, and the number of the batch: what a stream is, and what a batch says. Raises InvalidParameter.
+
+    A batch that a stream writes (foreachBatch) is one of that stream: the batches of a new checkpoint begin at 0 again, and
+    under the name alone its rows would pass for those of the checkpoint before.
+    """
     if not is_stream:
         assert options.query_name is not None
         assert options.batch_id is not None
-        return short_identity(options.query_name), options.batch_id
+        stream = task.getLocalProperty(QUERY_ID)  # where it is written from foreachBatch
+        is_told = not stream or stream == options.query_name
+        return short_identity(options.query_name if is_told else f"{options.query_name}/{stream}"), options.batch_id
     query_id, batch_id = task.getLocalProperty(QUERY_ID), task.getLocalProperty(BATCH_ID)
     if not query_id or not batch_id:
         raise InvalidParameter(QUERY_ID, query_id, "what Spark tells tasks of a stream; use delivery=at-least-once")

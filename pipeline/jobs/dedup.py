@@ -5,7 +5,9 @@ together any may be the one that stays). State is bounded by the watermark, so t
 through. Order is not kept: messages are spread over partitions by their keys.
 
 What is written is written once, whatever is killed: Spark repeats a batch with the same keys in the same partitions, and
-each partition is sent in the order of its keys, so what a first attempt stored is what a second one would send again.
+each partition is sent in the order of its keys, so what a first attempt stored is what a second one would send again. Of
+equal messages another may be the one that stays then. It has the row number of the first, and rows are routed by their
+number, not by their message group: so it goes the same way, and counts as stored.
 """
 
 from __future__ import annotations
@@ -72,7 +74,9 @@ def run(options: DedupOptions, session: Session, report: Report) -> Document:
 
     def write(batch: DataFrame, number: int, query: str) -> None:
         rows = batch.sortWithinPartitions(KEY).select(*PASSED_ON)
-        rows.write.format("zenit").mode("append").options(**sink, queryName=query, batchId=str(number)).save()
+        rows.write.format("zenit").mode("append").options(
+            **sink, queryName=query, batchId=str(number), routeBy="row"
+        ).save()
 
     counts = run_query(
         spark,

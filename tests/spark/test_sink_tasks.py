@@ -151,6 +151,38 @@ def test_a_batch_of_a_data_frame_is_known_by_the_name_and_number_it_was_given(
     assert len(messages_of(cluster.namesrv, topic)) == 40
 
 
+def test_batches_of_foreach_batch_are_those_of_their_stream(cluster: LocalCluster, topic: str, run_as: Any) -> None:
+    """A new checkpoint counts batches from 0 again: under the same name its rows are other rows."""
+    options = {"namesrv": cluster.namesrv, "topic": topic, "delivery": "dedup", "queryName": "copy", "batchId": "0"}
+    writer = batch_writer(options, SCHEMA, False)
+    run_as(Attempt("first-checkpoint", 0))
+    assert writer.write(batches(20, 10, groups=False)).duplicates == 0
+    assert writer.write(batches(20, 20, groups=False)).duplicates == 20, "the batch again"
+    run_as(Attempt("second-checkpoint", 0))
+    assert writer.write(batches(20, 10, groups=False, first=20)).duplicates == 0
+    found = {message.body for message in messages_of(cluster.namesrv, topic)}
+    assert found == {b"%07d" % number for number in range(40)}
+
+
+@pytest.mark.parametrize("stays", ["g1", "g2", None])
+def test_rows_that_are_routed_by_number_go_the_same_way_whatever_their_group(
+    cluster: LocalCluster, topic: str, run_as: Any, stays: str | None
+) -> None:
+    """Of equal messages another one stays in the second attempt, of another group: no row is lost, none is there twice."""
+    options = {"namesrv": cluster.namesrv, "topic": topic, "delivery": "dedup", "queryName": "by-row", "batchId": "0"}
+    writer = batch_writer({**options, "routeBy": "row"}, SCHEMA, False)
+    schema = pa.schema([("body", pa.binary()), ("messageGroup", pa.string())])
+
+    def rows(groups: list[str | None]) -> Iterator[Any]:
+        bodies = [b"k%d" % number for number in range(len(groups))]
+        yield pa.record_batch([pa.array(bodies, pa.binary()), pa.array(groups, pa.string())], schema=schema)
+
+    run_as(Attempt("q", 0))
+    assert writer.write(rows(["g0"])).duplicates == 0, "the first attempt ends here"
+    assert writer.write(rows([stays, "g0", "g3"])).duplicates == 1
+    assert [message.body for message in messages_of(cluster.namesrv, topic)] == [b"k0", b"k1", b"k2"]
+
+
 def test_a_batch_that_is_older_than_what_was_written_is_refused(cluster: LocalCluster, topic: str, run_as: Any) -> None:
     """A checkpoint was set back: the batch of that number now has rows of later ones, which would count as written."""
     writer = writer_of(cluster, topic, "dedup")

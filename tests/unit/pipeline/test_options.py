@@ -263,8 +263,9 @@ def test_a_writer_s_options() -> None:
         "batchid": "0",
         "namesrv": "a:1",
         "requesttimeoutms": "500",
+        "routeby": "row",
     }
-    expected = WriteOptions("a:1", "t", "dedup", "q", 0, 500)
+    expected = WriteOptions("a:1", "t", "dedup", "q", 0, 500, "row")
     assert WriteOptions.parse(spelled | {"checkpointlocation": "x"}) == expected
     assert {option.name.lower() for option in WRITE_OPTIONS} == spelled.keys()
 
@@ -275,6 +276,7 @@ def test_a_writer_s_options() -> None:
         ({"subscribe": "t"}, UnknownOption),
         ({"topic": "a/b"}, InvalidName),
         ({"delivery": "exactly-once"}, InvalidParameter),
+        ({"routeby": "key"}, InvalidParameter),
         ({"batchid": "-1"}, InvalidParameter),
         ({"queryname": ""}, InvalidParameter),
     ],
