@@ -57,6 +57,7 @@ class Connection:
         self.routes = RouteCache(self.remoting, self.servers)
         self.members = Membership(self.remoting, self.routes.masters)
         self.local_ip = local_ip_towards(addresses[0])
+        self._looking = threading.RLock()  # who comes while another looks waits for what that one sees
         self._look_ms = 0
         self._is_doubtful = False
 
@@ -79,18 +80,21 @@ class Connection:
         """Whether the name servers tell of another cluster by now than the one that was met here, or do not say: they may be
         those of another cluster that has just begun. Who begins needs a new connection then, who has this one goes on refusing
         that cluster. Asks at most once a second."""
-        now_ms = monotonic_ms()
-        if self.remoting.cluster_id and now_ms >= self._look_ms and not self.is_forked:
-            self._look_ms = now_ms + LOOK_MS
-            asked = self.routes.refresh(TIMER_TOPIC, Blocking(self.remoting), timeout_ms=LOOK_TIMEOUT_MS)
-            self._is_doubtful = False
-            try:
-                run_blocking(asked)
-            except TopicNotFound:  # it is in no route; only whether its cluster is still there matters
-                pass
-            except ZenitError:
-                self._is_doubtful = True
-        return self._is_doubtful or self.routes.met_other_cluster
+        if self.is_forked:  # the lock may be held by a thread that is not here
+            return False
+        with self._looking:
+            now_ms = monotonic_ms()
+            if self.remoting.cluster_id and now_ms >= self._look_ms:
+                self._look_ms = now_ms + LOOK_MS
+                asked = self.routes.refresh(TIMER_TOPIC, Blocking(self.remoting), timeout_ms=LOOK_TIMEOUT_MS)
+                self._is_doubtful = False
+                try:
+                    run_blocking(asked)
+                except TopicNotFound:  # it is in no route; only whether its cluster is still there matters
+                    pass
+                except ZenitError:
+                    self._is_doubtful = True
+            return self._is_doubtful or self.routes.met_other_cluster
 
     def run_soon(self, callback: Callable[[], None]) -> None:
         """Runs `callback` in the I/O thread; in this one where that has ended or its queue is full."""
