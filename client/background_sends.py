@@ -152,9 +152,8 @@ class BackgroundSends:
             with lane.lock:
                 if not lane.is_open:
                     self._open_lane(lane)
-                    if (
-                        COMPILED and lane.shard is None
-                    ):  # interpreted, an append is many steps: every post takes the lock
+                    # Interpreted, an append is many steps: then every post takes the lock.
+                    if COMPILED and lane.shard is None:
                         self.open[lane.topic] = lane.accumulator
                 if lane.accumulator.append(*parts):
                     if watcher is not None:

@@ -30,6 +30,14 @@ def test_any_buffer_is_a_body(body: object) -> None:
     assert posted_parts(body, None, None, NEVER)[0] == b"abcd"  # type: ignore[arg-type]
 
 
+def test_what_is_derived_from_bytes_is_a_body() -> None:
+    class Frame(bytes):
+        pass
+
+    assert type(message_parts(Message("t", Frame(b"abcd")), NEVER)[0]) is bytes
+    assert type(posted_parts(Frame(b"abcd"), None, None, NEVER)[0]) is bytes
+
+
 def test_a_buffer_may_change_once_it_was_given() -> None:
     body = bytearray(b"before")
     parts = message_parts(Message("t", body), NEVER)
