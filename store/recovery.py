@@ -313,19 +313,19 @@ class LogSurvey:
         begin = self._unvouched
         if self._last_stop is LastStop.CLEAN or begin is None or not segment.base_offset <= begin < end:
             return end
+        if self._last_stop is LastStop.KILLED and self._is_witnessed(segment, begin):
+            return end  # a unit came behind the whole of its append
         at = end - segment.base_offset
         last = decode_record(bytes(segment.map[begin - segment.base_offset : at]))
         is_known = self._is_readable(end, min(end + HEADER_BYTES, segment.end_offset))
-        is_torn = self._may_lack_bytes(last, segment, begin) or (
-            is_known and not may_follow_append(segment.map, at, end)
-        )
+        is_torn = self._may_lack_bytes(last) or (is_known and not may_follow_append(segment.map, at, end))
         return begin if is_torn else end
 
-    def _may_lack_bytes(self, last: StoredMessage, segment: Segment, begin: int) -> bool:
-        """Whether the properties of the record at `begin` look as if they had not reached a file of zeros as a whole."""
+    def _may_lack_bytes(self, last: StoredMessage) -> bool:
+        """Whether the properties of the last record look as if they had not reached a file of zeros as a whole."""
         properties = last.properties_as_stored
-        if self._last_stop is LastStop.KILLED:  # it wrote from the front; a unit came behind the whole of its append
-            return properties[-1:] == b"\0" and not self._is_witnessed(segment, begin)
+        if self._last_stop is LastStop.KILLED:  # it wrote from the front
+            return properties[-1:] == b"\0"
         return 0 in properties
 
     # ---- single positions

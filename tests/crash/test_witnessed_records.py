@@ -68,6 +68,26 @@ def test_a_last_record_with_a_zero_byte_outlives_a_kill(tmp_path: Path, properti
         assert store.written == (begin if properties[-1:] == b"\0" and not witnessed else written)
 
 
+@pytest.mark.parametrize("witnessed", [True, False])
+def test_what_stands_behind_a_record_that_a_queue_names_says_nothing_of_it(tmp_path: Path, witnessed: bool) -> None:
+    """No append of ours left these bytes: the next record's header has rotted, or RocketMQ, which writes no zeros behind its own,
+    wrote over a recycled segment. A unit says that the record before them was written whole, so it may be acknowledged."""
+    with make_store(tmp_path / "s", **SETTINGS) as store:
+        put(store, "t", 0, message("t", b"first"))
+        begin = store.written
+        put(store, "t", 1, message("t", b"last"))
+        end, left = store.written, kill(tmp_path / "s", tmp_path / "k")
+    if not witnessed:
+        for path in (left / "consumequeue" / "t" / "1").iterdir():
+            path.unlink()
+    with open(left / "commitlog" / f"{0:020d}", "r+b") as log:
+        log.seek(end)
+        log.write(b"a long body that lay here before ")
+    with make_store(left, **SETTINGS) as store:
+        assert store.written == (end if witnessed else begin)
+        assert len(read_queue(store, "t", 1)) == witnessed
+
+
 def test_without_a_unit_the_log_ends_before_it(tmp_path: Path) -> None:
     clock = StillClock()
     with make_store(tmp_path / "s", clock, **SETTINGS) as store:
