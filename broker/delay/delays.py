@@ -67,6 +67,7 @@ CARRY_COUNT: Final = 256
 FOREIGN_MAX: Final = 1000
 _COPIES_MAX: Final = 16
 _ALL_TIME: Final = 1 << 62
+_UNKNOWN: Final = "none"  # in place of a message id or a topic
 
 _WAITING_TEXTS: Final = frozenset(name.decode() for name in WAITING_NAMES)
 
@@ -115,6 +116,7 @@ class Delays:
         self._host_bytes = store_host_bytes
         self._was_leading = False
         self._carry_below = 0
+        self._expired_below = 0  # what was given up below is gone here, and to be ended in the slaves' logs
         self._damage_seen: tuple[Sequence[Range], ...] = ()
         self._whole = WholeRanges()
         self._foreign: dict[tuple[str, str], int] = {}  # of RocketMQ's, ended by us: where the log ended then
@@ -187,6 +189,8 @@ class Delays:
                 delay_ms = self._deliver()
                 if self._carry_below:
                     self._carry()
+                if self._expired_below:
+                    self._end_given_up()
             elif self._was_leading:
                 self._was_leading = False
                 self._table.forget_window()
@@ -358,7 +362,7 @@ class Delays:
 
     def _discard(self, entry: Entry, properties: Mapping[str, str], topic: str) -> None:
         try:
-            self.stage_end(entry[1], topic, properties.get(UNIQUE_KEY, "none"), entry[0])
+            self.stage_end(entry[1], topic, properties.get(UNIQUE_KEY, _UNKNOWN), entry[0])
         except StoreNotWriteable:
             self._table.put_back([entry])
             return
@@ -416,9 +420,14 @@ class Delays:
     # ---- retention
 
     def clear_below(self, offset: int) -> bool:
-        """Whether nothing below `offset` waits; else a master begins to append it again. See MessageStore.keep_waiting."""
+        """Whether nothing below `offset` waits; else a master begins to append it again. See MessageStore.keep_waiting.
+
+        What was given up does not hold the log. A master notes in it then that this waits no longer: its slaves know of nothing
+        else that would let their own segments go. Not before, since a replica or an operator may yet bring it back.
+        """
         try:
             if not self._table.has_below(offset):
+                self._expired_below = max(self._expired_below, offset)
                 return True
         except StoreFormatError:  # nothing goes before the index is whole again
             return False
@@ -452,6 +461,14 @@ class Delays:
             return 0
         return len(record)
 
+    def _end_given_up(self) -> None:
+        """Ends the waits of some of what was given up in segments that are gone. Raises StoreNotWriteable, StorePoisoned."""
+        entries = self._table.given_up_below(self._expired_below, count_max=CARRY_COUNT)
+        if not entries:
+            self._expired_below = 0
+        for due_ms, offset in entries:
+            self.stage_end(offset, _UNKNOWN, _UNKNOWN, due_ms)
+
     # ---- for operators
 
     def document(self) -> dict[str, int | None]:
@@ -463,7 +480,7 @@ class Delays:
             "delivered": self.delivered,
             "discarded": self.discarded,
             "damaged": len(self._table.aside),
-            "lost": len(self._table.lost),
+            "lost": len(self._table.lost & self._table.aside.keys()),
         }
 
 

@@ -240,6 +240,14 @@ class WaitingTable:
         found = self._store.below(offset, count_max=len(self._forgotten) + len(self._lost) + 1)
         return any(at not in self._forgotten and at not in self._lost for at in found)
 
+    def given_up_below(self, offset: int, *, count_max: int) -> list[Entry]:
+        """Some of what the store holds below `offset` and nobody waits for any more; not what a record ends, staged or not."""
+        given_up = self._forgotten | self._lost
+        found = self._store.below(offset, count_max=len(given_up))
+        given_up -= self._ending | {at for _, due_ms, at in self._journal if due_ms == ENDED}
+        entries = [(due_ms, at) for at in found if at in given_up and (due_ms := self._store.due_of(at)) is not None]
+        return entries[:count_max]
+
     def first_due_ms(self) -> int | None:
         """When the first of all is due; None where nothing waits."""
         known = [*self._fresh.values(), *self._in_window.values()]

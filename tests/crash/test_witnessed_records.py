@@ -70,7 +70,7 @@ def test_a_last_record_with_a_zero_byte_outlives_a_kill(tmp_path: Path, properti
 
 @pytest.mark.parametrize("witnessed", [True, False])
 def test_what_stands_behind_a_record_that_a_queue_names_says_nothing_of_it(tmp_path: Path, witnessed: bool) -> None:
-    """No append of ours left these bytes: the next record's header has rotted, or RocketMQ, which writes no zeros behind its own,
+    """No append of ours left these bytes: a header has rotted, or RocketMQ, which writes no zeros behind its own messages,
     wrote over a recycled segment. A unit says that the record before them was written whole, so it may be acknowledged."""
     with make_store(tmp_path / "s", **SETTINGS) as store:
         put(store, "t", 0, message("t", b"first"))

@@ -116,6 +116,50 @@ def test_one_that_no_limit_lets_in_does_not_keep_back_the_others(scene: Scene) -
     assert scene.delays.discarded == 1
 
 
+def followed(master: Scene, slave: Scene) -> None:
+    """The slave has the master's log, and its index holds what follows from it."""
+    while slave.store.written < master.store.written:
+        chunk = master.store.chunk(slave.store.written, 1 << 20)
+        slave.store.append_chunk(bytes(chunk.data), chunk.begin, chunk.end)
+    for scene in (master, slave):
+        scene.index.persist()
+
+
+@pytest.mark.parametrize("why", ["limit", "damage"])
+def test_what_a_master_gives_up_holds_no_segment_of_a_slave(tmp_path: Path, scene: Scene, why: str) -> None:
+    """Its own log alone says to a slave that a wait is over. Until its segment goes, a higher limit or a replica's bytes may
+    yet deliver the message: so nothing ends its wait before."""
+    slave = Scene(tmp_path / "slave", scene.clock)
+    slave.leads = False
+    offset = scene.delay(bytes(20_000), 10)
+    at_ms = scene.clock.time_ms + 10
+    followed(scene, slave)
+    end = scene.store.written
+    if why == "limit":
+        scene.store._staging._kernel = type(scene.store._staging._kernel)(
+            store_host=bytes(8), record_max=10_000, body_max=10_000
+        )
+    else:
+        rot(scene, offset)
+    scene.clock.time_ms += 1000
+    turns(scene)
+    followed(scene, slave)
+    assert scene.store.written == end
+    assert not slave.delays.clear_below(end)
+    assert scene.delays.clear_below(end), "a disk that is full takes no end: the segment goes without it"
+    turns(scene)
+    told = scene.store.written
+    assert scene.delays.clear_below(end)
+    turns(scene)
+    assert scene.store.written == told > end, "once, though the index does not know it durably yet"
+    followed(scene, slave)
+    assert slave.delays.clear_below(end)
+    assert scene.delays.document()["lost"] == 0
+    assert [made.delays.document()["waiting"] for made in (scene, slave)] == [0, 0]
+    assert not slave.delays.is_waiting(offset, at_ms)
+    slave.close()
+
+
 def test_a_topic_that_is_gone_or_has_fewer_queues(scene: Scene) -> None:
     scene.delay(b"gone", 10, topic="gone")
     scene.delay(b"fewer", 10, topic="u", queue_id=7)
