@@ -101,7 +101,7 @@ def elect(
         ),
     ] = False,
     accept_loss: Annotated[
-        bool, typer.Option("--accept-loss", help="With --force: though another replica that answers has more.")
+        bool, typer.Option("--accept-loss", help="With --force: though another replica has more, or may have.")
     ] = False,
     controllers: Controllers = None,
     namesrv: Namesrv = None,
@@ -218,16 +218,17 @@ def restore(
         node = calls.restore(group, epoch, group_id=group_id, force=force, timeout_ms=TIMEOUT_MS).node
     document = {"broker_name": group, "group_id": node.group_id, "epoch": node.epoch, "master": node.master}
     master = f"master {node.master}" if node.master else "without a master"
-    hint = "" if node.master else f"; then: zenit controller elect {group} --force"
+    hint = "" if node.master else f"; then start all its replicas, and: zenit controller elect {group} --force"
     show(document, as_json, lambda: typer.echo(f"{group}: restored at epoch {node.epoch}, {master}{hint}"))
 
 
 def _check_force(calls: ControllerCalls, group: str, replica: str | None, *, accept_loss: bool) -> None:
-    """Stops an operator who has not seen that another log is worth more; else shows how far they reach.
+    """Stops an operator who has not seen that another log is worth more, or may be; else shows how far they reach.
 
     Raises InvalidParameter.
     """
-    from ..client.replica_reach import ask_reaches
+    from ..client.cluster import recorded_replicas
+    from ..client.replica_reach import ask_reaches, not_compared
 
     state = calls.state(group, timeout_ms=TIMEOUT_MS)
     if state.lost is not None or state.known is None:
@@ -236,11 +237,18 @@ def _check_force(calls: ControllerCalls, group: str, replica: str | None, *, acc
     if replica in {*node.in_sync, *node.eligible}:
         return
     reaches = ask_reaches(calls.remoting, node, timeout_ms=REPLICA_TIMEOUT_MS)
+    if not reaches and replica is None:
+        raise InvalidParameter("replica", "", f"a name; no replica answers yet (see zenit controller status {group})")
+    missing = ""
+    if not (node.in_sync or node.eligible):
+        missing = not_compared(node, reaches, recorded_replicas(os.path.expanduser("~"), calls.addresses, group))
+    if missing and not accept_loss:
+        raise InvalidParameter(
+            "replica",
+            replica or "",
+            f"all replicas to be compared, and {missing}: start it, or lose what it has (--accept-loss)",
+        )
     if not reaches:
-        if replica is None:
-            raise InvalidParameter(
-                "replica", "", f"a name; no replica answers yet (see zenit controller status {group})"
-            )
         return
     logs = [reach.log for reach in reaches.values()]
     best = best_log(logs)

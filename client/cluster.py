@@ -71,6 +71,15 @@ def recorded_controllers(home: str, name_servers: tuple[str, ...]) -> tuple[str,
     return tuple(found)
 
 
+def recorded_replicas(home: str, controllers: tuple[str, ...], group: str) -> tuple[str, ...]:
+    """The replicas of a group in the recorded cluster, where one of these controllers is its own; else empty."""
+    document = _recorded_cluster(home)
+    if not set(recorded_controllers(home, _recorded_addresses(document))) & set(controllers):
+        return ()
+    brokers = (process for process in document["processes"] if isinstance(process, dict))
+    return tuple(str(broker.get("name")) for broker in brokers if broker.get("group") == group)
+
+
 def _recorded_cluster(home: str) -> dict[str, Any]:
     """What `cluster.json` of the last cluster holds; empty where there is none, or it makes no sense."""
     try:

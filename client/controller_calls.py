@@ -70,17 +70,17 @@ class ControllerCalls:
 
     def __init__(self, remoting: RemotingClient, addresses: tuple[str, ...]) -> None:
         self.remoting = remoting
-        self._addresses = addresses
+        self.addresses = addresses
 
     def metadata(self, *, timeout_ms: int) -> ControllerReply:
         """Who leads, and which groups there are, by the one that leads. Raises NotLeadingController, ConnectionLost,
         RequestTimeout."""
         deadline_ms = monotonic_ms() + timeout_ms
         while True:
-            found = self._first_answer(GetController(), ControllerReply, self._addresses, deadline_ms)
+            found = self._first_answer(GetController(), ControllerReply, self.addresses, deadline_ms)
             if found.leader:
                 return self._first_answer(
-                    GetController(), ControllerReply, (found.leader, *self._addresses), deadline_ms
+                    GetController(), ControllerReply, (found.leader, *self.addresses), deadline_ms
                 )
             if monotonic_ms() + PAUSE_MS >= deadline_ms:
                 raise NotLeadingController("")
@@ -176,7 +176,7 @@ class ControllerCalls:
     def _of_leader(self, request: Request, timeout_ms: int) -> GroupReply:
         """The answer of whoever leads."""
         deadline_ms = monotonic_ms() + timeout_ms
-        addresses = self._addresses
+        addresses = self.addresses
         while True:
             try:
                 return self._first_answer(request, GroupReply, addresses, deadline_ms)
@@ -185,7 +185,7 @@ class ControllerCalls:
                     raise
                 if not error.leader or error.leader == addresses[0]:
                     sleep_ms(PAUSE_MS)
-                addresses = tuple(dict.fromkeys((error.leader, *self._addresses))) if error.leader else self._addresses
+                addresses = tuple(dict.fromkeys((error.leader, *self.addresses))) if error.leader else self.addresses
 
     def _first_answer(self, request: Request, kind: type[_R], addresses: tuple[str, ...], deadline_ms: int) -> _R:
         """Of the first that can be reached. A question goes on to the next where one is silent; a change does not."""

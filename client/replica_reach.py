@@ -1,11 +1,13 @@
 """Asking a group's replicas how far their logs reach: each tells its own, whoever leads and whoever does not.
 
-A replica that does not answer in time is left out; what it has is not known.
+A replica that does not answer in time is left out; what it has is not known. Who forces an election where nobody is known to
+have all messages compares those that answer, and is told first what points to others (`not_compared`).
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ..model.errors import ConnectionLost, RequestTimeout
@@ -46,3 +48,20 @@ def ask_reaches(remoting: RemotingClient, node: GroupNode, *, timeout_ms: int) -
         )
         found[replica.name] = ReplicaReach(facts["role"], facts["halted"] or "", facts["hole_at"], log)
     return found
+
+
+def not_compared(node: GroupNode, reaches: Mapping[str, ReplicaReach], expected: Iterable[str]) -> str:
+    """What says that a replica that does not answer may have more than all that do; "" where nothing does.
+
+    Of a group of which nobody is known to have all messages: ZooKeeper may have forgotten its replicas as well, and knows those
+    again that have registered since. `expected`: names that are known from elsewhere.
+    """
+    silent = sorted({*expected, *(replica.name for replica in node.replicas)} - reaches.keys())
+    if silent:
+        return f"{', '.join(silent)} {'does' if len(silent) == 1 else 'do'} not answer"
+    led, newest = node.epoch - 1, max((reach.log.newest_epoch for reach in reaches.values()), default=0)
+    if newest < led:
+        return f"none that answers has led or followed in epoch {led}, the newest is of epoch {newest}"
+    if len(reaches) < node.settings.min_in_sync:
+        return f"{len(reaches)} replica of at least {node.settings.min_in_sync} answers"
+    return ""

@@ -15,8 +15,10 @@ from zenitmq.cli.controller import elect, remove
 from zenitmq.cli.main import application
 from zenitmq.client.cluster import recorded_controllers
 from zenitmq.client.controller_calls import GroupState
+from zenitmq.client.replica_reach import ReplicaReach, not_compared
 from zenitmq.model.errors import InvalidParameter
-from zenitmq.model.group import GroupNode, Incarnation, KnownGroup, Replica
+from zenitmq.model.group import GroupNode, GroupSettings, Incarnation, KnownGroup, Replica
+from zenitmq.model.log_reach import LogReach
 
 CLUSTER: dict[str, Any] = {
     "namesrv": "127.0.0.1:9876",
@@ -91,6 +93,65 @@ def test_who_forces_an_election_names_a_replica_also_while_none_answers(monkeypa
     monkeypatch.setattr("zenitmq.cli.controller._leading", lambda *_: nullcontext(Calls()))
     with pytest.raises(InvalidParameter, match="no replica answers yet"):
         elect("g", force=True)
+
+
+@pytest.mark.parametrize(
+    ("answering", "registered", "newest", "refused"),
+    [
+        ("bc", "bc", 4, "a does not answer"),  # known to `zenit up` alone
+        ("b", "abc", 4, "a, c do not answer"),
+        ("abc", "abc", 3, "none that answers has led or followed in epoch 4, the newest is of epoch 3"),
+        ("abc", "abc", 4, ""),
+    ],
+)
+@pytest.mark.parametrize("accept_loss", [False, True])
+def test_after_a_restore_a_master_is_forced_once_all_logs_are_compared(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    answering: str,
+    registered: str,
+    newest: int,
+    refused: str,
+    accept_loss: bool,
+) -> None:
+    """ZooKeeper has forgotten who had all messages, and may have forgotten who there is."""
+    brokers = [{"role": "broker", "name": name, "group": "g", "address": "h:1"} for name in "abc"]
+    (tmp_path / ".zenit").mkdir()
+    (tmp_path / ".zenit" / "last").write_text(f"{tmp_path}\n")
+    (tmp_path / "cluster.json").write_text(json.dumps(CLUSTER | {"processes": [*CLUSTER["processes"], *brokers]}))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    replicas = tuple(Replica(name, "host:1", "", Incarnation(name, 1)) for name in registered)
+    restored = GroupNode(broker_name="g", epoch=5, replicas=replicas)
+
+    class Calls:
+        remoting = None
+        addresses = ("127.0.0.1:9888",)
+
+        def state(self, _group: str, *, timeout_ms: int) -> GroupState:
+            return GroupState(KnownGroup(restored, timeout_ms), None)
+
+        def elect(self, _group: str, candidate: str, *, force: bool, timeout_ms: int) -> KnownGroup:
+            return KnownGroup(replace(restored, master=candidate), timeout_ms + force)
+
+    def reaches(*_: object, **__: object) -> dict[str, ReplicaReach]:
+        logs = {name: LogReach(name=name, newest_epoch=newest, newest_begin=0, end=9, confirm=9) for name in answering}
+        return {name: ReplicaReach("slave", "", None, log) for name, log in logs.items()}
+
+    monkeypatch.setattr("zenitmq.cli.controller._leading", lambda *_: nullcontext(Calls()))
+    monkeypatch.setattr("zenitmq.client.replica_reach.ask_reaches", reaches)
+    if refused and not accept_loss:
+        with pytest.raises(InvalidParameter, match=f"{refused}.*--accept-loss"):
+            elect("g", "b", force=True)
+    else:
+        elect("g", "b", force=True, accept_loss=accept_loss)
+
+
+def test_fewer_than_the_minimum_are_not_all() -> None:
+    node = GroupNode(broker_name="g", epoch=5, settings=GroupSettings(min_in_sync=2))
+    log = LogReach(name="b", newest_epoch=4, newest_begin=0, end=9, confirm=9)
+    reach = ReplicaReach("slave", "", None, log)
+    assert not_compared(node, {"b": reach}, ()) == "1 replica of at least 2 answers"
+    assert not_compared(node, {"b": reach, "c": reach}, ()) == ""
 
 
 @pytest.mark.parametrize(
