@@ -4,7 +4,8 @@
                  '- all have said that they have not the bytes, or `wait_ms` have passed --> lost, and asked for now and then
 
 Who has just started may not know all replicas yet: that all refuse counts after `SETTLE_MS` only, and who joins is asked at
-once.
+once. Whose log does not reach so far has not the bytes either, and can get them from nobody but another of those that are
+asked; it is asked again all the same, since that may happen before its source is gone.
 
 One question is under way at a time. Times are monotonic milliseconds. Only what lies below the confirm offset is asked
 for: there every replica that has the bytes has the same.
@@ -30,6 +31,7 @@ class Outcome(Enum):
 
     MENDED = "mended"
     REFUSED = "it has not these bytes"
+    NOT_THERE_YET = "its log ends before them"
     UNANSWERED = "no answer, or not now"
 
 
@@ -47,6 +49,7 @@ class _Task:
     since_ms: int
     not_before_ms: int
     refused: set[str] = field(default_factory=set)
+    behind: set[str] = field(default_factory=set)  # whose logs ended before these bytes when they were asked last
     asked: str = ""  # whom last
     is_lost: bool = False
     has_nobody: bool = False  # all replicas that there are have said that they have not the bytes
@@ -106,9 +109,12 @@ class RepairPlan:
             self.mended += 1
         if task is None:
             return
+        task.behind.discard(ask.replica)
         if outcome is Outcome.REFUSED:
             task.refused.add(ask.replica)
-        elif outcome is Outcome.UNANSWERED:
+        elif outcome is Outcome.NOT_THERE_YET:
+            task.behind.add(ask.replica)
+        if outcome in (Outcome.UNANSWERED, Outcome.NOT_THERE_YET):
             task.not_before_ms = now_ms + (LOST_RETRY_MS if task.is_lost else RETRY_MS)
 
     def _meet(self, now_ms: int, replicas: tuple[str, ...]) -> None:
@@ -122,10 +128,11 @@ class RepairPlan:
     def _give_up(self, now_ms: int, replicas: tuple[str, ...] | None) -> None:
         for task in self._tasks.values():
             is_settled = replicas is not None and now_ms - task.since_ms >= SETTLE_MS
-            is_refused = is_settled and task.refused.issuperset(replicas or ())
+            is_refused = is_settled and (task.refused | task.behind).issuperset(replicas or ())
             if not task.is_lost and (is_refused or now_ms - task.since_ms >= self._wait_ms):
                 task.is_lost = True
             task.has_nobody |= is_refused
-            if is_refused and task.refused:  # disks are replaced, and groups get other members
+            if is_refused and (task.refused or task.behind):  # disks are replaced, and groups get other members
                 task.refused.clear()
+                task.behind.clear()
                 task.not_before_ms = now_ms + LOST_RETRY_MS

@@ -151,8 +151,7 @@ class Repairs:
                     "no repair begin=%s end=%s replica=%s error=%s times=%d",
                     *(ask.begin, ask.end, ask.replica, error, count),
                 )
-            is_refusal = isinstance(error, CorruptRecordError | OffsetOutOfRange | InvalidParameter)
-            self._settle(ask, Outcome.REFUSED if is_refusal else Outcome.UNANSWERED)
+            self._settle(ask, _outcome_of(error))
         elif not isinstance(reply, LogRangeReply) or len(data) != ask.end - ask.begin or crc32(data) != reply.crc:
             log.warning("damaged on the way begin=%s end=%s replica=%s", ask.begin, ask.end, ask.replica)
             self._settle(ask, Outcome.UNANSWERED)
@@ -197,12 +196,15 @@ class Repairs:
     # ---- answering
 
     def on_get_log_range(self, call: Call) -> None:
-        """GetLogRange, in any role. Raises OtherReplicaMeant, StaleEpoch, UnknownReplica, InvalidParameter, BrokerBusy."""
+        """GetLogRange, in any role. Raises OtherReplicaMeant, StaleEpoch, UnknownReplica, InvalidParameter, BrokerBusy, and
+        OffsetOutOfRange where the log ends before `end`."""
         request = cast(GetLogRange, call.request)
         self._host.check_asker(request)
         begin, end, store = request.begin, request.end, self._store
         if not 0 <= begin < end <= begin + RANGE_BYTES_MAX:
             raise InvalidParameter("begin, end", (begin, end), f"a range of up to {RANGE_BYTES_MAX} bytes")
+        if end > store.written:
+            raise OffsetOutOfRange("commit log", end, store.begin, store.written)
         if end > store.confirm_offset:
             raise BrokerBusy(NOT_YET_MS, f"{end} is not confirmed here yet")
         self._desk.run(call, partial(store.copy_of_range, begin, end), partial(self._reply, call))
@@ -210,3 +212,11 @@ class Repairs:
     def _reply(self, call: Call, copy: tuple[bytes, bool]) -> None:
         data, is_whole = copy
         self._loop.reply(call, LogRangeReply(crc32(data), is_whole), (data,))
+
+
+def _outcome_of(error: ZenitError) -> Outcome:
+    """Of a question that was answered with this error, or not at all."""
+    if isinstance(error, OffsetOutOfRange) and error.offset > error.maximum:
+        return Outcome.NOT_THERE_YET
+    is_refusal = isinstance(error, CorruptRecordError | OffsetOutOfRange | InvalidParameter)
+    return Outcome.REFUSED if is_refusal else Outcome.UNANSWERED

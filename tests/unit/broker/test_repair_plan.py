@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from zenitmq.broker.repair_plan import LOST_RETRY_MS, RETRY_MS, SETTLE_MS, Ask, Outcome, RepairPlan
 
 A, B = (0, 100), (500, 700)
@@ -52,6 +54,35 @@ def test_what_all_have_refused_is_lost_and_asked_for_again_later() -> None:
     plan.on_outcome(ask, Outcome.MENDED, later)
     plan.on_damage([], later)
     assert (plan.mended, plan.lost) == (1, ())
+
+
+def test_who_lacks_the_bytes_and_can_get_them_from_nobody_keeps_no_reader_waiting() -> None:
+    """A slave that begins anew ends before what is damaged at its master: it is sent nothing of it."""
+    plan = plan_of(A)
+    for now_ms, name, outcome in ((0, "x", Outcome.NOT_THERE_YET), (RETRY_MS, "y", Outcome.REFUSED)):
+        assert plan.next_ask(now_ms, OTHERS, FAR) == Ask(0, 100, name)
+        plan.on_outcome(Ask(0, 100, name), outcome, now_ms)
+    assert plan.awaited == (A,)
+    plan.next_ask(SETTLE_MS, OTHERS, FAR)
+    assert (plan.awaited, plan.lost, plan.sought) == ((), (A,), ())
+
+
+@pytest.mark.parametrize("silent", ["y", "x"])
+def test_who_was_behind_is_asked_again_while_its_source_does_not_answer(silent: str) -> None:
+    """It may have got the bytes before the source died."""
+    plan = plan_of(A)
+    for now_ms in range(0, 3 * SETTLE_MS, 100):
+        ask = plan.next_ask(now_ms, OTHERS, FAR)
+        if ask is not None:
+            plan.on_outcome(ask, Outcome.UNANSWERED if ask.replica == silent else Outcome.NOT_THERE_YET, now_ms)
+        assert plan.awaited == (A,)
+    asked = [plan.next_ask(3 * SETTLE_MS + RETRY_MS, OTHERS, FAR)]
+    plan.on_outcome(asked[0] or Ask(0, 0, ""), Outcome.UNANSWERED, 3 * SETTLE_MS + RETRY_MS)
+    asked.append(plan.next_ask(3 * SETTLE_MS + 2 * RETRY_MS, OTHERS, FAR))
+    assert {ask.replica for ask in asked if ask is not None} == set(OTHERS)
+    plan.on_outcome(asked[1] or Ask(0, 0, ""), Outcome.UNANSWERED, 3 * SETTLE_MS + 2 * RETRY_MS)
+    plan.next_ask(4 * SETTLE_MS, OTHERS, FAR)
+    assert plan.awaited == (A,), "who was behind and is silent now may have them"
 
 
 def test_who_joins_is_asked_at_once() -> None:

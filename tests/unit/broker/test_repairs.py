@@ -16,6 +16,7 @@ from zenitmq.model.errors import (
     BufferFull,
     CorruptRecordError,
     InvalidParameter,
+    OffsetOutOfRange,
     RequestTimeout,
     StaleEpoch,
 )
@@ -173,7 +174,16 @@ def test_bytes_that_are_not_those_that_were_written_are_not_taken(store, world: 
     assert store.damage.quarantine.ranges == ((begin, end),)
 
 
-@pytest.mark.parametrize(("error", "is_lost"), [(CorruptRecordError(0, 9), True), (RequestTimeout("x", 1), False)])
+@pytest.mark.parametrize(
+    ("error", "is_lost"),
+    [
+        (CorruptRecordError(0, 9), True),
+        (OffsetOutOfRange("commit log", 3, 4, 9), True),
+        (OffsetOutOfRange("commit log", 9, 0, 3), True),
+        (RequestTimeout("x", 1), False),
+        (BrokerBusy(1, "not confirmed here yet"), False),
+    ],
+)
 def test_a_refusal_counts_and_silence_does_not(store, world: Any, error: Exception, is_lost: bool) -> None:
     begin, end, _ = rot(store)
     for _ in range(SETTLE_MS // 1000 + 1):
@@ -186,7 +196,8 @@ def test_a_refusal_counts_and_silence_does_not(store, world: Any, error: Excepti
     world.tick()
     assert store.damage.quarantine.awaited == (() if is_lost else ((begin, end),))
     assert world.repairs.document()["lost_ranges"] == is_lost
-    assert (len(world.asked) == 1) == is_lost
+    may_get_it = isinstance(error, OffsetOutOfRange) and error.offset > error.maximum
+    assert (len(world.asked) == 1) == (is_lost and not may_get_it)
 
 
 def test_a_checksum_that_rotted_itself_costs_nothing(store, world: Any) -> None:
@@ -245,8 +256,13 @@ def test_what_is_damaged_not_confirmed_or_no_range_is_not_given(store, world: An
     assert store.damage.quarantine.rotten == (), (
         "who asks may be wrong about where records begin: its word hides nothing here"
     )
-    with pytest.raises(BrokerBusy):
+    with pytest.raises(OffsetOutOfRange):
         ask(Call(GetLogRange(*STAMP, begin, store.written + 1)))
+    confirmed = store.confirm_offset
+    put(store, "t", 0, message("t", b"not confirmed"))
+    assert store.confirm_offset == confirmed
+    with pytest.raises(BrokerBusy):
+        ask(Call(GetLogRange(*STAMP, confirmed, store.written)))
     for low, high in ((-1, 5), (5, 5), (0, RANGE_BYTES_MAX + 1)):
         with pytest.raises(InvalidParameter):
             ask(Call(GetLogRange(*STAMP, low, high)))
