@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ..bench.options import APIS, FLUSH_MODES, GROUP_WORKS, SPARK_WORKS, WORKS, BenchOptions
+from .endings import no_child_outlives
 from .options import Json, Namesrv, usage_of_values
 from .output import note, print_facts, readable_bytes, show
 
@@ -106,7 +107,7 @@ def bench(
     if work in SPARK_WORKS:
         from .bench_spark import run_spark
 
-        with _live_table() as report:
+        with no_child_outlives(), _live_table() as report:
             document = run_spark(options, report)
         show(document, as_json, lambda: print_facts(document))
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Final
@@ -11,6 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from ..deploy.drills.catalogue import DRILLS, LIMITS, Drill
+from .endings import ENDINGS
 from .options import Json, usage_of_values
 from .output import note, print_facts, print_table, show
 
@@ -122,7 +122,7 @@ def run_drill(
             directory=directory,
             report_directory=report,
         )
-    _have_signals_end_it()
+    ENDINGS.take(ignored_too=True)  # a shell that starts a drill in its background has it ignore Ctrl-C
     with _progress() as say:
         document = run(options, say)
     show(document, as_json, lambda: _print_document(document))
@@ -157,7 +157,7 @@ def run_campaign(
         options = CampaignOptions(
             hours=hours, seed=seed, rate=rate, batch=batch, leg_minutes=leg_minutes, report_directory=report
         )
-    _have_signals_end_it()
+    ENDINGS.take(ignored_too=True)  # a shell that starts a drill in its background has it ignore Ctrl-C
     with _progress() as say:
         document = run_campaign(options, say)
     show(document, as_json, lambda: _print_campaign(document))
@@ -165,12 +165,6 @@ def run_campaign(
         raise KeyboardInterrupt
     if not document["passed"]:
         raise typer.Exit(1)
-
-
-def _have_signals_end_it() -> None:
-    """Ctrl-C and SIGTERM end what was started; Ctrl-C too where a shell started this in its background."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
 
 
 def _print_campaign(document: dict[str, Any]) -> None:

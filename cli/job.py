@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .endings import no_child_outlives
 from .options import Json
 from .output import print_facts, print_table, show
 
@@ -75,8 +75,7 @@ def run(
         prepared = prepare(name, arguments, master=master, shuffle_partitions=shuffle_partitions)
     except InvalidParameter as error:
         raise typer.BadParameter(str(error), ctx=context) from None
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what runs ends between two batches, as with Ctrl-C
-    with _progress() as report:
+    with no_child_outlives(), _progress() as report:
         document = run_job(prepared, report, dry_run=dry_run)
     show(document, as_json, lambda: _print_document(document))
     if document.get("passed") is False:

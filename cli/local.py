@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -68,7 +67,6 @@ def up(
         raise typer.BadParameter("expected nothing beside --no-controller", param_hint="--controllers")
     asked = {"replicas": replicas, "groups": groups, "controllers": controllers, "zookeeper": zookeeper}
     shape = _shape(cluster, {name: value for name, value in asked.items() if value is not None}, no_controller)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     record = cluster.up(settings=settings or (), shape=shape)
     document = {
         "cluster": record.cluster,

@@ -2,7 +2,7 @@
 
 Each command is thin: it calls the client, a service or a tool below, and prints. What a command needs is imported when
 it runs, so that `zenit --help` stays quick, and a file beside this one when one of its commands is asked for. Exit codes:
-0 done, 1 the thing failed (one line on stderr: what, and what to do), 2 wrong usage.
+0 done, 1 the thing failed (one line on stderr: what, and what to do), 2 wrong usage, 128 + N ended by signal N.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from typing import Annotated, Any
 import typer
 
 from ..model.errors import GroupNotFound, TopicNotFound, ZenitError
+from .endings import ENDINGS
 from .options import Chosen, add_context_option
 from .output import STDOUT, reader_is_gone
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
+SIGNALLED = 128  # and the number of the signal, as shells have it
 NAMES_TIMEOUT_S = 1.0
 
 # What typer raises for a wrong command line: a usage error, which knows the command that was meant.
@@ -93,14 +95,17 @@ def run() -> None:
 
 def _outcome() -> int:
     chosen: Chosen = {}
+    ENDINGS.take()
     try:
         code = _command(sys.argv[1] if len(sys.argv) > 1 else None)(standalone_mode=False, obj=chosen)
         sys.stdout.flush()
+        if code == INTERRUPTED:  # typer's own way out of KeyboardInterrupt
+            raise KeyboardInterrupt
         return code if isinstance(code, int) else DONE
     except UsageError as error:
         return _tell(_usage_text(error), WRONG_USAGE)
     except (KeyboardInterrupt, typer.Abort):
-        return INTERRUPTED
+        return SIGNALLED + ENDINGS.number
     except SystemExit as ending:  # the parser's own way out of a broken pipe, and of a shell's completion
         if isinstance(ending.__context__, BrokenPipeError) and reader_is_gone():
             os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)  # what is still buffered is wanted by nobody

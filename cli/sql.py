@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .endings import no_child_outlives
 from .options import Json, Namesrv, parse_pairs
 from .output import note, print_json, print_table, short_text, show
 
@@ -60,7 +61,8 @@ def sql(
     hush_spark()
     options = SqlOptions(query, namesrv, archives, limit)
     try:
-        document = run_job(PreparedJob(SQL_JOB, options, master), lambda _progress: None, dry_run=dry_run)
+        with no_child_outlives():
+            document = run_job(PreparedJob(SQL_JOB, options, master), lambda _progress: None, dry_run=dry_run)
     except InvalidParameter as error:
         raise typer.BadParameter(str(error)) from None
     if dry_run:

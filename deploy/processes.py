@@ -9,13 +9,14 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from ..model.clock import monotonic_ms, sleep_ms
 
 TAIL_BYTES: Final = 8192
 POLL_MS: Final = 20
+STILL_TIMEOUT_MS: Final = 5_000
 
 
 def port_is_free(port: int, host: str = "127.0.0.1") -> bool:
@@ -74,13 +75,11 @@ def terminate(pid: int, birth: str, *, timeout_ms: int) -> bool:
     return True
 
 
-def stand_still(pid: int, *, timeout_ms: int = 5_000) -> None:
+def stand_still(pid: int, *, timeout_ms: int = STILL_TIMEOUT_MS) -> None:
     """Stops a process (SIGSTOP), and returns once each of its threads stands still, which is not at once: one that runs on
     another core goes on for a moment."""
     os.kill(pid, signal.SIGSTOP)
-    deadline = monotonic_ms() + timeout_ms
-    while _moves(pid) and monotonic_ms() < deadline:
-        sleep_ms(POLL_MS)
+    _wait_still(pid, timeout_ms=timeout_ms)
 
 
 def wait_ended(pid: int, birth: str, *, timeout_ms: int) -> bool:
@@ -91,6 +90,42 @@ def wait_ended(pid: int, birth: str, *, timeout_ms: int) -> bool:
             return False
         sleep_ms(POLL_MS)
     return True
+
+
+def descendants_of(pid: int) -> set[int]:
+    """The processes that `pid` started, those that they started, and so on; not those whose starter has ended."""
+    children: dict[int, list[int]] = {}
+    for child, parent in _parents():
+        children.setdefault(parent, []).append(child)
+    found: set[int] = set()
+    unseen = [pid]
+    while unseen:
+        below = children.get(unseen.pop(), [])
+        found.update(below)
+        unseen += below
+    return found
+
+
+def end_descendants(pid: int, *, spared: Collection[int] = (), timeout_ms: int) -> None:
+    """Has all descendants of `pid` end, but `spared`, and waits for that; those that still run after `timeout_ms` are killed.
+
+    They stand still before the first one is ended: a process that is started meanwhile would else lose its starter, by which
+    it is found.
+    """
+    found: dict[int, str] = {}
+    while new := {each: birth_of(each) for each in descendants_of(pid).difference(spared, found)}:
+        for each, birth in new.items():
+            found[each] = birth or ""
+            if birth is not None and _send(each, birth, signal.SIGSTOP):
+                _wait_still(each, timeout_ms=STILL_TIMEOUT_MS)
+    for number in (signal.SIGTERM, signal.SIGCONT):
+        for each, birth in found.items():
+            _send(each, birth, number)
+    deadline = monotonic_ms() + timeout_ms
+    for each, birth in found.items():
+        if not wait_ended(each, birth, timeout_ms=max(0, deadline - monotonic_ms())):
+            _send(each, birth, signal.SIGKILL)
+            wait_ended(each, birth, timeout_ms=timeout_ms)
 
 
 def last_line(path: str) -> str:
@@ -114,6 +149,12 @@ def _send(pid: int, birth: str, number: signal.Signals) -> bool:
     return True
 
 
+def _wait_still(pid: int, *, timeout_ms: int) -> None:
+    deadline = monotonic_ms() + timeout_ms
+    while _moves(pid) and monotonic_ms() < deadline:
+        sleep_ms(POLL_MS)
+
+
 def _moves(pid: int) -> bool:
     """Whether a thread of the process is not stopped; False where the system does not say, or it has ended."""
     try:
@@ -131,6 +172,20 @@ def _reap(pid: int) -> None:
         os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:
         return  # not our child: its own parent, or the system, reaps it
+
+
+def _parents() -> Iterator[tuple[int, int]]:
+    """(pid, pid of its parent) of every process."""
+    if not os.path.isdir("/proc/self"):
+        found = subprocess.run(["/bin/ps", "-axo", "pid=,ppid="], capture_output=True, text=True, check=False)
+        yield from ((int(pid), int(parent)) for pid, parent in map(str.split, found.stdout.splitlines()))
+        return
+    for entry in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{entry}/stat", encoding="utf-8", errors="replace") as file:
+                yield int(entry), int(file.read().rpartition(")")[2].split()[1])
+        except (FileNotFoundError, ProcessLookupError):
+            continue
 
 
 def _birth_by_ps(pid: int) -> str | None:

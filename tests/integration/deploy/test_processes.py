@@ -15,6 +15,8 @@ import pytest
 
 from zenitmq.deploy.processes import (
     birth_of,
+    descendants_of,
+    end_descendants,
     is_running,
     last_line,
     port_is_free,
@@ -132,3 +134,18 @@ def test_who_stands_still_does_so_with_all_threads() -> None:
     finally:
         process.kill()
         process.wait()
+
+
+def test_descendants_end_with_those_that_they_started_and_the_stubborn(processes: Processes) -> None:
+    """Of a process that is ended: its child, which ignores SIGTERM, and that one's own; not a stranger."""
+    stranger = processes.start(READY)
+    grandchild = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {STUBBORN!r}]).wait()"
+    child = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {grandchild!r}]).wait()"
+    Path(processes.log).unlink()
+    pid, birth = processes.start(child)
+    below = {each: birth_of(each) or "" for each in descendants_of(pid)}
+    assert len(below) == 2
+    end_descendants(pid, timeout_ms=300)
+    assert [each for each in below if is_running(each, below[each])] == []
+    assert is_running(*stranger)
+    assert wait_ended(pid, birth, timeout_ms=20_000)  # since what it waited for has ended
