@@ -11,7 +11,7 @@ import typer
 
 from ..model.clock import sleep_ms
 from ..model.errors import ClusterNotStarted, InvalidParameter
-from .options import DEFAULT_DIRECTORY, Directory, Json
+from .options import DEFAULT_DIRECTORY, Directory, Json, usage_of_values
 from .output import note, print_facts, print_table, readable_time, show
 
 if TYPE_CHECKING:
@@ -48,13 +48,19 @@ def up(
             "--set", metavar="KEY=VALUE", help="A setting of the broker, kept for the next start; repeatable."
         ),
     ] = None,
+    namesrv_port: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=65_535, metavar="PORT", help="The name server's, kept for the next start; else a free one."
+        ),
+    ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Return once the cluster is up.")] = False,
     timeout: Annotated[
         float, typer.Option(min=1, metavar="SECONDS", help="How long one process may take to start.")
     ] = 60,
     as_json: Json = False,
 ) -> None:
-    """Start a name server and brokers on this machine, or whatever of them is down.
+    """Start a name server and brokers on this machine, or whatever of them is down; one that fails changes nothing.
 
     They take ports 9876 and 10911, or the next free ones ten higher. From two replicas on ZooKeeper (2181) and controllers
     (9878) elect each group's master anew when it dies; with --no-controller nobody does: the group waits for its master.
@@ -67,7 +73,8 @@ def up(
         raise typer.BadParameter("expected nothing beside --no-controller", param_hint="--controllers")
     asked = {"replicas": replicas, "groups": groups, "controllers": controllers, "zookeeper": zookeeper}
     shape = _shape(cluster, {name: value for name, value in asked.items() if value is not None}, no_controller)
-    record = cluster.up(settings=settings or (), shape=shape)
+    with usage_of_values():
+        record = cluster.up(settings=settings or (), shape=shape, namesrv_port=namesrv_port)
     document = {
         "cluster": record.cluster,
         "cluster_id": record.cluster_id,

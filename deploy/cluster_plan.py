@@ -63,10 +63,12 @@ def asked_port(settings: Sequence[str]) -> int | None:
     return int(text) if text is not None and text.isdecimal() and int(text) else None
 
 
-def plan(directory: str, record: ClusterRecord, settings: Sequence[str]) -> list[ProcessRecord]:
+def plan(
+    directory: str, record: ClusterRecord, settings: Sequence[str], namesrv_port: int | None = None
+) -> list[ProcessRecord]:
     """All processes in the order of their start: as they are recorded, else on the usual ports.
 
-    `settings`: the brokers'; none = those they had.
+    `settings`: the brokers'; none = those they had. `namesrv_port`: that was asked for; None = the one it had.
     """
     shape = record.shape
     wanted = [ProcessRecord(role=NAME_SERVER, name="namesrv-1", address=f"{HOST}:{NAME_SERVER_PORT}")]
@@ -91,7 +93,11 @@ def plan(directory: str, record: ClusterRecord, settings: Sequence[str]) -> list
                     group=group if shape.is_replicated else None,
                 )
             )
-    return [_as_recorded(record, process, settings) for process in wanted]
+    processes = [_as_recorded(record, process, settings) for process in wanted]
+    if namesrv_port is not None:
+        asked = (f"port={namesrv_port}",)
+        processes[0] = replace(processes[0], address=f"{HOST}:{namesrv_port}", settings=asked)
+    return processes
 
 
 def group_names(shape: Shape) -> list[str]:

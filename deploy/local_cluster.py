@@ -54,6 +54,7 @@ from .cluster_status import ASK_TIMEOUT_MS, ask_json, force_wanted, status_docum
 from .embedded_zookeeper import find_jars, find_java, start_zookeeper
 from .port_choice import CONTROLLER_STEP, STEP, choose_port
 from .processes import birth_of, is_running, last_line, port_is_free, spawn, terminate
+from .setting_check import check_planned
 
 READY_TIMEOUT_MS: Final = 60_000
 STOP_TIMEOUT_MS: Final = 20_000
@@ -91,37 +92,63 @@ class LocalCluster:
 
     # ---- what the CLI and tests call
 
-    def up(self, *, settings: Sequence[str] = (), shape: Shape | None = None) -> ClusterRecord:
+    def up(
+        self, *, settings: Sequence[str] = (), shape: Shape | None = None, namesrv_port: int | None = None
+    ) -> ClusterRecord:
         """Starts what is down and waits until it answers. `settings`: the brokers', as `--set` takes them; kept for later.
-        `shape`: None = as it was, one broker where there was nothing.
+        `shape`: None = as it was, one broker where there was nothing. `namesrv_port`: kept for later, and never chosen around;
+        None = as it was.
 
-        Raises ClusterNotStarted with the last line of the log; what this call had started is then stopped again.
-        InvalidParameter for a setting that is decided here, and for another shape than the cluster has;
+        Raises ClusterNotStarted with the last line of the log; what this call had started is then stopped again, and the record
+        is what it was. Before anything is written: InvalidParameter for a setting that no broker takes, or that is decided
+        here, for a port that is taken, and for another shape than the cluster has; ConfigError for what the environment sets;
         RequirementMissing where ZooKeeper cannot run here.
         """
+        self._planned(shape, settings, namesrv_port)
         os.makedirs(os.path.join(self.directory, "log"), exist_ok=True)
         with self._locked():
-            record = self._record_of(shape)
-            check_settings(settings, record.shape)
-            if record.shape.has_controllers and not record.shape.zookeeper:
-                find_java()
-                find_jars()
-            before, started = record, list[ProcessRecord]()
+            found = self.read()
+            before, planned = self._planned(shape, settings, namesrv_port)
+            record, started = before, list[ProcessRecord]()
             try:
-                for planned in plan(self.directory, record, settings):
-                    record = self._up_process(before, record, planned, started)
+                for process in planned:
+                    record = self._up_process(before, record, process, started)
                 self._wait_serving(record)
             except BaseException:
                 for process in reversed(started):
                     terminate(process.pid, process.birth, timeout_ms=STOP_TIMEOUT_MS)
+                self._put_back(found, before, planned)
                 raise
             _write_text(os.path.expanduser(LAST_CLUSTER_FILE), self.directory + "\n")
             return record
 
+    def _planned(
+        self, shape: Shape | None, settings: Sequence[str], namesrv_port: int | None
+    ) -> tuple[ClusterRecord, list[ProcessRecord]]:
+        """The record to start from and the processes to be, once all is checked that can be before a start."""
+        record = self._record_of(shape)
+        check_settings(settings, record.shape)
+        planned = plan(self.directory, record, settings, namesrv_port)
+        check_planned(record, planned, settings, os.environ)
+        _check_asked_ports(record, planned, {NAME_SERVER: namesrv_port, BROKER: asked_port(settings)})
+        if record.shape.has_controllers and not record.shape.zookeeper:
+            find_java()
+            find_jars()
+        return record, planned
+
+    def _put_back(self, found: ClusterRecord | None, before: ClusterRecord, planned: Sequence[ProcessRecord]) -> None:
+        """The record as it was found. A store that was begun has the new cluster's id, so that one is kept."""
+        path = os.path.join(self.directory, FILE_NAME)
+        if found is None and any(os.path.exists(process.store_dir) for process in planned if process.store_dir):
+            found = before
+        if found is not None:
+            _write_text(path, encode_record(found))
+        elif os.path.exists(path):
+            os.unlink(path)
+
     def down(self) -> list[ProcessRecord]:
         """Ends what runs, brokers before the name server; returns what was ended. Raises NoCluster."""
-        if self.read() is None:
-            raise NoCluster(self.directory)
+        self.existing()
         with self._locked():
             record = self.existing()
             ended = [process for process in reversed(record.processes) if is_running(process.pid, process.birth)]
@@ -149,9 +176,9 @@ class LocalCluster:
             return None
 
     def existing(self) -> ClusterRecord:
-        """The record of this directory. Raises NoCluster."""
+        """The record of this directory. Raises NoCluster, where none ever started too."""
         record = self.read()
-        if record is None:
+        if record is None or not record.processes:
             raise NoCluster(self.directory)
         return record
 
@@ -190,7 +217,9 @@ class LocalCluster:
     ) -> ClusterRecord:
         """Starts a process that is down; anew where what it must be told has changed since it was started."""
         if is_running(planned.pid, planned.birth):
-            if arguments_of(before, planned) == arguments_of(record, planned):
+            running = before.find(planned.role, planned.name)
+            address = planned.address if running is None else running.address
+            if arguments_of(before, replace(planned, address=address)) == arguments_of(record, planned):
                 return record
             self._say(f"{planned.name}: restarted, since an address that it needs has changed")
             terminate(planned.pid, planned.birth, timeout_ms=STOP_TIMEOUT_MS)
@@ -348,6 +377,19 @@ def _ports_locked() -> Iterator[None]:
     """
     with _file_locked(os.path.join(tempfile.gettempdir(), f"zenit-ports-{os.getuid()}.lock")):
         yield
+
+
+def _check_asked_ports(
+    record: ClusterRecord, planned: Sequence[ProcessRecord], asked: Mapping[str, int | None]
+) -> None:
+    """Raises InvalidParameter where a port that was asked for of a role's process is taken, but by that process itself."""
+    for process in planned:
+        port, running = asked.get(process.role), record.find(process.role, process.name)
+        if port is None or port_is_free(port, HOST):
+            continue
+        if running is None or _port_of(running) != port or not is_running(running.pid, running.birth):
+            name = "--namesrv-port" if process.role == NAME_SERVER else "--set port"
+            raise InvalidParameter(name, port, "a free port; this one is taken by another process")
 
 
 def _port_of(process: ProcessRecord) -> int:

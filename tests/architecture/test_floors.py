@@ -22,7 +22,7 @@ BELOW: dict[str, frozenset[str]] = {
     "broker": frozenset({"model", "remoting", "store", "client"}),
     "pipeline": frozenset({"model", "remoting", "store", "client"}),
     "bench": frozenset({"model", "remoting", "store", "client", "broker", "namesrv"}),
-    "deploy": frozenset({"model", "remoting", "store", "client", "broker", "namesrv"}),
+    "deploy": frozenset({"model", "remoting", "store", "client", "broker", "namesrv", "controller"}),
     "testing": frozenset({"model", "remoting", "store", "client", "broker", "namesrv", "deploy"}),
     "cli": frozenset(
         {"model", "remoting", "store", "client", "broker", "namesrv", "controller", "pipeline", "bench", "deploy"}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from zenitmq.deploy.cluster_plan import arguments_of, asked_port, check_settings
+from zenitmq.deploy.cluster_plan import arguments_of, asked_port, check_settings, plan
 from zenitmq.deploy.cluster_record import ClusterRecord, ProcessRecord, Shape
-from zenitmq.model.errors import InvalidParameter
+from zenitmq.deploy.setting_check import check_planned
+from zenitmq.model.errors import ConfigError, InvalidParameter
 
 RECORD = ClusterRecord(cluster="zenit", cluster_id="c1", namesrv="127.0.0.1:9886")
 
@@ -49,3 +50,39 @@ def test_what_up_decides_itself_cannot_be_set(setting: str) -> None:
     check_settings(["store.flush_mode=sync", "port=12000"], Shape())
     with pytest.raises(InvalidParameter, match="decide"):
         check_settings([setting], Shape())
+
+
+SHAPES = [Shape(), Shape(replicas=3), Shape(replicas=3, zookeeper="z:2181"), Shape(replicas=2, controllers=0, groups=2)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_what_a_cluster_is_started_with_is_taken_by_each_role(shape: Shape) -> None:
+    record = ClusterRecord(cluster="zenit", cluster_id="c1", namesrv="", shape=shape, zookeeper=shape.zookeeper)
+    settings = ["store.flush_mode=sync"]
+    planned = plan("/d", record, settings)
+    check_planned(record, planned, settings, {})
+    with pytest.raises(ConfigError, match="ZENIT_NAMESRV__NIX"):
+        check_planned(record, planned, settings, {"ZENIT_NAMESRV__NIX": "1"})
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("nix=1", "a known key"),
+        ("flush_mode", "key=value"),
+        ("store.flush_mode=maybe", "one of async, sync"),
+        ("publish_port=1", "of the namesrv, which takes it from \\$ZENIT_NAMESRV__PUBLISH_PORT"),
+        ("zookeeper=z:1", "of the controller, which takes it from \\$ZENIT_CONTROLLER__ZOOKEEPER"),
+    ],
+)
+def test_a_setting_that_no_broker_takes(setting: str, told: str) -> None:
+    record = ClusterRecord(cluster="zenit", cluster_id="c1", namesrv="")
+    with pytest.raises(InvalidParameter, match=told):
+        check_planned(record, plan("/d", record, [setting]), [setting], {})
+
+
+def test_a_port_of_the_name_server_that_was_asked_for_is_kept() -> None:
+    record = ClusterRecord(cluster="zenit", cluster_id="c1", namesrv="")
+    name_server = plan("/d", record, (), 12_000)[0]
+    assert (name_server.address, asked_port(name_server.settings)) == ("127.0.0.1:12000", 12_000)
+    assert plan("/d", record.with_process(name_server), ())[0] == name_server

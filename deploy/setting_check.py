@@ -1,0 +1,64 @@
+"""Whether each process of a local cluster would take what it is to be started with, before any is started. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from ..broker.config import BrokerConfig
+from ..controller.config import ControllerConfig
+from ..model.config import config_schema, load_config
+from ..model.errors import ConfigError, InvalidParameter
+from ..namesrv.config import NameServerConfig
+from .cluster_plan import arguments_of
+from .cluster_record import BROKER, CONTROLLER, NAME_SERVER, ZOOKEEPER, ClusterRecord, ProcessRecord
+
+CONFIGS: Final[Mapping[str, type[Any]]] = {
+    NAME_SERVER: NameServerConfig,
+    CONTROLLER: ControllerConfig,
+    BROKER: BrokerConfig,
+}
+
+
+def check_planned(
+    record: ClusterRecord, planned: Sequence[ProcessRecord], settings: Sequence[str], environ: Mapping[str, str]
+) -> None:
+    """Reads the configuration of each planned process as it would itself.
+
+    Raises InvalidParameter for one of `settings`, the brokers' that were given; ConfigError for what `environ` says.
+    """
+    given = [setting.partition("=")[0].strip() for setting in settings]
+    for setting, key in zip(settings, given, strict=True):
+        if "=" not in setting:
+            raise InvalidParameter("--set", setting, "key=value")
+        _check_role(setting, key)
+    for process in planned:
+        record = record.with_process(process)
+        if process.role == ZOOKEEPER:
+            record = replace(record, zookeeper=process.address)
+        elif process.role == NAME_SERVER:
+            record = replace(record, namesrv=process.address)
+    for process in planned:
+        if process.role not in CONFIGS:
+            continue
+        try:
+            arguments = arguments_of(record, process)
+            load_config(CONFIGS[process.role], process.role, environ=environ, overrides=arguments)
+        except ConfigError as error:
+            if error.key not in given:
+                raise
+            raise InvalidParameter("--set", f"{error.key}={error.value}", error.expected) from None
+
+
+def _check_role(setting: str, key: str) -> None:
+    """Raises InvalidParameter for a key that only another role has."""
+    schemas = {role: {info.key: info for info in config_schema(config)} for role, config in CONFIGS.items()}
+    if key in schemas[BROKER]:
+        return
+    for role, schema in schemas.items():
+        if key in schema:
+            expected = (
+                f"a key of the broker; this one is of the {role}, which takes it from ${schema[key].environment(role)}"
+            )
+            raise InvalidParameter("--set", setting, expected)
