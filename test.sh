@@ -92,7 +92,8 @@ fi
 start "$clusters" drills "${pytest[@]}" $here/drills $here/deploy
 start "$clusters" bench "${pytest[@]}" $here/bench
 start "$clusters" broker "${pytest[@]}" $here/broker
-start "$clusters" rest "${pytest[@]}" $here --ignore=$here/{client,cli,drills,deploy,docs,bench,broker}
+start "$clusters" soak "${pytest[@]}" $here/soak
+start "$clusters" rest "${pytest[@]}" $here --ignore=$here/{client,cli,drills,deploy,docs,bench,broker,soak}
 start computes types "${types[@]}"
 while [ "$running" -gt 0 ]; do ended; done
 exit "$status"
