@@ -4,6 +4,7 @@ only the last five write. `scrub` asks running brokers."""
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -13,7 +14,7 @@ import typer
 from ..model.clock import monotonic_ms, sleep_ms
 from ..model.errors import ConnectionLost, RequestTimeout
 from .message_text import record_document
-from .options import Json, Namesrv
+from .options import ConfigFile, Json, Namesrv
 from .output import counted, json_line, note, print_facts, print_table, readable_bytes, show
 from .progress import count_progress
 
@@ -168,17 +169,45 @@ def cluster(
     show(document, as_json, lambda: typer.echo(f"{directory}: {held}{unsettled}"))
 
 
-def hand_over(directory: StoreDirectory, as_json: Json = False) -> None:
-    """Make a store ready for a broker of RocketMQ: zeros behind the log's end, no spare files; its broker must be stopped."""
-    from ..store.hand_over import hand_over_store
+def hand_over(
+    directory: StoreDirectory,
+    config: ConfigFile = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what waits; change nothing.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Make a store ready for a broker of RocketMQ, delayed messages included; its broker must be stopped. Prints the
+    settings for its broker.conf. --config: the file that our broker was started with, where it was.
 
-    document = hand_over_store(directory)
-    spare = counted(document["spare_files"], "spare file")
-    text = (
-        f"{directory}: the log ends at {document['log_end']}, behind it are zeros; {spare}"
-        f" deleted; broker.conf: mappedFileSizeCommitLog={document['segment_bytes']}"
+    Cut short, it may be run again: nothing is lost, and nothing comes twice.
+    """
+    from ..broker.config import BrokerConfig
+    from ..broker.hand_over import hand_over as hand_over_waits
+    from ..model.clock import SystemClock
+    from ..model.config import load_config
+
+    settings = load_config(BrokerConfig, "broker", file=config, environ=os.environ, overrides=()).store
+    with count_progress("delayed messages") as report:
+        document = hand_over_waits(directory, settings, clock=SystemClock(), report=report, dry_run=dry_run)
+    show(document, as_json, lambda: typer.echo(hand_over_text(directory, document, dry_run=dry_run)))
+    if document["damaged"]:
+        waiting = counted(document["damaged"], "delayed message")
+        note(f"zenit: {waiting} in {directory} cannot be read and stay there; see zenit store verify")
+        raise typer.Exit(1)
+
+
+def hand_over_text(directory: str, document: dict[str, Any], *, dry_run: bool) -> str:
+    """What was done, or would be, and a broker.conf."""
+    waiting = counted(document["waiting"], "delayed message")
+    if dry_run:
+        return f"{directory}: the log ends at {document['log_end']}; {waiting} would be handed on; nothing was changed"
+    over = f", {document['over']} not, since they are over" if document["over"] else ""
+    topics, spare = counted(document["retry_topics"], "retry topic"), counted(document["spare_files"], "spare file")
+    done = (
+        f"# {directory}: {waiting} handed on{over}",
+        f"# {topics} made; the log ends at {document['log_end']}, behind it are zeros; {spare} deleted",
+        "# broker.conf:",
     )
-    show(document, as_json, lambda: typer.echo(text))
+    return "\n".join([*done, *(f"{name}={value}" for name, value in document["broker_conf"].items())])
 
 
 def scrub(

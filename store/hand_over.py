@@ -1,11 +1,12 @@
-"""A closed store is made ready for a broker of RocketMQ: `zenit store hand-over`.
+"""The log of a closed store is made ready for a broker of RocketMQ: the last step of `zenit store hand-over`.
 
 RocketMQ writes no terminator behind what it appends. Segments of ours are written over as they are, so behind its last message
 there would lie records of an earlier use, which its recovery and ours could take for the log's. So here
 
     log        what lies behind the end becomes zeros, durably; segments behind it are deleted
     checksums  their last file says that entries are missing behind the end: RocketMQ notes none
-    spares     files kept to be written over are deleted, those of queues and of the index too
+    spares     files kept to be written over are deleted, those of queues and of the index too, and index files that were
+               being made ready: RocketMQ takes every file of that folder for a whole one
 
 Each step may be done again after a crash; up to the end nothing changes, and the store opens here as before.
 """
@@ -19,6 +20,7 @@ from ..model.errors import StoreFormatError
 from .checkpoint import read_checkpoint
 from .commit_log import SPARE_FOLDER, CommitLog
 from .config import StoreConfig
+from .key_index import INDEX_FOLDER
 from .recovery import LastStop, LogSurvey
 from .segment import sync_directory
 from .spare_files import SPARE_INDEX_FOLDER, SPARE_QUEUE_FOLDER
@@ -29,8 +31,9 @@ from .upkeep import CHECKPOINT_FILE
 _SPARES: Final = (SPARE_FOLDER, SPARE_QUEUE_FOLDER, SPARE_INDEX_FOLDER)
 
 
-def hand_over_store(directory: str) -> dict[str, Any]:
+def hand_over_store(directory: str, *, dry_run: bool = False) -> dict[str, Any]:
     """{"log_end", "segment_bytes", "spare_files"}: where the log ends, how long its files are, how many spares are gone.
+    `dry_run`: only tells.
 
     Raises StoreLocked where a broker has it open, StoreFormatError where it is no store or was not closed by its broker,
     OSError.
@@ -44,11 +47,16 @@ def hand_over_store(directory: str) -> dict[str, Any]:
         log = CommitLog(directory, segment_bytes=segment_bytes)
         try:
             end = _find_end(directory, log)
-            log.cut(end)
-            log.checksums.truncate(end, others_follow=True)
+            if not dry_run:
+                log.cut(end)
+                log.checksums.truncate(end, others_follow=True)
         finally:
             log.close()
-        spare_files = sum(_delete_spares(os.path.join(directory, name)) for name in _SPARES)
+        spares = [path for name in _SPARES for path in _files_in(os.path.join(directory, name))]
+        unready = [path for path in _files_in(os.path.join(directory, INDEX_FOLDER)) if path.endswith(".new")]
+        if not dry_run:
+            _delete([*spares, *unready])
+        spare_files = len(spares)
     return {"log_end": end, "segment_bytes": segment_bytes, "spare_files": spare_files}
 
 
@@ -62,10 +70,12 @@ def _find_end(directory: str, log: CommitLog) -> int:
     return max(survey.run(begin, flushed).end, flushed)  # what was on the disk is the log's, damaged or not
 
 
-def _delete_spares(folder: str) -> int:
-    names = os.listdir(folder) if os.path.isdir(folder) else []
-    for name in names:
-        os.unlink(os.path.join(folder, name))
-    if names:
+def _files_in(folder: str) -> list[str]:
+    return [os.path.join(folder, name) for name in os.listdir(folder)] if os.path.isdir(folder) else []
+
+
+def _delete(paths: list[str]) -> None:
+    for path in paths:
+        os.unlink(path)
+    for folder in {os.path.dirname(path) for path in paths}:
         sync_directory(folder)
-    return len(names)

@@ -7,7 +7,7 @@ is left out (offline_log).
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack
 from typing import Any, Final
 
@@ -120,7 +120,7 @@ def verify_store(directory: str) -> dict[str, Any]:
         }
 
 
-def dump_store(directory: str, begin: int = 0) -> Iterator[StoredMessage]:
+def dump_store(directory: str, begin: int = 0) -> Generator[StoredMessage, None, None]:
     """Every record from a position on, in the order of the log. `begin` within a record: from the next one on.
 
     Raises StoreFormatError, OSError.

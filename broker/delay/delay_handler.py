@@ -164,9 +164,9 @@ class DelayHandler:
     def _end_wait(self, call: Call, handle: RecallHandle, records: list[bytes]) -> None:
         end = 0
         for record in records:
-            offset = message_recalled(record, handle.topic, handle.deliver_at_ms)
-            if offset is not None and self._delays.is_waiting(offset, handle.deliver_at_ms):
-                end = self._delays.stage_end(offset, handle.topic, handle.message_id, handle.deliver_at_ms).end
+            entry = message_recalled(record, handle.topic, handle.deliver_at_ms)
+            if entry is not None and self._delays.is_waiting(entry[1], entry[0]):
+                end = self._delays.stage_end(entry[1], handle.topic, handle.message_id, handle.deliver_at_ms).end
         if not end:
             raise MessageNotFound(f"message {handle.message_id} among those that wait")
         self._acknowledgements.staged.append((call, RecallReply(handle.message_id), end, ()))

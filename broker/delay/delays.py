@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from operator import is_
-from typing import Final
+from typing import Final, Protocol
 
 from ...model.clock import Clock
 from ...model.errors import (
@@ -31,20 +31,20 @@ from ...model.errors import (
     StorePoisoned,
 )
 from ...model.names import SCHEDULE_TOPIC, TIMER_TOPIC, check_topic
-from ...model.properties import TIMER_DELETES, TIMER_OUT_MS, UNIQUE_KEY, decode_properties
+from ...model.properties import TIMER_DELETES, TIMER_DELIVER_MS, TIMER_OUT_MS, UNIQUE_KEY, decode_properties
 from ...model.queue import PhysicalOffset
 from ...model.sys_flag import ENDS_WAIT
-from ...remoting.server import RequestLoop
 from ...store.message_store import MessageStore, Placed
 from ...store.quarantine import Range
 from ...store.record_kernel import StoredMessage, decode_record
 from .pace import Pace
-from .rewriting import delivered_record, rolled_record
+from .rewriting import delivered_record, handed_record, rolled_record
 from .timer_index import TimerIndex
 from .timing import (
     RECALL_BODY,
     WAITING_NAMES,
     due_of,
+    handed_out_ms,
     is_ours,
     real_queue,
     recall_properties,
@@ -80,6 +80,13 @@ class _Copy:
     record: bytes
 
 
+class Timers(Protocol):
+    """What calls back later: the loop."""
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> object:
+        """Calls it once, in the loop's thread."""
+
+
 class Delays:
     """A DelayStage. `delivered`, `discarded` count since the start."""
 
@@ -87,7 +94,7 @@ class Delays:
         self,
         store: MessageStore,
         index: TimerIndex,
-        loop: RequestLoop,
+        loop: Timers,
         clock: Clock,
         *,
         leads: Callable[[], bool],
@@ -469,6 +476,34 @@ class Delays:
         for due_ms, offset in entries:
             self.stage_end(offset, _UNKNOWN, _UNKNOWN, due_ms)
 
+    # ---- for a broker of RocketMQ
+
+    def hand_on(self, entry: Entry, read_ms: int, handed: set[tuple[str, str]]) -> Placed | None:
+        """Stages the same message for RocketMQ to deliver, which goes on reading its wheel at `read_ms`; None where it is not
+        to be delivered: its topic is gone, or RocketMQ has delivered it, taken it back, or written it twice while it waited.
+        `handed`: (topic, unique id) of those that RocketMQ may have written and that are handed on; grows.
+
+        Raises CorruptRecordError (its record cannot be read), MessageTooLarge, MessageIllegal, StorePoisoned,
+        StoreNotWriteable.
+        """
+        found = self._waiting_message(entry, is_taken=False)
+        if found is None:
+            raise CorruptRecordError(entry[1], 0, "it cannot be read whole")
+        message, properties = found
+        topic, _ = real_queue(properties)
+        if not self._is_wanted(message, properties, topic):
+            return None
+        unique = properties.get(UNIQUE_KEY)
+        if unique is not None and self._may_have_copy(message, properties):
+            if (topic, unique) in handed:
+                return None
+            handed.add((topic, unique))
+        out_ms = handed_out_ms(message.topic, properties, entry[0], read_ms)
+        record = handed_record(message, out_ms, self._host_bytes)
+        placed = self._store.stage_own(record, topic=TIMER_TOPIC, queue_id=0, count=1, flags=ENDS_WAIT)
+        self._table.on_end_staged(entry[1])
+        return placed
+
     # ---- for operators
 
     def document(self) -> dict[str, int | None]:
@@ -484,10 +519,14 @@ class Delays:
         }
 
 
-def message_recalled(record: bytes, topic: str, deliver_at_ms: int) -> int | None:
-    """The physical offset of a record that waits until then for `topic`; None where it is another one."""
+def message_recalled(record: bytes, topic: str, deliver_at_ms: int) -> Entry | None:
+    """The entry of a record that waits for `topic` and was to be delivered then; None where it is another one.
+
+    It is due earlier where it was handed to RocketMQ meanwhile, whose times are whole seconds.
+    """
     message = decode_record(record)
     properties = decode_properties(message.properties_as_stored)
-    if TIMER_DELETES in properties or properties.get(TIMER_OUT_MS) != str(deliver_at_ms):
+    due_ms = due_of(message.topic, properties, deliver_at_ms)
+    if due_ms is None or str(deliver_at_ms) not in (properties.get(TIMER_OUT_MS), properties.get(TIMER_DELIVER_MS)):
         return None
-    return message.physical_offset if real_queue(properties)[0] == topic else None
+    return (due_ms, message.physical_offset) if real_queue(properties)[0] == topic else None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ...model.names import TIMER_TOPIC
-from ...model.properties import TIMER_OUT_MS
+from ...model.properties import TIMER_OUT_MS, UNIQUE_KEY
 from ...model.sys_flag import NOT_COPIED, TRANSACTION_MASK
 from ...store.record_kernel import StoredMessage, encode_record
-from .timing import NOT_DELIVERED, WAITING_NAMES, changed, waiting_properties
+from .timing import NOT_DELIVERED, NOT_HANDED_OVER, WAITING_NAMES, changed, waiting_properties
 
 _OUT_NAME = frozenset({TIMER_OUT_MS.encode()})
 
@@ -33,6 +33,19 @@ def delivered_record(message: StoredMessage, topic: str, queue_id: int, host_byt
 def rolled_record(message: StoredMessage, due_ms: int, host_bytes: int) -> bytes:
     """The same message, waiting on at the end of the log; it ends the wait of the first. Raises MessageTooLarge."""
     properties = changed(message.properties_as_stored, _OUT_NAME, {TIMER_OUT_MS: str(due_ms)})
+    return _record(message, TIMER_TOPIC, 0, properties, -1 - message.physical_offset, host_bytes, without=NOT_COPIED)
+
+
+def handed_record(message: StoredMessage, out_ms: int, host_bytes: int) -> bytes:
+    """The same message, waiting for RocketMQ to deliver it in the whole second `out_ms`; it ends the wait of the first.
+
+    It has a unique id, made from where it lies if it came without one: by that we find out later whether RocketMQ has
+    delivered it. Raises MessageTooLarge.
+    """
+    added = {TIMER_OUT_MS: str(out_ms)}
+    if UNIQUE_KEY not in message.properties:
+        added[UNIQUE_KEY] = f"{message.physical_offset:032X}"
+    properties = changed(message.properties_as_stored, NOT_HANDED_OVER, added)
     return _record(message, TIMER_TOPIC, 0, properties, -1 - message.physical_offset, host_bytes, without=NOT_COPIED)
 
 

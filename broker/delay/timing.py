@@ -41,6 +41,10 @@ WAITING_NAMES: Final = frozenset(name.encode() for name in (*SAID_BY_SENDER, REA
 NOT_DELIVERED: Final = (WAITING_NAMES - {TIMER_OUT_MS.encode()}) | {SEQUENCE.encode()}
 """What its copy in the real topic does not have."""
 
+NOT_HANDED_OVER: Final = frozenset(name.encode() for name in (DELAY_LEVEL, SEQUENCE, TIMER_OUT_MS))
+"""What a record that RocketMQ is to deliver does not have of the one that waited here: it would delay by the level once more,
+and its copy would count in the producer's sequence."""
+
 _NUMBER_LENGTH_MAX: Final = 18
 _ROCKETMQ_STEP_MS: Final = 1000
 
@@ -102,6 +106,18 @@ def waiting_properties(topic: str, queue_id: int, deliver_at_ms: int) -> dict[st
 def rocketmq_out_ms(deliver_at_ms: int) -> int:
     """The whole second before a time to deliver: what RocketMQ makes of it."""
     return (deliver_at_ms - 1) // _ROCKETMQ_STEP_MS * _ROCKETMQ_STEP_MS
+
+
+def handed_out_ms(topic: str, properties: Mapping[str, str], due_ms: int, read_ms: int) -> int:
+    """The TIMER_OUT_MS by which RocketMQ delivers a record of `topic` that waits until `due_ms`, when it goes on reading its
+    wheel at `read_ms` (a whole second). What it wrote itself is a whole second already and stays."""
+    is_rounded = topic == TIMER_TOPIC and not is_ours(properties) and due_ms % _ROCKETMQ_STEP_MS == 0
+    return max(due_ms if is_rounded else rocketmq_out_ms(due_ms), read_ms)
+
+
+def rocketmq_read_ms(now_ms: int) -> int:
+    """The whole second that it is now."""
+    return now_ms // _ROCKETMQ_STEP_MS * _ROCKETMQ_STEP_MS
 
 
 def recall_properties(topic: str, message_id: str, deliver_at_ms: int) -> dict[str, str]:

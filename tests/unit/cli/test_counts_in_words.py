@@ -34,8 +34,10 @@ def test_damage_that_verify_finds(
 def test_spare_files(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], count: int, deleted: str
 ) -> None:
-    document = {"log_end": 9, "segment_bytes": 16, "spare_files": count}
-    monkeypatch.setattr("zenitmq.store.hand_over.hand_over_store", lambda directory: document)
+    document = {
+        "log_end": 9, "spare_files": count, "waiting": 0, "over": 0, "damaged": 0, "retry_topics": 0, "broker_conf": {},
+    }  # fmt: skip
+    monkeypatch.setattr("zenitmq.broker.hand_over.hand_over", lambda *_, **__: document)
     hand_over("s", as_json=False)
     assert deleted in capsys.readouterr().out
 

@@ -298,7 +298,7 @@ def test_a_record_tells_whether_a_handle_means_it(scene: Scene) -> None:
     at_ms = scene.clock.time_ms + 10
     offset = scene.delay(b"x", 10)
     record = scene.store.record_at(offset)
-    assert message_recalled(record, "t", at_ms) == offset
+    assert message_recalled(record, "t", at_ms) == (at_ms, offset)
     assert message_recalled(record, "u", at_ms) is None
     assert message_recalled(record, "t", at_ms + 1) is None
     end = scene.delays.stage_end(offset, "t", "A", at_ms)
