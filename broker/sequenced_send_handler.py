@@ -18,7 +18,7 @@ from ..model.sys_flag import SEQUENCED
 from ..remoting.commands import DelayedReply, SendDelayedSequenced, SendSequenced, SequencedReply
 from ..remoting.delayed_places import NOWHERE, Place, encode_places
 from ..remoting.server import Call
-from ..store.record_kernel import REASONS, decode_record, write_sequences
+from ..store.record_kernel import decode_record, why_refused, write_sequences
 from .admission import queues_to_create
 from .delay.delay_handler import DelayHandler
 from .parts import Parts
@@ -183,7 +183,7 @@ class SequencedSendHandler:
         producer_id = request.producer_id.encode()
         done = write_sequences(data, begin, end, self._record_max, producer_id, request.first_sequence)
         if done <= 0:
-            raise MessageIllegal(REASONS[done])
+            raise MessageIllegal(why_refused(done, data, begin, end))
 
 
 def _is_side_by_side(pieces: list[Piece]) -> bool:

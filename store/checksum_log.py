@@ -25,13 +25,9 @@ from itertools import groupby
 from typing import Final
 
 from .checksum_entry import ENTRY, ChecksumEntry, RottenEntry, entries_in, has_gap, pack_gap, raws_in, slots_in
+from .crc32 import crc32 as crc32
 from .record import BLANK_BYTES
 from .segment import NO_SPACE, SYSTEM_DISK, Disk, make_directory, segment_name, sync_directory
-
-try:
-    from isal.isal_zlib import crc32 as crc32
-except ImportError:  # no wheel for this machine: the same value, slower
-    from zlib import crc32 as crc32
 
 logger = logging.getLogger(__name__)
 

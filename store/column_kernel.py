@@ -22,12 +22,8 @@ import cython
 from ..model.compression import decompress
 from ..model.errors import RemoteProtocolError
 from ..model.properties import decode_properties
+from .crc32 import crc32, crc32_address
 from .kernel_host import check_host
-
-try:
-    from isal.isal_zlib import crc32
-except ImportError:  # no wheel for this machine: the same value, slower
-    from zlib import crc32
 
 COMPILED = cython.compiled
 
@@ -55,6 +51,12 @@ _ID_ROOM = cython.declare(cython.Py_ssize_t, 64)  # an offset message id has at 
 _V1 = cython.declare(cython.uint, 0xDAA320A7)
 _ROOM_MAX = cython.declare(cython.Py_ssize_t, 0x7FFFFFFF)  # ends of rows have 31 bits
 _MS_MAX = cython.declare(cython.longlong, 9_223_372_036_854_775)  # as microseconds just within 64 bits
+_crc_at = cython.declare("unsigned int (*)(unsigned int, const unsigned char *, unsigned long long) noexcept nogil")
+if cython.compiled:
+    _crc_at = cython.cast(
+        "unsigned int (*)(unsigned int, const unsigned char *, unsigned long long) noexcept nogil",
+        cython.cast("void *", cython.cast(cython.size_t, crc32_address())),
+    )
 
 
 # The same as the record kernel's: compiled functions that are to be inlined cannot be shared between modules.
@@ -85,6 +87,15 @@ def _get64(buf: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cytho
         return (((_get32(buf, at) << 32) | _get32(buf, at + 4)) ^ (1 << 63)) - (1 << 63)
     value: cython.ulonglong = (cython.cast(cython.ulonglong, _get32(buf, at)) << 32) | _get32(buf, at + 4)
     return cython.cast(cython.longlong, value)
+
+
+@cython.cfunc
+@cython.inline
+def _crc_in(buf: cython.const[cython.uchar][::1], begin: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.uint:
+    """The CRC-32 of buf[begin : begin + size], the 31 bits of it that a record has."""
+    if cython.compiled and _crc_at:
+        return _crc_at(0, cython.address(buf[begin]), size) & 0x7FFFFFFF
+    return crc32(buf[begin : begin + size]) & 0x7FFFFFFF
 
 
 @cython.cfunc
@@ -370,9 +381,8 @@ class ColumnFiller:
         if first < 0:
             raise ValueError("no message has a number below zero")
         self._begin, self._end = begin, end
-        view = memoryview(data)  # of which a slice is no copy
         while index < count:
-            self.status = self._take(data, view, buf, at[index])
+            self.status = self._take(data, buf, at[index])
             if self.status != ALL_TAKEN:
                 return index
             index += 1
@@ -380,7 +390,7 @@ class ColumnFiller:
         return index
 
     @cython.cfunc
-    def _take(self, data: bytes, view: Any, buf: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.int:
+    def _take(self, data: bytes, buf: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.int:
         sys_flag: cython.uint = _get32(buf, at + 36)
         queue_offset: cython.longlong = _get64(buf, at + 20)
         body: cython.Py_ssize_t = at + 88 + (12 if sys_flag & 0x10 else 0) + (12 if sys_flag & 0x20 else 0)
@@ -399,7 +409,7 @@ class ColumnFiller:
         else:
             begin = body_end + 4 + ((buf[body_end] << 8) | buf[body_end + 1])
         is_packed = self._bodies is not None and sys_flag & 1 != 0
-        if self._checks_crc and (crc32(view[body:body_end]) & 0x7FFFFFFF) != _get32(buf, at + 8):
+        if self._checks_crc and _crc_in(buf, body, body_end - body) != _get32(buf, at + 8):
             return BAD_BODY_CRC
         if self._reads_properties and not self._read_properties(data, buf, begin, end):
             return self._take_odd(data, buf, at, begin, end, body, body_end, is_packed, _cleaned(data[begin:end]))

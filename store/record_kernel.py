@@ -31,12 +31,8 @@ from ..model.compression import decompress
 from ..model.errors import CorruptRecordError, MessageIllegal, MessageTooLarge
 from ..model.properties import decode_properties
 from ..model.queue import MessageQueue
+from .crc32 import crc32, crc32_address
 from .kernel_host import check_host
-
-try:
-    from isal.isal_zlib import crc32
-except ImportError:  # no wheel for this machine: the same value, slower
-    from zlib import crc32
 
 COMPILED = cython.compiled
 
@@ -98,6 +94,12 @@ _SEQUENCED = cython.declare(cython.uint, 0x40000000)
 _NEEDS_MAX = cython.declare(cython.int, 64)  # of a condition that are tested before it is
 _OFFSET_MAX = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)  # no position in a log lies behind
 _is_making = cython.declare(cython.bint, False)  # while a batch is made by who fills it in
+_crc_at = cython.declare("unsigned int (*)(unsigned int, const unsigned char *, unsigned long long) noexcept nogil")
+if cython.compiled:
+    _crc_at = cython.cast(
+        "unsigned int (*)(unsigned int, const unsigned char *, unsigned long long) noexcept nogil",
+        cython.cast("void *", cython.cast(cython.size_t, crc32_address())),
+    )
 # Bits a producer may set: compressed, multi tags, the two host families, how it is compressed.
 _SYS_FLAG_ALLOWED = cython.declare(cython.uint, 0x1 | 0x2 | 0x10 | 0x20 | 0x700)
 
@@ -169,6 +171,24 @@ def _copy(buf: cython.uchar[::1], at: cython.Py_ssize_t, data: bytes) -> cython.
     else:
         buf[at : at + n] = data
     return at + n
+
+
+@cython.cfunc
+@cython.inline
+def _crc_in(buf: cython.const[cython.uchar][::1], begin: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.uint:
+    """The CRC-32 of buf[begin : begin + size], the 31 bits of it that a record has."""
+    if cython.compiled and _crc_at:
+        return _crc_at(0, cython.address(buf[begin]), size) & 0x7FFFFFFF
+    return crc32(buf[begin : begin + size]) & 0x7FFFFFFF
+
+
+@cython.cfunc
+@cython.inline
+def _crc_of(body: bytes) -> cython.uint:
+    """The same of a whole body."""
+    if cython.compiled and _crc_at:
+        return _crc_at(0, cython.cast("const unsigned char *", body), len(body)) & 0x7FFFFFFF
+    return crc32(body) & 0x7FFFFFFF
 
 
 @cython.cfunc
@@ -359,7 +379,7 @@ def encode_record(
     at: cython.Py_ssize_t
     _put32(buf, 0, size)
     _put32(buf, 4, MAGIC_V2 if wide == 2 else MAGIC_V1)
-    _put32(buf, 8, crc32(body) & 0x7FFFFFFF)
+    _put32(buf, 8, _crc_of(body))
     _put32(buf, 12, queue_id)
     _put32(buf, 16, flag & 0xFFFFFFFF)
     _put64(buf, 20, queue_offset)
@@ -555,7 +575,7 @@ class Accumulator:
         n: cython.Py_ssize_t = len(body)
         if n > self._body_max:
             raise MessageTooLarge("message body", n, self._body_max)
-        crc: cython.uint = crc32(body)  # first: a long body's checksum may let other threads run
+        crc: cython.uint = _crc_of(body)  # first: `crc32` lets other threads run over a long body
         topic: bytes = self.topic
         born_host: bytes = self._born_host
         topic_length: cython.Py_ssize_t = len(topic)
@@ -580,7 +600,7 @@ class Accumulator:
         buf: cython.uchar[::1] = self._buf
         _put32(buf, at, size)
         _put32(buf, at + 4, _V1 if wide == 1 else _V2)
-        _put32(buf, at + 8, crc & 0x7FFFFFFF)
+        _put32(buf, at + 8, crc)
         _put32(buf, at + 12, 0)
         _put32(buf, at + 16, flag)
         _put64(buf, at + 20, 0)
@@ -687,7 +707,7 @@ def write_sequences(
     """Fills in who sent the records in buffer[begin:end] as which of its sequences: `first`, and so on. Proves what it reads.
 
     Returns how many there are, or a BAD_ reason: the bytes are not to be used then. What a client may not set is refused,
-    since the broker stages them as its own from then on.
+    and so is a body that has not its checksum, since the broker stages them as its own from then on.
     """
     view: cython.const[cython.uchar][::1] = buffer
     at: cython.Py_ssize_t = begin
@@ -709,8 +729,11 @@ def write_sequences(
         sys_flag = _get32(view, at + 36)
         if sys_flag & ~_SYS_FLAG_ALLOWED:
             return BAD_SYS_FLAG
-        if _get64(view, _body_at(view, at) - 12) != 0:
+        value = _body_at(view, at)
+        if _get64(view, value - 12) != 0:
             return BAD_TRANSACTION
+        if _crc_in(view, value, _get32(view, value - 4)) != _get32(view, at + 8):
+            return BAD_BODY_CRC
         value = _topic_at(view, at)
         value = _sequence_at(view, value + _topic_length(view, at, value) + 2, at + size)
         if value < 0:
@@ -728,6 +751,25 @@ def write_sequences(
         at += size
         done += 1
     return int(done)
+
+
+def why_refused(
+    reason: int, batch: cython.const[cython.uchar][::1], begin: cython.Py_ssize_t, end: cython.Py_ssize_t
+) -> str:
+    """What a sender is told of its batch in batch[begin:end], for which `stamp` or `write_sequences` returned `reason`."""
+    at: cython.Py_ssize_t = begin
+    body: cython.Py_ssize_t
+    index: cython.Py_ssize_t = 0
+    text: str = REASONS.get(reason, REASONS[BAD_SIZE])
+    if reason != BAD_BODY_CRC:
+        return text
+    while _check_lengths(batch, at, end, end - begin) > 0:
+        body = _body_at(batch, at)
+        if _crc_in(batch, body, _get32(batch, body - 4)) != _get32(batch, at + 8):
+            break
+        at += _get32(batch, at)
+        index += 1
+    return f"{text}: message {index} (from 0) of the batch, at byte {at - begin}; encode it again and send it again"
 
 
 def sequenced_stretches(records: cython.const[cython.uchar][::1]) -> list[tuple[str, int, int, int, int, int]]:
@@ -956,7 +998,8 @@ class RunKernel:
 
         Returns the number of records, or a BAD_ reason: then `units` and `hashes` are as before and the bytes of the
         batch are not to be used. `topic_hash`: `index_topic_hash(topic)`. `queue_offset`, `physical_offset`: of the
-        first record. `own`: the broker made the records, which may hold what a client may not set.
+        first record. `own`: the broker made the records, which may hold what a client may not set, or has checked them:
+        their bodies are not held to their checksums.
         """
         at: cython.Py_ssize_t = begin
         size: cython.Py_ssize_t
@@ -998,6 +1041,9 @@ class RunKernel:
                 break
             if _get32(view, inner + 12) > self._body_max:
                 reason = -7
+                break
+            if not own and _crc_in(view, inner + 16, _get32(view, inner + 12)) != _get32(view, at + 8):
+                reason = -11
                 break
             tail = _topic_at(view, at)
             if _topic_length(view, at, tail) != topic_length:
@@ -1205,9 +1251,7 @@ class RunKernel:
                 self.status = -10
                 break
             body = _body_at(buffer, at)
-            if check_body_crc and (crc32(buffer[body : body + _get32(buffer, body - 4)]) & 0x7FFFFFFF) != _get32(
-                buffer, at + 8
-            ):
+            if check_body_crc and _crc_in(buffer, body, _get32(buffer, body - 4)) != _get32(buffer, at + 8):
                 self.status = -11
                 break
             tail = _topic_at(buffer, at)
@@ -1939,15 +1983,13 @@ class MessageBatch:
         """The index of the first message whose stored body has not its checksum; -1 where there is none: then `body` checks
         none of these again."""
         buf: cython.const[cython.uchar][::1] = self._view
-        data: bytes = self._data
         i: cython.Py_ssize_t
         at: cython.Py_ssize_t
         body: cython.Py_ssize_t
         for i in range(self._begin, self._end):
             at = self._at[i]
             body = _body_at(buf, at)
-            crc: cython.uint = crc32(data[body : body + _get32(buf, body - 4)])
-            if (crc & 0x7FFFFFFF) != _get32(buf, at + 8):
+            if _crc_in(buf, body, _get32(buf, body - 4)) != _get32(buf, at + 8):
                 return i - self._begin
         self._is_whole = True
         return -1
@@ -1997,10 +2039,8 @@ class StoredMessage:
         data: bytes = batch._data
         body: cython.Py_ssize_t = _body_at(batch._view, self._at)
         plain: bytes = data[body : body + _get32(batch._view, body - 4)]
-        if not batch._is_whole:
-            crc: cython.uint = crc32(plain)
-            if (crc & 0x7FFFFFFF) != _get32(batch._view, self._at + 8):
-                raise CorruptRecordError(self.physical_offset, self.size_bytes, "body checksum")
+        if not batch._is_whole and _crc_of(plain) != _get32(batch._view, self._at + 8):
+            raise CorruptRecordError(self.physical_offset, self.size_bytes, "body checksum")
         flags: cython.uint = _get32(batch._view, self._at + 36)
         if flags & 1:
             return decompress(plain, flags)
@@ -2015,7 +2055,7 @@ class StoredMessage:
     @property
     def body_crc_matches(self) -> bool:
         """Whether the stored body has its checksum."""
-        return (crc32(self.body_as_stored) & 0x7FFFFFFF) == _get32(self._batch._view, self._at + 8)
+        return bool(_crc_of(self.body_as_stored) == _get32(self._batch._view, self._at + 8))
 
     @property
     def topic(self) -> str:

@@ -23,13 +23,13 @@ from .queue_table import goes_to_queue
 from .record_kernel import (
     BAD_BODY_SIZE,
     BAD_SIZE,
-    REASONS,
     RECORD_OVERHEAD_BYTES,
     TERMINATOR_BYTES,
     RunKernel,
     batch_sizes,
     encode_record,
     index_topic_hash,
+    why_refused,
 )
 from .run_dispatch import UNITS_WAIT, RunDispatch, RunTarget, WrittenRun
 from .store_opening import Opened
@@ -107,7 +107,8 @@ class Staging:
         """Takes a producer's batch that lies in arena.view[begin:end], begin == arena.used: checks and stamps it there.
 
         Moves arena.used to `end`. Raises MessageIllegal, StoreNotWriteable, StorePoisoned; arena.used is unchanged then.
-        `own`: the records may hold what a client may not set; `flags`: of the run.
+        `own`: the records may hold what a client may not set, and their bodies are known to have their checksums; `flags`: of
+        the run.
         """
         tail = self._tails.get((topic, queue_id)) or self._tail(topic, queue_id)
         size = end - begin
@@ -134,7 +135,7 @@ class Staging:
             own,
         )
         if done <= 0:
-            raise self._refusal(done)
+            raise self._refusal(done, begin, end)
         if not tail.is_plain:
             self._is_plain = False
         tail.next_offset = queue_offset + done
@@ -246,10 +247,11 @@ class Staging:
         self._staged_end = self._log.place(size)
         self._staged_room = self._log.room_bytes
 
-    def _refusal(self, reason: int) -> MessageIllegal:
+    def _refusal(self, reason: int, begin: int = 0, end: int = 0) -> MessageIllegal:
+        """`begin`, `end`: of a batch in the arena that the kernel refused."""
         limits = {BAD_SIZE: self._config.record_bytes_max, BAD_BODY_SIZE: self._config.body_bytes_max}
         limit = limits.get(reason)
-        text = REASONS.get(reason, REASONS[BAD_SIZE])
+        text = why_refused(reason, self._memory, begin, end)
         return MessageIllegal(text if limit is None else f"{text} (limit {min(limit, self._log.segment_bytes)} bytes)")
 
     def _stage_split(self, tail: _Tail, begin: int, end: int, count: int, own: bool, flags: int) -> Placed:
@@ -261,7 +263,7 @@ class Staging:
         )
         kernel.clear()
         if done <= 0:
-            raise self._refusal(done)
+            raise self._refusal(done, begin, end)
         room = self._log.segment_bytes - TERMINATOR_BYTES
         cuts, at = [begin], begin
         for size in batch_sizes(bytearray(self._arena.view[begin:end]), end - begin):
@@ -275,7 +277,7 @@ class Staging:
         for piece_begin, piece_end in pairwise(cuts):
             pieces = batch_sizes(bytearray(self._arena.view[piece_begin:piece_end]), piece_end - piece_begin)
             self._arena.used = piece_begin
-            placed.append(self.stage(piece_begin, piece_end, tail.topic, tail.queue_id, len(pieces), own, flags))
+            placed.append(self.stage(piece_begin, piece_end, tail.topic, tail.queue_id, len(pieces), True, flags))
             self.write()
         first = placed[0]
         return Placed(

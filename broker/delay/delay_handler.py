@@ -18,7 +18,7 @@ from ...remoting.delayed_places import NOWHERE, Place, encode_places
 from ...remoting.server import Call, RequestLoop
 from ...store.config import StoreConfig
 from ...store.message_store import MessageStore, Placed
-from ...store.record_kernel import REASONS, RunKernel, decode_batch
+from ...store.record_kernel import RunKernel, decode_batch, why_refused
 from ..acknowledgements import Acknowledgements
 from ..admission import queues_to_create
 from ..state_log import TOPICS, StateLog
@@ -111,7 +111,7 @@ class DelayHandler:
         )
         self._kernel.clear()
         if done <= 0:
-            raise MessageIllegal(REASONS[done])
+            raise MessageIllegal(why_refused(done, payload, 0, len(payload)))
         where = request.topic, request.queue_id
         host_bytes = len(self._store_host)
         records = []

@@ -398,6 +398,9 @@ def damaged(kernel: ModuleType, position: int, layout: str, value: int, count: i
         pytest.param(0, ">I", 0xFFFFFFFF, "BAD_SIZE", id="size of 4 GiB"),
         pytest.param(0, ">I", 100, "BAD_LENGTHS", id="size that lies"),
         pytest.param(4, ">I", 0xDAA320A8, "BAD_MAGIC", id="magic"),
+        pytest.param(8, ">I", 0, "BAD_BODY_CRC", id="a body checksum of another body"),
+        pytest.param(8, ">I", 0xFFFFFFFF, "BAD_BODY_CRC", id="a body checksum of 32 bits"),
+        pytest.param(88, ">B", 0x42, "BAD_BODY_CRC", id="another body"),
         pytest.param(36, ">I", 0x10, "BAD_LENGTHS", id="an IPv6 bit without the bytes"),
         pytest.param(36, ">I", 0x8, "BAD_SYS_FLAG", id="a committed transaction"),
         pytest.param(36, ">I", 0x80, "BAD_SYS_FLAG", id="an inner batch"),
@@ -425,6 +428,39 @@ def test_a_lying_batch_is_refused_whole(
             assert result == getattr(kernel, reason)
             assert kernel.REASONS[result]
         assert (run.units_end, run.keys_end) == before
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 15, 16, 17, 31, 63, 64, 65, 100, 255, 256, 1000, 4097])
+def test_every_bit_of_a_body_and_of_its_checksum_counts(kernel: ModuleType, size: int) -> None:
+    """In a batch of which only this record is wrong: at entry, and where a body is read."""
+    bodies = [bytes((i + j) & 0xFF for j in range(size)) for i in range(3)]
+    good = [kernel.encode_record(topic=b"t", body=body) for body in bodies]
+    run = kernel.RunKernel(store_host=V4, **LIMITS)
+    assert stamp(kernel, run, bytearray(b"".join(good)), 3, b"t") == 3
+    run.clear()
+    spots = [8 * 8 + bit for bit in range(32)] + [88 * 8 + bit for bit in range(0, 8 * size, max(1, size // 3))]
+    for spot in spots:
+        for index in range(3):
+            record = bytearray(good[index])
+            record[spot // 8] ^= 1 << spot % 8
+            batch = bytearray(b"".join([*good[:index], bytes(record), *good[index + 1 :]]))
+            decoded = kernel.decode_batch(bytes(batch))
+            assert decoded.first_damaged() == index
+            assert [message.body_crc_matches for message in decoded] == [i != index for i in range(3)]
+            with pytest.raises(CorruptRecordError):
+                decoded[index].body  # noqa: B018
+            assert stamp(kernel, run, batch, 3, b"t") == kernel.BAD_BODY_CRC
+            text = kernel.why_refused(kernel.BAD_BODY_CRC, batch, 0, len(batch))
+            assert f"message {index} (from 0) of the batch, at byte {index * len(good[0])};" in text
+            assert run.units_end == 0
+
+
+def test_what_the_broker_made_keeps_the_checksum_it_has(kernel: ModuleType) -> None:
+    batch = damaged(kernel, 8, ">I", 0x01020304, 1)
+    run = kernel.RunKernel(store_host=V4, **LIMITS)
+    topic_hash = kernel.index_topic_hash(b"trades")
+    assert run.stamp(batch, 0, len(batch), b"trades", topic_hash, 1, 0, 0, 0, 0, True) == 1
+    assert kernel.decode_record(bytes(batch)).body_crc == 0x01020304
 
 
 def test_wrong_counts_topics_and_sizes_are_refused(kernel: ModuleType) -> None:

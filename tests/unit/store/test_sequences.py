@@ -73,6 +73,10 @@ def test_records_without_the_room_are_refused(kernel: ModuleType) -> None:
     assert fill_in(kernel, bytearray(record(kernel, room, sys_flag=4))) == kernel.BAD_SYS_FLAG
     assert fill_in(kernel, bytearray(record(kernel, room, prepared_transaction_offset=-1))) == kernel.BAD_TRANSACTION
     assert fill_in(kernel, bytearray(record(kernel, room)[:-1])) == kernel.BAD_SIZE
+    hurt = bytearray(record(kernel, room) * 2)
+    hurt[len(hurt) // 2 + 88] ^= 1
+    assert fill_in(kernel, hurt) == kernel.BAD_BODY_CRC
+    assert "message 1 " in kernel.why_refused(kernel.BAD_BODY_CRC, hurt, 0, len(hurt))
     assert kernel.write_sequences(bytearray(10), 0, 11, 1 << 20, b"p", 0) == kernel.BAD_SIZE
 
 
