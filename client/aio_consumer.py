@@ -44,7 +44,7 @@ class PullConsumer(PullCore):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """After an exception only what was dealt with before is committed: the messages at hand come again."""
-        await self._end(handed=error is None)
+        await self._end.close(handed=error is None)
 
     def __aiter__(self) -> Messages:
         """Message by message, waiting for more until the consumer is closed. What `poll` raises, this raises."""

@@ -89,11 +89,15 @@ class Producer(ProducerCore):
         self._sent = SentFutures()
         return self._on_loop
 
+    def _own_backlog(self) -> Backlog:
+        return self._backlog
+
     def _teller(self, on_error: OnError) -> OnError:
         """On the loop, where the user's code runs."""
+        on_loop = self._on_loop
 
         def tell(failed: list[FailedSend]) -> None:
-            self._on_loop.post(lambda: on_error(failed))
+            on_loop.post(lambda: on_error(failed))
 
         return tell
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ..model.clock import monotonic_ms
-from ..model.errors import BufferFull, ClientClosed, NoRoute, RequestTimeout, ZenitError
+from ..model.errors import BufferFull, ClientClosed, NoRoute, RequestTimeout, SendFailed, ZenitError
 from ..model.message import FailedSend
 from ..model.queue import MessageQueue
 from ..remoting.io_thread import check_may_wait
@@ -80,6 +80,7 @@ class BackgroundSends:
         self._sweeper.cancel()
         for lane in [*self._future_lanes.values(), *self._delayed_lanes.values()]:
             with lane.lock:
+                self._sender.failed_futures += lane.accumulator.count
                 self._tell_closed(lane.outcome.settle(None, None, ClientClosed("producer")))
         for lane in list(self._post_lanes.values()):
             with lane.lock:
@@ -204,6 +205,20 @@ class BackgroundSends:
         error = self._failed.take_error()
         if error is not None:
             raise error
+
+    def waiting_messages(self) -> int:
+        """How many messages wait to be sent, or for their answers. Takes no lock: for a moment one may count twice."""
+        in_lanes: int = sum(lane.accumulator.count for lane in self._all_lanes())
+        return in_lanes + self._sender.waiting_messages()
+
+    @property
+    def failed_futures(self) -> int:
+        """How many messages with futures have failed."""
+        return self._sender.failed_futures
+
+    def take_failed(self) -> SendFailed | None:
+        """What was posted and failed since the last flush, which told of it."""
+        return self._failed.take_error()
 
     # ---- lanes
 

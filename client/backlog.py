@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from ..model.clock import monotonic_ms
 from ..model.errors import BufferFull, ClientClosed
+from .waiting import run_blocking
 
 BACKLOG_BYTES: Final = 16 * 1024 * 1024
 MESSAGE_BYTES: Final = 256  # what a message takes beside its body, about
@@ -45,6 +46,8 @@ class Backlog:
         self._tasks: dict[Line, asyncio.Task[None]] = {}
         self._size_bytes = 0
 
+        self._is_closed = False
+
     def __bool__(self) -> bool:
         return bool(self._lines)
 
@@ -57,15 +60,20 @@ class Backlog:
         if self._size_bytes + waiting.size_bytes > BACKLOG_BYTES and self._lines:
             raise BufferFull(BACKLOG_BYTES)
         self._size_bytes += waiting.size_bytes
-        if line in self._lines:
-            self._lines[line].append(waiting)
-        else:
-            queue = self._lines[line] = deque((waiting,))
+        self._lines.setdefault(line, deque()).append(waiting)
+        self._start(line)
+
+    def _start(self, line: Line) -> None:
+        """Sees to it that the line moves."""
+        if line not in self._tasks:
+            queue = self._lines[line]
             task = self._tasks[line] = asyncio.get_running_loop().create_task(self._move_on(line, queue))
-            task.add_done_callback(lambda _: self._end(line, queue))  # one that is cancelled may never have begun
+            task.add_done_callback(lambda _: self._end(line, queue, task))  # one that is cancelled may never have begun
 
     async def wait_empty(self, timeout_ms: int | None) -> bool:
         """Waits until all that waits now is handed on or has failed; False where `timeout_ms` came first."""
+        for line in self._lines:
+            self._start(line)
         tasks = list(self._tasks.values())
         if not tasks:
             return True
@@ -74,6 +82,7 @@ class Backlog:
 
     def close(self) -> None:
         """Fails all that waits."""
+        self._is_closed = True
         for task in list(self._tasks.values()):
             task.cancel()
 
@@ -83,26 +92,51 @@ class Backlog:
             while queue:
                 first = queue[0]
                 if failure is None or monotonic_ms() - first.begun_ms < first.wait_ms:
-                    failure = await _move(first)
+                    failure = await _move(first, first.wait_ms)
                 if failure is not None:  # one that waited as long as the one before needs no try of its own
                     first.fail(failure)
                 self._size_bytes -= queue.popleft().size_bytes
         finally:
-            self._end(line, queue)
+            self._end(line, queue, self._tasks.get(line))
 
-    def _end(self, line: Line, queue: deque[Waiting]) -> None:
-        """The line's task has ended: at once, lest a message is put behind the last that it moved."""
-        if self._lines.get(line) is not queue:
+    def _end(self, line: Line, queue: deque[Waiting], task: asyncio.Task[None] | None) -> None:
+        """The line's task has ended: at once, lest a message is put behind the last that it moved.
+
+        Cancelled by others than `close`, as at the end of `asyncio.run`, it leaves messages behind: they wait for the next task
+        of their line, or for the end of the program.
+        """
+        if self._tasks.get(line) is not task:
             return
-        del self._lines[line], self._tasks[line]
-        for waiting in queue:  # the task was cancelled
+        del self._tasks[line]
+        if queue and not self._is_closed:
+            return
+        del self._lines[line]
+        for waiting in queue:
             self._size_bytes -= waiting.size_bytes
             waiting.fail(ClientClosed("producer"))
 
+    # ---- once the loop has ended
 
-async def _move(waiting: Waiting) -> Exception | None:
+    def waiting_messages(self) -> int:
+        """How many messages wait. Any thread."""
+        return sum(map(len, list(self._lines.values())))
+
+    def send_rest(self, deadline_ms: int) -> None:
+        """Hands on what waits, in the calling thread, until the deadline. Not while the loop runs."""
+        for line, queue in list(self._lines.items()):
+            while queue and (left_ms := deadline_ms - monotonic_ms()) > 0:
+                failure = run_blocking(_move(queue[0], left_ms))
+                waiting = queue.popleft()
+                self._size_bytes -= waiting.size_bytes
+                if failure is not None:
+                    waiting.fail(failure)
+            if not queue:
+                del self._lines[line]
+
+
+async def _move(waiting: Waiting, wait_ms: int) -> Exception | None:
     try:
-        await waiting.move(waiting.wait_ms)
+        await waiting.move(wait_ms)
     except Exception as error:  # noqa: BLE001  # told to the one who sent it, whatever it is
         return error
     return None

@@ -72,6 +72,8 @@ class BatchSender:
         self._serials = count(1)
         self._unanswered: dict[int, Sealed] = {}
         self._last_serial = 0
+        self.failed_futures = 0
+        """How many messages with futures have failed for good."""
 
     # ---- places in the window
 
@@ -255,6 +257,7 @@ class BatchSender:
         if error is not None and sealed.outcome is None:
             self._on_failed(sealed, error)
         if sealed.outcome is not None:
+            self.failed_futures += sealed.count if error is not None else 0
             callbacks = sealed.outcome.settle(queue, reply, error)
             if callbacks:  # the user's code runs in the I/O thread, where no lane is locked
                 self._connection.run_soon(lambda: run_callbacks(callbacks))
@@ -318,6 +321,10 @@ class BatchSender:
 
     def _oldest(self) -> int:
         return next(iter(self._unanswered), self._last_serial + 1)
+
+    def waiting_messages(self) -> int:
+        """How many messages are in batches that wait for their answer."""
+        return sum(sealed.count for sealed in list(self._unanswered.values()))
 
     @property
     def unanswered(self) -> int:

@@ -19,7 +19,7 @@ from ..model.errors import WrongEventLoop, ZenitError
 from ..remoting.client import RemotingClient
 from ..remoting.client_socket import Payload
 from ..remoting.commands import Reply, Request
-from .waiting import Lock
+from .waiting import Blocking, Lock, Signal, ThreadLock
 
 log = logging.getLogger(__name__)
 
@@ -27,12 +27,13 @@ log = logging.getLogger(__name__)
 class LoopCalls:
     """Callbacks for one event loop. `post` from any thread; they run on the loop, in order."""
 
-    __slots__ = ("_is_due", "_posted", "loop")
+    __slots__ = ("_is_due", "_posted", "is_left", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._posted: deque[Callable[[], object]] = deque()
         self._is_due = False
+        self.is_left = False  # nobody waits on the loop any more
 
     def post(self, callback: Callable[[], object]) -> None:
         """Runs `callback` on the loop soon; never where the loop is closed."""
@@ -72,6 +73,7 @@ class OnLoop:
         self._what = what
         self._calls: LoopCalls | None = None
         self._tasks: set[asyncio.Task[None]] = set()  # the loop itself holds them weakly
+        self._blocking: Blocking | None = None  # instead of the loop, once that is left
 
     def calls(self) -> LoopCalls:
         """The way to the loop that runs now. Raises WrongEventLoop; RuntimeError where none runs."""
@@ -92,6 +94,8 @@ class OnLoop:
         self, address: str, request: Request, payload: Payload | None = None, *, timeout_ms: int
     ) -> tuple[Reply, bytes]:
         """See `Waits`; over the shared connection. Cancelled, the reply is thrown away."""
+        if self._blocking is not None:
+            return await self._blocking.call(address, request, payload, timeout_ms=timeout_ms)
         calls = self.calls()
         answered: asyncio.Future[tuple[Reply, bytes]] = calls.loop.create_future()
 
@@ -103,21 +107,27 @@ class OnLoop:
 
     async def sleep(self, delay_ms: int) -> None:
         """See `Waits`."""
+        if self._blocking is not None:
+            await self._blocking.sleep(delay_ms)
+            return
         self.calls()
         await asyncio.sleep(delay_ms / 1000)
 
     async def run_apart(self, function: Callable[[], None]) -> None:
         """See `Waits`; in a thread, which goes on where this is cancelled."""
+        if self._blocking is not None:
+            function()
+            return
         self.calls()
         await asyncio.to_thread(function)
 
-    def new_signal(self) -> LoopSignal:
+    def new_signal(self) -> Signal:
         """See `Waits`."""
-        return LoopSignal(self.calls())
+        return LoopSignal(self.calls()) if self._blocking is None else self._blocking.new_signal()
 
     def new_lock(self) -> Lock:
         """See `Waits`."""
-        return asyncio.Lock()
+        return asyncio.Lock() if self._blocking is None else ThreadLock()
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         """See `Waits`; from another thread only once this was used on its loop."""
@@ -134,6 +144,14 @@ class OnLoop:
             return True
         task = asyncio.current_task()
         return isinstance(error, asyncio.CancelledError) and task is not None and bool(task.cancelling())
+
+    def block(self) -> bool:
+        """See `Waits`: the loop is left; whoever waits on it for a signal finds it as it is."""
+        self._blocking = self._blocking or Blocking(self._remoting)
+        if self._calls is None:
+            return False
+        self._calls.is_left = True
+        return not self._calls.loop.is_closed()
 
 
 def _answer(
@@ -162,6 +180,8 @@ class LoopSignal:
 
     async def wait(self, timeout_ms: int | None) -> bool:
         """See `Signal`."""
+        if self._calls.is_left:
+            return self._come.done() and self._come.result()
         if timeout_ms is None:
             return await self._come
         timer = self._calls.loop.call_later(timeout_ms / 1000, lambda: self._end(has_come=False))

@@ -14,27 +14,27 @@ With `idempotent=True` they do not (sequencing.py): one batch at a time goes to 
 from __future__ import annotations
 
 import logging
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
+from weakref import finalize
 
-from ..model.errors import ClientClosed, InvalidParameter, ZenitError
+from ..model.errors import InvalidParameter, ZenitError
 from ..model.message import BODY_BYTES_MAX, BatchReceipt, Message, SendReceipt
 from ..model.names import check_group
 from ..model.queue import QueueOffset
 from ..model.sequence import sequence_room
 from ..remoting.commands import RecallMessage
 from ..store.record_kernel import Accumulator, StoredMessage
-from .accumulators import new_accumulator
+from .accumulators import new_accumulator as accumulator_towards
 from .argument_checks import check_count, milliseconds
 from .background_sends import BackgroundSends
 from .batch_sender import WINDOW_BATCHES, BatchSender
 from .batching import BATCH_BYTES, LINGER_MS, BufferPool
 from .client_repr import client_repr
-from .connection import Connection, connect, release
+from .connection import Connection, connect
 from .delayed_send import DelayedAnswer, is_delayed
 from .destinations import Destinations
 from .failed_sends import FailedSends, OnError
@@ -42,6 +42,7 @@ from .latency_fault import LatencyFault, LatencyTable, latency_table
 from .membership import Member
 from .outgoing import COMPRESS_OVER_BYTES, fill_bodies, fill_messages, message_parts, posted_parts
 from .pending_replies import RequestStatistics
+from .producer_end import ProducerEnd
 from .queue_streams import ID_LENGTH, QueueStreams
 from .ready_batch import ReadyBatches
 from .request_reply import ReplyFuture, RequestReply
@@ -53,6 +54,9 @@ from .trace import TraceRecorder, trace_topic
 from .trace_backlog import TraceStatistics
 from .waited_send import WaitedSends
 from .waiting import Blocking, Waits, blocking, run_blocking
+
+if TYPE_CHECKING:
+    from .backlog import Backlog
 
 log = logging.getLogger(__name__)
 
@@ -109,10 +113,10 @@ class ProducerCore(ABC):
         self._compress_over = compress_over_bytes if compression else BODY_BYTES_MAX
         fault = LatencyFault(latency_table(latency_fault))
         traced_in = trace_topic(trace)
-        self._lock = threading.Lock()
-        self._is_closed = False
         self._connection = connect(namesrv)
         self._waits = self._new_waits(self._connection)
+        self._end = ProducerEnd(self._connection, self._waits, group)
+        self._check_usable = self._end.check_usable
         self._trace = TraceRecorder(self._connection, group, traced_in) if traced_in is not None else None
         destinations = Destinations(self._connection.routes, fault)
         shared = {
@@ -122,24 +126,25 @@ class ProducerCore(ABC):
             "trace": self._trace,
         }
         waited, sender = WaitedSends, BatchSender
-        self._own_properties = b""
+        own_properties = b""
         if idempotent:
             streams = QueueStreams()
             waited = partial(SequencedWaitedSends, streams=streams)  # type: ignore[assignment]
             sender = partial(SequencedBatchSender, streams=streams)  # type: ignore[assignment]
-            self._own_properties = sequence_room(ID_LENGTH)
+            own_properties = sequence_room(ID_LENGTH)
+        new_accumulator = partial(_accumulator, self._connection, own_properties)
         self._waited = waited(
             self._connection,
             self._waits,
             destinations,
-            ReadyBatches(self._new_accumulator, keep=self._keeps_batches),
+            ReadyBatches(new_accumulator, keep=self._keeps_batches),
             **shared,  # type: ignore[arg-type]
         )
         self._background = BackgroundSends(
             self._connection,
             self._waits,
             destinations,
-            self._new_accumulator,
+            new_accumulator,
             self._check_usable,
             FailedSends(None if on_error is None else self._teller(on_error)),
             new_sender=lambda on_failed: sender(
@@ -157,7 +162,6 @@ class ProducerCore(ABC):
         )
         self._open = self._background.open
         member = Member(self._connection.new_client_id(), producer_group=group)
-        self._client_id = member.client_id
         self._requests = RequestReply(
             self._connection,
             self._waits,
@@ -167,14 +171,20 @@ class ProducerCore(ABC):
             compress_over=self._compress_over,
         )
         self._connection.members.join(member, on_reply=self._requests.on_reply)
+        self._end.begin(self._background, self._requests, self._trace, member.client_id, self._own_backlog())
+        finalize(self, self._end.on_dropped).atexit = False
 
     def __repr__(self) -> str:
-        state = "closed" if self._is_closed else ""
+        state = "closed" if self._end.is_closed else ""
         return client_repr(self, state, group=self.group, namesrv=self._connection.name_servers)
 
     @abstractmethod
     def _new_waits(self, connection: Connection) -> Waits:
         """How it waits."""
+
+    def _own_backlog(self) -> Backlog | None:
+        """Where messages wait before there is room for them, if anywhere."""
+        return None
 
     def _teller(self, on_error: OnError) -> OnError:
         """What is called in the I/O thread to tell of failures."""
@@ -287,25 +297,15 @@ class ProducerCore(ABC):
         Raises as `flush` does, after everything is closed: what is not acknowledged by then fails with ClientClosed, so that
         every future ends and `on_error` is told of every message.
         """
-        if self._is_closed or self._connection.is_forked:
+        if self._end.is_closed or self._connection.is_forked:
             return
         try:
             await self._flush(timeout)
         finally:
-            with self._lock:
-                already, self._is_closed = self._is_closed, True
-            if not already:
-                await self._let_go()
+            await self._let_go()
 
     async def _let_go(self) -> None:
-        self._background.close()
-        self._requests.close()
-        try:
-            if self._trace is not None:
-                await self._trace.close(self._waits)
-            await self._connection.members.leave(self._client_id, self._waits)
-        finally:
-            await release(self._connection, self._waits)
+        await self._end.close()
 
     # ---- requests and replies
 
@@ -349,24 +349,11 @@ class ProducerCore(ABC):
 
     # ---- inside
 
-    def _new_accumulator(self, topic: str, capacity: int) -> Accumulator:
-        """One whose records say where this process reaches the topic's broker from, with ids of its own."""
-        route = self._connection.routes.cached(topic)
-        address = next(
-            (broker.master_address for broker in (route.brokers if route else ()) if broker.master_address), None
-        )
-        return new_accumulator(self._connection, topic, capacity, address, self._own_properties)
-
     def _total_ms(self, timeout: float | None) -> int:
         return self._timeout_ms if timeout is None else milliseconds("timeout", timeout)
 
     def _request_ms(self, timeout: float | None) -> int:
         return min(self._timeout_ms, REQUEST_TIMEOUT_MS) if timeout is None else milliseconds("timeout", timeout)
-
-    def _check_usable(self) -> None:
-        if self._is_closed:
-            raise ClientClosed("producer")
-        self._connection.check_process("producer")
 
 
 class Producer(ProducerCore):
@@ -444,3 +431,12 @@ class Producer(ProducerCore):
         """
         self._check_usable()
         return run_blocking(self._requests.ask_soon(message, sharding_key, self._request_ms(timeout)))
+
+
+def _accumulator(connection: Connection, own_properties: bytes, topic: str, capacity: int) -> Accumulator:
+    """One whose records say where this process reaches the topic's broker from, with ids of its own."""
+    route = connection.routes.cached(topic)
+    address = next(
+        (broker.master_address for broker in (route.brokers if route else ()) if broker.master_address), None
+    )
+    return accumulator_towards(connection, topic, capacity, address, own_properties)

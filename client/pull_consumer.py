@@ -7,12 +7,12 @@ handed is committed by a timer and at the end (pull_commits).
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Final, Self
+from weakref import finalize
 
 from ..model.clock import monotonic_ms
 from ..model.errors import ClientClosed, InvalidParameter, LocalProtocolError, ZenitError
@@ -23,12 +23,13 @@ from ..store.record_kernel import MessageBatch, StoredMessage, decode_batch
 from .allocation import Allocation, allocation_of, name_of
 from .argument_checks import check_count, milliseconds, wait_milliseconds
 from .client_repr import client_repr
-from .connection import Connection, connect, release
+from .connection import Connection, connect
 from .group_share import GroupShare
 from .losses import OnLost
 from .machine_rooms import check_room
 from .prefetch import PREFETCH_BYTES, PULL_BYTES, PULL_BYTES_MIN
 from .pull_commits import PullCommits
+from .pull_end import PullEnd
 from .pull_moves import PullMoves
 from .pull_work import PullWork, Taken
 from .start_from import LAST, StartFrom, check_start_from
@@ -37,8 +38,6 @@ from .trace_backlog import TraceStatistics
 from .waiting import Blocking, Waits, blocking, run_blocking
 
 __all__ = ["PullConsumer", "StartFrom"]
-
-log = logging.getLogger(__name__)
 
 ALL_READY: Final = 1 << 30
 PULL_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -88,7 +87,6 @@ class PullCore(ABC):
             raise InvalidParameter("prefetch_bytes", prefetch_bytes, f"at least pull_bytes, {pull_bytes}")
         interval_ms = milliseconds("auto_commit_interval", auto_commit_interval)
         self._timeout_ms = milliseconds("timeout", timeout)
-        self._auto_commit = auto_commit
         allocate = allocation_of(allocation)
         traced_in = trace_topic(trace)
         own_room = None if room is None else check_room(room)
@@ -112,9 +110,9 @@ class PullCore(ABC):
             self._work,
             group,
             timeout_ms=self._timeout_ms,
-            on_moved=lambda queues: self._moves.on_moved(queues),
+            on_moved=lambda queues: moves.on_moved(queues),
         )
-        self._moves = PullMoves(
+        moves = self._moves = PullMoves(
             connection,
             self._work,
             self._share,
@@ -126,8 +124,20 @@ class PullCore(ABC):
             auto_commit=auto_commit,
             timeout_ms=self._timeout_ms,
         )
-        self._unwatch = connection.routes.watch(self._moves.on_route_changed)
-        self._committer = connection.remoting.every(interval_ms, self._commits.send_settled) if auto_commit else None
+        self._end = PullEnd(
+            connection,
+            self._waits,
+            self._work,
+            self._commits,
+            self._recorder,
+            group=group,
+            client_id=self._client_id,
+            auto_commit=auto_commit,
+            committer=connection.remoting.every(interval_ms, self._commits.send_settled) if auto_commit else None,
+            unwatch=connection.routes.watch(self._moves.on_route_changed),
+        )
+        self._check_usable = self._end.check_usable
+        finalize(self, self._end.on_dropped).atexit = False
 
     def __repr__(self) -> str:
         state = "closed" if self._work.is_closed else ""
@@ -272,44 +282,11 @@ class PullCore(ABC):
     async def _close(self) -> None:
         """Commits what was handed out (unless `auto_commit` is off) and leaves the group. Idempotent, bounded by `timeout`.
         Does nothing in a forked child."""
-        await self._end(handed=True)
-
-    async def _end(self, *, handed: bool) -> None:
-        if self._connection.is_forked:
-            return
-        progress = self._work.close(handed=handed)
-        if progress is None:
-            return
-        try:
-            if self._auto_commit and progress.offsets:
-                await self._commits.commit(progress)
-        except ZenitError as error:
-            log.warning("not committed at close group=%s error=%s", self.group, error)
-        finally:
-            await self._let_go()
-
-    async def _let_go(self) -> None:
-        if self._committer is not None:
-            self._committer.cancel()
-        self._unwatch()
-        try:
-            await self._connection.members.leave(self._client_id, self._waits)
-        finally:
-            self._work.drop_all()
-            try:
-                if self._recorder is not None:
-                    await self._recorder.close(self._waits)
-            finally:
-                await release(self._connection, self._waits)
+        await self._end.close(handed=True)
 
     def trace_statistics(self) -> TraceStatistics | None:
         """How many trace records wait, are stored, were dropped; None where nothing is traced."""
         return None if self._recorder is None else self._recorder.statistics()
-
-    def _check_usable(self) -> None:
-        if self._work.is_closed:
-            raise ClientClosed("consumer")
-        self._connection.check_process("consumer")
 
 
 class PullConsumer(PullCore):
@@ -348,7 +325,7 @@ class PullConsumer(PullCore):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """After an exception only what was dealt with before is committed: the messages at hand come again."""
-        run_blocking(self._end(handed=error is None))
+        run_blocking(self._end.close(handed=error is None))
 
     def __iter__(self) -> Iterator[StoredMessage]:
         """Message by message, waiting for more until the consumer is closed. What `poll` raises, this raises."""

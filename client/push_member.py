@@ -13,6 +13,7 @@ from ..model.names import retry_topic
 from ..model.queue import MessageQueue
 from ..model.subscription import Subscription
 from ..remoting.commands import OffsetsReset
+from . import program_end
 from .allocation import Allocation, name_of
 from .broadcast_offsets import BroadcastOffsets
 from .connection import Connection, connect, release
@@ -22,19 +23,21 @@ from .losses import OnLost
 from .membership import Member
 from .offset_commits import commit_nowait, moved_queues
 from .positions import GroupPositions, LocalPositions, Positions
+from .program_end import Unsent
 from .push_settings import PushSettings
 from .push_work import PushWork
 from .queue_locks import QueueLocks
 from .queue_moves import QueueMoves
 from .trace import TraceRecorder, traced_handle
 from .trace_backlog import TraceStatistics
-from .waiting import Waits
+from .waiting import Waits, run_blocking
 
 log = logging.getLogger(__name__)
 
 LOCK_LOOK_MS: Final = 100  # how often it is looked whether locks are to be renewed
 BEAT_MS: Final = 1_000
 BEAT_MS_MIN: Final = 20
+HANDLERS_MS: Final = 5_000  # what handlers get at the end of the program
 
 
 class PushMember:
@@ -61,6 +64,7 @@ class PushMember:
         Raises OffsetFileInUse, OffsetFileFailed, StoreFormatError.
         """
         self._settings = settings
+        self._is_closing = False
         self._opened = AsyncExitStack()
         opened.push_async_callback(self._opened.aclose)
         self._connection = connect(namesrv)
@@ -124,6 +128,8 @@ class PushMember:
         settings, remoting = self._settings, self._connection.remoting
         self._opened.callback(self._connection.routes.watch(self._on_route_changed))
         self._opened.push_async_callback(self._connection.members.leave, self._client_id, self._waits)
+        key = program_end.add(self)
+        self._opened.callback(program_end.remove, key)
         self.subscribe(subscriptions)
         self.work.start()
         self._moves.start()
@@ -146,6 +152,7 @@ class PushMember:
 
     async def close(self, deadline_ms: int) -> None:
         """Ends it all; what handlers did until the deadline is committed."""
+        self._is_closing = True
         work, settings = self.work, self._settings
         async with self._opened:
             try:
@@ -175,6 +182,27 @@ class PushMember:
     def check_process(self) -> None:
         """Raises ClientClosed in a forked child."""
         self._connection.check_process("consumer")
+
+    # ---- the end of the program
+
+    def __repr__(self) -> str:
+        return f"PushConsumer(group={self._settings.group!r}, namesrv={self._connection.name_servers!r})"
+
+    def unsent(self) -> int:
+        """See `OpenClient`: a consumer sends no messages."""
+        return 0
+
+    def send_rest(self, deadline_ms: int) -> None:
+        """See `OpenClient`."""
+
+    def end(self, deadline_ms: int) -> Unsent | None:
+        """See `OpenClient`. Waits for the handlers as `close` does, unless their event loop is gone."""
+        if self._is_closing:
+            return None
+        goes_on = self._waits.block()
+        wait_ms = HANDLERS_MS if goes_on else 0
+        run_blocking(self.close(min(deadline_ms, monotonic_ms() + wait_ms)))
+        return None
 
     # ---- events
 

@@ -64,6 +64,10 @@ class Waits(Protocol):
     def is_end(self, error: BaseException) -> bool:
         """Whether what was raised where somebody else's code runs is the end of the one who waits for that."""
 
+    def block(self) -> bool:
+        """From now on it waits in the calling thread, so that `run_blocking` may run what waits. For the end of a client whose
+        event loop may be gone. Returns whether what `start` began goes on."""
+
 
 class Blocking:
     """Waits in the calling thread. Any thread."""
@@ -100,6 +104,10 @@ class Blocking:
     def is_end(self, error: BaseException) -> bool:  # noqa: ARG002  # nothing ends a thread from outside
         """See `Waits`."""
         return False
+
+    def block(self) -> bool:
+        """See `Waits`."""
+        return True
 
 
 class _ThreadSignal:

@@ -24,6 +24,7 @@ from zenitmq import (
     TopicNotFound,
     aio,
 )
+from zenitmq.model.clock import monotonic_ms
 from zenitmq.model.errors import StoreNotWriteable, WrongEventLoop
 from zenitmq.remoting.commands import SendMessages
 
@@ -376,6 +377,8 @@ def test_a_loop_that_is_closed_under_way_leaves_the_others_alone(namesrv: str, b
                 assert isinstance(future.exception(), ClientClosed)
         loop.close()
         threading.Event().wait(1.2)  # replies and time-outs come to a loop that is gone
+        unsent = producer._end.end(monotonic_ms() + 500)  # as at the end of the program
+        assert unsent is not None
         assert sync.send(Message(TOPIC, b"sync")).queue.topic == TOPIC
 
         async def story() -> None:
