@@ -250,9 +250,11 @@ def test_a_producer_that_was_dropped_sends_and_is_closed(namesrv: str, admin: Ad
         gone = weakref.ref(producer)
         if make is Producer:
             producer.post(TOPIC, b"last")
+            kept = [producer]
+            del producer
             with pytest.warns(ResourceWarning, match="1 of its messages were not acknowledged"):
-                del producer
-                gc.collect()
+                kept.clear()
+            gc.collect()
         else:
             del producer
             gc.collect()
