@@ -6,6 +6,8 @@ the next master knows.
 
 from __future__ import annotations
 
+import logging
+
 from ..model.errors import QueryOffsetsNotFound
 from ..model.names import check_query
 from ..remoting.commands import (
@@ -24,6 +26,8 @@ from .query_offsets import check_document
 from .state_log import QUERIES
 from .topic_table import Document
 
+log = logging.getLogger(__name__)
+
 
 class QueryOffsetHandler:
     """What streaming queries keep here."""
@@ -32,14 +36,20 @@ class QueryOffsetHandler:
         self._store = parts.store
         self._state = parts.state
         self._table = parts.state.query_offsets
+        self._clock = parts.clock
         self._acknowledgements = parts.acknowledgements
         self._end = 0  # of the last change in the log
 
     def on_keep(self, call: Call) -> None:
-        """Keeps the document unless there is one; answers with the one that is kept. Raises what is wrong with it."""
+        """Keeps the document unless there is one of its version or a higher one; answers with the one that is kept. Raises what
+        is wrong with it."""
         request = call.request
         assert isinstance(request, KeepQueryOffsets)
         query, text = check_query(request.query), check_document(call.payload)
+        outlived = self._table.outlived(query, text, self._clock.now_ms())
+        if outlived is not None and (dropping := self._table.drop(outlived)) is not None:
+            log.warning("what a query kept longest ago makes room, nobody kept it anew for 30 days query=%s", outlived)
+            self._carry_out(dropping)
         event = self._table.keep(query, text)
         if event is not None:
             self._carry_out(event)

@@ -1,8 +1,12 @@
-"""What streaming queries keep at the broker: for each query one document, in which nothing ever changes.
+"""What streaming queries keep at the broker: for each query one document.
 
 A query that begins "at the latest messages" must begin there once: a restart that looked again would skip what came
-meanwhile. So the first document counts, and keeping another one changes nothing; only dropping makes room for a new
-one. The broker does not look into a document, but for its being a JSON object.
+meanwhile. So the first document counts, and keeping another one changes nothing. What a query writes changes with each of
+its batches: its document has a *version*, and one of a higher version takes its place. Of one version the first counts. The
+broker looks into a document for its version (0 where it has none) and for nothing else.
+
+There is room for QUERIES_MAX. Where it is used up, the document that was kept longest ago makes room, if that is UNUSED_MS
+ago: a query that still writes keeps a new one with each batch.
 
 Changed only from the log, as the topic table is (see there). A decision to keep is adopted when it is staged: whoever
 asks in the same turn of the loop hears of the document that will be in the log, not of its own. Pure; owned by the loop
@@ -16,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from ..model.document_version import version_of
 from ..model.errors import InvalidParameter, MessageTooLarge, StoreFormatError, TooManyQueries
 from .topic_table import Document
 from .unknown_events import unknown_event
@@ -25,6 +30,7 @@ DROPPED: Final = "dropped"
 DOCUMENT_BYTES_MAX: Final = 1 << 20
 QUERIES_MAX: Final = 4096
 TEXT_MAX: Final = 64 << 20  # characters of all documents together: what a snapshot writes each time
+UNUSED_MS: Final = 30 * 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +88,12 @@ class QueryOffsets:
         kind, query, text = event.get("event"), event.get("query"), event.get("document")
         self._rest = {**self._rest, "dataVersion": version}
         if kind == KEPT and isinstance(query, str) and isinstance(text, str):
-            if query not in self._table:
+            known = self._table.get(query)
+            if known is None or version_of(text) > version_of(known.text):
                 self._add(query, KeptOffsets(text, version["timestamp"]))
             adopted: str | None = text
         elif kind == DROPPED and isinstance(query, str):
-            if (dropped := self._table.pop(query, None)) is not None:
-                self._characters -= len(dropped.text)
+            self._remove(query)
             adopted = None
         else:
             raise unknown_event("query", event)
@@ -95,23 +101,42 @@ class QueryOffsets:
             del self._adopted[query]
 
     def _add(self, query: str, kept: KeptOffsets) -> None:
+        self._remove(query)
         self._table[query] = kept
         self._characters += len(kept.text)
+
+    def _remove(self, query: str) -> None:
+        if (removed := self._table.pop(query, None)) is not None:
+            self._characters -= len(removed.text)
 
     # ---- deciding
 
     def keep(self, query: str, text: str) -> Document | None:
-        """The event that keeps the document; None where the query has one. Raises TooManyQueries.
+        """The event that keeps the document; None where the query has one, of this version or a higher one. Raises
+        TooManyQueries.
 
         The caller stages it, then calls `adopt`.
         """
-        if self.text(query) is not None:
+        known = self.text(query)
+        if known is not None and version_of(text) <= version_of(known):
             return None
-        if len(self._table) + len(self._adopted) >= QUERIES_MAX:
+        if known is None and len(self._table) + len(self._adopted) >= QUERIES_MAX:
             raise TooManyQueries(QUERIES_MAX, "queries")
-        if self._characters + len(text) > TEXT_MAX:
+        if self._characters + len(text) - len(known or "") > TEXT_MAX:
             raise TooManyQueries(TEXT_MAX, "characters of offsets")
         return {"event": KEPT, "query": query, "document": text}
+
+    def outlived(self, query: str, text: str, now_ms: int) -> str | None:
+        """The query whose document is to be dropped so that this one can be kept: kept longest ago, and UNUSED_MS ago.
+
+        None where there is room, or no such query. `now_ms`: since the epoch.
+        """
+        is_full = len(self._table) + len(self._adopted) >= QUERIES_MAX or self._characters + len(text) > TEXT_MAX
+        if not is_full or self.text(query) is not None:
+            return None
+        there = [(kept.kept_at_ms, name) for name, kept in self._table.items() if name not in self._adopted]
+        kept_at_ms, oldest = min(there, default=(now_ms, ""))
+        return oldest if now_ms - kept_at_ms >= UNUSED_MS else None
 
     def drop(self, query: str) -> Document | None:
         """The event that drops the query's document, for the caller to stage and adopt; None where it has none."""

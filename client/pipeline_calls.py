@@ -1,6 +1,6 @@
 """What the pipeline asks of a cluster: offsets that a query keeps, holds against retention.
 
-*Query offsets* are one JSON object a query, kept once and for all (until dropped) under the query's name. Every group
+*Query offsets* are one JSON object a query, kept until it is dropped, or one of a higher version takes its place. Every group
 of the cluster keeps a copy, so none of them is the one place that must be up: whoever has a copy tells the others. They
 are returned only when every group that leads has a copy; a creator that died before that began nothing. Where two
 brokers have different ones all the same, QueryOffsetsDiffer says so and nobody guesses.
@@ -43,7 +43,7 @@ from ..remoting.commands import (
     Request,
 )
 from .connection import Connection, connect, release
-from .query_copies import Document, agreed, merge_queries
+from .query_copies import Document, agreed, is_behind, merge_queries
 from .retry import RetryPolicy
 from .waiting import Blocking, run_blocking
 
@@ -87,7 +87,8 @@ class PipelineCalls:
     # ---- query offsets
 
     def keep_query_offsets(self, query: str, offsets: str) -> str:
-        """Keeps a JSON object (at most 1 MiB) for a query that has none; returns the one that is kept, as it was given.
+        """Keeps a JSON object (at most 1 MiB) for a query that has none, or has one of a lower version (its member `version`, 0
+        where there is none); returns the one that is kept, as it was given.
 
         Raises InvalidName, InvalidParameter, MessageTooLarge, TooManyQueries, QueryOffsetsDiffer.
         """
@@ -132,13 +133,12 @@ class PipelineCalls:
     def _keep(self, query: str, offsets: str, deadline_ms: int) -> str:
         masters = self._masters(deadline_ms)
         copies = self._copies(query, deadline_ms, masters)
-        kept = agreed(query, copies)
+        is_newest = all(is_behind(text, offsets) for text in copies.values())
+        kept = (None if is_newest else agreed(query, copies)) or offsets
         for name, address in masters.items():  # by name: of two that begin at once, one finds the other's at the first
-            if copies[name] is None:
-                payload = (offsets if kept is None else kept).encode()
-                copies[name] = self._call(address, KeepQueryOffsets(query), deadline_ms, payload)[1].decode()
-                kept = agreed(query, copies)
-        assert kept is not None  # there is a master, and each has a copy now
+            if is_behind(copies[name], kept):
+                copies[name] = self._call(address, KeepQueryOffsets(query), deadline_ms, kept.encode())[1].decode()
+                kept = agreed(query, copies) or kept
         return kept
 
     def _copies(self, query: str, deadline_ms: int, masters: Mapping[str, str] | None = None) -> dict[str, str | None]:

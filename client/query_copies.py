@@ -1,24 +1,36 @@
-"""The copies of a query's offsets: each group of the cluster keeps one, so that no single one of them is needed. Pure."""
+"""The copies of a query's offsets: each group of the cluster keeps one, so that no single one of them is needed. Pure.
+
+A document may have a version (member `version`, 0 where it has none). The highest counts: a copy of a lower one is behind.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ..model.document_version import version_of
 from ..model.errors import QueryOffsetsDiffer
 
 Document = dict[str, Any]
 
 
 def agreed(query: str, copies: Mapping[str, str | None]) -> str | None:
-    """What the brokers that keep a copy agree on; None where none does. `copies`: by broker name, None = it keeps none.
+    """What the brokers that keep the highest version agree on; None where none keeps any. `copies`: by broker name, None = it
+    keeps none.
 
     Raises QueryOffsetsDiffer.
     """
     kept = {name: text for name, text in copies.items() if text is not None}
-    if len(set(kept.values())) > 1:
-        raise QueryOffsetsDiffer(query, ", ".join(sorted(kept)))
-    return next(iter(kept.values()), None)
+    versions = {text: version_of(text) for text in kept.values()}
+    newest = {name: text for name, text in kept.items() if versions[text] == max(versions.values())}
+    if len(set(newest.values())) > 1:
+        raise QueryOffsetsDiffer(query, ", ".join(sorted(newest)))
+    return next(iter(newest.values()), None)
+
+
+def is_behind(text: str | None, wanted: str) -> bool:
+    """Whether a broker whose copy this is (None: it has none) has yet to be told of the document that is wanted."""
+    return text is None or version_of(text) < version_of(wanted)
 
 
 def merge_queries(listed: Mapping[str, Iterable[Mapping[str, Any]]]) -> list[Document]:

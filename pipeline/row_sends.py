@@ -11,7 +11,7 @@ second time. So the queue of a row must be the same each time: see row_shares.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from ..client.accumulators import new_accumulator
@@ -19,26 +19,34 @@ from ..client.connection import Connection
 from ..client.destinations import Destinations
 from ..client.latency_fault import LatencyFault, latency_table
 from ..client.outgoing import check_send_topic
-from ..client.pipeline_calls import PipelineCalls
-from ..client.queue_choice import shard_layout
 from ..client.ready_batch import ReadyBatches
 from ..client.retry import RetryPolicy
 from ..client.sequenced_sends import SequencedSends
 from ..client.waited_send import WaitedSends
 from ..client.waiting import Blocking, run_blocking
-from ..model.errors import BatchOutdated, NoRoute
+from ..model.errors import BatchChanged, BatchOutdated
 from ..model.queue import MessageQueue
 from ..model.route import TopicRoute
 from ..store.record_kernel import Accumulator
 from .arrow_records import Rows
-from .row_shares import parse_pinned, pinned_queue, pinned_text
+from .batch_pins import Pin
+from .options import WriteOptions
+from .row_shares import pinned_queue
 from .send_lanes import LANES, TaskLanes
+from .written_rows import (
+    BATCH_SHIFT,
+    DIGEST_BYTES,
+    WrittenRows,
+    begun_batch,
+    producer_name,
+    record_digests,
+    written_rows,
+)
 
 GROUP: Final = "spark-zenit-sink"  # the producer group that brokers see
 LATENCY_FAULT: Final = "rocketmq-5"
 BUFFER_BYTES: Final = 1024 * 1024  # takes a request of arrow_records.REQUEST_BYTES
 GROUPS_MAX: Final = 65_536  # whose queue is remembered
-BATCH_SHIFT: Final = 32  # a sequence is (batch id << 32) + n-th row of the task in the queue
 
 
 class RowSends(Protocol):
@@ -52,6 +60,19 @@ class RowSends(Protocol):
     def send(self, topic: str, queue: MessageQueue | None, rows: Rows, picks: Sequence[int]) -> None:
         """These rows are stored as durably as the cluster promises once the lanes have finished. Raises what the last try of
         some rows ended with."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkTask:
+    """A task that writes once. `identity`: of the query. `attempt`: at its batch, the same in all its tasks. `is_again`: Spark
+    ran the task before. `cluster_id`: "" = not known."""
+
+    identity: str
+    partition_id: int
+    batch_id: int
+    attempt: str
+    is_again: bool = False
+    cluster_id: str = ""
 
 
 class TaskDestinations(Destinations):
@@ -126,87 +147,123 @@ class LooseSends:
 
 
 class PinnedSends:
-    """Once: what was stored under this task's name and number is not stored again."""
+    """Once: what was stored under this task's name and number is not stored again.
 
-    def __init__(
-        self,
-        connection: Connection,
-        *,
-        identity: str,
-        partition_id: int,
-        batch_id: int,
-        total_ms: int,
-        by_row: bool = False,
-    ) -> None:
-        """`identity`: of the query. `by_row`: message groups have no queue of their own. Raises InvalidParameter."""
-        self._by_row = by_row
+    A number proves nothing alone: a batch may come again with other rows. So as soon as there is a sign that rows of it are
+    there (an attempt before this one began the batch, the task was tried before, a broker knows a number), those are read back
+    and compared, before anything goes behind them.
+    """
+
+    def __init__(self, connection: Connection, options: WriteOptions, task: SinkTask) -> None:
+        """Raises InvalidParameter."""
         self.lanes = TaskLanes()
         self._lane_of: dict[MessageQueue, int] = {}
         self._connection = connection
-        self._identity = identity
-        self._salt = partition_id + batch_id
-        self._batch_id = batch_id
-        self._total_ms = total_ms
-        name = f"spark/{identity}/{partition_id}"
-        self._sends = [SequencedSends(connection, name, group=GROUP, total_ms=total_ms) for _ in range(LANES)]
+        self._options = options
+        self.task = task
+        self._by_row = options.route_by == "row"
+        self._salt = task.partition_id + task.batch_id
+        name = producer_name(task.identity, task.partition_id)
+        self._sends = [
+            SequencedSends(connection, name, group=GROUP, total_ms=options.request_timeout_ms) for _ in range(LANES)
+        ]
         self._batches = ReadyBatches(self._new_accumulator, keep=False, buffer_bytes=BUFFER_BYTES)
         self._next: dict[MessageQueue, int] = {}
         self._queues: dict[tuple[str, str], MessageQueue] = {}
+        self._pins: dict[str, Pin] = {}
+        self._looked: set[MessageQueue] = set()
+        self._came_again = task.is_again
+
+    @property
+    def came_again(self) -> bool:
+        """Whether rows of the batch may have been there before."""
+        return self._came_again or any(pin.attempt != self.task.attempt for pin in self._pins.values())
 
     def destination(self, topic: str, group: str | None, block: int) -> MessageQueue | None:
         """A queue that was pinned when the query first wrote to the topic."""
         if group is None or self._by_row:
-            return pinned_queue(self._pinned(topic), None, self._salt, block)
+            return pinned_queue(self._pin(topic).queues, None, self._salt, block)
         queue = self._queues.get((topic, group))
         if queue is None:
             if len(self._queues) >= GROUPS_MAX:
                 self._queues.clear()
-            queue = self._queues[topic, group] = pinned_queue(self._pinned(topic), group, 0, 0)
+            queue = self._queues[topic, group] = pinned_queue(self._pin(topic).queues, group, 0, 0)
         return queue
 
-    def send(self, topic: str, queue: MessageQueue | None, rows: Rows, picks: Sequence[int]) -> None:
-        """See `RowSends`."""
+    def send(self, topic: str, queue: MessageQueue | None, rows: Rows, picks: Sequence[int]) -> None:  # noqa: ARG002  # the queue's
+        """See `RowSends`. It raises BatchChanged, BatchOutdated, too."""
         assert queue is not None
-        first = self._next.get(queue, self._batch_id << BATCH_SHIFT)
+        first = self._next.get(queue, 0)
         self._next[queue] = first + len(picks)
         lane = self._lane_of.setdefault(queue, len(self._lane_of) % LANES)
+        self.lanes.add(lane, lambda: self._send(lane, queue, rows, picks, first))
 
-        def request() -> int:
-            batch = self._batches.make(topic, rows.fill(picks))
-            result = self._sends[lane].send(queue, batch.payload(), batch.count, first)
-            known = result.known_sequence >> BATCH_SHIFT
-            if known > self._batch_id:
-                raise BatchOutdated(self._identity, self._batch_id, known)
-            return result.duplicate_messages
+    def _send(self, lane: int, queue: MessageQueue, rows: Rows, picks: Sequence[int], first: int) -> int:
+        """In the queue's lane: these rows are the task's from the `first`-th on in the queue. Returns how many were there."""
+        task = self.task
+        known = min(len(picks), self._written(queue, first)) if self._is_doubtful(queue) else 0
+        if known:
+            self._check_same(queue, rows, picks[:known], first)
+        if known == len(picks):
+            return known
+        batch = self._batches.make(queue.topic, rows.fill(picks[known:]))
+        sequence = (task.batch_id << BATCH_SHIFT) + first + known
+        result = self._sends[lane].send(queue, batch.payload(), batch.count, sequence)
+        later = result.known_sequence >> BATCH_SHIFT
+        if later > task.batch_id:
+            raise BatchOutdated(task.identity, task.batch_id, later)
+        found = result.duplicate_messages
+        if found:
+            self._came_again = True
+            self._looked.discard(queue)
+            if self._written(queue, first + known) < found:
+                raise BatchChanged(
+                    task.identity, task.batch_id, f"{queue} does not show all that its broker knows of it"
+                )
+            self._check_same(queue, rows, picks[known : known + found], first + known)
+        return known + found
 
-        self.lanes.add(lane, request)
+    def _is_doubtful(self, queue: MessageQueue) -> bool:
+        return self._came_again or self._pins[queue.topic].attempt != self.task.attempt
 
-    def _pinned(self, topic: str) -> tuple[MessageQueue, ...]:
-        return pinned_queues(self._connection, self._identity, topic, self._total_ms)
+    def _written(self, queue: MessageQueue, first: int) -> int:
+        """How many of the task's rows are in the queue from the `first`-th on; looked for once."""
+        written = self._rows_there(queue.topic)
+        if queue not in self._looked:
+            self._looked.add(queue)
+            written.look()
+        return max(0, len(written.digests(queue, self.task.partition_id)) // DIGEST_BYTES - first)
+
+    def _check_same(self, queue: MessageQueue, rows: Rows, picks: Sequence[int], first: int) -> None:
+        task = self.task
+        there = self._rows_there(queue.topic).digests(queue, task.partition_id)[first * DIGEST_BYTES :]
+        digests = record_digests(bytes(self._batches.make(queue.topic, rows.fill(picks)).payload()))
+        if not there.startswith(digests):
+            reason = f"of task {task.partition_id} in {queue}, among rows {first} to {first + len(picks) - 1}"
+            raise BatchChanged(task.identity, task.batch_id, reason)
+
+    def _rows_there(self, topic: str) -> WrittenRows:
+        task = self.task
+        return written_rows(self._options, topic, task.cluster_id, task.identity, task.batch_id, self._pins[topic])
+
+    def _pin(self, topic: str) -> Pin:
+        pin = self._pins.get(topic)
+        if pin is None:
+            task = self.task
+            pin = self._pins[topic] = begun_batch(
+                self._connection,
+                self._options,
+                task.cluster_id,
+                identity=task.identity,
+                topic=check_send_topic(topic),
+                batch_id=task.batch_id,
+                attempt=task.attempt,
+            )
+        return pin
 
     def _new_accumulator(self, topic: str, capacity: int) -> Accumulator:
         address = _address(self._connection, topic)
         return new_accumulator(self._connection, topic, capacity, address, own_properties=self._sends[0].room)
-
-
-@lru_cache(maxsize=1024)
-def pinned_queues(connection: Connection, identity: str, topic: str, total_ms: int) -> tuple[MessageQueue, ...]:
-    """The queues that a query writes to: those that the topic had when it first did. Raises TopicNotFound, NoRoute.
-
-    They never change, so a process asks once.
-    """
-    waits = Blocking(connection.remoting)
-    route = run_blocking(connection.routes.refresh(check_send_topic(topic), waits, timeout_ms=total_ms))
-    layout = shard_layout(route)
-    if not layout:
-        raise NoRoute(topic, "no queue takes messages")
-    calls = PipelineCalls(connection, timeout_ms=total_ms)
-    return parse_pinned(topic, calls.keep_query_offsets(pin_name(identity, topic), pinned_text(layout)))
-
-
-def pin_name(identity: str, topic: str) -> str:
-    """The name under which the queues are kept (zenit query-offsets list)."""
-    return f"{identity}/sink/{topic}"
 
 
 def has_one_queue(route: TopicRoute | None) -> bool:

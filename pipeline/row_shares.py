@@ -8,13 +8,11 @@ share one, so that a request holds many rows of one queue.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from ..client.queue_choice import shard_queue
-from ..model.errors import StoreFormatError
 from ..model.queue import MessageQueue
 from .arrow_records import Rows
 
@@ -57,20 +55,3 @@ def pinned_queue(queues: Sequence[MessageQueue], group: str | None, salt: int, b
     if group is not None:
         return shard_queue(queues, group)
     return queues[(salt + block) % len(queues)]
-
-
-def pinned_text(queues: Sequence[MessageQueue]) -> str:
-    """The queues of one topic as they are kept at the brokers."""
-    return json.dumps({"queues": [[queue.broker_name, queue.queue_id] for queue in queues]}, separators=(",", ":"))
-
-
-def parse_pinned(topic: str, text: str) -> tuple[MessageQueue, ...]:
-    """The reverse. Raises StoreFormatError."""
-    try:
-        rows = json.loads(text)["queues"]
-        queues = tuple(MessageQueue(topic, str(broker_name), int(queue_id)) for broker_name, queue_id in rows)
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise StoreFormatError("pinned queues", f"of topic {topic}: {text[:200]}") from error
-    if not queues:
-        raise StoreFormatError("pinned queues", f"of topic {topic}: none")
-    return queues

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -44,22 +45,38 @@ _met: Final[dict[str, str]] = {}  # query id -> the cluster that its tasks in th
 
 
 @dataclass(frozen=True, slots=True)
+class BatchName:
+    """A batch that is written with delivery=dedup: who writes it, its number, and the cluster that has it."""
+
+    identity: str
+    batch_id: int
+    cluster_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class TaskCounts(WriterCommitMessage):
-    """What one task wrote: rows, bytes of their bodies, requests; `duplicates`: rows that were stored before."""
+    """What one task wrote: rows, bytes of their bodies, requests; `duplicates`: rows that were stored before.
+
+    `partition_id`: which task it is. `again`: of what batch it is, where rows of that may have been stored before.
+    """
 
     rows: int = 0
     body_bytes: int = 0
     requests: int = 0
     duplicates: int = 0
+    partition_id: int = 0
+    again: BatchName | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """All that a task needs to know; travels to it. `cluster_id`: of the cluster that all tasks write to; "" = not known."""
+    """All that a task needs to know; travels to it. `cluster_id`: of the cluster that all tasks write to; "" = not known.
+    `attempt`: a name that no other attempt at a batch has."""
 
     options: WriteOptions
     columns: WriteColumns
     cluster_id: str = ""
+    attempt: str = ""
 
     def run(self, batches: Iterator[pa.RecordBatch], *, is_stream: bool) -> TaskCounts:
         """Writes a task's rows. Raises InvalidParameter, UnwritableColumn, and what kept rows from being sent."""
@@ -74,7 +91,7 @@ class Writing:
         cluster_id = cluster_of_query(query, self.cluster_id) if query else self.cluster_id
         first_row = body_bytes = requests = 0
         with connection(self.options.namesrv, cluster_id) as cluster:
-            sends = self._new_sends(task, cluster, is_stream=is_stream)
+            sends = self._new_sends(task, cluster, cluster_id, is_stream=is_stream)
             try:
                 for batch in batches:
                     rows = rows_of(batch, self.columns, self.options.topic)
@@ -87,23 +104,47 @@ class Writing:
                 sends.lanes.finish()
             finally:
                 sends.lanes.abandon()
-        return TaskCounts(first_row, body_bytes, requests, sends.lanes.duplicates)
+        return TaskCounts(
+            first_row, body_bytes, requests, sends.lanes.duplicates, task.partitionId(), self._again(sends)
+        )
 
-    def _new_sends(self, task: TaskContext, cluster: Connection, *, is_stream: bool) -> RowSends:
-        from .row_sends import LooseSends, PinnedSends
+    def check_whole(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """All tasks are done; where the batch came again, no task of an earlier attempt wrote more. Raises BatchChanged, and
+        why it cannot be told."""
+        from .connections import connection
+        from .written_rows import check_whole_batch
+
+        counts = [message for message in messages if isinstance(message, TaskCounts)]
+        batch = next((count.again for count in counts if count.again is not None), None)
+        if batch is None:
+            return
+        with connection(self.options.namesrv, batch.cluster_id) as cluster:
+            check_whole_batch(
+                cluster,
+                self.options,
+                batch.cluster_id,
+                identity=batch.identity,
+                batch_id=batch.batch_id,
+                rows={count.partition_id: count.rows for count in counts},
+            )
+
+    def _again(self, sends: RowSends) -> BatchName | None:
+        from .row_sends import PinnedSends
+
+        if not isinstance(sends, PinnedSends) or not sends.came_again:
+            return None
+        return BatchName(sends.task.identity, sends.task.batch_id, sends.task.cluster_id)
+
+    def _new_sends(self, task: TaskContext, cluster: Connection, cluster_id: str, *, is_stream: bool) -> RowSends:
+        from .row_sends import LooseSends, PinnedSends, SinkTask
 
         options = self.options
         if options.delivery != "dedup":
             return LooseSends(cluster, total_ms=options.request_timeout_ms, by_row=options.route_by == "row")
         identity, batch_id = identity_of(task, options, is_stream=is_stream)
-        return PinnedSends(
-            cluster,
-            identity=identity,
-            partition_id=task.partitionId(),
-            batch_id=batch_id,
-            total_ms=options.request_timeout_ms,
-            by_row=options.route_by == "row",
-        )
+        is_again = task.attemptNumber() > 0
+        sink_task = SinkTask(identity, task.partitionId(), batch_id, self.attempt, is_again, cluster_id)
+        return PinnedSends(cluster, options, sink_task)
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -117,7 +158,8 @@ class BatchWriter(DataSourceArrowWriter):
         return self._writing.run(iterator, is_stream=False)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """All tasks are done."""
+        """All tasks are done. Raises BatchChanged."""
+        self._writing.check_whole(messages)
         log.info("batch written %s", summary(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -136,7 +178,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return self._writing.run(iterator, is_stream=True)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
-        """All tasks of the batch are done."""
+        """All tasks of the batch are done. Raises BatchChanged."""
+        self._writing.check_whole(messages)
         log.info("batch written batch=%s %s", batchId, summary(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
@@ -178,7 +221,8 @@ def plan(options: Mapping[str, str], schema: StructType) -> Writing:
         has_topic=parsed.topic is not None,
         is_dedup=parsed.delivery == "dedup",
     )
-    return Writing(replace(parsed, namesrv=",".join(name_servers(parsed.namesrv))), columns)
+    named = replace(parsed, namesrv=",".join(name_servers(parsed.namesrv)))
+    return Writing(named, columns, attempt=secrets.token_hex(8))
 
 
 def with_cluster(writing: Writing, timeout_ms: int) -> Writing:

@@ -89,6 +89,7 @@ from .jobs import (
     TargetInUse,
 )
 from .pipeline import (
+    BatchChanged,
     BatchOutdated,
     DamagedMessage,
     DataLost,
@@ -145,6 +146,7 @@ __all__ = [
     "AllocationConflict",
     "ArchiveDamaged",
     "ArchiveNotWritable",
+    "BatchChanged",
     "BatchOutdated",
     "BrokerBusy",
     "BufferFull",

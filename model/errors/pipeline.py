@@ -239,6 +239,27 @@ class BatchOutdated(ZenitError):
         )
 
 
+class BatchChanged(ZenitError):
+    """A batch comes again with delivery=dedup, and its rows are not those that were written of it.
+
+    Args: query, batch_id, reason.
+    """
+
+    code = 9170
+
+    def __init__(self, query: str, batch_id: int, reason: str) -> None:
+        super().__init__(query, batch_id, reason)
+        self.query = query
+        self.batch_id = batch_id
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"batch {self.batch_id} of query {self.query!r} comes again with other rows than were written of it: {self.reason};"
+            " go on with a new checkpoint (or queryName, or batchId) at offsets behind what was written"
+        )
+
+
 class UnwritableColumn(ZenitError):
     """A sink cannot write this column of a row. Args: column, reason."""
 

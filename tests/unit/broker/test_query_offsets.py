@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from zenitmq.broker import query_offsets
-from zenitmq.broker.query_offsets import DOCUMENT_BYTES_MAX, QUERIES_MAX, QueryOffsets, check_document
+from zenitmq.broker.query_offsets import DOCUMENT_BYTES_MAX, QUERIES_MAX, UNUSED_MS, QueryOffsets, check_document
 from zenitmq.model.errors import InvalidParameter, MessageTooLarge, StoreFormatError, TooManyQueries
 
 VERSION = {"counter": 1, "stateVersion": 0, "timestamp": 77}
@@ -54,6 +55,58 @@ def test_what_is_dropped_makes_room_for_another_within_one_turn() -> None:
     assert table.text("q") is None
     table.on_event({"event": "dropped", "query": "q"}, VERSION)
     assert table.document() == {"dataVersion": VERSION, "queryTable": {}}
+
+
+def test_a_document_of_a_higher_version_takes_the_place_of_a_lower_one() -> None:
+    table = QueryOffsets()
+    first = keep(table, "q", "{}")
+    second = keep(table, "q", '{"version":1}')
+    assert keep(table, "q", '{"version":1,"n":1}') is None, "of one version the first counts"
+    assert keep(table, "q", '{"n":1}') is None
+    assert table.text("q") == '{"version":1}'
+    table.on_event(first, VERSION)
+    assert table.text("q") == '{"version":1}', "what is staged counts before the log has it"
+    table.on_event(second, {**VERSION, "timestamp": 99})
+    assert table.listed() == [{"query": "q", "kept_at_ms": 99, "size_bytes": 13}]
+    table.on_event(first, VERSION)
+    assert table.text("q") == '{"version":1}', "the log is replayed from an older place"
+    again = QueryOffsets()
+    again.load(table.document())
+    assert keep(again, "q", '{"version":1,"n":2}') is None
+    assert keep(again, "q", '{"version":2}') is not None
+
+
+@pytest.mark.parametrize("version", ["1", 1.5, True, -1, None, [1], 1 << 63])
+def test_what_is_no_version_is_that_of_a_document_without_one(version: Any) -> None:
+    table = QueryOffsets()
+    keep(table, "q", "{}")
+    assert keep(table, "q", json.dumps({"version": version})) is None
+
+
+def test_what_was_kept_longest_ago_makes_room_where_nobody_kept_it_anew_for_long() -> None:
+    table = QueryOffsets()
+    for number in range(QUERIES_MAX):
+        table.on_event(table.keep(f"q{number}", "{}"), {**VERSION, "timestamp": 1000 + number})
+    assert table.outlived("q5", "{}", 1 << 60) is None, "it has its room"
+    assert table.outlived("one more", "{}", 1000 + UNUSED_MS - 1) is None
+    assert table.outlived("one more", "{}", 1000 + UNUSED_MS) == "q0"
+    table.on_event(keep(table, "q0", '{"version":1}'), {**VERSION, "timestamp": 1 << 50})
+    assert table.outlived("one more", "{}", 1001 + UNUSED_MS) == "q1", "q0 was used since"
+    table.on_event(drop(table, "q1"), VERSION)
+    assert table.outlived("one more", "{}", 1 << 60) is None
+    assert keep(table, "one more", "{}") is not None
+
+
+def test_a_document_that_is_replaced_makes_room_for_its_successor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query_offsets, "TEXT_MAX", 20)
+    table = QueryOffsets()
+    for version in range(1, 5):
+        event = keep(table, "q", f'{{"version":{version}}}')
+        assert event is not None
+        table.on_event(event, VERSION)
+    with pytest.raises(TooManyQueries, match="characters"):
+        table.keep("r", '{"n":123}')
+    assert table.keep("r", '{"n":1}') is not None
 
 
 def test_a_snapshot_gives_the_same_table_and_keeps_what_it_does_not_know() -> None:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from zenitmq.client.queue_choice import shard_queue
-from zenitmq.model.errors import StoreFormatError
 from zenitmq.model.queue import MessageQueue
 from zenitmq.pipeline.arrow_records import Rows
-from zenitmq.pipeline.row_shares import BLOCK_ROWS, Share, parse_pinned, pinned_queue, pinned_text, shares
+from zenitmq.pipeline.row_shares import BLOCK_ROWS, Share, pinned_queue, shares
 
 QUEUES = tuple(MessageQueue("t", broker, queue_id) for broker in ("a", "b") for queue_id in range(2))
 
@@ -86,16 +84,3 @@ def test_however_rows_come_in_batches_each_goes_the_same_way_in_the_same_order(
         split.append(min(left, others[len(split) % len(others)]))
         left -= split[-1]
     assert ways(sizes) == ways(split)
-
-
-def test_pinned_queues_are_read_as_they_were_written() -> None:
-    assert parse_pinned("t", pinned_text(QUEUES)) == QUEUES
-    assert pinned_text(QUEUES[:2]) == '{"queues":[["a",0],["a",1]]}'
-
-
-@pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"queues":[]}', '{"queues":[["a"]]}', '{"queues":[["a","x"]]}', "[" * 9999]
-)
-def test_what_is_no_list_of_queues_is_told(text: str) -> None:
-    with pytest.raises(StoreFormatError, match="of topic t"):
-        parse_pinned("t", text)

@@ -1,0 +1,239 @@
+"""A batch that comes again with delivery=dedup: with the same rows nothing changes, with others it is refused by name.
+
+Attempt by attempt, without a Spark around it, against a real broker. Every test counts what is in the topic in the end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pytest
+from pyspark import TaskContext
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+from spark.sink_kit import messages_of
+from spark.test_sink_tasks import Attempt
+
+from zenitmq import Admin, Message, Producer
+from zenitmq.client.pipeline_calls import pipeline_calls
+from zenitmq.model.errors import BatchChanged, BatchOutdated
+from zenitmq.pipeline import row_sends
+from zenitmq.pipeline.batch_pins import parse_pin, pin_name
+from zenitmq.pipeline.sink import BatchWriter, StreamWriter, TaskCounts, batch_writer, stream_writer
+from zenitmq.testing import LocalCluster
+
+SCHEMA = StructType([StructField("body", BinaryType()), StructField("messageGroup", StringType())])
+ARROW = pa.schema([("body", pa.binary()), ("messageGroup", pa.string())])
+
+
+class Query:
+    """One query that writes to one topic, task by task. Each `attempt` is planned anew, as Spark does."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, namesrv: str, topic: str) -> None:
+        self._monkeypatch = monkeypatch
+        self.options = {"namesrv": namesrv, "topic": topic, "delivery": "dedup"}
+        self.name = f"query-of-{topic}"
+
+    def attempt(self) -> StreamWriter:
+        """A new plan of a batch."""
+        return stream_writer(self.options, SCHEMA, False)
+
+    def run(
+        self,
+        writer: StreamWriter | BatchWriter,
+        batch_id: int,
+        rows: Sequence[str],
+        *,
+        task: int = 0,
+        number: int = 0,
+        groups: bool = False,
+    ) -> TaskCounts:
+        """One task, which may have been meant to write more. `groups`: each row has one of its own."""
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            names = list(rows) if groups else [None] * len(rows)
+            bodies = pa.array([row.encode() for row in rows], pa.binary())
+            yield pa.record_batch([bodies, pa.array(names, pa.string())], schema=ARROW)
+
+        spark_says = Attempt(self.name, batch_id, task, number=number)
+        self._monkeypatch.setattr(TaskContext, "get", staticmethod(lambda: spark_says))
+        return writer.write(batches())
+
+
+@pytest.fixture
+def query(monkeypatch: pytest.MonkeyPatch, cluster: LocalCluster, topic: str) -> Query:
+    return Query(monkeypatch, cluster.namesrv, topic)
+
+
+def numbered(begin: int, end: int) -> list[str]:
+    return [f"row-{number:05d}" for number in range(begin, end)]
+
+
+def stored(cluster: LocalCluster, topic: str) -> list[str]:
+    """All bodies, sorted; twice what is there twice."""
+    return sorted(message.body.decode() for message in messages_of(cluster.namesrv, topic))
+
+
+@pytest.mark.parametrize("groups", [False, True])
+def test_the_same_rows_change_nothing_however_often_they_come(
+    query: Query, cluster: LocalCluster, topic: str, groups: bool
+) -> None:
+    rows = numbered(0, 1500)
+    query.run(query.attempt(), 0, rows[:700], groups=groups)
+    query.run(query.attempt(), 0, rows[:1100], groups=groups)
+    writer = query.attempt()
+    counts = query.run(writer, 0, rows, groups=groups)
+    assert counts.duplicates == 1100
+    writer.commit([counts], 0)
+    assert stored(cluster, topic) == rows
+    again = query.attempt()
+    counts = query.run(again, 0, rows, groups=groups)
+    assert counts.duplicates == counts.rows == 1500
+    again.commit([counts], 0)
+    assert stored(cluster, topic) == rows
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        numbered(3, 10),  # its first rows expired, or were passed over, before the second attempt
+        ["row-00000", "row-00002", *numbered(3, 10)],
+        ["row-00000", "another", *numbered(2, 10)],
+        numbered(100, 110),  # another checkpoint under the same id
+    ],
+    ids=["first rows gone", "one gone", "one changed", "all others"],
+)
+@pytest.mark.parametrize("is_same_attempt", [False, True])
+def test_other_rows_are_refused_before_one_is_written(
+    query: Query, cluster: LocalCluster, topic: str, second: list[str], is_same_attempt: bool
+) -> None:
+    """Numbered anew they would pass for those that were written, and the query would end well without them."""
+    writer = query.attempt()
+    query.run(writer, 7, numbered(0, 5))
+    writer = writer if is_same_attempt else query.attempt()
+    with pytest.raises(BatchChanged, match=r"batch 7 of query 'query-of-.*comes again with other rows.*of task 0 in"):
+        query.run(writer, 7, second, number=int(is_same_attempt))
+    assert stored(cluster, topic) == numbered(0, 5)
+
+
+def test_fewer_rows_than_were_written_are_refused(query: Query, cluster: LocalCluster, topic: str) -> None:
+    """All that come are known, but what else was written would be there twice once another task brings it."""
+    query.run(query.attempt(), 1, numbered(0, 50))
+    writer = query.attempt()
+    counts = [query.run(writer, 1, numbered(0, 33)), query.run(writer, 1, numbered(33, 66), task=1)]
+    with pytest.raises(BatchChanged, match="task 0 has 50 rows in the topics, and 33 come now"):
+        writer.commit(counts, 1)
+
+
+def test_rows_of_a_task_that_is_no_more_are_refused(query: Query, cluster: LocalCluster, topic: str) -> None:
+    """Three partitions, then two: nobody asks for what the third wrote."""
+    writer = query.attempt()
+    query.run(writer, 1, numbered(66, 100), task=2)
+    writer = query.attempt()
+    counts = [query.run(writer, 1, numbered(0, 50)), query.run(writer, 1, numbered(50, 100), task=1)]
+    with pytest.raises(BatchChanged, match="task 2 has 34 rows in the topics, and 0 come now"):
+        writer.commit(counts, 1)
+
+
+def test_more_partitions_are_no_harm_where_what_was_written_stays_where_it_was(
+    query: Query, cluster: LocalCluster, topic: str
+) -> None:
+    query.run(query.attempt(), 1, numbered(0, 20))
+    writer = query.attempt()
+    counts = [query.run(writer, 1, numbered(at, at + 33), task=at // 33) for at in (0, 33, 66)]
+    writer.commit(counts, 1)
+    assert stored(cluster, topic) == numbered(0, 99)
+
+
+@pytest.mark.parametrize("back_to", [4, 3, 1, 0])
+def test_a_checkpoint_that_was_set_back_is_refused_however_few_batches(
+    query: Query, cluster: LocalCluster, topic: str, back_to: int
+) -> None:
+    """Its batch begins with the rows that the batch of that number had, and goes on with those of later ones."""
+    for batch_id in range(6):
+        writer = query.attempt()
+        writer.commit([query.run(writer, batch_id, numbered(10 * batch_id, 10 * batch_id + 10))], batch_id)
+    with pytest.raises(BatchOutdated, match=rf"batch {back_to} of query .* but its batch 5 was before"):
+        query.run(query.attempt(), back_to, numbered(10 * back_to, 60))
+    assert stored(cluster, topic) == numbered(0, 60)
+
+
+def test_the_last_batch_may_have_got_more_rows(query: Query, cluster: LocalCluster, topic: str) -> None:
+    """Set back to its last batch only: it begins with the same rows, and those behind them are new."""
+    writer = query.attempt()
+    writer.commit([query.run(writer, 3, numbered(0, 10))], 3)
+    writer = query.attempt()
+    writer.commit([query.run(writer, 3, numbered(0, 30))], 3)
+    assert stored(cluster, topic) == numbered(0, 30)
+
+
+def test_a_batch_is_written_to_a_topic_once(
+    query: Query, cluster: LocalCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two writes of one foreachBatch under one name and number: the second would count as written."""
+    options = query.options | {"queryName": "twice", "batchId": "0"}
+    query.run(batch_writer(options, SCHEMA, False), 0, numbered(0, 5))
+    with pytest.raises(BatchChanged, match="batch 0 of query 'twice/query-of-"):
+        query.run(batch_writer(options, SCHEMA, False), 0, numbered(5, 10))
+    assert stored(cluster, topic) == numbered(0, 5)
+
+
+def test_what_others_write_to_the_queues_does_not_matter(query: Query, cluster: LocalCluster, topic: str) -> None:
+    query.run(query.attempt(), 0, numbered(0, 5))
+    other = Query(pytest.MonkeyPatch(), cluster.namesrv, topic)
+    other.name = query.name + "-2"
+    with Producer(namesrv=cluster.namesrv, group="g", idempotent=True) as producer:
+        for _ in range(20):
+            producer.send(Message(topic, b"other"))
+    query.run(other.attempt(), 0, numbered(0, 2))
+    writer = query.attempt()
+    counts = query.run(writer, 0, numbered(0, 10))
+    assert counts.duplicates == 5
+    writer.commit([counts], 0)
+    assert [body for body in stored(cluster, topic) if body != "other"] == numbered(0, 10)
+
+
+def test_a_broker_that_forgot_the_task_stores_nothing_twice(
+    query: Query, cluster: LocalCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows are in the log for longer than their producer is in the broker's memory; a name it never heard is as good."""
+    query.run(query.attempt(), 0, numbered(0, 5))
+    monkeypatch.setattr(row_sends, "producer_name", lambda identity, task: f"spark/unheard-of-{identity}/{task}")
+    writer = query.attempt()
+    assert query.run(writer, 0, numbered(0, 10)).duplicates == 5
+    assert stored(cluster, topic) == numbered(0, 10)
+
+
+def test_a_topic_that_was_made_anew_is_written_with_the_next_batch(
+    query: Query, cluster: LocalCluster, topic: str
+) -> None:
+    """To the queues that it has now; a batch of which the old one had rows is refused."""
+    query.run(query.attempt(), 0, numbered(0, 2000))
+    with Admin(cluster.namesrv) as admin:
+        admin.delete_topic(topic)
+        admin.create_topic(topic, queues=2)
+    with pytest.raises(BatchChanged, match=f"topic {topic} was deleted and made again since it began"):
+        query.run(query.attempt(), 0, numbered(0, 2000))
+    assert stored(cluster, topic) == []
+    writer = query.attempt()
+    writer.commit([query.run(writer, 1, numbered(0, 2000))], 1)
+    assert stored(cluster, topic) == numbered(0, 2000)
+    assert {message.queue.queue_id for message in messages_of(cluster.namesrv, topic)} == {0, 1}
+
+
+def test_a_pin_of_an_older_version_is_taken_over(query: Query, cluster: LocalCluster, topic: str) -> None:
+    """It tells of queues alone: what its batch wrote may lie anywhere, and is found all the same."""
+    query.run(query.attempt(), 0, numbered(0, 5))
+    name = pin_name(query.name, topic)
+    with pipeline_calls(cluster.namesrv) as calls:
+        pin = json.loads(calls.query_offsets(name) or "")
+        calls.drop_query_offsets(name)
+        calls.keep_query_offsets(name, json.dumps({"queues": pin["queues"]}))
+    writer = query.attempt()
+    counts = query.run(writer, 0, numbered(0, 10))
+    assert counts.duplicates == 5
+    writer.commit([counts], 0)
+    with pipeline_calls(cluster.namesrv) as calls:
+        assert parse_pin(topic, calls.query_offsets(name) or "").batch == 0
+    assert stored(cluster, topic) == numbered(0, 10)
