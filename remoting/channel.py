@@ -8,7 +8,6 @@ the monitor, at deadlines, and closes the socket.
 
 from __future__ import annotations
 
-import itertools
 import logging
 import threading
 from collections import deque
@@ -22,7 +21,7 @@ from .client_socket import Dealer, Payload
 from .commands import Reply, Request
 from .header import Header, encode_request, is_request, opaque_of, open_header, reply_of
 from .options import IN_FLIGHT_MAX
-from .sync_calls import OPAQUE_MAX, OnRequest
+from .sync_calls import OnRequest, opaques
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +47,7 @@ class Channel:
             False  # somebody was interrupted inside the socket, perhaps between two frames of a message: it ends soon
         )
         self._on_request = on_request
-        self._opaques = itertools.cycle(range(1, OPAQUE_MAX))
+        self._opaques = opaques()
         self._lock = threading.Lock()
         self._in_flight: dict[int, _Pending] = {}
         self._in_flight_bytes = 0

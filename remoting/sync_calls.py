@@ -10,7 +10,7 @@ import itertools
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from ..model.clock import monotonic_ms
@@ -36,13 +36,21 @@ OnRequest = Callable[[str, bytes, bytes], None]
 """(address, header, payload) of what a server sent by itself."""
 
 
+def opaques() -> Iterator[int]:
+    """Numbers of a connection's requests: from 1 to OPAQUE_MAX, then from 1 again. One iterator serves all threads.
+
+    Not `itertools.cycle`: it keeps every number that it gave out, 40 bytes a request.
+    """
+    return itertools.chain.from_iterable(itertools.repeat(range(1, OPAQUE_MAX + 1)))
+
+
 class SyncConnection:
     """One thread's connection to one address; the lock is only ever waited for by the client that closes."""
 
     def __init__(self, dealer: Dealer, on_request: OnRequest) -> None:
         self._dealer = dealer
         self._on_request = on_request
-        self._opaques = itertools.cycle(range(1, OPAQUE_MAX))
+        self._opaques = opaques()
         self._lock = threading.Lock()
         self._used_ms = 0  # when the last call that was answered began
         self.in_call = False
