@@ -182,8 +182,11 @@ class MessageAccount:
             pending[stream.topic] += sum((name, number) not in self._recalled for number in stream.open)
         return {topic: count for topic, count in pending.items() if count}
 
-    def document(self) -> dict[str, Any]:
-        """All counts, examples of what is wrong, and whether nothing is (`passed`)."""
+    def document(self, *, is_ended: bool = True) -> dict[str, Any]:
+        """All counts, examples of what is wrong, and whether nothing is (`passed`).
+
+        `is_ended`: what is not handled is lost; else it is on its way.
+        """
         causes: dict[str, Counter[str]] = defaultdict(Counter)
         ages: dict[str, float] = defaultdict(float)
         wrong: list[str] = [f"{each.what}: {each.text}" for each in self._wrong]
@@ -204,7 +207,8 @@ class MessageAccount:
             and any(stream.is_handled(group, number) for group in self._rules.groups_of(stream.topic))
         ]
         wrong += recalled_anyway
-        pending = self.pending()
+        on_their_way = self.pending()
+        pending = on_their_way if is_ended else {}
         wrong += [
             f"lost: {count} messages of {topic}: {self._lost_examples(topic)}" for topic, count in pending.items()
         ]
@@ -215,6 +219,7 @@ class MessageAccount:
             "not_acknowledged": dict(self._unacknowledged),
             "handled": dict(sorted(self._handled.items())),
             "lost": sum(pending.values()),
+            "on_their_way": 0 if is_ended else sum(on_their_way.values()),
             "duplicates": {group: dict(counts) for group, counts in sorted(causes.items())},
             "duplicate_age_ms_max": {cause: round(age) for cause, age in ages.items()},
             "unexplained": unexplained,

@@ -240,6 +240,13 @@ class _Soak:
         how = f"{'killed' if deed.is_killed else 'stopped'} as {'master' if self._master() == name else 'slave'}"
         begun_ms = now_ms()
         self._say(f"{name} is {how}, for {deed.hold_s:.0f} s")
+        try:
+            self._take_away(name, deed)
+        finally:  # an interrupt leaves it away
+            self._note(Away(name, how, begun_ms, now_ms()))
+
+    def _take_away(self, name: str, deed: Deed) -> None:
+        """Until it is in sync again."""
         if deed.is_killed:
             self._cluster.kill(name)
         else:
@@ -257,7 +264,6 @@ class _Soak:
                     self._note(Wrong(name, now_ms(), f"not in sync again: {error}"))
         if deed.leads_then:
             self._make_master(name)
-        self._note(Away(name, how, begun_ms, now_ms()))
 
     def _make_master(self, name: str) -> None:
         """An orderly election; one that is refused changes nothing."""
@@ -341,12 +347,12 @@ class _Soak:
 
     def _tell(self, account: dict[str, Any]) -> None:
         messages = account["messages"]
-        open_now = sum(self._account.pending().values())
         duplicates = sum(sum(causes.values()) for causes in messages["duplicates"].values())
         self._say(
-            f"{self._passed_s() / 60:.0f} of {self._options.seconds / 60:.0f} min; {messages['acknowledged']:,} acknowledged, "
-            f"{open_now:,} on their way, {duplicates:,} duplicates, {messages['unexplained']} of them unexplained, "
-            f"{messages['wrong'] - bool(open_now)} wrong, {len(account['growing'])} series grow"
+            f"{self._passed_s() / 60:.0f} of {self._options.seconds / 60:.0f} min; {messages['acknowledged']:,} "
+            f"acknowledged, {messages['on_their_way']:,} on their way, {duplicates:,} duplicates, "
+            f"{messages['unexplained']} of them unexplained, "
+            f"{messages['wrong']} wrong, {len(account['growing'])} series grow"
         )
 
     def _sample(self) -> None:
@@ -434,7 +440,7 @@ class _Soak:
     def _document(self, load_s: float, *, is_ended: bool) -> dict[str, Any]:
         warm_s = warm_up_s(self._options.seconds)
         lives = [life.document(warm_s) for life in self._lives if _is_told(life)]
-        messages = self._account.document()
+        messages = self._account.document(is_ended=is_ended)
         return {
             "soak": self._options.seed,
             "command": self._options.command(),

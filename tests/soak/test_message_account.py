@@ -71,6 +71,8 @@ def test_what_one_of_the_groups_did_not_handle_is_lost() -> None:
     found = account(sent(1), handled(1)).document()
     assert (found["lost"], found["passed"]) == (1, False)
     assert "s 1" in found["examples"][0]
+    so_far = account(sent(1), handled(1)).document(is_ended=False)
+    assert (so_far["lost"], so_far["on_their_way"], so_far["passed"]) == (0, 1, True)
 
 
 def test_what_was_not_acknowledged_may_be_missing_and_is_counted() -> None:
