@@ -10,8 +10,10 @@ restart, has the same table. For a batch `[first, first + count)` of a producer 
 
 What was staged in this turn of the loop and is not dispatched yet counts as stored (`stage`), until `on_written`.
 
-Bounded: an entry is dropped when nothing has come for `retention_ms` of the log's time, and the oldest when there are
-more than `entries_max`. To forget one that may still be tried again would be to store it twice, so while the table is full
+Bounded: an entry is dropped when nothing has come for `retention_ms`, and the oldest when there are more than `entries_max`.
+Silence is counted on this process's monotonic clock: a wall clock that was wrong for a moment, here or at the master that
+stored the messages, drops nothing and keeps nothing. At a start, and in a replay, what the wall clock says counts for half of
+`retention_ms` at most. To forget one that may still be tried again would be to store it twice, so while the table is full
 of entries younger than QUIET_MS, producers that it does not know are told to come again. Who has a name of its own, as the
 Spark sink's tasks have, may come again after hours: such entries are counted apart, `entries_max` more of them, and none makes
 room for another before `retention_ms` have passed.
@@ -54,7 +56,8 @@ class Piece(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What is known of one producer in one queue. `end`: behind its last record in the log; `stored_ms`: when that came.
+    """What is known of one producer in one queue. `end`: behind its last record in the log; `stored_ms`: when that came, as the
+    broker's clock said; `heard_ms`: the same, monotonic, and never before what is older in the table.
 
     `pieces`: where the newest of it lies, the last one last.
     """
@@ -63,18 +66,19 @@ class Entry(NamedTuple):
     end: int
     stored_ms: int
     pieces: tuple[Piece, ...]
+    heard_ms: int = 0
 
 
-def advanced(entry: Entry | None, piece: Piece, end: int, stored_ms: int) -> Entry | None:
+def advanced(entry: Entry | None, piece: Piece, end: int, stored_ms: int, heard_ms: int = 0) -> Entry | None:
     """The entry once `piece` is in the log; None where it was before (or nothing behind it was missing)."""
     if entry is None:
-        return Entry(piece.last, end, stored_ms, (piece,))
+        return Entry(piece.last, end, stored_ms, (piece,), heard_ms)
     if piece.last <= entry.last:
         return None
     known = entry.last - piece.first + 1
     if known > 0:  # told before of its first ones
         piece = Piece(entry.last + 1, piece.last, piece.queue_offset + known, UNKNOWN, piece.waits)
-    return Entry(piece.last, end, stored_ms, (*entry.pieces, piece)[-PIECES_MAX:])
+    return Entry(piece.last, end, stored_ms, (*entry.pieces, piece)[-PIECES_MAX:], heard_ms)
 
 
 def whereabouts(entry: Entry, first: int, count: int) -> list[Piece] | None:
@@ -102,6 +106,7 @@ class ProducerTable:
         self._ordinary: dict[Key, Entry] = {}  # values are replaced, never changed
         self._named: dict[Key, Entry] = {}
         self.staged: dict[Key, Entry] = {}
+        self._heard_ms = 0  # the newest of all
         self._rest: Document = {}
 
     def __len__(self) -> int:
@@ -118,7 +123,7 @@ class ProducerTable:
         return self.staged.get(key) or self._like(key).get(key)
 
     def check(self, key: Key, first: int, count: int, *, has_gaps: bool, now_ms: int) -> Entry | None:
-        """Whether a batch is to be stored (None), or is known already (the entry that says so). `now_ms`: since the epoch.
+        """Whether a batch is to be stored (None), or is known already (the entry that says so). `now_ms`: monotonic.
 
         Raises OutOfOrderSequence, SequenceKnownInPart, BrokerBusy: nothing of it may be stored.
         """
@@ -143,7 +148,7 @@ class ProducerTable:
         if len(entries) + sum(self._like(staged) is entries for staged in self.staged) < self._entries_max:
             return
         kept_ms = self._retention_ms if entries is self._named else QUIET_MS
-        if not entries or now_ms - _oldest_ms(entries) < kept_ms:
+        if not entries or now_ms - _longest_silent_ms(entries) < kept_ms:
             raise BrokerBusy(
                 BUSY_RETRY_MS, f"{self._entries_max} producer sequences are remembered: see producer_states_max"
             )
@@ -164,10 +169,15 @@ class ProducerTable:
 
     # ---- the log
 
-    def on_stored(self, key: Key, piece: Piece, end: int, stored_ms: int) -> None:
-        """The log has these sequences; it may say so again after a start."""
+    def heard_at(self, stored_ms: int, *, now_ms: int, monotonic_ms: int) -> int:
+        """The monotonic time of what was stored at `stored_ms`, as far as the wall clock `now_ms` is to be believed."""
+        return monotonic_ms - min(max(0, now_ms - stored_ms), self._retention_ms // 2)
+
+    def on_stored(self, key: Key, piece: Piece, end: int, stored_ms: int, heard_ms: int) -> None:
+        """The log has these sequences; it may say so again after a start. `heard_ms`: see `heard_at`."""
         entries = self._like(key)
-        entry = advanced(entries.get(key), piece, end, stored_ms)
+        self._heard_ms = max(self._heard_ms, heard_ms)
+        entry = advanced(entries.get(key), piece, end, stored_ms, self._heard_ms)
         if entry is None:
             return
         entries.pop(key, None)
@@ -175,7 +185,7 @@ class ProducerTable:
         while len(entries) > self._entries_max:
             del entries[next(iter(entries))]
         for kind in (self._ordinary, self._named):
-            while kind and _oldest_ms(kind) < stored_ms - self._retention_ms:
+            while kind and _longest_silent_ms(kind) < self._heard_ms - self._retention_ms:
                 del kind[next(iter(kind))]
 
     def settle(self, log_end: int) -> None:
@@ -207,14 +217,27 @@ class ProducerTable:
         except (TypeError, ValueError, OverflowError) as error:
             raise StoreFormatError(FILE_NAME, f"producers: {error}") from error
 
+    def begin(self, *, now_ms: int, monotonic_ms: int) -> None:
+        """What was loaded was heard when the snapshot says. `now_ms`: since the epoch."""
+        for entries in (self._ordinary, self._named):
+            heard_ms = 0
+            for key, entry in entries.items():
+                known_ms = self.heard_at(entry.stored_ms, now_ms=now_ms, monotonic_ms=monotonic_ms)
+                heard_ms = max(heard_ms, known_ms)
+                entries[key] = entry._replace(heard_ms=heard_ms)
+            self._heard_ms = max(self._heard_ms, heard_ms)
+
     def document(self) -> Document:
         """What the snapshot is to hold. Any thread."""
-        rows = [[*key, *entry] for entries in (self._ordinary, self._named) for key, entry in entries.copy().items()]
+        rows = [
+            [*key, *entry[:4]] for entries in (self._ordinary, self._named) for key, entry in entries.copy().items()
+        ]
         return {**self._rest, "producers": rows}
 
 
-def _oldest_ms(entries: Mapping[Key, Entry]) -> int:
-    return next(iter(entries.values())).stored_ms
+def _longest_silent_ms(entries: Mapping[Key, Entry]) -> int:
+    """When the one that has been silent for longest was heard."""
+    return next(iter(entries.values())).heard_ms
 
 
 def _piece(first: int, last: int, queue_offset: int, physical_offset: int, waits: bool) -> Piece:

@@ -174,7 +174,7 @@ class SequencedSendHandler:
         first, count = request.first_sequence, request.count
         check_sequences(first, count)
         key = (check_producer_id(request.producer_id), request.topic, request.queue_id)
-        return key, self._table.check(key, first, count, has_gaps=has_gaps, now_ms=self._clock.now_ms())
+        return key, self._table.check(key, first, count, has_gaps=has_gaps, now_ms=self._clock.monotonic_ms())
 
     def _fill_in(self, data: bytearray, begin: int, end: int, request: SendSequenced | SendDelayedSequenced) -> None:
         """Writes into the records who sent them as what. Raises MessageIllegal."""

@@ -58,6 +58,7 @@ from .scrub import Scrub
 from .stage_clock import StageClock
 from .state_log import StateLog
 from .statistics import kernel_kind
+from .steady_time import SteadyTime
 from .store_directory import DirectoryOnDisk
 from .unconsumed import Unconsumed
 from .worker_desk import WorkerDesk
@@ -83,6 +84,7 @@ class Broker:
         self._poisoned: StorePoisoned | None = None
         self._stages = StageClock()
         self._upkeep_goes_on = False
+        self._steady = SteadyTime()
         self._deleted: list[tuple[str, int]] = []  # topics whose deletion was applied in this turn, and where that ends
         self._member: GroupMember | None = None  # where the group has more than this one
         self._is_failing = False
@@ -384,7 +386,8 @@ class Broker:
 
     def _on_upkeep(self) -> None:
         """The store does a little at a time; what is left of it does not wait for the next second."""
-        for event in self._store.on_tick(self._clock.now_ms()):
+        now_ms = self._steady.at(now_ms=self._clock.now_ms(), monotonic_ms=self._clock.monotonic_ms())
+        for event in self._store.on_tick(now_ms):
             _log.warning("store event=%s", event)
         self._upkeep_goes_on = self._store.has_upkeep_left
         if self._upkeep_goes_on:

@@ -111,6 +111,7 @@ class StateLog:
         self._persist_interval_ms = persist_interval_ms
         self._persisted_at_ms = clock.monotonic_ms()
         self._loaded = {topic: _load(path, table) for topic, path, table in self._files}  # what each snapshot reflects
+        self.producer_table.begin(now_ms=clock.now_ms(), monotonic_ms=clock.monotonic_ms())
         oldest = min(reflected for topic, reflected in self._loaded.items() if topic not in LATER)
         for topic in LATER:
             if not os.path.exists(os.path.join(config, FILE_NAMES[topic])):
@@ -216,13 +217,16 @@ class StateLog:
         """Notes who sent what. A message that waits belongs to the queue that it will come to."""
         waits = run.topic == TIMER_TOPIC
         topic, queue_id = run.topic, run.queue_id
+        heard_ms = self.producer_table.heard_at(
+            run.store_timestamp_ms, now_ms=self._clock.now_ms(), monotonic_ms=self._clock.monotonic_ms()
+        )
         for producer_id, first, last, index, begin, end in sequenced_stretches(run.records):
             if waits:
                 first_message = cast(StoredMessage, decode_batch(bytes(run.records[begin:end]))[0])
                 topic, queue_id = real_queue(first_message.properties)
             piece = Piece(first, last, run.queue_offset + index, run.begin + begin, waits)
             self.producer_table.on_stored(
-                (producer_id, topic, queue_id), piece, run.begin + end, run.store_timestamp_ms
+                (producer_id, topic, queue_id), piece, run.begin + end, run.store_timestamp_ms, heard_ms
             )
 
     def _on_topic_event(self, event: Document, version: Document, end: PhysicalOffset) -> None:

@@ -87,6 +87,7 @@ class BrokerStatistics:
         self._holds = holds
         self._sequenced = sequenced
         self._started_at_ms = clock.now_ms()
+        self._began_ms = clock.monotonic_ms()
 
     def document(self, identity: BrokerIdentity, waits: Mapping[str, int]) -> dict[str, Any]:
         """One JSON document; offsets in bytes. `waits`: how many wait for a flush or a worker."""
@@ -100,7 +101,7 @@ class BrokerStatistics:
             "epoch": identity.epoch,
             "kernel": kernel_kind(),
             "started_at_ms": self._started_at_ms,
-            "uptime_seconds": max(0, self._clock.now_ms() - self._started_at_ms) / 1000,
+            "uptime_seconds": (self._clock.monotonic_ms() - self._began_ms) / 1000,
             "cpu_seconds": process_cpu_ns() / 1e9,
             "memory_bytes": read_anonymous_bytes(),
             "positions": {

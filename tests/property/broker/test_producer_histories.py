@@ -37,7 +37,7 @@ class Queue:
             while stop < end and self.records[stop] == (producer, first + stop - begin):
                 stop += 1
             piece = Piece(first, first + stop - begin - 1, begin, begin * SIZE)
-            table.on_stored((producer, "t", 0), piece, stop * SIZE, 0)
+            table.on_stored((producer, "t", 0), piece, stop * SIZE, 0, 0)
             begin = stop
 
     def attempt(self, producer: str, first: int, count: int, *, has_gaps: bool, kept: int | None) -> None:
