@@ -28,12 +28,13 @@ from ..store.snapshot import read_snapshot, write_snapshot
 from .delay.timing import real_queue
 from .group_table import GroupTable
 from .json_reply import encode_document
-from .offset_table import OffsetTable
+from .offset_table import COMMITTED, RESET, STARTED, OffsetTable
 from .producer_table import FILE_NAME as SEQUENCES_FILE
 from .producer_table import Piece, ProducerTable
-from .query_offsets import QueryOffsets
-from .queue_locks import LEASE_MS, QueueLocks
-from .topic_table import DELETED, Document, TopicTable
+from .query_offsets import DROPPED, KEPT, QueryOffsets
+from .queue_locks import LEASE_MS, LOCKED, RENEWED, UNLOCKED, QueueLocks
+from .topic_table import DELETED, SET, Document, TopicTable
+from .unknown_events import is_passed_over
 
 if TYPE_CHECKING:
     from ..store.message_store import Placed
@@ -50,6 +51,14 @@ FILE_NAMES: Final = {
     OFFSETS: "consumerOffset.json",
 }
 """In the order in which they are written."""
+KINDS: Final[Mapping[str, tuple[str, ...]]] = {
+    TOPICS: (SET, DELETED),
+    GROUPS: (SET, DELETED),
+    OFFSETS: (COMMITTED, RESET, STARTED),
+    LOCKS: (LOCKED, UNLOCKED, RENEWED),
+    QUERIES: (KEPT, DROPPED),
+}
+"""The events of each topic that this version knows (docs/formats/state-events.md)."""
 LATER: Final = frozenset({LOCKS, QUERIES, SEQUENCES})
 """Neither RocketMQ nor every older broker of ours has these: where such a file is missing beside others, nothing of its kind
 was recorded in what those reflect."""
@@ -157,6 +166,8 @@ class StateLog:
                 version = {"counter": message.queue_offset + 1, "stateVersion": 0, "timestamp": message.stored_at_ms}
                 event = _event(run.topic, message.body, message.queue_offset)
                 end = PhysicalOffset(message.physical_offset + message.size_bytes)
+                if is_passed_over(event, KINDS[run.topic]):
+                    continue
                 if run.topic == TOPICS:
                     self._on_topic_event(event, version, end)
                 elif run.topic == GROUPS:

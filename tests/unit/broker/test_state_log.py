@@ -297,3 +297,75 @@ def test_an_event_of_a_newer_version_is_refused_with_what_to_do(tmp_path: Path, 
     state = open_state(tmp_path, clock)
     with pytest.raises(StoreFormatError, match=r"does not know the event .*'renamed'.* later one .*Upgrading"):
         state.on_run(run_of(topic, b'{"event": "renamed"}'))
+
+
+def tell(state: StateLog, topic: str, bodies: list[bytes]) -> int:
+    """The log has these events; returns where it ends."""
+    end = 0
+    for body in bodies:
+        run = run_of(topic, body, end)
+        state.on_run(run)
+        end = run.end
+    return end
+
+
+KNOWN_EVENTS = {
+    TOPICS: b'{"event":"set","topic":{"topicName":"t","readQueueNums":1,"writeQueueNums":1}}',
+    GROUPS: b'{"event":"set","group":{"groupName":"g"}}',
+    OFFSETS: b'{"event":"committed","group":"g","offsets":[["t",0,7]]}',
+    LOCKS: b'{"event":"locked","group":"g","client":"c","queues":[["t",0]]}',
+    QUERIES: b'{"event":"kept","query":"q","document":"{}"}',
+}
+
+
+@pytest.mark.parametrize("topic", KNOWN_EVENTS)
+@pytest.mark.parametrize("kind", ['"moved"', "7", '["set"]', "{}"])
+def test_an_older_broker_passes_over_what_a_newer_one_says_may_be_forgotten(
+    tmp_path: Path, clock: ManualClock, topic: str, kind: str
+) -> None:
+    """Its state, and what it writes of it, is what the other events make; a slave, a start and a rollback read alike."""
+    known = KNOWN_EVENTS[topic]
+    newer = b'{"event":%s,"topic":7,"group":[],"optional":true}' % kind.encode()
+    documents = []
+    for name, bodies in (("newer", [newer, known, newer]), ("alone", [known])):
+        (tmp_path / name).mkdir()
+        for _ in ("a slave", "after a rollback, from no snapshot"):
+            state = open_state(tmp_path / name, clock)
+            end = tell(state, topic, bodies)
+        table = {
+            TOPICS: state.topic_table,
+            GROUPS: state.group_table,
+            OFFSETS: state.offset_table,
+            LOCKS: state.queue_locks,
+            QUERIES: state.query_offsets,
+        }[topic]
+        documents.append({key: value for key, value in table.document().items() if key != "dataVersion"})
+        state.on_opened(PhysicalOffset(end))
+        state.is_closing = True
+        assert state.persist() == end
+    assert _without_places(documents[0]) == _without_places(documents[1])
+    assert documents[1]
+
+
+def _without_places(document: Any) -> Any:
+    """Where its record ends in the log is the incarnation of a topic."""
+    if not isinstance(document, dict):
+        return document
+    return {name: _without_places(value) for name, value in document.items() if name != "incarnation"}
+
+
+@pytest.mark.parametrize("topic", KNOWN_EVENTS)
+@pytest.mark.parametrize("mark", [b"", b',"optional":false', b',"optional":1', b',"optional":"true"'])
+def test_what_is_not_said_to_be_optional_is_never_passed_over(
+    tmp_path: Path, clock: ManualClock, topic: str, mark: bytes
+) -> None:
+    with pytest.raises(StoreFormatError, match="newer version"):
+        tell(open_state(tmp_path, clock), topic, [b'{"event":"moved"%s}' % mark])
+
+
+def test_a_known_event_counts_whatever_it_says_of_itself(tmp_path: Path, clock: ManualClock) -> None:
+    state = open_state(tmp_path, clock)
+    tell(state, OFFSETS, [KNOWN_EVENTS[OFFSETS][:-1] + b',"optional":true}'])
+    assert state.offset_table.offset("g", "t", 0) == 7
+    with pytest.raises(StoreFormatError):
+        tell(state, TOPICS, [b'{"event":"deleted","topic":7,"optional":true}'])
