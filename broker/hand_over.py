@@ -31,7 +31,7 @@ from ..model.clock import Clock
 from ..model.errors import CorruptRecordError, MessageIllegal, MessageTooLarge, StoreFormatError, StoreInGroup
 from ..model.ids import HostAddress
 from ..model.names import SCHEDULE_TOPIC, TIMER_TOPIC
-from ..model.queue import QueueOffset
+from ..model.queue import PhysicalOffset, QueueOffset
 from ..store.commit_log import COMMIT_LOG_FOLDER
 from ..store.config import RECORD_BYTES_LIMIT, StoreConfig, parse_delay_levels
 from ..store.hand_over import hand_over_store
@@ -111,7 +111,7 @@ def hand_over(
             waiting = _count_waiting(directory)
         found = hand_over_store(directory, dry_run=True)
         counts = {"waiting": waiting, "over": 0, "damaged": 0, "retry_topics": 0}
-        return {**found, **counts, "broker_conf": _broker_conf(directory, address, found["segment_bytes"], 0)}
+        return {**found, **counts, "broker_conf": _broker_conf(directory, config, address, found["segment_bytes"], 0)}
     mark = os.path.join(directory, MARK_FILE)
     SYSTEM_FILES.replace(mark, b"")
     read_ms = rocketmq_read_ms(clock.now_ms())
@@ -125,7 +125,7 @@ def hand_over(
         "over": handed.over,
         "damaged": handed.damaged,
         "retry_topics": handed.retry_topics,
-        "broker_conf": _broker_conf(directory, address, found["segment_bytes"], handed.record_bytes_max),
+        "broker_conf": _broker_conf(directory, config, address, found["segment_bytes"], handed.record_bytes_max),
     }
 
 
@@ -281,7 +281,8 @@ def _rewrite_waits(
         if told is None:
             first, count, over, damaged, largest = waits.hand_on(read_ms, report)
         else:
-            first, count, over, damaged, largest = told, len(waits.entries), 0, 0, 0
+            first, count, over, damaged = told, len(waits.entries), 0, 0
+            largest = max((len(store.record_at(PhysicalOffset(at))) for _, at in waits.entries), default=0)
         topics = _make_retry_topics(store, state)
         store.flush_all(FLUSH_TIMEOUT_MS)
         levels = {
@@ -342,7 +343,7 @@ def _reads_from(directory: str) -> int | None:
 
 
 def _broker_conf(
-    directory: str, address: HostAddress | None, segment_bytes: int, record_bytes_max: int
+    directory: str, config: StoreConfig, address: HostAddress | None, segment_bytes: int, record_bytes_max: int
 ) -> dict[str, str]:
     """The settings of RocketMQ's broker that must be as they are here, or that its defaults would break."""
     queue_bytes = find_queue_file_bytes(directory)
@@ -351,7 +352,7 @@ def _broker_conf(
         "storePathRootDir": path,
         "storePathCommitLog": os.path.join(path, COMMIT_LOG_FOLDER),
         "mappedFileSizeCommitLog": str(segment_bytes),
-        "maxMessageSize": str(max(MESSAGE_BYTES_MAX, record_bytes_max + RECORD_ROOM_BYTES)),
+        "maxMessageSize": str(max(config.record_bytes_max, record_bytes_max + RECORD_ROOM_BYTES)),
         "timerWheelEnable": "true",
         "recallMessageEnable": "true",
     }

@@ -7,6 +7,7 @@ import os
 import shutil
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,20 @@ def test_handed_over_again_nothing_is_written_and_after_a_while_here_only_what_w
     assert {*expected} < {*waiting, b"20"}
     assert sorted(record.body for record in handed(tmp_path)) == sorted(expected)
     assert third["log_end"] > first["log_end"]
+
+
+def test_the_largest_message_of_all_fits_into_what_is_printed(tmp_path: Path) -> None:
+    """Whatever limit it was taken under, in a first run and in one that finds it handed on."""
+    config = replace(CONFIG, segment_bytes=1 << 16, body_bytes_max=1000, record_bytes_max=2000)
+    with Life(tmp_path, StillClock(NOW_MS), config=config) as life:
+        life.begin()
+        life.delays.stage_delayed(
+            topic="t", queue_id=0, body=b"x" * 50_000, properties={}, deliver_at_ms=life.clock.time_ms + 1000
+        )
+        life.store.commit()
+    for _ in ("a first run", "one more"):
+        conf = hand_over(str(tmp_path), config, clock=StillClock(NOW_MS))["broker_conf"]
+        assert int(conf["maxMessageSize"]) > 51_000
 
 
 def test_a_dry_run_tells_and_changes_nothing(tmp_path: Path) -> None:
