@@ -9,8 +9,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Final
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 760, 260, 84, 24, 40, 44
+PERCENTILES: Final = (0, 50, 90, 99, 99.9, 99.99, 99.999, 99.9999)
 _INK, _GRID, _MARK, _LIMIT = "#4a5568", "#cbd5e0", "#2b6cb0", "#c05621"
 
 
@@ -94,17 +96,23 @@ def _scale(levels: Sequence[float], *, logarithmic: bool) -> tuple[float, float,
         high = max(high, low + 1)
         return low, high, [10.0**power for power in range(low, high + 1)]
     top = max(levels) or 1.0
-    step = 10 ** math.floor(math.log10(top))
-    step = next(part for part in (step / 5, step / 2, step, step * 2) if top / part <= 6)
+    step = _step(top)
     count = math.ceil(top / step)
     return 0.0, count * step, [index * step for index in range(count + 1)]
 
 
+def _step(span: float) -> float:
+    """Between two ticks: 1, 2 or 5 times a power of ten, at most six times in `span`, which is above 0."""
+    power = 10.0 ** math.floor(math.log10(span))
+    return next(power * part for part in (0.2, 0.5, 1.0, 2.0) if span / (power * part) <= 6)
+
+
 def _x_ticks(low: float, high: float, *, tail: bool) -> list[tuple[float, str]]:
     if tail:
-        names = ((0.0, "p0"), (50.0, "p50"), (90.0, "p90"), (99.0, "p99"), (99.9, "p99.9"), (99.99, "p99.99"))
-        return [(_stretched(x, True), name) for x, name in names if low <= _stretched(x, True) <= high]
-    return [(low + (high - low) * part / 5, short(low + (high - low) * part / 5)) for part in range(6)]
+        ticks = [(_stretched(x, True), f"p{x:g}") for x in PERCENTILES]
+        return [*((x, name) for x, name in ticks if low <= x < high), (high, "max")]
+    step = _step(high - low)
+    return [(step * index, short(step * index)) for index in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
 def short(value: float) -> str:

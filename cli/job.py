@@ -11,7 +11,7 @@ import typer
 
 from .endings import no_child_outlives
 from .options import Json
-from .output import print_facts, print_table, show
+from .output import print_facts, print_rows, print_table, show
 
 if TYPE_CHECKING:
     from ..pipeline.jobs.job import Document, Report
@@ -107,7 +107,7 @@ def _print_document(document: Document) -> None:
     }
     print_facts({name: value for name, value in document.items() if name not in tables})
     for rows in tables.values():
-        print_table(tuple(rows[0]), [list(row.values()) for row in rows])
+        print_rows(rows)
 
 
 @contextlib.contextmanager

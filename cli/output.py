@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import select
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -11,6 +12,7 @@ from typing import Any, Final
 from ..model.times import iso_text
 
 CELL_CHARACTERS: Final = 60
+CELL_CHARACTERS_MIN: Final = 8
 STDOUT: Final = 1
 
 
@@ -42,6 +44,51 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
         )
         lines.append("  ".join(padded).rstrip() + "\n")
     return "".join(lines)
+
+
+def print_rows(rows: Sequence[Mapping[str, object]]) -> None:
+    """Objects of one kind, at least one, as a table for a person: times readable, texts cut so that a line fits the terminal.
+
+    A time is what is named `at_ms` or `..._at_ms`; its column has the name without the unit. A file or a pipe has lines of any
+    length: texts are cut to CELL_CHARACTERS then.
+    """
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    sys.stdout.write(fitted_table(rows, width))
+
+
+def fitted_table(rows: Sequence[Mapping[str, object]], width: int | None) -> str:
+    """The text of `print_rows` for a terminal of `width` characters; None = no terminal."""
+    columns = [name.removesuffix("_ms") if _is_moment(name) else name for name in rows[0]]
+    cells = [[_readable_cell(name, value) for name, value in row.items()] for row in rows]
+    widths = [max(len(_cell(row[k])) for row in (columns, *cells)) for k in range(len(columns))]
+    cut = [not _is_moment(name) and any(isinstance(row[k], str) for row in cells) for k, name in enumerate(rows[0])]
+    while width is not None and sum(widths) + 2 * (len(widths) - 1) > width:
+        widest = max((k for k in range(len(widths)) if cut[k]), key=lambda k: widths[k], default=None)
+        if widest is None or widths[widest] <= CELL_CHARACTERS_MIN:
+            break  # a narrow terminal breaks the line
+        widths[widest] -= 1
+    return table(
+        [shortened(name, most) for name, most in zip(columns, widths, strict=True)],
+        [
+            [
+                shortened(value, most) if isinstance(value, str) else value
+                for value, most in zip(row, widths, strict=True)
+            ]
+            for row in cells
+        ],
+    )
+
+
+def _is_moment(name: str) -> bool:
+    return name == "at_ms" or name.endswith("_at_ms")
+
+
+def _readable_cell(name: str, value: object) -> object:
+    if _is_moment(name):
+        return readable_time(value if isinstance(value, int) else None)
+    if isinstance(value, dict | list):
+        value = json_line(value)
+    return short_text(value) if isinstance(value, str) else value
 
 
 def print_facts(facts: Mapping[str, object]) -> None:
@@ -86,8 +133,12 @@ def counted(count: int, one: str, many: str = "") -> str:
 
 def short_text(text: str) -> str:
     """A text for one cell of a table: what cannot be printed is a blank, and what is long is cut."""
-    short = text if len(text) <= CELL_CHARACTERS else text[: CELL_CHARACTERS - 1] + "…"
-    return "".join(character if character.isprintable() else " " for character in short)
+    return "".join(c if c.isprintable() else " " for c in shortened(text, CELL_CHARACTERS))
+
+
+def shortened(text: str, characters_max: int) -> str:
+    """The text, cut to so many characters with a … where something is missing."""
+    return text if len(text) <= characters_max else text[: characters_max - 1] + "…"
 
 
 def readable_bytes(count: float) -> str:

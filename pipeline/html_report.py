@@ -6,6 +6,7 @@ blank. The page is XML as well. It holds no script and loads nothing; what is to
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,12 @@ _WIDTH, _LINES_HEIGHT, _BAR_HEIGHT, _LABEL_WIDTH, _VALUE_WIDTH = 860, 260, 24, 2
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 20, 14, 34
 _COLOURS: Final = ("#2b6cb0", "#c05621", "#2f855a", "#b83280", "#6b46c1", "#b7791f", "#2c7a7b", "#718096")
 _DAY_MS: Final = 86_400_000
+_STEPS_MS: Final = (
+    *(1, 2, 5, 10, 20, 50, 100, 200, 500),
+    *(1000 * seconds for seconds in (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800)),
+    *(3_600_000 * hours for hours in (1, 2, 3, 6, 12, 24)),
+)
+"""Between two ticks of time."""
 
 _STYLE: Final = """
 :root { color-scheme: light dark; --ink: #1a202c; --soft: #4a5568; --line: #cbd5e0; --ground: #ffffff; }
@@ -34,6 +41,7 @@ p.made, p.note { color: var(--soft); margin: .2rem 0; }
 div.wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .9rem; }
 th, td { border-bottom: 1px solid var(--line); padding: .25rem .75rem .25rem 0; text-align: left; vertical-align: top; }
+td.long { min-width: 18rem; overflow-wrap: anywhere; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 svg { max-width: 100%; height: auto; font: 12px sans-serif; } svg text { fill: var(--soft); }
 svg .grid { stroke: var(--line); } span.key { display: inline-block; margin-right: 1rem; }
@@ -82,7 +90,9 @@ Part = Facts | Table | Bars | Lines
 def render(title: str, parts: Iterable[Part], *, made_at_ms: int) -> str:
     """The whole page. `made_at_ms`: when its facts were looked up."""
     made = datetime.fromtimestamp(made_at_ms // 1000, tz=UTC).isoformat(sep=" ")
-    body = "\n".join(text for part in parts for text in _part(part))
+    parts = list(parts)
+    colours = line_colours(part.series for part in parts if isinstance(part, Lines))
+    body = "\n".join(text for part in parts for text in _part(part, colours))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"/>'
         '<meta name="viewport" content="width=device-width, initial-scale=1"/>'
@@ -111,7 +121,13 @@ def shown(value: object, characters_max: int = CELL_CHARACTERS) -> str:
     return escape("".join(character if character.isprintable() else " " for character in text))
 
 
-def _part(part: Part) -> list[str]:
+def line_colours(charts: Iterable[Mapping[str, Sequence[object]]]) -> dict[str, str]:
+    """The colour of each line by its name, in all charts of a page: they begin anew where there are more lines than colours."""
+    names = dict.fromkeys(name for series in charts for name, points in series.items() if points)
+    return dict(zip(names, itertools.cycle(_COLOURS), strict=False))
+
+
+def _part(part: Part, colours: Mapping[str, str]) -> list[str]:
     match part:
         case Facts():
             pairs = "".join(
@@ -123,7 +139,7 @@ def _part(part: Part) -> list[str]:
         case Bars():
             return [_heading(f"{part.title} ({part.unit})"), *_bars(part)]
         case Lines():
-            return [_heading(f"{part.title} ({part.unit})"), *_lines(part)]
+            return [_heading(f"{part.title} ({part.unit})"), *_lines(part, colours)]
 
 
 def _heading(title: str) -> str:
@@ -141,6 +157,10 @@ def _table(part: Table) -> list[str]:
     numeric = [all(_is_number(row[index]) for row in rows) for index in range(len(part.columns))]
     marks = [' class="number"' if is_number else "" for is_number in numeric]
     head = "".join(f"<th{mark}>{shown(name)}</th>" for mark, name in zip(marks, part.columns, strict=True))
+    is_long = [
+        any(isinstance(row[k], str) and len(row[k]) > LABEL_CHARACTERS for row in rows) for k in range(len(marks))
+    ]
+    marks = [' class="long"' if wraps else mark for mark, wraps in zip(marks, is_long, strict=True)]
     lines = ["".join(f"<td{m}>{shown(cell)}</td>" for m, cell in zip(marks, row, strict=True)) for row in rows]
     body = "\n".join(f"<tr>{line}</tr>" for line in lines)
     left_out = len(part.rows) - len(rows)
@@ -173,7 +193,7 @@ def _bars(part: Bars) -> list[str]:
     return [_svg(len(bars) * _BAR_HEIGHT, drawn), *told]
 
 
-def _lines(part: Lines) -> list[str]:
+def _lines(part: Lines, colours: Mapping[str, str]) -> list[str]:
     series = {name: points for name, points in part.series.items() if points}
     if not series:
         return [_note("none")]
@@ -194,12 +214,12 @@ def _lines(part: Lines) -> list[str]:
         f'<text x="{_LEFT - 8}" y="{down(level) + 4:.1f}" text-anchor="end">{short(level)}</text>'
         for level in levels
     ]
-    for fifth in range(6) if last > first else (0,):
-        moment = first + (last - first) * fifth // 5
+    for moment, text in time_ticks(first, last):
         x, y = across(moment), _LINES_HEIGHT - _BOTTOM + 18
-        drawn.append(f'<text x="{x:.1f}" y="{y}" text-anchor="middle">{_time_text(moment, last - first)}</text>')
+        drawn.append(f'<text x="{x:.1f}" y="{y}" text-anchor="middle">{text}</text>')
     keys = []
-    for (name, points), colour in zip(kept.items(), _COLOURS, strict=False):
+    for name, points in kept.items():
+        colour = colours[name]
         path = " ".join(f"{across(moment):.1f},{down(amount):.1f}" for moment, amount in points)
         drawn.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.8"/>')
         last_moment, last_amount = points[-1]
@@ -217,9 +237,19 @@ def _svg(height: int, drawn: Sequence[str]) -> str:
     )
 
 
-def _time_text(moment_ms: int, span_ms: int) -> str:
-    form = "%H:%M:%S" if span_ms < _DAY_MS else "%m-%d %H:%M"
-    return datetime.fromtimestamp(moment_ms // 1000, tz=UTC).strftime(form)
+def time_ticks(first_ms: int, last_ms: int) -> list[tuple[int, str]]:
+    """Moments of an axis with their texts (UTC), at most seven, at round times; no text is there twice."""
+    span_ms = last_ms - first_ms
+    step_ms = next((step for step in _STEPS_MS if span_ms // step < 6), 0) or _DAY_MS * math.ceil(span_ms / _DAY_MS / 6)
+    form = "%H:%M:%S" if span_ms < _DAY_MS else "%m-%d %H:%M" if step_ms < _DAY_MS else "%Y-%m-%d"
+    begin = -(-first_ms // step_ms) * step_ms
+    moments = list(range(begin, last_ms + 1, step_ms)) if span_ms else [first_ms]
+    return [(moment, _time_text(moment, form, with_ms=step_ms < 1000 and span_ms > 0)) for moment in moments]
+
+
+def _time_text(moment_ms: int, form: str, *, with_ms: bool) -> str:
+    text = datetime.fromtimestamp(moment_ms // 1000, tz=UTC).strftime(form)
+    return f"{text}.{moment_ms % 1000:03}" if with_ms else text
 
 
 def ticks(highest: float) -> list[float]:

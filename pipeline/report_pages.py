@@ -27,18 +27,18 @@ def dead_letter_parts(summary: Document) -> list[Part]:
         Lines("Given up an hour", "letters", series(summary["hours"], "group", "at_ms", "letters")),
         Table(
             "Kinds of failure",
-            ("#", "group", "from topic", "tag", "reason", "letters", "first", "last", "attempts at most"),
+            ("#", "letters", "group", "from topic", "tag", "reason", "attempts at most", "first", "last"),
             [
                 (
                     each["class"],
+                    each["letters"],
                     each["group"],
                     each["origin_topic"],
                     each["tag"],
                     each["reason"],
-                    each["letters"],
+                    each["attempts_max"],
                     moment(each["first_at_ms"]),
                     moment(each["last_at_ms"]),
-                    each["attempts_max"],
                 )
                 for each in classes
             ],

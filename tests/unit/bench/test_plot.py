@@ -53,5 +53,36 @@ def test_every_power_of_ten_of_a_latency_has_its_tick() -> None:
     assert {"10", "100", "1 k", "10 k", "100 k", "p50", "p99"} <= texts
 
 
+def labels_below(svg: str) -> list[str]:
+    """The texts along the axis from left to right."""
+    found = [text for text in ET.fromstring(svg).iter(f"{NAMESPACE}text") if text.get("text-anchor") == "middle"]
+    return [text.text or "" for text in sorted(found, key=lambda text: float(text.attrib["x"]))]
+
+
+def test_times_have_round_ticks() -> None:
+    assert labels_below(render("t", [panel(points=[(0.25, 1.0), (1.5, 2.0), (5.113, 1.0)])])) == [
+        "1",
+        "2",
+        "3",
+        "4",
+        "5",
+    ]
+    assert labels_below(render("t", [panel(points=[(0.0, 1.0), (0.273, 1.0)])])) == [
+        "0",
+        "0.05",
+        "0.1",
+        "0.15",
+        "0.2",
+        "0.25",
+    ]
+
+
+def test_the_end_of_the_tail_is_named() -> None:
+    points = [(0.0, 40.0), (50.0, 90.0), (99.9, 800.0), (99.999, 900.0), (100.0, 1000.0)]
+    drawn = render("t", [panel(points=points, logarithmic=True, tail=True)])
+    assert labels_below(drawn) == ["p0", "p50", "p90", "p99", "p99.9", "p99.99", "p99.999", "p99.9999", "max"]
+    assert labels_below(render("t", [panel(points=points[:2], tail=True)])) == ["p0", "max"]
+
+
 def test_short_numbers() -> None:
     assert [short(value) for value in (0.5, 12.0, 3400.0, 2_000_000.0, 1.5e9)] == ["0.5", "12", "3.4 k", "2 M", "1.5 G"]

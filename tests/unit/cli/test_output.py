@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zenitmq.cli.output import json_line, print_facts, readable_bytes, readable_time, short_text, table
+from zenitmq.cli.output import fitted_table, json_line, print_facts, readable_bytes, readable_time, short_text, table
 
 
 def test_columns_line_up_and_numbers_stand_right() -> None:
@@ -48,3 +48,27 @@ def test_nested_facts_stand_under_dotted_names(capsys: pytest.CaptureFixture[str
 )
 def test_a_long_text_is_cut_for_its_cell(text: str, cell: str) -> None:
     assert short_text(text) == cell
+
+
+CLASSES = [
+    {"class": 0, "group": "billing", "reason": "timeout " * 30, "letters": 12, "first_at_ms": 1_700_000_000_123},
+    {"class": 1, "group": "billing", "reason": "", "letters": 3, "first_at_ms": None},
+]
+
+
+@pytest.mark.parametrize("width", [65, 79, 200])
+def test_rows_fit_the_terminal_and_times_are_readable(width: int) -> None:
+    lines = fitted_table(CLASSES, width).splitlines()
+    assert max(len(line) for line in lines) <= width
+    assert lines[0].split() == ["class", "group", "reason", "letters", "first_at"]
+    assert "2023-11-14T22:13:20.123Z" in lines[1]
+    assert lines[2].split() == ["1", "billing", "3", "-"]
+
+
+def test_rows_of_a_file_have_cells_of_a_bound() -> None:
+    reason = ("timeout " * 30)[:59] + "…"
+    assert reason in fitted_table(CLASSES, None)
+
+
+def test_a_terminal_too_narrow_for_numbers_breaks_the_line() -> None:
+    assert len(fitted_table([{"count": 10**30, "name": "a" * 9}], 20).splitlines()[1]) == 31 + 2 + 8

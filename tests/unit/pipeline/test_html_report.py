@@ -19,6 +19,7 @@ from zenitmq.pipeline.html_report import (
     short,
     shown,
     ticks,
+    time_ticks,
 )
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -92,11 +93,41 @@ def test_more_is_drawn_higher_and_later_further_right() -> None:
 
 def test_times_have_days_only_where_there_are_several() -> None:
     short_span = texts(page(Lines("l", "x", {"a": [(0, 1.0), (5_000, 1.0)]})), f"{SVG}text")
-    assert "00:00:05" in short_span
+    assert [text for text in short_span if ":" in text] == [f"00:00:0{second}" for second in range(6)]
     long_span = texts(page(Lines("l", "x", {"a": [(0, 1.0), (86_400_000 * 5, 1.0)]})), f"{SVG}text")
-    assert "01-06 00:00" in long_span
+    assert [text for text in long_span if "-" in text] == [f"1970-01-0{day}" for day in range(1, 7)]
+    two_days = texts(page(Lines("l", "x", {"a": [(0, 1.0), (86_400_000 * 2, 1.0)]})), f"{SVG}text")
+    assert "01-02 12:00" in two_days
     one_moment = texts(page(Lines("l", "x", {"a": [(0, 1.0)]})), f"{SVG}text")
     assert one_moment.count("00:00:00") == 1
+
+
+@pytest.mark.parametrize("first_ms", [0, 1_700_000_000_123])
+@pytest.mark.parametrize(
+    "span_ms", [0, 1, 7, 999, 1_000, 4_500, 61_000, 3_600_000, 86_399_999, 86_400_000, 10**10, 10**12]
+)
+def test_each_time_of_an_axis_is_there_once(first_ms: int, span_ms: int) -> None:
+    found = time_ticks(first_ms, first_ms + span_ms)
+    assert 1 <= len(found) <= 7
+    assert len({text for _, text in found}) == len(found)
+    assert all(first_ms <= moment <= first_ms + span_ms for moment, _ in found)
+
+
+def test_a_name_has_one_colour_in_all_charts() -> None:
+    root = page(
+        Lines("l", "x", {"a": [(0, 9.0)], "b": [(0, 1.0)], "none": []}),
+        Lines("m", "y", {"c": [(0, 7.0)], "b": [(0, 5.0)], "a": [(0, 1.0)]}),
+    )
+    colours: dict[str, set[str]] = {}
+    for key in root.iter("span"):
+        colours.setdefault("".join(key.itertext()), set()).update(mark.attrib["style"] for mark in key.iter("i"))
+    assert [len(found) for found in colours.values()] == [1, 1, 1]
+    assert len(set.union(*colours.values())) == 3
+
+
+def test_a_long_text_wraps_in_its_cell() -> None:
+    root = page(Table("t", ("reason", "count"), [("x" * 150, 1), ("short", 2)]))
+    assert [cell.get("class") for cell in root.iter("td")] == ["long", "number", "long", "number"]
 
 
 @pytest.mark.parametrize(
