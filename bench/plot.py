@@ -73,9 +73,10 @@ def _panel(panel: Panel) -> list[str]:
     parts.append(f'<polyline points="{path}" fill="none" stroke="{_MARK}" stroke-width="1.8"/>')
     if panel.limit:
         y = down(panel.limit)
+        label_y = y - 5 if y > _TOP + 12 else y + 15  # the axis's name is above the top
         parts.append(
             f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{_WIDTH - _RIGHT}" y2="{y:.1f}" stroke="{_LIMIT}" '
-            f'stroke-dasharray="6 4"/><text x="{_WIDTH - _RIGHT}" y="{y - 5:.1f}" text-anchor="end" '
+            f'stroke-dasharray="6 4"/><text x="{_WIDTH - _RIGHT}" y="{label_y:.1f}" text-anchor="end" '
             f'fill="{_LIMIT}">raw path {short(panel.limit)}</text>'
         )
     parts.append(f'<text x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 10}" text-anchor="end">{escape(panel.x_label)}</text>')

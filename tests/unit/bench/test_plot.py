@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 
+import pytest
+
 from zenitmq.bench.plot import Panel, render, short
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
@@ -51,6 +53,13 @@ def test_every_power_of_ten_of_a_latency_has_its_tick() -> None:
     )
     texts = {text.text for text in ET.fromstring(svg).iter(f"{NAMESPACE}text")}
     assert {"10", "100", "1 k", "10 k", "100 k", "p50", "p99"} <= texts
+
+
+@pytest.mark.parametrize("limit", [3.0, 3.9, 4.0, 40.0])
+def test_the_name_of_the_raw_path_stands_clear_of_that_of_the_axis(limit: float) -> None:
+    root = ET.fromstring(render("t", [panel(limit=limit)]))
+    heights = {text.text: float(text.attrib["y"]) for text in root.iter(f"{NAMESPACE}text")}
+    assert abs(heights[f"raw path {limit:g}"] - heights["messages/s"]) >= 12
 
 
 def labels_below(svg: str) -> list[str]:
