@@ -63,7 +63,8 @@ def run(
         if options.work == "restart":
             options = replace(options, own_cluster=True, warm=False)
         with opened_target(options, directory, files, report) as target:
-            return _run_on(options, target, directory, report, given)
+            result = _run_on(options, target, directory, report, given)
+            return replace(result, document={**result.document, "cluster": dict(target.facts)})
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -44,12 +44,15 @@ class BrokerUse:
 class Target:
     """A cluster and the topic of one run. Owned by the thread that runs the benchmark."""
 
-    def __init__(self, client: RemotingClient, namesrv: str, topic: str, cluster: OwnCluster | None) -> None:
-        """`cluster`: where the run started it itself."""
+    def __init__(
+        self, client: RemotingClient, namesrv: str, topic: str, cluster: OwnCluster | None, facts: Mapping[str, Any]
+    ) -> None:
+        """`cluster`: where the run started it itself. `facts`: {name, id, namesrv, started_for_this}, which cluster it is."""
         self._client = client
         self.namesrv = namesrv
         self.topic = topic
         self.cluster = cluster
+        self.facts = facts
 
     def _name_server(self) -> str:
         return name_servers(self.namesrv)[0]
@@ -135,6 +138,7 @@ def opened_target(options: BenchOptions, directory: str, files: LogFiles, report
         if found and _answers(client, found[0]):
             with _topic(client, options, ",".join(found)) as target:
                 _check_flush(target, options)
+                report(Progress(phase="cluster", elapsed_seconds=0.0, total_seconds=0.0, note=_which(target)))
                 yield target
             return
         if options.namesrv is not None:
@@ -145,6 +149,11 @@ def opened_target(options: BenchOptions, directory: str, files: LogFiles, report
             cluster.start_broker(store_settings(files, flush=options.flush, index=options.index, pages=pages))
             with _topic(client, options, cluster.namesrv, cluster) as target:
                 yield target
+
+
+def _which(target: Target) -> str:
+    """The cluster that is loaded, in words: somebody may work with it."""
+    return f"{target.facts['name']} ({target.facts['id']}) at {target.namesrv}, which runs already"
 
 
 def _answers(client: RemotingClient, address: str) -> bool:
@@ -161,8 +170,10 @@ def _topic(
 ) -> Iterator[Target]:
     """A topic of the run's own, deleted afterwards, unless one is named that exists."""
     name = options.topic or f"bench-{secrets.token_hex(8)}"
-    target = Target(client, namesrv, name, cluster)
     with Admin(namesrv) as admin:
+        broker = next(iter(admin.cluster()["brokers"]), {"cluster": None, "cluster_id": None})
+        facts = {"name": broker["cluster"], "id": broker["cluster_id"], "namesrv": namesrv}
+        target = Target(client, namesrv, name, cluster, {**facts, "started_for_this": cluster is not None})
         if options.topic is not None and options.topic in admin.topics():
             yield target
             return

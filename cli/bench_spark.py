@@ -52,6 +52,7 @@ def run_spark(options: BenchOptions, report: Report) -> dict[str, Any]:
             found = measure(spark, load, tell)
         finally:
             spark.stop()
+        cluster = dict(target.facts)
         facts = environment(directory) | {name: metadata.version(name) for name in ("pyspark", "pyarrow")}
     return {
         "work": options.work,
@@ -60,5 +61,6 @@ def run_spark(options: BenchOptions, report: Report) -> dict[str, Any]:
         "messages": load.messages,
         "queues": load.queues,
         **found,
+        "cluster": cluster,
         "environment": facts,
     }

@@ -9,6 +9,7 @@ import typer
 from .options import ConfigFile, Json, Namesrv, Settings
 from .output import print_facts, show
 from .roles import load_role
+from .watch import watched
 
 Name = Annotated[
     str | None, typer.Argument(metavar="[BROKER]", help="A broker's name or HOST:PORT; else the only one.")
@@ -45,6 +46,7 @@ def config(name: Name = None, namesrv: Namesrv = None, as_json: Json = False) ->
     show(document, as_json, lambda: print_facts(document))
 
 
+@watched
 def stats(name: Name = None, namesrv: Namesrv = None, as_json: Json = False) -> None:
     """Print a broker's counters, positions and memory."""
     from ..client.admin import Admin

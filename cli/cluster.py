@@ -6,6 +6,7 @@ import typer
 
 from .options import Json, Namesrv
 from .output import print_table, show
+from .watch import watched
 
 COLUMNS = (
     "cluster",
@@ -24,6 +25,7 @@ def register(app: typer.Typer) -> None:
     app.command("cluster")(cluster)
 
 
+@watched
 def cluster(namesrv: Namesrv = None, as_json: Json = False) -> None:
     """List the brokers that are registered with a name server."""
     from ..client.admin import Admin

@@ -21,6 +21,7 @@ from .group_state_text import note_reaches, print_state, state_document
 from .options import ConfigFile, Json, Namesrv, Settings
 from .output import note, print_facts, show
 from .roles import load_role, stop_on_signals
+from .watch import watched
 
 if TYPE_CHECKING:
     from ..client.controller_calls import ControllerCalls
@@ -76,6 +77,7 @@ def controller(context: typer.Context, config_file: ConfigFile = None, settings:
     raise typer.Exit(status)
 
 
+@watched
 def status(group: Group, controllers: Controllers = None, namesrv: Namesrv = None, as_json: Json = False) -> None:
     """Tell what ZooKeeper has of a group, how far each replica's log reaches by its own word, and what is in the way."""
     from ..client.replica_reach import ask_reaches

@@ -11,6 +11,7 @@ from .message_text import message_document
 from .options import Json, Namesrv, complete_groups, parse_moment
 from .output import note, print_table, readable_time, short_text, show
 from .progress import count_progress
+from .watch import watched
 
 if TYPE_CHECKING:
     from ..client.admin import Admin
@@ -28,6 +29,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(dlq_app, name="dlq")
 
 
+@watched
 def list_groups(
     group: Annotated[str | None, typer.Option("--group", metavar="G", help="Of this group only.")] = None,
     namesrv: Namesrv = None,

@@ -9,6 +9,7 @@ import typer
 from ..model.queue import MessageQueue
 from .options import Json, Namesrv, complete_groups, complete_topics, parse_pairs, parse_time_ms
 from .output import print_facts, print_table, readable_time, show
+from .watch import watched
 
 Name = Annotated[str, typer.Argument(metavar="GROUP", autocompletion=complete_groups)]
 Attributes = Annotated[
@@ -61,6 +62,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group_app, name="group")
 
 
+@watched
 def list_groups(namesrv: Namesrv = None, as_json: Json = False) -> None:
     """List groups, their members and topics."""
     from ..client.admin import Admin
@@ -77,6 +79,7 @@ def list_groups(namesrv: Namesrv = None, as_json: Json = False) -> None:
     )
 
 
+@watched
 def describe(name: Name, namesrv: Namesrv = None, as_json: Json = False) -> None:
     """Tell how far a group is behind, in messages and in seconds, queue by queue."""
     from ..client.admin import Admin
@@ -86,6 +89,7 @@ def describe(name: Name, namesrv: Namesrv = None, as_json: Json = False) -> None
     show(document, as_json, lambda: _print_group(document))
 
 
+@watched
 def clients(name: Name, namesrv: Namesrv = None, as_json: Json = False) -> None:
     """Tell who the members of a group are: process, host, version, how they share out queues, what they subscribe to."""
     from ..client.admin import Admin

@@ -13,6 +13,7 @@ from ..model.clock import sleep_ms
 from ..model.errors import ClusterNotStarted, InvalidParameter
 from .options import DEFAULT_DIRECTORY, Directory, Json, usage_of_values
 from .output import note, print_facts, print_table, readable_time, show
+from .watch import watched
 
 if TYPE_CHECKING:
     from ..deploy.cluster_record import Shape
@@ -127,6 +128,7 @@ def down(directory: Directory = DEFAULT_DIRECTORY, as_json: Json = False) -> Non
     show(document, as_json, lambda: typer.echo(f"ended: {names}" if ended else "nothing was running"))
 
 
+@watched
 def status(
     directory: Annotated[
         str | None,

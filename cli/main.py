@@ -20,6 +20,7 @@ from ..model.errors import GroupNotFound, TopicNotFound, ZenitError
 from .endings import ENDINGS
 from .options import Chosen, add_context_option
 from .output import STDOUT, reader_is_gone
+from .watch import add_watch_option, with_seconds
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 SIGNALLED = 128  # and the number of the signal, as shells have it
@@ -32,6 +33,7 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 SUBJECTS = {
     **dict.fromkeys(("up", "down", "status"), "local"),
     **dict.fromkeys(("peek", "tail"), "peek"),
+    **dict.fromkeys(("request", "reply"), "request"),
     **{
         name: name.replace("-", "_")
         for name in (
@@ -83,6 +85,7 @@ def _command(name: str | None) -> Any:
     """The parser of that command, or of all."""
     command = typer.main.get_command(application(name))
     add_context_option(command)
+    add_watch_option(command)
     return command
 
 
@@ -97,7 +100,8 @@ def _outcome() -> int:
     chosen: Chosen = {}
     ENDINGS.take()
     try:
-        code = _command(sys.argv[1] if len(sys.argv) > 1 else None)(standalone_mode=False, obj=chosen)
+        arguments = with_seconds(sys.argv[1:])
+        code = _command(arguments[0] if arguments else None)(arguments, standalone_mode=False, obj=chosen)
         sys.stdout.flush()
         if code == INTERRUPTED:  # typer's own way out of KeyboardInterrupt
             raise KeyboardInterrupt

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -129,6 +129,11 @@ def parse_pairs(texts: Sequence[str] | None, option: str) -> dict[str, str]:
             raise typer.BadParameter(f"{text!r} is not name=value", param_hint=option)
         pairs[name] = value
     return pairs
+
+
+def pairs_text(pairs: Mapping[str, str]) -> str | None:
+    """The reverse, for a cell; None where there are none."""
+    return " ".join(f"{name}={value}" for name, value in pairs.items()) or None
 
 
 def parse_time_ms(text: str, option: str) -> int:

@@ -60,7 +60,7 @@ def fitted_table(rows: Sequence[Mapping[str, object]], width: int | None) -> str
     """The text of `print_rows` for a terminal of `width` characters; None = no terminal."""
     columns = [name.removesuffix("_ms") if _is_moment(name) else name for name in rows[0]]
     cells = [[_readable_cell(name, value) for name, value in row.items()] for row in rows]
-    widths = [max(len(_cell(row[k])) for row in (columns, *cells)) for k in range(len(columns))]
+    widths = [max(len(name), *(len(_cell(row[k])) for row in cells)) for k, name in enumerate(columns)]
     cut = [not _is_moment(name) and any(isinstance(row[k], str) for row in cells) for k, name in enumerate(rows[0])]
     while width is not None and sum(widths) + 2 * (len(widths) - 1) > width:
         widest = max((k for k in range(len(widths)) if cut[k]), key=lambda k: widths[k], default=None)

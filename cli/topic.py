@@ -1,4 +1,4 @@
-"""`zenit topic create | list | describe | delete`."""
+"""`zenit topic create | update | list | describe | delete`."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from typing import Annotated
 
 import typer
 
-from .options import Json, Namesrv, complete_topics, parse_pairs
+from .options import Json, Namesrv, complete_topics, pairs_text, parse_pairs
 from .output import print_table, readable_time, show
+from .watch import watched
 
 Name = Annotated[str, typer.Argument(metavar="NAME", autocompletion=complete_topics)]
 
 
 def register(app: typer.Typer) -> None:
     """Adds this subject's commands."""
-    topic_app = typer.Typer(help="Create, list, describe and delete topics.")
+    topic_app = typer.Typer(help="Create, change, list, describe and delete topics.")
     topic_app.command("create")(create)
+    topic_app.command("update")(update)
     topic_app.command("list")(list_topics)
     topic_app.command("describe")(describe)
     topic_app.command("delete")(delete)
@@ -42,6 +44,38 @@ def create(
     show(document, as_json, lambda: typer.echo(f"topic {name} has {queues} queues at each replica group"))
 
 
+def update(
+    name: Name,
+    queues: Annotated[
+        int | None, typer.Option(min=1, help="Queues at each replica group; never fewer than now.")
+    ] = None,
+    order: Annotated[
+        bool | None, typer.Option("--order/--no-order", help="Whether its queues stay while a broker is away.")
+    ] = None,
+    attr: Annotated[list[str] | None, typer.Option("--attr", metavar="K=V", help="An attribute; repeatable.")] = None,
+    namesrv: Namesrv = None,
+    as_json: Json = False,
+) -> None:
+    """Change settings of a topic that is there, at each broker that has it; the others stay.
+
+    Queues are added at once and kept: one that holds messages cannot be taken away. Where keys go changes with their number.
+    """
+    attributes = parse_pairs(attr, "--attr")
+    if queues is None and order is None and not attributes:
+        raise typer.BadParameter("nothing to change", param_hint="--queues, --order, --attr")
+    from ..client.admin import Admin
+
+    with Admin(namesrv) as admin:
+        document = admin.update_topic(name, queues=queues, order=order, attributes=attributes)
+    rows = [list(row.values()) for row in document["brokers"]]
+    show(
+        document,
+        as_json,
+        lambda: print_table(tuple(document["brokers"][0]), [[*row[:-1], pairs_text(row[-1])] for row in rows]),
+    )
+
+
+@watched
 def list_topics(
     system: Annotated[bool, typer.Option("--all", help="The system's own topics too.")] = False,
     namesrv: Namesrv = None,
@@ -56,6 +90,7 @@ def list_topics(
     show(topics, as_json, lambda: print_table(columns, [[topic[column] for column in columns] for topic in topics]))
 
 
+@watched
 def describe(name: Name, namesrv: Namesrv = None, as_json: Json = False) -> None:
     """Tell what each queue of a topic holds."""
     from ..client.admin import Admin

@@ -28,6 +28,7 @@ class Admin(AdminCore):
     """One administrator's connection to a cluster. Any thread may call; every call blocks the one that does."""
 
     create_topic = blocking(AdminCore._create_topic)
+    update_topic = blocking(AdminCore._update_topic)
     delete_topic = blocking(AdminCore._delete_topic)
     topics = blocking(AdminCore._topics)
     topic_configs = blocking(AdminCore._topic_configs)

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from ..model.clock import monotonic_ms, ms_of_datetime
-from ..model.errors import NoRoute, RemoteProtocolError, RequestTimeout, TopicNotFound
+from ..model.errors import InvalidParameter, NoRoute, RemoteProtocolError, RequestTimeout, TopicNotFound
 from ..model.names import check_topic
 from ..model.queue import MessageQueue, QueueOffset
 from ..model.route import PERMISSION_READ_WRITE, TopicRoute
@@ -54,6 +54,58 @@ class TopicAdmin(AdminCalls):
         chosen = await self._chosen_masters(brokers, deadline_ms)
         await self._ask_each(chosen, request, deadline_ms)
         await self._wait_routed(topic, dict.fromkeys(chosen, queues), deadline_ms)
+
+    async def _update_topic(
+        self,
+        topic: str,
+        *,
+        queues: int | None = None,
+        order: bool | None = None,
+        attributes: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> Document:
+        """Changes settings of a topic at each master that has it; what is None stays. Returns once that is routed: {topic,
+        brokers: [{broker_name, read_queues, write_queues, order, attributes}]}.
+
+        Raises TopicNotFound where no broker has it, and InvalidParameter, with nothing changed, where a queue would be taken
+        away.
+        """
+        deadline_ms = self._deadline(timeout)
+        masters = await self._masters(deadline_ms)
+        answers = await self._documents(masters, GetTopics(), deadline_ms)
+        held = {name: entry for name, found in answers.items() for entry in found["topics"] if entry["name"] == topic}
+        if not held:
+            raise TopicNotFound(topic)
+        most = max(max(entry["read_queues"], entry["write_queues"]) for entry in held.values())
+        if queues is not None and queues < most:
+            raise InvalidParameter(
+                "queues", queues, f"at least {most}: queues hold messages, so they are never taken away"
+            )
+        changed = {name: {**entry["attributes"], **(attributes or {})} for name, entry in held.items()}
+        for name, entry in held.items():
+            request = CreateTopic(
+                topic,
+                queues or entry["read_queues"],
+                queues or entry["write_queues"],
+                entry["permission"],
+                entry["order"] if order is None else order,
+                tuple(sorted(changed[name].items())),
+            )
+            await self._ask_each({name: masters[name]}, request, deadline_ms)
+        await self._wait_routed(
+            topic, {name: queues or entry["write_queues"] for name, entry in held.items()}, deadline_ms
+        )
+        rows = [
+            {
+                "broker_name": name,
+                "read_queues": queues or entry["read_queues"],
+                "write_queues": queues or entry["write_queues"],
+                "order": entry["order"] if order is None else order,
+                "attributes": changed[name],
+            }
+            for name, entry in sorted(held.items())
+        ]
+        return {"topic": topic, "brokers": rows}
 
     async def _delete_topic(self, topic: str, *, timeout: float | None = None) -> None:
         """Deletes a topic, its messages and the offsets in it, everywhere. Raises TopicNotFound where no broker has it."""

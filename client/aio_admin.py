@@ -18,6 +18,7 @@ class Admin(AdminCore):
     """One administrator's connection to a cluster, on one event loop."""
 
     create_topic = AdminCore._create_topic
+    update_topic = AdminCore._update_topic
     delete_topic = AdminCore._delete_topic
     topics = AdminCore._topics
     topic_configs = AdminCore._topic_configs

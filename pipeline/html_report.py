@@ -157,15 +157,17 @@ def _table(part: Table) -> list[str]:
     numeric = [all(_is_number(row[index]) for row in rows) for index in range(len(part.columns))]
     marks = [' class="number"' if is_number else "" for is_number in numeric]
     head = "".join(f"<th{mark}>{shown(name)}</th>" for mark, name in zip(marks, part.columns, strict=True))
-    is_long = [
-        any(isinstance(row[k], str) and len(row[k]) > LABEL_CHARACTERS for row in rows) for k in range(len(marks))
-    ]
+    is_long = [any(_is_long(row[index]) for row in rows) for index in range(len(part.columns))]
     marks = [' class="long"' if wraps else mark for mark, wraps in zip(marks, is_long, strict=True)]
     lines = ["".join(f"<td{m}>{shown(cell)}</td>" for m, cell in zip(marks, row, strict=True)) for row in rows]
     body = "\n".join(f"<tr>{line}</tr>" for line in lines)
     left_out = len(part.rows) - len(rows)
     told = [_note(f"and {left_out:,} more rows")] if left_out else []
     return [f'<div class="wide"><table><tr>{head}</tr>\n{body}</table></div>', *told]
+
+
+def _is_long(value: object) -> bool:
+    return isinstance(value, str) and len(value) > LABEL_CHARACTERS
 
 
 def _is_number(value: object) -> bool:
