@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Final, Self
 
 from ..model.arena import Arena
@@ -503,27 +503,37 @@ def run(config: BrokerConfig) -> int:
     """The broker as a process: serves until SIGTERM or SIGINT; returns the exit status. Main thread only."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     signalled: list[int] = []  # it may come while a broker is opened anew, when there is none to be told
-    while True:
-        with Broker(config) as broker:
-
-            def on_signal(number: int, _frame: object, stop: Callable[[], None] = broker.stop) -> None:
-                signalled.append(number)
-                stop()
-
-            for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, on_signal)
-            if signalled:
-                return 0
-            _log.info(
-                "broker started name=%s address=%s kernel=%s config=%s",
-                config.name,
-                broker.address,
-                kernel_kind(),
-                describe_config(config),
-            )
-            gc.collect()
-            gc.freeze()
-            status = broker.run()
-        if signalled or not broker.is_reopening:
-            return status
+    while (status := _serve(config, signalled)) is None:
         gc.unfreeze()
+        gc.collect()  # its parts know one another: the next one would take as much memory beside them
+    return status
+
+
+def _serve(config: BrokerConfig, signalled: list[int]) -> int | None:
+    """One opening of the store, to its end; None where it must be opened anew. Nothing refers to the broker then."""
+    with Broker(config) as broker:
+
+        def on_signal(number: int, _frame: object) -> None:
+            signalled.append(number)
+            broker.stop()
+
+        _on_signals(on_signal)
+        if signalled:
+            return 0
+        _log.info(
+            "broker started name=%s address=%s kernel=%s config=%s",
+            config.name,
+            broker.address,
+            kernel_kind(),
+            describe_config(config),
+        )
+        gc.collect()
+        gc.freeze()
+        status = broker.run()
+    _on_signals(lambda number, _frame: signalled.append(number))
+    return status if signalled or not broker.is_reopening else None
+
+
+def _on_signals(handle: Callable[[int, FrameType | None], None]) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, handle)
