@@ -163,7 +163,8 @@ class Broker:
             ),
         )
         rules = DelayRules(parse_delay_levels(config.store.delay_levels), config.timer_delay_ms_max)
-        self._timers = started.enter_context(closing(TimerIndex(config.store_dir, rules, clock=self._clock)))
+        timers = TimerIndex(config.store_dir, rules, clock=self._clock, buffer_bytes=config.store.timer_buffer_bytes)
+        self._timers = started.enter_context(closing(timers))
         self._store = MessageStore(
             config.store_dir,
             config.store,

@@ -102,6 +102,13 @@ class StoreConfig:
         1000, "how often indexes are flushed: shorter replays less after a crash", minimum=50, maximum=60_000
     )
     verify_body_crc: bool = setting(True, "recovery checks the checksum of each body no append checksum covers")
+    timer_buffer_bytes: int = setting(
+        8 * _MIB,
+        "memory that the index of delayed messages fills, about 280 bytes a message, before it writes a file; up to three "
+        "times as much while it does",
+        minimum=64 * _KIB,
+        maximum=1024 * _MIB,
+    )
     delay_levels: str = setting(DELAY_LEVELS, "what delay levels 1, 2, ... mean; units s, m, h, d")
 
     def __post_init__(self) -> None:

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 TIMER_FOLDER: Final = "timers"
 
-_WRITE_BUFFER_BYTES: Final = 8 << 20
+BUFFER_BYTES: Final = 8 << 20
 _CACHE_BYTES: Final = 8 << 20
 _DAMAGED_FILE: Final = "DAMAGED"
 _NUMBER: Final = struct.Struct(">Q")
@@ -54,9 +54,13 @@ class TimerStore:
     Whatever reads or writes raises StoreFormatError where it meets damage.
     """
 
-    def __init__(self, directory: str) -> None:
-        """Opens it; one that is damaged is emptied. Raises StoreLocked, StoreFormatError."""
+    def __init__(self, directory: str, *, buffer_bytes: int = BUFFER_BYTES) -> None:
+        """Opens it; one that is damaged is emptied. `buffer_bytes`: of memory that changes fill before they go to a file.
+
+        Raises StoreLocked, StoreFormatError.
+        """
         self.directory = os.path.join(directory, TIMER_FOLDER)
+        self._buffer_bytes = buffer_bytes
         self.reflected = 0
         self.count = 0
         self.is_damaged = False
@@ -77,7 +81,7 @@ class TimerStore:
 
     def _open(self) -> None:
         try:
-            self._db = Rdict(self.directory, _options())
+            self._db = Rdict(self.directory, _options(self._buffer_bytes))
         except Exception as error:  # the binding has no class for what RocksDB says
             if _says_locked(str(error)):
                 raise StoreLocked(self.directory) from error
@@ -217,11 +221,11 @@ def _says_locked(text: str) -> bool:
     return "While lock file" in text or "lock hold by" in text
 
 
-def _options() -> Options:
+def _options(buffer_bytes: int) -> Options:
     """Small and quiet: some megabytes of memory, whatever waits."""
     options = Options(raw_mode=True)
     options.create_if_missing(True)
-    options.set_write_buffer_size(_WRITE_BUFFER_BYTES)
+    options.set_write_buffer_size(buffer_bytes)
     options.set_max_write_buffer_number(3)
     options.set_max_background_jobs(2)
     options.set_keep_log_file_num(2)

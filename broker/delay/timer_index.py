@@ -23,7 +23,7 @@ from ...model.sys_flag import ENDS_WAIT
 from ...store.dispatch import Run
 from ...store.queue_table import goes_to_queue, list_queues
 from ...store.record_kernel import decode_batch, ended_waits
-from ...store.rocksdb_timers import TimerStore
+from ...store.rocksdb_timers import BUFFER_BYTES, TimerStore
 from ...store.snapshot import read_snapshot
 from ...store.store_files import read_abort
 from .timing import DelayRules, due_of
@@ -45,11 +45,11 @@ class TimerIndex:
     topics = frozenset({TIMER_TOPIC, SCHEDULE_TOPIC})
     run_flags = ENDS_WAIT
 
-    def __init__(self, directory: str, rules: DelayRules, *, clock: Clock) -> None:
-        """Raises StoreLocked, StoreFormatError, OSError."""
+    def __init__(self, directory: str, rules: DelayRules, *, clock: Clock, buffer_bytes: int = BUFFER_BYTES) -> None:
+        """`buffer_bytes`: of its store's memory. Raises StoreLocked, StoreFormatError, OSError."""
         self.rules = rules
         self._clock = clock
-        self._store = TimerStore(directory)
+        self._store = TimerStore(directory, buffer_bytes=buffer_bytes)
         self._holds_all = self._store.reflected == 0 and _had_no_timers(directory)  # whatever the log holds
         self.table = WaitingTable(self._store)
         self._delivered = _delivered_before(directory)

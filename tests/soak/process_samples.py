@@ -20,8 +20,6 @@ METRICS: Final[Mapping[str, str]] = {
     "blocks": "Python blocks",
     "processes": "processes",
 }
-LIFE_WARM_UP_S: Final = 600.0
-"""What is left out of a life that began within the run: a process fills its tables and caches first; at most a third of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +51,9 @@ class Life:
             self.samples.setdefault(metric, []).append((round(at_s, 1), value))
 
     def window(self, metric: str, warm_up_s: float) -> Samples:
-        """What the slope is told of: from the warm-up of the run on, and of a later life from its own."""
+        """What the slope is told of: each life from its own warm-up on, in which it fills its tables and caches."""
         samples = self.samples.get(metric, [])
-        if not samples:
-            return []
-        begin_s, end_s = samples[0][0], samples[-1][0]
-        own_s = begin_s + min(LIFE_WARM_UP_S, (end_s - begin_s) / 3)
-        from_s = max(warm_up_s, own_s if begin_s > warm_up_s / 2 else warm_up_s)
-        return [sample for sample in samples if sample[0] >= from_s]
+        return [sample for sample in samples if sample[0] >= samples[0][0] + warm_up_s]
 
     def document(self, warm_up_s: float) -> dict[str, Any]:
         """Its series, and the slope of each."""

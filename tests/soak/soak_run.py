@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
+from unittest import mock
 
 from zenitmq.bench.environment import environment
 from zenitmq.deploy.local_cluster import LocalCluster as ClusterFiles
@@ -38,8 +39,12 @@ from .worker import Job, now_ms
 
 ROOT: Final = Path(__file__).parents[2]
 REPLICAS: Final = 3
-RETENTION: Final = "store.retention_bytes=67108864"
-"""Files begin to expire well before the warm-up is over: until then there are more of them every minute."""
+SETTINGS: Final = (*SMALL_STORE, "store.retention_bytes=67108864", "store.timer_buffer_bytes=262144")
+"""What fills up is full well before the warm-up is over: the log, and the memory that what is delayed takes before it becomes a
+file (256 KiB: in 5 minutes)."""
+JAVA_OPTIONS: Final = "JDK_JAVA_OPTIONS"
+FULL_HEAP: Final = "-Xms256m -XX:+AlwaysPreTouch"
+"""ZooKeeper's heap has its full size from the start, so that what grows is not the heap."""
 SAMPLE_S: Final = 10.0
 WRITE_S: Final = 60.0
 DRAIN_S: Final = 150.0
@@ -91,9 +96,13 @@ def run_soak(options: SoakOptions, say: Say = lambda _: None) -> dict[str, Any]:
     os.makedirs(os.path.join(work, "records"), exist_ok=True)
     os.makedirs(os.path.join(work, "log"), exist_ok=True)
     say(f"the account will be in {directory}; starting the cluster")
-    with LocalCluster(
-        replicas=REPLICAS, controllers=2, directory=os.path.join(work, "cluster"), settings=(*SMALL_STORE, RETENTION)
-    ) as cluster:
+    with contextlib.ExitStack() as started:
+        with mock.patch.dict(os.environ, {JAVA_OPTIONS: FULL_HEAP}):
+            cluster = started.enter_context(
+                LocalCluster(
+                    replicas=REPLICAS, controllers=2, directory=os.path.join(work, "cluster"), settings=SETTINGS
+                )
+            )
         for topic, queues in topics.QUEUES.items():
             cluster.create_topic(topic, queues=queues)
         account = _Soak(options, directory, work, cluster, say).run()

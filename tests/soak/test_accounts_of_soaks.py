@@ -49,11 +49,11 @@ def account() -> dict[str, Any]:
     }
 
 
-def test_a_slope_is_told_from_the_end_of_the_warm_up_on_and_of_a_later_life_from_its_own() -> None:
+def test_a_slope_is_told_of_each_life_from_the_end_of_its_own_warm_up_on() -> None:
     assert life("a").window("memory_kib", WARM_UP_S)[0][0] == WARM_UP_S
-    assert life("a", begin_s=2000).window("memory_kib", WARM_UP_S)[0][0] == 2600
-    assert life("a", begin_s=2000, end_s=2900).window("memory_kib", WARM_UP_S)[0][0] == 2300
-    assert life("a", end_s=900).window("memory_kib", WARM_UP_S) == []
+    assert life("a", begin_s=2000).window("memory_kib", WARM_UP_S)[0][0] == 2000 + WARM_UP_S
+    assert life("a", begin_s=2000, end_s=2900).window("memory_kib", WARM_UP_S) == []
+    assert life("a").window("blocks", WARM_UP_S) == []
 
 
 def test_what_grows_is_named_with_its_life(account: dict[str, Any]) -> None:

@@ -127,3 +127,16 @@ def test_a_table_that_is_missing_without_a_trace_is_missed(tmp_path: Path) -> No
     again = TimerStore(str(tmp_path))
     assert (again.count, again.reflected) == (0, 0)
     again.close()
+
+
+@pytest.mark.parametrize(("buffer_bytes", "is_written_out"), [(64 << 10, True), (8 << 20, False)])
+def test_what_fills_the_buffer_leaves_the_memory(tmp_path: Path, buffer_bytes: int, is_written_out: bool) -> None:
+    """Each message that is delayed and delivered takes about 280 bytes there."""
+    store = TimerStore(str(tmp_path), buffer_bytes=buffer_bytes)
+    for offset in range(0, 200_000, 100):
+        store.write([(300, offset)], offset + 100)
+        store.write([(-1, offset)], offset + 100)
+    held = store._db.property_int_value("rocksdb.cur-size-active-mem-table")
+    store.close()
+    assert held is not None
+    assert (held < 2 * (64 << 10)) == is_written_out
