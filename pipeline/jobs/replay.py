@@ -7,6 +7,7 @@ comes twice. Each message carries where it comes from in two properties, of the 
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Sequence
@@ -18,13 +19,15 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...client.pipeline_calls import PipelineCalls
 from ...model.clock import monotonic_ms, sleep_ms
 from ...model.config import check_settings, setting
-from ...model.errors import ArchiveNotWritable, ConfigError
+from ...model.errors import ArchiveNotWritable, ConfigError, QueryOffsetsNotFound, ZenitError
 from ...model.names import check_topic
 from ...model.sql92.condition import Condition
 from ...model.subscription import Sql, Subscription
-from ..connections import cluster_that_answers
+from ..batch_pins import pin_name
+from ..connections import cluster_that_answers, connection
 from ..offsets import Offsets, QueueRange, parse_offsets
 from .archive_tree import ArchiveTree, local_path
 from .archived_rows import file_frame, within
@@ -39,6 +42,8 @@ from .summary import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
+log = logging.getLogger(__name__)
 
 DEFAULT_STATE_DIRECTORY: Final = "~/.zenit/replays"
 ORIGIN: Final = "REPLAY_ORIGIN"  # orders@broker-a:3/1234
@@ -220,6 +225,7 @@ def run(options: ReplayOptions, session: Session, report: Report) -> Document:
             report(Progress(sent, seconds, state.left))
             if options.rate and state.next_chunk < state.chunks and (wait_s := sent / options.rate - seconds) > 0:
                 sleep_ms(wait_s * 1000)
+        _forget(options, state)
     return {
         "rows": state.sent - already,
         "rows_before": already,
@@ -293,11 +299,29 @@ def _send(options: ReplayOptions, spark: SparkSession, rows: Rows, state: Replay
     ordered = ordered.sortWithinPartitions(*place, "queueOffset").observe(counted, f.count("*").alias("rows"))
     settings = options.source() | {"topic": options.to, "delivery": options.delivery}
     if options.delivery == "dedup":
-        settings |= {"queryName": f"replay-{state.identity}", "batchId": str(state.next_chunk)}
+        settings |= {"queryName": _query(state), "batchId": str(state.next_chunk)}
     ordered.select("body", "keys", "tags", "messageGroup", _properties().alias("properties"), "flag").write.format(
         "zenit"
     ).options(**settings).mode("append").save()
     return int(counted.get["rows"])
+
+
+def _forget(options: ReplayOptions, state: Replay) -> None:
+    """All is sent and written down: what the brokers keep for a chunk that comes again is of no use any more."""
+    if options.delivery != "dedup":
+        return
+    with connection(options.namesrv or None, state.cluster_id) as cluster:
+        calls = PipelineCalls(cluster, timeout_ms=CLUSTER_TIMEOUT_MS)
+        try:
+            calls.drop_query_offsets(pin_name(_query(state), options.to))
+        except QueryOffsetsNotFound:  # nothing was sent, or an earlier run came as far as this
+            return
+        except ZenitError as error:
+            log.warning("what the brokers keep of a replay that is done stays until it is dropped: %s", error)
+
+
+def _query(state: Replay) -> str:
+    return f"replay-{state.identity}"
 
 
 def _properties() -> Column:

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from spark.spark_kit import send
 
+from zenitmq.client.pipeline_calls import pipeline_calls
 from zenitmq.model.errors import ReplayChanged
 from zenitmq.model.properties import RESERVED
 from zenitmq.pipeline.jobs import archive, replay
@@ -56,6 +57,11 @@ class Replays:
     def rows(self, topic: str) -> list[Any]:
         source = {"namesrv": self.cluster.namesrv, "subscribe": topic}
         return self.spark.read.format("zenit").options(**source).load().collect()
+
+    def pins(self) -> int:
+        """How many pins the brokers keep of writes to the target."""
+        with pipeline_calls(self.cluster.namesrv) as calls:
+            return sum(row["query"].endswith(f"/sink/{self.target}") for row in calls.queries())
 
     def sent(self) -> list[str]:
         """The bodies in the target, each as often as it is there."""
@@ -135,7 +141,10 @@ def test_a_replay_that_ended_in_the_middle_sends_nothing_twice(
             replays.run(**more)
     some = len(replays.sent())
     assert 0 < some < COUNT
+    assert replays.pins() == 1
     summary = replays.run(**(more | {"rate": 1000.0}))
     assert summary["rows"] == COUNT
+    assert replays.pins() == 0, "what the brokers kept of it is dropped once it is done"
+    assert replays.run(**more)["rows"] == 0
     assert len(replays.sent()) == COUNT
     assert len(set(replays.sent())) == COUNT
