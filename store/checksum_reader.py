@@ -58,6 +58,33 @@ class ChecksumReader:
         finally:
             os.close(fd)
 
+    def end_before(self, offset: int) -> int:
+        """A position at or before `offset` where an append ends that has an entry, or its segment begins, whichever comes last;
+        `offset` itself where an append with an entry holds it. Raises StorePoisoned."""
+        self._write_out(offset + 1)
+        base = offset - offset % self._segment_bytes
+        try:
+            fd = os.open(os.path.join(self._directory, segment_name(base)), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return base
+        try:
+            near = bisect_right(
+                range(os.fstat(fd).st_size // ENTRY.size), offset, key=lambda slot: _offset_in(fd, slot)
+            )
+            found = base
+            for _, entry in entries_in(
+                _raws_from(fd, max(0, near - _BEFORE)), begin=base, limit=base + self._segment_bytes
+            ):
+                if entry.offset > offset:
+                    break
+                found = found if entry.is_loose else min(entry.end, offset)
+            return found
+        except OSError as error:
+            logger.warning("checksums cannot be read base=%s error=%s", base, error)
+            return base
+        finally:
+            os.close(fd)
+
     def _read(self, fd: int, base: int, begin: int, end: int) -> tuple[list[ChecksumEntry], list[Suspect]]:
         count = os.fstat(fd).st_size // ENTRY.size
         near = bisect_right(range(count), begin, key=lambda slot: _offset_in(fd, slot)) - _BEFORE

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ..model.errors import CorruptRecordError, OffsetOutOfRange
+from ..model.errors import CorruptRecordError, OffsetOutOfRange, RemoteProtocolError
 from ..model.queue import PhysicalOffset
 from .commit_log import CommitLog
 from .log_check import LogChecker
@@ -26,6 +26,9 @@ from .segment import page_in
 
 TAIL_BYTES: Final = 16 * 1024 * 1024
 """Of the newest log that this process wrote itself: four times what a slave may be behind while it keeps up."""
+FOLLOWED_BYTES: Final = 16 * 1024 * 1024
+"""Of the records before a position in doubt, in one go: more than a kill leaves without entries, and some 20 ms."""
+DOUBTS_MAX: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,9 @@ def read_chunk(
 class ChunkCheck:
     """Holds chunks to the log's checksums. Loop thread. `fresh_from`: what lies behind was written by this process.
 
-    An append that several chunks share is read once: `_whole` is what the last looks have found to be well.
+    An append that several chunks share is read once: `_whole` is what the last looks have found to be well. Where chunks begin
+    is a slave's word. Without entries, damage found from there is believed only once the records before it lead to that
+    position: else a slave could have whole messages taken for damaged, by asking for the log from their middle on.
     """
 
     def __init__(self, log: CommitLog, checker: LogChecker, *, fresh_from: int) -> None:
@@ -83,16 +88,19 @@ class ChunkCheck:
         self._checker = checker
         self._fresh_from = fresh_from
         self._whole: Range = (0, 0)
+        self._led_to: dict[int, int] = {}  # {position in doubt: how far the records before it were followed}
 
     def damage(self, begin: int, end: int, *, is_doubted: bool = False) -> tuple[Range, ...]:
         """Damaged ranges of the appends in [begin, end), which lies in one segment; none where all is well.
 
         They may lie outside: then nothing vouches for what is inside. `is_doubted`: it could not be cut into records, and is
         looked at whoever wrote it, and when.
+
+        Raises RemoteProtocolError where a record goes on at `begin`; CorruptRecordError where that is not known yet: ask again.
         """
         written = self._log.written
         if is_doubted:
-            self.forget()
+            self._whole = (0, 0)
         at, stop = begin, end if is_doubted else min(end, max(self._fresh_from, written - TAIL_BYTES))
         while at < stop:
             low, high = self._whole
@@ -101,14 +109,45 @@ class ChunkCheck:
                 continue
             checked = self._checker.check(self._log.read, at, bytes_max=end - at, limit=written)
             if checked.damaged:
-                return checked.damaged
+                return self._damage_before(at) or checked.damaged
             self._whole = (low if high == at else at, checked.end)
             at = checked.end
         return ()
 
+    def _damage_before(self, at: int) -> tuple[Range, ...]:
+        """Follows the records from the last known position before `at`: none where they lead there, else what is damaged in
+        between. Raises as `damage` does; FOLLOWED_BYTES at most are looked at."""
+        check, read, written = self._checker.check, self._log.read, self._log.written
+        reached = self._led_to.pop(at, None) or self._checker.ground_before(at)
+        limit = min(at, reached + FOLLOWED_BYTES)
+        while reached < limit:
+            checked = check(read, reached, bytes_max=limit - reached, limit=at)
+            damaged, reached = checked.damaged, checked.end
+            if damaged and damaged[-1][1] == at:  # or a record that goes on behind
+                reached = damaged[-1][0]
+                last = check(read, reached, bytes_max=1, limit=written).damaged
+                damaged = (*damaged[:-1], *last)
+                if not damaged:
+                    raise RemoteProtocolError(f"a slave asks for the log from {at} on, where no record begins")
+            if damaged:
+                self._remember(at, reached)
+                return damaged
+        if reached < at:
+            self._remember(at, reached)
+            raise CorruptRecordError(at, 0, f"what lies before is looked at up to {reached} yet")
+        if reached > at:  # a blank's filler
+            raise RemoteProtocolError(f"a slave asks for the log from {at} on, where no record begins")
+        return ()
+
+    def _remember(self, at: int, reached: int) -> None:
+        while len(self._led_to) >= DOUBTS_MAX:
+            del self._led_to[next(iter(self._led_to))]
+        self._led_to[at] = min(reached, at)
+
     def forget(self) -> None:
         """Bytes were written in place."""
         self._whole = (0, 0)
+        self._led_to.clear()
 
 
 def _is_given(whole: memoryview, begin: int, full: int) -> bool:

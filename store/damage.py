@@ -69,7 +69,7 @@ class Damage:
 
     def in_chunk(self, begin: int, end: int, *, is_doubted: bool = False) -> bool:
         """Whether the chunk [begin, end) of the log holds damage; what is found is quarantined. `is_doubted`: no records were
-        found there."""
+        found there. Raises as `ChunkCheck.damage` does."""
         found = self._chunks.damage(begin, end, is_doubted=is_doubted)
         if not found:
             return False

@@ -94,6 +94,11 @@ class LogChecker:
         """The entries that share a byte with [begin, end), which lies in one segment."""
         return self._checksums.overlapping(begin, end)
 
+    def ground_before(self, at: int) -> int:
+        """The last position up to `at` that is known to be one where an append, a record or a blank begins; `at` itself where
+        it is, or lies in an append with an entry."""
+        return self._checksums.end_before(at)
+
     def vouches_for(self, read: Read, begin: int, end: int) -> bool:
         """Whether the entries of the appends that share a byte with [begin, end), of one segment, match, and leave none out."""
         reached = begin

@@ -363,7 +363,8 @@ class MessageStore:
     def chunk(self, begin: int, bytes_max: int, *, limit: int | None = None) -> LogChunk:
         """What the log holds from `begin` on, for a slave (chunk_reader); nothing at or behind `limit`.
 
-        Raises OffsetOutOfRange (retention was faster, or above the end), CorruptRecordError: then the damage is quarantined.
+        Raises OffsetOutOfRange (retention was faster, or above the end), RemoteProtocolError where `begin` is found to lie
+        within a record, CorruptRecordError: then the damage is quarantined, or the caller is to ask again.
         """
         up_to = self._log.written if limit is None else limit
         try:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from ...model.clock import Clock
-from ...model.errors import CorruptRecordError, OffsetOutOfRange, StoreNotWriteable
+from ...model.errors import CorruptRecordError, OffsetOutOfRange, RemoteProtocolError, StoreNotWriteable
 from ...model.group import Incarnation, KnownGroup
 from ...model.repeated_news import RepeatedNews
 from ...store.small_file import NO_ROOM_RETRY_MS
@@ -56,7 +56,8 @@ class ReplicaDisk(Protocol):
         """(end, flushed) of the log."""
 
     def read(self, begin: int, end: int) -> memoryview:
-        """Bytes of the log. Raises OffsetOutOfRange where retention was faster, CorruptRecordError where it is damaged."""
+        """Bytes of the log. Raises OffsetOutOfRange where retention was faster, CorruptRecordError where it is damaged,
+        RemoteProtocolError where no record begins at `begin`."""
 
     def cut_at(self, begin: int, limit: int) -> int:
         """The end of the last whole record in [begin, limit); where the first is longer alone, its end."""
@@ -417,6 +418,11 @@ class Replica:
             log.warning("a slave waits before damage replica=%s begin=%s error=%s", peer, chunk.begin, error)
             if self.master is not None:
                 self.master.on_unsent(peer, chunk.session, chunk.begin)
+            return
+        except RemoteProtocolError as error:
+            log.error("a slave's session ends replica=%s error=%s", peer, error)
+            if self.master is not None:
+                self._perform(self.master.on_bad_frame(peer, chunk.session), self.master)
             return
         except OffsetOutOfRange as error:
             log.warning("cannot send to a slave replica=%s begin=%s error=%s", peer, chunk.begin, error)

@@ -2,18 +2,26 @@
 
 import os
 import random
+import shutil
 from itertools import pairwise
 
 import pytest
 from store_kit import ALL_TIME, StillClock, index_bytes, kill, make_store, message, put, read_queue, stage, tree
 
-from zenitmq.model.errors import CorruptRecordError, OffsetOutOfRange, StoreNotWriteable, StorePoisoned
+from zenitmq.model.errors import (
+    CorruptRecordError,
+    OffsetOutOfRange,
+    RemoteProtocolError,
+    StoreNotWriteable,
+    StorePoisoned,
+)
 from zenitmq.model.names import STATE_TOPICS
+from zenitmq.store import chunk_reader
 from zenitmq.store.commit_log import CommitLog
 from zenitmq.store.consume_queue import ConsumeQueue
 from zenitmq.store.log_check import LogChecker
 from zenitmq.store.message_store import MessageStore
-from zenitmq.store.record_kernel import RECORD_OVERHEAD_BYTES, decode_batch
+from zenitmq.store.record_kernel import RECORD_OVERHEAD_BYTES, decode_batch, encode_record
 
 SEGMENT = 4096
 
@@ -424,6 +432,66 @@ def test_a_record_that_has_rotted_keeps_back_the_append_that_it_lies_in(tmp_path
         assert master.damage.quarantine.ranges == ((second, second + (end - begin) // 3),)
         assert master.damage.unsendable == ((begin, end),)
         assert [m.body for m in read_queue(master, "t", 0)][5:9] == [b"0001", b"0002", b"0002", b"0003"]
+
+
+def without_entries(directory, bodies: list[bytes]) -> list[int]:
+    """A store of these messages that has no checksums; where each begins, and the log's end."""
+    with make_store(directory, segment_bytes=65_536) as store:
+        begins = [put(store, "t", 0, message("t", body)).physical_offset for body in bodies]
+        end = store.written
+    shutil.rmtree(directory / "checksum")
+    return [*begins, end]
+
+
+def send_all(master: MessageStore, begin: int, bytes_max: int) -> None:
+    while True:
+        begin = master.chunk(begin, bytes_max).end
+
+
+@pytest.mark.parametrize("followed", [1 << 24, 700])
+@pytest.mark.parametrize("bytes_max", [1 << 20, 500])
+@pytest.mark.parametrize("into", [1, 40, 150, 88])
+def test_who_asks_for_the_log_from_the_middle_of_a_record_on_hides_no_message(
+    tmp_path, monkeypatch, into: int, bytes_max: int, followed: int
+) -> None:
+    """A broken or hostile slave, where no checksum entry says where appends begin. In the body lies a whole record (88) too."""
+    monkeypatch.setattr(chunk_reader, "FOLLOWED_BYTES", followed)
+    bodies = [b"%04d" % n * 50 for n in range(30)]
+    place = without_entries(tmp_path / "measured", bodies)[20] + 88
+    bodies[20] = encode_record(
+        topic=b"t", body=b"x", queue_offset=9, physical_offset=place, born_timestamp_ms=1
+    ) + bytes(90)
+    begins = without_entries(tmp_path / "s", bodies)
+    with make_store(tmp_path / "s", segment_bytes=65_536) as master:
+        for _ in range(40):
+            with pytest.raises((RemoteProtocolError, CorruptRecordError)) as raised:
+                send_all(master, begins[20] + into, bytes_max)  # a forged record is sent, what follows it is not
+            assert master.damage.quarantine.ranges == ()
+            if raised.type is RemoteProtocolError:
+                break
+        assert raised.type is RemoteProtocolError
+        assert [found.body for found in read_queue(master, "t", 0)] == bodies
+
+
+@pytest.mark.parametrize("rotten", [[20], [4], [19], [4, 20]])
+@pytest.mark.parametrize("followed", [1 << 24, 700])
+def test_without_entries_damage_is_found_where_the_records_before_lead_to_it(
+    tmp_path, monkeypatch, followed: int, rotten: list[int]
+) -> None:
+    monkeypatch.setattr(chunk_reader, "FOLLOWED_BYTES", followed)
+    begins = without_entries(tmp_path / "s", [b"%04d" % n * 50 for n in range(30)])
+    for number in rotten:
+        with open(tmp_path / "s" / "commitlog" / f"{0:020d}", "r+b") as file:
+            file.seek(begins[number] + 4)
+            file.write(b"rot!")
+    damaged = tuple((begins[number], begins[number + 1]) for number in rotten)
+    with make_store(tmp_path / "s", segment_bytes=65_536) as master:
+        for _ in range(60):
+            with pytest.raises((CorruptRecordError, RemoteProtocolError)):
+                send_all(master, begins[20] if 20 in rotten else begins[20] + 40, 500)
+            if master.damage.quarantine.ranges == damaged:
+                break
+        assert master.damage.quarantine.ranges == damaged
 
 
 def test_what_was_written_lately_is_sent_as_it_is(pair, monkeypatch) -> None:
