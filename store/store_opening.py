@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from ..model.clock import Clock
-from ..model.errors import StorePoisoned
+from ..model.errors import StoreFormatError, StorePoisoned
 from ..model.queue import PhysicalOffset
 from .checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from .commit_log import COMMIT_LOG_FOLDER, CommitLog
@@ -130,6 +130,7 @@ def open_store(
             spare_bytes=_spare_bytes(config, log.segment_bytes),
         )
         unwinding.callback(queues.close)
+        _check_log_is_there(log, checkpoint, queues)
         index = _open_index(directory, config, clock, _spare_bytes(config, log.segment_bytes))
         if index is not None:
             unwinding.callback(index.close)
@@ -205,6 +206,18 @@ def open_store(
         directory, abort is None, log.written, log.written - begin, opened.replayed, len(quarantine.ranges),
     )  # fmt: skip
     return opened
+
+
+def _check_log_is_there(log: CommitLog, checkpoint: Checkpoint, queues: QueueTable) -> None:
+    """Raises StoreFormatError where what is left of a store is of a log that is not there any more: begun anew beneath it, the
+    log would get other messages at offsets that consumers know."""
+    if not log.segments() and (queues.listed() or checkpoint.flushed_offset or checkpoint.message_time_ms):
+        raise StoreFormatError(
+            log.directory,
+            "its files are gone, and the rest of the store is of messages that were in them. Put the files back; where they"
+            " are lost, move the store's whole directory away and start with an empty one: a replica gets its group's log,"
+            " a broker alone begins without messages",
+        )
 
 
 def _known_whole(log: CommitLog, checkpoint: Checkpoint, *, clean: bool, facts_lost: bool) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from store_kit import ALL_TIME, StillClock, index_bytes, kill, make_store, message, put, read_queue, stage, tree
 
-from zenitmq.model.errors import CorruptRecordError, MessageNotFound, StoreLocked
+from zenitmq.model.errors import CorruptRecordError, MessageNotFound, StoreFormatError, StoreLocked
 from zenitmq.store.message_store import MessageStore
 from zenitmq.store.offline import verify_store
 from zenitmq.store.record_kernel import decode_record
@@ -472,3 +472,29 @@ def test_a_clean_stop_without_a_terminator_keeps_its_last_message(tmp_path, clea
         log.write(b"what stood here before" * 40)
     with make_store(tmp_path / "s") as store:
         assert numbers(store) == list(range(9 if clean else 8))
+
+
+@pytest.mark.parametrize("left", ["nothing", "directory"])
+@pytest.mark.parametrize("last_stop", ["clean", "killed", "killed early"])
+def test_a_log_that_was_deleted_is_told_once_and_nothing_takes_its_place(tmp_path, last_stop: str, left: str) -> None:
+    """Else its messages are told as lost one by one, and new ones get the offsets of those that consumers had."""
+    with make_store(tmp_path / "s") as store:
+        for number in range(9):
+            put(store, "t", number % 2, message("t", b"%04d" % number, keys="k"))
+        if last_stop == "killed":
+            store.flush_all(20_000)
+            store._upkeep.run_in_worker(lambda: None).result(60)
+        killed = kill(tmp_path / "s", tmp_path / "k")
+    directory = tmp_path / "s" if last_stop == "clean" else killed
+    (directory / "commitlog").rename(tmp_path / "log")
+    if left == "directory":
+        (directory / "commitlog").mkdir()
+    before = tree(directory, ".")
+    for _ in range(2):
+        with pytest.raises(StoreFormatError, match=r"Put the files back; .* start with an empty one"):
+            make_store(directory).__enter__()
+    assert tree(directory, ".") == before
+    shutil.rmtree(directory / "commitlog", ignore_errors=True)
+    (tmp_path / "log").rename(directory / "commitlog")
+    with make_store(directory) as store:
+        assert len(read_queue(store, "t", 0) + read_queue(store, "t", 1)) == 9
