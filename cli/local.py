@@ -103,10 +103,11 @@ def _shape(cluster: LocalCluster, asked: dict[str, Any], no_controller: bool) ->
     """What the cluster is to be: as it is, but for what was asked. Raises typer.BadParameter."""
     from ..deploy.cluster_plan import check_shape
     from ..deploy.cluster_record import Shape
+    from ..deploy.left_stores import left_shape
     from ..model.group_limits import check_address
 
     record = cluster.read()
-    shape = replace(record.shape if record is not None else Shape(), **asked)
+    shape = replace(record.shape if record is not None else left_shape(cluster.directory) or Shape(), **asked)
     if no_controller and shape.is_replicated:  # one replica has none anyway
         shape = replace(shape, controllers=0)
     try:

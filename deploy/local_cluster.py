@@ -22,7 +22,15 @@ from typing import Any, Final
 
 from ..client.controller_calls import ControllerCalls
 from ..model.clock import monotonic_ms, sleep_ms
-from ..model.errors import ClusterNotStarted, ConnectionLost, InvalidParameter, NoCluster, RequestTimeout, ZenitError
+from ..model.errors import (
+    ClusterNotStarted,
+    ConnectionLost,
+    InvalidParameter,
+    NoCluster,
+    RequestTimeout,
+    StoreFormatError,
+    ZenitError,
+)
 from ..model.new_cluster import new_cluster_id
 from ..model.route import MASTER_ID
 from ..remoting.client import RemotingClient
@@ -52,6 +60,7 @@ from .cluster_record import (
 )
 from .cluster_status import ASK_TIMEOUT_MS, ask_json, force_wanted, status_document
 from .embedded_zookeeper import find_jars, find_java, start_zookeeper
+from .left_stores import check_left, left_cluster_id, left_shape, left_stores
 from .port_choice import CONTROLLER_STEP, STEP, choose_port
 from .processes import birth_of, is_running, last_line, port_is_free, spawn, terminate
 from .setting_check import check_planned
@@ -68,6 +77,11 @@ QUESTIONS: Final[Mapping[str, Request]] = {
 }
 """What a process of a role answers once it is up."""
 LAST_CLUSTER_FILE: Final = "~/.zenit/last"  # client/cluster.py reads it
+
+DAMAGED_RECORD: Final = (
+    "end the cluster's processes if any run, move this file away, and run `zenit up` on the directory again, with the --set"
+    " that it had: the stores say the rest"
+)
 
 Say = Callable[[str], None]
 
@@ -108,6 +122,8 @@ class LocalCluster:
         os.makedirs(os.path.join(self.directory, "log"), exist_ok=True)
         with self._locked():
             found = self.read()
+            if found is None and (stores := left_stores(self.directory)):
+                self._say(f"no {FILE_NAME}: the cluster is what its stores say ({', '.join(stores)}); repeat its --set")
             before, planned = self._planned(shape, settings, namesrv_port)
             record, started = before, list[ProcessRecord]()
             try:
@@ -170,10 +186,12 @@ class LocalCluster:
         """The record of this directory; None where there is none."""
         path = os.path.join(self.directory, FILE_NAME)
         try:
-            with open(path, encoding="utf-8") as file:
+            with open(path, encoding="utf-8", errors="replace") as file:
                 return decode_record(file.read(), path)
         except FileNotFoundError:
             return None
+        except StoreFormatError as error:
+            raise StoreFormatError(path, f"{error.reason}; {DAMAGED_RECORD}") from error
 
     def existing(self) -> ClusterRecord:
         """The record of this directory. Raises NoCluster, where none ever started too."""
@@ -200,7 +218,9 @@ class LocalCluster:
         if shape is not None:
             check_shape(shape)
         if record is None:
-            record = ClusterRecord(cluster="zenit", namesrv="", shape=shape or Shape())
+            shape = shape or left_shape(self.directory) or Shape()
+            check_left(self.directory, shape)
+            record = ClusterRecord(cluster="zenit", namesrv="", shape=shape)
         elif shape is not None and shape != record.shape:
             brokers = record.of_role(BROKER)
             if any(
@@ -209,7 +229,7 @@ class LocalCluster:
                 has = f"{record.shape.replicas} replicas, {record.shape.groups} groups, {record.shape.controllers} controllers"
                 raise InvalidParameter("--dir", self.directory, f"a directory for another cluster: this one has {has}")
             record = replace(record, shape=shape, processes=record.of_role(NAME_SERVER))
-        cluster_id = record.cluster_id or new_cluster_id()
+        cluster_id = record.cluster_id or left_cluster_id(self.directory) or new_cluster_id()
         return replace(record, cluster_id=cluster_id, zookeeper=record.shape.zookeeper or record.zookeeper)
 
     def _up_process(

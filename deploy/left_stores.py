@@ -1,0 +1,81 @@
+"""What a cluster's directory tells of the cluster when its record, `cluster.json`, is gone: its shape, and its id.
+
+    DIR/broker-a/                  one replica a group          DIR/log/controller-1.log   controllers elect the masters
+    DIR/broker-a-1/, broker-a-2/   several                      DIR/zookeeper/             the ZooKeeper is the cluster's own
+
+Each store holds the id of the cluster that it belongs to: without it a broker would not start on its own store. What the
+brokers were told with `--set` is nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Final
+
+from ..broker.store_cluster import read_cluster
+from ..model.errors import InvalidParameter
+from ..store.store_opening import has_commit_log
+from .cluster_plan import group_names, replica_names
+from .cluster_record import ZOOKEEPER, Shape
+
+_STORE_NAME: Final = re.compile(r"broker-([a-z])(?:-([1-9]))?")
+_CONTROLLER_LOG: Final = re.compile(r"controller-[1-9]\.log")
+
+
+def left_stores(directory: str) -> list[str]:
+    """The names of the brokers whose stores are there, sorted. Raises OSError."""
+    names = os.listdir(directory) if os.path.isdir(directory) else []
+    return sorted(name for name in names if _STORE_NAME.fullmatch(name) and has_commit_log(f"{directory}/{name}"))
+
+
+def left_shape(directory: str) -> Shape | None:
+    """What the cluster is likely to have been; None where no store is there. Raises OSError."""
+    found = [match.groups() for name in left_stores(directory) if (match := _STORE_NAME.fullmatch(name))]
+    if not found:
+        return None
+    replicas = max(int(number or 1) for _, number in found)
+    is_replicated = any(number for _, number in found)
+    return Shape(
+        replicas=max(2, replicas) if is_replicated else 1,
+        groups=max(ord(letter) - ord("a") + 1 for letter, _ in found),
+        controllers=_left_controllers(directory) if is_replicated else 1,
+    )
+
+
+def check_left(directory: str, shape: Shape) -> None:
+    """Raises InvalidParameter where a cluster of this shape would pass over a store, or a ZooKeeper, that the directory's had;
+    OSError."""
+    stores, controllers = left_stores(directory), _left_controllers(directory)
+    planned = {name for group in group_names(shape) for name in replica_names(group, shape)}
+    if not planned.issuperset(stores):
+        expected = f"what uses all stores of {directory}, whose cluster.json is gone: {', '.join(stores)}"
+        raise InvalidParameter("--replicas, --groups", f"{shape.replicas}, {shape.groups}", expected)
+    if not stores or not shape.is_replicated:
+        return
+    if shape.has_controllers != bool(controllers):
+        expected = f"{controllers}, as it was in {directory} (its cluster.json is gone)"
+        raise InvalidParameter("--controllers", shape.controllers, expected)
+    if controllers and not (shape.zookeeper or os.path.isdir(os.path.join(directory, ZOOKEEPER))):
+        expected = f"the address of the one that the cluster in {directory} ran with (its cluster.json is gone)"
+        raise InvalidParameter("--zookeeper", "", expected)
+
+
+def left_cluster_id(directory: str) -> str:
+    """The id that the stores there have; "" where none has any. Raises InvalidParameter where they are of different clusters,
+    StoreFormatError where one's cluster.zenit is damaged, OSError."""
+    found: dict[str, str] = {}
+    for name in left_stores(directory):
+        facts = read_cluster(os.path.join(directory, name))
+        if facts["settled"]:
+            found.setdefault(facts["cluster_id"], name)
+    if len(found) > 1:
+        told = ", ".join(f"{name} of {cluster_id}" for cluster_id, name in sorted(found.items()))
+        raise InvalidParameter("--dir", directory, f"stores of one cluster; there are {told}: move the other's away")
+    return next(iter(found), "")
+
+
+def _left_controllers(directory: str) -> int:
+    """How many controllers the cluster has had."""
+    logs = os.path.join(directory, "log")
+    return sum(bool(_CONTROLLER_LOG.fullmatch(name)) for name in (os.listdir(logs) if os.path.isdir(logs) else ()))
