@@ -15,7 +15,7 @@ import typer
 from ..model.config import describe_config
 from ..model.errors import ConnectionLost, InvalidParameter, RequestTimeout
 from ..model.group import AckMode, FlushMode
-from ..model.group_limits import LAG_MS_MAX, LAG_MS_MIN, REPLICAS_MAX, check_group_id
+from ..model.group_limits import LAG_MS_MAX, LAG_MS_MIN, REPLICAS_MAX, SIGHTED_EPOCH_MAX, check_group_id
 from ..model.log_reach import best_log, lost_range
 from .group_state_text import note_reaches, print_state, state_document
 from .options import ConfigFile, Json, Namesrv, Settings
@@ -196,7 +196,12 @@ def restore(
     group: Group,
     epoch: Annotated[
         int,
-        typer.Option(min=1, metavar="N", help="The highest epoch that any of its replicas has seen (zenit status)."),
+        typer.Option(
+            min=1,
+            max=SIGHTED_EPOCH_MAX,
+            metavar="N",
+            help="The highest epoch that any of its replicas has seen (zenit status).",
+        ),
     ],
     group_id: Annotated[
         str, typer.Option(metavar="ID", help="Which group it is, where its replicas tell of several or of none.")

@@ -15,15 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Final
 
 from ..model.errors import GroupIdUnclear, GroupNodeLost, GroupNotLost, InvalidParameter, StaleGroupVersion
 from ..model.group import NO_VERSION, GroupNode, GroupSettings, KnownGroup, Seen, Sighting
-from ..model.group_limits import COUNT_MAX, check_name, check_token
+from ..model.group_limits import COUNT_MAX, SIGHTED_EPOCH_MAX, check_name, check_token
 from ..remoting.commands import RegisterReplica, ReplicaHeartbeat, RestoreGroup
-
-SIGHTED_EPOCH_MAX: Final = COUNT_MAX // 2
-"""An epoch above it was never given: what a stranger says must leave room for those that follow a restore."""
 
 
 def is_newer(sighting: Sighting, known: KnownGroup | None) -> bool:

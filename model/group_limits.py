@@ -13,6 +13,8 @@ LAG_MS_MAX: Final = 3_600_000
 TOKEN_LENGTH_MAX: Final = 64
 ADDRESS_LENGTH_MAX: Final = 255
 COUNT_MAX: Final = (1 << 62) - 1
+SIGHTED_EPOCH_MAX: Final = COUNT_MAX // 2
+"""An epoch above it was never given: what a stranger says must leave room for those that follow a restore."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,126}", re.ASCII)
 _GROUP_ID = re.compile(r"[0-9a-f]{32}", re.ASCII)

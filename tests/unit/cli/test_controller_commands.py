@@ -55,6 +55,13 @@ def test_a_group_id_that_cannot_be_one_is_refused_before_anybody_is_asked() -> N
     assert "32 hexadecimal digits" in str(result.exception)
 
 
+@pytest.mark.parametrize("epoch", ["0", str(1 << 63), "9" * 40])
+def test_an_epoch_that_no_group_has_is_a_wrong_command_line(epoch: str) -> None:
+    command = ["controller", "restore", "broker-a", "--epoch", epoch, "--controllers", "127.0.0.1:1"]
+    result = CliRunner().invoke(application("controller"), command)
+    assert (result.exit_code, "--epoch" in result.output) == (2, True)
+
+
 @pytest.mark.parametrize("runs", [False, True])
 def test_who_removes_a_replica_that_runs_is_told_that_it_comes_back(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], runs: bool

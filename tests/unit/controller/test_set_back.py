@@ -9,7 +9,6 @@ from sim.group_kit import GROUP, group, heartbeat, life, registration
 
 from zenitmq.controller.group_state import electable
 from zenitmq.controller.set_back import (
-    SIGHTED_EPOCH_MAX,
     check_not_set_back,
     is_newer,
     newest_epoch_seen,
@@ -26,6 +25,7 @@ from zenitmq.model.errors import (
     StaleGroupVersion,
 )
 from zenitmq.model.group import NO_VERSION, SIGHTINGS_MAX, GroupNode, GroupSettings, KnownGroup, Seen, Sighting
+from zenitmq.model.group_limits import SIGHTED_EPOCH_MAX
 from zenitmq.remoting.commands import RestoreGroup
 
 SETTINGS = GroupSettings(min_in_sync=2)
