@@ -9,15 +9,18 @@ ranges of queues (range_source); tasks read the messages of them, and write the 
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
+from ...client.pipeline_calls import PipelineCalls
 from ...model.clock import monotonic_ms
 from ...model.config import check_settings, setting
-from ...model.errors import ArchiveDamaged, CheckpointLost, ConfigError
+from ...model.errors import ArchiveDamaged, CheckpointLost, ConfigError, QueryOffsetsNotFound, ZenitError
+from ..connections import connection
 from ..offsets import QueueKey, QueueRange
 from ..options import ReadOptions
 from .archive_tree import ArchiveTree, StagedFile, local_path
@@ -34,7 +37,10 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
+log = logging.getLogger(__name__)
+
 METADATA_BYTES_MAX: Final = 1 << 16
+DROP_TIMEOUT_MS: Final = 10_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,7 +122,7 @@ def run(options: ArchiveOptions, session: Session, report: Report) -> Document:
         source = _source(options, identity)
         batches = Batches.of(tree, located(source), options.target_file_mb << 20)
         query = _start(options, session(), source, batches)
-        _watch(query, batches, report)
+        _watch(query, batches, KeptStart(source["queryName"], tree.checkpoint, batches.reading.namesrv), report)
         return batches.summary() | {"target": tree.root, "rows_archived": tree.catalogue().rows}
 
 
@@ -224,6 +230,41 @@ class Batches:
             self.held[key] = union([*held, *spans])
 
 
+@dataclass(slots=True)
+class KeptStart:
+    """Where the archive began, as the brokers keep it under `name`.
+
+    Spark asks for it until it has a batch done, which is after that is in the archive: only then is it of no use any more.
+    """
+
+    name: str
+    checkpoint: str
+    namesrv: str | None
+    is_told: bool = False
+
+    def drop_once_done(self) -> None:
+        """Drops it, once in a run, if Spark has a batch done. What keeps it from being dropped is logged: the next run tries
+        again."""
+        if self.is_told or not has_batch_done(self.checkpoint):
+            return
+        self.is_told = True
+        try:
+            with connection(self.namesrv, "") as cluster:
+                PipelineCalls(cluster, timeout_ms=DROP_TIMEOUT_MS).drop_query_offsets(self.name)
+        except QueryOffsetsNotFound:  # an earlier run came as far as this
+            return
+        except ZenitError as error:
+            log.warning("what the brokers keep of where an archive began stays until its next run: %s", error)
+
+
+def has_batch_done(checkpoint: str) -> bool:
+    """Whether Spark wrote down in a checkpoint that a batch is done."""
+    try:
+        return any(name.isdigit() for name in os.listdir(os.path.join(checkpoint, "commits")))
+    except FileNotFoundError:
+        return False
+
+
 def checkpoint_query(checkpoint: str) -> str | None:
     """The id of the query that a checkpoint is of; None where there is none. Raises ArchiveDamaged."""
     path = os.path.join(checkpoint, "metadata")
@@ -264,16 +305,18 @@ def _start(options: ArchiveOptions, spark: SparkSession, source: dict[str, str],
     return writer.start()
 
 
-def _watch(query: StreamingQuery, batches: Batches, report: Report) -> None:
+def _watch(query: StreamingQuery, batches: Batches, start: KeptStart, report: Report) -> None:
     """Waits for the end of the query, or ends it when told to (Ctrl-C, SIGTERM): a batch that is not committed is not there."""
     try:
         while not query.awaitTermination(1):
+            start.drop_once_done()
             last = query.lastProgress
             report(batches.progress(rows_behind(last) if last is not None else None))
     except KeyboardInterrupt:
         query.stop()
     finally:
         batches.close()
+    start.drop_once_done()
 
 
 def _ends(catalogue: Catalogue) -> dict[QueueKey, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -17,10 +18,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from spark.spark_kit import send
 
+from zenitmq.client.pipeline_calls import PipelineCalls, pipeline_calls
 from zenitmq.model.clock import monotonic_ms, sleep_ms
-from zenitmq.model.errors import ArchiveNotWritable, CheckpointLost, TargetInUse, TopicNotFound
+from zenitmq.model.errors import ArchiveNotWritable, CheckpointLost, NoRoute, TargetInUse, TopicNotFound
 from zenitmq.pipeline.jobs import archive, archive_tree, compact, verify
-from zenitmq.pipeline.jobs.archive import ArchiveOptions, Batches
+from zenitmq.pipeline.jobs.archive import ArchiveOptions, Batches, KeptStart
 from zenitmq.pipeline.jobs.archive_tree import ArchiveTree
 from zenitmq.pipeline.jobs.archived_rows import archive_frame
 from zenitmq.pipeline.jobs.compact import CompactOptions
@@ -60,6 +62,11 @@ class Jobs:
     def verify(self, **more: Any) -> Document:
         options = VerifyOptions(target=self.target, namesrv=self.cluster.namesrv, **more)
         return verify.run(options, lambda: self.spark, silent)
+
+    def is_start_kept(self) -> bool:
+        """Whether the brokers keep where the archive began."""
+        with pipeline_calls(self.cluster.namesrv) as calls:
+            return calls.query_offsets(f"archive-{self.tree().identity()}") is not None
 
     def rows(self) -> list[Any]:
         return sorted(map(tuple_of, archive_frame(self.spark, self.target).collect()))
@@ -146,6 +153,66 @@ def test_wherever_it_ends_the_next_run_leaves_each_row_once(
     assert jobs.rows() == stored_rows(read)
     assert jobs.verify()["passed"]
     assert len(jobs.tree().listed()) == len(jobs.tree().catalogue().files)
+
+
+def test_where_it_began_is_kept_until_spark_has_a_batch_done(
+    jobs: Jobs, read: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch that is in the archive comes again as long as Spark did not hear of it, from where it began."""
+    send(jobs.cluster.namesrv, jobs.topic, 50)
+    with monkeypatch.context() as patch:
+        write = Batches.write
+        patch.setattr(Batches, "write", lambda self, frame, number: _stop(write(self, frame, number)))
+        with pytest.raises(Exception, match="Stopped"):
+            jobs.archive(starting="latest")
+    assert jobs.tree().catalogue().last_batch is not None
+    assert jobs.is_start_kept()
+    send(jobs.cluster.namesrv, jobs.topic, 100, first=50)
+    assert jobs.archive(starting="latest")["rows"] == 100
+    assert not jobs.is_start_kept()
+    send(jobs.cluster.namesrv, jobs.topic, 20, first=150)
+    assert jobs.archive(starting="latest")["rows"] == 20
+    assert len(jobs.rows()) == 120
+    assert set(jobs.rows()) < set(stored_rows(read))
+
+
+def test_an_archive_that_goes_on_drops_where_it_began(jobs: Jobs) -> None:
+    send(jobs.cluster.namesrv, jobs.topic, 10)
+    deadline_ms = monotonic_ms() + 90_000
+
+    def until_dropped(progress: Progress) -> None:
+        if (progress.rows == 10 and not jobs.is_start_kept()) or monotonic_ms() > deadline_ms:
+            raise KeyboardInterrupt
+
+    options = jobs.archive_options(continuous=True, trigger_seconds=0.1)
+    assert archive.run(options, lambda: jobs.spark, until_dropped)["rows"] == 10
+    assert monotonic_ms() <= deadline_ms, "it was dropped while the job ran"
+
+
+def test_a_start_that_cannot_be_dropped_stops_nothing_and_is_dropped_by_the_next_run(
+    cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = f"archive-{secrets.token_hex(5)}"
+
+    def refuse(_self: PipelineCalls, query: str) -> None:
+        raise NoRoute(query, "no broker leads at present")
+
+    with pipeline_calls(cluster.namesrv) as calls:
+        calls.keep_query_offsets(name, "{}")
+        start = KeptStart(name, str(tmp_path), cluster.namesrv)
+        start.drop_once_done()
+        (tmp_path / "commits").mkdir()
+        (tmp_path / "commits" / ".0.tmp").touch()
+        start.drop_once_done()
+        assert calls.query_offsets(name) == "{}", "Spark has no batch done"
+        (tmp_path / "commits" / "0").touch()
+        with monkeypatch.context() as patch:
+            patch.setattr(PipelineCalls, "drop_query_offsets", refuse)
+            start.drop_once_done()
+        assert "of where an archive began stays until its next run" in caplog.text
+        KeptStart(name, str(tmp_path), cluster.namesrv).drop_once_done()
+        assert calls.query_offsets(name) is None
+        KeptStart(name, str(tmp_path), cluster.namesrv).drop_once_done()
 
 
 def test_a_killed_archive_goes_on_where_it_was(jobs: Jobs, read: Read) -> None:
