@@ -132,8 +132,10 @@ def _check_can_write(path: str) -> None:
     """Raises typer.BadParameter, before a run that may take minutes, where its picture could not be written."""
     directory = os.path.dirname(os.path.abspath(path))
     if (
-        os.path.isdir(path)
+        not path
+        or os.path.isdir(path)
         or not os.access(directory, os.W_OK)
+        or len(os.fsencode(os.path.basename(path))) > os.pathconf(directory, "PC_NAME_MAX")
         or (os.path.exists(path) and not os.access(path, os.W_OK))
     ):
         raise typer.BadParameter(f"{path!r} cannot be written", param_hint="--plot")

@@ -97,7 +97,8 @@ def consume(
     consumer = PullConsumer(
         group, namesrv=namesrv, start_from=start_from, auto_commit=False, trace=trace, on_lost=lost.add
     )
-    consumer.subscribe(topic, wanted)
+    with usage_of_values():
+        consumer.subscribe(topic, wanted)
     with consumer:
         _print_messages(consumer, lost, line, maximum, idle_exit, stopping)
     if lost.count:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
 from .context_file import Contexts, change_contexts, read_contexts
-from .options import Json
+from .options import Json, usage_of_values
 from .output import print_table, show
 
 Name = Annotated[str, typer.Argument(metavar="NAME")]
@@ -35,7 +36,7 @@ def add(
         added = contexts.with_context(name, addresses)
         return added.using(name) if in_use else added
 
-    _show(change_contexts(change), as_json, f"context {name} is {addresses}{', and in use' if in_use else ''}")
+    _show(_changed(change), as_json, f"context {name} is {addresses}{', and in use' if in_use else ''}")
 
 
 def use(
@@ -46,7 +47,7 @@ def use(
     """Have commands talk to this cluster where nothing else is said."""
     if (name is None) != none:
         raise typer.BadParameter("give either NAME or --none", param_hint="NAME")
-    _show(change_contexts(lambda contexts: contexts.using(name)), as_json, f"context in use: {name or 'none'}")
+    _show(_changed(lambda contexts: contexts.using(name)), as_json, f"context in use: {name or 'none'}")
 
 
 def list_contexts(as_json: Json = False) -> None:
@@ -58,7 +59,13 @@ def list_contexts(as_json: Json = False) -> None:
 
 def remove(name: Name, as_json: Json = False) -> None:
     """Forget a context."""
-    _show(change_contexts(lambda contexts: contexts.without(name)), as_json, f"context {name} is removed")
+    _show(_changed(lambda contexts: contexts.without(name)), as_json, f"context {name} is removed")
+
+
+def _changed(change: Callable[[Contexts], Contexts]) -> Contexts:
+    """Once changed. A name or an address that cannot be is wrong usage."""
+    with usage_of_values():
+        return change_contexts(change)
 
 
 def _show(contexts: Contexts, as_json: bool, said: str) -> None:

@@ -34,7 +34,8 @@ class Contexts:
         """Raises InvalidParameter for a name that is none."""
         if name not in self.addresses:
             known = ", ".join(sorted(self.addresses))
-            raise InvalidParameter("context", name, f"one of {known}" if known else "none: add one, zenit context add")
+            expected = f"one of {known}" if known else "a context; there is none yet: zenit context add NAME HOST:PORT"
+            raise InvalidParameter("context", name, expected)
         return self.addresses[name]
 
     def with_context(self, name: str, addresses: str) -> Contexts:
@@ -70,6 +71,7 @@ def choose(
     if name is not None:
         return read().address_of(name)
     if environ.get(ENVIRONMENT_KEY):
+        parse_addresses(f"${ENVIRONMENT_KEY}", environ[ENVIRONMENT_KEY])
         return environ[ENVIRONMENT_KEY]
     if environ.get(CONTEXT_KEY):
         return read().address_of(environ[CONTEXT_KEY])

@@ -40,11 +40,11 @@ def list_jobs(as_json: Json = False) -> None:
 def run(
     context: typer.Context,
     name: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="NAME [--help]", show_default=False, help="A job of `zenit job list`; its options follow."
         ),
-    ] = "--help",
+    ] = None,
     master: Annotated[
         str, typer.Option("--master", metavar="URL", help="Where Spark runs: local[2], spark://host:7077, ...")
     ] = "local[*]",
@@ -61,6 +61,8 @@ def run(
 
     Exit code 0: done; 1: it failed, or found what it looks for (verify); 2: wrong usage.
     """
+    if name is None:
+        raise typer.BadParameter("give the name of a job: zenit job list", ctx=context, param_hint="NAME")
     if name in ("--help", "-h"):
         typer.echo(context.get_help())
         return

@@ -11,7 +11,7 @@ import typer
 
 from ..model.clock import sleep_ms
 from ..model.errors import ClusterNotStarted, InvalidParameter
-from .options import DEFAULT_DIRECTORY, Directory, Json, usage_of_values
+from .options import DEFAULT_DIRECTORY, Directory, Json, check_directory, usage_of_values
 from .output import note, print_facts, print_table, readable_time, show
 from .watch import watched
 
@@ -134,7 +134,10 @@ def status(
     directory: Annotated[
         str | None,
         typer.Option(
-            "--dir", metavar="DIR", help="Where the cluster lives; else the one `zenit up` started last here."
+            "--dir",
+            metavar="DIR",
+            callback=check_directory,
+            help="Where the cluster lives; else the one `zenit up` started last here.",
         ),
     ] = None,
     as_json: Json = False,

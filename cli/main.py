@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..model.errors import GroupNotFound, TopicNotFound, ZenitError
+from ..model.errors import GroupNotFound, InvalidName, SqlSyntaxError, TopicNotFound, ZenitError
 from .endings import ENDINGS
 from .options import Chosen, add_context_option
 from .output import STDOUT, reader_is_gone
@@ -119,6 +119,8 @@ def _outcome() -> int:
         return _tell(f"internal error: {ending.__context__!r}", FAILED)
     except (TopicNotFound, GroupNotFound) as error:
         return _tell(_not_found_text(error, chosen.get("namesrv")), FAILED)
+    except (InvalidName, SqlSyntaxError) as error:  # texts that nobody could take, whatever there is
+        return _tell(str(error), WRONG_USAGE)
     except ZenitError as error:
         return _tell(str(error), FAILED)
     except OSError as error:

@@ -113,7 +113,18 @@ Settings = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="One setting, over file and environment; repeatable."),
 ]
 ConfigFile = Annotated[str | None, typer.Option("--config", metavar="FILE", help="TOML file (zenit config schema).")]
-Directory = Annotated[str, typer.Option("--dir", metavar="DIR", help="Where the cluster lives.")]
+
+
+def check_directory(directory: str | None) -> str | None:
+    """An empty one is a shell's variable that was not set, and no place for a cluster. Raises typer.BadParameter."""
+    if directory == "":
+        raise typer.BadParameter("'': expected a directory", param_hint="--dir")
+    return directory
+
+
+Directory = Annotated[
+    str, typer.Option("--dir", metavar="DIR", callback=check_directory, help="Where the cluster lives.")
+]
 DEFAULT_DIRECTORY = "~/.zenit"
 
 _DURATION: Final = re.compile(r"(\d{1,9})(ms|s|m|h|d)", re.ASCII)

@@ -18,7 +18,7 @@ from ..model.errors import RequestTimeout
 from ..model.queue import MessageQueue
 from .consume import LostRanges, line_of
 from .group import queue_of
-from .options import Json, Namesrv, complete_topics, parse_moment
+from .options import Json, Namesrv, complete_topics, parse_moment, usage_of_values
 from .output import note, reader_is_gone
 from .roles import stop_on_signals
 
@@ -100,15 +100,18 @@ def tail(
     line = line_of(line_format, as_json)
     wanted = None if queue is None else queue_of(topic, queue)
     from ..client.admin import Admin
+    from ..model.subscription import Subscription
 
+    with usage_of_values():
+        subscription = Subscription.parse(topic, expression)
     stopping = threading.Event()
-    stop_on_signals(stopping.set)
     lost = LostRanges(as_json=as_json)
     with Admin(namesrv) as admin, _reader(namesrv, lost) as reader:
         held = _held(admin, topic, wanted, None)
         if count:
-            ranges = ranges_to_read(held, count, newest=True)
-            _print(line, chosen(_read(reader, ranges, expression), count, newest=True))
+            last = _read(reader, ranges_to_read(held, count, newest=True))
+            _print(line, chosen((each for each in last if subscription.accepts(each.tags)), count, newest=True))
+        stop_on_signals(stopping.set)
         reader.assign(sorted(held), expression)
         for each, (_, end) in held.items():
             reader.seek(each, end)
@@ -162,11 +165,11 @@ def _held(
     return held
 
 
-def _read(reader: PullConsumer, ranges: Ends, expression: Expression = None) -> list[StoredMessage]:
+def _read(reader: PullConsumer, ranges: Ends) -> list[StoredMessage]:
     """All messages of the ranges. Raises what is in the way where none comes for ten seconds."""
     if not ranges:
         return []
-    reader.assign(sorted(ranges), expression)
+    reader.assign(sorted(ranges))
     for queue, (begin, _) in ranges.items():
         reader.seek(queue, begin)
     found: list[StoredMessage] = []

@@ -10,6 +10,8 @@ import typer
 from .options import Json, Namesrv
 from .output import print_json, print_table, readable_time, show
 
+TIMEOUT_MS = 10_000  # a person waits, not a query that has to outlive an outage
+
 Query = Annotated[str, typer.Argument(metavar="QUERY", help="The name that the query was given (option queryName).")]
 
 
@@ -26,7 +28,7 @@ def list_queries(namesrv: Namesrv = None, as_json: Json = False) -> None:
     """List the queries of which something is kept, since when and where."""
     from ..client.pipeline_calls import pipeline_calls
 
-    with pipeline_calls(namesrv) as calls:
+    with pipeline_calls(namesrv, timeout_ms=TIMEOUT_MS) as calls:
         queries = calls.queries()
     rows = [[row["query"], readable_time(row["kept_at_ms"]), row["size_bytes"], row["brokers"]] for row in queries]
     show(queries, as_json, lambda: print_table(("query", "kept_at", "size_bytes", "brokers"), rows))
@@ -38,7 +40,7 @@ def show_query(query: Query, namesrv: Namesrv = None, as_json: Json = False) -> 
     from ..client.query_copies import agreed
     from ..model.errors import QueryOffsetsNotFound
 
-    with pipeline_calls(namesrv) as calls:
+    with pipeline_calls(namesrv, timeout_ms=TIMEOUT_MS) as calls:
         copies = {name: text for name, text in calls.copies(query).items() if text is not None}
     if not copies:
         raise QueryOffsetsNotFound(query)
@@ -54,6 +56,6 @@ def drop(query: Query, namesrv: Namesrv = None, as_json: Json = False) -> None:
     """Forget what is kept of a query: under that name one may begin anew."""
     from ..client.pipeline_calls import pipeline_calls
 
-    with pipeline_calls(namesrv) as calls:
+    with pipeline_calls(namesrv, timeout_ms=TIMEOUT_MS) as calls:
         calls.drop_query_offsets(query)
     show({"query": query, "dropped": True}, as_json, lambda: typer.echo(f"offsets of query {query} are dropped"))

@@ -10,7 +10,7 @@ import typer
 from ..model.errors import NotARequest, RequesterGone, RequestTimeout
 from ..model.message import Message
 from .message_text import message_document
-from .options import Json, Namesrv, complete_groups, complete_topics, parse_pairs
+from .options import Json, Namesrv, complete_groups, complete_topics, parse_pairs, usage_of_values
 from .output import note, print_json
 
 if TYPE_CHECKING:
@@ -96,7 +96,8 @@ def reply(
         Producer("zenit-cli", namesrv=namesrv) as producer,
         PullConsumer(group, namesrv=namesrv, start_from=StartFrom.LAST) as consumer,
     ):
-        consumer.subscribe(topic, expression)
+        with usage_of_values():
+            consumer.subscribe(topic, expression)
         while maximum is None or answered < maximum:
             for asked in consumer.poll(max_messages=1, timeout=POLL_SECONDS):
                 answered += _answer(producer, asked, asked.body if body is None else body.encode(), as_json=as_json)

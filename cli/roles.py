@@ -10,7 +10,11 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TypeVar
 
+import typer
+
 from ..model.config import load_config
+from ..model.errors import ConfigError
+from .endings import ENDINGS
 
 _C = TypeVar("_C")
 
@@ -18,20 +22,24 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
 def load_role(cls: type[_C], role: str, file: str | None, settings: list[str] | None) -> _C:
-    """The configuration of a role (defaults, file, environment, --set), after logging is set up. Raises ConfigError.
+    """The configuration of a role (defaults, file, environment, --set), after logging is set up. Raises typer.BadParameter.
 
     A fault that ends the process (SIGBUS, SIGSEGV) leaves where each thread was on stderr.
     """
     faulthandler.enable()
     logging.basicConfig(level=os.environ.get("ZENIT_LOG", "INFO").upper(), format=LOG_FORMAT, force=True)
-    return load_config(cls, role, file=file, environ=os.environ, overrides=tuple(settings or ()))
+    try:
+        return load_config(cls, role, file=file, environ=os.environ, overrides=tuple(settings or ()))
+    except ConfigError as error:
+        raise typer.BadParameter(f"{error.value!r}: expected {error.expected}", param_hint=error.key) from None
 
 
 def stop_on_signals(stop: Callable[[], None]) -> None:
     """SIGTERM and SIGINT call `stop`, in the main thread."""
 
     def on_signal(number: int, frame: FrameType | None) -> None:
-        del number, frame
+        del frame
+        ENDINGS.number = signal.Signals(number)
         stop()
 
     signal.signal(signal.SIGTERM, on_signal)

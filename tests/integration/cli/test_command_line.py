@@ -196,6 +196,26 @@ def test_the_version_tells_which_kernel_runs(tmp_path: Path) -> None:
         (["up", "--replicas", "2", "--zookeeper", "nowhere"], "host:port"),
         (["config", "schema", "queen"], "namesrv, broker, controller"),
         (["message", "query", "--topic", "t"], "--key"),
+        (["consume", "t", "--group", "g", "--sql", "a > 'ten'", "--namesrv", NOBODY], "character 5"),
+        (["consume", "t", "--group", "g", "--filter", "a" * 20_000, "--namesrv", NOBODY], "at most 16384 characters"),
+        (["consume", "t", "--group", "no good", "--namesrv", NOBODY], "no good"),
+        (["broker", "--set", "store.segment_bites=1"], "segment_bytes"),
+        (["broker", "--set", "port=-1"], "port"),
+        (["namesrv", "--config", "/nonexistent.toml"], "/nonexistent.toml"),
+        (["controller", "--set", "zookeeper="], "zookeeper"),
+        (["controller", "--set", "zookeeper=nowhere"], "host:port"),
+        (["controller", "--set", "probe_timeout_ms=5000"], "dead_after_ms"),
+        (["controller", "--set", "cluster=a/b"], "cluster"),
+        (["topic", "describe", "no good", "--namesrv", NOBODY], "no good"),
+        (["tail", "t", "--filter", "a" * 20_000, "--namesrv", NOBODY], "at most 16384 characters"),
+        (["context", "use", "nobody"], "zenit context add"),
+        (["context", "remove", "nobody"], "zenit context add"),
+        (["context", "add", "a.b", NOBODY], "a.b"),
+        (["context", "add", "a", "nowhere"], "nowhere"),
+        (["job", "run"], "zenit job list"),
+        (["up", "--dir", ""], "--dir"),
+        (["down", "--dir", ""], "--dir"),
+        (["status", "--dir", ""], "--dir"),
     ],
 )
 def test_wrong_usage_is_one_line_and_status_2(arguments: list[str], says: str, tmp_path: Path) -> None:
@@ -206,6 +226,14 @@ def test_wrong_usage_is_one_line_and_status_2(arguments: list[str], says: str, t
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(("name", "value"), [("ZENIT_NAMESRV", "nowhere"), ("ZENIT_CONTEXT", "nobody")])
+def test_an_environment_that_cannot_be_is_wrong_usage_too(name: str, value: str, tmp_path: Path) -> None:
+    command = [ZENIT, "topic", "list"]
+    settings = {**os.environ, "HOME": str(tmp_path), name: value}
+    done = subprocess.run(command, env=settings, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, value in done.stderr, done.stderr.count("\n")) == (2, True, 1), done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -213,17 +241,7 @@ def test_wrong_usage_is_one_line_and_status_2(arguments: list[str], says: str, t
         (["status"], "zenit up"),
         (["topic", "list", "--namesrv", NOBODY], NOBODY),
         (["produce", "t", "--file", "/nonexistent"], "/nonexistent"),
-        (["consume", "t", "--group", "g", "--sql", "a > 'ten'", "--namesrv", NOBODY], "character 5"),
-        (["consume", "t", "--group", "g", "--filter", "a" * 20_000, "--namesrv", NOBODY], "at most 16384 characters"),
-        (["consume", "t", "--group", "no good", "--namesrv", NOBODY], "no good"),
         (["store", "verify", "/nonexistent"], "/nonexistent"),
-        (["broker", "--set", "store.segment_bites=1"], "segment_bytes"),
-        (["broker", "--set", "port=-1"], "port"),
-        (["namesrv", "--config", "/nonexistent.toml"], "/nonexistent.toml"),
-        (["controller", "--set", "zookeeper="], "zookeeper"),
-        (["controller", "--set", "zookeeper=nowhere"], "host:port"),
-        (["controller", "--set", "probe_timeout_ms=5000"], "dead_after_ms"),
-        (["controller", "--set", "cluster=a/b"], "cluster"),
         (["controller", "elect", "broker-a", "--controllers", NOBODY], NOBODY),
     ],
 )

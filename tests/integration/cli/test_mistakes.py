@@ -31,6 +31,8 @@ def fails(*arguments: str) -> tuple[int, str]:
         "bench nix",
         "bench produce --size -1",
         "bench produce --plot /no/such/directory/run.svg",
+        "bench produce --plot=",
+        f"bench produce --plot {'x' * 300}.svg",
     ],
 )
 def test_wrong_usage_is_exit_code_2(arguments: str) -> None:

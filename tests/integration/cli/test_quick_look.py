@@ -64,6 +64,22 @@ def test_tail_follows_until_ctrl_c(one_broker: LocalCluster) -> None:
         assert process.wait(WAIT_S) == 130
 
 
+def test_tail_with_a_filter_waits_for_what_it_takes(one_broker: LocalCluster) -> None:
+    """Whether or not any of the last messages is of that kind; and SIGTERM has its own exit code."""
+    zenit(one_broker, "topic", "create", "kinds", "--queues", "1")
+    zenit(one_broker, "produce", "kinds", "--tags", "sell", stdin=b"sold before\n")
+    buys = running(one_broker, "tail", "kinds", "--filter", "buy")
+    with buys as process, running(one_broker, "tail", "kinds", "--filter", "sell") as other:
+        assert out(other).readline() == b"sold before\n"
+        for tag, line in (("buy", b"bought\n"), ("sell", b"sold\n"), ("buy", b"bought again\n")):
+            zenit(one_broker, "produce", "kinds", "--tags", tag, stdin=line)
+        assert [out(process).readline(), out(process).readline()] == [b"bought\n", b"bought again\n"]
+        assert out(other).readline() == b"sold\n"
+        for each in (process, other):
+            os.kill(each.pid, signal.SIGTERM)
+            assert each.wait(WAIT_S) == 143
+
+
 def test_a_reader_that_has_enough_ends_tail_and_consume(one_broker: LocalCluster) -> None:
     """Though no other message comes, at which they would notice that the pipe is closed."""
     zenit(one_broker, "topic", "create", "headed", "--queues", "1")
