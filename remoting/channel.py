@@ -43,9 +43,10 @@ class Channel:
         self.cluster_id = cluster_id
         self.dealer = dealer
         self.ended = False
-        self.is_torn = (
-            False  # somebody was interrupted inside the socket, perhaps between two frames of a message: it ends soon
-        )
+        self.is_watched = False
+        """By the I/O thread, which alone sets this."""
+        self.is_torn = False
+        """Somebody was interrupted inside the socket, perhaps between two frames of a message: it ends soon."""
         self._on_request = on_request
         self._opaques = opaques()
         self._lock = threading.Lock()

@@ -46,6 +46,7 @@ class RemotingClient:
         self._on_request: dict[type[Request], Callable[[str, Request, bytes], None]] = {}
         self._on_lost: Callable[[str], None] | None = None
         self._closed: str | None = None  # why
+        self._is_ended = False  # nothing is left to close
         _LIVE.add(self)
 
     @property
@@ -125,9 +126,12 @@ class RemotingClient:
         self._io_thread().post(partial(self._subscribe, address, on_message))
 
     def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
-        """Ends all connections; what is in flight fails with ClientClosed. Takes at most about `timeout_ms`."""
+        """Ends all connections; what is in flight fails with ClientClosed. Takes at most about `timeout_ms`.
+
+        Does it once; where that was interrupted the next call goes on.
+        """
         with self._lock:
-            if self._closed is not None:
+            if self._is_ended:
                 return
             self._closed = "client"
             thread = self._io
@@ -135,6 +139,7 @@ class RemotingClient:
         ended = thread is None or thread.stop(timeout_ms)
         if self._sync.close(deadline_ms) and ended:
             self._context.close()  # else some thread still uses a socket, and this would wait for it
+        self._is_ended = True
 
     # ---- inside
 
@@ -144,6 +149,7 @@ class RemotingClient:
                 raise ClientClosed(self._closed)
             if self._io is None:
                 self._io = IoThread(self._name, self._on_tick, self._on_end)
+            self._io.start()
             return self._io
 
     def _channel(self, address: str) -> Channel:
@@ -172,7 +178,8 @@ class RemotingClient:
         return channel
 
     def _watch(self, thread: IoThread, channel: Channel) -> None:
-        if not channel.ended:
+        if not (channel.ended or channel.is_watched):
+            channel.is_watched = True
             thread.watch(channel.dealer.fileno(), channel.on_readable)
             thread.watch(channel.dealer.monitor_fileno(), partial(self._look_at_monitor, thread, channel))
 
@@ -204,6 +211,8 @@ class RemotingClient:
         while self._torn:
             self._end_torn(self._torn.popleft())
         for channel in list(self._channels.values()):
+            if not channel.is_watched and self._io is not None:  # whoever made it was interrupted, perhaps
+                self._watch(self._io, channel)
             channel.expire(now_ms)
             in_flight = in_flight or not channel.is_idle
         return in_flight
@@ -231,6 +240,7 @@ class RemotingClient:
             callback(address, request, payload)
 
     def _on_fork(self) -> None:
+        self._is_ended = True
         self._closed = "a client that was made before this process was forked; make a new one here: it"
 
 

@@ -180,6 +180,15 @@ class Dealer:
             self._monitor.close()
             self._socket.close()
 
+    def __del__(self) -> None:
+        """Whoever made it was interrupted, and nobody has it.
+
+        Closed by Python, the monitor may be gone while the socket still has an event for it: zmq's background thread would
+        wait for a reader for ever, and with it every connection of the context.
+        """
+        if hasattr(self, "_monitor"):
+            self.close()
+
 
 class Subscriber:
     """Everything that one publisher says. One thread."""

@@ -42,7 +42,10 @@ class IoThread:
     """Watches descriptors. `watch` and `unwatch` on this thread only, the rest from any."""
 
     def __init__(self, name: str, on_tick: Callable[[int], bool], on_end: Callable[[], None]) -> None:
-        """`on_tick(now_ms)`: after each round; True = requests are in flight, come back soon. `on_end`: last of all."""
+        """`on_tick(now_ms)`: after each round; True = requests are in flight, come back soon. `on_end`: last of all.
+
+        It does nothing until `start`.
+        """
         self._on_tick = on_tick
         self._on_end = on_end
         self._posted: deque[Callable[[], None]] = deque()
@@ -55,7 +58,11 @@ class IoThread:
         os.set_blocking(self._wake_write, False)
         self._selector.register(self._wake_read, selectors.EVENT_READ, self._on_wake)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+
+    def start(self) -> None:
+        """Once; where that was interrupted, again."""
+        if self._thread.ident is None:
+            self._thread.start()
 
     def post(self, callback: Callable[[], None]) -> None:
         """Runs `callback` on the thread soon. Raises BufferFull."""
@@ -81,8 +88,9 @@ class IoThread:
         on_readable()
 
     def unwatch(self, descriptor: int) -> None:
-        """Before the descriptor is closed."""
-        self._selector.unregister(descriptor)
+        """Before the descriptor is closed. Nothing happens where it is not watched."""
+        if descriptor in self._selector.get_map():
+            self._selector.unregister(descriptor)
 
     def is_current(self) -> bool:
         """True on this thread itself."""
@@ -93,7 +101,7 @@ class IoThread:
         with self._lock:
             self._stopping = True
             self._ring()
-        if not self.is_current():
+        if not self.is_current() and self._thread.ident is not None:
             self._thread.join(timeout_ms / 1000)
         return not self._thread.is_alive()
 
@@ -131,8 +139,9 @@ class IoThread:
             for timer in self._timers.due(_now_ms()):
                 if not timer.cancelled:
                     self._guarded(timer.callback)
-            tick_ms = TICK_MS if self._on_tick(monotonic_ms()) else IDLE_TICK_MS
-            wait_ms = min(tick_ms, self._timers.wait_ms(_now_ms()))
+            if self._posted:  # whoever posted was interrupted before the thread was told, perhaps
+                self._on_wake()
+            wait_ms = min(self._tick(), self._timers.wait_ms(_now_ms()))
         self._on_wake()  # what was posted before the stop
         self._guarded(self._on_end)
         self._selector.close()
@@ -140,6 +149,14 @@ class IoThread:
             os.close(self._wake_read)
             os.close(self._wake_write)
             self._wake_write = -1
+
+    def _tick(self) -> int:
+        """How long until the next one, in milliseconds."""
+        try:
+            return TICK_MS if self._on_tick(monotonic_ms()) else IDLE_TICK_MS
+        except Exception:
+            log.exception("a look at the connections failed")
+            return TICK_MS
 
     def _wait(self, wait_ms: float) -> None:
         """Waits for what has come, and serves it."""

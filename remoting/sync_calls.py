@@ -71,7 +71,10 @@ class SyncConnection:
                 self._on_request(self._dealer.address, pushed_header, pushed_body)
         answer = reply_of(header, request.reply)
         if isinstance(answer, ZenitError):
-            raise answer
+            try:
+                raise answer
+            finally:  # it knows this frame, and so all callers: they would stay until a collection
+                del answer
         return answer, body
 
     def _exchange(

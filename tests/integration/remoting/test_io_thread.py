@@ -14,6 +14,7 @@ from zenitmq.remoting.io_thread import IoThread
 @pytest.fixture
 def thread() -> Iterator[IoThread]:
     started = IoThread("io", lambda _now_ms: False, lambda: None)
+    started.start()
     yield started
     assert started.stop(5000)
 
@@ -62,6 +63,7 @@ def test_what_was_posted_before_the_stop_is_still_run() -> None:
         return False
 
     busy = IoThread("io", tick, lambda: None)
+    busy.start()
     busy.post(lambda: None)
     assert ticking.wait(5)
     busy.post(told.set)
@@ -69,3 +71,51 @@ def test_what_was_posted_before_the_stop_is_still_run() -> None:
     go_on.set()
     assert busy.stop(5000)
     assert told.is_set()
+
+
+def test_who_is_interrupted_before_it_rings_keeps_nothing_from_being_run(
+    thread: IoThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next ones saw that something was posted already, and did not ring either: nothing was run any more."""
+    first, second = threading.Event(), threading.Event()
+    with monkeypatch.context() as halfway:
+        halfway.setattr(thread, "_ring", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            thread.post(first.set)
+    thread.post(second.set)
+    assert first.wait(5)
+    assert second.wait(5)
+
+
+def interrupted() -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_tick_that_fails_does_not_end_the_thread(caplog: pytest.LogCaptureFixture) -> None:
+    ticks = iter([OSError("once")])
+
+    def tick(_now_ms: int) -> bool:
+        for error in ticks:
+            raise error
+        return False
+
+    ticking, is_done = IoThread("io", tick, lambda: None), threading.Event()
+    ticking.start()
+    ticking.add_timer(1, is_done.set, 0)
+    assert is_done.wait(5)
+    assert ticking.stop(5000)
+    assert "once" in caplog.text
+
+
+def test_who_is_interrupted_while_the_thread_starts_starts_it_the_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    thread, is_done = IoThread("io", lambda _now_ms: False, lambda: None), threading.Event()
+    with monkeypatch.context() as halfway:
+        halfway.setattr(thread._thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            thread.start()
+    assert thread.stop(0)
+    thread._stopping = False
+    thread.start()
+    thread.post(is_done.set)
+    assert is_done.wait(5)
+    assert thread.stop(5000)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+import weakref
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -440,3 +443,26 @@ def test_localhost_by_name(serve: Any, client: Any) -> None:
     served = serve({GetMaxOffset: lambda _: OffsetReply(1)})
     address = f"localhost:{served.address.rpartition(':')[2]}"
     assert client.call(address, ASK, timeout_ms=2000)[0] == OffsetReply(1)
+
+
+def test_an_error_that_was_answered_keeps_none_of_those_who_asked(serve: Any) -> None:
+    """A producer that was dropped warned, and was closed, only at a collection that happened to come by."""
+
+    def refuse(_: object) -> None:
+        raise TopicNotFound("t")
+
+    class Caller:
+        def ask(self) -> None:
+            with suppress(TopicNotFound):
+                client.call(served.address, ASK, timeout_ms=2000)
+
+    served, caller = serve({GetMaxOffset: refuse}), Caller()
+    gone = weakref.ref(caller)
+    with RemotingClient() as client:
+        gc.disable()
+        try:
+            caller.ask()
+            del caller
+            assert gone() is None
+        finally:
+            gc.enable()

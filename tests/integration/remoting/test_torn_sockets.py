@@ -11,12 +11,18 @@ import pytest
 from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.client_socket import Dealer
 from zenitmq.remoting.commands import GetMaxOffset, OffsetReply
+from zenitmq.remoting.header import encode_request
+from zenitmq.remoting.io_thread import IoThread
 
 ASK = GetMaxOffset("t", 0)
 
 
-def interrupted(dealer: Dealer, header: bytes, payload: object) -> bool:
+def torn(dealer: Dealer, header: bytes, payload: object) -> bool:
     dealer._socket.send(header, 2)  # more is to come
+    raise KeyboardInterrupt
+
+
+def interrupted(*_: object) -> None:
     raise KeyboardInterrupt
 
 
@@ -44,7 +50,59 @@ def test_the_next_request_goes_over_another_connection(
     with RemotingClient() as client:
         assert ask(client, served.address) == OffsetReply(1)
         with monkeypatch.context() as halfway:
-            halfway.setattr(Dealer, "send", interrupted)
+            halfway.setattr(Dealer, "send", torn)
             with pytest.raises(KeyboardInterrupt):
                 ask(client, served.address)
         assert ask(client, served.address) == OffsetReply(1)
+
+
+def test_a_connection_that_nobody_watches_is_watched(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who made it was interrupted before it told the I/O thread: answers came only once somebody else sent."""
+    served = serve({GetMaxOffset: lambda _: OffsetReply(1)})
+    with RemotingClient() as client:
+        with monkeypatch.context() as halfway:
+            halfway.setattr(IoThread, "post", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                shared(client, served.address)
+        assert shared(client, served.address) == OffsetReply(1)
+
+
+def test_a_torn_connection_that_nobody_watched_ends(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ended the I/O thread instead, and with it all that waits for an answer."""
+    served = serve({GetMaxOffset: lambda _: OffsetReply(1)})
+    with RemotingClient() as client:
+        with monkeypatch.context() as halfway:
+            halfway.setattr(IoThread, "post", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                shared(client, served.address)
+            client._channels[served.address].is_torn = True
+        assert shared(client, served.address) == OffsetReply(1)
+
+
+def test_a_close_that_was_interrupted_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = RemotingClient()
+    client.run_soon(lambda: None)
+    thread = client._io
+    assert thread is not None
+    with monkeypatch.context() as halfway:
+        halfway.setattr(thread, "stop", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            client.close()
+    client.close()
+    assert not thread._thread.is_alive()
+    assert client._context._context.closed
+
+
+@pytest.mark.parametrize("had_answers", [True, False])
+def test_a_socket_that_nobody_has_stops_no_other(serve: Any, *, had_answers: bool) -> None:
+    """Who made it was interrupted before it was kept: zmq's background thread waited for its monitor's reader for ever."""
+    served = serve({GetMaxOffset: lambda _: OffsetReply(1)})
+    with RemotingClient() as client:
+        for _ in range(20):
+            dealer = client._context.dealer(served.address)
+            if had_answers:
+                assert dealer.send(encode_request(ASK, 1, timeout_ms=2000), None)
+                assert dealer.receive(2000) is not None
+            del dealer
+            assert own(client, served.address) == OffsetReply(1)
+        assert shared(client, served.address) == OffsetReply(1)
