@@ -46,29 +46,32 @@ class NameServers:
         deadline_ms = monotonic_ms() + timeout_ms
         first = self._turn
         failure: ZenitError | None = None
-        for step in range(len(self.addresses)):
-            address = self.addresses[(first + step) % len(self.addresses)]
-            left_ms = deadline_ms - monotonic_ms()
-            if left_ms <= 0:
-                break
-            try_ms = max(1, left_ms // (len(self.addresses) - step))
-            try:
-                reply, payload = await waits.call(address, request, timeout_ms=try_ms)
-            except TopicNotFound as error:
-                failure = failure if isinstance(failure, (WrongCluster, NoRoute)) else error
-            except NoRoute as error:
-                failure = failure if isinstance(failure, WrongCluster) else error
-            except WrongCluster as error:
-                self.on_failed(address)
-                failure = error
-            except UnknownRequest:
-                self.on_failed(address)
-                failure = failure or InvalidParameter(
-                    "namesrv", address, "the address of a name server; a broker, or another role, answers there"
-                )
-            except (ConnectionLost, RequestTimeout) as error:
-                self.on_failed(address)
-                failure = failure or error
-            else:
-                return reply, payload, address
-        raise failure or RequestTimeout(f"{type(request).__name__} to {self.preferred}", timeout_ms)
+        try:
+            for step in range(len(self.addresses)):
+                address = self.addresses[(first + step) % len(self.addresses)]
+                left_ms = deadline_ms - monotonic_ms()
+                if left_ms <= 0:
+                    break
+                try_ms = max(1, left_ms // (len(self.addresses) - step))
+                try:
+                    reply, payload = await waits.call(address, request, timeout_ms=try_ms)
+                except TopicNotFound as error:
+                    failure = failure if isinstance(failure, (WrongCluster, NoRoute)) else error
+                except NoRoute as error:
+                    failure = failure if isinstance(failure, WrongCluster) else error
+                except WrongCluster as error:
+                    self.on_failed(address)
+                    failure = error
+                except UnknownRequest:
+                    self.on_failed(address)
+                    failure = failure or InvalidParameter(
+                        "namesrv", address, "the address of a name server; a broker, or another role, answers there"
+                    )
+                except (ConnectionLost, RequestTimeout) as error:
+                    self.on_failed(address)
+                    failure = failure or error
+                else:
+                    return reply, payload, address
+            raise failure or RequestTimeout(f"{type(request).__name__} to {self.preferred}", timeout_ms)
+        finally:  # it knows this frame, and so all callers: they would stay until a collection
+            del failure

@@ -139,7 +139,10 @@ class WaitedSends:
         )
         delay_ms = self._retry.delay_ms(error, tries=tries, left_ms=deadline_ms - now, elsewhere=elsewhere)
         if delay_ms is None:
-            raise error
+            try:
+                raise error
+            finally:  # it knows this frame, and so all callers: they would stay until a collection
+                del error
         if error.route_stale:
             self._routes.refresh_soon(topic)
         log.info("send tried again topic=%s broker=%s error=%s", topic, broker, error)
