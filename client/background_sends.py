@@ -26,7 +26,7 @@ from .delayed_send import DelayedParts
 from .destinations import Destinations
 from .failed_sends import FailedSends, failed_sends
 from .outgoing import Parts, check_send_topic
-from .send_future import Callbacks, SendFuture, run_callbacks
+from .send_future import SendFuture
 from .waiting import Waits
 
 log = logging.getLogger(__name__)
@@ -78,20 +78,12 @@ class BackgroundSends:
         self._connection.forget_in_child.discard(self.open.clear)
         self.open.clear()
         self._sweeper.cancel()
-        for lane in [*self._future_lanes.values(), *self._delayed_lanes.values()]:
+        for lane in self._all_lanes():
             with lane.lock:
-                self._sender.failed_futures += lane.accumulator.count
-                self._tell_closed(lane.outcome.settle(None, None, ClientClosed("producer")))
-        for lane in list(self._post_lanes.values()):
-            with lane.lock:
-                sealed = lane.seal(bytearray(1), 0) if lane.accumulator.count else None
-            if sealed is not None:
-                self._on_failed(sealed, ClientClosed("producer"))
+                while not lane.is_empty:
+                    self._sender.withhold(lane)
+                lane.is_open = False
         self._sender.close(ClientClosed("producer"))
-
-    def _tell_closed(self, callbacks: Callbacks) -> None:
-        if callbacks:
-            self._connection.run_soon(lambda: run_callbacks(callbacks))
 
     # ---- callers
 
@@ -107,7 +99,7 @@ class BackgroundSends:
             return None
         while True:
             with lane.lock:
-                if not lane.is_open:
+                if lane.needs_open:
                     self._open_lane(lane)
                 if lane.accumulator.append(*parts):
                     return SendFuture(lane.outcome, lane.accumulator.count - 1)
@@ -151,7 +143,7 @@ class BackgroundSends:
     def _append_posted(self, lane: Lane, parts: Parts, watcher: Watcher | None = None) -> bool:
         while True:
             with lane.lock:
-                if not lane.is_open:
+                if lane.needs_open:
                     self._open_lane(lane)
                     # Interpreted, an append is many steps: then every post takes the lock.
                     if COMPILED and lane.shard is None:
@@ -166,30 +158,18 @@ class BackgroundSends:
 
     def _ship_now(self, lane: Lane, serial: int) -> bool:
         """Sends the batch with this serial from here, unless somebody else has by then; False where there is no room."""
-        try:
-            queue = self._sender.reserve_nowait(lane)
-        except NoRoute:
-            return False
-        if queue is None:
-            return False
-        self._ship_reserved(lane, serial, queue)
-        return True
+        with lane.lock:
+            if lane.serial != serial:
+                return True
+            try:
+                return self._sender.ship(lane)
+            except NoRoute:
+                return False
 
     async def _ship_as(self, lane: Lane, serial: int, deadline_ms: int) -> None:
         """Sends the batch with this serial as soon as there is room, unless somebody else has by then."""
-        self._ship_reserved(lane, serial, await self._sender.reserve(lane, deadline_ms))
-
-    def _ship_reserved(self, lane: Lane, serial: int, queue: MessageQueue) -> None:
-        try:
-            with lane.lock:
-                if lane.serial == serial:
-                    self._sender.ship(lane, queue)
-                    return
-        except BaseException:  # a signal's handler raised
-            if lane.serial == serial:
-                self._sender.cancel(lane, queue)
-            raise
-        self._sender.cancel(lane, queue)
+        while not self._ship_now(lane, serial):
+            await self._sender.wait_room(lane, deadline_ms)
 
     async def flush(self, wait_ms: int | None) -> None:
         """Ships everything and waits until it is answered. Raises RequestTimeout, SendFailed, NoRoute, WaitsForItself."""
@@ -197,9 +177,9 @@ class BackgroundSends:
         deadline_ms = None if wait_ms is None else monotonic_ms() + wait_ms
         for lane in self._all_lanes():
             with lane.lock:
-                serial, is_empty = lane.serial, not lane.accumulator.count
-            if not is_empty:
-                await self._ship_as(lane, serial, deadline_ms or monotonic_ms() + self._sender.batch_ms)
+                serial, batches = lane.serial, bool(lane.swapped) + bool(lane.accumulator.count)
+            for number in range(batches):
+                await self._ship_as(lane, serial + number, deadline_ms or monotonic_ms() + self._sender.batch_ms)
         if not await self._sender.wait_answered(deadline_ms):
             raise RequestTimeout(f"flush: {self._sender.unanswered} batches are not answered", wait_ms or 0)
         error = self._failed.take_error()
@@ -208,8 +188,7 @@ class BackgroundSends:
 
     def waiting_messages(self) -> int:
         """How many messages wait to be sent, or for their answers. Takes no lock: for a moment one may count twice."""
-        in_lanes: int = sum(lane.accumulator.count for lane in self._all_lanes())
-        return in_lanes + self._sender.waiting_messages()
+        return sum(lane.waiting_messages for lane in self._all_lanes()) + self._sender.waiting_messages()
 
     @property
     def failed_futures(self) -> int:
@@ -255,7 +234,8 @@ class BackgroundSends:
         await self._routes.served_route(check_send_topic(topic), self._waits, timeout_ms=max(1, wait_ms))
 
     def _open_lane(self, lane: Lane) -> None:
-        """Under the lane's lock."""
+        """Under the lane's lock. Raises ClientClosed: a producer that is being closed has emptied its lanes, perhaps."""
+        self._check_usable()
         lane.open()
         self._linger_on(lane, self._linger_ms)
 
@@ -270,7 +250,7 @@ class BackgroundSends:
             left_ms = lane.linger_left_ms(self._linger_ms)
             if left_ms > 0.05:
                 self._linger_on(lane, left_ms)
-            elif not lane.accumulator.count:
+            elif lane.is_empty:
                 lane.is_open = False
                 if self.open.get(lane.topic) is lane.accumulator:
                     del self.open[lane.topic]
@@ -281,15 +261,11 @@ class BackgroundSends:
 
     def _ship_lingering(self, lane: Lane) -> None:
         try:
-            queue = self._sender.reserve_nowait(lane)
+            self._sender.ship(lane)  # or all windows are taken: the batch grows meanwhile
         except NoRoute:
             self._routes.refresh_soon(lane.topic)
             self._linger_on(lane, SWEEP_MS)
             return
-        if queue is None:  # all windows are taken: the batch grows meanwhile
-            self._linger_on(lane, self._linger_ms)
-            return
-        self._sender.ship(lane, queue)
         self._linger_on(lane, self._linger_ms)
 
     def _linger_on(self, lane: Lane, left_ms: float) -> None:
@@ -301,9 +277,11 @@ class BackgroundSends:
     def _sweep(self) -> None:
         self._sender.look_after()
         for lane in self._all_lanes():
-            if lane.accumulator.count and not lane.is_open and lane.lock.acquire(blocking=False):
+            if not (lane.is_empty or lane.is_open) and lane.lock.acquire(blocking=False):
                 try:
-                    if lane.accumulator.count and not lane.is_open:
+                    if not (lane.is_empty or lane.is_open):
+                        if lane.swapped:
+                            lane.open()
                         lane.is_open = True
                         self._linger_on(lane, 1)
                 finally:
@@ -313,7 +291,14 @@ class BackgroundSends:
         """A posted batch failed for good. In the thread that learned of it."""
         failed = failed_sends(sealed, error)
         log.warning("posted messages failed topic=%s count=%d error=%s", sealed.lane.topic, len(failed), error)
-        self.tell_failed(failed, error)
+        self._failed.add(failed, error, sealed)
+        if self._failed.has_callback:
+            self._connection.run_soon(lambda: self._report(sealed, failed))
+
+    def _report(self, sealed: Sealed, failed: list[FailedSend]) -> None:
+        if not sealed.is_reported:
+            sealed.is_reported = True
+            self._failed.tell(failed)
 
     def tell_failed(self, failed: list[FailedSend], error: ZenitError) -> None:
         """Posted messages failed for good."""

@@ -1,15 +1,17 @@
 """Batches in flight: a window a broker, retries at another broker within the batch's deadline, and who waits for what.
 
-A caller first reserves a place in a broker's window (waiting for one without holding any lock), then seals the lane's
-batch under the lane's lock and sends it from its own thread. Replies come in whichever thread drained the channel; they
-take only this object's own lock, which nobody holds while sending. Failed batches keep their place and are sent again,
-the same bytes, by the I/O thread: the broker stamps the queue, so they fit any.
+Who ships a lane's batch chooses a broker with room in its window, seals the batch and takes the place in one step,
+under the lane's lock, and sends it from its own thread; where there is no room it waits without holding any lock.
+Replies come in whichever thread drained the channel; they take only this object's own lock, which nobody holds while
+sending. Failed batches keep their place and are sent again, the same bytes, by the I/O thread: the broker stamps the
+queue, so they fit any.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections import defaultdict
 from collections.abc import Callable
 from itertools import count
 from typing import Final
@@ -68,7 +70,7 @@ class BatchSender:
         self._trace = trace
         self._lock = threading.Lock()
         self._changed = Signals()  # windows and answers; under the lock
-        self._in_flight: dict[str, int] = {}
+        self._in_flight: defaultdict[str, int] = defaultdict(int)
         self._serials = count(1)
         self._unanswered: dict[int, Sealed] = {}
         self._last_serial = 0
@@ -77,17 +79,16 @@ class BatchSender:
 
     # ---- places in the window
 
-    async def reserve(self, lane: Lane, deadline_ms: int) -> MessageQueue:
-        """A queue whose broker has room, waiting for it until `deadline_ms`. Raises BufferFull or NoRoute."""
-        while True:
-            failure: ZenitError | None = None
+    async def wait_room(self, lane: Lane, deadline_ms: int) -> None:
+        """Waits until a broker may have room for the lane's batch, or for a route. Raises BufferFull or NoRoute in the end."""
+        failure: ZenitError | None = None
+        try:
             with self._lock:
                 try:
-                    queue = self._try_reserve(lane)
+                    if self._choose(lane) is not None:
+                        return
                 except NoRoute as error:
-                    failure, queue = error, None
-                if queue is not None:
-                    return queue
+                    failure = error
                 changed = self._changed.add(self._waits.new_signal())
             if failure is not None:
                 self._connection.routes.refresh_soon(lane.topic)
@@ -96,57 +97,62 @@ class BatchSender:
                 self._forget(changed)
                 raise failure or BufferFull(self._window * self._pool.size_bytes)
             await self._wait_for(changed, left_ms if failure is None else min(left_ms, _ROUTE_LOOK_MS))
-
-    def reserve_nowait(self, lane: Lane) -> MessageQueue | None:
-        """The same, or None at once. Raises NoRoute."""
-        with self._lock:
-            return self._try_reserve(lane)
-
-    def _try_reserve(self, lane: Lane) -> MessageQueue | None:
-        if lane.shard is not None:
-            if lane.in_flight:
-                return None
-            self._destinations.address_of(lane.shard)
-        queue = self._choose(lane)
-        if queue is not None:
-            self._enter(lane, queue.broker_name)
-        return queue
+        finally:  # it knows this frame, and so all callers: they would stay until a collection
+            del failure
 
     def _choose(self, lane: Lane) -> MessageQueue | None:
         """Where the lane's next batch goes; None where there is no room for it now. Raises NoRoute."""
         if lane.shard is not None:
-            return lane.shard
+            self._destinations.address_of(lane.shard)
+            return None if lane.in_flight else lane.shard
         queue = self._destinations.next_queue(lane.topic, has_room=self._has_room)
         return queue if self._has_room(queue.broker_name) else None
 
     def _has_room(self, broker_name: str) -> bool:
         return self._in_flight.get(broker_name, 0) < self._window
 
-    def _enter(self, lane: Lane, broker_name: str) -> None:
-        self._in_flight[broker_name] = self._in_flight.get(broker_name, 0) + 1
-        lane.in_flight += 1
-
-    def _leave(self, lane: Lane, broker_name: str) -> None:
-        self._in_flight[broker_name] -= 1
-        lane.in_flight -= 1
-
-    def cancel(self, lane: Lane, queue: MessageQueue) -> None:
-        """Gives a reserved place back unused."""
-        with self._lock:
-            self._leave(lane, queue.broker_name)
-            self._changed.set_all()
-
     # ---- sending
 
-    def ship(self, lane: Lane, queue: MessageQueue) -> None:
-        """Seals the lane's batch and sends it to the reserved queue. The caller holds `lane.lock`."""
-        now = monotonic_ms()
-        sealed = lane.seal(self._pool.take(), now + self.batch_ms)
-        sealed.queue, sealed.due_ms = queue, now + OVERDUE_MS
+    def ship(self, lane: Lane) -> bool:
+        """Seals the lane's batch and sends it; False where no broker has room for it now. The caller holds `lane.lock`.
+
+        Raises NoRoute.
+        """
         with self._lock:
-            self._last_serial = next(self._serials)
-            self._unanswered[self._last_serial] = sealed
-        self._send(sealed, self._last_serial, queue)
+            queue = self._choose(lane)
+            sealed = None if queue is None else self._seal(lane, queue, self._pool.take())
+        if queue is None or sealed is None:
+            return False
+        self._send(sealed, sealed.serial, queue)
+        return True
+
+    def withhold(self, lane: Lane) -> None:
+        """Seals the lane's batch, which is never sent: `close` ends it. The caller holds `lane.lock`."""
+        with self._lock:
+            self._seal(lane, None, bytearray(1))
+
+    def _seal(self, lane: Lane, queue: MessageQueue | None, free: bytearray) -> Sealed | None:
+        """Under the locks: the lane's batch, with a place in the window of that queue's broker; None where it is not free."""
+        now = monotonic_ms()
+        sealed = lane.seal(free, now + self.batch_ms)
+        sealed.serial = serial = next(self._serials)
+        sealed.queue, sealed.due_ms = queue, now + OVERDUE_MS
+        if not self._take(sealed, queue):
+            return None
+        unanswered, in_flight = self._unanswered, self._in_flight
+        # Nothing is called from here on: a signal's handler finds all of this done, or nothing of it.
+        unanswered[serial] = sealed
+        self._last_serial = serial
+        if queue is not None:
+            in_flight[queue.broker_name] += 1
+        lane.in_flight += 1
+        lane.serial += 1
+        lane.swapped, lane.swapped_outcome, lane.swapped_watchers = [], None, None
+        return sealed
+
+    def _take(self, sealed: Sealed, queue: MessageQueue | None) -> bool:  # noqa: ARG002
+        """Whether the queue is the batch's now. None: it goes to none."""
+        return True
 
     def _send(self, sealed: Sealed, serial: int, queue: MessageQueue) -> None:
         if sealed.is_settled:
@@ -233,8 +239,9 @@ class BatchSender:
             self._on_failure(sealed, serial, last, error)
             return
         with self._lock:
-            self._leave(sealed.lane, last.broker_name)
-            self._enter(sealed.lane, queue.broker_name)
+            self._in_flight[last.broker_name] -= 1
+            self._in_flight[queue.broker_name] += 1
+            sealed.queue = queue
         self._send(sealed, serial, queue)
 
     def _settle(
@@ -246,51 +253,65 @@ class BatchSender:
         error: ZenitError | None,
     ) -> bool:
         """Ends a batch, once: False where it has ended already."""
+        now = monotonic_ms()
         with self._lock:
             if sealed.is_settled:
                 return False
+            sealed.result = queue, reply, error
             sealed.is_settled = True
-            sealed.due_ms = monotonic_ms() + OVERDUE_MS
+            sealed.due_ms = now + OVERDUE_MS
+            if error is not None and sealed.outcome is not None:
+                self.failed_futures += sealed.count
         if self._trace is not None:
-            cost_ms = monotonic_ms() - (sealed.deadline_ms - self.batch_ms)
+            cost_ms = now - (sealed.deadline_ms - self.batch_ms)
             self._trace.on_sent(bytes(sealed.payload()), sealed.count, reply, is_ok=error is None, cost_ms=cost_ms)
+        self._tell(sealed, serial)
+        return True
+
+    def _tell(self, sealed: Sealed, serial: int) -> None:
+        """Tells all that a batch has ended. Where that was interrupted it is done again."""
+        error = sealed.result[2]
         if error is not None and sealed.outcome is None:
             self._on_failed(sealed, error)
-        if sealed.outcome is not None:
-            self.failed_futures += sealed.count if error is not None else 0
-            callbacks = sealed.outcome.settle(queue, reply, error)
-            if callbacks:  # the user's code runs in the I/O thread, where no lane is locked
-                self._connection.run_soon(lambda: run_callbacks(callbacks))
+        outcome = sealed.outcome
+        if outcome is not None and outcome.settle(*sealed.result):
+            # The user's code runs in the I/O thread, where no lane is locked.
+            self._connection.run_soon(lambda: run_callbacks(outcome.take_callbacks()))
         for watcher in sealed.watchers:
             watcher(error)
         self._drop(sealed, serial)
-        return True
 
     def _drop(self, sealed: Sealed, serial: int) -> None:
         """It has ended, and all have been told."""
+        lane, queue, unanswered, in_flight = sealed.lane, sealed.queue, self._unanswered, self._in_flight
         with self._lock:
-            if self._unanswered.pop(serial, None) is None:
+            if serial not in unanswered:
                 return
-            if sealed.queue is not None:
-                self._leave(sealed.lane, sealed.queue.broker_name)
-            self._pool.give_back(sealed.buffer)
+            del unanswered[serial]  # with its place: nothing is called in between
+            lane.in_flight -= 1
+            if queue is not None:
+                in_flight[queue.broker_name] -= 1
             self._changed.set_all()
+        self._pool.give_back(sealed.buffer)
 
     def close(self, error: ZenitError) -> None:
         """Ends what is not answered, with this error; nothing of it is sent again."""
         for serial, sealed in list(self._unanswered.items()):
-            self._settle(sealed, serial, sealed.queue, None, error)
+            if not self._settle(sealed, serial, sealed.queue, None, error):
+                self._tell(sealed, serial)  # whoever was to do it may have been interrupted
 
     def look_after(self) -> None:
         """In the I/O thread, now and then: what was left halfway, since a signal's handler raised in its thread, goes on."""
+        with self._lock:
+            self._changed.set_all()  # whoever was to do it may have been interrupted
         now = monotonic_ms()
         for serial, sealed in list(self._unanswered.items()):
             if now < sealed.due_ms:
                 continue
             queue = sealed.queue
-            if sealed.is_settled or queue is None:
-                self._drop(sealed, serial)
-            else:
+            if sealed.is_settled:
+                self._tell(sealed, serial)
+            elif queue is not None:
                 self._on_failure(sealed, serial, queue, RequestTimeout("a batch whose answer was lost", OVERDUE_MS))
 
     # ---- waiting

@@ -4,6 +4,9 @@ An accumulator is filled without a lock: each append is one compiled call, and s
 the swap stands taking a free buffer, never between reading the old one and putting in the new one. A lane is *open*
 while its batch has a born time and somebody will ship it: the one who finds it full, or the I/O thread when the linger
 ends, which counts from the moment the batch was begun and so never from later than its first message.
+
+A signal's handler may raise after any call, and at the jump back of a loop; CPython runs none in between. So what must
+happen whole is written without a call in it, or is one compiled call.
 """
 
 from __future__ import annotations
@@ -17,11 +20,19 @@ from ..model.clock import monotonic_ns
 from ..model.errors import ZenitError
 from ..model.queue import MessageQueue
 from ..store.record_kernel import Accumulator, batch_sizes
+from .delayed_send import Answer
 from .send_future import BatchOutcome, SealedFacts
+from .sequencing import SequencedBatch
 from .unique_ids import BornTime
 
 Watcher = Callable[[ZenitError | None], None]
 """Told once the batch is answered: with None, or with why it failed for good. In any thread; must not block."""
+
+Swapped = tuple[bytearray, int, int, int, int, int]
+"""(buffer, used, count, born ms, ms since the month began, first counter), as `Accumulator.swap` returns it."""
+
+Result = tuple[MessageQueue | None, Answer | None, ZenitError | None]
+"""(queue, reply, None) of a batch that is stored, (queue, None, error) of one that failed."""
 
 BATCH_BYTES: Final = 256 * 1024
 LINGER_MS: Final = 1
@@ -31,24 +42,37 @@ class Sealed:
     """A batch that takes no more messages, with its buffer, until it is answered. Owned by the batch sender."""
 
     __slots__ = (
+        "batch",
         "buffer",
         "count",
         "deadline_ms",
         "due_ms",
+        "is_counted",
+        "is_reported",
         "is_settled",
         "lane",
         "outcome",
         "queue",
+        "result",
         "sent_ms",
+        "serial",
         "tries",
         "used",
         "watchers",
     )
 
     def __init__(
-        self, lane: Lane, buffer: bytearray, *, used: int, count: int, outcome: BatchOutcome | None, deadline_ms: int
+        self,
+        lane: Lane,
+        buffer: bytearray,
+        *,
+        used: int,
+        count: int,
+        outcome: BatchOutcome | None,
+        watchers: tuple[Watcher, ...],
+        deadline_ms: int,
     ) -> None:
-        self.watchers = lane.watchers
+        self.watchers = watchers
         self.lane = lane
         self.buffer = buffer
         self.used = used
@@ -57,9 +81,14 @@ class Sealed:
         self.deadline_ms = deadline_ms
         self.queue: MessageQueue | None = None
         self.tries = 0
+        self.serial = 0
         self.sent_ms = 0
         self.due_ms = deadline_ms  # what happens to it next has happened by then
         self.is_settled = False
+        self.result: Result = (None, None, None)  # once it is settled
+        self.is_counted = False  # for the next flush, as failed
+        self.is_reported = False  # to `on_error`
+        self.batch: SequencedBatch | None = None  # of an idempotent producer
 
     def payload(self) -> memoryview:
         """The records."""
@@ -102,6 +131,9 @@ class Lane:
         "outcome",
         "serial",
         "shard",
+        "swapped",
+        "swapped_outcome",
+        "swapped_watchers",
         "topic",
         "waits",
         "watchers",
@@ -132,9 +164,28 @@ class Lane:
         self._with_outcome = with_outcome
         self.outcome = BatchOutcome()
         self.watchers: tuple[Watcher, ...] = ()
+        self.swapped: list[Swapped] = []  # a batch that has ended and is not sealed yet: one, or none
+        self.swapped_outcome: BatchOutcome | None = None  # of that batch, as the next
+        self.swapped_watchers: tuple[Watcher, ...] | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no message waits here."""
+        return not (self.accumulator.count or self.swapped)
+
+    @property
+    def needs_open(self) -> bool:
+        """Whether `open` comes before the next message."""
+        return not self.is_open or (bool(self.swapped) and self.swapped_watchers is None)
+
+    @property
+    def waiting_messages(self) -> int:
+        """How many wait here."""
+        return int(self.accumulator.count) + sum(swapped[2] for swapped in self.swapped)
 
     def open(self) -> None:
         """Begins a batch now. Under `lock`."""
+        self._part_from_swapped()
         self.accumulator.begin(*self._born.read())
         self.begun_ns = monotonic_ns()
         self.is_open = True
@@ -144,15 +195,37 @@ class Lane:
         return linger_ms - (monotonic_ns() - self.begun_ns) / 1_000_000
 
     def seal(self, free: bytearray, deadline_ms: int) -> Sealed:
-        """Ends the batch and begins the next in `free`. Under `lock`."""
-        accumulator = self.accumulator
-        buffer, used, count, _born_ms, month_ms, first_counter = accumulator.swap(free)
-        self.open()
-        self.serial += 1
-        outcome = None
-        if self._with_outcome:
-            outcome, self.outcome = self.outcome, BatchOutcome()
-            outcome.facts = SealedFacts(accumulator.id_prefix, month_ms, first_counter, batch_sizes(buffer, used))
-        sealed = Sealed(self, buffer, used=used, count=count, outcome=outcome, deadline_ms=deadline_ms)
-        self.watchers = ()
-        return sealed
+        """Ends the batch and begins the next in `free`. Under `lock`.
+
+        The batch stays in `swapped` until its sender empties that: whoever is interrupted in between has lost nothing, the
+        next call seals the same one. One that was left there is sealed before the batch that grows now.
+        """
+        if not self.swapped:
+            swapped: list[Swapped] = []
+            self.swapped = swapped
+            # In one step: no signal's handler comes between the two.
+            swapped.extend(map(self.accumulator.swap, (free,)))
+        if self.needs_open:
+            self.open()
+        buffer, used, count, _born_ms, month_ms, first_counter = self.swapped[0]
+        outcome = self.swapped_outcome if self._with_outcome else None
+        if outcome is not None:
+            sizes = batch_sizes(buffer, used)
+            outcome.facts = SealedFacts(self.accumulator.id_prefix, month_ms, first_counter, sizes)
+        return Sealed(
+            self,
+            buffer,
+            used=used,
+            count=count,
+            outcome=outcome,
+            watchers=self.swapped_watchers or (),
+            deadline_ms=deadline_ms,
+        )
+
+    def _part_from_swapped(self) -> None:
+        """What comes from now on belongs to another batch than the one that has ended."""
+        fresh = BatchOutcome() if self._with_outcome else self.outcome
+        if self.swapped and self.swapped_watchers is None:
+            self.swapped_outcome, self.swapped_watchers = self.outcome, self.watchers
+            self.outcome, self.watchers = fresh, ()
+            self.is_open = False

@@ -131,10 +131,22 @@ def share(connection: Connection) -> None:
         connection.users += 1
 
 
-async def release(connection: Connection, waits: Waits) -> None:
-    """Gives the connection back; the last user closes it."""
+class Use:
+    """One user's part of a connection, which is given back once."""
+
+    __slots__ = ("is_over",)
+
+    def __init__(self) -> None:
+        self.is_over = False
+
+
+async def release(connection: Connection, waits: Waits, use: Use | None = None) -> None:
+    """Gives the connection back; the last user closes it. `use`: of one who may have to do it again, being interrupted."""
+    use = use or Use()
     with _lock:
-        connection.users -= 1
+        if not use.is_over:
+            use.is_over = True
+            connection.users -= 1
         if connection.users or connection.is_forked:
             return
         if _open.get(connection.key) is connection:

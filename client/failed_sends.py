@@ -46,13 +46,17 @@ class FailedSends:
         self._count = 0
         self._first: ZenitError | None = None
 
-    def add(self, failed: list[FailedSend], error: ZenitError) -> None:
-        """Remembers the messages of one batch."""
+    def add(self, failed: list[FailedSend], error: ZenitError, sealed: Sealed | None = None) -> None:
+        """Remembers messages that failed. `sealed`: the batch they are; its messages are remembered once."""
         with self._lock:
-            self._count += len(failed)
-            self._first = self._first or error
-            if self._on_error is None:
-                self._kept.extend(failed[: KEPT_MAX - len(self._kept)])
+            if sealed is not None and sealed.is_counted:
+                return
+            count = self._count + len(failed)
+            kept = [*self._kept, *failed][:KEPT_MAX] if self._on_error is None else []
+            # Nothing is called from here on: a signal's handler finds all of this done, or nothing of it.
+            self._count, self._kept, self._first = count, kept, self._first or error
+            if sealed is not None:
+                sealed.is_counted = True
 
     def tell(self, failed: list[FailedSend]) -> None:
         """Calls the user's `on_error`; what it raises is logged. In the I/O thread."""

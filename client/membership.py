@@ -61,6 +61,7 @@ class Membership:
         self._remoting = remoting
         self._brokers = brokers
         self._members: dict[str, Member] = {}
+        self._leaving: set[str] = set()  # whose goodbye is not said yet
         self._listeners: dict[str, dict[str, Callable[[], None]]] = {}
         self._movers: dict[str, dict[str, Callable[[OffsetsReset], None]]] = {}
         self._on_reply: dict[str, OnPushedReply] = {}
@@ -111,10 +112,22 @@ class Membership:
 
     async def leave(self, client_id: str, waits: Waits, *, timeout_ms: int = LEAVE_MS) -> None:
         """Takes a member out, tells the brokers and waits a little, so that its queues are free at once."""
-        if self.forget(client_id):
+        try:
+            await self._leave(client_id, waits, timeout_ms)
+        except BaseException as error:
+            if not waits.is_end(error):  # a signal's handler raised, perhaps before the brokers were told
+                await self._leave(client_id, waits, timeout_ms)
+            raise
+
+    async def _leave(self, client_id: str, waits: Waits, timeout_ms: int) -> None:
+        if client_id in self._members:
+            self._leaving.add(client_id)
+        self.forget(client_id)
+        if client_id in self._leaving:
             addresses = sorted(set(self._brokers().values()))
             goodbye = UnregisterClient(client_id, self._process.pid, self._process.started_at_ms)
             await self._tell(goodbye, addresses, waits, timeout_ms)
+            self._leaving.discard(client_id)
 
     def forget(self, client_id: str) -> bool:
         """Takes a member out and tells nobody: its locks last until their leases end. False where it is out already."""

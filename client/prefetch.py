@@ -340,6 +340,24 @@ class Prefetch:
             self._ready[name] = None
             self._ready.move_to_end(name, last=False)
 
+    def abandon_pulls(self, until_ms: int) -> None:
+        """Pulls sent up to then get no answer any more: they are sent again, and what comes for them all the same counts for
+        nothing."""
+        for queue in self._queues.values():
+            if queue.in_flight and queue.pulled_ms <= until_ms:
+                self._generation += 1
+                queue.generation = self._generation
+                queue.in_flight = False
+                self._wanting[queue.name] = None
+
+    def go_back(self, name: MessageQueue, offset: int) -> None:
+        """Messages from `offset` on were taken, or half taken, and reached nobody: they are fetched anew."""
+        queue = self._queues.get(name)
+        if queue is not None:
+            queue.position = offset
+            queue.settled = min(queue.settled, offset)
+            self._fetch_anew(queue)
+
     def settle(self) -> None:
         """The caller came back: it has dealt with what it was handed last."""
         if self._handed is not None:

@@ -297,10 +297,11 @@ class ProducerCore(ABC):
         Raises as `flush` does, after everything is closed: what is not acknowledged by then fails with ClientClosed, so that
         every future ends and `on_error` is told of every message.
         """
-        if self._end.is_closed or self._connection.is_forked:
+        if self._end.is_done or self._connection.is_forked:
             return
         try:
-            await self._flush(timeout)
+            if not self._end.is_closed:
+                await self._flush(timeout)
         finally:
             await self._let_go()
 

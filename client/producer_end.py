@@ -13,7 +13,7 @@ from ..model.clock import monotonic_ms
 from ..model.errors import ClientClosed, SendFailed, ZenitError
 from . import program_end
 from .background_sends import BackgroundSends
-from .connection import Connection, release
+from .connection import Connection, Use, release
 from .program_end import Unsent
 from .request_reply import RequestReply
 from .trace import TraceRecorder
@@ -30,6 +30,10 @@ class ProducerEnd:
 
     def __init__(self, connection: Connection, waits: Waits, group: str) -> None:
         self.is_closed = False
+        self.is_done = False
+        """Everything has been let go."""
+        self._is_closing = False
+        self._use = Use()
         self._connection = connection
         self._waits = waits
         self._group = group
@@ -65,27 +69,37 @@ class ProducerEnd:
         self._connection.check_process("producer")
 
     async def close(self) -> None:
-        """Lets everything go, once. What is not acknowledged fails with ClientClosed."""
-        with self._lock:
-            already, self.is_closed = self.is_closed, True
-        if already:
-            return
-        program_end.remove(self._key)
-        self._timer.cancel()
-        self._background.close()
-        self._requests.close()
+        """Lets everything go, once; where that was interrupted the next call goes on.
+
+        What is not acknowledged fails with ClientClosed.
+        """
+        self.is_closed = True
+        is_mine = False
         try:
-            if self._trace is not None:
-                await self._trace.close(self._waits)
-            await self._connection.members.leave(self._client_id, self._waits)
+            with self._lock:
+                if self.is_done or self._is_closing:
+                    return
+                self._is_closing = is_mine = True
+            self._timer.cancel()
+            self._background.close()
+            self._requests.close()
+            try:
+                if self._trace is not None:
+                    await self._trace.close(self._waits)
+                await self._connection.members.leave(self._client_id, self._waits)
+            finally:
+                await release(self._connection, self._waits, self._use)
+            program_end.remove(self._key)
+            self.is_done = True
         finally:
-            await release(self._connection, self._waits)
+            if is_mine:
+                self._is_closing = False
 
     # ---- dropped
 
     def on_dropped(self) -> None:
         """The program has no producer any more. Perhaps within a collection, with any lock held: it takes none."""
-        if self.is_closed or self._connection.is_forked:
+        if self.is_done or self._connection.is_forked:
             return
         self._is_dropped = True
         waiting = self.unsent()

@@ -15,6 +15,9 @@ from .prefetch import Pull
 SUSPEND_MS: Final = 15_000
 PULL_GRACE_MS: Final = 5_000  # a long poll's answer may take so much longer than it is suspended
 
+LOST_MS: Final = SUSPEND_MS + 2 * PULL_GRACE_MS
+"""A pull that was sent so long ago, and has neither an answer nor a time-out, gets none any more."""
+
 OnAnswer = Callable[[Pull, Reply | None, bytes, ZenitError | None], None]
 """(pull, reply, payload, None) or (pull, None, b"", error), in the thread that got the answer; must not block."""
 

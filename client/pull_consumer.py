@@ -212,6 +212,16 @@ class PullCore(ABC):
         return None
 
     async def _next(self, max_messages: int, deadline_ms: int, *, is_iterated: bool) -> Taken | None:
+        self._work.taking = None
+        try:
+            return await self._wait_next(max_messages, deadline_ms, is_iterated=is_iterated)
+        except ZenitError:
+            raise
+        except BaseException:  # a signal's handler raised, perhaps after they were taken: the next poll returns them
+            self._work.put_back()
+            raise
+
+    async def _wait_next(self, max_messages: int, deadline_ms: int, *, is_iterated: bool) -> Taken | None:
         self._check_usable()
         if not self._moves.is_begun:
             raise LocalProtocolError("nothing to read: subscribe(topic) or assign(queues) first")

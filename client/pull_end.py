@@ -7,13 +7,14 @@ queues from the group for ever: a thread closes it.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from typing import Final
 
 from ..model.errors import ClientClosed, ZenitError
 from ..remoting.timers import Timer
 from . import program_end
-from .connection import Connection, release
+from .connection import Connection, Use, release
 from .program_end import Unsent
 from .pull_commits import PullCommits
 from .pull_work import PullWork
@@ -54,6 +55,9 @@ class PullEnd:
         self._committer = committer
         self._unwatch = unwatch
         self._is_dropped = False
+        self._is_done = self._is_closing = False
+        self._use = Use()
+        self._lock = threading.Lock()
         self._timer = connection.remoting.every(LOOK_MS, self._look)
         self._key = program_end.add(self)
 
@@ -67,22 +71,32 @@ class PullEnd:
         self._connection.check_process("consumer")
 
     async def close(self, *, handed: bool) -> None:
-        """Commits and leaves the group, once. `handed`: what was handed out last counts as dealt with."""
+        """Commits and leaves the group, once; where that was interrupted the next call goes on.
+
+        `handed`: what was handed out last counts as dealt with.
+        """
         if self._connection.is_forked:
             return
-        progress = self._work.close(handed=handed)
-        if progress is None:
-            return
+        is_mine = False
         try:
-            if self._auto_commit and progress.offsets:
+            with self._lock:
+                if self._is_done or self._is_closing:
+                    return
+                self._is_closing = is_mine = True
+            progress = self._work.close(handed=handed)
+            if self._auto_commit and progress is not None and progress.offsets:
                 await self._commits.commit(progress)
         except ZenitError as error:
             log.warning("not committed at close group=%s error=%s", self._group, error)
         finally:
-            await self._let_go()
+            try:
+                if is_mine:
+                    await self._let_go()
+            finally:
+                if is_mine:
+                    self._is_closing = False
 
     async def _let_go(self) -> None:
-        program_end.remove(self._key)
         self._timer.cancel()
         if self._committer is not None:
             self._committer.cancel()
@@ -95,7 +109,9 @@ class PullEnd:
                 if self._recorder is not None:
                     await self._recorder.close(self._waits)
             finally:
-                await release(self._connection, self._waits)
+                await release(self._connection, self._waits, self._use)
+        program_end.remove(self._key)
+        self._is_done = True
 
     # ---- dropped
 
@@ -105,10 +121,11 @@ class PullEnd:
 
     def _look(self) -> None:
         """In the I/O thread, now and then."""
+        self._work.look_after()
         if not self._is_dropped:
             return
         self._timer.cancel()
-        if self._work.is_closed:
+        if self._is_done:
             return
         self._waits.block()
         Blocking(self._connection.remoting).start(lambda: self.close(handed=False), "zenit-dropped")

@@ -28,6 +28,7 @@ from .offset_commits import moved_queues
 from .pull_commits import PullCommits
 from .pull_work import PullWork
 from .start_from import StartFrom
+from .waiting import take
 
 log = logging.getLogger(__name__)
 
@@ -108,14 +109,17 @@ class PullMoves:
 
     async def begin_topic(self, topic: str) -> None:
         """Has the brokers record where the group begins; where that fails, the first look does it, or raises why not."""
-        if not self._moving.acquire(blocking=False):
-            return  # a look is under way, and does it
+        is_mine = False
         try:
+            is_mine = take(self._moving, blocking=False)
+            if not is_mine:
+                return  # a look is under way, and does it
             await self._share.start(topic, self._start_from, timeout_ms=self._timeout_ms)
         except ZenitError as error:
             log.info("not begun yet group=%s topic=%s error=%s", self._group, topic, error)
         finally:
-            self._moving.release()
+            if is_mine:
+                self._moving.release()
 
     def _member(self) -> Member:
         subscriptions = tuple(sorted(s.wire() for s in self._subscriptions.values()))
@@ -162,10 +166,11 @@ class PullMoves:
         try again, and so does the first where no broker serves a topic at present, or one that the routes name is silent."""
         if not self._is_stale and (self._assigned is not None or monotonic_ms() < self.look_again_ms):
             return
-        if not self._moving.acquire(blocking=False):
-            return  # somebody else is at it
-        is_done = False
+        is_mine = is_done = False
         try:
+            is_mine = take(self._moving, blocking=False)
+            if not is_mine:
+                return  # somebody else is at it
             self._is_stale = False
             await self._move()
             is_done = True
@@ -187,9 +192,10 @@ class PullMoves:
             self._is_stale = False
             is_done = True
         finally:
-            if not is_done:
-                self._is_stale = True  # cancelled or interrupted halfway as well
-            self._moving.release()
+            if is_mine:
+                if not is_done:
+                    self._is_stale = True  # cancelled or interrupted halfway as well
+                self._moving.release()
 
     def _topics(self) -> list[str]:
         if self._assigned is not None:

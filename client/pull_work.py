@@ -22,7 +22,7 @@ from ..store.record_kernel import MessageBatch, StoredMessage
 from .connection import Connection
 from .losses import Losses, OnLost
 from .prefetch import MessagesLost, Moved, Prefetch, Pull
-from .pull_calls import PullCalls
+from .pull_calls import LOST_MS, PullCalls
 from .trace import PullTrace
 from .waiting import Signals, Waits
 
@@ -83,6 +83,8 @@ class PullWork:
         self.current: StoredMessage | None = None
         """The message of it that is at hand; set by the one who iterates."""
         self._done: StoredMessage | None = None  # the message at hand that a commit has covered
+        self.taking: tuple[MessageQueue, QueueOffset] | None = None
+        """Which queue the poll under way takes from, and where that began."""
         self.is_closed = False
 
     # ---- which queues
@@ -134,7 +136,7 @@ class PullWork:
                 failure, self._failure = self._failure, None
                 if failure is not None:
                     raise failure
-                taken = self._prefetch.take(max_messages)
+                taken = self._take_ready(max_messages)
                 if is_iterated:
                     self.iterated, self.current = taken, None
                 if self._trace is not None and taken is not None:
@@ -144,6 +146,35 @@ class PullWork:
                 self._pulls.send(pull)
             if taken is not None or not pulls:
                 return taken
+
+    def put_back(self) -> None:
+        """The poll under way does not return what it has taken, or was about to: that queue goes on where it was."""
+        with self._lock:
+            self._prefetch.abandon_pulls(monotonic_ms())  # the caller was to send some of them, perhaps
+            if self.taking is None:
+                return
+            name, begin = self.taking
+            if self.iterated is not None and self.iterated[0] == name:
+                self.iterated = self.current = None
+            self._prefetch.go_back(name, begin)
+            self.taking = None
+
+    def look_after(self) -> None:
+        """In the I/O thread, now and then: a signal's handler may have raised where an answer was taken, which is lost."""
+        with self._lock:
+            self._prefetch.abandon_pulls(monotonic_ms() - LOST_MS)
+        self._pull_more()
+
+    def _take_ready(self, max_messages: int) -> Taken | None:
+        """Under the lock: as `Prefetch.take`, noting where each queue stood."""
+        while (name := self._prefetch.next_ready()) is not None:
+            begin = self._prefetch.position(name)
+            assert begin is not None
+            self.taking = name, begin
+            batch = self._prefetch.take_of(name, max_messages)
+            if batch is not None:
+                return name, batch
+        return None
 
     async def wait_change(self, seen: int, until_ms: int) -> None:
         """Until `changes` is no longer what the caller has seen, until a pull is due, or until a time."""

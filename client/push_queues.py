@@ -214,6 +214,10 @@ class PushQueues:
 
     # ---- pulling
 
+    def abandon_pulls(self, until_ms: int) -> None:
+        """As `Prefetch.abandon_pulls`."""
+        self._prefetch.abandon_pulls(until_ms)
+
     def due(self, now_ms: int) -> list[Pull]:
         """The pulls to send now; each counts as in flight from here on."""
         pulls = self._prefetch.due(now_ms)

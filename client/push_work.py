@@ -22,7 +22,7 @@ from .handler_pool import HandlerPool, Worker
 from .handling import Handle, failure_of, failure_of_error, messages_of
 from .losses import Losses, OnLost
 from .prefetch import MessagesLost, Moved, Pull
-from .pull_calls import PullCalls
+from .pull_calls import LOST_MS, PullCalls
 from .push_queues import PREFETCH_BYTES, Delivery, Failure, PushQueues, PushRules, Return
 from .waiting import Signal, Signals, Waits
 
@@ -464,6 +464,7 @@ class PushWork:
         with self._lock:
             now = monotonic_ms()
             tick = self._queues.on_tick(now)
+            self._queues.abandon_pulls(now - LOST_MS)
             for delivery in tick.late:
                 self._pool.give_up(delivery)
                 self._late += len(delivery.messages)

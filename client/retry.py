@@ -44,7 +44,7 @@ class RetryPolicy:
             return None
         if elsewhere:
             return 0
-        delay_ms = min(self.backoff_ms << min(tries - 1, 10), self.backoff_ms_max)
+        delay_ms = min(self.backoff_ms << max(0, min(tries - 1, 10)), self.backoff_ms_max)
         if isinstance(error, BrokerBusy):
             delay_ms = max(delay_ms, min(error.retry_after_ms, self.backoff_ms_max))
         return delay_ms if delay_ms < left_ms else None

@@ -81,7 +81,8 @@ class RouteCache:
 
     def _unwatch(self, callback: Callable[[str], None]) -> None:
         with self._lock:
-            self._watchers.remove(callback)
+            if callback in self._watchers:
+                self._watchers.remove(callback)
 
     def cached(self, topic: str) -> TopicRoute | None:
         """The route as last seen, or None."""

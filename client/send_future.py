@@ -81,10 +81,11 @@ def record_position(reply: Answer, begins: Sequence[int], index: int) -> Physica
 class BatchOutcome:
     """How a batch with futures ends. Made when its first message comes, settled once; `facts` are set before."""
 
-    __slots__ = ("_callbacks", "_condition", "error", "facts", "is_settled", "queue", "reply")
+    __slots__ = ("_callbacks", "_gates", "_lock", "error", "facts", "is_settled", "queue", "reply")
 
     def __init__(self) -> None:
-        self._condition = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()  # no Condition: one whose `with` is interrupted may stay taken
+        self._gates: list[threading.Lock] = []  # each taken until the batch is settled, by one who waits for that
         self._callbacks: Callbacks = []
         self.is_settled = False
         self.facts: SealedFacts | None = None
@@ -92,25 +93,36 @@ class BatchOutcome:
         self.reply: Answer | None = None
         self.error: ZenitError | None = None
 
-    def settle(self, queue: MessageQueue | None, reply: Answer | None, error: ZenitError | None) -> Callbacks:
-        """Ends the batch and wakes who waits. Returns the callbacks, for the caller to run where it holds no lock."""
-        with self._condition:
+    def settle(self, queue: MessageQueue | None, reply: Answer | None, error: ZenitError | None) -> bool:
+        """Ends the batch and wakes who waits; may be done again. Returns whether there are callbacks to take and run."""
+        with self._lock:
             self.queue, self.reply, self.error = queue, reply, error
             self.is_settled = True
+            for gate in self._gates:
+                if gate.locked():
+                    gate.release()
+            self._gates = []
+            return bool(self._callbacks)
+
+    def take_callbacks(self) -> Callbacks:
+        """Once it is settled: what is to be called, where no lock is held."""
+        with self._lock:
             callbacks, self._callbacks = self._callbacks, []
-            self._condition.notify_all()
         return callbacks
 
     def wait_settled(self, timeout_ms: int | None) -> bool:
         """Waits at most `timeout_ms`; None: until the batch's own deadline has settled it."""
-        with self._condition:
-            return self._condition.wait_for(
-                lambda: self.is_settled, None if timeout_ms is None else max(0, timeout_ms) / 1000
-            )
+        gate = threading.Lock()
+        gate.acquire()
+        with self._lock:
+            if self.is_settled:
+                return True
+            self._gates.append(gate)
+        return gate.acquire(timeout=-1 if timeout_ms is None else max(0, timeout_ms) / 1000)
 
     def add_callback(self, callback: Callable[[SendFuture], object], future: SendFuture) -> bool:
         """Keeps the callback until the batch is settled; False where it is settled already."""
-        with self._condition:
+        with self._lock:
             if self.is_settled:
                 return False
             self._callbacks.append((callback, future))

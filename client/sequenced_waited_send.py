@@ -129,14 +129,7 @@ class SequencedWaitedSends(WaitedSends):
             candidates = iter((self._destinations.sharded_queue(topic, sharding_key),))
         else:
             candidates = self._destinations.queues_in_turn(topic, avoid=avoid)
-        for queue in candidates:
-            stream = self._streams.take(queue)
-            if stream is not None:
-                sequenced.enter(queue, stream)
-                return True
-        return False
+        return any(self._streams.take(queue, sequenced) for queue in candidates)
 
     def _leave(self, sequenced: SequencedBatch) -> None:
-        left = sequenced.leave()
-        if left is not None:
-            self._streams.give_back(*left)
+        self._streams.give_back(sequenced)

@@ -72,30 +72,32 @@ class Stream:
 class SequencedBatch:
     """Owned by whoever sends the batch; `queue` None: it has none yet, and may take any."""
 
-    __slots__ = ("_answers", "_begins", "_count", "_parts", "_was_renewed", "in_doubt", "queue", "sizes", "stream")
+    __slots__ = (
+        "__weakref__",
+        "_answers",
+        "_begins",
+        "_count",
+        "_parts",
+        "_was_renewed",
+        "in_doubt",
+        "queue",
+        "result",
+        "sizes",
+        "stream",
+    )
 
     def __init__(self, count: int, sizes: Callable[[], Sequence[int]]) -> None:
         """`count` records of `sizes()` bytes, which is asked only where the batch must go in parts."""
         self.queue: MessageQueue | None = None
         self.stream: Stream | None = None
         self.in_doubt = False
+        self.result: Answer | None = None  # once all of it is stored
         self.sizes = sizes
         self._count = count
         self._parts = [(0, count)]
         self._answers: list[tuple[int, Answer]] = []
         self._begins: list[int] | None = None
         self._was_renewed = False
-
-    def enter(self, queue: MessageQueue, stream: Stream) -> None:
-        """It goes to that queue. Not once it is in doubt."""
-        assert not self.in_doubt
-        self.queue, self.stream = queue, stream
-
-    def leave(self) -> tuple[MessageQueue, Stream | None] | None:
-        """It goes to its queue no more; returns which that was, and the stream as it may go on: None where it may not."""
-        left, stream = self.queue, self.stream
-        self.queue = self.stream = None
-        return None if left is None else (left, None if self.in_doubt else stream)
 
     # ---- asking
 
@@ -125,14 +127,18 @@ class SequencedBatch:
 
     def on_answer(self, answer: Answer) -> Answer | None:
         """The last request was answered: what became of the batch, or None where there is more to send."""
-        self._answers.append((self.part_count, answer))
-        del self._parts[0]
-        if self._parts:
-            return None
         assert self.stream is not None
-        self.stream.next_sequence += self._count
-        self.in_doubt = False
-        return answer if len(self._answers) == 1 else self._joined()
+        answers, parts = [*self._answers, (self.part_count, answer)], self._parts[1:]
+        whole = None if parts else answer if len(answers) == 1 else self._joined(answers)
+        # Nothing is called from here on: a signal's handler finds the answer taken, or not come yet.
+        self._answers = answers
+        if parts:
+            self._parts = parts
+        else:
+            self.stream.next_sequence += self._count
+            self.in_doubt = False
+            self.result = whole
+        return whole
 
     def on_error(self, error: ZenitError, new_id: Callable[[], str]) -> bool:
         """The last request failed: whether to ask again at once, else as `retry` has it. Then it may be another queue, unless
@@ -172,11 +178,11 @@ class SequencedBatch:
         self._parts[0:1] = [(begin, cut), (cut, end)]
         return True
 
-    def _joined(self) -> DelayedAnswer:
+    def _joined(self, answers: list[tuple[int, Answer]]) -> DelayedAnswer:
         """The answers to the parts as one that says of each message where it is."""
         assert self._begins is not None
         places: list[Place] = []
-        for count, answer in self._answers:
+        for count, answer in answers:
             if isinstance(answer, DelayedAnswer):
                 places += answer.places
                 continue
@@ -186,4 +192,4 @@ class SequencedBatch:
                 at = NOWHERE if answer.physical_offset < 0 else answer.physical_offset + behind
                 offset = NOWHERE if answer.queue_offset < 0 else answer.queue_offset + index
                 places.append(Place(NOWHERE, offset, at))
-        return DelayedAnswer(self._answers[0][1].store_host, places)
+        return DelayedAnswer(answers[0][1].store_host, places)

@@ -142,10 +142,25 @@ class ThreadLock:
         self._lock = threading.Lock()
 
     async def __aenter__(self) -> None:
-        self._lock.acquire()
+        take(self._lock)
 
     async def __aexit__(self, *_: object) -> None:
         self._lock.release()
+
+
+def take(lock: threading.Lock, *, blocking: bool = True) -> bool:
+    """Takes the lock; False where it is not free and `blocking` is False. A signal's handler that raises leaves it free.
+
+    For those who cannot use `with`, which is safe by itself.
+    """
+    taken: list[bool] = []
+    try:
+        taken.extend(map(lock.acquire, (blocking,)))  # in one step
+        return taken[0]
+    except BaseException:
+        if taken and taken[0]:
+            lock.release()
+        raise
 
 
 class Signals:

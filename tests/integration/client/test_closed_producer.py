@@ -106,11 +106,10 @@ def test_what_was_left_halfway_goes_on(namesrv: str, broker, monkeypatch: pytest
             if not lane.is_open:
                 lane.open()
             assert lane.accumulator.append(b"second")
-            queue = sender.reserve_nowait(lane)
             with monkeypatch.context() as halfway:
                 halfway.setattr(remoting, "send_nowait", interrupted)
                 with pytest.raises(KeyboardInterrupt):
-                    sender.ship(lane, queue)
+                    sender.ship(lane)
         for sealed in sender._unanswered.values():
             sealed.due_ms = 0
         producer.flush(10)

@@ -86,7 +86,8 @@ def test_callbacks_are_called_once_before_or_after(caplog) -> None:
     first.add_done_callback(called.append)
     second.add_done_callback(called.append)
     assert called == []
-    run_callbacks(outcome.settle(QUEUE, REPLY, None))
+    assert outcome.settle(QUEUE, REPLY, None)
+    run_callbacks(outcome.take_callbacks())
     assert called == [first, second]
     second.add_done_callback(called.append)
     assert called == [first, second, second]

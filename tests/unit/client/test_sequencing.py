@@ -41,7 +41,7 @@ def stream() -> Stream:
 def batch(stream: Stream) -> SequencedBatch:
     """Five records of ten bytes, on their way to QUEUE."""
     batch = SequencedBatch(5, lambda: [10] * 5)
-    batch.enter(QUEUE, stream)
+    batch.queue, batch.stream = QUEUE, stream
     return batch
 
 
@@ -55,8 +55,7 @@ def test_a_batch_that_is_stored_moves_the_stream_on(batch: SequencedBatch, strea
     assert batch.part_bytes() is None
     assert batch.on_answer(stored(7)) == stored(7)
     assert stream.next_sequence == 105
-    assert batch.leave() == (QUEUE, stream)
-    assert batch.leave() is None
+    assert not batch.in_doubt
 
 
 @pytest.mark.parametrize("error", [BrokerBusy(1), NoRoute("t", "r"), MessageIllegal("x")])
@@ -64,7 +63,6 @@ def test_what_was_refused_may_go_anywhere(batch: SequencedBatch, stream: Stream,
     assert not batch.on_error(error, new_id)
     assert not batch.in_doubt
     assert batch.failure(error) is error
-    assert batch.leave() == (QUEUE, stream)
     assert (stream.producer_id, stream.next_sequence) == ("p", 100)
 
 
@@ -78,7 +76,7 @@ def test_what_has_no_answer_is_in_doubt_until_it_has_one(
     assert batch.in_doubt, "a refusal now says nothing of the try before"
     assert batch.request("g", waits=False).first_sequence == 100
     assert batch.on_answer(stored(7)) is not None
-    assert batch.leave() == (QUEUE, stream)
+    assert not batch.in_doubt
 
 
 def test_a_batch_given_up_in_doubt_ends_its_stream(batch: SequencedBatch) -> None:
@@ -87,7 +85,7 @@ def test_a_batch_given_up_in_doubt_ends_its_stream(batch: SequencedBatch) -> Non
     failure = batch.failure(error)
     assert isinstance(failure, OutcomeUnknown)
     assert str(failure).startswith("whether queue 3 of trades at broker-a has the messages is unknown")
-    assert batch.leave() == (QUEUE, None)
+    assert batch.in_doubt
 
 
 def test_a_wait_for_a_queue_leaves_nothing_in_doubt() -> None:
