@@ -99,7 +99,7 @@ class BackgroundSends:
             return None
         while True:
             with lane.lock:
-                if lane.needs_open:
+                if not lane.is_open or (lane.swapped and lane.needs_open):
                     self._open_lane(lane)
                 if lane.accumulator.append(*parts):
                     return SendFuture(lane.outcome, lane.accumulator.count - 1)
@@ -143,7 +143,7 @@ class BackgroundSends:
     def _append_posted(self, lane: Lane, parts: Parts, watcher: Watcher | None = None) -> bool:
         while True:
             with lane.lock:
-                if lane.needs_open:
+                if not lane.is_open or (lane.swapped and lane.needs_open):
                     self._open_lane(lane)
                     # Interpreted, an append is many steps: then every post takes the lock.
                     if COMPILED and lane.shard is None:
