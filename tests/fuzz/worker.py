@@ -30,6 +30,7 @@ CPU_S = 2.0
 HANG_S = 30.0
 RSS_MIB = 96
 SLICE_S = 0.25
+SLICE_CASES = 3  # however slow they are
 TELL_S = 10.0
 SAME_FAILURES_MAX = 3  # cases kept of one place in the code
 _HEAD = struct.Struct(">QI")
@@ -109,9 +110,8 @@ class Worker:
     def _slice(self, target: Target) -> None:
         counts = self.counts.setdefault(target.name, [0, 0, 0])
         end_s = time.monotonic() + SLICE_S
-        while time.monotonic() < end_s:
-            index = self._next.get(target.name, 0)
-            self._next[target.name] = index + 1
+        begin = index = self._next.get(target.name, 0)
+        while time.monotonic() < end_s or index - begin < SLICE_CASES:
             case = made_case(target, self._seed, index)
             self._desk.put(case)
             try:
@@ -119,6 +119,8 @@ class Worker:
             except Exception as error:  # noqa: BLE001 - that is what is looked for
                 counts[2] += 1
                 self._note(case, error)
+            index += 1
+        self._next[target.name] = index
 
     def _note(self, case: Case, error: Exception) -> None:
         innermost = traceback.extract_tb(error.__traceback__)[-1]
