@@ -4,6 +4,9 @@ The *pin* of a query says which queues its rows go to, so that a batch that come
 got more queues meanwhile. It says which batch was begun last, by which attempt, and where each queue ended just before: what
 an earlier attempt wrote of that batch lies behind these places and nowhere else, so it can be read and compared. A pin is
 replaced at each batch; of two the one of the higher batch counts (`version`), and the first one of a batch.
+
+The *finish* of a query says which batch was written whole last, and of how many rows. Of such a batch nothing new may come: it
+would be written again by who went on behind it.
 """
 
 from __future__ import annotations
@@ -35,6 +38,36 @@ class Pin:
 def pin_name(identity: str, topic: str) -> str:
     """The name under which a pin is kept (zenit query-offsets list)."""
     return f"{identity}/sink/{topic}"
+
+
+def finish_name(identity: str, topic: str | None) -> str:
+    """The name under which it is kept which batch is written whole. `topic`: of a batch that is not a stream's, which may be
+    written to several topics one after another; None: all that the query writes."""
+    return f"{identity}/finished" if topic is None else f"{identity}/finished/{topic}"
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """`batch`: written whole last, of so many `rows`; NO_BATCH where none was."""
+
+    batch: int = NO_BATCH
+    rows: int = 0
+
+
+def finish_text(finish: Finish) -> str:
+    """As the brokers keep it."""
+    return json.dumps({"version": finish.batch + 1, "rows": finish.rows}, separators=(",", ":"))
+
+
+def parse_finish(name: str, text: str | None) -> Finish:
+    """The reverse; None: there is none. Raises StoreFormatError."""
+    if text is None:
+        return Finish()
+    try:
+        document = json.loads(text)
+        return Finish(int(document["version"]) - 1, int(document["rows"]))
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise StoreFormatError("finished batch", f"{name}: {text[:200]}") from error
 
 
 def begun(

@@ -38,6 +38,7 @@ from .written_rows import (
     DIGEST_BYTES,
     WrittenRows,
     begun_batch,
+    finished_batch,
     producer_name,
     record_digests,
     written_rows,
@@ -65,7 +66,8 @@ class RowSends(Protocol):
 @dataclass(frozen=True, slots=True)
 class SinkTask:
     """A task that writes once. `identity`: of the query. `attempt`: at its batch, the same in all its tasks. `is_again`: Spark
-    ran the task before. `cluster_id`: "" = not known."""
+    ran the task before. `cluster_id`: "" = not known. `finish`: the name under which it is kept that a batch is written whole;
+    "" where that is not."""
 
     identity: str
     partition_id: int
@@ -73,6 +75,7 @@ class SinkTask:
     attempt: str
     is_again: bool = False
     cluster_id: str = ""
+    finish: str = ""
 
 
 class TaskDestinations(Destinations):
@@ -151,7 +154,7 @@ class PinnedSends:
 
     A number proves nothing alone: a batch may come again with other rows. So as soon as there is a sign that rows of it are
     there (an attempt before this one began the batch, the task was tried before, a broker knows a number), those are read back
-    and compared, before anything goes behind them.
+    and compared, before anything goes behind them. Of a batch that was written whole nothing more is written.
     """
 
     def __init__(self, connection: Connection, options: WriteOptions, task: SinkTask) -> None:
@@ -172,6 +175,7 @@ class PinnedSends:
         self._queues: dict[tuple[str, str], MessageQueue] = {}
         self._pins: dict[str, Pin] = {}
         self._looked: set[MessageQueue] = set()
+        self._is_finished = False
         self._came_again = task.is_again
 
     @property
@@ -206,6 +210,9 @@ class PinnedSends:
             self._check_same(queue, rows, picks[:known], first)
         if known == len(picks):
             return known
+        if self._is_finished:
+            reason = f"it was written whole, and task {task.partition_id} has more rows for {queue} now"
+            raise BatchChanged(task.identity, task.batch_id, reason)
         batch = self._batches.make(queue.topic, rows.fill(picks[known:]))
         sequence = (task.batch_id << BATCH_SHIFT) + first + known
         result = self._sends[lane].send(queue, batch.payload(), batch.count, sequence)
@@ -250,6 +257,8 @@ class PinnedSends:
         pin = self._pins.get(topic)
         if pin is None:
             task = self.task
+            if not self._pins and task.finish:
+                self._ask_whether_finished()
             pin = self._pins[topic] = begun_batch(
                 self._connection,
                 self._options,
@@ -260,6 +269,19 @@ class PinnedSends:
                 attempt=task.attempt,
             )
         return pin
+
+    def _ask_whether_finished(self) -> None:
+        task = self.task
+        finish = finished_batch(
+            self._connection,
+            task.finish,
+            identity=task.identity,
+            batch_id=task.batch_id,
+            attempt=task.attempt,
+            timeout_ms=self._options.request_timeout_ms,
+        )
+        self._is_finished = finish.batch == task.batch_id
+        self._came_again |= self._is_finished
 
     def _new_accumulator(self, topic: str, capacity: int) -> Accumulator:
         address = _address(self._connection, topic)

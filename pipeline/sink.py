@@ -46,18 +46,25 @@ _met: Final[dict[str, str]] = {}  # query id -> the cluster that its tasks in th
 
 @dataclass(frozen=True, slots=True)
 class BatchName:
-    """A batch that is written with delivery=dedup: who writes it, its number, and the cluster that has it."""
+    """A batch that is written with delivery=dedup: who writes it, its number, the cluster that has it.
+
+    `finish`: the name under which it is kept that it is written whole; "" where that is not. `topic`: that it is written to;
+    None: all that the query writes.
+    """
 
     identity: str
     batch_id: int
     cluster_id: str
+    finish: str
+    topic: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class TaskCounts(WriterCommitMessage):
     """What one task wrote: rows, bytes of their bodies, requests; `duplicates`: rows that were stored before.
 
-    `partition_id`: which task it is. `again`: of what batch it is, where rows of that may have been stored before.
+    `partition_id`: which task it is. `batch`: of what batch it is, where that is written once; `came_again`: rows of it may
+    have been stored before.
     """
 
     rows: int = 0
@@ -65,7 +72,8 @@ class TaskCounts(WriterCommitMessage):
     requests: int = 0
     duplicates: int = 0
     partition_id: int = 0
-    again: BatchName | None = None
+    batch: BatchName | None = None
+    came_again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,38 +112,53 @@ class Writing:
                 sends.lanes.finish()
             finally:
                 sends.lanes.abandon()
+        named, came_again = self._batch_of(sends, is_stream=is_stream)
         return TaskCounts(
-            first_row, body_bytes, requests, sends.lanes.duplicates, task.partitionId(), self._again(sends)
+            first_row, body_bytes, requests, sends.lanes.duplicates, task.partitionId(), named, came_again
         )
 
     def check_whole(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """All tasks are done; where the batch came again, no task of an earlier attempt wrote more. Raises BatchChanged, and
-        why it cannot be told."""
+        """All tasks are done; where the batch came again, no task of an earlier attempt wrote more. From now on nothing new
+        may come of it. Raises BatchChanged, BatchOutdated, and why it cannot be told."""
         from .connections import connection
-        from .written_rows import check_whole_batch
+        from .written_rows import check_whole_batch, finish_batch
 
         counts = [message for message in messages if isinstance(message, TaskCounts)]
-        batch = next((count.again for count in counts if count.again is not None), None)
+        batch = next((count.batch for count in counts if count.batch is not None), None)
         if batch is None:
             return
         with connection(self.options.namesrv, batch.cluster_id) as cluster:
-            check_whole_batch(
-                cluster,
-                self.options,
-                batch.cluster_id,
-                identity=batch.identity,
-                batch_id=batch.batch_id,
-                rows={count.partition_id: count.rows for count in counts},
-            )
+            if any(count.came_again for count in counts):
+                check_whole_batch(
+                    cluster,
+                    self.options,
+                    batch.cluster_id,
+                    identity=batch.identity,
+                    batch_id=batch.batch_id,
+                    topic=batch.topic,
+                    rows={count.partition_id: count.rows for count in counts},
+                )
+            if batch.finish:
+                finish_batch(
+                    cluster,
+                    batch.finish,
+                    identity=batch.identity,
+                    batch_id=batch.batch_id,
+                    rows=sum(count.rows for count in counts),
+                    timeout_ms=self.options.request_timeout_ms,
+                )
 
-    def _again(self, sends: RowSends) -> BatchName | None:
+    def _batch_of(self, sends: RowSends, *, is_stream: bool) -> tuple[BatchName | None, bool]:
         from .row_sends import PinnedSends
 
-        if not isinstance(sends, PinnedSends) or not sends.came_again:
-            return None
-        return BatchName(sends.task.identity, sends.task.batch_id, sends.task.cluster_id)
+        if not isinstance(sends, PinnedSends):
+            return None, False
+        task = sends.task
+        topic = None if is_stream else self.options.topic
+        return BatchName(task.identity, task.batch_id, task.cluster_id, task.finish, topic), sends.came_again
 
     def _new_sends(self, task: TaskContext, cluster: Connection, cluster_id: str, *, is_stream: bool) -> RowSends:
+        from .batch_pins import finish_name
         from .row_sends import LooseSends, PinnedSends, SinkTask
 
         options = self.options
@@ -143,7 +166,10 @@ class Writing:
             return LooseSends(cluster, total_ms=options.request_timeout_ms, by_row=options.route_by == "row")
         identity, batch_id = identity_of(task, options, is_stream=is_stream)
         is_again = task.attemptNumber() > 0
-        sink_task = SinkTask(identity, task.partitionId(), batch_id, self.attempt, is_again, cluster_id)
+        finish = ""
+        if is_stream or options.topic is not None:
+            finish = finish_name(identity, None if is_stream else options.topic)
+        sink_task = SinkTask(identity, task.partitionId(), batch_id, self.attempt, is_again, cluster_id, finish)
         return PinnedSends(cluster, options, sink_task)
 
 

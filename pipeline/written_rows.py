@@ -25,7 +25,18 @@ from ..model.properties import SEQUENCE, UNIQUE_KEY
 from ..model.queue import MessageQueue
 from ..model.route import TopicRoute
 from ..store.record_kernel import decode_batch
-from .batch_pins import NO_BATCH, Pin, begun, parse_pin, pin_name, pin_text, queue_key
+from .batch_pins import (
+    NO_BATCH,
+    Finish,
+    Pin,
+    begun,
+    finish_text,
+    parse_finish,
+    parse_pin,
+    pin_name,
+    pin_text,
+    queue_key,
+)
 from .offsets import QueueRange
 from .options import ReadOptions, WriteOptions
 from .queue_reader import read_range
@@ -72,6 +83,50 @@ def begun_batch(
     if pin.batch > batch_id:
         raise BatchOutdated(identity, batch_id, pin.batch)
     return pin
+
+
+@lru_cache(maxsize=PINS_MAX)
+def finished_batch(
+    connection: Connection,
+    name: str,
+    *,
+    identity: str,
+    batch_id: int,
+    attempt: str,  # noqa: ARG001  # another one asks anew
+    timeout_ms: int,
+) -> Finish:
+    """Which batch of a query was written whole last, as it is when an attempt begins; a process asks once for each `attempt`.
+
+    `name`: of `finish_name`. Raises BatchOutdated where that is a later one.
+    """
+    finish = parse_finish(name, PipelineCalls(connection, timeout_ms=timeout_ms).query_offsets(name))
+    if finish.batch > batch_id:
+        raise BatchOutdated(identity, batch_id, finish.batch)
+    return finish
+
+
+def finish_batch(
+    connection: Connection,
+    name: str,
+    *,
+    identity: str,
+    batch_id: int,
+    rows: int,
+    timeout_ms: int,
+) -> None:
+    """A batch is written whole, and nothing new may come of it any more.
+
+    `rows`: how many it has. Raises BatchChanged where another attempt finished the batch with fewer or more, BatchOutdated
+    where a later batch is finished.
+    """
+    calls = PipelineCalls(connection, timeout_ms=timeout_ms)
+    finish = parse_finish(name, calls.keep_query_offsets(name, finish_text(Finish(batch_id, rows))))
+    if finish.batch > batch_id:
+        raise BatchOutdated(identity, batch_id, finish.batch)
+    if finish.rows != rows:
+        raise BatchChanged(
+            identity, batch_id, f"it was written whole with {finish.rows} rows, and {rows} were written now"
+        )
 
 
 def _begin(
@@ -202,22 +257,28 @@ def check_whole_batch(
     *,
     identity: str,
     batch_id: int,
+    topic: str | None,
     rows: Mapping[int, int],
 ) -> None:
     """A batch that came again is the one that was written: no task of an earlier attempt wrote more than its rows.
 
-    `rows`: how many each task wrote or found written. Raises BatchChanged, and why it cannot be told.
+    `topic`: where they are; None: in all that the query writes. `rows`: how many each task wrote or found written. Raises
+    BatchChanged, and why it cannot be told.
     """
     calls = PipelineCalls(connection, timeout_ms=options.request_timeout_ms)
     prefix = pin_name(identity, "")
+    if topic is not None:
+        topics = [topic]
+    else:
+        names = [row["query"] for row in calls.queries()]
+        topics = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
     there: dict[int, int] = {}
-    for name in [row["query"] for row in calls.queries() if row["query"].startswith(prefix)]:
-        topic = name.removeprefix(prefix)
-        text = calls.query_offsets(name)
-        pin = None if text is None else parse_pin(topic, text)
+    for each in topics:
+        text = calls.query_offsets(pin_name(identity, each))
+        pin = None if text is None else parse_pin(each, text)
         if pin is None or pin.batch != batch_id:
             continue
-        written = written_rows(options, topic, cluster_id, identity, batch_id, pin)
+        written = written_rows(options, each, cluster_id, identity, batch_id, pin)
         written.look()
         for partition_id, count in written.counts().items():
             there[partition_id] = there.get(partition_id, 0) + count

@@ -11,7 +11,7 @@ import logging
 import os
 import re
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
@@ -26,7 +26,7 @@ from ...model.errors import ArchiveNotWritable, ConfigError, QueryOffsetsNotFoun
 from ...model.names import check_topic
 from ...model.sql92.condition import Condition
 from ...model.subscription import Sql, Subscription
-from ..batch_pins import pin_name
+from ..batch_pins import finish_name, pin_name
 from ..connections import cluster_that_answers, connection
 from ..offsets import Offsets, QueueRange, parse_offsets
 from .archive_tree import ArchiveTree, local_path
@@ -310,14 +310,15 @@ def _forget(options: ReplayOptions, state: Replay) -> None:
     """All is sent and written down: what the brokers keep for a chunk that comes again is of no use any more."""
     if options.delivery != "dedup":
         return
-    with connection(options.namesrv or None, state.cluster_id) as cluster:
-        calls = PipelineCalls(cluster, timeout_ms=CLUSTER_TIMEOUT_MS)
-        try:
-            calls.drop_query_offsets(pin_name(_query(state), options.to))
-        except QueryOffsetsNotFound:  # nothing was sent, or an earlier run came as far as this
-            return
-        except ZenitError as error:
-            log.warning("what the brokers keep of a replay that is done stays until it is dropped: %s", error)
+    query = _query(state)
+    try:
+        with connection(options.namesrv or None, state.cluster_id) as cluster:
+            calls = PipelineCalls(cluster, timeout_ms=CLUSTER_TIMEOUT_MS)
+            for name in (pin_name(query, options.to), finish_name(query, options.to)):
+                with suppress(QueryOffsetsNotFound):  # nothing was sent, or an earlier run came as far as this
+                    calls.drop_query_offsets(name)
+    except ZenitError as error:
+        log.warning("what the brokers keep of a replay that is done stays until it is dropped: %s", error)
 
 
 def _query(state: Replay) -> str:

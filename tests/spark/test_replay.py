@@ -58,10 +58,11 @@ class Replays:
         source = {"namesrv": self.cluster.namesrv, "subscribe": topic}
         return self.spark.read.format("zenit").options(**source).load().collect()
 
-    def pins(self) -> int:
-        """How many pins the brokers keep of writes to the target."""
+    def pins(self) -> list[int]:
+        """How many pins the brokers keep of writes to the target, and how many of them are done with a chunk."""
         with pipeline_calls(self.cluster.namesrv) as calls:
-            return sum(row["query"].endswith(f"/sink/{self.target}") for row in calls.queries())
+            kept = [row["query"] for row in calls.queries() if row["query"].endswith(f"/{self.target}")]
+        return [sum(f"/{kind}/" in name for name in kept) for kind in ("sink", "finished")]
 
     def sent(self) -> list[str]:
         """The bodies in the target, each as often as it is there."""
@@ -141,10 +142,10 @@ def test_a_replay_that_ended_in_the_middle_sends_nothing_twice(
             replays.run(**more)
     some = len(replays.sent())
     assert 0 < some < COUNT
-    assert replays.pins() == 1
+    assert replays.pins() == [1, 1]
     summary = replays.run(**(more | {"rate": 1000.0}))
     assert summary["rows"] == COUNT
-    assert replays.pins() == 0, "what the brokers kept of it is dropped once it is done"
+    assert replays.pins() == [0, 0], "what the brokers kept of it is dropped once it is done"
     assert replays.run(**more)["rows"] == 0
     assert len(replays.sent()) == COUNT
     assert len(set(replays.sent())) == COUNT

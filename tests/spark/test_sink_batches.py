@@ -159,13 +159,65 @@ def test_a_checkpoint_that_was_set_back_is_refused_however_few_batches(
     assert stored(cluster, topic) == numbered(0, 60)
 
 
-def test_the_last_batch_may_have_got_more_rows(query: Query, cluster: LocalCluster, topic: str) -> None:
-    """Set back to its last batch only: it begins with the same rows, and those behind them are new."""
+@pytest.mark.parametrize("task", [0, 1], ids=["of a task that wrote", "of another task"])
+def test_nothing_new_comes_of_a_batch_that_is_whole(query: Query, cluster: LocalCluster, topic: str, task: int) -> None:
+    """A copy of the checkpoint begins with the same rows; those behind them are the next batch's of the query itself."""
     writer = query.attempt()
     writer.commit([query.run(writer, 3, numbered(0, 10))], 3)
+    copy = query.attempt()
+    with pytest.raises(BatchChanged, match=f"it was written whole, and task {task} has more rows for "):
+        query.run(copy, 3, numbered(10 * task, 30), task=task)
     writer = query.attempt()
-    writer.commit([query.run(writer, 3, numbered(0, 30))], 3)
+    writer.commit([query.run(writer, 4, numbered(10, 30))], 4)
     assert stored(cluster, topic) == numbered(0, 30)
+
+
+def test_of_two_that_write_one_batch_at_once_the_one_with_other_rows_is_refused(
+    query: Query, cluster: LocalCluster, topic: str
+) -> None:
+    """It began before the first one was done: its rows are there, but it does not end well."""
+    first, second = query.attempt(), query.attempt()
+    counts = query.run(first, 3, numbered(0, 10))
+    more = query.run(second, 3, numbered(0, 30))
+    first.commit([counts], 3)
+    with pytest.raises(BatchChanged, match="it was written whole with 10 rows, and 30 were written now"):
+        second.commit([more], 3)
+
+
+def test_an_attempt_that_was_slower_with_the_same_rows_ends_well(
+    query: Query, cluster: LocalCluster, topic: str
+) -> None:
+    first, second = query.attempt(), query.attempt()
+    counts = [query.run(writer, 3, numbered(0, 10)) for writer in (first, second)]
+    second.commit([counts[1]], 3)
+    first.commit([counts[0]], 3)
+    assert stored(cluster, topic) == numbered(0, 10)
+
+
+def test_a_batch_of_a_stream_is_whole_in_all_topics(query: Query, cluster: LocalCluster, topic: str) -> None:
+    """Rows that come later of it may be for a topic that it has not written."""
+    other = f"{topic}-2"
+    with Admin(cluster.namesrv) as admin:
+        admin.create_topic(other, queues=1)
+    writer = query.attempt()
+    writer.commit([query.run(writer, 3, numbered(0, 10))], 3)
+    query.options["topic"] = other
+    with pytest.raises(BatchChanged, match="it was written whole"):
+        query.run(query.attempt(), 3, numbered(10, 20))
+    assert stored(cluster, other) == []
+
+
+def test_a_batch_may_go_to_several_topics_one_after_another(query: Query, cluster: LocalCluster, topic: str) -> None:
+    """As foreachBatch does with several writes under one name and number."""
+    other = f"{topic}-2"
+    with Admin(cluster.namesrv) as admin:
+        admin.create_topic(other, queues=1)
+    for name in (topic, other):
+        for _ in range(2):
+            options = query.options | {"queryName": "both", "batchId": "0", "topic": name}
+            writer = batch_writer(options, SCHEMA, False)
+            writer.commit([query.run(writer, 0, numbered(0, 5))])
+    assert stored(cluster, topic) == stored(cluster, other) == numbered(0, 5)
 
 
 def test_a_batch_is_written_to_a_topic_once(
