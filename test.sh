@@ -50,8 +50,8 @@ part() { # part HOW NAME COMMAND...: runs it, then prints what it said
     rmdir "$scratch"
     scratch=$(mktemp -d -p /dev/shm)
   fi
-  # A shell's background jobs are deaf to Ctrl-C, and what they start would be too.
-  set -- env --default-signal=INT TMPDIR="$scratch" "$@"
+  # A shell's background jobs are deaf to Ctrl-C, and what nohup starts to hangups; what they start would be too.
+  set -- env --default-signal=INT,HUP TMPDIR="$scratch" "$@"
   case $how in
     computes | in_memory) nice "$@" ;; # what waits for a reply in time comes first
     apart) unshare --net sh -c 'ip link set lo up && exec "$@"' "$name" "$@" ;;
