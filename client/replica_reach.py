@@ -1,6 +1,6 @@
 """Asking a group's replicas how far their logs reach: each tells its own, whoever leads and whoever does not.
 
-A replica that does not answer in time is left out; what it has is not known. Who forces an election where nobody is known to
+A replica that does not answer in time is left out, and so is whoever is not of the group; what it has is not known. Who forces an election where nobody is known to
 have all messages compares those that answer, and is told first what points to others (`not_compared`).
 """
 
@@ -37,8 +37,8 @@ def ask_reaches(remoting: RemotingClient, node: GroupNode, *, timeout_ms: int) -
         except (ConnectionLost, RequestTimeout):
             continue
         facts = json.loads(payload).get("replication")
-        if facts is None or facts["replica"] != replica.name:
-            continue  # somebody else has its address
+        if facts is None or (facts["replica"], facts["group_id"]) != (replica.name, node.group_id):
+            continue  # somebody else has its address: another cluster's replicas may be named alike
         log = LogReach(
             name=replica.name,
             newest_epoch=facts["newest_epoch"],
