@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 VERSIONS_SHIFT: Final = 24
 """What is left for the changes within one epoch."""
 ALIVE_MS: Final = 2000
-"""A slave that was heard so lately keeps its name from another store."""
+"""A slave that was heard so lately keeps its name from another store, and from a copy of its own elsewhere."""
 RETRY_MS: Final = 500
 
 
@@ -215,11 +215,10 @@ class StaticGroup:
             raise IncarnationUnknown(request.broker_name, request.name, request.starts, slave.incarnation.starts)
 
     def _is_taken(self, present: Replica, slave: Replica) -> bool:
-        """The name is the master's own, or that of another store which was heard lately."""
+        """The name is the master's own, or that of a slave which was heard lately, of another store or elsewhere."""
         sign = self._signs.get(slave.name)
         is_alive = sign is not None and self._clock.monotonic_ms() - sign.heard_ms < ALIVE_MS
-        is_other = present.incarnation.store_id != slave.incarnation.store_id
-        return slave.name == self._name or (is_other and is_alive)
+        return slave.name == self._name or (is_alive and not slave.has_place_of(present))
 
     def _hear(self, name: str, call: Call) -> None:
         self._signs[name] = _Sign(call.identity, self._clock.monotonic_ms())

@@ -14,6 +14,8 @@ operator's command, which writes the id beside it (`zenit store join`).
 
 Two lives never share a name: a start counter that is not above the one known of the same store is refused first, so
 that the replica raises it. Else what was elected, or acknowledged, in the life that the disk forgot would pass for its own.
+While a life is heard its name is not given to another address, of whatever store: two brokers on copies of one store would
+count their starts above each other's for ever, and be in sync by turns.
 """
 
 from __future__ import annotations
@@ -73,7 +75,7 @@ def register(
         raise ForeignReplica(node.broker_name, request.name, group_id, node.group_id, epoch, node.epoch)
     check_not_lost(node, epoch)
     present = node.replica(request.name)
-    if present is not None and present.incarnation.store_id != request.store_id and present_is_alive:
+    if present is not None and present_is_alive and not replica.has_place_of(present):
         raise ReplicaNameTaken(node.broker_name, request.name, present.address)
     if present is None:
         if len(node.replicas) >= REPLICAS_MAX:

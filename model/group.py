@@ -52,6 +52,10 @@ class Replica:
     incarnation: Incarnation
     life: str = ""
 
+    def has_place_of(self, other: Replica) -> bool:
+        """Whether it has the store and the address of `other`, as a later life of one broker has. A copy of a store has not both."""
+        return (self.incarnation.store_id, self.address) == (other.incarnation.store_id, other.address)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:

@@ -163,7 +163,8 @@ class NotElectable(ZenitError):
 
 
 class ReplicaNameTaken(ZenitError):
-    """Another store registers under the name of a replica that is alive. Args: group, replica, address (of the one alive)."""
+    """Another store, or a copy of its store elsewhere, registers under the name of a replica that is alive. Args: group,
+    replica, address (of the one alive)."""
 
     code, retriable = 2014, True
 
@@ -175,7 +176,8 @@ class ReplicaNameTaken(ZenitError):
 
     def __str__(self) -> str:
         return (
-            f"replica {self.replica!r} of group {self.group!r} is alive at {self.address}; give this one another name"
+            f"replica {self.replica!r} of group {self.group!r} is alive at {self.address}; stop one of the two, or give this"
+            " one a name and a store of its own"
         )
 
 

@@ -233,6 +233,19 @@ def test_a_name_stays_with_the_store_that_is_alive() -> None:
     assert master.node.replica("a").incarnation.store_id == "another"  # type: ignore[union-attr]
 
 
+def test_two_brokers_on_copies_of_one_store_do_not_take_turns() -> None:
+    """Each would take the other's place, and the slave would never stay in sync."""
+    master = Master()
+    master.register("a")
+    with pytest.raises(ReplicaNameTaken, match="stop one of the two"):
+        master.register("a", 2, address="elsewhere:1")
+    master.beat("a")
+    master.register("a", 2)
+    master.time_ms += ALIVE_MS
+    master.register("a", 3, address="elsewhere:1")
+    assert master.node.replica("a").address == "elsewhere:1"  # type: ignore[union-attr]
+
+
 def test_a_group_has_its_limit() -> None:
     master = Master()
     for number in range(15):

@@ -227,6 +227,16 @@ def test_a_name_of_one_that_is_alive_is_not_given_to_another_store() -> None:
     assert registered(group(), registration("b", 2), alive=True).unclean is None, "killed and back within the dead time"
 
 
+@pytest.mark.parametrize("starts", [1, 5, 9])
+def test_two_brokers_on_copies_of_one_store_do_not_take_turns(starts: int) -> None:
+    """Each would have the other count its start anew, and be in sync until it did, for ever."""
+    copy = registration("b", starts, life="copy", address="elsewhere:1")
+    with pytest.raises(ReplicaNameTaken, match="alive at host-b:10911; stop one of the two"):
+        registered(group(starts=5), copy, alive=True)
+    moved = registered(group(), registration("b", 2, address="elsewhere:1"))
+    assert moved.node.replica("b").address == "elsewhere:1", "the one that was known is silent"  # type: ignore[union-attr]
+
+
 def test_what_zookeeper_has_forgotten_is_not_founded_anew() -> None:
     with pytest.raises(GroupNodeLost) as missing:
         registered(None, registration("a", epoch=7))
