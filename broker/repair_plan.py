@@ -7,8 +7,10 @@ Who has just started may not know all replicas yet: that all refuse counts after
 once. Whose log does not reach so far has not the bytes either, and can get them from nobody but another of those that are
 asked; it is asked again all the same, since that may happen before its source is gone.
 
-One question is under way at a time. Times are monotonic milliseconds. Only what lies below the confirm offset is asked
-for: there every replica that has the bytes has the same.
+Each replica has one question under way at a time: who hangs, and lets each question run out, holds up one range and no other
+replica. Asked next is what has been due for longest, so that ranges which nobody can give keep none from being asked for.
+Times are monotonic milliseconds. Only what lies below the confirm offset is asked for: there every replica that has the bytes
+has the same.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ class _Task:
     not_before_ms: int
     refused: set[str] = field(default_factory=set)
     behind: set[str] = field(default_factory=set)  # whose logs ended before these bytes when they were asked last
-    asked: str = ""  # whom last
+    again_ms: dict[str, int] = field(
+        default_factory=dict
+    )  # when who gave nothing is asked again; others at `not_before_ms`
     is_lost: bool = False
     has_nobody: bool = False  # all replicas that there are have said that they have not the bytes
 
@@ -61,7 +65,7 @@ class RepairPlan:
     def __init__(self, *, wait_ms: int) -> None:
         self._wait_ms = wait_ms
         self._tasks: dict[Range, _Task] = {}
-        self._under_way: Ask | None = None
+        self._under_way: dict[str, Ask] = {}  # by replica
         self._replicas: frozenset[str] = frozenset()
         self.mended = 0
 
@@ -89,21 +93,25 @@ class RepairPlan:
         """A question to be put now. `replicas`: the group's others; None while nobody knows the group."""
         self._meet(now_ms, replicas or ())
         self._give_up(now_ms, replicas)
-        if self._under_way is not None or not replicas:
+        held = {(ask.begin, ask.end) for ask in self._under_way.values()}
+        free = [name for name in replicas or () if name not in self._under_way]
+        due = (
+            (task.again_ms.get(name, task.not_before_ms), found, name)
+            for found, task in self._tasks.items()
+            if found[1] <= confirm and found not in held
+            for name in free
+            if name not in task.refused
+        )
+        due_ms, (begin, end), name = min(due, default=(now_ms + 1, (0, 0), ""))
+        if due_ms > now_ms:
             return None
-        for (begin, end), task in sorted(self._tasks.items()):
-            if end <= confirm and now_ms >= task.not_before_ms:
-                willing = sorted(set(replicas) - task.refused)
-                if willing:
-                    task.asked = next((name for name in willing if name > task.asked), willing[0])
-                    self._under_way = Ask(begin, end, task.asked)
-                    return self._under_way
-        return None
+        ask = self._under_way[name] = Ask(begin, end, name)
+        return ask
 
     def on_outcome(self, ask: Ask, outcome: Outcome, now_ms: int) -> None:
         """A question was settled. What is mended leaves with the next `on_damage`."""
-        assert ask == self._under_way
-        self._under_way = None
+        assert self._under_way[ask.replica] == ask
+        del self._under_way[ask.replica]
         task = self._tasks.get((ask.begin, ask.end))
         if outcome is Outcome.MENDED:
             self.mended += 1
@@ -115,14 +123,16 @@ class RepairPlan:
         elif outcome is Outcome.NOT_THERE_YET:
             task.behind.add(ask.replica)
         if outcome in (Outcome.UNANSWERED, Outcome.NOT_THERE_YET):
-            task.not_before_ms = now_ms + (LOST_RETRY_MS if task.is_lost else RETRY_MS)
+            task.again_ms[ask.replica] = now_ms + (LOST_RETRY_MS if task.is_lost else RETRY_MS)
 
     def _meet(self, now_ms: int, replicas: tuple[str, ...]) -> None:
         """Those that were not known before may have what others have not."""
-        if not self._replicas.issuperset(replicas):
+        if new := set(replicas) - self._replicas:
             for task in self._tasks.values():
-                task.not_before_ms = now_ms
+                task.not_before_ms = min(task.not_before_ms, now_ms)
                 task.has_nobody = False
+                for name in new & task.again_ms.keys():
+                    del task.again_ms[name]
         self._replicas = frozenset(replicas)
 
     def _give_up(self, now_ms: int, replicas: tuple[str, ...] | None) -> None:
@@ -135,4 +145,5 @@ class RepairPlan:
             if is_refused and (task.refused or task.behind):  # disks are replaced, and groups get other members
                 task.refused.clear()
                 task.behind.clear()
+                task.again_ms.clear()
                 task.not_before_ms = now_ms + LOST_RETRY_MS

@@ -11,6 +11,7 @@ What cannot be had counts as lost, and consumers are told (pull_handler). Whom t
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
@@ -75,7 +76,7 @@ class Repairs:
         self._look_again = look_again
         self._plan = RepairPlan(wait_ms=wait_ms)
         self._news = RepeatedNews()  # by replica: why it gives nothing
-        self._dropped: Ask | None = None  # the loop had no room for what came of it
+        self._dropped: deque[Ask] = deque()  # the loop had no room for what came of them
         self._plan.on_damage(self._damaged(), clock.monotonic_ms())
         self._set_awaited()
 
@@ -110,9 +111,8 @@ class Repairs:
     # ---- asking
 
     def _on_tick(self) -> None:
-        dropped, self._dropped = self._dropped, None
-        if dropped is not None:
-            self._settle(dropped, Outcome.UNANSWERED)
+        while self._dropped:
+            self._settle(self._dropped.popleft(), Outcome.UNANSWERED)
         others = self._host.others()
         names = None if others is None else tuple(others)
         ask = self._plan.next_ask(self._clock.monotonic_ms(), names, self._store.confirm_offset)
@@ -141,7 +141,7 @@ class Repairs:
             self._loop.post(callback)
         except BufferFull:
             log.warning("a repair was dropped, the loop is behind begin=%s end=%s", ask.begin, ask.end)
-            self._dropped = ask
+            self._dropped.append(ask)
 
     def _on_reply(self, ask: Ask, reply: Reply | None, data: bytes, error: ZenitError | None) -> None:
         if error is not None:

@@ -53,7 +53,7 @@ class Replica:
     life: str = ""
 
     def has_place_of(self, other: Replica) -> bool:
-        """Whether it has the store and the address of `other`, as a later life of one broker has. A copy of a store has not both."""
+        """Whether it has the store and the address of `other`, as a broker's next life has, and a copy elsewhere has not."""
         return (self.incarnation.store_id, self.address) == (other.incarnation.store_id, other.address)
 
 

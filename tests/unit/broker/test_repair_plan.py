@@ -17,16 +17,52 @@ def plan_of(*ranges: tuple[int, int], wait_ms: int = 60_000) -> RepairPlan:
     return plan
 
 
-def test_one_after_another_is_asked_for_one_range_after_another() -> None:
-    plan = plan_of(B, A)
-    ask = plan.next_ask(0, OTHERS, FAR)
-    assert (ask, plan.next_ask(0, OTHERS, FAR)) == (Ask(0, 100, "x"), None)
+def test_each_is_asked_for_one_range_at_a_time_and_no_two_for_the_same() -> None:
+    plan = plan_of(B, A, (900, 950))
+    asks = [plan.next_ask(0, OTHERS, FAR) for _ in range(3)]
+    assert asks == [Ask(0, 100, "x"), Ask(500, 700, "y"), None]
     plan.on_outcome(Ask(0, 100, "x"), Outcome.REFUSED, 5)
-    assert plan.next_ask(5, OTHERS, FAR) == Ask(0, 100, "y")
-    plan.on_outcome(Ask(0, 100, "y"), Outcome.MENDED, 6)
-    plan.on_damage([B], 6)
-    assert plan.next_ask(6, OTHERS, FAR) == Ask(500, 700, "x")
-    assert (plan.mended, plan.awaited, plan.lost) == (1, (B,), ())
+    assert plan.next_ask(5, OTHERS, FAR) == Ask(900, 950, "x")
+    plan.on_outcome(Ask(500, 700, "y"), Outcome.MENDED, 6)
+    plan.on_damage([A, (900, 950)], 6)
+    assert plan.next_ask(6, OTHERS, FAR) == Ask(0, 100, "y")
+    assert (plan.mended, plan.awaited, plan.lost) == (1, (A, (900, 950)), ())
+
+
+def test_who_hangs_keeps_nobody_from_giving_what_he_has() -> None:
+    """Each question to it runs out only after ten seconds; the other has all that is damaged here, and is asked for it."""
+    left = [(begin, begin + 900) for begin in range(0, 300_000, 1000)]
+    plan = plan_of(*left, wait_ms=60_000)
+    hangs: tuple[int, Ask] | None = None
+    now_ms = 0
+    while left and not plan.lost:
+        if hangs is not None and now_ms - hangs[0] >= 10_000:
+            plan.on_outcome(hangs[1], Outcome.UNANSWERED, now_ms)
+            hangs = None
+        ask = plan.next_ask(now_ms, OTHERS, FAR)
+        if ask is not None and ask.replica == "x":
+            hangs = now_ms, ask
+        elif ask is not None:
+            left.remove((ask.begin, ask.end))
+            plan.on_outcome(ask, Outcome.MENDED, now_ms)
+            plan.on_damage(left, now_ms)
+        now_ms += 100
+    assert (left, plan.mended) == ([], 300)
+
+
+def test_what_nobody_gives_keeps_nothing_else_from_being_asked_for() -> None:
+    """Fifty ranges that one has not and the other does not answer for: each is due again before all have had their turn."""
+    hopeless = {(begin, begin + 9) for begin in range(0, 500, 10)}
+    plan = plan_of(*hopeless, B)
+    now_ms = 0
+    while not plan.mended and not plan.lost:
+        ask = plan.next_ask(now_ms, OTHERS, FAR)
+        if ask is not None and (ask.begin, ask.end) in hopeless:
+            plan.on_outcome(ask, Outcome.REFUSED if ask.replica == "x" else Outcome.UNANSWERED, now_ms)
+        elif ask is not None:
+            plan.on_outcome(ask, Outcome.MENDED if ask.replica == "x" else Outcome.UNANSWERED, now_ms)
+        now_ms += 100
+    assert plan.mended == 1
 
 
 def test_only_what_is_confirmed_is_asked_for() -> None:
@@ -102,11 +138,12 @@ def test_who_does_not_answer_is_asked_again_until_the_wait_is_over() -> None:
             asked.append((now_ms, ask.replica))
             plan.on_outcome(ask, Outcome.UNANSWERED, now_ms)
         assert plan.awaited == (A,)
-    assert asked == [(n * RETRY_MS, "xy"[n % 2]) for n in range(5)]
-    ask = plan.next_ask(5_000, OTHERS, FAR)
-    assert (ask is not None, plan.lost) == (True, (A,)), "still asked for, but nobody waits any more"
-    plan.on_outcome(ask or Ask(0, 0, ""), Outcome.UNANSWERED, 5_000)
-    assert plan.next_ask(5_000 + RETRY_MS, OTHERS, FAR) is None
+    assert asked == [(n * RETRY_MS + late_ms, name) for n in range(5) for name, late_ms in (("x", 0), ("y", 100))]
+    for now_ms, name in ((5_000, "x"), (5_100, "y")):
+        assert plan.next_ask(now_ms, OTHERS, FAR) == Ask(0, 100, name), "still, but nobody waits any more"
+        assert plan.lost == (A,)
+        plan.on_outcome(Ask(0, 100, name), Outcome.UNANSWERED, now_ms)
+    assert plan.next_ask(5_000 + LOST_RETRY_MS - 1, OTHERS, FAR) is None
     assert plan.next_ask(5_000 + LOST_RETRY_MS, OTHERS, FAR) is not None
 
 
