@@ -18,7 +18,7 @@ from zenitmq.testing import LocalCluster
 
 ZENIT = str(Path(sys.executable).with_name("zenit"))
 WAIT_S = 60.0
-LINE = "zenit topic describe comple"
+LINE = "zenit topic describe tabb"
 
 
 def needs(shell: str) -> pytest.MarkDecorator:
@@ -33,7 +33,7 @@ def environment(cluster: LocalCluster, home: Path) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def named(one_broker: LocalCluster) -> LocalCluster:
     """With the one topic whose name begins so."""
-    command = [ZENIT, "topic", "create", "completed-in-shells", "--queues", "1", "--namesrv", one_broker.namesrv]
+    command = [ZENIT, "topic", "create", "tabbed-in-shells", "--queues", "1", "--namesrv", one_broker.namesrv]
     subprocess.run(command, capture_output=True, timeout=WAIT_S, check=True)
     return one_broker
 
@@ -52,7 +52,7 @@ def test_fish(named: LocalCluster, tmp_path: Path) -> None:
     environ = install(named, "fish", tmp_path)
     command = ["fish", "-c", f"complete -C '{LINE}'"]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=WAIT_S, check=False)
-    assert "completed-in-shells" in done.stdout.split(), done.stderr
+    assert "tabbed-in-shells" in done.stdout.split(), done.stderr
 
 
 @pytest.mark.parametrize("shell", [pytest.param("bash", marks=needs("bash")), pytest.param("zsh", marks=needs("zsh"))])
@@ -69,7 +69,7 @@ def test_the_tab_key(named: LocalCluster, tmp_path: Path, shell: str) -> None:
         if shell == "zsh":  # its first one only loads the file (docs/guide/command-line.md)
             read_until(terminal, b"\a")
             os.write(terminal, b"\t")
-        read_until(terminal, b"ted-in-shells")
+        read_until(terminal, b"ed-in-shells")
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
