@@ -255,7 +255,7 @@ def test_a_wrong_setting_ends_the_launch_with_one_line(tmp_path: Path) -> None:
         text=True,
         timeout=30,
     )
-    assert process.returncode == 1
+    assert process.returncode == 2
     assert "prot" in process.stderr
     assert "the nearest is port" in process.stderr
     assert len(process.stderr.strip().splitlines()) == 1
