@@ -8,6 +8,7 @@ process at a time changes it, by a lock on its directory. A name has no colon an
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -17,9 +18,13 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ..client.cluster import ENVIRONMENT_KEY, parse_addresses
+from ..model.clock import monotonic_ms, sleep_ms
 from ..model.errors import InvalidParameter
 
 CONTEXT_KEY: Final = "ZENIT_CONTEXT"
+LOCK_WAIT_MS: Final = 5_000
+"""For another command that changes the file: it takes as long as a small file takes to be written."""
+LOCK_LOOK_MS: Final = 20
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
 
 
@@ -115,13 +120,13 @@ def read_contexts() -> Contexts:
 
 
 def change_contexts(change: Callable[[Contexts], Contexts]) -> Contexts:
-    """Reads, changes and replaces the file, and returns what it says now."""
+    """Reads, changes and replaces the file, and returns what it says now. Raises InvalidParameter, OSError."""
     path = contexts_path()
     directory = os.path.dirname(path)
     os.makedirs(directory, mode=0o700, exist_ok=True)
     lock = os.open(directory, os.O_RDONLY)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # held for as long as a small file takes to be written
+        _take_lock(lock, directory)
         changed = change(read_contexts())
         temporary = f"{path}.{os.getpid()}.tmp"
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
@@ -132,3 +137,18 @@ def change_contexts(change: Callable[[Contexts], Contexts]) -> Contexts:
     finally:
         os.close(lock)
     return changed
+
+
+def _take_lock(lock: int, directory: str) -> None:
+    """Raises OSError where another process holds it for LOCK_WAIT_MS: one that is stopped, perhaps."""
+    deadline_ms = monotonic_ms() + LOCK_WAIT_MS
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if monotonic_ms() >= deadline_ms:
+                reason = "another `zenit context` has been changing it for too long; end that one, and try again"
+                raise OSError(errno.EWOULDBLOCK, reason, directory) from None
+            sleep_ms(LOCK_LOOK_MS)
+        else:
+            return

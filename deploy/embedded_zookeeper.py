@@ -29,6 +29,7 @@ DATA_FOLDER: Final = "data"
 READY_TIMEOUT_MS: Final = 30_000
 STOP_TIMEOUT_MS: Final = 10_000
 PROBE_TIMEOUT_MS: Final = 500
+ANSWER_BYTES_MAX: Final = 65_536  # of whatever listens there
 POLL_MS: Final = 50
 
 MAIN_CLASS: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -122,7 +123,7 @@ def is_serving(address: str) -> bool:
         with socket.create_connection((host, int(port)), timeout=PROBE_TIMEOUT_MS / 1000) as connection:
             connection.sendall(b"srvr")
             answer = b""
-            while part := connection.recv(4096):
+            while len(answer) < ANSWER_BYTES_MAX and (part := connection.recv(4096)):
                 answer += part
     except OSError:
         return False

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import stat
 from pathlib import Path
 
 import pytest
 
+from zenitmq.cli import context_file
 from zenitmq.cli.context_file import (
     Contexts,
     change_contexts,
@@ -77,3 +80,15 @@ def test_the_file_is_its_users_alone_and_says_again_what_was_written(
     assert stat.S_IMODE(Path(contexts_path()).stat().st_mode) == 0o600
     assert [path.name for path in Path(contexts_path()).parent.iterdir()] == ["contexts.json"]
     assert decode_contexts(encode_contexts(KNOWN), "") == KNOWN
+
+
+def test_a_command_that_stands_still_keeps_no_other_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setattr(context_file, "LOCK_WAIT_MS", 50)
+    (tmp_path / "zenit").mkdir()
+    held = os.open(tmp_path / "zenit", os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    with pytest.raises(OSError, match="another `zenit context`"):
+        change_contexts(lambda contexts: contexts)
+    os.close(held)
+    assert change_contexts(lambda contexts: contexts) == Contexts()
