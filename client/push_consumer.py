@@ -118,7 +118,8 @@ class PushCore(ABC, Generic[H]):
         self._lock = self._new_lock()  # of start, close and the subscriptions; not held while messages are handled
         self._member: PushMember | None = None
         self._handling: set[object] = set()  # the threads or tasks that run the handler now
-        self._is_closed = False
+        self._is_closed = False  # nothing is begun any more; set before the lock is waited for
+        self._is_left = False  # under the lock
 
     _handlers_may_wait: ClassVar[bool] = False  # they may be coroutine functions
 
@@ -182,7 +183,7 @@ class PushCore(ABC, Generic[H]):
             self._check_usable()
             if self._member is not None:
                 for name in more:
-                    await self._member.begin_topic(name)
+                    await self._member.begin_topic(name, self._check_usable)
             self._set_subscriptions({**self._subscriptions, **more})
 
     async def _unsubscribe(self, topic: str) -> None:
@@ -225,7 +226,7 @@ class PushCore(ABC, Generic[H]):
                     opened=started,
                 )
                 for topic in sorted(self._subscriptions):
-                    await member.begin_topic(topic)
+                    await member.begin_topic(topic, self._check_usable)
                 member.start(self._subscriptions)
                 started.pop_all()
             self._member = member
@@ -234,8 +235,8 @@ class PushCore(ABC, Generic[H]):
         """Hands nothing out any more, waits up to `timeout` seconds for the handlers, commits what they did and leaves.
 
         A handler that goes on is left alone: its messages come again, to another member; when ordered, once the leases of this
-        member's queues have ended. Idempotent; does nothing in a forked child. Raises WaitsForItself in its
-        own handler.
+        member's queues have ended. A `subscribe` or `start` under way gives up with ClientClosed. Idempotent; does nothing in a
+        forked child. Raises WaitsForItself in its own handler.
         """
         if self._member is not None and self._member.is_forked:
             return
@@ -244,8 +245,9 @@ class PushCore(ABC, Generic[H]):
                 "close() in the consumer's own handler", "let the handler end, and close where the consumer was started"
             )
         deadline_ms = monotonic_ms() + wait_milliseconds("timeout", timeout)
+        self._is_closed = True
         async with self._lock:
-            already, self._is_closed = self._is_closed, True
+            already, self._is_left = self._is_left, True
         if not already and self._member is not None:
             await self._member.close(deadline_ms)
 

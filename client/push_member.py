@@ -119,9 +119,10 @@ class PushMember:
             self._connection, self._waits, settings.group, share, start_from, self._retry_topic, who, self.work.on_moved
         )
 
-    async def begin_topic(self, topic: str) -> None:
-        """Makes sure that nothing sent to the topic from now on is skipped. Raises why not."""
-        await self._moves.begin_topic(topic)
+    async def begin_topic(self, topic: str, check_usable: Callable[[], None]) -> None:
+        """Makes sure that nothing sent to the topic from now on is skipped. Raises why not; between tries what `check_usable`
+        raises."""
+        await self._moves.begin_topic(topic, check_usable)
 
     def start(self, subscriptions: Mapping[str, Subscription]) -> None:
         """Joins the group and begins."""

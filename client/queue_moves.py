@@ -91,10 +91,10 @@ class QueueMoves:
         if self._ended is not None:
             await self._ended.wait(max(0, deadline_ms - monotonic_ms()))
 
-    async def begin_topic(self, topic: str) -> None:
+    async def begin_topic(self, topic: str, check_usable: Callable[[], None]) -> None:
         """Makes sure that nothing sent to the topic from now on is skipped. Waits for a broker that is away up to `timeout_ms`.
 
-        Raises why not.
+        Raises why not; between tries what `check_usable` raises.
         """
         deadline_ms = monotonic_ms() + self._timeout_ms
         tries = 0
@@ -105,6 +105,7 @@ class QueueMoves:
                     await self._positions.start(topic, timeout_ms=try_ms)
                 return
             except ZenitError as error:
+                check_usable()
                 tries += 1
                 left_ms = deadline_ms - monotonic_ms()
                 delay_ms = START_RETRIES.delay_ms(error, tries=tries, left_ms=left_ms, elsewhere=False)
