@@ -67,7 +67,7 @@ class SequencedSendHandler:
             self._acknowledgements.staged.append((call, self._known_reply(request, known), known.end, ()))
             return
         begin, end = call.begin, call.end
-        self._fill_in(self._store.arena.memory, begin, end, request)
+        self._fill_in(self._store.arena.view, begin, end, request)
         placed = self._stage_batch(begin, end, topic, queue_id, request.count, True, SEQUENCED)
         sends = self._sends
         sends.batches += 1
@@ -176,7 +176,9 @@ class SequencedSendHandler:
         key = (check_producer_id(request.producer_id), request.topic, request.queue_id)
         return key, self._table.check(key, first, count, has_gaps=has_gaps, now_ms=self._clock.monotonic_ms())
 
-    def _fill_in(self, data: bytearray, begin: int, end: int, request: SendSequenced | SendDelayedSequenced) -> None:
+    def _fill_in(
+        self, data: bytearray | memoryview, begin: int, end: int, request: SendSequenced | SendDelayedSequenced
+    ) -> None:
         """Writes into the records who sent them as what. Raises MessageIllegal."""
         if begin >= end:
             raise MessageIllegal("a send without records")

@@ -18,7 +18,6 @@ from functools import partial
 from types import FrameType, TracebackType
 from typing import Final, Self
 
-from ..model.arena import Arena
 from ..model.clock import Clock, SystemClock, monotonic_ns
 from ..model.config import describe_config
 from ..model.errors import FlushTimeout, NotMaster, ReplicaTimeout, StoreNotWriteable, StorePoisoned
@@ -29,7 +28,7 @@ from ..remoting.client import RemotingClient
 from ..remoting.commands import Request
 from ..remoting.server import Call, RequestLoop
 from ..store.config import parse_delay_levels
-from ..store.message_store import MessageStore
+from ..store.message_store import MessageStore, request_arena
 from ..store.small_file import NO_ROOM_RETRY_MS, needs_room
 from ..store.store_files import StoreLock
 from .acknowledgements import Acknowledgements
@@ -146,7 +145,7 @@ class Broker:
         if files is not None:
             carry_through_cut(files, directory)
             started.callback(self._mark_clean)
-        arena = Arena(config.store.drain_bytes, config.store.frame_bytes_max)
+        arena = request_arena(config.store)
         bind = f"{config.listen_host or config.host}:{config.port}"
         self._loop = RequestLoop(
             bind=bind, arena=arena, clock=self._clock, on_turn_end=self._on_turn_end, on_replied=self._on_replied
@@ -173,8 +172,8 @@ class Broker:
             on_flushed=self._on_flushed,
             on_poisoned=self._on_poisoned,
             dispatchers=(self._state, self._timers),
+            arena=arena,
         )
-        self._loop.arena = self._store.arena
         self._state.on_topic_deleted = self._store.delete_topic
         started.enter_context(self._store)
         self._state.on_opened(self._store.written, lambda: self._store.flushed)

@@ -6,17 +6,25 @@ stages a batch) moves `used` behind it; whoever refuses it leaves `used` alone a
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+
+def _from_heap(size_bytes: int) -> memoryview:
+    return memoryview(bytearray(size_bytes))
+
 
 class Arena:
     """`view[:used]` is staged; what lies behind is free. `frame_bytes_max` always fits behind `drain_bytes`."""
 
-    __slots__ = ("drain_bytes", "frame_bytes_max", "memory", "used", "view")
+    __slots__ = ("drain_bytes", "frame_bytes_max", "used", "view")
 
-    def __init__(self, drain_bytes: int, frame_bytes_max: int) -> None:
+    def __init__(
+        self, drain_bytes: int, frame_bytes_max: int, allocate: Callable[[int], memoryview] = _from_heap
+    ) -> None:
+        """`allocate`: makes the memory, so many bytes; it goes with the last view of it."""
         self.drain_bytes = drain_bytes
         self.frame_bytes_max = frame_bytes_max
-        self.memory = bytearray(drain_bytes + frame_bytes_max)
-        self.view = memoryview(self.memory)
+        self.view = allocate(drain_bytes + frame_bytes_max)
         self.used = 0
 
     @property

@@ -47,6 +47,7 @@ from .queue_table import QueueTable
 from .retention_needs import Needs
 from .run_dispatch import UNITS_WAIT, RunDispatch
 from .scrub_reader import ScrubReader, check_log
+from .segment import private_memory
 from .staging import Placed as Placed  # what `stage` answers
 from .staging import Staging
 from .store_event import StoreEvent
@@ -87,6 +88,11 @@ class StoreStatistics:
     refuses_writes: str | None
 
 
+def request_arena(config: StoreConfig) -> Arena:
+    """What a server receives requests into, for a store of this configuration."""
+    return Arena(config.drain_bytes, config.frame_bytes_max, private_memory)
+
+
 class MessageStore:
     """A store directory; a context manager. Opens RocketMQ's stores too."""
 
@@ -100,11 +106,13 @@ class MessageStore:
         on_flushed: Callable[[], None],
         on_poisoned: Callable[[StorePoisoned], None],
         dispatchers: Sequence[Dispatcher] = (),
+        arena: Arena | None = None,
     ) -> None:
         """`on_flushed` is called by the flush thread, `on_poisoned` wherever the disk failed. `dispatchers`: told after
-        queues and index, in this order; a TopicDispatcher only of its topics.
+        queues and index, in this order; a TopicDispatcher only of its topics. `arena`: the one that a server receives into
+        (`request_arena`); without a server the store has one of its own.
         """
-        self.arena = Arena(config.drain_bytes, config.frame_bytes_max)
+        self.arena = arena or request_arena(config)
         self._config = config
         self._clock = clock
         self.is_sync = config.flush_mode == "sync"  # whether each commit asks for the disk; a group may change its mind

@@ -38,6 +38,14 @@ MADV_POPULATE_READ: Final = 22
 MADV_POPULATE_WRITE: Final = 23
 
 
+def private_memory(size_bytes: int) -> memoryview:
+    """Memory of its own mapping, zeros: a page of it is taken at its first write, and all go back with the last view.
+
+    From the heap it may be cleared, and so be taken whole, at once; what is freed then may stay with the process as a hole.
+    """
+    return memoryview(mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+
+
 def _fallocate(fd: int, offset: int, size_bytes: int) -> None:
     """Reserves the space; where the platform cannot (macOS, for development only) a full disk is found out later."""
     if sys.platform.startswith("linux"):

@@ -80,7 +80,7 @@ class Staging:
         now_ms: Callable[[], int],
     ) -> None:
         self._arena = arena
-        self._memory = arena.memory
+        self._memory = arena.view
         self._config = config
         self._now_ms = now_ms
         self._store_host = store_host

@@ -16,6 +16,7 @@ from zenitmq.store.segment import (
     disk_error,
     list_segments,
     page_in,
+    private_memory,
     segment_name,
 )
 
@@ -178,3 +179,23 @@ def test_what_cannot_be_read_is_wiped_by_writing_over_it(tmp_path, monkeypatch):
     monkeypatch.undo()
     assert bytes(segment.map) == b"x" * 100 + bytes(SIZE - 100)
     segment.close()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc")
+def test_private_memory_is_taken_page_by_page_and_goes_back_with_its_last_view():
+    def anonymous_kib() -> int:
+        with open("/proc/self/status", encoding="utf-8") as file:
+            return next(int(line.split()[1]) for line in file if line.startswith("RssAnon"))
+
+    size = 64 << 20
+    before = anonymous_kib()
+    memory = private_memory(size)
+    assert anonymous_kib() - before < size >> 11
+    assert bytes(memory[-8:]) == bytes(8)
+    memory[:] = b"x" * size
+    assert anonymous_kib() - before > size >> 11
+    part = memory[:1]
+    del memory
+    assert bytes(part) == b"x"
+    del part
+    assert anonymous_kib() - before < size >> 11

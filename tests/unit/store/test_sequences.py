@@ -145,7 +145,7 @@ def test_a_batch_larger_than_a_segment_is_told_in_its_pieces(tmp_path) -> None:
     data = bytearray(encode_record(topic=b"t", body=bytes(1000), properties=sequence_room(3)) * count)
     assert write_sequences(data, 0, len(data), 1 << 20, b"p-1", 0) == count
     with make_store(tmp_path, dispatchers=(live,)) as store:
-        store.arena.memory[: len(data)] = data
+        store.arena.view[: len(data)] = data
         placed = store.stage(0, len(data), "t", 0, count, True, SEQUENCED)
         store.commit()
     with make_store(tmp_path, dispatchers=(replayed,)):

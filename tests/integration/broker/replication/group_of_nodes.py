@@ -15,7 +15,6 @@ from zenitmq.broker.group_member import GroupMember, carry_through_cut
 from zenitmq.broker.replication.replica_files import ReplicaFiles
 from zenitmq.broker.replication.sockets import ZeroMqSockets
 from zenitmq.broker.store_directory import DirectoryOnDisk
-from zenitmq.model.arena import Arena
 from zenitmq.model.clock import SystemClock
 from zenitmq.model.group import GroupNode, GroupSettings, KnownGroup, Replica
 from zenitmq.model.ids import HostAddress
@@ -23,7 +22,7 @@ from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.commands import GetBeginning
 from zenitmq.remoting.server import RequestLoop
 from zenitmq.store.config import StoreConfig
-from zenitmq.store.message_store import MessageStore
+from zenitmq.store.message_store import MessageStore, request_arena
 
 SEGMENT_BYTES = 1 << 20
 INDEX = {"index_slots": 1000, "index_entries": 20_000}
@@ -60,7 +59,7 @@ class Node:
 
     def _run(self) -> None:
         clock = SystemClock()
-        arena = Arena(1 << 18, 8 << 20)
+        arena = request_arena(self.config.store)
         self.loop = RequestLoop(
             bind="127.0.0.1:0", arena=arena, clock=clock, on_turn_end=self._on_turn_end, on_replied=self._on_replied
         )
@@ -71,8 +70,8 @@ class Node:
             clock=clock,
             on_flushed=lambda: self.loop.post(self.member.on_flushed),
             on_poisoned=lambda error: None,
+            arena=arena,
         )
-        self.loop.arena = self.store.arena
         files = ReplicaFiles.open(self.config.store_dir)
         directory = DirectoryOnDisk(self.config.store_dir, self.config.store)
         carry_through_cut(files, directory)
