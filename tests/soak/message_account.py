@@ -3,10 +3,12 @@
 A second handling of a message by a group has one of the causes that docs/guide allows for:
 
     sent back       the handler failed before, or the answer to a message sent back was lost (retries.md)
-    stored twice    the sender tried again, and a broker was away at that time or just before (sending.md); of an idempotent
-                    sender that is wrong (idempotent.md); by the stream's sink, which is at-least-once (pipeline.md)
+    stored twice    the sender tried again, and a broker was away, or the machine stalled, at that time or just before
+                    (sending.md); of an idempotent sender that is wrong (idempotent.md); by the stream's sink, which is
+                    at-least-once (pipeline.md)
     rebalance       a member of the group joined or left between the two, or shortly before the first (groups.md)
     broker away     a broker was away between the two, or shortly before the first (consuming.md: after a crash, a lost reply)
+    machine stalled the same, where no broker was away but the machine stood still: it looks the same from outside
 
 Whatever has none of them is unexplained, and wrong.
 """
@@ -20,10 +22,10 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Final
 
-from .records import OK, Asked, Away, Handled, Moved, Recalled, Record, Refused, Sent, Wrong
+from .records import OK, Asked, Away, Handled, Moved, Recalled, Record, Refused, Sent, Stalled, Wrong
 
 SENT_BACK, STORED_TWICE, SINK_AGAIN = "sent back", "stored twice", "stored twice by the sink"
-REBALANCE, BROKER_AWAY, UNEXPLAINED = "rebalance", "broker away", "unexplained"
+REBALANCE, BROKER_AWAY, STALLED, UNEXPLAINED = "rebalance", "broker away", "machine stalled", "unexplained"
 SETTLE_MS: Final = 30_000.0
 """How long after an event its consequences may still show: heartbeats, the wait for members after an election."""
 REMEMBERED_MS: Final = 900_000.0
@@ -71,6 +73,7 @@ class MessageAccount:
         self._in_order: dict[tuple[str, str], dict[int, tuple[float, str, int]]] = defaultdict(dict)
         self._acknowledged_in_order: set[tuple[str, int]] = set()
         self._away: list[Away] = []
+        self._stalled: list[Stalled] = []
         self._moves: dict[str, list[float]] = defaultdict(list)
         self._moved: Counter[str] = Counter()
         self._handled: Counter[str] = Counter()
@@ -97,6 +100,8 @@ class MessageAccount:
                 self._moved[record.how] += 1
             case Away():
                 self._away.append(record)
+            case Stalled():
+                self._stalled.append(record)
             case Asked():
                 self._asked[record.outcome] += 1
                 self._asked_ms.append(record.took_ms)
@@ -244,6 +249,8 @@ class MessageAccount:
                 {"broker": a.broker, "how": a.how, "begun_ms": round(a.begun_ms), "ended_ms": round(a.ended_ms)}
                 for a in sorted(self._away, key=lambda away: away.begun_ms)
             ],
+            "stalls": len(self._stalled),
+            "stall_ms_max": round(max((stall.woke_ms - stall.due_ms for stall in self._stalled), default=0.0)),
             "refused": dict(sorted(self._refused.items())),
             "wrong": len(wrong),
             "examples": wrong[:EXAMPLES_MAX],
@@ -260,17 +267,23 @@ class MessageAccount:
             is_copied = second.group in self._rules.copied_to
             if second.stream.startswith(self._rules.once) and not is_copied:
                 return UNEXPLAINED
-            if not self._was_away(*sorted((first.stored_ms, second.stored_ms))):
+            stored = sorted((first.stored_ms, second.stored_ms))
+            if not self._was_away(*stored) and not self._was_stalled(*stored):
                 return UNEXPLAINED
             return SINK_AGAIN if is_copied else STORED_TWICE
         if self._was_away(first.at_ms, second.at_ms):
             return BROKER_AWAY
         moves = self._moves[second.group]
         at = bisect.bisect_left(moves, first.at_ms - SETTLE_MS)
-        return REBALANCE if at < len(moves) and moves[at] <= second.at_ms else UNEXPLAINED
+        if at < len(moves) and moves[at] <= second.at_ms:
+            return REBALANCE
+        return STALLED if self._was_stalled(first.at_ms, second.at_ms) else UNEXPLAINED
 
     def _was_away(self, begin_ms: float, end_ms: float) -> bool:
         return any(away.begun_ms <= end_ms and away.ended_ms + SETTLE_MS >= begin_ms for away in self._away)
+
+    def _was_stalled(self, begin_ms: float, end_ms: float) -> bool:
+        return any(stall.due_ms <= end_ms and stall.woke_ms + SETTLE_MS >= begin_ms for stall in self._stalled)
 
     def _disorder(self) -> list[str]:
         """Where a queue was handled, or a sender's numbers were stored, in another order; first handlings count."""

@@ -71,6 +71,8 @@ def message_figures(messages: Mapping[str, Any]) -> list[tuple[str, object]]:
         ("delivered though recalled", delayed["delivered_though_recalled"]),
         *((f"requests: {outcome}", count) for outcome, count in requests["outcomes"].items()),
         ("brokers away, times", len(messages["away"])),
+        ("machine stalled for over 1 s, times", messages["stalls"]),
+        ("longest stall, ms", messages["stall_ms_max"]),
         *((f"members: {how}", count) for how, count in messages["members"].items()),
     ]
 

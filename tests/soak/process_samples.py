@@ -18,6 +18,7 @@ METRICS: Final[Mapping[str, str]] = {
     "threads": "threads",
     "sockets": "sockets",
     "blocks": "Python blocks",
+    "malloc_kib": "malloc in use, KiB",
     "processes": "processes",
 }
 

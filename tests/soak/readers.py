@@ -14,7 +14,6 @@ from zenitmq.model.errors import ZenitError
 
 from .records import identity_of
 from .topics import (
-    COPIED,
     COPIED_GROUP,
     LATER,
     LATER_GROUP,
@@ -23,6 +22,7 @@ from .topics import (
     PULL_GROUP,
     PUSH_GROUP,
     WORK,
+    copies,
 )
 from .worker import Worker
 
@@ -99,7 +99,9 @@ def pull(worker: Worker) -> None:
 
         return read
 
-    worker.run_all({"work": reading(PULL_GROUP, WORK), "copied": reading(COPIED_GROUP, COPIED)})
+    worker.run_all(
+        {"work": reading(PULL_GROUP, WORK), "copied": reading(COPIED_GROUP, copies(stream=worker.job.stream))}
+    )
 
 
 def churn(worker: Worker) -> None:

@@ -78,6 +78,15 @@ class Away:
 
 
 @dataclass(frozen=True, slots=True)
+class Stalled:
+    """The machine had no time for a process that did nothing but wait: it woke this much too late."""
+
+    kind: ClassVar[str] = "stalled"
+    due_ms: float
+    woke_ms: float
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
     """A request. `outcome`: OK, the name of the error, or "wrong reply"."""
 
@@ -110,16 +119,19 @@ class Wrong:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """How many blocks of memory Python's objects take in a process of ours."""
+    """How many blocks of memory Python's objects take in a process of ours, and what malloc has given out beside them."""
 
     kind: ClassVar[str] = "blocks"
     process: str
     at_ms: float
     count: int
+    malloc_kib: int
 
 
-Record = Sent | Recalled | Handled | Moved | Away | Asked | Refused | Wrong | Blocks
-_CLASSES = {record.kind: record for record in (Sent, Recalled, Handled, Moved, Away, Asked, Refused, Wrong, Blocks)}
+Record = Sent | Recalled | Handled | Moved | Away | Stalled | Asked | Refused | Wrong | Blocks
+_CLASSES = {
+    record.kind: record for record in (Sent, Recalled, Handled, Moved, Away, Stalled, Asked, Refused, Wrong, Blocks)
+}
 
 
 def encode(record: Record) -> str:

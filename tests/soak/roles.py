@@ -31,6 +31,7 @@ ROLES: Final[Mapping[str, Callable[[], Role]]] = {
     "answering": _lazily("requests", "answer"),
     "passing": _lazily("passing_topics", "make_and_delete"),
     "stream": _lazily("stream_query", "copy"),
+    "watching": _lazily("stalls", "watch"),
 }
 STOP_FIRST: Final = ("producers", "aio-sending", "asking", "passing", "churn")
 """These end before the accounts are closed; the other consumers go on until all is handled."""

@@ -181,7 +181,7 @@ class _Soak:
         self._files = ClusterFiles(cluster.directory)
         self._scale = min(1.0, options.seconds / SHORT_S)
         self._sample_s = max(1.0, SAMPLE_S * self._scale)
-        self._account = MessageAccount(topics.rules())
+        self._account = MessageAccount(topics.rules(stream=options.stream))
         self._own: list[Record] = []
         self._read: dict[str, int] = {}
         self._lives: list[Life] = []
@@ -315,6 +315,7 @@ class _Soak:
             seed=self._options.seed,
             pace=self._options.pace,
             scale=self._scale,
+            stream=self._options.stream,
         )
         self._children[name] = _Child(role, job, os.path.join(self._work, "log", f"{name}.log"))
 
@@ -426,7 +427,10 @@ class _Soak:
             if isinstance(record, Blocks):
                 lives = [life for life in self._lives if life.name == record.process]
                 if lives:
-                    lives[-1].add((record.at_ms - self._began_ms) / 1000, {"blocks": record.count})
+                    lives[-1].add(
+                        (record.at_ms - self._began_ms) / 1000,
+                        {"blocks": record.count, "malloc_kib": record.malloc_kib},
+                    )
             else:
                 self._account.take(record)
 

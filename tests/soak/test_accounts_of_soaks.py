@@ -11,7 +11,7 @@ from soak.figures import BEGIN, END, put_into, section
 from soak.message_account import MessageAccount
 from soak.process_samples import Life, growing
 from soak.records import OK, Away, Handled, Sent
-from soak.topics import rules
+from soak.topics import copies, rules
 
 WARM_UP_S = 1800.0
 
@@ -25,7 +25,7 @@ def life(name: str, number: int = 1, *, begin_s: int = 0, end_s: int = 5400, per
 
 @pytest.fixture
 def account() -> dict[str, Any]:
-    messages = MessageAccount(rules())
+    messages = MessageAccount(rules(stream=True))
     messages.take(Sent("copied", "s", 1, 0.0, 1.0, OK))
     messages.take(Away("broker-a-1", "killed as master", 1_000_000.0, 1_060_000.0))
     for at_ms in (1_000_100.0, 1_000_200.0):
@@ -71,9 +71,20 @@ def test_the_page_and_the_picture_tell_of_every_process(account: dict[str, Any])
     assert "broker away" in told
 
 
+def test_without_a_stream_the_readers_of_copies_read_its_topic() -> None:
+    handled = Handled("copy-readers", "m", "stream/a/0", 1, "stream", 1, 1.0, 0.0, 0.0, 0)
+    for stream, topic in ((True, "copied"), (False, "stream")):
+        assert copies(stream=stream) == topic
+        messages = MessageAccount(rules(stream=stream))
+        messages.take(Sent("stream", "stream", 1, 0.0, 1.0, OK))
+        assert messages.document()["lost"] == 1
+        messages.take(handled)
+        assert messages.document()["lost"] == 0
+
+
 def test_the_section_goes_between_its_marks(account: dict[str, Any]) -> None:
     figures = section(account)
-    assert "| namesrv-1 | 1 | 90 | 0 | 0 | - | - | - | - |" in figures
+    assert "| namesrv-1 | 1 | 90 | 0 | 0 | - | - | - | - | - |" in figures
     assert put_into(f"before\n{BEGIN}\nold\n{END}\nafter\n", figures) == f"before\n{BEGIN}\n{figures}{END}\nafter\n"
     with pytest.raises(ValueError, match="figures of a soak"):
         put_into("no marks", figures)

@@ -12,13 +12,28 @@ from soak.message_account import (
     SENT_BACK,
     SETTLE_MS,
     SINK_AGAIN,
+    STALLED,
     STORED_TWICE,
     UNEXPLAINED,
     MessageAccount,
     Rules,
     groups_by_topic,
 )
-from soak.records import OK, Asked, Away, Handled, Moved, Recalled, Record, Refused, Sent, Wrong, decode, encode
+from soak.records import (
+    OK,
+    Asked,
+    Away,
+    Handled,
+    Moved,
+    Recalled,
+    Record,
+    Refused,
+    Sent,
+    Stalled,
+    Wrong,
+    decode,
+    encode,
+)
 
 RULES = Rules(
     groups_of=groups_by_topic(
@@ -103,6 +118,10 @@ def test_twice_without_a_cause_is_wrong() -> None:
         (Away("broker-a-1", "killed", FAR - SETTLE_MS - 9, FAR - SETTLE_MS + 1), BROKER_AWAY),
         (Away("broker-a-1", "killed", FAR - SETTLE_MS - 9, FAR - SETTLE_MS - 1), UNEXPLAINED),
         (Away("broker-a-1", "killed", FAR + 11, FAR + 20), UNEXPLAINED),
+        (Stalled(FAR + 5, FAR + 9), STALLED),
+        (Stalled(FAR - SETTLE_MS - 9, FAR - SETTLE_MS + 1), STALLED),
+        (Stalled(FAR - SETTLE_MS - 9, FAR - SETTLE_MS - 1), UNEXPLAINED),
+        (Stalled(FAR + 11, FAR + 20), UNEXPLAINED),
     ],
 )
 def test_an_event_explains_what_came_twice_around_it_only(event: Record, cause: str) -> None:
@@ -114,17 +133,18 @@ def test_what_was_sent_back_may_come_again() -> None:
     assert causes(handled(1), handled(1, place="%RETRY%a/broker-a/0", tries=1, at_ms=FAR + 10)) == {SENT_BACK: 1}
 
 
-def test_stored_twice_needs_a_broker_that_was_away_when_it_was_stored() -> None:
+def test_stored_twice_needs_a_broker_that_was_away_or_a_stall_when_it_was_stored() -> None:
     again = (handled(1), handled(1, offset=9, stored_ms=FAR + 10, at_ms=FAR + 20))
     assert causes(*again) == {UNEXPLAINED: 1}
     assert causes(*again, Moved("a", "n", FAR + 5, "start")) == {UNEXPLAINED: 1}
     assert causes(*again, Away("broker-a-1", "killed", FAR + 5, FAR + 9)) == {STORED_TWICE: 1}
+    assert causes(*again, Stalled(FAR + 5, FAR + 9)) == {STORED_TWICE: 1}
 
 
 def test_an_idempotent_sender_stores_nothing_twice() -> None:
     away = Away("broker-a-1", "killed", FAR + 5, FAR + 9)
     again = (handled(1, stream="once"), handled(1, stream="once", offset=9, stored_ms=FAR + 10, at_ms=FAR + 20))
-    assert causes(*again, away) == {UNEXPLAINED: 1}
+    assert causes(*again, away, Stalled(FAR + 5, FAR + 9)) == {UNEXPLAINED: 1}
 
 
 def test_the_sink_may_write_again_while_a_broker_is_away() -> None:

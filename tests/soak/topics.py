@@ -23,11 +23,16 @@ GROUPS: Final[Mapping[str, Sequence[str]]] = {
 ONCE: Final = "once"
 
 
-def rules() -> Rules:
+def copies(*, stream: bool) -> str:
+    """What the readers of copies read: what the streaming query wrote; without one, what it would have read."""
+    return COPIED if stream else STREAM
+
+
+def rules(*, stream: bool) -> Rules:
     """What the account holds a soak to."""
     return Rules(
         groups_of=groups_by_topic(GROUPS, passing=(PASSING_PREFIX, PASSING_GROUP)),
         ordered=frozenset({ORDERED_GROUP}),
         once=ONCE,
-        copied_to=frozenset({COPIED_GROUP}),
+        copied_to=frozenset({COPIED_GROUP} if stream else ()),
     )

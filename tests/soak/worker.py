@@ -6,6 +6,7 @@ own memory holds nothing of it.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import os
@@ -33,7 +34,8 @@ def now_ms() -> float:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """What a worker is told. `directory`: for its files. `pace`: 1 = as planned, 2 = twice the messages a second. `scale`:
-    of the times for which members stay and are away; less than 1 in a short run."""
+    of the times for which members stay and are away; less than 1 in a short run. `stream`: whether a streaming query
+    takes part."""
 
     name: str
     namesrv: str
@@ -42,6 +44,7 @@ class Job:
     seed: int
     pace: float
     scale: float
+    stream: bool
 
 
 class Worker:
@@ -146,14 +149,33 @@ class Worker:
         self.stopping.set()
 
     def count_blocks(self) -> None:
-        """Writes down now and then how many blocks Python's objects take: of those that live.
+        """Writes down now and then how many blocks Python's objects take, of those that live, and what malloc has given out.
 
         Without a collection what is garbage in a circle would count, up to a quarter of all objects, and what Python keeps
         for objects to come.
         """
         while not self.stopping.wait(BLOCKS_EACH_S):
             gc.collect()
-            self.write(Blocks(self.job.name, now_ms(), sys.getallocatedblocks()))
+            self.write(Blocks(self.job.name, now_ms(), sys.getallocatedblocks(), malloc_in_use_kib()))
+
+
+class _Mallinfo2(ctypes.Structure):
+    """glibc's `struct mallinfo2`."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()
+    )
+
+
+_mallinfo2 = ctypes.CDLL(None).mallinfo2
+_mallinfo2.restype = _Mallinfo2
+
+
+def malloc_in_use_kib() -> int:
+    """What malloc has given out and not got back: of C code, and of Python's larger blocks. Holes between are not in it."""
+    found = _mallinfo2()
+    return int(found.uordblks + found.hblkhd) >> 10
 
 
 def main(role: str) -> None:

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[3]
 SEED = 3
 CLIENTS = {
     *("producers", "push", "pull", "churn", "aio-sending", "aio-reading", "asking", "answering", "passing", "stream"),
+    "watching",
     *("visitor-0", "spark-java", "broker-a-1", "broker-a-2", "broker-a-3", "controller-1", "zookeeper", "namesrv-1"),
 }
 GROUPS = {"aio-members", "copy-readers", "in-order", "later-readers", "passers", "pullers", "pushers"}
