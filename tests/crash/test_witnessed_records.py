@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from store_kit import StillClock, kill, make_store, message, put, read_queue
+from store_kit import StillClock, kill, make_store, message, put, put_unchecked, read_queue
 
 from zenitmq.store.queue_witness import QueueWitness
 from zenitmq.store.record import UNIT
@@ -17,7 +17,7 @@ CRC_AT = 8
 
 
 def wrong(count: int) -> bytes:
-    """Whole in every way but the checksum of its body, which the broker takes as it comes."""
+    """Whole in every way but the checksum of its body, which brokers took as it came once."""
     record = bytearray(message("t", b"evil" * 10, unique=f"{count:032X}"))
     record[CRC_AT] ^= 1
     return bytes(record)
@@ -31,7 +31,7 @@ def test_what_is_acknowledged_behind_a_wrong_record_outlives_a_kill(tmp_path: Pa
     with make_store(tmp_path / "s", clock, **SETTINGS) as store:
         put(store, "t", 0, message("t", b"first"))
         for number in range(wrong_ones):
-            put(store, "t", 0, wrong(number))
+            put_unchecked(store, "t", 0, wrong(number))
         for number in range(5):
             put(store, "t", 1, message("t", b"%05d" % number))
         written, left = store.written, kill(tmp_path / "s", tmp_path / "k")
@@ -93,7 +93,7 @@ def test_without_a_unit_the_log_ends_before_it(tmp_path: Path) -> None:
     with make_store(tmp_path / "s", clock, **SETTINGS) as store:
         put(store, "t", 0, message("t", b"first"))
         end = store.written
-        put(store, "t", 0, wrong(0))
+        put_unchecked(store, "t", 0, wrong(0))
         put(store, "t", 1, message("t", b"behind"))
         left = kill(tmp_path / "s", tmp_path / "k")
     for path in (left / "consumequeue" / "t").glob("*/*"):
@@ -153,7 +153,7 @@ def test_its_segment_says_where_entries_are_missing_behind_it(tmp_path: Path) ->
     """After two rolls: each of the three segments has one."""
     with make_store(tmp_path / "s", **{**SETTINGS, "segment_bytes": 4096}) as store:
         for number in range(3):
-            put(store, "t", 0, wrong(number))
+            put_unchecked(store, "t", 0, wrong(number))
             put(store, "t", 0, message("t", b"x" * 3_700))
         left = kill(tmp_path / "s", tmp_path / "k")
     shutil.rmtree(left / "checksum", ignore_errors=True)
@@ -169,7 +169,7 @@ def test_what_was_flushed_counts_as_rotten(tmp_path: Path) -> None:
     """The disk may have changed it, and nothing vouches for it: a replica is asked."""
     clock = StillClock()
     with make_store(tmp_path / "s", clock, **SETTINGS) as store:
-        placed = put(store, "t", 0, wrong(0))
+        placed = put_unchecked(store, "t", 0, wrong(0))
         put(store, "t", 0, message("t", b"behind"))
         store.flush_all(20_000)
         clock.time_ms += 100
