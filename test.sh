@@ -25,7 +25,7 @@ say "ruff"
 mkdir -p .venv/typecheck .venv/parts
 ln -sfn "$PWD" .venv/typecheck/zenitmq
 types=(env -C .venv/typecheck "$python" -m mypy --strict --config-file ../../pyproject.toml -p zenitmq)
-pytest=("$python" -m pytest)
+pytest=("$python" -m pytest --durations=6 --durations-min=8)
 
 if [ $# -gt 0 ]; then
   say "mypy --strict"
