@@ -9,8 +9,11 @@ missing=()
 command -v g++ >/dev/null || missing+=(g++)
 command -v iptables >/dev/null || missing+=(iptables)
 command -v ip >/dev/null || missing+=(iproute2)
+for shell in zsh fish; do # whose completion is tried in themselves
+  command -v "$shell" >/dev/null || missing+=("$shell")
+done
 if [ ${#missing[@]} -gt 0 ]; then
-  apt_install "tools of the fault tests" "${missing[@]}" || say "tests that need them are skipped, and say so"
+  apt_install "tools of the tests" "${missing[@]}" || say "tests that need them are skipped, and say so"
 fi
 set_up '[dev]'
 # The tests start hundreds of processes: without this, where the environment says so, each compiles the package anew.
