@@ -183,6 +183,11 @@ class PinnedSends:
         """Whether rows of the batch may have been there before."""
         return self._came_again or any(pin.attempt != self.task.attempt for pin in self._pins.values())
 
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Those that the task had rows for."""
+        return tuple(self._pins)
+
     def destination(self, topic: str, group: str | None, block: int) -> MessageQueue | None:
         """A queue that was pinned when the query first wrote to the topic."""
         if group is None or self._by_row:

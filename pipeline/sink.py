@@ -46,25 +46,24 @@ _met: Final[dict[str, str]] = {}  # query id -> the cluster that its tasks in th
 
 @dataclass(frozen=True, slots=True)
 class BatchName:
-    """A batch that is written with delivery=dedup: who writes it, its number, the cluster that has it.
+    """A batch that is written with delivery=dedup: who writes it, its number, the attempt at it, the cluster that has it.
 
-    `finish`: the name under which it is kept that it is written whole; "" where that is not. `topic`: that it is written to;
-    None: all that the query writes.
+    `finish`: the name under which it is kept that it is written whole; "" where that is not.
     """
 
     identity: str
     batch_id: int
+    attempt: str
     cluster_id: str
     finish: str
-    topic: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class TaskCounts(WriterCommitMessage):
     """What one task wrote: rows, bytes of their bodies, requests; `duplicates`: rows that were stored before.
 
-    `partition_id`: which task it is. `batch`: of what batch it is, where that is written once; `came_again`: rows of it may
-    have been stored before.
+    `partition_id`: which task it is. `batch`: of what batch it is, where that is written once; `topics`: that the task had rows
+    for; `came_again`: rows of it may have been stored before.
     """
 
     rows: int = 0
@@ -73,6 +72,7 @@ class TaskCounts(WriterCommitMessage):
     duplicates: int = 0
     partition_id: int = 0
     batch: BatchName | None = None
+    topics: tuple[str, ...] = ()
     came_again: bool = False
 
 
@@ -112,14 +112,16 @@ class Writing:
                 sends.lanes.finish()
             finally:
                 sends.lanes.abandon()
-        named, came_again = self._batch_of(sends, is_stream=is_stream)
-        return TaskCounts(
-            first_row, body_bytes, requests, sends.lanes.duplicates, task.partitionId(), named, came_again
-        )
+        counts = TaskCounts(first_row, body_bytes, requests, sends.lanes.duplicates, task.partitionId())
+        return _named(counts, sends)
 
-    def check_whole(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+    def check_whole(self, messages: Sequence[WriterCommitMessage | None], *, is_stream: bool) -> None:
         """All tasks are done; where the batch came again, no task of an earlier attempt wrote more. From now on nothing new
-        may come of it. Raises BatchChanged, BatchOutdated, and why it cannot be told."""
+        may come of it. Raises BatchChanged, BatchOutdated, and why it cannot be told.
+
+        A batch that is not a stream's may be one of several that are written under its name and number, each to topics of
+        its own.
+        """
         from .connections import connection
         from .written_rows import check_whole_batch, finish_batch
 
@@ -128,16 +130,18 @@ class Writing:
         if batch is None:
             return
         with connection(self.options.namesrv, batch.cluster_id) as cluster:
-            if any(count.came_again for count in counts):
-                check_whole_batch(
-                    cluster,
-                    self.options,
-                    batch.cluster_id,
-                    identity=batch.identity,
-                    batch_id=batch.batch_id,
-                    topic=batch.topic,
-                    rows={count.partition_id: count.rows for count in counts},
-                )
+            written = {self.options.topic} if self.options.topic else {name for each in counts for name in each.topics}
+            check_whole_batch(
+                cluster,
+                self.options,
+                batch.cluster_id,
+                identity=batch.identity,
+                batch_id=batch.batch_id,
+                attempt=batch.attempt,
+                topics=None if is_stream else sorted(written),
+                rows={count.partition_id: count.rows for count in counts},
+                came_again=any(count.came_again for count in counts),
+            )
             if batch.finish:
                 finish_batch(
                     cluster,
@@ -147,15 +151,6 @@ class Writing:
                     rows=sum(count.rows for count in counts),
                     timeout_ms=self.options.request_timeout_ms,
                 )
-
-    def _batch_of(self, sends: RowSends, *, is_stream: bool) -> tuple[BatchName | None, bool]:
-        from .row_sends import PinnedSends
-
-        if not isinstance(sends, PinnedSends):
-            return None, False
-        task = sends.task
-        topic = None if is_stream else self.options.topic
-        return BatchName(task.identity, task.batch_id, task.cluster_id, task.finish, topic), sends.came_again
 
     def _new_sends(self, task: TaskContext, cluster: Connection, cluster_id: str, *, is_stream: bool) -> RowSends:
         from .batch_pins import finish_name
@@ -185,7 +180,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """All tasks are done. Raises BatchChanged."""
-        self._writing.check_whole(messages)
+        self._writing.check_whole(messages, is_stream=False)
         log.info("batch written %s", summary(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -205,7 +200,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
         """All tasks of the batch are done. Raises BatchChanged."""
-        self._writing.check_whole(messages)
+        self._writing.check_whole(messages, is_stream=True)
         log.info("batch written batch=%s %s", batchId, summary(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
@@ -297,6 +292,17 @@ def identity_of(task: TaskContext, options: WriteOptions, *, is_stream: bool) ->
 def short_identity(name: str) -> str:
     """A name as part of a producer's; a long one by its hash."""
     return name if len(name) <= IDENTITY_LENGTH_MAX else hashlib.sha256(name.encode()).hexdigest()[:32]
+
+
+def _named(counts: TaskCounts, sends: RowSends) -> TaskCounts:
+    """The same, with the batch that they are of, where that is written once."""
+    from .row_sends import PinnedSends
+
+    if not isinstance(sends, PinnedSends):
+        return counts
+    task = sends.task
+    batch = BatchName(task.identity, task.batch_id, task.attempt, task.cluster_id, task.finish)
+    return replace(counts, batch=batch, topics=sends.topics, came_again=sends.came_again)
 
 
 def summary(messages: Sequence[WriterCommitMessage | None]) -> str:

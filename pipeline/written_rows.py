@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -257,28 +257,30 @@ def check_whole_batch(
     *,
     identity: str,
     batch_id: int,
-    topic: str | None,
+    attempt: str,
+    topics: Sequence[str] | None,
     rows: Mapping[int, int],
+    came_again: bool,
 ) -> None:
     """A batch that came again is the one that was written: no task of an earlier attempt wrote more than its rows.
 
-    `topic`: where they are; None: in all that the query writes. `rows`: how many each task wrote or found written. Raises
-    BatchChanged, and why it cannot be told.
+    `attempt`: this one; `topics`: where its rows are; None: in all that the query writes. `rows`: how many each task wrote or
+    found written. `came_again`: a task knows that; one without rows for a topic does not. Raises BatchChanged, and why it
+    cannot be told.
     """
     calls = PipelineCalls(connection, timeout_ms=options.request_timeout_ms)
     prefix = pin_name(identity, "")
-    if topic is not None:
-        topics = [topic]
-    else:
+    if topics is None:
         names = [row["query"] for row in calls.queries()]
         topics = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+    texts = {topic: calls.query_offsets(pin_name(identity, topic)) for topic in topics}
+    pins = {topic: parse_pin(topic, text) for topic, text in texts.items() if text is not None}
+    ours = {topic: pin for topic, pin in pins.items() if pin.batch == batch_id}
+    if not came_again and all(pin.attempt == attempt for pin in ours.values()):
+        return
     there: dict[int, int] = {}
-    for each in topics:
-        text = calls.query_offsets(pin_name(identity, each))
-        pin = None if text is None else parse_pin(each, text)
-        if pin is None or pin.batch != batch_id:
-            continue
-        written = written_rows(options, each, cluster_id, identity, batch_id, pin)
+    for topic, pin in ours.items():
+        written = written_rows(options, topic, cluster_id, identity, batch_id, pin)
         written.look()
         for partition_id, count in written.counts().items():
             there[partition_id] = there.get(partition_id, 0) + count

@@ -48,13 +48,15 @@ class Query:
         task: int = 0,
         number: int = 0,
         groups: bool = False,
+        topics: Sequence[str] = (),
     ) -> TaskCounts:
-        """One task, which may have been meant to write more. `groups`: each row has one of its own."""
+        """One task, which may have been meant to write more. `groups`: each row has one of its own. `topics`: of each row."""
 
         def batches() -> Iterator[pa.RecordBatch]:
             names = list(rows) if groups else [None] * len(rows)
             bodies = pa.array([row.encode() for row in rows], pa.binary())
-            yield pa.record_batch([bodies, pa.array(names, pa.string())], schema=ARROW)
+            batch = pa.record_batch([bodies, pa.array(names, pa.string())], schema=ARROW)
+            yield batch.append_column("topic", pa.array(topics, pa.string())) if topics else batch
 
         spark_says = Attempt(self.name, batch_id, task, number=number)
         self._monkeypatch.setattr(TaskContext, "get", staticmethod(lambda: spark_says))
@@ -134,6 +136,34 @@ def test_rows_of_a_task_that_is_no_more_are_refused(query: Query, cluster: Local
     counts = [query.run(writer, 1, numbered(0, 50)), query.run(writer, 1, numbered(50, 100), task=1)]
     with pytest.raises(BatchChanged, match="task 2 has 34 rows in the topics, and 0 come now"):
         writer.commit(counts, 1)
+
+
+def test_rows_of_a_batch_that_is_empty_when_it_comes_again_are_refused(
+    query: Query, cluster: LocalCluster, topic: str
+) -> None:
+    """All rows expired, say: no task has a row, and none looks at what is there."""
+    query.run(query.attempt(), 1, numbered(0, 50))
+    writer = query.attempt()
+    with pytest.raises(BatchChanged, match="task 0 has 50 rows in the topics, and 0 come now"):
+        writer.commit([query.run(writer, 1, [])], 1)
+    options = query.options | {"queryName": "daily", "batchId": "7"}
+    query.run(batch_writer(options, SCHEMA, False), 0, numbered(50, 60))
+    batch = batch_writer(options, SCHEMA, False)
+    with pytest.raises(BatchChanged, match="task 0 has 10 rows in the topics, and 0 come now"):
+        batch.commit([query.run(batch, 0, [])])
+
+
+def test_rows_in_a_topic_that_a_stream_does_not_write_any_more_are_refused(
+    query: Query, cluster: LocalCluster, topic: str
+) -> None:
+    other = f"{topic}-2"
+    with Admin(cluster.namesrv) as admin:
+        admin.create_topic(other, queues=1)
+    query.run(query.attempt(), 1, numbered(0, 5))
+    query.options["topic"] = other
+    writer = query.attempt()
+    with pytest.raises(BatchChanged, match="task 0 has 10 rows in the topics, and 5 come now"):
+        writer.commit([query.run(writer, 1, numbered(0, 5))], 1)
 
 
 def test_more_partitions_are_no_harm_where_what_was_written_stays_where_it_was(
@@ -218,6 +248,25 @@ def test_a_batch_may_go_to_several_topics_one_after_another(query: Query, cluste
             writer = batch_writer(options, SCHEMA, False)
             writer.commit([query.run(writer, 0, numbered(0, 5))])
     assert stored(cluster, topic) == stored(cluster, other) == numbered(0, 5)
+
+
+def test_rows_that_name_their_topics_are_told_apart_from_another_write_of_the_same_batch(
+    query: Query, cluster: LocalCluster, topic: str
+) -> None:
+    """foreachBatch with two writes under one name and number, and again after a restart."""
+    names = [f"{topic}-2", f"{topic}-3"]
+    with Admin(cluster.namesrv) as admin:
+        for name in names:
+            admin.create_topic(name, queues=1)
+    options = query.options | {"queryName": "both", "batchId": "0"}
+    by_row = {name: value for name, value in options.items() if name != "topic"}
+    for _ in range(2):
+        writer = batch_writer(options, SCHEMA, False)
+        writer.commit([query.run(writer, 0, numbered(0, 5))])
+        writer = batch_writer(by_row, StructType([*SCHEMA.fields, StructField("topic", StringType())]), False)
+        writer.commit([query.run(writer, 0, numbered(5, 9), topics=names * 2)])
+    assert stored(cluster, topic) == numbered(0, 5)
+    assert [stored(cluster, name) for name in names] == [["row-00005", "row-00007"], ["row-00006", "row-00008"]]
 
 
 def test_a_batch_is_written_to_a_topic_once(
