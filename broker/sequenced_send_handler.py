@@ -7,9 +7,17 @@ as the broker promises: its first answer may have been lost because it never was
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
-from ..model.errors import CorruptRecordError, MessageIllegal, MessageNotFound, ZenitError
+from ..model.errors import (
+    CorruptRecordError,
+    MessageIllegal,
+    MessageNotFound,
+    SequenceKnownInPart,
+    StoreNotWriteable,
+    ZenitError,
+)
 from ..model.properties import TIMER_OUT_MS
 from ..model.queue import PhysicalOffset, QueueOffset
 from ..model.route import TopicConfig
@@ -18,6 +26,7 @@ from ..model.sys_flag import SEQUENCED
 from ..remoting.commands import DelayedReply, SendDelayedSequenced, SendSequenced, SequencedReply
 from ..remoting.delayed_places import NOWHERE, Place, encode_places
 from ..remoting.server import Call
+from ..store.message_store import Placed
 from ..store.record_kernel import decode_record, why_refused, write_sequences
 from .admission import queues_to_create
 from .delay.delay_handler import DelayHandler
@@ -68,7 +77,11 @@ class SequencedSendHandler:
             return
         begin, end = call.begin, call.end
         self._fill_in(self._store.arena.view, begin, end, request)
-        placed = self._stage_batch(begin, end, topic, queue_id, request.count, True, SEQUENCED)
+        try:
+            placed = self._stage_batch(begin, end, topic, queue_id, request.count, True, SEQUENCED)
+        except StoreNotWriteable:
+            self._check_in_part(key, request.first_sequence)
+            raise
         sends = self._sends
         sends.batches += 1
         sends.messages += placed.count
@@ -125,15 +138,25 @@ class SequencedSendHandler:
             return
         payload = bytearray(call.loop.arena.view[call.begin : call.end])
         self._fill_in(payload, 0, len(payload), request)
-        staged = self._delays.take(call, request, payload, flags=SEQUENCED)
-        first = request.first_sequence
+        staged: list[tuple[bool, Placed]] = []
+        try:
+            self._delays.take(call, request, payload, staged, flags=SEQUENCED)
+        except StoreNotWriteable:
+            self._note(key, request.first_sequence, staged)
+            self._check_in_part(key, request.first_sequence)
+            raise
+        self._note(key, request.first_sequence, staged)
+
+    def _note(self, key: Key, first: int, staged: Sequence[tuple[bool, Placed]]) -> None:
+        """Messages were staged, as sequences from `first` on."""
         pieces = []
         for waits, placed in staged:
             last = first + placed.count - 1
             pieces.append(Piece(first, last, placed.queue_offset, placed.physical_offset, waits))
             first = last + 1
-        last_placed = staged[-1][1]
-        self._table.stage(key, pieces, last_placed.end, last_placed.store_timestamp_ms)
+        if staged:
+            last_placed = staged[-1][1]
+            self._table.stage(key, pieces, last_placed.end, last_placed.store_timestamp_ms)
 
     def _on_promised(self, call: Call, known: Entry, error: ZenitError | None) -> None:
         """What an earlier try stored is durable (or will not be): its whereabouts are read from the log by a worker."""
@@ -169,6 +192,13 @@ class SequencedSendHandler:
         return places or [_UNKNOWN_PLACE] * request.count
 
     # ---- both
+
+    def _check_in_part(self, key: Key, first: int) -> None:
+        """Of a batch that is refused: where the disk had room for its beginning, that stays. Raises SequenceKnownInPart: who is
+        told that nothing was taken may send it to another queue."""
+        entry = self._table.entry(key)
+        if entry is not None and entry.last >= first:
+            raise SequenceKnownInPart(first, entry.last) from None
 
     def _check(self, request: SendSequenced | SendDelayedSequenced, *, has_gaps: bool) -> tuple[Key, Entry | None]:
         first, count = request.first_sequence, request.count

@@ -76,14 +76,21 @@ class DelayHandler:
         but where the disk is full in the middle of it."""
         request = call.request
         assert isinstance(request, SendDelayed)
-        self.take(call, request, bytearray(call.loop.arena.view[call.begin : call.end]))
+        self.take(call, request, bytearray(call.loop.arena.view[call.begin : call.end]), [])
 
     def take(
-        self, call: Call, request: SendDelayed | SendDelayedSequenced, payload: bytearray, *, flags: int = 0
-    ) -> list[tuple[bool, Placed]]:
-        """Stages a batch and its answer; returns what was staged side by side: whether it waits, and where it is.
+        self,
+        call: Call,
+        request: SendDelayed | SendDelayedSequenced,
+        payload: bytearray,
+        staged: list[tuple[bool, Placed]],
+        *,
+        flags: int = 0,
+    ) -> None:
+        """Stages a batch and its answer.
 
-        `flags`: SEQUENCED where the broker has filled in who sent the records as what. Raises as `on_send` does.
+        `staged`: gets what was staged side by side: whether it waits, and where it is; also where the rest is refused. `flags`:
+        SEQUENCED where the broker has filled in who sent the records as what. Raises as `on_send` does.
         """
         topic, queue_id = request.topic, request.queue_id
         queues = 0
@@ -93,10 +100,9 @@ class DelayHandler:
         if queues:
             event = self._state.topic_table.event_set(TopicConfig(topic, read_queues=queues, write_queues=queues))
             self._state.stage(self._store, TOPICS, event)
-        places, staged = self._stage(topic, queue_id, records, flags)
+        places = self._stage(topic, queue_id, records, staged, flags)
         reply = DelayedReply(queue_id, self._store_host)
         self._acknowledgements.staged.append((call, reply, staged[-1][1].end, (encode_places(places),)))
-        return staged
 
     def _rewritten(
         self, request: SendDelayed | SendDelayedSequenced, payload: bytearray, *, own: bool
@@ -124,11 +130,15 @@ class DelayHandler:
         return records
 
     def _stage(
-        self, topic: str, queue_id: int, records: Sequence[tuple[int, bytes]], flags: int
-    ) -> tuple[list[Place], list[tuple[bool, Placed]]]:
-        """(where each is, what was staged side by side). Raises MessageIllegal (a record over the limit), StoreNotWriteable."""
+        self,
+        topic: str,
+        queue_id: int,
+        records: Sequence[tuple[int, bytes]],
+        staged: list[tuple[bool, Placed]],
+        flags: int,
+    ) -> list[Place]:
+        """Where each is. Raises MessageIllegal (a record over the limit), StoreNotWriteable."""
         places: list[Place] = []
-        staged: list[tuple[bool, Placed]] = []
         for waits, group in groupby(records, key=lambda item: item[0] != NOWHERE):
             target = (TIMER_TOPIC, 0) if waits else (topic, queue_id)
             for block in _blocks(list(group), self._block_bytes):
@@ -140,7 +150,7 @@ class DelayHandler:
                     offset = NOWHERE if waits else placed.queue_offset + index
                     places.append(Place(deliver_at_ms, offset, at))
                     at += len(record)
-        return places, staged
+        return places
 
     # ---- taking back
 

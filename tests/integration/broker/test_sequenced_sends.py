@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
@@ -16,6 +17,7 @@ from zenitmq.model.errors import (
     MessageIllegal,
     OutOfOrderSequence,
     SequenceKnownInPart,
+    StoreNotWriteable,
     TopicNotFound,
 )
 from zenitmq.model.properties import encode_properties
@@ -23,6 +25,7 @@ from zenitmq.model.sequence import sequence_room
 from zenitmq.model.sys_flag import SEQUENCED
 from zenitmq.remoting import commands
 from zenitmq.remoting.delayed_places import NOWHERE, Place, decode_places
+from zenitmq.store import allocator
 from zenitmq.store.record_kernel import encode_record
 
 ID = "producer-1"
@@ -257,6 +260,49 @@ def test_delayed_messages_wait_once_and_come_once(broker, restarts: bool) -> Non
     assert producers(broker)["sequences"] == 1
     broker.restart()
     assert [message.body for message in wait_for(broker, 5)] == [b"0", b"0", b"600", b"700", b"now"]
+
+
+@pytest.mark.parametrize("is_delayed", [True, False])
+def test_a_batch_that_a_full_disk_took_in_part_is_said_to_be_known_in_part(
+    serve: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, is_delayed: bool
+) -> None:
+    """Who is told that nothing was taken sends it to another queue, and what was taken comes twice."""
+    sizes = {"segment_bytes": 1 << 20 if is_delayed else 1 << 17, "frame_bytes_max": 1 << 20}
+    broker = serve(store={**sizes, "preallocate_segments": 0, "recycle_segments": 0})
+    broker.create("t")
+    bodies = [b"%02d" % number * 30_000 for number in range(10)]
+    for _ in range(12 if is_delayed else 0):
+        broker.send("t", encode_record(topic=b"t", body=bytes(60_000)), queue_id=1)
+    with monkeypatch.context() as patched:
+        patched.setattr(allocator, "create_allocated", refuse_room)
+        with pytest.raises(SequenceKnownInPart) as known:
+            send_for_later(broker, bodies) if is_delayed else send(broker, "t", 0, *bodies)
+        count = known.value.last_sequence + 1
+        assert 0 < count < len(bodies)
+        with pytest.raises(StoreNotWriteable):
+            send_for_later(broker, bodies[count:], count) if is_delayed else send(broker, "t", count, *bodies[count:])
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            send_for_later(broker, bodies[count:], count) if is_delayed else send(broker, "t", count, *bodies[count:])
+            break
+        except StoreNotWriteable:
+            time.sleep(0.02)
+    if is_delayed:
+        assert broker.ask(commands.GetBrokerStatistics())["delays"]["waiting"] == len(bodies)
+    else:
+        assert bodies_of(broker, "t") == bodies
+
+
+def refuse_room(*_arguments: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def send_for_later(broker: Any, bodies: list[bytes], first: int = 0) -> None:
+    """In an hour."""
+    due = encode_properties({"TIMER_DELIVER_MS": str(int(time.time() * 1000) + 3_600_000)})
+    data = records("t", *bodies, properties=ROOM + due)
+    broker.call(commands.SendDelayedSequenced("t", 0, len(bodies), "g", ID, first), data)
 
 
 def test_where_a_delayed_message_was_is_not_known_for_ever(broker) -> None:
