@@ -36,6 +36,7 @@ from .worker_desk import WorkerDesk
 
 FRAMES_MAX: Final = 16  # more slices than this cost more as frames than as one copy
 LOOK_MS: Final = 1000  # a pull that may not wait, but has a condition to be evaluated, gets its turn within
+DAMAGE_MS: Final = 1000  # how long a pull waits before damage that a replica may mend: most is mended within
 SEARCH_MS: Final = 100  # one damaged unit is looked up at a time: the next pull comes again after this
 SCAN_NS: Final = 1_000_000  # how long all scanning pulls together may look on in one turn
 
@@ -110,6 +111,7 @@ class PullHandler:
             self._answer(call, result)
             return
         parked = self._park(call, request, result.next_offset)
+        self._hasten_before_damage(parked, result)
         if _is_unfinished(result):
             self._scan_on(parked)
 
@@ -170,6 +172,11 @@ class PullHandler:
         )
         parked.may_wait = suspend_ms > 0
         return parked
+
+    def _hasten_before_damage(self, parked: Parked[Call], result: GetResult) -> None:
+        """Its consumer is told soon why nothing comes."""
+        if result.status == GetStatus.OFFSET_OVERFLOW_ONE and result.next_offset < result.max_offset:
+            self.hold.hasten(parked, self._clock.monotonic_ms() + DAMAGE_MS)
 
     def on_arrivals(self, queues: list[tuple[str, int]]) -> None:
         """These queues have new messages: look at some of those who wait; the rest follows in the next turns."""
@@ -236,6 +243,7 @@ class PullHandler:
             if not is_last and parked.may_wait and _waits(result, parked.queue_offset):
                 is_on_its_way = _is_unfinished(result) and result.next_offset > parked.queue_offset
                 parked.queue_offset = result.next_offset
+                self._hasten_before_damage(parked, result)
                 if is_on_its_way:
                     self._scan_on(parked)
                 return

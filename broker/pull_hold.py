@@ -74,6 +74,13 @@ class PullHold(Generic[Waiting]):
             heapify(self._heap)
         return parked
 
+    def hasten(self, parked: Parked[Waiting], deadline_ms: int) -> None:
+        """Its deadline comes earlier, if that is earlier."""
+        if deadline_ms < parked.deadline_ms:
+            parked.deadline_ms = deadline_ms
+            self._sequence += 1
+            heappush(self._heap, (deadline_ms, self._sequence, parked))
+
     def waiting_on(self, topic: str, queue_id: int) -> list[Parked[Waiting]]:
         """All that wait on a queue, oldest first; they stay parked."""
         return list(self._queues.get((topic, queue_id), ()))

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 
-from ..model.errors import CorruptRecordError
+from ..model.errors import CorruptRecordError, DamageAwaited
 from ..model.get_status import GetStatus
 from ..model.queue import MessageQueue, QueueOffset
 from ..model.subscription import Subscription
@@ -75,6 +75,9 @@ class MessagesLost:
     begin: int
     end: int
     damaged: tuple[int, int]
+
+
+Event: TypeAlias = Moved | MessagesLost | DamageAwaited
 
 
 @dataclass(slots=True)
@@ -200,14 +203,15 @@ class Prefetch:
         """When `due` is worth another look by time alone; None = not before something happens."""
         return min((self._queues[name].not_before_ms for name in self._wanting), default=None)
 
-    def on_reply(self, pull: Pull, reply: PullReply, payload: bytes, now_ms: int) -> Moved | MessagesLost | None:
-        """Takes an answer in. Returns an event where the queue had to go on elsewhere, or behind lost messages."""
+    def on_reply(self, pull: Pull, reply: PullReply, payload: bytes, now_ms: int) -> Event | None:
+        """Takes an answer in. Returns an event where the queue had to go on elsewhere, or behind lost messages, or waits before
+        messages that may come back."""
         queue = self._answered(pull)
         if queue is None:
             return None
         queue.errors = 0
         status = GetStatus(reply.status)
-        moved: Moved | MessagesLost | None = None
+        event: Event | None = None
         if status is GetStatus.FOUND and payload:
             queue.chunks.append(_Chunk(payload, reply.next_offset, len(payload), reply.count))
             queue.ready_bytes += len(payload)
@@ -215,17 +219,19 @@ class Prefetch:
             if not queue.is_paused:
                 self._ready[queue.name] = None
         elif status is GetStatus.MESSAGES_LOST:
-            moved = MessagesLost(queue.name, reply.lost_from, reply.next_offset, (reply.lost_begin, reply.lost_end))
+            event = MessagesLost(queue.name, reply.lost_from, reply.next_offset, (reply.lost_begin, reply.lost_end))
         elif status in _MOVED and reply.next_offset != pull.offset:
-            moved = Moved(queue.name, status, pull.offset, reply.next_offset)
+            event = Moved(queue.name, status, pull.offset, reply.next_offset)
         elif reply.next_offset == pull.offset and now_ms - queue.pulled_ms < EMPTY_PAUSE_MS:
             queue.not_before_ms = now_ms + EMPTY_PAUSE_MS
+        if status is GetStatus.OFFSET_OVERFLOW_ONE and reply.next_offset < reply.max_offset:
+            event = DamageAwaited(queue.name.topic, queue.name.broker_name, queue.name.queue_id, reply.next_offset)
         queue.next_pull = reply.next_offset
         if not queue.chunks:  # nothing between `position` and there for this consumer
             self._skip_to(queue, reply.next_offset)
         elif not payload:
             queue.chunks[-1].next_offset = reply.next_offset
-        return moved
+        return event
 
     def on_error(self, pull: Pull, now_ms: int) -> bool:
         """A pull failed; it is sent again after a pause that grows. False where its answer counts for nothing any more."""

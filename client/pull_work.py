@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..model.clock import monotonic_ms
-from ..model.errors import LocalProtocolError, RemoteProtocolError, ZenitError
+from ..model.errors import DamageAwaited, LocalProtocolError, RemoteProtocolError, ZenitError
 from ..model.queue import MessageQueue, QueueOffset
 from ..model.subscription import Subscription
 from ..remoting.commands import PullReply, Reply
 from ..store.record_kernel import MessageBatch, StoredMessage
 from .connection import Connection
 from .losses import Losses, OnLost
-from .prefetch import MessagesLost, Moved, Prefetch, Pull
+from .prefetch import Event, MessagesLost, Moved, Prefetch, Pull
 from .pull_calls import LOST_MS, PullCalls
 from .trace import PullTrace
 from .waiting import Signals, Waits
@@ -302,19 +302,24 @@ class PullWork:
     # ---- fetching ahead
 
     def waits_for(self) -> ZenitError | None:
-        """Why a queue's pulls fail at present; None where none do."""
+        """Why a queue's pulls fail at present, or wait before damage; None where none do."""
         with self._lock:
             return next(iter(self._failing.values()), None)
 
     def _on_pulled(self, pull: Pull, reply: Reply | None, payload: bytes, error: ZenitError | None) -> None:
         """In the thread that got the reply."""
         now = monotonic_ms()
-        moved: Moved | MessagesLost | None = None
+        event: Event | None = None
         is_first = is_over = False
         with self._lock:
             if isinstance(reply, PullReply):
-                moved = self._prefetch.on_reply(pull, reply, payload, now)
-                is_over = self._failing.pop(pull.queue, None) is not None
+                event = self._prefetch.on_reply(pull, reply, payload, now)
+                before = self._failing.pop(pull.queue, None)
+                if isinstance(event, DamageAwaited):
+                    self._failing[pull.queue] = error = event
+                    is_first = before is None
+                else:
+                    is_over = before is not None
             elif self._prefetch.on_error(pull, now):
                 is_first = pull.queue not in self._failing
                 self._failing[pull.queue] = error or RemoteProtocolError("a pull was not answered with one")
@@ -323,15 +328,15 @@ class PullWork:
             pulls = self._prefetch.due(now)
             next_due_ms = self._prefetch.next_due_ms()
             self._tell_change()
-        if isinstance(moved, MessagesLost):
-            self.losses.tell(moved)
-        elif moved is not None:
+        if isinstance(event, MessagesLost):
+            self.losses.tell(event)
+        elif isinstance(event, Moved):
             log.warning(
                 "offset moved queue=%s status=%s from=%d to=%d",
-                moved.queue,
-                moved.status.name,
-                moved.from_offset,
-                moved.to_offset,
+                event.queue,
+                event.status.name,
+                event.from_offset,
+                event.to_offset,
             )
         if is_first:
             log.warning("pulls fail group=%s queue=%s error=%s", self._group, pull.queue, error)

@@ -31,7 +31,7 @@ from ..model.queue import MessageQueue
 from ..model.subscription import Subscription
 from ..remoting.commands import PullReply
 from ..store.record_kernel import MessageBatch, StoredMessage
-from .prefetch import MessagesLost, Moved, Prefetch, Pull
+from .prefetch import Event, Prefetch, Pull
 from .process_queue import DEFAULT_LIMITS, FlowLimits, ProcessQueue
 
 PREFETCH_BYTES: Final = 100 * 1024 * 1024
@@ -229,13 +229,13 @@ class PushQueues:
         """When `due` is worth another look by time alone; None = not before something happens."""
         return self._prefetch.next_due_ms()
 
-    def on_reply(self, pull: Pull, reply: PullReply, payload: bytes, now_ms: int) -> Moved | MessagesLost | None:
-        """Takes an answer in. Returns an event where the queue had to go on elsewhere, or behind lost messages."""
-        moved = self._prefetch.on_reply(pull, reply, payload, now_ms)
+    def on_reply(self, pull: Pull, reply: PullReply, payload: bytes, now_ms: int) -> Event | None:
+        """As Prefetch.on_reply."""
+        event = self._prefetch.on_reply(pull, reply, payload, now_ms)
         process = self._processes.get(pull.queue)
         if process is not None:
             self._check_flow(process)
-        return moved
+        return event
 
     def on_error(self, pull: Pull, now_ms: int) -> bool:
         """A pull failed; it is sent again after a pause that grows. False where its answer counts for nothing any more."""

@@ -13,7 +13,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..model.clock import monotonic_ms
-from ..model.errors import BufferFull, ClientClosed, CorruptRecordError, MessageNotFound, WrongAnswer, ZenitError
+from ..model.errors import (
+    BufferFull,
+    ClientClosed,
+    CorruptRecordError,
+    DamageAwaited,
+    MessageNotFound,
+    WrongAnswer,
+    ZenitError,
+)
 from ..model.queue import MessageQueue
 from ..model.subscription import Subscription
 from ..remoting.commands import PullReply, Reply, SendBack
@@ -21,7 +29,7 @@ from .connection import Connection
 from .handler_pool import HandlerPool, Worker
 from .handling import Handle, failure_of, failure_of_error, messages_of
 from .losses import Losses, OnLost
-from .prefetch import MessagesLost, Moved, Pull
+from .prefetch import Event, MessagesLost, Moved, Pull
 from .pull_calls import LOST_MS, PullCalls
 from .push_queues import PREFETCH_BYTES, Delivery, Failure, PushQueues, PushRules, Return
 from .waiting import Signal, Signals, Waits
@@ -261,27 +269,31 @@ class PushWork:
     def _on_pulled(self, pull: Pull, reply: Reply | None, payload: bytes, error: ZenitError | None) -> None:
         """In the thread that got the reply."""
         now = monotonic_ms()
-        moved: Moved | MessagesLost | None = None
+        event: Event | None = None
         is_first = False
         with self._lock:
             if isinstance(reply, PullReply):
-                moved = self._queues.on_reply(pull, reply, payload, now)
-                self._failing.discard(pull.queue)
+                event = self._queues.on_reply(pull, reply, payload, now)
+                if isinstance(event, DamageAwaited):
+                    is_first, error = pull.queue not in self._failing, event
+                    self._failing.add(pull.queue)
+                else:
+                    self._failing.discard(pull.queue)
             elif self._queues.on_error(pull, now):
                 is_first = pull.queue not in self._failing
                 self._failing.add(pull.queue)
             pulls = [] if self._is_stopping else self._queues.due(now)
             next_due_ms = None if self._is_stopping else self._queues.next_due_ms()
             self._wake_one(now)
-        if isinstance(moved, MessagesLost):
-            self.losses.tell(moved)
-        elif moved is not None:
+        if isinstance(event, MessagesLost):
+            self.losses.tell(event)
+        elif isinstance(event, Moved):
             log.warning(
                 "offset moved queue=%s status=%s from=%d to=%d",
-                moved.queue,
-                moved.status.name,
-                moved.from_offset,
-                moved.to_offset,
+                event.queue,
+                event.status.name,
+                event.from_offset,
+                event.to_offset,
             )
         if is_first:
             log.warning("pulls fail group=%s queue=%s error=%s", self._group, pull.queue, error)

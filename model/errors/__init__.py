@@ -35,6 +35,7 @@ from .calls import (
 )
 from .consuming import (
     AllocationConflict,
+    DamageAwaited,
     DuplicateClient,
     GroupNotFound,
     MessageNotFound,
@@ -157,6 +158,7 @@ __all__ = [
     "ConnectionLost",
     "CorruptRecordError",
     "CutRefused",
+    "DamageAwaited",
     "DamagedMessage",
     "DataLost",
     "DuplicateClient",

@@ -149,6 +149,28 @@ class NoOrigin(ZenitError):
         return f"dead letter {self.message_id} does not say which topic it came from; name one: --to TOPIC"
 
 
+class DamageAwaited(ZenitError):
+    """Messages are damaged at their broker; one of its replicas, which does not answer, may have them whole.
+
+    Args: topic, broker_name, queue_id, queue_offset (of the first of them).
+    """
+
+    code, retriable = 9128, True
+
+    def __init__(self, topic: str, broker_name: str, queue_id: int, queue_offset: int) -> None:
+        super().__init__(topic, broker_name, queue_id, queue_offset)
+        self.topic = topic
+        self.broker_name = broker_name
+        self.queue_id = queue_id
+        self.queue_offset = queue_offset
+
+    def __str__(self) -> str:
+        return (
+            f"{self.topic}@{self.broker_name}:{self.queue_id}: messages from {self.queue_offset} on are damaged at the broker,"
+            " and a replica that may have them does not answer: start those that are down (see zenit status)"
+        )
+
+
 class WrongAnswer(ZenitError):
     """A handler returned what is no answer: the program is wrong, and its consumer has paused. Args: handler, answer (repr)."""
 

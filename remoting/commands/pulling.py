@@ -12,8 +12,9 @@ class PullReply(Reply):
     """What was found from the asked offset on. Payload: `count` whole records, back to back, in queue order.
 
     The record that has queue offset q is not told beside it: records carry their own. `suggested_broker_id`: read
-    from there next. `lost_from`, `lost_begin`, `lost_end`: with MESSAGES_LOST, messages [lost_from, next_offset) lay in bytes
-    [lost_begin, lost_end) of the log, which are damaged.
+    from there next. OFFSET_OVERFLOW_ONE with `next_offset` below `max_offset`: what lies there is damaged, and a replica
+    that does not answer may have it whole. `lost_from`, `lost_begin`, `lost_end`: with MESSAGES_LOST, messages
+    [lost_from, next_offset) lay in bytes [lost_begin, lost_end) of the log, which are damaged.
     """
 
     status: int  # GetStatus (model/get_status)

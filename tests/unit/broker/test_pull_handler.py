@@ -11,7 +11,7 @@ from zenitmq.broker import pull_handler
 from zenitmq.broker.config import BrokerConfig
 from zenitmq.broker.filter.condition_cache import ConditionCache
 from zenitmq.broker.group_table import GroupTable
-from zenitmq.broker.pull_handler import LOOK_MS, SCAN_NS, PullHandler
+from zenitmq.broker.pull_handler import DAMAGE_MS, LOOK_MS, SCAN_NS, PullHandler
 from zenitmq.broker.topic_table import TopicTable
 from zenitmq.model.errors import BrokerBusy, InvalidParameter, SqlSyntaxError, TopicNotFound, ZenitError
 from zenitmq.model.get_status import GetStatus
@@ -39,6 +39,7 @@ class World:
         self.step = 1 << 40  # how many a pull with tag codes looks at in one go
         self.unread_below = 0  # what lies below this offset is to be read by a worker before it is searched
         self.now_ns = 0
+        self.damaged_at = -1  # the message at this offset is damaged, and a replica may have it
         self.damage = Damage()
         self.cost_ns = 1000  # of a message that is searched
         self.replies: list[tuple[int, int, int]] = []  # status, next offset, count
@@ -78,6 +79,8 @@ class World:
             return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, end, 0, end)
         if queue_offset > end:
             return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, 0, 0, end)
+        if queue_offset == self.damaged_at:
+            return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, queue_offset, 0, end)
         if search is not None:
             return self._search(queue_offset, end, search)
         if codes and queue_offset + self.step < end:
@@ -206,6 +209,21 @@ def test_the_wait_ends_at_its_time_and_at_the_limit(world: World, pulls: PullHan
     assert len(world.replies) == 1
     pulls.on_tick(1000)
     assert world.replies == [(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0)] * 2
+
+
+@pytest.mark.parametrize("sql", ["", "n > 0"])
+def test_a_wait_before_damage_ends_soon_so_that_the_consumer_is_told(
+    world: World, pulls: PullHandler, sql: str
+) -> None:
+    pulls._suspend_ms_max = 60_000
+    world.messages, world.damaged_at = [1, 2], 0
+    pull(pulls, suspend_ms=60_000, sql=sql)
+    while world.later:
+        turn(world)
+    pulls.on_tick(DAMAGE_MS - 1)
+    assert world.replies == []
+    pulls.on_tick(DAMAGE_MS)
+    assert world.replies == [(GetStatus.OFFSET_OVERFLOW_ONE, 0, 0)]
 
 
 def test_a_message_of_another_tag_does_not_end_the_wait_but_moves_it_on(world: World, pulls: PullHandler) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from zenitmq.client.prefetch import EMPTY_PAUSE_MS, MessagesLost, Prefetch, Pull, wanted_runs
-from zenitmq.model.errors import CorruptRecordError
+from zenitmq.model.errors import CorruptRecordError, DamageAwaited
 from zenitmq.model.get_status import GetStatus
 from zenitmq.model.queue import MessageQueue
 from zenitmq.model.subscription import Sql, Subscription
@@ -155,6 +155,17 @@ def test_empty_answers_say_where_to_go_on(status: GetStatus, following: int, mov
     assert prefetch.position(A) == following
     assert prefetch.uncommitted(handed=False) == {A: following}
     assert [pull.offset for pull in prefetch.due(1000)] == [following]
+
+
+def test_a_wait_before_damage_is_told_apart_from_the_end_of_a_queue() -> None:
+    prefetch = prefetch_of(A, offset=10)
+    for max_offset, is_awaited in ((10, False), (11, True), (9, False)):
+        (pull,) = prefetch.due(0)
+        reply = PullReply(int(GetStatus.OFFSET_OVERFLOW_ONE), 10, 0, max_offset, 0)
+        event = prefetch.on_reply(pull, reply, b"", 1000)
+        assert isinstance(event, DamageAwaited) == is_awaited
+        assert prefetch.position(A) == 10
+    assert prefetch.on_reply(pull, reply, b"", 1000) is None  # it was answered already
 
 
 def test_a_broker_that_answers_emptily_at_once_is_not_hammered() -> None:
