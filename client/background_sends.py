@@ -260,12 +260,15 @@ class BackgroundSends:
             lane.lock.release()
 
     def _ship_lingering(self, lane: Lane) -> None:
+        """A batch that nobody takes for want of a route ends once it is as old as one may be that nobody answers."""
         try:
             self._sender.ship(lane)  # or all windows are taken: the batch grows meanwhile
-        except NoRoute:
-            self._routes.refresh_soon(lane.topic)
-            self._linger_on(lane, SWEEP_MS)
-            return
+        except NoRoute as error:
+            if lane.linger_left_ms(self._sender.batch_ms) > 0:
+                self._routes.refresh_soon(lane.topic)
+                self._linger_on(lane, SWEEP_MS)
+                return
+            self._sender.give_up(lane, error.with_traceback(None))
         self._linger_on(lane, self._linger_ms)
 
     def _linger_on(self, lane: Lane, left_ms: float) -> None:

@@ -131,6 +131,13 @@ class BatchSender:
         with self._lock:
             self._seal(lane, None, bytearray(1))
 
+    def give_up(self, lane: Lane, error: ZenitError) -> None:
+        """Seals the lane's batch and ends it with this error. The caller holds `lane.lock`."""
+        with self._lock:
+            sealed = self._seal(lane, None, self._pool.take())
+        if sealed is not None:
+            self._settle(sealed, sealed.serial, None, None, error)
+
     def _seal(self, lane: Lane, queue: MessageQueue | None, free: bytearray) -> Sealed | None:
         """Under the locks: the lane's batch, with a place in the window of that queue's broker; None where it is not free."""
         now = monotonic_ms()
