@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+README = ROOT / "README.md"
+PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 # Run from a directory of the session's own, where a clone has to be there by name.
@@ -55,7 +56,7 @@ def run_session(script: str, home: Path, *, cwd: Path) -> None:
             subprocess.run(down, env=environment, capture_output=True, timeout=60, check=False)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "sh")], ids=name_of)
+@pytest.mark.parametrize("page", [page for page in PAGES if page != README and blocks(page, "sh")], ids=name_of)
 def test_the_commands_of_a_page_work_as_written(page: Path, tmp_path: Path) -> None:
     commands = "".join(text for text in blocks(page, "sh") if text.strip() not in FROM_THE_CLONE)
     work = tmp_path / "work"
@@ -65,11 +66,24 @@ def test_the_commands_of_a_page_work_as_written(page: Path, tmp_path: Path) -> N
     run_session(script, tmp_path, cwd=work)
 
 
+def test_the_readme_works_from_top_to_bottom(tmp_path: Path) -> None:
+    """As a newcomer reads it: commands and programs in their order, with no cluster but those that it starts."""
+    script = []
+    for number, (language, text) in enumerate(BLOCK.findall(README.read_text(encoding="utf-8"))):
+        if language == "python":
+            (tmp_path / f"{number}.py").write_text(text, encoding="utf-8")
+            script.append(f"python -W error {number}.py\n")
+        elif language == "sh" and text.strip() not in FROM_THE_CLONE:
+            script.append(text.replace("/tmp/zenit", f"{tmp_path}/zenit"))
+    assert len(script) > 3
+    run_session("".join(script), tmp_path, cwd=tmp_path)
+
+
 def test_the_quickstart_works(tmp_path: Path) -> None:
     run_session("./quickstart.sh", tmp_path, cwd=ROOT)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=name_of)
+@pytest.mark.parametrize("page", [page for page in PAGES if page != README and blocks(page, "python")], ids=name_of)
 def test_the_python_of_a_page_works_as_written(page: Path, tmp_path: Path) -> None:
     """Against a cluster that has the topic which the pages speak of."""
     work = tmp_path / "work"
