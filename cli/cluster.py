@@ -1,4 +1,4 @@
-"""`zenit cluster`: what the name servers know of brokers, and which of these take no writes."""
+"""`zenit cluster`: what the name servers know of brokers, and what these say of themselves."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ if TYPE_CHECKING:
     from ..client.admin import Admin
 
 ASK_S: Final = 1.0
-"""Longer: a broker that does not answer holds the list up; shorter: a busy one is not known to refuse writes."""
+"""Longer: a broker that does not answer holds the list up; shorter: of a busy one nothing is told."""
 COLUMNS: Final = (
     "cluster",
     "cluster_id",
     "broker_name",
     "broker_id",
     "address",
+    "role",
     "epoch",
+    "lag_bytes",
     "last_heartbeat_ms_ago",
     "writeable",
 )
@@ -36,27 +38,49 @@ def register(app: typer.Typer) -> None:
 
 @watched
 def cluster(namesrv: Namesrv = None, as_json: Json = False) -> None:
-    """List the brokers that are registered with a name server, and say which take no writes at present."""
+    """List the brokers that are registered with a name server, masters and slaves: what each is by its own word, how far it is
+    behind its master, and which masters take no writes at present. `-`: it does not answer."""
     from ..client.admin import Admin
 
     with Admin(namesrv) as admin:
         document = admin.cluster()
-        for broker in document["brokers"]:
-            broker["refuses_writes"] = _refusal(admin, broker)
-            broker["writeable"] = broker["writeable"] and broker["refuses_writes"] is None
+        told = {broker["address"]: _told(admin, broker["address"]) for broker in document["brokers"]}
+    ends = {one["broker_name"]: _written(told[one["address"]]) for one in document["brokers"] if _leads(one)}
+    for broker in document["brokers"]:
+        statistics = told[broker["address"]]
+        broker["role"] = _role(statistics)
+        broker["lag_bytes"] = _lag_bytes(_written(statistics), ends.get(broker["broker_name"]))
+        broker["refuses_writes"] = statistics["store"]["refuses_writes"] if _leads(broker) and statistics else None
+        broker["writeable"] = broker["writeable"] and broker["refuses_writes"] is None
     show(document, as_json, lambda: _print(document["brokers"]))
 
 
-def _refusal(admin: Admin, broker: dict[str, Any]) -> str | None:
-    """Why a master takes no writes, by its own word; None where it takes them, or does not answer."""
-    if broker["broker_id"] != MASTER_ID:
-        return None
+def _told(admin: Admin, address: str) -> dict[str, Any]:
+    """A broker's statistics; nothing where it does not answer."""
     try:
-        facts = admin.broker_statistics(broker["address"], timeout=ASK_S)
+        statistics: dict[str, Any] = admin.scrub_statistics([address], timeout=ASK_S)[address]
     except ZenitError:
+        return {}
+    return statistics
+
+
+def _leads(broker: dict[str, Any]) -> bool:
+    return bool(broker["broker_id"] == MASTER_ID)
+
+
+def _role(statistics: dict[str, Any]) -> str | None:
+    if not statistics:
         return None
-    reason: str | None = facts["store"]["refuses_writes"]
-    return reason
+    replication = statistics.get("replication") or {"role": "master"}  # one that has no other
+    return "halted" if replication.get("halted") else str(replication["role"])
+
+
+def _written(statistics: dict[str, Any]) -> int | None:
+    return int(statistics["positions"]["written_offset"]) if statistics else None
+
+
+def _lag_bytes(written: int | None, end: int | None) -> int | None:
+    return None if written is None or end is None else max(0, end - written)
 
 
 def _print(brokers: list[dict[str, Any]]) -> None:

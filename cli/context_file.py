@@ -19,7 +19,7 @@ from typing import Final
 
 from ..client.cluster import ENVIRONMENT_KEY, parse_addresses
 from ..model.clock import monotonic_ms, sleep_ms
-from ..model.errors import InvalidParameter
+from ..model.errors import InvalidParameter, StoreFormatError
 
 CONTEXT_KEY: Final = "ZENIT_CONTEXT"
 LOCK_WAIT_MS: Final = 5_000
@@ -67,7 +67,7 @@ def choose(
     address: str | None, name: str | None, environ: Mapping[str, str], read: Callable[[], Contexts]
 ) -> str | None:
     """The name servers of a command: of `--namesrv`, `--context`, $ZENIT_NAMESRV, $ZENIT_CONTEXT, the context in use, in this
-    order; None where the client is to look for a cluster of this machine. Raises InvalidParameter."""
+    order; None where the client is to look for a cluster of this machine. Raises InvalidParameter, and what `read` does."""
     if address is not None and name is not None:
         raise InvalidParameter("--context", name, "nothing beside --namesrv")
     if address is not None:
@@ -85,7 +85,7 @@ def choose(
 
 
 def decode_contexts(text: str, path: str) -> Contexts:
-    """What `encode_contexts` wrote. Raises InvalidParameter for anything else."""
+    """What `encode_contexts` wrote. Raises StoreFormatError for anything else."""
     try:
         document = json.loads(text)
         contexts = Contexts()
@@ -93,8 +93,8 @@ def decode_contexts(text: str, path: str) -> Contexts:
             contexts = contexts.with_context(name, addresses)
         return contexts.using(document["current"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidParameter):
-        expected = "what zenit context wrote; mend the file, or remove it and add the contexts again"
-        raise InvalidParameter(path, text[:40], expected) from None
+        reason = "it is not what `zenit context` wrote; mend it, or remove it and add the contexts again"
+        raise StoreFormatError(path, reason) from None
 
 
 def encode_contexts(contexts: Contexts) -> str:
@@ -110,7 +110,7 @@ def contexts_path() -> str:
 
 
 def read_contexts() -> Contexts:
-    """None at all where there is no file. Raises InvalidParameter, OSError."""
+    """None at all where there is no file. Raises StoreFormatError, OSError."""
     path = contexts_path()
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
@@ -120,7 +120,8 @@ def read_contexts() -> Contexts:
 
 
 def change_contexts(change: Callable[[Contexts], Contexts]) -> Contexts:
-    """Reads, changes and replaces the file, and returns what it says now. Raises InvalidParameter, OSError."""
+    """Reads, changes and replaces the file, and returns what it says now. Raises InvalidParameter, StoreFormatError,
+    OSError."""
     path = contexts_path()
     directory = os.path.dirname(path)
     os.makedirs(directory, mode=0o700, exist_ok=True)

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from ..model.config import describe_config
-from ..model.errors import ConnectionLost, InvalidParameter, RequestTimeout
+from ..model.errors import ConnectionLost, InvalidParameter, RequestTimeout, UnknownRequest
 from ..model.group import AckMode, FlushMode
-from ..model.group_limits import LAG_MS_MAX, LAG_MS_MIN, REPLICAS_MAX, SIGHTED_EPOCH_MAX, check_group_id
+from ..model.group_limits import LAG_MS_MAX, LAG_MS_MIN, REPLICAS_MAX, SIGHTED_EPOCH_MAX, check_group_id, check_name
 from ..model.log_reach import best_log, lost_range
 from .group_state_text import note_reaches, print_state, state_document
-from .options import ConfigFile, Json, Namesrv, Settings
+from .options import ConfigFile, Json, Namesrv, Settings, usage_of_values
 from .output import note, print_facts, show
 from .roles import load_role, stop_on_signals
 from .watch import watched
@@ -34,12 +34,36 @@ FLUSH_TIMEOUT_MS: Final = 30_000
 """For a change that waits until replicas have flushed their logs."""
 KAZOO_LOGS_TO: Final = "zenitmq.controller.zookeeper"
 
-Group = Annotated[str, typer.Argument(metavar="GROUP", help="The replica group: its broker name.")]
+
+def _check_group(group: str) -> str:
+    """What cannot be one is wrong usage, whoever would be asked. Raises InvalidName."""
+    return check_name("group", group)
+
+
+def _check_replica(replica: str | None) -> str | None:
+    """The same; an empty one is a shell's variable that was not set, and not "whoever is best"."""
+    return None if replica is None else check_name("replica", replica)
+
+
+def _check_controllers(controllers: str | None) -> str | None:
+    """Raises typer.BadParameter."""
+    from ..client.cluster import parse_addresses
+
+    if controllers is not None:
+        with usage_of_values():
+            parse_addresses("--controllers", controllers)
+    return controllers
+
+
+Group = Annotated[
+    str, typer.Argument(metavar="GROUP", callback=_check_group, help="The replica group: its broker name.")
+]
 Controllers = Annotated[
     str | None,
     typer.Option(
         "--controllers",
         metavar="HOST:PORT[,...]",
+        callback=_check_controllers,
         help="Controllers; else those that registered brokers run with, or that `zenit up` started last here.",
     ),
 ]
@@ -93,7 +117,12 @@ def status(group: Group, controllers: Controllers = None, namesrv: Namesrv = Non
 def elect(
     group: Group,
     replica: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Whom; else the one with the longest log but the present master.")
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            callback=_check_replica,
+            help="Whom; else the one with the longest log but the present master.",
+        ),
     ] = None,
     force: Annotated[
         bool,
@@ -168,7 +197,10 @@ def change_settings(
 
 def remove(
     group: Group,
-    replica: Annotated[str, typer.Argument(metavar="REPLICA", help="Its name within the group; stop it first.")],
+    replica: Annotated[
+        str,
+        typer.Argument(metavar="REPLICA", callback=_check_replica, help="Its name within the group; stop it first."),
+    ],
     controllers: Controllers = None,
     namesrv: Namesrv = None,
     as_json: Json = False,
@@ -220,7 +252,8 @@ def restore(
     does nothing without --force.
     """
     if group_id:
-        check_group_id(group_id)
+        with usage_of_values():
+            check_group_id(group_id)
     with _leading(controllers, namesrv) as calls:
         node = calls.restore(group, epoch, group_id=group_id, force=force, timeout_ms=TIMEOUT_MS).node
     document = {"broker_name": group, "group_id": node.group_id, "epoch": node.epoch, "master": node.master}
@@ -271,7 +304,7 @@ def _check_force(calls: ControllerCalls, group: str, replica: str | None, *, acc
 
 @contextmanager
 def _leading(controllers: str | None, namesrv: str | None) -> Iterator[ControllerCalls]:
-    """Calls to the controllers that were named, or that are known."""
+    """Calls to the controllers that were named, or that are known. Raises InvalidParameter where others answer there."""
     from ..client.cluster import name_servers, parse_addresses
     from ..client.controller_calls import ControllerCalls
     from ..remoting.client import RemotingClient
@@ -281,7 +314,11 @@ def _leading(controllers: str | None, namesrv: str | None) -> Iterator[Controlle
             addresses = parse_addresses("controllers", controllers)
         else:
             addresses = _known_controllers(remoting, name_servers(namesrv))
-        yield ControllerCalls(remoting, addresses)
+        try:
+            yield ControllerCalls(remoting, addresses)
+        except UnknownRequest as error:
+            expected = "those of controllers (zenit status names them); another role, or another release, answers there"
+            raise InvalidParameter("controllers", ",".join(addresses), expected) from error
 
 
 def _known_controllers(remoting: RemotingClient, name_servers: tuple[str, ...]) -> tuple[str, ...]:

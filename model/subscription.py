@@ -65,15 +65,17 @@ class Subscription:
 
     @staticmethod
     def parse(topic: str, expression: Expression = None) -> Subscription:
-        """From "*", None or "" (everything), "a || b", or Sql("..."). Raises InvalidParameter."""
+        """From "*", None or "" (everything), "a || b", or Sql("..."). Raises InvalidParameter, for "||" too."""
         if isinstance(expression, Sql):
             return Subscription(topic, expression.text, kind=ExpressionKind.SQL92)
-        text = (expression or EVERYTHING).strip()
+        text = (expression or "").strip() or EVERYTHING
         if len(text) > TAG_EXPRESSION_LENGTH_MAX or _NOT_IN_TAGS.search(text):
             rule = f"at most {TAG_EXPRESSION_LENGTH_MAX} characters, none of them 0, 1, 2 or half of a pair"
             raise InvalidParameter("tags", ascii(text[:64]), rule)
         parts = {part.strip() for part in text.split("||")}
         tags = frozenset() if EVERYTHING in parts else frozenset(parts - {""})
+        if not tags and EVERYTHING not in parts:
+            raise InvalidParameter("tags", text[:64], "tags, as 'a || b', or * for all")
         if len(tags) > TAGS_MAX:
             raise InvalidParameter("tags", f"{len(tags)} different ones", f"at most {TAGS_MAX}")
         return Subscription(topic, text, tags)

@@ -90,7 +90,8 @@ class NotLeadingController(ZenitError):
         self.leader = leader
 
     def __str__(self) -> str:
-        return f"this controller does not lead; {self.leader or 'no other is known to, try again'}"
+        nobody = "nor does another that it knows of: do ZooKeeper and the controllers run? (zenit status)"
+        return f"this controller does not lead; {self.leader or nobody}"
 
 
 class ReplicaGroupNotFound(ZenitError):
@@ -103,7 +104,7 @@ class ReplicaGroupNotFound(ZenitError):
         self.group = group
 
     def __str__(self) -> str:
-        return f"replica group {self.group!r} does not exist; it begins when its first broker registers"
+        return f"replica group {self.group!r} does not exist (those that do: zenit cluster); it begins with its first broker"
 
 
 class IncarnationUnknown(ZenitError):

@@ -138,6 +138,30 @@ def test_a_command_loads_its_own_subject_only(tmp_path: Path) -> None:
     assert loaded_by(tmp_path, "--help") >= subjects
 
 
+RIGHT_GROUPS = (
+    ["status", "broker-a"],
+    ["elect", "broker-a"],
+    ["settings", "broker-a"],
+    ["remove", "broker-a", "broker-a-1"],
+    ["restore", "broker-a", "--epoch", "3"],
+)
+"""What `zenit controller` takes."""
+WRONG_GROUPS = (
+    (["status", ""], "group name"),
+    (["status", "a/b"], "a/b"),
+    (["elect", "broker-a", "--replica", ""], "replica name"),
+    (["elect", "broker-a", "--accept-loss"], "--force"),
+    (["settings", "broker-a", "--min-in-sync", "0"], "--min-in-sync"),
+    (["settings", "broker-a", "--flush", "perhaps"], "--flush"),
+    (["remove", "broker-a"], "REPLICA"),
+    (["remove", "broker-a", "a b"], "replica name"),
+    (["restore", "broker-a"], "--epoch"),
+    (["restore", "broker-a", "--epoch", "0"], "--epoch"),
+    (["restore", "broker-a", "--epoch", "3", "--group-id", "none"], "32 hexadecimal digits"),
+)
+FILTERED = (["consume", "t", "--group", "g"], ["tail", "t"])
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(command: str, tmp_path: Path) -> None:
     done = zenit(*command.split(), "--help", home=tmp_path)
@@ -216,6 +240,11 @@ def test_the_version_tells_which_kernel_runs(tmp_path: Path) -> None:
         (["up", "--dir", ""], "--dir"),
         (["down", "--dir", ""], "--dir"),
         (["status", "--dir", ""], "--dir"),
+        *((["controller", *rest, "--controllers", NOBODY], says) for rest, says in WRONG_GROUPS),
+        (["controller", "elect", "broker-a", "--controllers", "nonsense"], "nonsense"),
+        *(([*command, "--filter", "||"], "a || b") for command in FILTERED),
+        *(([*command, "--filter", "a" * 16_385], "16384") for command in FILTERED),
+        (["consume", "t", "--group", "g", "--sql", "a >"], "character 4"),
     ],
 )
 def test_wrong_usage_is_one_line_and_status_2(arguments: list[str], says: str, tmp_path: Path) -> None:
@@ -242,7 +271,7 @@ def test_an_environment_that_cannot_be_is_wrong_usage_too(name: str, value: str,
         (["topic", "list", "--namesrv", NOBODY], NOBODY),
         (["produce", "t", "--file", "/nonexistent"], "/nonexistent"),
         (["store", "verify", "/nonexistent"], "/nonexistent"),
-        (["controller", "elect", "broker-a", "--controllers", NOBODY], NOBODY),
+        *((["controller", *rest, "--controllers", NOBODY], NOBODY) for rest in RIGHT_GROUPS),
     ],
 )
 def test_what_fails_is_one_line_and_status_1(arguments: list[str], says: str, tmp_path: Path) -> None:
@@ -251,6 +280,18 @@ def test_what_fails_is_one_line_and_status_1(arguments: list[str], says: str, tm
     assert says in done.stderr
     assert done.stderr.startswith("zenit: ")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["topic list", "context list", "context add b h:1", "context use a"])
+def test_contexts_that_are_damaged_are_told_as_any_damaged_file(command: str, tmp_path: Path) -> None:
+    file = tmp_path / ".config" / "zenit" / "contexts.json"
+    file.parent.mkdir(parents=True)
+    file.write_text("{")
+    done = zenit(*command.split(), home=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
+    assert done.stderr.startswith(f"zenit: cannot open {file}: ")
+    assert "remove it" in done.stderr
+    assert file.read_text() == "{"
 
 
 @pytest.mark.parametrize("role", ["namesrv", "broker", "controller"])

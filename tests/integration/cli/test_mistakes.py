@@ -53,6 +53,8 @@ def test_names_that_are_not_there(one_broker: LocalCluster) -> None:
         (("topic", "delete", "zzz"), "does not exist; those that do: zenit topic list"),
         (("dlq", "show", "nobody"), "group 'nobody' does not exist"),
         (("dlq", "redrive", "nobody"), "group 'nobody' does not exist"),
+        (("controller", "status", "broker-a", "--controllers", one_broker.namesrv), "another role"),
+        (("controller", "status", "broker-a"), "no registered broker that answers has controllers"),
     ):
         code, said = fails(*arguments, *where)
         assert (code, part in said) == (1, True), said

@@ -19,7 +19,7 @@ from zenitmq.cli.context_file import (
     encode_contexts,
     read_contexts,
 )
-from zenitmq.model.errors import InvalidParameter
+from zenitmq.model.errors import InvalidParameter, StoreFormatError
 
 KNOWN = Contexts({"prod": "mq1:9876,mq2:9876", "test": "t:9876"}, "prod")
 BOTH = {"ZENIT_NAMESRV": "e:1", "ZENIT_CONTEXT": "test"}
@@ -66,7 +66,7 @@ def test_one_that_is_removed_is_not_in_use() -> None:
     "text", ["", "[]", "{}", '{"contexts": {"a": 1}, "current": null}', '{"contexts": {}, "current": "a"}', "[" * 9999]
 )
 def test_a_file_that_is_none_is_told_by_its_name(text: str) -> None:
-    with pytest.raises(InvalidParameter, match="/where"):
+    with pytest.raises(StoreFormatError, match="/where"):
         decode_contexts(text, "/where")
 
 

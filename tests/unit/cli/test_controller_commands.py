@@ -39,22 +39,6 @@ def test_a_loss_is_accepted_only_with_force() -> None:
     assert (result.exit_code, "only with --force" in result.output) == (2, True)
 
 
-def test_a_group_id_that_cannot_be_one_is_refused_before_anybody_is_asked() -> None:
-    command = [
-        "controller",
-        "restore",
-        "broker-a",
-        "--epoch",
-        "1",
-        "--group-id",
-        "None",
-        "--controllers",
-        "127.0.0.1:1",
-    ]
-    result = CliRunner().invoke(application("controller"), command)
-    assert "32 hexadecimal digits" in str(result.exception)
-
-
 @pytest.mark.parametrize("epoch", ["0", str(1 << 63), "9" * 40])
 def test_an_epoch_that_no_group_has_is_a_wrong_command_line(epoch: str) -> None:
     command = ["controller", "restore", "broker-a", "--epoch", epoch, "--controllers", "127.0.0.1:1"]

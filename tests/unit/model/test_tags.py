@@ -36,7 +36,7 @@ def test_no_tags_have_code_zero() -> None:
 @pytest.mark.parametrize(
     ("expression", "tags"),
     [
-        *((everything, ()) for everything in (None, "", "*", " * ", "  ", "a || *", "||")),
+        *((everything, ()) for everything in (None, "", "*", " * ", "  ", "a || *")),
         *(("a", ("a",)), ("a||b", ("a", "b")), (" a || b ||", ("a", "b")), ("a | b", ("a | b",)), ("a || a", ("a",))),
     ],
 )
@@ -55,6 +55,12 @@ def test_what_no_tag_can_be_is_refused(expression: str) -> None:
     with pytest.raises(InvalidParameter) as raised:
         Subscription.parse("orders", expression)
     assert len(str(raised.value)) < 600
+
+
+@pytest.mark.parametrize("expression", ["||", " || ", "||||", "|| ||"])
+def test_separators_alone_are_no_expression(expression: str) -> None:
+    with pytest.raises(InvalidParameter, match=r"a \|\| b"):
+        Subscription.parse("orders", expression)
 
 
 def test_a_condition_is_a_subscription_of_its_own_kind() -> None:
