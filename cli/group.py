@@ -168,7 +168,7 @@ def update(name: Name, attr: Attributes = None, namesrv: Namesrv = None, as_json
 
 
 def delete(name: Name, namesrv: Namesrv = None, as_json: Json = False) -> None:
-    """Delete a group that has no members, with its offsets."""
+    """Delete a group that has no members, with its offsets and what waits for its next try; its dead letters stay."""
     from ..client.admin import Admin
 
     with Admin(namesrv) as admin:

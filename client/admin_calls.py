@@ -18,11 +18,20 @@ from ..model.errors import (
     NoRoute,
     RemoteProtocolError,
     RequestTimeout,
+    TopicNotFound,
     ZenitError,
 )
 from ..model.names import check_topic
 from ..model.route import TopicRoute
-from ..remoting.commands import GetClusterInfo, GetTopicList, Reply, Request, TopicListReply
+from ..remoting.commands import (
+    DeleteTopic,
+    DeleteTopicRoute,
+    GetClusterInfo,
+    GetTopicList,
+    Reply,
+    Request,
+    TopicListReply,
+)
 from .admin_merge import Document
 from .argument_checks import milliseconds
 from .client_repr import client_repr
@@ -136,6 +145,12 @@ class AdminCalls(ABC):
         if not answers:
             raise missing
         return answers
+
+    async def _drop_topic(self, topic: str, deadline_ms: int) -> None:
+        """At the brokers and the name servers. Raises TopicNotFound where no broker has it."""
+        await self._ask_some(await self._masters(deadline_ms), DeleteTopic(topic), deadline_ms, TopicNotFound(topic))
+        for address in self._connection.addresses:
+            await self._call(address, DeleteTopicRoute(topic), deadline_ms)
 
     async def _ask_some_documents(
         self, brokers: Mapping[str, str], request: Request, deadline_ms: int, missing: ZenitError

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 
 from ..model.clock import ms_of_datetime
-from ..model.errors import GroupNotFound, InvalidParameter
-from ..model.names import check_group
+from ..model.errors import GroupNotFound, InvalidParameter, TopicNotFound
+from ..model.names import check_group, retry_topic
 from ..model.queue import MessageQueue
 from ..remoting.commands import (
     CloneOffsets,
@@ -119,7 +120,11 @@ class GroupAdmin(AdminCalls):
         return merge_resets(await self._ask_some_documents(brokers, request, deadline_ms, GroupNotFound(source)))
 
     async def _delete_group(self, group: str, *, timeout: float | None = None) -> None:
-        """Deletes a group that has no members, with its offsets. Raises GroupNotFound."""
+        """Deletes a group that has no members, with its offsets and with what failed in it and waits for its next try: one
+        of the same name that is made later begins without. Its dead letters stay. Raises GroupNotFound.
+        """
         deadline_ms = self._deadline(timeout)
         request = DeleteGroup(check_group(group))
         await self._ask_some(await self._masters(deadline_ms), request, deadline_ms, GroupNotFound(group))
+        with suppress(TopicNotFound):  # nothing failed in it
+            await self._drop_topic(retry_topic(group), deadline_ms)

@@ -13,8 +13,6 @@ from ..model.queue import MessageQueue, QueueOffset
 from ..model.route import PERMISSION_READ_WRITE, TopicRoute
 from ..remoting.commands import (
     CreateTopic,
-    DeleteTopic,
-    DeleteTopicRoute,
     GetMaxOffset,
     GetMinOffset,
     GetRoute,
@@ -109,10 +107,7 @@ class TopicAdmin(AdminCalls):
 
     async def _delete_topic(self, topic: str, *, timeout: float | None = None) -> None:
         """Deletes a topic, its messages and the offsets in it, everywhere. Raises TopicNotFound where no broker has it."""
-        deadline_ms = self._deadline(timeout)
-        await self._ask_some(await self._masters(deadline_ms), DeleteTopic(topic), deadline_ms, TopicNotFound(topic))
-        for address in self._connection.addresses:
-            await self._call(address, DeleteTopicRoute(topic), deadline_ms)
+        await self._drop_topic(topic, self._deadline(timeout))
 
     async def _topics(self, *, timeout: float | None = None) -> list[str]:
         """The names of all topics the name servers know."""

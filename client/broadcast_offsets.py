@@ -1,9 +1,11 @@
 """How far one member of a broadcasting group is, kept in a file of this machine.
 
-    <directory>/<group>/<name servers>/<instance>.json      {"offsets": [[topic, broker name, queue id, offset], ...]}
+    <directory>/<group>/<name servers>/<instance>.json
+        {"offsets": [[topic, broker name, queue id, offset, incarnation of the topic], ...], "cluster_id": "9f1c2b3a4d5e6f70"}
 
-Replaced as a whole, so the file under its name is always complete. A lock beside it keeps a second member of the same
-name from writing over the first one's offsets; it ends with the process that holds it.
+What it says of one cluster means nothing in another that is at the same addresses later. Replaced as a whole, so the
+file under its name is always complete. A lock beside it keeps a second member of the same name from writing over the
+first one's offsets; it ends with the process that holds it.
 """
 
 from __future__ import annotations
@@ -48,6 +50,7 @@ class BroadcastOffsets:
         """`addresses`: of the name servers, so that clusters do not mix."""
         self.path = os.path.join(directory, group, _folder(addresses), f"{instance}.json")
         self._offsets: dict[MessageQueue, _Kept] = {}
+        self._cluster_id = ""  # whose they are; "" = that is not known
         self._opened = ExitStack()
 
     def __enter__(self) -> Self:
@@ -58,7 +61,7 @@ class BroadcastOffsets:
                 lock = os.open(self.path + ".lock", os.O_RDWR | os.O_CREAT, 0o600)
                 opened.callback(os.close, lock)
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                self._offsets = self._read()
+                self._offsets, self._cluster_id = self._read()
                 self._opened = opened.pop_all()
         except BlockingIOError as error:
             raise OffsetFileInUse(self.path) from error
@@ -68,6 +71,14 @@ class BroadcastOffsets:
 
     def __exit__(self, *_: object) -> None:
         self._opened.close()
+
+    def mean(self, cluster_id: str) -> bool:
+        """Which cluster it is about from now on, "" = not known. False where what was kept is another's, and is forgotten."""
+        is_others = bool(self._cluster_id and cluster_id and self._cluster_id != cluster_id)
+        if is_others:
+            self._offsets = {}
+        self._cluster_id = cluster_id or self._cluster_id
+        return not is_others
 
     def knows(self, topic: str) -> bool:
         """Whether anything of the topic was ever kept."""
@@ -86,7 +97,7 @@ class BroadcastOffsets:
         temporary = self.path + ".new"
         try:
             with open(temporary, "w", encoding="utf-8") as file:
-                json.dump({"offsets": rows}, file, separators=(",", ":"))
+                json.dump({"offsets": rows, "cluster_id": self._cluster_id}, file, separators=(",", ":"))
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, self.path)
@@ -94,14 +105,14 @@ class BroadcastOffsets:
             raise OffsetFileFailed(self.path, str(error)) from error
         self._offsets = merged
 
-    def _read(self) -> dict[MessageQueue, _Kept]:
+    def _read(self) -> tuple[dict[MessageQueue, _Kept], str]:
         try:
             if os.path.getsize(self.path) > FILE_BYTES_MAX:
                 raise StoreFormatError(self.path, f"more than {FILE_BYTES_MAX} bytes")
             with open(self.path, encoding="utf-8") as file:
                 document = json.load(file)
         except FileNotFoundError:
-            return {}
+            return {}, ""
         except (ValueError, RecursionError) as error:
             raise StoreFormatError(self.path, "no JSON; delete it to begin anew") from error
         return _parsed(self.path, document)
@@ -112,9 +123,11 @@ def _folder(addresses: tuple[str, ...]) -> str:
     return text if len(text) <= FOLDER_LENGTH_MAX else hashlib.sha256(text.encode()).hexdigest()
 
 
-def _parsed(path: str, document: object) -> dict[MessageQueue, _Kept]:
-    rows = document.get("offsets") if isinstance(document, dict) else None
-    if not isinstance(rows, list):
+def _parsed(path: str, document: object) -> tuple[dict[MessageQueue, _Kept], str]:
+    """The offsets, and the id of the cluster whose they are."""
+    found = document if isinstance(document, dict) else {}
+    rows, cluster_id = found.get("offsets"), found.get("cluster_id", "")
+    if not isinstance(rows, list) or not isinstance(cluster_id, str):
         raise StoreFormatError(path, "no offsets; delete it to begin anew")
     offsets: dict[MessageQueue, _Kept] = {}
     for row in rows:
@@ -125,4 +138,4 @@ def _parsed(path: str, document: object) -> dict[MessageQueue, _Kept]:
                 offsets[MessageQueue(topic, broker_name, queue_id)] = offset, life
             case _:
                 raise StoreFormatError(path, f"{str(row)[:80]} is no offset; delete the file to begin anew")
-    return offsets
+    return offsets, cluster_id

@@ -5,11 +5,13 @@ Coroutines of the one who moves queues, and of the one who closes.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Protocol
 
-from ..model.errors import ZenitError
+from ..model.errors import ConnectionLost, NoRoute, RequestTimeout, TopicNotFound, ZenitError
 from ..model.queue import MessageQueue
 from .broadcast_offsets import BroadcastOffsets
 from .connection import Connection
@@ -17,6 +19,8 @@ from .group_share import GroupShare
 from .offset_commits import OnCommitted, OnMoved, commit_and_wait
 from .start_from import StartFrom
 from .waiting import Waits
+
+log = logging.getLogger(__name__)
 
 
 class Positions(Protocol):
@@ -103,8 +107,11 @@ class LocalPositions:
     async def start(self, topic: str, *, timeout_ms: int) -> None:
         """See Positions: a topic's first look takes all its queues at once."""
         if self._offsets.knows(topic):
+            await self._mean_cluster(topic, timeout_ms)
+        if self._offsets.knows(topic):
             return
         route = await self._connection.routes.route(topic, self._waits, timeout_ms=timeout_ms)
+        self._offsets.mean(self._connection.remoting.cluster_id)
         self._offsets.save(
             {queue: await self._offset_of(queue, self._start_from, timeout_ms) for queue in route.read_queues()}
         )
@@ -120,6 +127,15 @@ class LocalPositions:
             else:
                 begun[queue] = kept, kept
         return begun
+
+    async def _mean_cluster(self, topic: str, timeout_ms: int) -> None:
+        """Forgets what is kept of another cluster. One that does not answer is taken for the one it was."""
+        remoting = self._connection.remoting
+        if not remoting.cluster_id:
+            with suppress(NoRoute, TopicNotFound, ConnectionLost, RequestTimeout):
+                await self._connection.routes.route(topic, self._waits, timeout_ms=timeout_ms)
+        if not self._offsets.mean(remoting.cluster_id):
+            log.warning("another cluster is at these name servers: offsets of the one before are forgotten")
 
     async def _offset_of(self, queue: MessageQueue, start_from: StartFrom | datetime, timeout_ms: int) -> int:
         return await self._share.start_offset(queue, start_from, timeout_ms=timeout_ms)

@@ -90,7 +90,8 @@ class ProducerCore(ABC):
         on_error: OnError | None = None,
         trace: bool | str = False,
     ) -> None:
-        """`timeout`: seconds over all tries of a send that is waited for, and for room in a full window.
+        """`timeout`: seconds over all tries of a send that is waited for, and for room in a full window. A request has 3 unless
+        its call says otherwise, or as many as this where that is less.
 
         `batch_timeout`: seconds over all tries of a batch sent in the background. `retries`: at most so many further
         tries; None = as the time allows. `on_error(list[FailedSend])`: told of posted messages that failed, in the

@@ -50,7 +50,7 @@ def test_two_members_do_not_share_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "{", "[" * 100_000, "[]", "{}", '{"offsets": 1}', '{"offsets": [1]}', '{"offsets": [["t", "a", 0, -1, 0]]}',
-     '{"offsets": [["t", "a", "0", 1, 0]]}', '{"offsets": [["t", "a", 0]]}'],
+     '{"offsets": [["t", "a", "0", 1, 0]]}', '{"offsets": [["t", "a", 0]]}', '{"offsets": [], "cluster_id": 1}'],
 )  # fmt: skip
 def test_damage_is_told_with_the_remedy(tmp_path: Path, text: str) -> None:
     offsets = file_in(tmp_path)
@@ -61,7 +61,7 @@ def test_damage_is_told_with_the_remedy(tmp_path: Path, text: str) -> None:
     Path(offsets.path).unlink()
     with offsets:
         offsets.save({QUEUE: 5})
-    assert json.loads(Path(offsets.path).read_text()) == {"offsets": [["t", "a", 1, 5, 0]]}
+    assert json.loads(Path(offsets.path).read_text()) == {"offsets": [["t", "a", 1, 5, 0]], "cluster_id": ""}
 
 
 def test_a_file_that_cannot_be_written_keeps_what_it_had(tmp_path: Path) -> None:
@@ -84,6 +84,26 @@ def test_what_was_kept_of_an_earlier_topic_of_that_name_means_nothing(tmp_path: 
         assert [offsets.offset(queue) for queue in (first, second, QUEUE)] == [5, None, 5]
         offsets.save({second: 1})
         assert offsets.offset(second) == 1
+
+
+def test_what_was_kept_of_another_cluster_at_the_same_addresses_means_nothing(tmp_path: Path) -> None:
+    with file_in(tmp_path) as offsets:
+        offsets.save({QUEUE: 4})  # as earlier releases did: of a cluster that nobody named
+    with file_in(tmp_path) as offsets:
+        assert offsets.mean("one")
+        assert offsets.offset(QUEUE) == 4
+        offsets.save({QUEUE: 5})
+    with file_in(tmp_path) as offsets:
+        assert offsets.mean("")  # nobody knows yet
+        assert offsets.mean("one")
+        assert offsets.offset(QUEUE) == 5
+        assert not offsets.mean("two")
+        assert not offsets.knows("t")
+        assert offsets.mean("two")
+        offsets.save({QUEUE: 1})
+    with file_in(tmp_path) as offsets:
+        assert offsets.mean("two")
+        assert offsets.offset(QUEUE) == 1
 
 
 def test_an_instance_is_a_plain_name() -> None:
