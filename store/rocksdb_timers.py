@@ -88,7 +88,7 @@ class TimerStore:
             raise StoreFormatError(self.directory, str(error)[:200]) from error
         flaw = self._flaw()
         if flaw:
-            self._db.close()  # it lets go once no iterator is left, not even in a traceback
+            self.close()  # it lets go once no iterator is left, not even in a traceback
             raise StoreFormatError(self.directory, flaw)
 
     def _flaw(self) -> str:
@@ -115,12 +115,15 @@ class TimerStore:
         return count
 
     def close(self) -> None:
-        """Once nobody reads or writes any more."""
-        self._db.close()
+        """Once nobody reads or writes any more. What a full disk kept from being written follows from the log again."""
+        try:
+            self._db.close()
+        except Exception as error:  # noqa: BLE001  # the binding has no class for what RocksDB says
+            log.warning("the index of what waits was closed after an error dir=%s error=%s", self.directory, error)
 
     def clear(self) -> None:
         """Forgets everything; the log is told again from its begin on."""
-        self._db.close()
+        self.close()
         shutil.rmtree(self.directory)
         self._open()
 

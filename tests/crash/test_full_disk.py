@@ -3,26 +3,32 @@
 import os
 import subprocess
 import threading
+from collections import deque
 
 import pytest
 
 from zenitmq.model.errors import StoreNotWriteable
 from zenitmq.store.commit_log import CommitLog
+from zenitmq.store.rocksdb_timers import TimerStore
 
 SEGMENT = 65_536
 DEADLINE_MS = 20_000
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 512 KiB."""
+def mounted(directory, size):
     mount = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=512k", "zenit-test", str(tmp_path)], capture_output=True, check=False
+        ["mount", "-t", "tmpfs", "-o", size, "zenit-test", str(directory)], capture_output=True, check=False
     )
     if mount.returncode:
         pytest.skip("may not mount a file system here")
-    yield tmp_path
-    subprocess.run(["umount", str(tmp_path)], check=True)
+    yield directory
+    subprocess.run(["umount", str(directory)], check=True)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 512 KiB."""
+    yield from mounted(tmp_path, "size=512k")
 
 
 def fill(log: CommitLog) -> None:
@@ -62,3 +68,33 @@ def test_a_full_file_system(small_disk):
         log.wait_flushed(log.written, DEADLINE_MS)
     finally:
         log.close()
+
+
+def until_full(write):
+    """Writes until the disk is full."""
+    with pytest.raises(OSError, match="No space"):
+        deque(map(write, range(100_000)), maxlen=0)
+
+
+@pytest.fixture
+def disk_of_timers(tmp_path):
+    """A file system of 4 MiB."""
+    yield from mounted(tmp_path, "size=4m")
+
+
+def test_what_waits_is_written_again_once_there_is_room(disk_of_timers):
+    """RocksDB goes on by itself, but not at once, and says that it could not write when it is closed before."""
+    store = TimerStore(str(disk_of_timers))
+    store.write([(5, 100)], 200)
+    ballast = disk_of_timers / "ballast"
+    with open(ballast, "wb", buffering=0) as file:
+        until_full(lambda _: file.write(bytes(4096)))
+    until_full(lambda number: store.write([(5, 200 + number)], 201 + number))
+    reflected, count = store.reflected, store.count
+    store.close()
+    ballast.unlink()
+    store = TimerStore(str(disk_of_timers))
+    assert (store.reflected, store.count) == (reflected, count)
+    store.write([(6, reflected)], reflected + 1)
+    store.flush()
+    store.close()
