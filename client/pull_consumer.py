@@ -217,8 +217,9 @@ class PullCore(ABC):
             return await self._wait_next(max_messages, deadline_ms, is_iterated=is_iterated)
         except ZenitError:
             raise
-        except BaseException:  # a signal's handler raised, perhaps after they were taken: the next poll returns them
-            self._work.put_back()
+        except BaseException as error:
+            if not self._waits.is_end(error):  # else cancelled where it waited: nothing was taken, and its pulls go on
+                self._work.put_back()  # a signal's handler raised, perhaps after they were: the next poll returns them
             raise
 
     async def _wait_next(self, max_messages: int, deadline_ms: int, *, is_iterated: bool) -> Taken | None:

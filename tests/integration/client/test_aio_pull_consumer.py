@@ -24,7 +24,13 @@ from zenitmq import (
 )
 from zenitmq.model.clock import datetime_of_ms
 from zenitmq.model.errors import WrongEventLoop
-from zenitmq.remoting.commands import GetBeginOffsets, GetConsumerList, QueryConsumerOffset, UpdateConsumerOffsets
+from zenitmq.remoting.commands import (
+    GetBeginOffsets,
+    GetConsumerList,
+    PullMessages,
+    QueryConsumerOffset,
+    UpdateConsumerOffsets,
+)
 
 TOPIC = "trades"
 
@@ -226,6 +232,34 @@ def test_a_poll_cancelled_while_queues_are_looked_for_looks_again(namesrv: str, 
             return seen
 
     assert sorted(asyncio.run(story())) == expected
+
+
+@pytest.mark.parametrize("is_iterated", [False, True])
+def test_a_poll_that_is_cancelled_leaves_its_pulls_to_the_next_one(
+    namesrv: str, broker, producer: Producer, is_iterated: bool
+) -> None:
+    """A loop that looks at something else now and then, say: each message would be sent to each pull that was given up."""
+    pulls: list[PullMessages] = []
+
+    def count(request: object) -> None:
+        if isinstance(request, PullMessages):
+            pulls.append(request)
+
+    async def story() -> bytes:
+        async with new_consumer(namesrv) as consumer:
+            consumer.subscribe(TOPIC)
+            assert not await consumer.poll(timeout=0.2)
+            first = len(pulls)
+            for _ in range(10):
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.02):
+                        await (anext(aiter(consumer)) if is_iterated else consumer.poll(timeout=5))
+            assert len(pulls) == first == 4, "one a queue"
+            producer.send(Message(TOPIC, b"one"))
+            return (await consumer.poll(timeout=5))[0].body
+
+    broker.rule = count
+    assert asyncio.run(story()) == b"one"
 
 
 def test_close_ends_the_iteration_and_the_poll_of_another_task(namesrv: str, broker) -> None:
