@@ -42,7 +42,7 @@ from ..store.quarantine import Range, overlaps
 from ..store.record_kernel import StoredMessage, decode_record
 from .parts import Parts
 from .redelivery_topics import retry_queues_of, wanted_dead_letter_topic, wanted_retry_topic
-from .retry_policy import retry_delay_ms
+from .retry_policy import RETRIES_MAX_MAX, retry_delay_ms
 from .state_log import GROUPS, TOPICS
 
 DAMAGED_RETRY_MS: Final = 1000  # while a replica may have the record
@@ -65,6 +65,8 @@ class SendBackHandler:
         if is_system_topic(check_topic(request.topic)):
             raise NoPermission(f"system topic {request.topic}", "sending back")
         self._check_group(request.group)
+        if request.handled < 1:
+            raise InvalidParameter("handled", request.handled, "at least 1")
         if request.physical_offset < 0:
             raise MessageNotFound(f"physical offset {request.physical_offset}")
         work = partial(self._find, PhysicalOffset(request.physical_offset), call.payload)
@@ -168,7 +170,7 @@ class SendBackHandler:
             sys_flag=message.sys_flag & ~NOT_COPIED,
             born_timestamp_ms=message.born_at_ms,
             born_host=message.born_host,
-            reconsume_times=message.reconsume_times + 1,
+            reconsume_times=min(message.reconsume_times + request.handled, RETRIES_MAX_MAX),
             body_crc=message.body_crc,
         )
         self.given_up += 1

@@ -445,6 +445,7 @@ class PushWork:
             DEAD_LETTER_LEVEL if item.failure.is_final else 0,
             self._rules.max_attempts - 1,  # how often it may come again; without a bound that is -1: as the group says
             item.failure.reason,
+            item.attempt + 1,
         )
         try:
             address = self._connection.routes.address_of(queue.topic, queue.broker_name)

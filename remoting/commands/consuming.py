@@ -35,6 +35,7 @@ class SendBack(Request):
 
     delay_level: 0 = as the group's policy says, above = that level of the ladder, -1 = to the dead letters at once.
     reason: kept with a dead letter, at most 1 KiB of it. max_attempts: how often it may come again; -1 = the group's.
+    handled: how often the consumer handled it since it was pulled.
     Payload: none or, after MessageNotFound, the record as it was pulled: retention was faster.
     """
 
@@ -44,6 +45,7 @@ class SendBack(Request):
     delay_level: int = 0
     max_attempts: int = -1
     reason: str = ""
+    handled: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,6 +169,7 @@ def test_a_record_that_is_gone_may_be_brought_along(broker: Any, group: str, rec
     ("wrong", "error"),
     [
         ({"physical_offset": -1}, MessageNotFound),
+        ({"handled": 0}, InvalidParameter),
         ({"physical_offset": 1}, MessageNotFound),
         ({"physical_offset": 1 << 50}, MessageNotFound),
         ({"topic": "other"}, InvalidParameter),

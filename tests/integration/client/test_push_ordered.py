@@ -129,6 +129,7 @@ def test_after_the_last_attempt_the_queue_goes_on(namesrv: str, admin: Admin, pr
         seen.wait(3)
         wait_until(lambda: admin.dead_letters("g", 1))
         (letter,) = admin.dead_letters("g", 10)
+        assert letter.attempts == 3
     assert seen.bodies == [b"1", b"2", b"2", b"2", b"3"]
     assert (letter.message.body, letter.origin_topic, letter.reason) == (b"2", TOPIC, "ValueError: never")
 
