@@ -21,6 +21,7 @@ from ..remoting.commands import (
 )
 from .admin_calls import AdminCalls, masters_of
 from .admin_merge import Document, merge_clients, merge_group, merge_groups, merge_resets
+from .argument_checks import settings_of
 
 
 class GroupAdmin(AdminCalls):
@@ -31,7 +32,7 @@ class GroupAdmin(AdminCalls):
     ) -> None:
         """Creates a group at every master, or gives it these settings (values as JSON text)."""
         deadline_ms = self._deadline(timeout)
-        request = CreateGroup(check_group(group), tuple(sorted((attributes or {}).items())))
+        request = CreateGroup(check_group(group), settings_of(attributes))
         await self._ask_each(await self._masters(deadline_ms), request, deadline_ms)
 
     async def _groups(self, *, timeout: float | None = None) -> list[Document]:

@@ -25,6 +25,7 @@ from ..remoting.commands import (
 )
 from .admin_calls import AdminCalls, masters_of
 from .admin_merge import Document, merge_topic_queues, merge_topics
+from .argument_checks import settings_of
 from .route_cache import route_of
 
 LOOK_AGAIN_MS: Final = 20
@@ -46,9 +47,7 @@ class TopicAdmin(AdminCalls):
     ) -> None:
         """Creates a topic at every master, or at the named ones, or gives it these settings; returns once it is routed."""
         deadline_ms = self._deadline(timeout)
-        request = CreateTopic(
-            check_topic(topic), queues, queues, permission, order, tuple(sorted((attributes or {}).items()))
-        )
+        request = CreateTopic(check_topic(topic), queues, queues, permission, order, settings_of(attributes))
         chosen = await self._chosen_masters(brokers, deadline_ms)
         await self._ask_each(chosen, request, deadline_ms)
         await self._wait_routed(topic, dict.fromkeys(chosen, queues), deadline_ms)
@@ -79,7 +78,7 @@ class TopicAdmin(AdminCalls):
             raise InvalidParameter(
                 "queues", queues, f"at least {most}: queues hold messages, so they are never taken away"
             )
-        changed = {name: {**entry["attributes"], **(attributes or {})} for name, entry in held.items()}
+        changed = {name: {**entry["attributes"], **dict(settings_of(attributes))} for name, entry in held.items()}
         for name, entry in held.items():
             request = CreateTopic(
                 topic,

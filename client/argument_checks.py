@@ -1,7 +1,8 @@
-"""Numbers that callers give: counts within bounds, and seconds as milliseconds. Pure."""
+"""What callers give: counts within bounds, seconds as milliseconds, settings as texts. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import isfinite
 from typing import Final
 
@@ -29,6 +30,15 @@ def wait_milliseconds(name: str, seconds: float) -> int:
     if not _is_time(seconds) or seconds > SECONDS_MAX:
         raise InvalidParameter(name, seconds, f"seconds, at most {SECONDS_MAX}")
     return max(0, round(seconds * 1000))
+
+
+def settings_of(attributes: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
+    """(name, value), sorted. Raises InvalidParameter for what is no text, as a number is."""
+    for name, value in (attributes or {}).items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            expected = f"name and value as text, as {str(name)!r}: {str(value)!r}"
+            raise InvalidParameter(f"attributes[{name!r}]", repr(value), expected)
+    return tuple(sorted((attributes or {}).items()))
 
 
 def _is_time(seconds: float) -> bool:

@@ -218,6 +218,8 @@ class ProducerCore(ABC):
 
         Some of them may be delayed: those come to that queue at their times.
         """
+        if isinstance(messages, Message):
+            raise InvalidParameter("messages", "Message", "a sequence of messages; send(message) sends one")
         if not messages:
             return ()
         self._check_usable()
@@ -267,6 +269,8 @@ class ProducerCore(ABC):
         InvalidParameter for a receipt of a message that was not delayed, and what the last try ended with.
         """
         self._check_usable()
+        if not isinstance(receipt, SendReceipt):
+            raise InvalidParameter("receipt", type(receipt).__name__, "what send returned: a SendReceipt")
         if receipt.recall_handle is None:
             raise InvalidParameter("receipt", receipt.message_id, "that of a message that is delivered later")
         queue = receipt.queue

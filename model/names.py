@@ -81,8 +81,8 @@ def check_topic(topic: str) -> str:
 
 def check_group(group: str) -> str:
     """Returns the name; raises InvalidName where it breaks the rule."""
-    if not 1 <= len(group) <= GROUP_LENGTH_MAX or _ALLOWED.fullmatch(group) is None:
-        raise InvalidName("group", group, _RULE.format(GROUP_LENGTH_MAX))
+    if not isinstance(group, str) or not 1 <= len(group) <= GROUP_LENGTH_MAX or _ALLOWED.fullmatch(group) is None:
+        raise InvalidName("group", str(group), _RULE.format(GROUP_LENGTH_MAX))
     return group
 
 

@@ -47,6 +47,8 @@ class Sql:
     text: str
 
     def __post_init__(self) -> None:
+        if not isinstance(self.text, str):
+            raise InvalidParameter("condition", type(self.text).__name__, 'a text, such as "amount > 10"')
         parse(self.text)
 
 
@@ -68,6 +70,8 @@ class Subscription:
         """From "*", None or "" (everything), "a || b", or Sql("..."). Raises InvalidParameter, for "||" too."""
         if isinstance(expression, Sql):
             return Subscription(topic, expression.text, kind=ExpressionKind.SQL92)
+        if not isinstance(expression, str | None):
+            raise InvalidParameter("expression", type(expression).__name__, 'a text, as "buy || sell", or Sql("...")')
         text = (expression or "").strip() or EVERYTHING
         if len(text) > TAG_EXPRESSION_LENGTH_MAX or _NOT_IN_TAGS.search(text):
             rule = f"at most {TAG_EXPRESSION_LENGTH_MAX} characters, none of them 0, 1, 2 or half of a pair"

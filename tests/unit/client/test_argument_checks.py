@@ -1,13 +1,14 @@
-"""Numbers that make no sense are refused by name where they are given, not as something else later."""
+"""Numbers and types that make no sense are refused by name where they are given, not as something else later."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from zenitmq import Admin, InvalidParameter, Producer, PullConsumer, PushConsumer
+from zenitmq import Admin, InvalidName, InvalidParameter, Message, Producer, PullConsumer, PushConsumer, Sql
 from zenitmq.client.argument_checks import SECONDS_MAX, check_count, milliseconds, wait_milliseconds
 
 NOWHERE = "127.0.0.1:1"
@@ -72,3 +73,31 @@ def test_a_poll_and_a_seek_refuse_them() -> None:
         for offset in (-1, 1 << 63, 0.5):
             with pytest.raises(InvalidParameter, match="offset"):
                 consumer.seek(None, offset)  # type: ignore[arg-type]
+
+
+WRONG_TYPES: dict[str, Callable[[Any, Any, Any], object]] = {
+    "condition": lambda admin, producer, consumer: Sql(5),  # type: ignore[arg-type]
+    "expression": lambda admin, producer, consumer: consumer.subscribe("t", ["buy", "sell"]),
+    "messages": lambda admin, producer, consumer: producer.send_batch(Message("t", b"")),
+    "receipt": lambda admin, producer, consumer: producer.recall("its handle"),
+    "expected name and value as text, as 'retryMaxTimes': '2'": (
+        lambda admin, producer, consumer: admin.create_group("g", {"retryMaxTimes": 2})
+    ),
+    "owner": lambda admin, producer, consumer: admin.create_topic("t", attributes={"owner": None}),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_TYPES)
+def test_what_is_of_a_wrong_type_is_refused_by_name(name: str) -> None:
+    with (
+        Admin(NOWHERE) as admin,
+        Producer(namesrv=NOWHERE) as producer,
+        PullConsumer("g", namesrv=NOWHERE) as consumer,
+        pytest.raises(InvalidParameter, match=name),
+    ):
+        WRONG_TYPES[name](admin, producer, consumer)
+
+
+def test_a_group_is_a_text() -> None:
+    with pytest.raises(InvalidName, match="group"):
+        Producer(5, namesrv=NOWHERE)  # type: ignore[arg-type]
