@@ -105,7 +105,7 @@ class StoreConfig:
     timer_buffer_bytes: int = setting(
         8 * _MIB,
         "memory that the index of delayed messages fills, about 280 bytes a message, before it writes a file; up to three "
-        "times as much while it does",
+        "times as much while it does, and as much of what it has read, at most 8 MiB",
         minimum=64 * _KIB,
         maximum=1024 * _MIB,
     )

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 TIMER_FOLDER: Final = "timers"
 
 BUFFER_BYTES: Final = 8 << 20
-_CACHE_BYTES: Final = 8 << 20
+_CACHE_BYTES_MAX: Final = 8 << 20
 _DAMAGED_FILE: Final = "DAMAGED"
 _NUMBER: Final = struct.Struct(">Q")
 _PAIR: Final = struct.Struct(">QQ")
@@ -55,7 +55,8 @@ class TimerStore:
     """
 
     def __init__(self, directory: str, *, buffer_bytes: int = BUFFER_BYTES) -> None:
-        """Opens it; one that is damaged is emptied. `buffer_bytes`: of memory that changes fill before they go to a file.
+        """Opens it; one that is damaged is emptied. `buffer_bytes`: of memory that changes fill before they go to a file; what
+        was read of files fills as many, at most 8 MiB, though the file is gone.
 
         Raises StoreLocked, StoreFormatError.
         """
@@ -236,7 +237,7 @@ def _options(buffer_bytes: int) -> Options:
     options.set_max_open_files(64)
     options.set_compression_type(DBCompressionType.lz4())
     table = BlockBasedOptions()
-    table.set_block_cache(Cache(_CACHE_BYTES))
+    table.set_block_cache(Cache(min(buffer_bytes, _CACHE_BYTES_MAX)))
     table.set_bloom_filter(10, False)
     options.set_block_based_table_factory(table)
     return options

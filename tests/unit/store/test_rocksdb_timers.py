@@ -29,6 +29,15 @@ def test_what_waits_is_found_by_time_and_by_record(store: TimerStore) -> None:
     assert (store.count, store.reflected) == (4, 20)
 
 
+@pytest.mark.parametrize(("buffer_bytes", "cache_bytes"), [(1 << 18, 1 << 18), (8 << 20, 8 << 20), (64 << 20, 8 << 20)])
+def test_what_was_read_takes_no_more_memory_than_what_is_written(
+    tmp_path: Path, buffer_bytes: int, cache_bytes: int
+) -> None:
+    store = TimerStore(str(tmp_path), buffer_bytes=buffer_bytes)
+    assert store._db.property_int_value("rocksdb.block-cache-capacity") == cache_bytes
+    store.close()
+
+
 def test_a_wait_ends_once_whether_it_began_in_the_same_batch_or_never(store: TimerStore) -> None:
     store.write([(300, 7), (-1, 7), (400, 8)], 10)
     store.write([(-1, 8), (-1, 8), (-1, 99)], 11)
