@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..model.clock import monotonic_ms
-from ..model.errors import SubscriptionConflict, ZenitError
+from ..model.errors import ClientClosed, SubscriptionConflict, ZenitError
 from ..remoting.client import RemotingClient
 from ..remoting.commands import (
     ConsumersChanged,
@@ -102,8 +102,10 @@ class Membership:
     async def announce(self, member: Member, addresses: list[str], waits: Waits, *, timeout_ms: int) -> int:
         """Sends the member's heartbeat to these brokers and waits; returns how many took it.
 
-        Raises DuplicateClient, GroupNotFound and whatever else another try would not mend.
+        Raises DuplicateClient, GroupNotFound and whatever else another try would not mend; ClientClosed where it has left.
         """
+        if member.client_id not in self._members:
+            raise ClientClosed("client")
         taken, errors = await self._tell(self._heartbeat(member), addresses, waits, timeout_ms)
         for error in errors:
             if not error.retriable:

@@ -131,6 +131,7 @@ class PushMember:
         self._opened.push_async_callback(self._connection.members.leave, self._client_id, self._waits)
         key = program_end.add(self)
         self._opened.callback(program_end.remove, key)
+        self._opened.callback(self._begin_nothing)
         self.subscribe(subscriptions)
         self.work.start()
         self._moves.start()
@@ -170,6 +171,12 @@ class PushMember:
             work.revoke(ours | leaving)
             if self._locks is not None and is_calm:
                 await self._locks.unlock(sorted(ours | leaving), timeout_ms=settings.timeout_ms)
+
+    def _begin_nothing(self) -> None:
+        """However it ends, cancelled or interrupted too: before it leaves, so that nothing of it joins the group again."""
+        self.work.end()
+        self._moves.end()
+        self.work.revoke(set[MessageQueue]().union(*self.work.queues()))
 
     def trace_statistics(self) -> TraceStatistics | None:
         """The counters; None where nothing is traced."""

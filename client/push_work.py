@@ -102,12 +102,16 @@ class PushWork:
         with self._lock:
             self._pool.start()
 
-    async def stop(self, deadline_ms: int) -> bool:
-        """Hands nothing out any more and waits for the handlers; False where some still run at the deadline."""
+    def end(self) -> None:
+        """Hands nothing out any more."""
         with self._lock:
             self._is_stopping = True
             while self._idle:
                 self._idle.pop().set()
+
+    async def stop(self, deadline_ms: int) -> bool:
+        """The same, and waits for the handlers; False where some still run at the deadline."""
+        self.end()
         return await self._wait_calm(None, deadline_ms)
 
     def is_busy(self) -> bool:

@@ -84,10 +84,14 @@ class QueueMoves:
             self._is_due = True
             self._changed.set_all()
 
-    async def stop(self, deadline_ms: int) -> None:
-        """Looks no more; waits for a look that is under way, but no longer than the deadline."""
+    def end(self) -> None:
+        """Looks no more, once a look that is under way has ended."""
         self._is_stopping = True
         self.look_now()
+
+    async def stop(self, deadline_ms: int) -> None:
+        """The same, and waits for that, but no longer than the deadline."""
+        self.end()
         if self._ended is not None:
             await self._ended.wait(max(0, deadline_ms - monotonic_ms()))
 

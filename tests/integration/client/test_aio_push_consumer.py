@@ -21,6 +21,7 @@ from zenitmq import (
     TopicNotFound,
     aio,
 )
+from zenitmq.client import queue_moves
 from zenitmq.model.errors import LocalProtocolError
 from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.commands import LockQueues, LockReply
@@ -301,3 +302,31 @@ def test_a_close_that_is_cancelled_frees_no_queue_under_its_handler(
         return reply.queues
 
     assert asyncio.run(main()) == ()
+
+
+def test_a_close_that_is_cancelled_leaves_the_group_for_good(
+    namesrv: str, admin: Admin, producer: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connection goes on: the admin and the producer have the same one. Who announced it again would keep queues for it
+    that nobody reads."""
+    monkeypatch.setattr(queue_moves, "LOOK_MS", 50)
+    producer.send(Message(TOPIC, b"x"))
+
+    async def main() -> None:
+        begun = asyncio.Event()
+
+        async def handle(messages: list[StoredMessage]) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        consumer = await consumer_of(namesrv, handle)
+        await consumer.start()
+        await asyncio.wait_for(begun.wait(), 15)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await consumer.close(timeout=30)
+        await asyncio.sleep(0.5)
+        assert await asyncio.to_thread(lambda: admin.describe_group("g")["members"]) == []
+        assert [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("zenit-moves")] == []
+
+    asyncio.run(main())
