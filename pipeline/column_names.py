@@ -8,6 +8,8 @@ from ..model.errors import InvalidParameter
 
 BODY: Final = "body"
 PROPERTIES: Final = "properties"
+SYS_FLAG: Final = "sysFlag"
+"""No column of a row, but read beside them where the sink looks at what it wrote."""
 
 COLUMN_NAMES: Final = (
     "topic",

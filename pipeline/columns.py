@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from ..store.column_kernel import ENTRIES_ROOM, NO_ROOM, PROPERTIES_ROOM_BYTES, BytesColumn, ColumnFiller
 from ..store.record_kernel import MessageBatch
+from .column_names import SYS_FLAG
 from .schema import arrow_schema
 
 ROWS_MAX: Final = 16_384
@@ -21,7 +22,7 @@ _TEXT_BYTES: Final = 48  # a row; with more a batch has fewer rows
 _MAP_BYTES: Final = 128  # a row, of names and of values each
 _MAP_ENTRIES: Final = 8  # a row
 
-_INTS: Final = ("queueId", "reconsumeTimes", "flag")
+_INTS: Final = ("queueId", "reconsumeTimes", "flag", SYS_FLAG)
 _LONGS: Final = ("queueOffset", "bodyCrc", "bornTimestamp", "storeTimestamp")
 _TEXTS: Final = ("messageId", "keys", "tags", "messageGroup", "traceparent")
 

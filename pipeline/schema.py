@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 )
 
 from ..model.errors import InvalidParameter
-from .column_names import BODY, COLUMN_NAMES, PROPERTIES
+from .column_names import BODY, COLUMN_NAMES, PROPERTIES, SYS_FLAG
 
 Group = Literal["place", "header", "body", "properties"]
 """Where a column comes from: where the message lies, the record's fixed fields, its body, its properties."""
@@ -76,7 +76,7 @@ _BY_NAME: Final = {column.name: column for column in COLUMNS}
 @lru_cache(maxsize=256)
 def arrow_schema(names: tuple[str, ...] = COLUMN_NAMES) -> pa.Schema:
     """The schema of a batch of these columns, in this order; the same object each time."""
-    return pa.schema([pa.field(name, _BY_NAME[name].arrow) for name in names])
+    return pa.schema([pa.field(name, pa.int32() if name == SYS_FLAG else _BY_NAME[name].arrow) for name in names])
 
 
 def spark_schema(names: Iterable[str] = COLUMN_NAMES) -> StructType:

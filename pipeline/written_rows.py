@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -24,6 +25,7 @@ from ..model.errors import BatchChanged, BatchOutdated, DataLost, NoRoute, Offse
 from ..model.properties import SEQUENCE, UNIQUE_KEY
 from ..model.queue import MessageQueue
 from ..model.route import TopicRoute
+from ..model.sys_flag import SEQUENCED
 from ..store.record_kernel import decode_batch
 from .batch_pins import (
     NO_BATCH,
@@ -37,6 +39,7 @@ from .batch_pins import (
     pin_text,
     queue_key,
 )
+from .column_names import SYS_FLAG
 from .offsets import QueueRange
 from .options import ReadOptions, WriteOptions
 from .queue_reader import read_range
@@ -149,7 +152,8 @@ def _begin(
 def reading(options: WriteOptions, topic: str) -> ReadOptions:
     """How a topic is read where rows of it are compared."""
     given = {"subscribe": topic, "columns": "body,properties,flag", "requestTimeoutMs": str(options.request_timeout_ms)}
-    return ReadOptions.parse(given | ({"namesrv": options.namesrv} if options.namesrv else {})).for_batch()
+    parsed = ReadOptions.parse(given | ({"namesrv": options.namesrv} if options.namesrv else {})).for_batch()
+    return replace(parsed, columns=(*parsed.columns, SYS_FLAG))
 
 
 def record_digests(payload: bytes) -> bytes:
@@ -219,8 +223,11 @@ class WrittenRows:
             raise BatchChanged(self._identity, self._batch_id, reason) from error
 
     def _add(self, queue: MessageQueue, batch: pa.RecordBatch) -> None:
+        """Takes the rows of the batch: records that say so, and of which the broker says that they are of a sequence."""
+        is_sequenced = pc.not_equal(pc.bit_wise_and(batch.column(SYS_FLAG), SEQUENCED), 0)
         names = pc.map_lookup(batch.column("properties"), pa.scalar(SEQUENCE), "first")
-        own = batch.filter(pc.fill_null(pc.starts_with(names, producer_name(self._identity, 0)[:-1]), False))
+        is_ours = pc.fill_null(pc.starts_with(names, producer_name(self._identity, 0)[:-1]), False)
+        own = batch.filter(pc.and_(is_sequenced, is_ours))
         columns = (own.column(name).to_pylist() for name in ("body", "flag", "properties"))
         for body, flag, properties in zip(*columns, strict=True):
             found = _place(dict(properties)[SEQUENCE], self._identity)

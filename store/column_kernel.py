@@ -258,7 +258,8 @@ class ColumnFiller:
     """The columns of one batch. Any thread, one at a time.
 
     Columns are named as a user of Spark names them; those not given are not filled. Values, by name: an int64
-    memoryview for queueOffset, bornTimestamp, storeTimestamp (microseconds), bodyCrc; int32 for queueId, reconsumeTimes, flag;
+    memoryview for queueOffset, bornTimestamp, storeTimestamp (microseconds), bodyCrc; int32 for queueId, reconsumeTimes, flag,
+    sysFlag;
     a BytesColumn for messageId, keys, tags, messageGroup, traceparent, body; (int64, bits) for deliverTimestamp; (int32 ends
     of rows, BytesColumn of names, BytesColumn of values) for properties.
     """
@@ -282,11 +283,13 @@ class ColumnFiller:
     _has_crcs: cython.bint
     _has_tries: cython.bint
     _has_flags: cython.bint
+    _has_sys_flags: cython.bint
     _has_due: cython.bint
     _has_map: cython.bint
     _queue_ids: cython.int[::1]
     _tries: cython.int[::1]
     _flags: cython.int[::1]
+    _sys_flags: cython.int[::1]
     _queue_offsets: cython.longlong[::1]
     _born: cython.longlong[::1]
     _stored: cython.longlong[::1]
@@ -341,6 +344,7 @@ class ColumnFiller:
         self._bodies = get("body")
         self._checks_crc = check_crc and self._bodies is not None
         self._queue_ids, self._tries, self._flags = get("queueId"), get("reconsumeTimes"), get("flag")
+        self._sys_flags = get("sysFlag")
         self._queue_offsets, self._crcs = get("queueOffset"), get("bodyCrc")
         self._born, self._stored = get("bornTimestamp"), get("storeTimestamp")
         self._has_queue_ids = "queueId" in columns
@@ -350,6 +354,7 @@ class ColumnFiller:
         self._has_crcs = "bodyCrc" in columns
         self._has_tries = "reconsumeTimes" in columns
         self._has_flags = "flag" in columns
+        self._has_sys_flags = "sysFlag" in columns
         self._has_due = "deliverTimestamp" in columns
         if self._has_due:
             self._due, self._due_valid = columns["deliverTimestamp"]
@@ -594,6 +599,8 @@ class ColumnFiller:
             self._queue_ids[row] = _get_s32(buf, at + 12)
         if self._has_flags:
             self._flags[row] = _get_s32(buf, at + 16)
+        if self._has_sys_flags:
+            self._sys_flags[row] = _get_s32(buf, at + 36)
         if self._has_queue_offsets:
             self._queue_offsets[row] = _get64(buf, at + 20)
         if self._has_crcs:

@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 LONGS = ("queueOffset", "bornTimestamp", "storeTimestamp", "bodyCrc")
-INTS = ("queueId", "reconsumeTimes", "flag")
+INTS = ("queueId", "reconsumeTimes", "flag", "sysFlag")
 TEXTS = ("messageId", "keys", "tags", "messageGroup", "traceparent")
 NAMES = (*LONGS, *INTS, *TEXTS, "body", "deliverTimestamp", "properties")
 MS_MAX = 9_223_372_036_854_775
@@ -108,6 +108,7 @@ def expected_row(message: Any, names: tuple[str, ...] = NAMES) -> dict[str, Any]
         "queueId": message.queue_id,
         "reconsumeTimes": tries - (1 << 32) if tries >> 31 else tries,
         "flag": message.flag,
+        "sysFlag": message.sys_flag - (1 << 32) if message.sys_flag >> 31 else message.sys_flag,
         "messageId": message.message_id,
         "keys": properties.get("KEYS"),
         "tags": properties.get("TAGS"),

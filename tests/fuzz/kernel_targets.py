@@ -365,7 +365,7 @@ def check_is_record(data: bytes, draw: Random) -> None:
 
 
 _LONGS = ("queueOffset", "bornTimestamp", "storeTimestamp", "bodyCrc")
-_INTS = ("queueId", "reconsumeTimes", "flag")
+_INTS = ("queueId", "reconsumeTimes", "flag", "sysFlag")
 _TEXTS = ("messageId", "keys", "tags", "messageGroup", "traceparent", "body")
 
 

@@ -16,11 +16,18 @@ from spark.sink_kit import messages_of
 from spark.test_sink_tasks import Attempt
 
 from zenitmq import Admin, Message, Producer
+from zenitmq.client.accumulators import new_accumulator
+from zenitmq.client.connection import connect, release
 from zenitmq.client.pipeline_calls import pipeline_calls
+from zenitmq.client.unique_ids import BornTime
+from zenitmq.client.waiting import Blocking, run_blocking
 from zenitmq.model.errors import BatchChanged, BatchOutdated
+from zenitmq.model.properties import SEQUENCE, UNIQUE_KEY, encode_properties
+from zenitmq.model.queue import MessageQueue
 from zenitmq.pipeline import row_sends
 from zenitmq.pipeline.batch_pins import parse_pin, pin_name
 from zenitmq.pipeline.sink import BatchWriter, StreamWriter, TaskCounts, batch_writer, stream_writer
+from zenitmq.remoting.commands import SendMessages
 from zenitmq.testing import LocalCluster
 
 SCHEMA = StructType([StructField("body", BinaryType()), StructField("messageGroup", StringType())])
@@ -293,6 +300,37 @@ def test_what_others_write_to_the_queues_does_not_matter(query: Query, cluster: 
     assert counts.duplicates == 5
     writer.commit([counts], 0)
     assert [body for body in stored(cluster, topic) if body != "other"] == numbered(0, 10)
+
+
+def test_what_only_says_that_it_is_a_row_of_the_batch_is_none(query: Query, cluster: LocalCluster, topic: str) -> None:
+    """A client that copies a message with all its properties sends such; that a record is of a sequence the broker says."""
+    query.run(query.attempt(), 0, numbered(0, 5))
+    for row in messages_of(cluster.namesrv, topic):
+        producer_id, _, number = row.properties[SEQUENCE].rpartition(":")
+        copied = {name: value for name, value in row.properties.items() if name != UNIQUE_KEY}
+        forged = {SEQUENCE: f"{producer_id}:{int(number, 16) + 5:016x}"}
+        send_plainly(cluster.namesrv, row.queue, b"forged", encode_properties(copied | forged))
+        send_plainly(cluster.namesrv, row.queue, b"copied", encode_properties(copied))
+    writer = query.attempt()
+    counts = query.run(writer, 0, numbered(0, 10))
+    assert counts.duplicates == 5
+    writer.commit([counts], 0)
+    assert [body for body in stored(cluster, topic) if body.startswith("row")] == numbered(0, 10)
+
+
+def send_plainly(namesrv: str, queue: MessageQueue, body: bytes, properties: bytes) -> None:
+    """As another client may: with properties that a producer of ours refuses."""
+    connection = connect(namesrv)
+    waits = Blocking(connection.remoting)
+    run_blocking(connection.routes.route(queue.topic, waits, timeout_ms=5000))
+    address = connection.routes.address_of(queue.topic, queue.broker_name)
+    accumulator = new_accumulator(connection, queue.topic, 4096, address)
+    accumulator.begin(*BornTime().read())
+    assert accumulator.append(body, None, None, properties, 0, 0)
+    records, used, *_ = accumulator.swap(bytearray(4096))
+    request = SendMessages(queue.topic, queue.queue_id, 1, "g")
+    run_blocking(waits.call(address, request, bytes(memoryview(records)[:used]), timeout_ms=5000))
+    run_blocking(release(connection, waits))
 
 
 def test_a_broker_that_forgot_the_task_stores_nothing_twice(
