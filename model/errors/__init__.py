@@ -81,6 +81,7 @@ from .groups import (
 from .jobs import (
     ArchiveDamaged,
     ArchiveNotWritable,
+    ArchiveStartLost,
     CheckpointLost,
     JobFailed,
     NoArchive,
@@ -147,6 +148,7 @@ __all__ = [
     "AllocationConflict",
     "ArchiveDamaged",
     "ArchiveNotWritable",
+    "ArchiveStartLost",
     "BatchChanged",
     "BatchOutdated",
     "BrokerBusy",

@@ -92,6 +92,22 @@ class CheckpointLost(ZenitError):
         )
 
 
+class ArchiveStartLost(ZenitError):
+    """Brokers do not keep any more where an archive began whose first batch is not done. Args: directory."""
+
+    code = 9171
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(directory)
+        self.directory = directory
+
+    def __str__(self) -> str:
+        return (
+            f"the first batch of the archive {self.directory} is not done, and what the brokers kept of where it began was"
+            " dropped: begun anew it could pass rows over; archive into another directory, with --starting where this one began"
+        )
+
+
 class ReplayChanged(ZenitError):
     """A replay of this name was begun with other options. Args: name, path of its state."""
 

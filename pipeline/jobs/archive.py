@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, Final
 from ...client.pipeline_calls import PipelineCalls
 from ...model.clock import monotonic_ms
 from ...model.config import check_settings, setting
-from ...model.errors import ArchiveDamaged, CheckpointLost, ConfigError, QueryOffsetsNotFound, ZenitError
+from ...model.errors import (
+    ArchiveDamaged,
+    ArchiveStartLost,
+    CheckpointLost,
+    ConfigError,
+    QueryOffsetsNotFound,
+    ZenitError,
+)
 from ..connections import connection
 from ..offsets import QueueKey, QueueRange
 from ..options import ReadOptions
@@ -40,7 +47,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 METADATA_BYTES_MAX: Final = 1 << 16
-DROP_TIMEOUT_MS: Final = 10_000
+KEPT_TIMEOUT_MS: Final = 10_000
+PLANNED: Final = "offsets"  # Spark's folders in a checkpoint
+DONE: Final = "commits"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,7 +121,7 @@ def plan(options: ArchiveOptions, session: Session) -> Document:
 def run(options: ArchiveOptions, session: Session, report: Report) -> Document:
     """Archives what there is, or until stopped.
 
-    Raises ArchiveNotWritable, TargetInUse, CheckpointLost, ArchiveDamaged, and what the source raises.
+    Raises ArchiveNotWritable, TargetInUse, CheckpointLost, ArchiveStartLost, ArchiveDamaged, and what the source raises.
     """
     tree = ArchiveTree(options.root())
     tree.create()
@@ -121,8 +130,11 @@ def run(options: ArchiveOptions, session: Session, report: Report) -> Document:
         tree.recover()
         source = _source(options, identity)
         batches = Batches.of(tree, located(source), options.target_file_mb << 20)
+        start = KeptStart(source["queryName"], tree.checkpoint, batches.reading.namesrv)
+        if not start.is_known():
+            raise ArchiveStartLost(tree.root)
         query = _start(options, session(), source, batches)
-        _watch(query, batches, KeptStart(source["queryName"], tree.checkpoint, batches.reading.namesrv), report)
+        _watch(query, batches, start, report)
         return batches.summary() | {"target": tree.root, "rows_archived": tree.catalogue().rows}
 
 
@@ -242,25 +254,33 @@ class KeptStart:
     namesrv: str | None
     is_told: bool = False
 
+    def is_known(self) -> bool:
+        """False where Spark will ask for it again, since it has planned a batch and none is done, and the brokers have dropped
+        it."""
+        if has_batch(self.checkpoint, DONE) or not has_batch(self.checkpoint, PLANNED):
+            return True
+        with connection(self.namesrv, "") as cluster:
+            return PipelineCalls(cluster, timeout_ms=KEPT_TIMEOUT_MS).query_offsets(self.name) is not None
+
     def drop_once_done(self) -> None:
         """Drops it, once in a run, if Spark has a batch done. What keeps it from being dropped is logged: the next run tries
         again."""
-        if self.is_told or not has_batch_done(self.checkpoint):
+        if self.is_told or not has_batch(self.checkpoint, DONE):
             return
         self.is_told = True
         try:
             with connection(self.namesrv, "") as cluster:
-                PipelineCalls(cluster, timeout_ms=DROP_TIMEOUT_MS).drop_query_offsets(self.name)
+                PipelineCalls(cluster, timeout_ms=KEPT_TIMEOUT_MS).drop_query_offsets(self.name)
         except QueryOffsetsNotFound:  # an earlier run came as far as this
             return
         except ZenitError as error:
             log.warning("what the brokers keep of where an archive began stays until its next run: %s", error)
 
 
-def has_batch_done(checkpoint: str) -> bool:
-    """Whether Spark wrote down in a checkpoint that a batch is done."""
+def has_batch(checkpoint: str, folder: str) -> bool:
+    """Whether Spark wrote down in a checkpoint that a batch is PLANNED, or DONE."""
     try:
-        return any(name.isdigit() for name in os.listdir(os.path.join(checkpoint, "commits")))
+        return any(name.isdigit() for name in os.listdir(os.path.join(checkpoint, folder)))
     except FileNotFoundError:
         return False
 

@@ -20,7 +20,14 @@ from spark.spark_kit import send
 
 from zenitmq.client.pipeline_calls import PipelineCalls, pipeline_calls
 from zenitmq.model.clock import monotonic_ms, sleep_ms
-from zenitmq.model.errors import ArchiveNotWritable, CheckpointLost, NoRoute, TargetInUse, TopicNotFound
+from zenitmq.model.errors import (
+    ArchiveNotWritable,
+    ArchiveStartLost,
+    CheckpointLost,
+    NoRoute,
+    TargetInUse,
+    TopicNotFound,
+)
 from zenitmq.pipeline.jobs import archive, archive_tree, compact, verify
 from zenitmq.pipeline.jobs.archive import ArchiveOptions, Batches, KeptStart
 from zenitmq.pipeline.jobs.archive_tree import ArchiveTree
@@ -174,6 +181,20 @@ def test_where_it_began_is_kept_until_spark_has_a_batch_done(
     assert jobs.archive(starting="latest")["rows"] == 20
     assert len(jobs.rows()) == 120
     assert set(jobs.rows()) < set(stored_rows(read))
+
+
+def test_who_stood_still_while_its_beginning_was_dropped_is_told(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It began at latest: what came since would be passed over."""
+    send(jobs.cluster.namesrv, jobs.topic, 50)
+    with monkeypatch.context() as patch:
+        patch.setattr(Batches, "write", _stop)
+        with pytest.raises(Exception, match="Stopped"):
+            jobs.archive(starting="latest")
+    with pipeline_calls(jobs.cluster.namesrv) as calls:
+        calls.drop_query_offsets(f"archive-{jobs.tree().identity()}")
+    send(jobs.cluster.namesrv, jobs.topic, 10, first=60)
+    with pytest.raises(ArchiveStartLost, match="--starting"):
+        jobs.archive(starting="latest")
 
 
 def test_an_archive_that_goes_on_drops_where_it_began(jobs: Jobs) -> None:
