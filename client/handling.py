@@ -95,4 +95,10 @@ def failure_of_error(error: BaseException) -> Failure:
     """What it means that the handler raised."""
     if isinstance(error, WrongAnswer):
         return Failure(str(error), is_mistake=True)
-    return Failure(f"{type(error).__name__}: {error}"[:REASON_LENGTH_MAX])
+    try:
+        text = str(error)
+    except Exception as wrong:  # noqa: BLE001  # it is the user's class
+        text = f"its text cannot be had, {type(wrong).__name__}"
+    # It travels as UTF-8, which a name of a file that is none, say, cannot.
+    told = f"{type(error).__name__}: {text}"[:REASON_LENGTH_MAX].encode(errors="backslashreplace").decode()
+    return Failure(told[:REASON_LENGTH_MAX])

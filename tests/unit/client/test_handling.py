@@ -136,6 +136,22 @@ def test_what_cannot_be_is_refused(wrong: dict[str, object]) -> None:
         PushSettings(group="g", **wrong)  # type: ignore[arg-type]
 
 
+def test_a_reason_may_travel_whatever_the_exception_says() -> None:
+    """Else the message could not be sent back: it would be handled again here for ever, and its queue go no further."""
+    reason = failure_of_error(FileNotFoundError(2, "No such file", "caf\udce9.txt")).reason
+    assert reason.encode() == b"FileNotFoundError: [Errno 2] No such file: 'caf\\udce9.txt'"
+    assert failure_of_error(ValueError("caf\udce9")).reason == "ValueError: caf\\udce9"
+    assert len(failure_of_error(ValueError("\udce9" * REASON_LENGTH_MAX)).reason) == REASON_LENGTH_MAX
+
+
+def test_an_exception_that_cannot_be_told_is_a_failure_like_any_other() -> None:
+    class Wrong(Exception):
+        def __str__(self) -> str:
+            raise AttributeError("it has no text")
+
+    assert failure_of_error(Wrong()).reason == "Wrong: its text cannot be had, AttributeError"
+
+
 def test_names_and_limits_are_checked() -> None:
     with pytest.raises(InvalidName):
         PushSettings(group="a/b")
