@@ -174,6 +174,7 @@ class PinnedSends:
         self._next: dict[MessageQueue, int] = {}
         self._queues: dict[tuple[str, str], MessageQueue] = {}
         self._pins: dict[str, Pin] = {}
+        self._rows_there: dict[str, WrittenRows] = {}  # by topic; the process remembers fewer
         self._looked: set[MessageQueue] = set()
         self._is_finished = False
         self._came_again = task.is_again
@@ -240,7 +241,7 @@ class PinnedSends:
 
     def _written(self, queue: MessageQueue, first: int) -> int:
         """How many of the task's rows are in the queue from the `first`-th on; looked for once."""
-        written = self._rows_there(queue.topic)
+        written = self._written_in(queue.topic)
         if queue not in self._looked:
             self._looked.add(queue)
             written.look()
@@ -248,15 +249,18 @@ class PinnedSends:
 
     def _check_same(self, queue: MessageQueue, rows: Rows, picks: Sequence[int], first: int) -> None:
         task = self.task
-        there = self._rows_there(queue.topic).digests(queue, task.partition_id)[first * DIGEST_BYTES :]
+        there = self._written_in(queue.topic).digests(queue, task.partition_id)[first * DIGEST_BYTES :]
         digests = record_digests(bytes(self._batches.make(queue.topic, rows.fill(picks)).payload()))
         if not there.startswith(digests):
             reason = f"of task {task.partition_id} in {queue}, among rows {first} to {first + len(picks) - 1}"
             raise BatchChanged(task.identity, task.batch_id, reason)
 
-    def _rows_there(self, topic: str) -> WrittenRows:
-        task = self.task
-        return written_rows(self._options, topic, task.cluster_id, task.identity, task.batch_id, self._pins[topic])
+    def _written_in(self, topic: str) -> WrittenRows:
+        task, pin = self.task, self._pins[topic]
+        there = self._rows_there.get(topic)
+        if there is None:
+            there = written_rows(self._options, topic, task.cluster_id, task.identity, task.batch_id, pin)
+        return self._rows_there.setdefault(topic, there)
 
     def _pin(self, topic: str) -> Pin:
         pin = self._pins.get(topic)

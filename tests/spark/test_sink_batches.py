@@ -27,6 +27,7 @@ from zenitmq.model.queue import MessageQueue
 from zenitmq.pipeline import row_sends
 from zenitmq.pipeline.batch_pins import parse_pin, pin_name
 from zenitmq.pipeline.sink import BatchWriter, StreamWriter, TaskCounts, batch_writer, stream_writer
+from zenitmq.pipeline.written_rows import BATCHES_MAX
 from zenitmq.remoting.commands import SendMessages
 from zenitmq.testing import LocalCluster
 
@@ -56,14 +57,19 @@ class Query:
         number: int = 0,
         groups: bool = False,
         topics: Sequence[str] = (),
+        pieces: int = 1,
     ) -> TaskCounts:
-        """One task, which may have been meant to write more. `groups`: each row has one of its own. `topics`: of each row."""
+        """One task, which may have been meant to write more. `groups`: each row has one of its own. `topics`: of each row.
+        `pieces`: that the rows come in."""
 
         def batches() -> Iterator[pa.RecordBatch]:
             names = list(rows) if groups else [None] * len(rows)
             bodies = pa.array([row.encode() for row in rows], pa.binary())
             batch = pa.record_batch([bodies, pa.array(names, pa.string())], schema=ARROW)
-            yield batch.append_column("topic", pa.array(topics, pa.string())) if topics else batch
+            whole = batch.append_column("topic", pa.array(topics, pa.string())) if topics else batch
+            for number in range(pieces):
+                begin, end = (len(rows) * at // pieces for at in (number, number + 1))
+                yield whole.slice(begin, end - begin)
 
         spark_says = Attempt(self.name, batch_id, task, number=number)
         self._monkeypatch.setattr(TaskContext, "get", staticmethod(lambda: spark_says))
@@ -342,6 +348,29 @@ def test_a_broker_that_forgot_the_task_stores_nothing_twice(
     writer = query.attempt()
     assert query.run(writer, 0, numbered(0, 10)).duplicates == 5
     assert stored(cluster, topic) == numbered(0, 10)
+
+
+def test_of_however_many_topics_what_was_written_is_known(
+    query: Query, cluster: LocalCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than a process remembers between tasks."""
+    names = [f"{topic}-{number}" for number in range(BATCHES_MAX + 2)]
+    with Admin(cluster.namesrv) as admin:
+        for name in names:
+            admin.create_topic(name, queues=1)
+    del query.options["topic"]
+    rows, topics = numbered(0, 2 * len(names)), names * 2
+
+    def attempt() -> TaskCounts:
+        writer = stream_writer(query.options, StructType([*SCHEMA.fields, StructField("topic", StringType())]), False)
+        counts = query.run(writer, 0, rows, topics=topics, pieces=2)
+        writer.commit([counts], 0)
+        return counts
+
+    attempt()
+    monkeypatch.setattr(row_sends, "producer_name", lambda identity, task: f"spark/unheard-of-{identity}/{task}")
+    assert attempt().duplicates == len(rows)
+    assert [len(stored(cluster, name)) for name in names] == [2] * len(names)
 
 
 def test_a_topic_that_was_made_anew_is_written_with_the_next_batch(
