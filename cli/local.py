@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from ..model.clock import sleep_ms
-from ..model.errors import ClusterNotStarted, InvalidParameter
+from ..model.errors import ClusterNotStarted, InvalidParameter, NoCluster
 from .options import DEFAULT_DIRECTORY, Directory, Json, check_directory, usage_of_values
 from .output import note, print_facts, print_table, readable_time, show
 from .watch import watched
@@ -121,9 +121,12 @@ def _shape(cluster: LocalCluster, asked: dict[str, Any], no_controller: bool) ->
 
 def down(directory: Directory = DEFAULT_DIRECTORY, as_json: Json = False) -> None:
     """End the processes of a cluster; its data stays."""
-    from ..deploy.local_cluster import LocalCluster
+    from ..deploy.local_cluster import LocalCluster, last_directory
 
-    ended = LocalCluster(directory, say=note).down()
+    try:
+        ended = LocalCluster(directory, say=note).down()
+    except NoCluster as error:
+        raise NoCluster(error.directory, last_directory() or "") from error
     document = {"ended": [{"role": p.role, "name": p.name, "pid": p.pid} for p in ended]}
     names = ", ".join(process.name for process in ended)
     show(document, as_json, lambda: typer.echo(f"ended: {names}" if ended else "nothing was running"))

@@ -12,10 +12,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from ...model.clock import monotonic_ms, sleep_ms
-from ...model.errors import ClusterNotStarted, InvalidParameter, RequestTimeout, StoreFormatError
+from ...model.errors import ClusterNotStarted, InvalidParameter, NoCluster, RequestTimeout, StoreFormatError
 from ...remoting.client import RemotingClient
 from ...remoting.commands import GetBrokerStatistics
 from ..cluster_record import BROKER, CONTROLLER, ProcessRecord
@@ -100,7 +101,7 @@ class DrilledCluster:
         if self.is_given:
             return
         try:
-            if self._local.read() is not None:
+            with suppress(NoCluster):  # an `up` that was interrupted has ended all that it had begun
                 self._local.down()
         finally:
             for process in reversed(self._started):

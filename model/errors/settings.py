@@ -116,15 +116,20 @@ class ClusterNotStarted(ZenitError):
 
 
 class NoCluster(ZenitError):
-    """A directory holds no cluster. Args: directory."""
+    """A directory holds no cluster. Args: directory, elsewhere (where the last one was started; "" = nobody asks)."""
 
     code = 9031
 
-    def __init__(self, directory: str) -> None:
-        super().__init__(directory)
+    def __init__(self, directory: str, elsewhere: str = "") -> None:
+        super().__init__(directory, elsewhere)
         self.directory = directory
+        self.elsewhere = elsewhere
 
     def __str__(self) -> str:
+        if self.elsewhere:
+            return (
+                f"no cluster in {self.directory}; the one that was started last is another one: --dir {self.elsewhere}"
+            )
         return f"no cluster in {self.directory}; start one: zenit up --dir {self.directory} --detach"
 
 

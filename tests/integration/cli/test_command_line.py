@@ -282,6 +282,19 @@ def test_what_fails_is_one_line_and_status_1(arguments: list[str], says: str, tm
     assert done.stderr.count("\n") == 1
 
 
+def test_down_where_no_cluster_is_names_the_one_that_is(tmp_path: Path) -> None:
+    """`status` shows the cluster that was started last wherever it lives; `down` ends that of ~/.zenit."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "cluster.json").write_text("{}")
+    (tmp_path / ".zenit").mkdir()
+    (tmp_path / ".zenit" / "last").write_text(f"{elsewhere}\n")
+    done = zenit("down", home=tmp_path)
+    assert (done.returncode, f"--dir {elsewhere}\n" in done.stderr, done.stderr.count("\n")) == (1, True, 1), (
+        done.stderr
+    )
+
+
 @pytest.mark.parametrize("command", ["topic list", "context list", "context add b h:1", "context use a"])
 def test_contexts_that_are_damaged_are_told_as_any_damaged_file(command: str, tmp_path: Path) -> None:
     file = tmp_path / ".config" / "zenit" / "contexts.json"

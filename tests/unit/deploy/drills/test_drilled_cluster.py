@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from store_kit import wait_until
 
+from zenitmq.deploy.cluster_record import ClusterRecord, encode_record
 from zenitmq.deploy.drills import drilled_cluster
 from zenitmq.deploy.drills.drilled_cluster import DrilledCluster
 
@@ -17,6 +18,13 @@ echo $$ > "{pid}.new" && mv "{pid}.new" "{pid}"
 exec 2>&-
 while :; do sleep 0.05; done
 """
+
+
+@pytest.mark.parametrize("record", [None, ClusterRecord(cluster="zenit", namesrv="127.0.0.1:9876")])
+def test_what_an_interrupted_up_has_ended_is_no_news_at_the_end(tmp_path: Path, record: ClusterRecord | None) -> None:
+    if record is not None:
+        (tmp_path / "cluster.json").write_text(encode_record(record))
+    DrilledCluster(str(tmp_path), replicas=1, controllers=0, groups=1, settings=()).down()
 
 
 def test_an_up_that_does_not_hear_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
