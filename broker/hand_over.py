@@ -272,7 +272,7 @@ def _rewrite_waits(
             leads=lambda: True,
             on_damaged=lambda: None,
             queues_of=lambda topic: queue_count(state.topic_table, topic),
-            made_at=state.topic_table.incarnation,
+            made_at=state.topic_table.made_at,
             pace=Pace(per_second=1, per_turn=1),
             store_host_bytes=20 if address is not None and len(address.ip) > 4 else 8,
         )

@@ -233,7 +233,7 @@ class Broker:
             leads=leads,
             on_damaged=self._on_timers_damaged,
             queues_of=lambda topic: queue_count(state.topic_table, topic),
-            made_at=state.topic_table.incarnation,
+            made_at=state.topic_table.made_at,
             pace=Pace(per_second=config.timer_deliver_per_second, per_turn=config.timer_deliver_per_turn),
             store_host_bytes=len(self._store_host.encode()),
         )

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
@@ -63,6 +64,7 @@ LATER: Final = frozenset({LOCKS, QUERIES, SEQUENCES})
 """Neither RocketMQ nor every older broker of ours has these: where such a file is missing beside others, nothing of its kind
 was recorded in what those reflect."""
 EVERYTHING: Final = PhysicalOffset(1 << 62)  # a snapshot by RocketMQ reflects the whole log that is found with it
+INCARNATION_BITS: Final = 53  # what any reader of JSON takes for a whole number
 _LAG_BYTES_MAX: Final = 256 << 20  # a snapshot is renewed before a replay takes longer than about a second
 
 
@@ -93,7 +95,7 @@ class StateLog:
         producers: ProducerTable,
     ) -> None:
         """Loads the snapshots below `directory`/config; `producers`: empty. Raises StoreFormatError."""
-        self.topic_table = TopicTable()
+        self.topic_table = TopicTable(_new_incarnation)
         self.group_table = GroupTable()
         self.offset_table = OffsetTable()
         self.queue_locks = QueueLocks(lock_lease_ms)
@@ -299,6 +301,11 @@ def _event(topic: str, body: bytes, queue_offset: int) -> dict[str, Any]:
 def _everything() -> int:
     """Until the store is open."""
     return EVERYTHING
+
+
+def _new_incarnation() -> int:
+    """Where the record of a topic ends in the log would not do: in a store that was begun anew another topic may end there."""
+    return secrets.randbits(INCARNATION_BITS) or 1
 
 
 def _nothing() -> None:

@@ -7,7 +7,8 @@ RocketMQ's own topics.json loads too; fields that we do not use are kept and wri
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from ..model.errors import InvalidParameter, StoreFormatError, TopicMadeAnew
@@ -20,6 +21,7 @@ Document = dict[str, Any]
 SET: Final = "set"
 DELETED: Final = "deleted"
 INCARNATION: Final = "incarnation"  # ours, beside RocketMQ's fields, which skips what it does not know
+MADE_AT: Final = "madeAt"  # ours too
 PERMISSIONS: Final = (PERMISSION_WRITE, PERMISSION_READ, PERMISSION_READ_WRITE)
 
 
@@ -36,6 +38,7 @@ def topic_document(config: TopicConfig, base: Mapping[str, Any] | None = None) -
         "order": config.order,
         "attributes": dict(config.attributes),
         INCARNATION: config.incarnation,
+        MADE_AT: config.made_at,
     }
 
 
@@ -52,6 +55,7 @@ def topic_config(document: Mapping[str, Any]) -> TopicConfig:
             filter_type=str(document.get("topicFilterType") or "SINGLE_TAG"),
             attributes={str(name): str(value) for name, value in (document.get("attributes") or {}).items()},
             incarnation=int(document.get(INCARNATION, 0)),
+            made_at=int(document.get(MADE_AT, document.get(INCARNATION, 0))),  # one number was both, once
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise StoreFormatError("topics.json", f"not a topic: {str(document)[:200]}") from error
@@ -78,9 +82,11 @@ def check_settings(config: TopicConfig, before: TopicConfig | None, *, queues_ma
 class TopicTable:
     """All topics of the broker. `configs` and `write_queues` are for reading only."""
 
-    __slots__ = ("_documents", "_rest", "configs", "write_queues")
+    __slots__ = ("_documents", "_new_incarnation", "_rest", "configs", "write_queues")
 
-    def __init__(self) -> None:
+    def __init__(self, new_incarnation: Callable[[], int] = lambda: 0) -> None:
+        """`new_incarnation`: a number that no topic has had, in no store; 0: where its record ends in the log is to do."""
+        self._new_incarnation = new_incarnation
         self.configs: dict[str, TopicConfig] = {}
         self.write_queues: dict[str, int] = {}  # of topics that clients may send to; the one look-up of a send
         self._documents: dict[str, Document] = {}
@@ -101,6 +107,8 @@ class TopicTable:
 
     def event_set(self, config: TopicConfig) -> Document:
         """The event that gives a topic these settings."""
+        if config.name not in self._documents:
+            config = replace(config, incarnation=self._new_incarnation())
         return {"event": SET, "topic": topic_document(config, self._documents.get(config.name))}
 
     @staticmethod
@@ -111,14 +119,16 @@ class TopicTable:
     def on_event(self, event: Mapping[str, Any], version: Document, end: int) -> None:
         """Applies one event of the log. Raises StoreFormatError.
 
-        `version`: RocketMQ's dataVersion, made from the event's place in the log. `end`: where its record ends there: the
-        incarnation of a topic that it creates.
+        `version`: RocketMQ's dataVersion, made from the event's place in the log. `end`: where its record ends there, which is
+        the incarnation of a topic that it creates without naming one.
         """
         kind, subject = event.get("event"), event.get("topic")
         self._rest = {**self._rest, "dataVersion": version}
         if kind == SET and isinstance(subject, dict):
             before = self.configs.get(str(subject.get("topicName")))
-            self._put({**subject, INCARNATION: end if before is None else before.incarnation})
+            new = subject.get(INCARNATION) or end, end
+            incarnation, made_at = new if before is None else (before.incarnation, before.made_at)
+            self._put({**subject, INCARNATION: incarnation, MADE_AT: made_at})
         elif kind == DELETED and isinstance(subject, str):
             for table in (self.configs, self._documents, self.write_queues):
                 table.pop(subject, None)
@@ -137,10 +147,10 @@ class TopicTable:
         """Of the topics that are `registered`, in their order."""
         return tuple(config.incarnation for name, config in sorted(self.configs.items()) if is_routed_topic(name))
 
-    def incarnation(self, topic: str) -> int:
+    def made_at(self, topic: str) -> int:
         """Where the record that created the topic ends in the log; 0 = not known, or there is no such topic."""
         config = self.configs.get(topic)
-        return 0 if config is None else config.incarnation
+        return 0 if config is None else config.made_at
 
     def check_incarnation(self, topic: str, asked: int) -> None:
         """Raises TopicMadeAnew where another topic of that name is meant than the one there is; 0 = not said."""

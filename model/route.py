@@ -19,8 +19,9 @@ MASTER_ID: Final = 0
 class TopicConfig:
     """A topic at one broker, as topics.json holds it (RocketMQ's topicConfigTable).
 
-    `incarnation`: where the record that created it ends in the broker's log, by which it is told from an earlier topic of its
-    name; 0 = not known (a topic of RocketMQ's, or of a store from before).
+    `incarnation`: a number by which it is told from any other topic of its name, an earlier one or one of another store;
+    0 = not known (a topic of RocketMQ's, or of a store from before). `made_at`: where the record that created it ends in the
+    broker's log; 0 = not known.
     """
 
     name: str
@@ -32,6 +33,7 @@ class TopicConfig:
     filter_type: str = "SINGLE_TAG"
     attributes: dict[str, str] = field(default_factory=dict)
     incarnation: int = 0
+    made_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)

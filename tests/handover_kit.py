@@ -55,7 +55,7 @@ class Life:
             leads=lambda: True,
             on_damaged=lambda: None,
             queues_of=lambda topic: queue_count(self.state.topic_table, topic),
-            made_at=self.state.topic_table.incarnation,
+            made_at=self.state.topic_table.made_at,
             pace=Pace(per_second=100_000, per_turn=100),
             store_host_bytes=8,
         )

@@ -1,10 +1,11 @@
-"""A broadcasting member's file is of one cluster: in another one at the same addresses it begins as if it had none."""
+"""What a broadcasting member kept is of one cluster and its topics: in another cluster, or a store begun anew, nothing."""
 
 from __future__ import annotations
 
 import threading
 from pathlib import Path
 
+import pytest
 from integration.client.conftest import TOPIC
 from integration.client.real_broker import RealBroker
 
@@ -29,23 +30,22 @@ def handled(namesrv: str, offsets_dir: Path, count: int) -> list[bytes]:
     return seen
 
 
-def live(namesrv: str, directory: Path, offsets_dir: Path, cluster_id: str) -> tuple[int, list[bytes]]:
-    """A cluster from its beginning to its end: (its topic's incarnation, what a member was given of three messages)."""
+def live(namesrv: str, directory: Path, offsets_dir: Path, cluster_id: str, text: bytes) -> list[bytes]:
+    """A cluster from its beginning to its end: what a member was given of three messages."""
     broker = RealBroker(namesrv, directory, cluster_id=cluster_id)
     try:
         with Admin(namesrv) as admin, Producer(namesrv=namesrv) as producer:
             admin.create_topic(TOPIC, queues=1)
             for number in range(3):
-                producer.send(Message(TOPIC, b"%s %d" % (cluster_id.encode(), number)))
-            seen = handled(namesrv, offsets_dir, 3)
-            return admin.queues(TOPIC)[0].incarnation, seen
+                producer.send(Message(TOPIC, b"%s %d" % (text, number)))
+            return handled(namesrv, offsets_dir, 3)
     finally:
         broker.stop()
 
 
-def test_another_clusters_offsets_skip_nothing(namesrv: str, tmp_path: Path) -> None:
-    made_at, first = live(namesrv, tmp_path / "first", tmp_path / "offsets", "first")
-    made_at_again, second = live(namesrv, tmp_path / "second", tmp_path / "offsets", "second")
-    assert made_at == made_at_again, "the same was done in both: else this shows nothing"
-    assert first == [b"first 0", b"first 1", b"first 2"]
-    assert second == [b"second 0", b"second 1", b"second 2"]
+@pytest.mark.parametrize("second_id", ["second", "first"], ids=["another cluster", "a store begun anew"])
+def test_offsets_of_what_was_there_before_skip_nothing(namesrv: str, tmp_path: Path, second_id: str) -> None:
+    """The topic's record lies in the same place of both logs."""
+    for directory, cluster_id in (("one", "first"), ("two", second_id)):
+        given = live(namesrv, tmp_path / directory, tmp_path / "offsets", cluster_id, directory.encode())
+        assert given == [b"%s %d" % (directory.encode(), number) for number in range(3)]

@@ -138,6 +138,32 @@ def test_a_topic_keeps_its_incarnation_until_it_is_deleted_and_made_again() -> N
     assert loaded.configs == table.configs
 
 
+def test_a_new_topic_is_told_from_one_that_ended_in_the_same_place_of_another_store() -> None:
+    numbers = iter((7, 8, 9))
+    table = TopicTable(lambda: next(numbers))
+    config = TopicConfig("trades", 1, 1)
+    first, second = table.event_set(config), table.event_set(config)  # staged in one turn
+    table.on_event(first, VERSION, 100)
+    table.on_event(second, VERSION, 200)
+    assert (table.configs["trades"].incarnation, table.made_at("trades")) == (7, 100)
+    table.on_event(table.event_set(replace(config, read_queues=2)), VERSION, 300)
+    assert (table.configs["trades"].incarnation, table.made_at("trades")) == (7, 100)
+    table.on_event(table.event_deleted("trades"), VERSION, 400)
+    assert table.made_at("trades") == 0
+    table.on_event(table.event_set(config), VERSION, 500)
+    assert (table.configs["trades"].incarnation, table.made_at("trades")) == (9, 500)
+    loaded = TopicTable()
+    loaded.load(table.document())
+    assert loaded.configs == table.configs
+
+
+def test_where_a_topic_was_made_is_its_incarnation_in_a_snapshot_of_an_earlier_version() -> None:
+    table = TopicTable()
+    table.load({"topicConfigTable": {"trades": {"topicName": "trades", "incarnation": 100}}})
+    table.on_event(table.event_set(TopicConfig("trades", 1, 1)), VERSION, 200)
+    assert (table.configs["trades"].incarnation, table.made_at("trades")) == (100, 100)
+
+
 def test_a_topic_of_an_older_store_has_no_incarnation_and_refuses_nobody() -> None:
     table = TopicTable()
     table.load({"topicConfigTable": {"trades": {"topicName": "trades"}}})
