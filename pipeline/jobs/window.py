@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 
 from ...model.config import setting
-from ...model.errors import BatchOutdated, ConfigError
+from ...model.errors import BatchChanged, BatchOutdated, ConfigError
 from ..durations import spark_interval
 from ..window_spec import WINDOW_COLUMNS, WindowSpec, parse_window_spec
 from .archive_tree import local_path
@@ -131,14 +133,16 @@ def _to_files(target: str, spec: WindowSpec) -> WriteBatch:
         if number < known:
             raise BatchOutdated(query, number, known)
         whole, staged = os.path.join(target, name), os.path.join(target, "_staging", name)
+        _in_order(batch, spec).write.mode("overwrite").parquet(f"file://{staged}")
+        files = _parquet_files(staged)
         if os.path.exists(
             whole
-        ):  # of an attempt that Spark did not hear the end of: its state has to be made all the same
-            batch.write.format("noop").mode("overwrite").save()
-            return
-        _in_order(batch, spec).write.mode("overwrite").parquet(f"file://{staged}")
-        files = [os.path.join(staged, file) for file in os.listdir(staged) if file.endswith(".parquet")]
-        if any(pq.read_metadata(file).num_rows for file in files):
+        ):  # of an attempt that Spark did not hear the end of: its state has been made all the same
+            is_same = _told_windows(files, spec) == _told_windows(_parquet_files(whole), spec)
+            shutil.rmtree(staged)
+            if not is_same:
+                raise BatchChanged(query, number, f"{whole} tells of others")
+        elif any(pq.read_metadata(file).num_rows for file in files):
             for file in files:
                 _sync_file(file)
             sync_directory(staged)
@@ -156,6 +160,17 @@ def last_batch(target: str, query: str) -> int:
     names = os.listdir(target) if os.path.isdir(target) else []
     numbers = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
     return max((int(number) for number in numbers if number.isdecimal()), default=-1)
+
+
+def _parquet_files(directory: str) -> list[str]:
+    return [os.path.join(directory, name) for name in os.listdir(directory) if name.endswith(".parquet")]
+
+
+def _told_windows(files: Iterable[str], spec: WindowSpec) -> set[tuple[Any, ...]]:
+    """Of which windows and keys some files tell; what they tell of each follows from that."""
+    names = [WINDOW_COLUMNS[0], *(column.name for column in spec.keys)]
+    tables = (pq.read_table(file, columns=names, partitioning=None) for file in files)
+    return {row for table in tables for row in zip(*(table.column(name).to_pylist() for name in names), strict=True)}
 
 
 def _sync_file(path: str) -> None:

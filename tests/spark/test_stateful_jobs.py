@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from zenitmq import Message, Producer
@@ -287,6 +288,17 @@ def test_windows_go_to_a_topic_and_to_files_once(
     window.run(to_files, lambda: spark, ignore)
     assert len(rows(to, "body")) == len(told)
     assert spark.read.parquet(f"file://{target}").count() == len(listed)
+
+    # a copy of the checkpoint went on with other messages: its batch of that number tells of other windows
+    newest = max(target.glob("batch=*"), key=lambda path: int(path.name.rpartition("-")[2]))
+    others = spark.read.parquet(f"file://{newest}").limit(0).toArrow()
+    for file in newest.glob("*.parquet"):
+        file.unlink()
+    pq.write_table(others, newest / "part-0.parquet")
+    forget_last_commit(tmp_path / "b")
+    with pytest.raises(Exception, match=f"comes again with other rows.*{newest} tells of others"):
+        window.run(to_files, lambda: spark, ignore)
+    assert not os.listdir(target / "_staging")
 
     # a checkpoint that was set back: windows of a batch of that number are there already, and other ones
     newest = next(name for name in os.listdir(target) if name.startswith("batch="))
