@@ -101,6 +101,15 @@ def test_a_cluster_of_three_lives_on_without_its_master(session: Session) -> Non
     first = session.await_group(is_whole)
     assert (first["broker_name"], first["min_in_sync"]) == ("broker-a", 2)
     assert session.status()["controller"] == started["processes"][2]["address"]
+    shown = session.json("cluster")["brokers"]
+    assert sorted((broker["role"], broker["lag_bytes"]) for broker in shown) == [
+        ("master", 0),
+        ("slave", 0),
+        ("slave", 0),
+    ]
+    for arguments in ("status nix", "elect nix", "settings nix", "remove nix x", "remove broker-a nix"):
+        said = session.run("controller", *arguments.split(), status=1)
+        assert (said.count(b"\n"), b"'nix'" in said, b"(" in said) == (1, True, True), said  # with what to look at
     session.run("topic", "create", "orders", "--queues", "2")
     session.run("produce", "orders", stdin=b"".join(b"%d\n" % k for k in range(100)))
 
@@ -135,6 +144,11 @@ def test_a_cluster_of_three_lives_on_without_its_master(session: Session) -> Non
     session.up()
     session.await_group(is_whole)
     assert sorted(map(int, session.consume("orders", "other"))) == list(range(200))
+
+    (zookeeper,) = [process for process in session.status()["processes"] if process["role"] == "zookeeper"]
+    os.kill(zookeeper["pid"], signal.SIGKILL)
+    said = session.run("controller", "settings", "broker-a", status=1)
+    assert (said.count(b"\n"), b"ZooKeeper" in said) == (1, True), said
 
 
 def test_two_groups_of_two_and_two_controllers_over_a_zookeeper_that_runs(session: Session, tmp_path: Path) -> None:
