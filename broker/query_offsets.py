@@ -35,10 +35,11 @@ UNUSED_MS: Final = 30 * 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class KeptOffsets:
-    """`text`: the document as it was given. `kept_at_ms`: when the broker stored it."""
+    """`text`: the document as it was given, of this `version`. `kept_at_ms`: when the broker stored it."""
 
     text: str
     kept_at_ms: int
+    version: int
 
 
 def check_document(payload: bytes) -> str:
@@ -71,7 +72,7 @@ class QueryOffsets:
         self._rest = {name: value for name, value in document.items() if name != "queryTable"}
         try:
             for query, entry in (document.get("queryTable") or {}).items():
-                self._add(query, KeptOffsets(str(entry["document"]), int(entry["keptAtMs"])))
+                self._add(query, str(entry["document"]), int(entry["keptAtMs"]))
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise StoreFormatError("queryOffsets.json", f"queryTable: {error}") from error
 
@@ -89,8 +90,8 @@ class QueryOffsets:
         self._rest = {**self._rest, "dataVersion": version}
         if kind == KEPT and isinstance(query, str) and isinstance(text, str):
             known = self._table.get(query)
-            if known is None or version_of(text) > version_of(known.text):
-                self._add(query, KeptOffsets(text, version["timestamp"]))
+            if known is None or version_of(text) > known.version:
+                self._add(query, text, version["timestamp"])
             adopted: str | None = text
         elif kind == DROPPED and isinstance(query, str):
             self._remove(query)
@@ -100,10 +101,10 @@ class QueryOffsets:
         if query in self._adopted and self._adopted[query] == adopted:
             del self._adopted[query]
 
-    def _add(self, query: str, kept: KeptOffsets) -> None:
+    def _add(self, query: str, text: str, kept_at_ms: int) -> None:
         self._remove(query)
-        self._table[query] = kept
-        self._characters += len(kept.text)
+        self._table[query] = KeptOffsets(text, kept_at_ms, version_of(text))
+        self._characters += len(text)
 
     def _remove(self, query: str) -> None:
         if (removed := self._table.pop(query, None)) is not None:
@@ -156,8 +157,13 @@ class QueryOffsets:
         return None if kept is None else kept.text
 
     def listed(self) -> list[Document]:
-        """[{query, kept_at_ms, size_bytes}] of what the log says, sorted."""
+        """[{query, kept_at_ms, size_bytes, version}] of what the log says, sorted."""
         return [
-            {"query": query, "kept_at_ms": kept.kept_at_ms, "size_bytes": len(kept.text.encode())}
+            {
+                "query": query,
+                "kept_at_ms": kept.kept_at_ms,
+                "size_bytes": len(kept.text.encode()),
+                "version": kept.version,
+            }
             for query, kept in sorted(self._table.items())
         ]

@@ -103,7 +103,8 @@ class PipelineCalls:
         return self._repeat(lambda deadline_ms: self._copies(query, deadline_ms))
 
     def queries(self) -> list[Document]:
-        """[{query, kept_at_ms, size_bytes, brokers}]: of which queries something is kept, and where."""
+        """[{query, kept_at_ms, size_bytes, version, brokers}]: of which queries something is kept, and where. `version`: not
+        there where brokers of an older version do not tell."""
 
         def ask(deadline_ms: int) -> list[Document]:
             listed = {

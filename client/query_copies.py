@@ -34,11 +34,16 @@ def is_behind(text: str | None, wanted: str) -> bool:
 
 
 def merge_queries(listed: Mapping[str, Iterable[Mapping[str, Any]]]) -> list[Document]:
-    """[{query, kept_at_ms, size_bytes, brokers}] by query, of what each broker lists; kept_at_ms: of the first copy."""
+    """[{query, kept_at_ms, size_bytes, version, brokers}] by query, of what each broker lists; kept_at_ms: of the first copy;
+    version: of the newest, not there where a broker of an older version does not tell."""
     merged: dict[str, Document] = {}
     for broker_name, queries in sorted(listed.items()):
         for entry in queries:
             row = merged.setdefault(entry["query"], {**entry, "brokers": []})
             row["brokers"].append(broker_name)
             row["kept_at_ms"] = min(row["kept_at_ms"], entry["kept_at_ms"])
+            if "version" in row and "version" in entry:
+                row["version"] = max(row["version"], entry["version"])
+            else:
+                row.pop("version", None)
     return [merged[query] for query in sorted(merged)]

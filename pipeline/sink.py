@@ -130,7 +130,8 @@ class Writing:
         if batch is None:
             return
         with connection(self.options.namesrv, batch.cluster_id) as cluster:
-            written = {self.options.topic} if self.options.topic else {name for each in counts for name in each.topics}
+            written = {topic for count in counts for topic in count.topics}
+            named = {self.options.topic} if self.options.topic is not None else written
             check_whole_batch(
                 cluster,
                 self.options,
@@ -138,7 +139,8 @@ class Writing:
                 identity=batch.identity,
                 batch_id=batch.batch_id,
                 attempt=batch.attempt,
-                topics=None if is_stream else sorted(written),
+                topics=None if is_stream else sorted(named),
+                written=written,
                 rows={count.partition_id: count.rows for count in counts},
                 came_again=any(count.came_again for count in counts),
             )

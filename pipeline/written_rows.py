@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
@@ -266,32 +266,47 @@ def check_whole_batch(
     batch_id: int,
     attempt: str,
     topics: Sequence[str] | None,
+    written: Collection[str],
     rows: Mapping[int, int],
     came_again: bool,
 ) -> None:
     """A batch that came again is the one that was written: no task of an earlier attempt wrote more than its rows.
 
-    `attempt`: this one; `topics`: where its rows are; None: in all that the query writes. `rows`: how many each task wrote or
-    found written. `came_again`: a task knows that; one without rows for a topic does not. Raises BatchChanged, and why it
-    cannot be told.
+    `attempt`: this one; `topics`: where its rows are; None: in all that the query writes. `written`: those that tasks had rows
+    for; `came_again`: they found that it did. `rows`: how many each task wrote or found written. Raises BatchChanged, and why
+    it cannot be told.
     """
     calls = PipelineCalls(connection, timeout_ms=options.request_timeout_ms)
-    prefix = pin_name(identity, "")
     if topics is None:
-        names = [row["query"] for row in calls.queries()]
-        topics = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
-    texts = {topic: calls.query_offsets(pin_name(identity, topic)) for topic in topics}
-    pins = {topic: parse_pin(topic, text) for topic, text in texts.items() if text is not None}
-    ours = {topic: pin for topic, pin in pins.items() if pin.batch == batch_id}
-    if not came_again and all(pin.attempt == attempt for pin in ours.values()):
+        topics = _begun_topics(calls, identity, batch_id)
+    unseen = _pins_of(calls, identity, batch_id, [topic for topic in topics if topic not in written])
+    if not came_again and all(pin.attempt == attempt for pin in unseen.values()):
         return
+    ours = unseen | _pins_of(calls, identity, batch_id, [topic for topic in topics if topic in written])
     there: dict[int, int] = {}
     for topic, pin in ours.items():
-        written = written_rows(options, topic, cluster_id, identity, batch_id, pin)
-        written.look()
-        for partition_id, count in written.counts().items():
+        found = written_rows(options, topic, cluster_id, identity, batch_id, pin)
+        found.look()
+        for partition_id, count in found.counts().items():
             there[partition_id] = there.get(partition_id, 0) + count
     for partition_id, count in sorted(there.items()):
         if count > rows.get(partition_id, 0):
             reason = f"task {partition_id} has {count} rows in the topics, and {rows.get(partition_id, 0)} come now"
             raise BatchChanged(identity, batch_id, reason)
+
+
+def _begun_topics(calls: PipelineCalls, identity: str, batch_id: int) -> list[str]:
+    """The topics for which a query has begun this batch; a broker of an older version does not tell for which."""
+    prefix, version = pin_name(identity, ""), batch_id + 1
+    return [
+        row["query"].removeprefix(prefix)
+        for row in calls.queries()
+        if row["query"].startswith(prefix) and row.get("version", version) == version
+    ]
+
+
+def _pins_of(calls: PipelineCalls, identity: str, batch_id: int, topics: Iterable[str]) -> dict[str, Pin]:
+    """Those of a query for some topics, where they are of this batch."""
+    texts = {topic: calls.query_offsets(pin_name(identity, topic)) for topic in topics}
+    pins = {topic: parse_pin(topic, text) for topic, text in texts.items() if text is not None}
+    return {topic: pin for topic, pin in pins.items() if pin.batch == batch_id}

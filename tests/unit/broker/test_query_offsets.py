@@ -38,7 +38,7 @@ def test_the_first_document_counts_before_the_log_has_it_and_after() -> None:
     assert table.listed() == [], "the log does not say so yet"
     table.on_event(first, VERSION)
     assert keep(table, "q", '{"n":3}') is None
-    assert table.listed() == [{"query": "q", "kept_at_ms": 77, "size_bytes": 7}]
+    assert table.listed() == [{"query": "q", "kept_at_ms": 77, "size_bytes": 7, "version": 0}]
     table.on_event({**first, "document": '{"n":4}'}, VERSION)
     assert table.text("q") == '{"n":1}', "a second event of one query changes nothing"
 
@@ -67,7 +67,7 @@ def test_a_document_of_a_higher_version_takes_the_place_of_a_lower_one() -> None
     table.on_event(first, VERSION)
     assert table.text("q") == '{"version":1}', "what is staged counts before the log has it"
     table.on_event(second, {**VERSION, "timestamp": 99})
-    assert table.listed() == [{"query": "q", "kept_at_ms": 99, "size_bytes": 13}]
+    assert table.listed() == [{"query": "q", "kept_at_ms": 99, "size_bytes": 13, "version": 1}]
     table.on_event(first, VERSION)
     assert table.text("q") == '{"version":1}', "the log is replayed from an older place"
     again = QueryOffsets()

@@ -150,7 +150,7 @@ def test_query_offsets_are_kept_by_the_log_and_the_snapshot(tmp_path: Path, cloc
     state.is_closing = True
     state.persist()
     again = open_state(tmp_path, clock)
-    assert again.query_offsets.listed() == [{"query": "q", "kept_at_ms": 9, "size_bytes": 8}]
+    assert again.query_offsets.listed() == [{"query": "q", "kept_at_ms": 9, "size_bytes": 8, "version": 0}]
     again.on_run(run)
     assert again.query_offsets.text("q") == '{"t": 1}'
     again.on_run(run_of(QUERIES, b'{"event":"dropped","query":"q"}', run.end))

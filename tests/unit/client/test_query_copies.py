@@ -31,4 +31,7 @@ def test_listings_of_brokers_are_one_by_query() -> None:
         {**other, "brokers": ["a"]},
         {"query": "q", "kept_at_ms": 5, "size_bytes": 2, "brokers": ["a", "b"]},
     ]
+    newer, older = {**late, "version": 3}, {**early, "version": 2}
+    assert [row["version"] for row in merge_queries({"a": [older], "b": [newer]})] == [3]
+    assert "version" not in merge_queries({"a": [older], "b": [late], "c": [newer]})[0], "an older broker does not tell"
     assert merge_queries({}) == []
