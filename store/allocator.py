@@ -26,7 +26,6 @@ from typing import Final
 from ..model.clock import monotonic_ms, monotonic_ns
 from ..model.errors import StoreNotWriteable, StorePoisoned, ZenitError
 from .segment import (
-    STEP_BYTES,
     SYSTEM_DISK,
     Disk,
     MappedFile,
@@ -46,7 +45,7 @@ RETRY_FIRST_MS: Final = 100
 RETRY_LAST_MS: Final = 2_000
 PINNED_RETRY_MS: Final = 50
 IDLE_MS: Final = 1_000
-SHRINK_STEP_BYTES: Final = 8 * STEP_BYTES
+SHRINK_STEP_BYTES: Final = 64 << 20
 POPULATE_STEP_BYTES: Final = 1 << 20
 REST: Final = 3  # times as long as a step took
 HEAD_BYTES: Final = 4_096  # zeroed at the front of a recycled segment

@@ -26,7 +26,7 @@ import numpy as np
 from ..model.errors import StoreFormatError, StoreNotWriteable, StorePoisoned, ZenitError
 
 NAME_DIGITS: Final = 20
-STEP_BYTES: Final = 8 * 1024 * 1024  # slow work on a file (populate, wipe, shrink) goes in steps of this size
+WIPE_STEP_BYTES: Final = 256 * 1024  # what is wiped is read and compared first: memory for two of them
 EMPTY: Final = memoryview(b"")
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _FALLOC_KEEP_SIZE: Final = 1
@@ -312,10 +312,10 @@ def start_writing(fd: int) -> None:
 
 def wipe_range(fd: int, begin: int, end: int) -> None:
     """Writes zeros over positions [begin, end) of a file wherever they are not zero already. Raises OSError."""
-    zeros = bytes(min(STEP_BYTES, end - begin))
+    zeros = bytes(min(WIPE_STEP_BYTES, end - begin))
     for data_begin, data_end in _data_ranges(fd, begin, end):
-        for at in range(data_begin, data_end, STEP_BYTES):
-            size = min(STEP_BYTES, data_end - at)
+        for at in range(data_begin, data_end, WIPE_STEP_BYTES):
+            size = min(WIPE_STEP_BYTES, data_end - at)
             blank = zeros if size == len(zeros) else zeros[:size]
             if _read(fd, size, at) != blank:
                 write_fully(fd, blank, at)

@@ -3,6 +3,7 @@
 import errno
 import os
 import sys
+import tracemalloc
 
 import pytest
 
@@ -18,6 +19,7 @@ from zenitmq.store.segment import (
     page_in,
     private_memory,
     segment_name,
+    wipe_range,
 )
 
 SIZE = 16_384
@@ -199,3 +201,19 @@ def test_private_memory_is_taken_page_by_page_and_goes_back_with_its_last_view()
     assert bytes(part) == b"x"
     del part
     assert anonymous_kib() - before < size >> 11
+
+
+@pytest.mark.parametrize("content", [b"x", bytes(1)], ids=["written", "blank"])
+def test_a_range_is_wiped_in_little_memory(tmp_path, content):
+    """A broker's heap keeps what its opening needed once."""
+    path, size = tmp_path / "file", 16 << 20
+    path.write_bytes(content * size)
+    fd = os.open(path, os.O_RDWR)
+    tracemalloc.start()
+    try:
+        wipe_range(fd, 5, size - 5)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+        os.close(fd)
+    assert path.read_bytes() == content * 5 + bytes(size - 10) + content * 5
