@@ -150,7 +150,7 @@ def _is_expressible(tags: frozenset[str]) -> bool:
     """Whether a tag expression can say exactly this: not where a tag holds "||", or begins or ends with a blank."""
     if sum(len(tag) + 4 for tag in tags) > TAG_EXPRESSION_LENGTH_MAX:
         return False
-    return all(tag.isprintable() and Subscription.parse("", tag).tags == {tag} for tag in tags)
+    return all(tag.isprintable() and "||" not in tag and Subscription.parse("", tag).tags == {tag} for tag in tags)
 
 
 def _texts(predicate: Predicate) -> frozenset[str] | None:

@@ -96,7 +96,7 @@ def test_tags_become_an_expression() -> None:
     assert Narrowed().tag_expression is None
 
 
-@pytest.mark.parametrize("tag", ["*", "", " a", "a||b", "a\x01b", "x" * 20_000])
+@pytest.mark.parametrize("tag", ["*", "", " a", "a||b", "||", "a\x01b", "x" * 20_000])
 def test_tags_that_no_expression_says_are_left_to_spark(tag: str) -> None:
     assert one("tags", "=", tag) == (Narrowed(), False)
 
