@@ -75,7 +75,7 @@ class RecordStage(Protocol):
     """Where events go: the message store."""
 
     def stage_record(
-        self, *, topic: str, queue_id: int, body: bytes, properties: Mapping[str, str] = ...
+        self, *, topic: str, queue_id: int, body: bytes, properties: Mapping[str, str] = ..., frees_room: bool = ...
     ) -> Placed: ...
 
 
@@ -135,9 +135,12 @@ class StateLog:
         self.is_closing = False  # the next persist is the last: it may not be put off
 
     def stage(self, store: RecordStage, topic: str, event: Document) -> PhysicalOffset:
-        """Stages an event (of one of `topics`); returns the end of its record, which a reply waits for."""
+        """Stages an event (of one of `topics`); returns the end of its record, which a reply waits for.
+
+        A disk over its watermark takes it: without commits and deletions it would never have room again.
+        """
         body = encode_document(event)
-        return PhysicalOffset(store.stage_record(topic=topic, queue_id=0, body=body).end)
+        return PhysicalOffset(store.stage_record(topic=topic, queue_id=0, body=body, frees_room=True).end)
 
     def settle(self, log_begin: PhysicalOffset, log_end: PhysicalOffset) -> None:  # noqa: ARG002
         """The log was found to end there, and will be replayed."""

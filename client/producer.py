@@ -24,7 +24,8 @@ from weakref import finalize
 from ..model.errors import InvalidParameter, ZenitError
 from ..model.message import BODY_BYTES_MAX, BatchReceipt, Message, SendReceipt
 from ..model.names import check_group
-from ..model.queue import QueueOffset
+from ..model.queue import MessageQueue, QueueOffset
+from ..model.recall_handle import RecallHandle
 from ..model.sequence import sequence_room
 from ..remoting.commands import RecallMessage
 from ..store.record_kernel import Accumulator, StoredMessage
@@ -262,27 +263,31 @@ class ProducerCore(ABC):
             waits=is_delayed(message),
         )
 
-    async def _recall(self, receipt: SendReceipt, *, timeout: float | None = None) -> None:
+    async def _recall(self, receipt: SendReceipt | str, *, timeout: float | None = None) -> None:
         """Takes a delayed message back before it is delivered; once this returns it never will be.
 
-        Raises MessageNotFound where it was delivered or taken back already (perhaps by a try whose answer was lost),
+        `receipt`: what `send` returned, or its `recall_handle`, which any producer of the cluster takes. Raises
+        MessageNotFound where it was delivered or taken back already (perhaps by a try whose answer was lost),
         InvalidParameter for a receipt of a message that was not delayed, and what the last try ended with.
         """
         self._check_usable()
-        if not isinstance(receipt, SendReceipt):
-            raise InvalidParameter("receipt", type(receipt).__name__, "what send returned: a SendReceipt")
-        if receipt.recall_handle is None:
+        if isinstance(receipt, SendReceipt) and receipt.recall_handle is None:
             raise InvalidParameter("receipt", receipt.message_id, "that of a message that is delivered later")
-        queue = receipt.queue
+        text = receipt.recall_handle if isinstance(receipt, SendReceipt) else receipt
+        if not isinstance(text, str):
+            raise InvalidParameter("receipt", type(receipt).__name__, "what send returned, or its recall_handle")
+        handle = RecallHandle.parse(text)
         is_ok = False
         try:
             await self._waited.ask(
-                queue, RecallMessage(queue.topic, receipt.recall_handle, self.group), self._total_ms(timeout)
+                MessageQueue(handle.topic, handle.broker_name, 0),
+                RecallMessage(handle.topic, text, self.group),
+                self._total_ms(timeout),
             )
             is_ok = True
         finally:
             if self._trace is not None:
-                self._trace.on_recalled(queue.topic, receipt.message_id, is_ok=is_ok)
+                self._trace.on_recalled(handle.topic, handle.message_id, is_ok=is_ok)
 
     # ---- in the background
 

@@ -311,9 +311,11 @@ class MessageStore:
         reconsume_times: int = 0,
         prepared_transaction_offset: int = 0,
         body_crc: int | None = None,
+        frees_room: bool = False,
     ) -> Placed:
         """Takes one record that the broker itself makes. `properties`: a mapping, or encoded. `body_crc`: of the record that
-        it copies, right or wrong; None: the body's own.
+        it copies, right or wrong; None: the body's own. `frees_room`: it may let files go (a commit, a topic or group that is
+        deleted), so a disk that is over `disk_refuse_ratio` takes it while it has room at all.
 
         Raises InvalidName, MessageIllegal, MessageTooLarge, StoreNotWriteable, StorePoisoned.
         """
@@ -329,6 +331,7 @@ class MessageStore:
             reconsume_times=reconsume_times,
             prepared_transaction_offset=prepared_transaction_offset,
             body_crc=body_crc,
+            frees_room=frees_room,
         )
 
     def stage_own(self, records: bytes, *, topic: str, queue_id: int, count: int, flags: int = 0) -> Placed:

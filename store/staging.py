@@ -177,6 +177,7 @@ class Staging:
         reconsume_times: int = 0,
         prepared_transaction_offset: int = 0,
         body_crc: int | None = None,
+        frees_room: bool = False,
     ) -> Placed:
         """Takes one record that the broker itself makes; as `MessageStore.stage_record` has it.
 
@@ -209,7 +210,7 @@ class Staging:
         if size > self._config.record_bytes_max or size + TERMINATOR_BYTES > self._log.segment_bytes:
             raise self._refusal(BAD_SIZE)
         if size > self._staged_room or self._arena.used + size > len(self._memory):
-            self._make_room(size)
+            self._make_room(size, frees_room=frees_room)
         physical, begin = self._staged_end, self._arena.used
         record[28:36] = physical.to_bytes(8, "big")
         self._memory[begin : begin + size] = record
@@ -225,7 +226,7 @@ class Staging:
              kernel.keys_end, begin, kernel.sys_flag)
         )  # fmt: skip
         self._staged_end = physical + size
-        self._staged_room -= size
+        self._staged_room = -1 if self._upkeep.is_refusing else self._staged_room - size
         self._arena.used = begin + size
         return Placed(queue_offset, physical, now_ms, 1, physical + size)
 
@@ -236,12 +237,15 @@ class Staging:
         tail = self._tails[topic, queue_id] = _Tail(self._queues.get_or_create(topic, queue_id))
         return tail
 
-    def _make_room(self, size: int) -> None:
-        """Commits what is staged and sees to it that `size` bytes fit behind. Raises StoreNotWriteable."""
+    def _make_room(self, size: int, *, frees_room: bool = False) -> None:
+        """Commits what is staged and sees to it that `size` bytes fit behind. `frees_room`: as in `stage_record`.
+
+        Raises StoreNotWriteable."""
         self.write()
         if not self._arena.used or self._arena.used + size > len(self._memory):
             self._arena.used = 0
-        self._upkeep.check_writeable()
+        if not frees_room:
+            self._upkeep.check_writeable()
         if self._dispatch.is_blocked:
             raise StoreNotWriteable(UNITS_WAIT)
         self._staged_end = self._log.place(size)

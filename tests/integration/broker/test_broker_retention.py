@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from zenitmq.model.errors import HoldNotFound, InvalidParameter, TopicNotFound
+from zenitmq.model.errors import HoldNotFound, InvalidParameter, StoreNotWriteable, TopicNotFound
 from zenitmq.remoting import commands
 
 EXPIRES_AT_ONCE = {
@@ -35,6 +36,15 @@ def wait_begin_above(broker: Any, offset: int) -> bool:
     return False
 
 
+def wait_full(broker: Any) -> bool:
+    deadline = time.monotonic() + 15
+    while time.monotonic() < deadline:
+        if broker.ask(commands.GetBrokerStatistics())["store"]["refuses_writes"] is not None:
+            return True
+        time.sleep(0.1)
+    return False
+
+
 def test_what_a_group_has_not_consumed_is_kept(serve: Callable[..., Any], record: Callable[..., bytes]) -> None:
     broker = serve(store=EXPIRES_AT_ONCE, state_persist_ms=50)
     broker.create("t", queues=1)
@@ -55,6 +65,27 @@ def test_what_a_group_has_not_consumed_is_kept(serve: Callable[..., Any], record
     broker.restart()
     assert broker.call(commands.QueryConsumerOffset("slow", "t", 0))[0].offset == 60
     assert [topic["name"] for topic in broker.ask(commands.GetTopics())["topics"]] == ["t"]
+
+
+def test_a_group_that_consumes_gives_a_full_disk_its_room_back(
+    serve: Callable[..., Any], record: Callable[..., bytes]
+) -> None:
+    broker = serve(store=EXPIRES_AT_ONCE, state_persist_ms=50)
+    broker.create("t", queues=1)
+    broker.call(commands.UpdateConsumerOffsets("slow", (("t", 0, 0),)))
+    for number in range(20):
+        broker.send("t", record("t", b"%d" % number + bytes(8000)))
+    broker.stop()
+    over = {"disk_clean_ratio": 0.0, "disk_force_ratio": 0.0, "disk_refuse_ratio": 0.000001}
+    broker.config = replace(broker.config, store=replace(broker.config.store, **over))
+    broker.start()
+    assert wait_full(broker)
+    with pytest.raises(StoreNotWriteable):
+        broker.send("t", record("t", b"more"))
+    broker.call(commands.UpdateConsumerOffsets("slow", (("t", 0, 20),)))
+    assert wait_begin_above(broker, 0)
+    with pytest.raises(StoreNotWriteable):
+        broker.send("t", record("t", b"more"))
 
 
 def test_what_a_reader_holds_is_kept_for_its_lease(serve: Callable[..., Any], record: Callable[..., bytes]) -> None:

@@ -81,6 +81,19 @@ def test_recall_takes_back_what_waits(namesrv: str, consumer: Any) -> None:
         assert not receive(consumer, 1, 1)
 
 
+def test_a_handle_that_was_kept_takes_back_what_another_producer_sent(namesrv: str, consumer: Any) -> None:
+    with Producer("g", namesrv=namesrv) as producer:
+        kept = producer.send(Message(TOPIC, b"never", delay=timedelta(seconds=2))).recall_handle
+        producer.send(Message(TOPIC, b"stays", delay=timedelta(seconds=2)))
+    assert kept is not None
+    with Producer("another", namesrv=namesrv) as producer:
+        producer.recall(kept)
+        with pytest.raises(MessageNotFound):
+            producer.recall(kept)
+    assert bodies(receive(consumer, 1)) == [b"stays"]
+    assert not receive(consumer, 1, 1)
+
+
 def test_an_event_loop_delays_and_recalls(namesrv: str, consumer: Any) -> None:
     async def run() -> None:
         async with AioProducer("g", namesrv=namesrv) as producer:

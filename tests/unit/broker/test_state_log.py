@@ -256,7 +256,7 @@ def test_half_of_a_pair_goes_into_the_log_and_the_snapshot_as_its_escape(tmp_pat
     staged: list[bytes] = []
 
     class Store:
-        def stage_record(self, *, topic: str, queue_id: int, body: bytes) -> Any:
+        def stage_record(self, *, topic: str, queue_id: int, body: bytes, frees_room: bool) -> Any:
             staged.append(body)
             return SimpleNamespace(end=5)
 

@@ -79,7 +79,8 @@ WRONG_TYPES: dict[str, Callable[[Any, Any, Any], object]] = {
     "condition": lambda admin, producer, consumer: Sql(5),  # type: ignore[arg-type]
     "expression": lambda admin, producer, consumer: consumer.subscribe("t", ["buy", "sell"]),
     "messages": lambda admin, producer, consumer: producer.send_batch(Message("t", b"")),
-    "receipt": lambda admin, producer, consumer: producer.recall("its handle"),
+    "receipt": lambda admin, producer, consumer: producer.recall(b"its handle"),
+    "recall handle": lambda admin, producer, consumer: producer.recall("its handle"),
     "expected name and value as text, as 'retryMaxTimes': '2'": (
         lambda admin, producer, consumer: admin.create_group("g", {"retryMaxTimes": 2})
     ),

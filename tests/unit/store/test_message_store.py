@@ -450,6 +450,22 @@ def test_a_disk_over_its_watermark_refuses_sends_and_says_so(tmp_path) -> None:
         assert bodies(store) == [b"a"]
 
 
+def test_a_disk_over_its_watermark_takes_what_may_free_room_and_nothing_behind_it(tmp_path) -> None:
+    settings = {"disk_clean_ratio": 0.0, "disk_force_ratio": 0.0, "disk_refuse_ratio": 0.000001, "segment_bytes": 4096}
+    with make_store(tmp_path / "s", **settings) as store:
+        put(store, "t", 0, message("t", b"a"))
+        store.on_tick(1)
+        for number in range(60):  # over the ends of segments
+            store.stage_record(topic="state", queue_id=0, body=b"%0100d" % number, frees_room=True)
+            with pytest.raises(StoreNotWriteable):
+                stage(store, "t", 0, message("t", b"b"))
+        store.commit()
+        with pytest.raises(StoreNotWriteable):
+            store.stage_record(topic="state", queue_id=0, body=b"no")
+        assert bodies(store) == [b"a"]
+        assert len(read_queue(store, "state", 0)) == 60
+
+
 @pytest.mark.parametrize("allowed", [False, True])
 def test_retention_and_what_groups_have_yet_to_consume(tmp_path, allowed: bool) -> None:
     clock = StillClock()
