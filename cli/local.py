@@ -227,6 +227,8 @@ def _replica_lines(group: dict[str, Any], replica: dict[str, Any]) -> Iterator[s
         )
     if replica["refuses_writes"]:
         yield f"{name} takes no writes: {replica['refuses_writes']}"
+    if replica["deletes_early"]:
+        yield f"{name}: {replica['deletes_early']}"
     if replica["delayed_damaged"]:
         held = f"{replica['delayed_damaged']} delayed messages are held up by damage"
         yield f"{name}: {held}, {replica['delayed_lost']} of them lost"

@@ -128,7 +128,8 @@ def _replica_document(broker: ProcessRecord, statistics: Statistics) -> dict[str
     replica |= {"hole_at": facts.get("hole_at"), "halted": facts.get("halted")}
     delays = (statistics or {}).get("delays") or {}
     replica |= {"delayed_damaged": delays.get("damaged", 0), "delayed_lost": delays.get("lost", 0)}
-    replica |= {"refuses_writes": ((statistics or {}).get("store") or {}).get("refuses_writes")}
+    store = (statistics or {}).get("store") or {}
+    replica |= {name: store.get(name) for name in ("refuses_writes", "deletes_early")}
     return replica | {"scrub": None if statistics is None else scrub_document(statistics)}
 
 

@@ -70,6 +70,7 @@ class StoreStatistics:
     """A moment's figures; offsets physical, `quarantined_bytes` in `quarantined_ranges` places.
 
     `first_quarantined`: the first RANGES_TOLD of them. `refuses_writes`: why no message is taken; None where it is.
+    `deletes_early`: why files go before their age; None where none does.
     """
 
     begin_offset: int
@@ -86,6 +87,7 @@ class StoreStatistics:
     first_quarantined: tuple[tuple[int, int], ...]
     checksum_entries_lost: int
     refuses_writes: str | None
+    deletes_early: str | None
 
 
 def request_arena(config: StoreConfig) -> Arena:
@@ -648,4 +650,5 @@ class MessageStore:
             quarantined_bytes=sum(end - begin for begin, end in quarantined),
             checksum_entries_lost=self._log.checksums.entries_lost,
             refuses_writes=self.refusal,
+            deletes_early=self._upkeep.deletes_early,
         )

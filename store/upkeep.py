@@ -73,6 +73,7 @@ class Upkeep:
         self._is_persisting = False
         self._mark = (PhysicalOffset(0), 0)  # (log end, time): what lies below was stored before
         self.is_refusing = False  # the disk is too full to take messages
+        self._disk_use = 0.0  # at the last tick
         self._worker = ThreadPoolExecutor(1, "zenit-store-worker")
         self.expiry = Expiry(
             config,
@@ -95,6 +96,17 @@ class Upkeep:
         """Why nothing is taken while `is_refusing`."""
         ratio = self._config.disk_refuse_ratio
         return f"disk use is over {ratio:.0%} (store.disk_refuse_ratio): free space, then writes go on by themselves"
+
+    @property
+    def deletes_early(self) -> str | None:
+        """Why files go before their age, and what to do; None where none does."""
+        ratio = self._config.disk_force_ratio
+        if self._disk_use < ratio:
+            return None
+        return (
+            f"disk use is {self._disk_use:.0%}: over {ratio:.0%} (store.disk_force_ratio) the oldest files go whatever their "
+            "age: free space, or give the log less (store.retention_bytes)"
+        )
 
     def dispatched(self) -> PhysicalOffset:
         """Everything below is durable in queues and index."""
@@ -222,6 +234,7 @@ class Upkeep:
             self._index.retry_waiting(self._log.written)
 
     def _watch_disk(self, use: float) -> list[StoreEvent]:
+        self._disk_use = use
         refusing = use >= self._config.disk_refuse_ratio
         if refusing == self.is_refusing:
             return []

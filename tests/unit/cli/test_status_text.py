@@ -12,7 +12,7 @@ from zenitmq.cli.local import _print_status
 def document(**changed: Any) -> dict[str, Any]:
     names = ("name", "role", "epoch", "newest_epoch", "written_offset", "flushed_offset", "confirm_offset", "lag_bytes")
     replica = dict.fromkeys(
-        (*names, "hole_at", "halted", "refuses_writes", "scrub", "delayed_damaged", "delayed_lost")
+        (*names, "hole_at", "halted", "refuses_writes", "deletes_early", "scrub", "delayed_damaged", "delayed_lost")
     ) | {
         "name": "broker-a-1",
         "role": "candidate",
@@ -120,3 +120,10 @@ def test_a_store_that_takes_no_writes_says_so(capsys: pytest.CaptureFixture[str]
     told["groups"][0]["replicas"][0]["refuses_writes"] = "disk full: free space"
     _print_status(told)
     assert "broker-a-1 takes no writes: disk full: free space" in capsys.readouterr().out
+
+
+def test_a_store_whose_files_go_before_their_age_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    told = document()
+    told["groups"][0]["replicas"][0]["deletes_early"] = "disk use is 87%: free space"
+    _print_status(told)
+    assert "broker-a-1: disk use is 87%: free space" in capsys.readouterr().out

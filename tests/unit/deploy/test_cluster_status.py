@@ -71,6 +71,7 @@ def test_sets_are_the_controllers_and_positions_each_brokers_own() -> None:
             "delayed_damaged": 0,
             "delayed_lost": 0,
             "refuses_writes": None,
+            "deletes_early": None,
             "lag_bytes": 100,
             "scrub": NEVER,
         },
@@ -88,6 +89,7 @@ def test_sets_are_the_controllers_and_positions_each_brokers_own() -> None:
             "delayed_damaged": 0,
             "delayed_lost": 0,
             "refuses_writes": None,
+            "deletes_early": None,
             "lag_bytes": 0,
             "scrub": NEVER,
         },
@@ -105,6 +107,7 @@ def test_sets_are_the_controllers_and_positions_each_brokers_own() -> None:
             "delayed_damaged": 0,
             "delayed_lost": 0,
             "refuses_writes": None,
+            "deletes_early": None,
             "lag_bytes": None,
             "scrub": None,
         },
@@ -197,7 +200,12 @@ def test_a_replica_says_when_it_was_read_whole_and_what_is_damaged() -> None:
             "is_waiting_for_calm": True,
         },
         "repairs": {"mended_ranges": 2},
-        "store": {"quarantined_ranges": 1, "first_quarantined": [[5, 9]], "refuses_writes": "disk full"},
+        "store": {
+            "quarantined_ranges": 1,
+            "first_quarantined": [[5, 9]],
+            "refuses_writes": "disk full",
+            "deletes_early": "so",
+        },
         "delays": {"damaged": 3, "lost": 1},
     }
     document = group_document(GROUP, BROKERS, answers(told, None, None), STATE, 1)
@@ -212,6 +220,7 @@ def test_a_replica_says_when_it_was_read_whole_and_what_is_damaged() -> None:
         "under_way": {"begun_ms": 90, "done_bytes": 200, "size_bytes": 900, "is_waiting_for_calm": True},
     }
     assert document["replicas"][0]["refuses_writes"] == "disk full"
+    assert document["replicas"][0]["deletes_early"] == "so"
     assert (document["replicas"][0]["delayed_damaged"], document["replicas"][0]["delayed_lost"]) == (3, 1)
 
 

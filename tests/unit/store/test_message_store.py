@@ -445,6 +445,9 @@ def test_a_disk_over_its_watermark_refuses_sends_and_says_so(tmp_path) -> None:
         put(store, "t", 0, message("t", b"a"))
         assert [event.kind for event in store.on_tick(1)] == ["disk_full"]
         assert store.on_tick(2) == []
+        told = store.statistics().deletes_early
+        assert told is not None
+        assert "store.disk_force_ratio" in told
         with pytest.raises(StoreNotWriteable):
             put(store, "t", 0, message("t", b"b"))
         assert bodies(store) == [b"a"]
