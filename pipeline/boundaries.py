@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ..model.errors import InvalidParameter, OffsetOutOfRange, OffsetsIncomplete
+from ..model.errors import InvalidParameter, OffsetOutOfRange, OffsetsIncomplete, TopicReplaced
 from .offsets import EARLIEST_MARK, LATEST_MARK, Lives, Offsets, QueueKey
 from .options import Boundary
 
@@ -45,8 +45,13 @@ def offsets_at(
 ) -> Offsets:
     """The offset of each queue. `none_from_time`: what a start is where nothing was stored from its time on.
 
-    Raises OffsetsIncomplete, InvalidParameter, OffsetOutOfRange.
+    Raises OffsetsIncomplete, InvalidParameter, OffsetOutOfRange, and TopicReplaced where it is of a topic that is no more.
     """
+    for (topic, broker), life in sorted(boundary.lives.items()):
+        if held.lives.get((topic, broker), life) != life:
+            offsets = (offset for key, offset in boundary.offsets.items() if (key.topic, key.broker) == (topic, broker))
+            offset = max(offsets, default=0)
+            raise TopicReplaced(topic, broker, offset)
     if boundary.kind == "earliest":
         return dict(held.minimum)
     if boundary.kind == "latest":

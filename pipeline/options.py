@@ -17,7 +17,17 @@ from ..model.names import check_group, check_topic, retry_topic
 from ..model.redelivery import dead_letter_topic
 from ..model.subscription import Sql, Subscription
 from .column_names import chosen_columns
-from .offsets import EARLIEST_MARK, JSON_LENGTH_MAX, LATEST_MARK, QUEUES_MAX, Offsets, QueueKey, parse_offsets
+from .offsets import (
+    EARLIEST_MARK,
+    JSON_LENGTH_MAX,
+    LATEST_MARK,
+    QUEUES_MAX,
+    Lives,
+    Offsets,
+    QueueKey,
+    parse_lives,
+    parse_offsets,
+)
 from .option_tables import READ_OPTIONS, WRITE_OPTIONS
 from .option_values import Given
 
@@ -38,13 +48,14 @@ class Boundary:
     """Where a read begins or ends.
 
     `offsets`: an offset a queue, EARLIEST_MARK or LATEST_MARK; `times`: a time a queue; `time`: one for all; in
-    milliseconds since the epoch.
+    milliseconds since the epoch. `lives`: which life of its topic the offsets are of, where they say so.
     """
 
     kind: Literal["earliest", "latest", "offsets", "time", "times"]
     offsets: Offsets = field(default_factory=dict)
     time_ms: int = 0
     option: str = ""
+    lives: Lives = field(default_factory=dict)
 
 
 EARLIEST: Final = Boundary("earliest")
@@ -284,7 +295,7 @@ def _boundary(given: Given, side: str, words: tuple[str, ...], lowest: int) -> B
         return LATEST
     if not text.startswith("{"):
         raise InvalidParameter(name, text[:64], f"{', '.join(words)}, or JSON with an offset for each queue")
-    return Boundary("offsets", parse_offsets(name, text, lowest=lowest), option=name)
+    return Boundary("offsets", parse_offsets(name, text, lowest=lowest), option=name, lives=parse_lives(name, text))
 
 
 def _filters(given: Given) -> tuple[str | None, str | None]:

@@ -80,6 +80,7 @@ from .groups import (
 )
 from .jobs import (
     ArchiveDamaged,
+    ArchivedTopicReplaced,
     ArchiveNotWritable,
     ArchiveStartLost,
     CheckpointLost,
@@ -149,6 +150,7 @@ __all__ = [
     "ArchiveDamaged",
     "ArchiveNotWritable",
     "ArchiveStartLost",
+    "ArchivedTopicReplaced",
     "BatchChanged",
     "BatchOutdated",
     "BrokerBusy",

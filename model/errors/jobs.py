@@ -108,6 +108,26 @@ class ArchiveStartLost(ZenitError):
         )
 
 
+class ArchivedTopicReplaced(ZenitError):
+    """A topic was deleted and made again since it was archived: offsets of the new one are those of rows that the archive has.
+
+    Args: topic, broker.
+    """
+
+    code = 9172
+
+    def __init__(self, topic: str, broker: str) -> None:
+        super().__init__(topic, broker)
+        self.topic = topic
+        self.broker = broker
+
+    def __str__(self) -> str:
+        return (
+            f"topic {self.topic!r} at {self.broker} was deleted and made again since it was archived, and its offsets begin"
+            " anew; archive the new one into another directory"
+        )
+
+
 class ReplayChanged(ZenitError):
     """A replay of this name was begun with other options. Args: name, path of its state."""
 

@@ -42,5 +42,6 @@ def between_times(settings: Mapping[str, str], since_ms: int | None, until_ms: i
         start = max(begins[key], there.minimum[key])
         end = min(ends[key], there.end[key])
         if start < end:
-            found.append(QueueRange(key.topic, key.broker, key.queue_id, start, end))
+            life = there.lives.get((key.topic, key.broker), 0)
+            found.append(QueueRange(key.topic, key.broker, key.queue_id, start, end, life))
     return found

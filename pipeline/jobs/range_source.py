@@ -15,7 +15,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from ...client.cluster import name_servers
-from ..offsets import OffsetsDocument, QueueRange
+from ...model.errors import ArchivedTopicReplaced
+from ..offsets import Offsets, OffsetsDocument, QueueRange
 from ..options import ReadOptions
 from ..range_partition import RangePartition
 from ..source import ZenitDataSource
@@ -58,6 +59,12 @@ class RangeReader(StreamReader):
         """See `StreamReader`."""
         pieces = super().partitions(start, end)
         return [RangeList(tuple(piece.value for piece in pieces if isinstance(piece, RangePartition)))]
+
+    def _check_replaced(self, read: Offsets, anew: frozenset[tuple[str, str]]) -> None:
+        """An archive is of one life of a topic, whatever may be lost. Raises ArchivedTopicReplaced."""
+        del read
+        for topic, broker in sorted(anew):
+            raise ArchivedTopicReplaced(topic, broker)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The ranges."""

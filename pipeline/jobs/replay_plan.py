@@ -59,8 +59,9 @@ class Replay:
 
     def chunk(self, number: int) -> list[QueueRange]:
         """What chunk `number` is, by queue in order."""
+        lives = {each.key: each.incarnation for each in self.ranges}
         return [
-            QueueRange(key.topic, key.broker, key.queue_id, begin, end)
+            QueueRange(key.topic, key.broker, key.queue_id, begin, end, lives[key])
             for key, spans in self._queues().items()
             for begin, end in part(spans, number * self.share, self.share)
         ]
@@ -117,7 +118,9 @@ def encode_replay(state: Replay) -> bytes:
     """The bytes of its state."""
     document = asdict(state) | {
         "version": VERSION,
-        "ranges": [[each.topic, each.broker, each.queue_id, each.start, each.end] for each in state.ranges],
+        "ranges": [
+            [each.topic, each.broker, each.queue_id, each.start, each.end, each.incarnation] for each in state.ranges
+        ],
     }
     return json.dumps(document, separators=(",", ":")).encode() + b"\n"
 
@@ -152,9 +155,9 @@ def _bounded(ranges: Sequence[Any]) -> Sequence[Any]:
 
 
 def _range(value: Any) -> QueueRange:
-    topic, broker, queue_id, start, end = value
-    if not (isinstance(topic, str) and isinstance(broker, str)):
+    topic, broker, queue_id, start, end, *life = value  # an older version does not say which life of the topic is meant
+    if not (isinstance(topic, str) and isinstance(broker, str)) or len(life) > 1:
         raise ValueError
-    if not all(type(number) is int and number >= 0 for number in (queue_id, start, end)) or start > end:
+    if not all(type(number) is int and number >= 0 for number in (queue_id, start, end, *life)) or start > end:
         raise ValueError
-    return QueueRange(topic, broker, queue_id, start, end)
+    return QueueRange(topic, broker, queue_id, start, end, *life)

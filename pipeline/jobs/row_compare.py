@@ -48,10 +48,11 @@ def differing_rows(
 
 
 def stored_rows(spark: SparkSession, ranges: Sequence[QueueRange], source: Mapping[str, str]) -> DataFrame:
-    """The rows of ranges, one of a queue, as the brokers have them; they must be there."""
+    """The rows of ranges, one of a queue, as the brokers have them; they must be there, of the topic that is meant."""
     starts = {each.key: each.start for each in ranges}
     ends = {each.key: each.end for each in ranges}
-    settings = {"assign": _queues(document_of(starts)), "startingOffsets": offsets_json(starts)}
+    lives = {(each.topic, each.broker): each.incarnation for each in ranges if each.incarnation}
+    settings = {"assign": _queues(document_of(starts)), "startingOffsets": offsets_json(starts, lives)}
     settings |= {"endingOffsets": offsets_json(ends)} | dict(source)
     return spark.read.format("zenit").options(**settings).load()
 

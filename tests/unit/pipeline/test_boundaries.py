@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zenitmq.model.errors import InvalidParameter, OffsetOutOfRange, OffsetsIncomplete
+from zenitmq.model.errors import InvalidParameter, OffsetOutOfRange, OffsetsIncomplete, TopicReplaced
 from zenitmq.pipeline.boundaries import Held, beyond_minimum, offsets_at, raised, times_wanted
 from zenitmq.pipeline.offsets import Offsets, QueueKey
 from zenitmq.pipeline.options import EARLIEST, LATEST, Boundary
@@ -28,6 +28,17 @@ def test_marks_stand_for_words_queue_by_queue() -> None:
 
 def test_a_start_below_what_is_left_is_kept_so_that_the_loss_is_seen() -> None:
     assert at(Boundary("offsets", {A: 3, B: 25})) == {A: 3, B: 25}
+
+
+def test_offsets_of_a_topic_that_was_made_again_since_are_not_those_of_the_new_one() -> None:
+    held = Held(HELD.minimum, HELD.end, {("t", "a"): 7})
+    for life in (0, 7):
+        lives = {("t", "a"): life} if life else {}
+        same = Boundary("offsets", {A: 11, B: 25}, lives=lives)
+        assert offsets_at(same, held, {}, side="starting", none_from_time="error") == {A: 11, B: 25}
+    other = Boundary("offsets", {A: 11, B: 25}, lives={("t", "a"): 6})
+    with pytest.raises(TopicReplaced, match="up to offset 25"):
+        offsets_at(other, held, {}, side="starting", none_from_time="error")
 
 
 def test_an_offset_that_no_message_has_yet_is_out_of_range() -> None:

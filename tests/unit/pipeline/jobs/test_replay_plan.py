@@ -36,6 +36,19 @@ def test_a_chunk_takes_the_next_of_each_queue() -> None:
     assert (after.next_chunk, after.sent, after.left) == (1, 5, 4)
 
 
+def test_it_knows_which_life_of_the_topic_it_is_of() -> None:
+    ranges = tuple(QueueRange("t", "a", queue_id, 0, 5, 17) for queue_id in range(2))
+    replay = decode_replay(encode_replay(Replay("id", "digest", ranges, share=3, partitions=2)), "x")
+    assert replay.ranges == ranges
+    assert {each.incarnation for number in range(replay.chunks) for each in replay.chunk(number)} == {17}
+
+
+def test_the_state_of_an_older_version_says_no_life() -> None:
+    document = json.loads(encode_replay(REPLAY))
+    document["ranges"] = [row[:5] for row in document["ranges"]]
+    assert decode_replay(json.dumps(document).encode(), "x") == REPLAY
+
+
 def test_a_part_of_a_set() -> None:
     assert part(((0, 5), (7, 9)), 0, 0) == ()
     assert part(((0, 5), (7, 9)), 5, 9) == ((7, 9),)
