@@ -41,7 +41,10 @@ DOUBLES: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
 
 BY_CHANCE: Final = frozenset(
     {
-        ("damaged record, `onCorrupt=quarantine`", "sink at-least-once"),  # other tasks of the batch that failed may be done
+        (
+            "damaged record, `onCorrupt=quarantine`",
+            "sink at-least-once",
+        ),  # other tasks of the batch that failed may be done
         ("broker failover", "sink at-least-once"),  # what was under way to the master may be sent again
     }
 )
