@@ -76,14 +76,21 @@ class ControllerCalls:
         """Who leads, and which groups there are, by the one that leads. Raises NotLeadingController, ConnectionLost,
         RequestTimeout."""
         deadline_ms = monotonic_ms() + timeout_ms
+        is_told = False
         while True:
-            found = self._first_answer(GetController(), ControllerReply, self.addresses, deadline_ms)
+            try:
+                found = self._first_answer(GetController(), ControllerReply, self.addresses, deadline_ms)
+            except RequestTimeout:
+                if is_told:
+                    raise NotLeadingController("") from None
+                raise
             if found.leader:
                 return self._first_answer(
                     GetController(), ControllerReply, (found.leader, *self.addresses), deadline_ms
                 )
             if monotonic_ms() + PAUSE_MS >= deadline_ms:
                 raise NotLeadingController("")
+            is_told = True
             sleep_ms(PAUSE_MS)
 
     def group(self, broker_name: str, *, timeout_ms: int) -> KnownGroup:
@@ -174,13 +181,19 @@ class ControllerCalls:
         return KnownGroup(decode_node(reply.node, broker_name), reply.version)
 
     def _of_leader(self, request: Request, timeout_ms: int) -> GroupReply:
-        """The answer of whoever leads."""
+        """The answer of whoever leads. A question whose last try had too little time left ends with what was told before."""
         deadline_ms = monotonic_ms() + timeout_ms
         addresses = self.addresses
+        told: NotLeadingController | None = None
         while True:
             try:
                 return self._first_answer(request, GroupReply, addresses, deadline_ms)
+            except RequestTimeout:
+                if told is None or not isinstance(request, GetGroup):
+                    raise
+                raise told from None
             except NotLeadingController as error:
+                told = error
                 if monotonic_ms() + PAUSE_MS >= deadline_ms:
                     raise
                 if not error.leader or error.leader == addresses[0]:

@@ -193,6 +193,26 @@ def test_without_a_leader_it_waits_until_the_deadline(monkeypatch: pytest.Monkey
         assert len(remoting.asked) <= 25, "it pauses in between"
 
 
+def test_a_last_try_without_time_does_not_hide_that_nobody_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(request: Request) -> Reply | ZenitError:
+        return NotLeadingController("") if remoting.now_ms < 1900 else RequestTimeout("GetGroup at a:1", 9)
+
+    remoting = FakeRemoting(monkeypatch, a=answer)
+    with pytest.raises(NotLeadingController):
+        calls(remoting, "a:1").group(GROUP, timeout_ms=2050)
+
+
+def test_nor_does_it_where_the_leader_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(request: Request) -> Reply | ZenitError:
+        return (
+            ControllerReply("", ("a:1",), ()) if remoting.now_ms < 1900 else RequestTimeout("GetController at a:1", 9)
+        )
+
+    remoting = FakeRemoting(monkeypatch, a=answer)
+    with pytest.raises(NotLeadingController):
+        calls(remoting, "a:1").metadata(timeout_ms=2050)
+
+
 def test_nobody_can_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     remoting = FakeRemoting(monkeypatch)
     with pytest.raises(ConnectionLost):
