@@ -13,8 +13,10 @@ from typing import Any, Final
 from zenitmq.bench.plot import short
 
 from .process_samples import METRICS
+from .slopes import block_means
 
 _LEFT, _CELL, _GAP, _ROW, _TOP = 150, 210, 44, 44, 64
+_POINTS = _CELL / 2  # of a series
 _INK, _GRID, _BAND, _WRONG = "#4a5568", "#cbd5e0", "#edf2f7", "#c53030"
 _LIVES: Final = ("#2b6cb0", "#dd6b20", "#2f855a")
 COLUMNS: Final = {metric: shown for metric, shown in METRICS.items() if metric != "processes"}
@@ -34,6 +36,7 @@ def picture(account: Mapping[str, Any]) -> str:
             f'<g font-family="sans-serif" font-size="11" fill="{_INK}">',
             f'<text x="16" y="24" font-size="16">{escape(title)}</text>',
             *(f'<text x="{_x(number)}" y="48">{escape(name)}</text>' for number, name in enumerate(COLUMNS.values())),
+            *(line for column in range(len(COLUMNS)) for line in _bands(account, _x(column), _ROW * len(rows))),
             *(line for number, (name, lives) in enumerate(rows) for line in _row(account, number, name, lives)),
             "</g></svg>\n",
         )
@@ -51,6 +54,20 @@ def rows_of(lives: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Mapping[
 
 def _x(column: int) -> float:
     return _LEFT + column * (_CELL + _GAP)
+
+
+def _across(account: Mapping[str, Any], x: float, at_s: float) -> float:
+    """Where a time lies in a column that begins at `x`."""
+    return x + min(1.0, max(0.0, at_s / max(1.0, account["seconds"]))) * _CELL
+
+
+def _bands(account: Mapping[str, Any], x: float, height: float) -> Iterator[str]:
+    for away in account["messages"]["away"]:
+        begin, end = (
+            _across(account, x, (away[name] - account["began_ms"]) / 1000) for name in ("begun_ms", "ended_ms")
+        )
+        size = f'width="{max(1.0, end - begin):.1f}" height="{height}"'
+        yield f'<rect class="away" x="{begin:.1f}" y="{_TOP}" {size} fill="{_BAND}"/>'
 
 
 def _row(account: Mapping[str, Any], number: int, name: str, lives: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -71,21 +88,16 @@ def _cell(
     series: Sequence[tuple[Mapping[str, Any], Sequence[tuple[float, float]]]],
     top: float,
 ) -> Iterator[str]:
-    span_s, height = max(1.0, account["seconds"]), _ROW - 12
-
-    def across(at_s: float) -> float:
-        return x + min(1.0, max(0.0, at_s / span_s)) * _CELL
-
-    for away in account["messages"]["away"]:
-        begin, end = (across((away[name] - account["began_ms"]) / 1000) for name in ("begun_ms", "ended_ms"))
-        size = f'width="{max(1.0, end - begin):.1f}" height="{height}"'
-        yield f'<rect class="away" x="{begin:.1f}" y="{y}" {size} fill="{_BAND}"/>'
-    warm = across(account["warm_up_s"])
+    height = _ROW - 12
+    warm = _across(account, x, account["warm_up_s"])
     yield f'<path d="M{warm:.1f} {y}V{y + height}" stroke="{_GRID}" stroke-dasharray="3 3"/>'
     yield f'<path d="M{x} {y + height}h{_CELL}" stroke="{_GRID}"/>'
     yield f'<text x="{x + _CELL + 3}" y="{y + 8}" font-size="9">{short(top)}</text>'
     for number, (life, samples) in enumerate(series):
-        points = " ".join(f"{across(at_s):.1f},{y + height * (1 - value / top):.1f}" for at_s, value in samples)
+        means = block_means(samples, max(1.0, account["seconds"]) / _POINTS)
+        points = " ".join(
+            f"{_across(account, x, at_s):.1f},{y + height * (1 - value / top):.1f}" for at_s, value in means
+        )
         grows = life["slopes"].get(metric, {}).get("verdict") == "grows"
         ink = _WRONG if grows else _LIVES[number % len(_LIVES)]
         yield f'<polyline points="{points}" fill="none" stroke="{ink}" stroke-width="1"/>'

@@ -64,7 +64,7 @@ def test_the_page_and_the_picture_tell_of_every_process(account: dict[str, Any])
     drawn = picture.picture(account)
     root = ET.fromstring(drawn)
     assert len(root.findall(".//{*}polyline")) == 6  # three lives, two metrics
-    assert len(root.findall(".//{*}rect[@class='away']")) == 4  # two processes, two metrics
+    assert len(root.findall(".//{*}rect[@class='away']")) == len(picture.COLUMNS)
     told = page.page(account, drawn)
     assert "Soak of seed 1: passed" in told
     assert '<span class="wrong">+100.0 (+100.0 to +100.0) grows</span>' in told
