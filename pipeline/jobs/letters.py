@@ -6,6 +6,7 @@ from typing import Protocol
 
 from ...client.admin import Admin
 from ...client.letter_selection import LetterSelection
+from ...model.errors import GroupNotFound
 from .job import Document
 
 
@@ -28,8 +29,15 @@ def selection_of(options: LetterOptions) -> LetterSelection:
 
 
 def groups_with_letters(admin: Admin, groups: tuple[str, ...]) -> list[Document]:
-    """What the groups hold, of all or of those named; those that hold none are left out."""
-    found = (
-        [row for group in groups for row in admin.dead_letter_groups(group)] if groups else admin.dead_letter_groups()
-    )
-    return [row for row in found if row["letters"]]
+    """What the groups hold, of all or of those named; those that hold none are left out.
+
+    Raises GroupNotFound where one that is named holds none and does not exist: a deleted group may have left letters.
+    """
+    if not groups:
+        return [row for row in admin.dead_letter_groups() if row["letters"]]
+    found = [row for group in groups for row in admin.dead_letter_groups(group) if row["letters"]]
+    without = set(groups) - {row["group"] for row in found}
+    unknown = without - {row["name"] for row in admin.groups()} if without else without
+    if unknown:
+        raise GroupNotFound(min(unknown))
+    return found

@@ -95,7 +95,9 @@ def test_the_report_and_the_redrive_mean_the_same_letters(spark: SparkSession, l
 
 
 def test_chosen_letters_are_sent_again_once(letters: LocalCluster) -> None:
-    options = dlq_redrive.RedriveOptions(namesrv=letters.namesrv, groups=("g", "nobody"), reason="refused")
+    options = dlq_redrive.RedriveOptions(namesrv=letters.namesrv, groups=("g", "content"), reason="refused")
+    with Admin(letters.namesrv) as admin:
+        admin.create_group("content")
     assert dlq_redrive.plan(options, no_session)["groups"][0]["to"] == f"orders {REFUSED}"
     done = dlq_redrive.run(options, no_session, ignore)
     assert (done["rows"], done["failed"], done["passed"]) == (REFUSED, 0, True)
@@ -108,8 +110,26 @@ def test_chosen_letters_are_sent_again_once(letters: LocalCluster) -> None:
 def test_where_nothing_was_given_up_spark_is_not_started(letters: LocalCluster) -> None:
     from zenitmq.pipeline.jobs import dlq_report
 
-    options = dlq_report.DeadLetterReportOptions(namesrv=letters.namesrv, groups=("nobody",))
+    with Admin(letters.namesrv) as admin:
+        admin.create_group("content")
+    options = dlq_report.DeadLetterReportOptions(namesrv=letters.namesrv, groups=("content",))
     assert dlq_report.run(options, no_session, ignore)["classes"] == []
+
+
+def test_letters_of_a_group_that_is_not_there_are_no_empty_result(letters: LocalCluster) -> None:
+    from zenitmq.pipeline.jobs import dlq_report
+
+    for groups in (("nobody",), ("g", "nobody")):
+        redrive = dlq_redrive.RedriveOptions(namesrv=letters.namesrv, groups=groups)
+        report = dlq_report.DeadLetterReportOptions(namesrv=letters.namesrv, groups=groups)
+        with pytest.raises(GroupNotFound, match="nobody"):
+            dlq_redrive.plan(redrive, no_session)
+        with pytest.raises(GroupNotFound, match="nobody"):
+            dlq_redrive.run(redrive, no_session, ignore)
+        with pytest.raises(GroupNotFound, match="nobody"):
+            dlq_report.plan(report, no_session)
+        with pytest.raises(GroupNotFound, match="nobody"):
+            dlq_report.run(report, no_session, ignore)
 
 
 # ---- lag
