@@ -55,7 +55,7 @@ async def find_journey(finder: Finder, message_id: str, *, topic: str | None, tr
     origin = _topic_of(message, told) if topic is None else topic
     if message is not None and message.topic != origin:  # a copy on its way back to a group was found first
         message = await _message(finder, unique_id, origin)
-    found = [] if message is None else [_found("stored", message)]
+    found = [] if message is None else [_found("stored", copy) for copy in await _stored(finder, message)]
     for group in groups_of(unique_id, told):
         for event, name in (("retried", retry_topic(group)), ("dead_lettered", dead_letter_topic(group))):
             found += [_found(event, copy) for copy in await _copies(finder, unique_id, name)]
@@ -80,6 +80,14 @@ async def _message(finder: Finder, message_id: str, topic: str | None) -> Stored
         return await finder.view(message_id, topic=topic, timeout=finder.left_s())
     except (MessageNotFound, TopicNotFound, NoRoute):
         return None
+
+
+async def _stored(finder: Finder, message: StoredMessage) -> list[StoredMessage]:
+    """All that lies in the topic of the message under its id: what a retry or a redrive sent again, too."""
+    copies = await _copies(finder, message.message_id, message.topic)
+    if any(copy.offset_message_id == message.offset_message_id for copy in copies):
+        return copies
+    return [message, *copies]  # no index knows it
 
 
 async def _told(finder: Finder, unique_id: str, trace_topic: str) -> list[Told]:

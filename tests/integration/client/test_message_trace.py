@@ -309,6 +309,26 @@ def test_a_message_that_a_handler_fails_shows_its_retries_and_its_end(
     )
 
 
+def test_a_message_that_was_sent_again_shows_each_time_it_was_stored(
+    namesrv: str, producer: Producer, admin: Admin
+) -> None:
+    admin.create_group("billing", attributes={"retryMaxTimes": "0"})
+    consumer = PushConsumer("billing", namesrv=namesrv, start_from=FIRST)
+    consumer.subscribe(TOPIC)
+    consumer.on_message(lambda _: ConsumeResult.DEAD_LETTER)
+    with consumer:
+        receipt = producer.send(Message(TOPIC, b"x"))
+        wait_for(lambda: admin.dead_letters("billing"))
+    assert admin.redrive_dead_letters("billing")["redriven"] == 1
+    wait_for(lambda: len(admin.query_by_id(TOPIC, receipt.message_id)) == 2)
+    (letter,) = admin.query_by_id("%DLQ%billing", receipt.message_id)
+    close(producer, admin)
+    journey = admin.trace(receipt.message_id)
+    assert events(journey) == ["produced", "stored", "stored"]
+    assert journey["events"][1]["offset_message_id"] == receipt.offset_message_id
+    assert admin.trace(receipt.offset_message_id) == admin.trace(letter.offset_message_id) == journey
+
+
 def test_a_request_may_be_answered_by_a_handler(namesrv: str, producer: Producer, admin: Admin) -> None:
     with Producer("prices", namesrv=namesrv) as replier:
         consumer = PushConsumer("prices", namesrv=namesrv, start_from=FIRST)
