@@ -239,6 +239,10 @@ def _send_one(send: Callable[[bytes], object], producer: Producer, body: bytes, 
             with contextlib.suppress(ZenitError):
                 producer.flush()
             send(body)
+    except KeyboardInterrupt:  # it was not handed over, or nobody knows: not counted as sent
+        tally.taken -= 1
+        tally.bytes -= len(body)
+        raise
     except (MessageIllegal, MessageTooLarge) as error:
         tally.on_failed(1, len(body), error)
     except ZenitError as error:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 from datetime import UTC, datetime
+from unittest.mock import MagicMock
 
 import pytest
 import typer
 
 from zenitmq.cli.options import parse_pairs, parse_time_ms
-from zenitmq.cli.produce import Tally, key_of, messages_of
+from zenitmq.cli.produce import Tally, _send_one, key_of, messages_of
 
 
 @pytest.mark.parametrize(
@@ -68,3 +69,16 @@ def test_times_are_iso_or_milliseconds() -> None:
     assert parse_time_ms("1700000000123", "--to") == 1_700_000_000_123
     with pytest.raises(typer.BadParameter, match="yesterday"):
         parse_time_ms("yesterday", "--to")
+
+
+def test_a_line_whose_send_was_interrupted_is_not_counted_as_sent() -> None:
+    """A full disk holds the sender up; Ctrl-C there must not make a message of the line that waits."""
+
+    def interrupted(_body: bytes) -> None:
+        raise KeyboardInterrupt
+
+    tally = Tally()
+    assert _send_one(lambda _body: None, MagicMock(), b"first", tally)
+    with pytest.raises(KeyboardInterrupt):
+        _send_one(interrupted, MagicMock(), b"second", tally)
+    assert (tally.taken, tally.summary(1000)["sent"], tally.summary(1000)["bytes"]) == (1, 1, 5)
