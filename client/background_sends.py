@@ -94,7 +94,7 @@ class BackgroundSends:
         """
         self._check_usable()
         lanes = self._lanes_of(parts)
-        lane = self._known_lane(lanes, topic, sharding_key)
+        lane = lanes.get(topic) if sharding_key is None else self._known_lane(lanes, topic, sharding_key)
         if lane is None:
             return None
         while True:

@@ -12,7 +12,7 @@ from ..model.names import check_topic, is_system_topic
 from ..model.properties import RESERVED, SHARDING_KEY, encode_properties
 from ..model.sys_flag import COMPRESSED, COMPRESSION_LZ4
 from ..store.record_kernel import Accumulator
-from .delayed_send import DelayedParts, delay_properties, is_delayed
+from .delayed_send import DelayedParts, delay_properties
 from .sent_fields import check_message_types, check_properties, check_sharding_key, check_texts, plain_body
 
 Fill = Callable[[Accumulator], bool]
@@ -61,11 +61,14 @@ def message_parts(message: Message, compress_over: int, sharding_key: str | None
     """A message as an accumulator takes it; DelayedParts where it is to be delivered later.
 
     Raises InvalidParameter, MessageIllegal, MessageTooLarge."""
-    if not isinstance(message, Message) or message.properties or message.flag or is_delayed(message):
+    if type(message) is not Message:
         check_message_types(message)
-    elif message.tags or message.keys:
-        check_texts(message.tags, message.keys)
-    body, flags = message.body, 0
+    body, tags, keys, flag, flags = message.body, message.tags, message.keys, message.flag, 0
+    is_later = message.delay is not None or message.deliver_at is not None or message.delay_level
+    if message.properties or flag or is_later:
+        check_message_types(message)
+    elif tags or keys:
+        check_texts(tags, keys)
     if type(body) is not bytes:
         body = plain_body(body)
     if len(body) > compress_over:
@@ -73,10 +76,10 @@ def message_parts(message: Message, compress_over: int, sharding_key: str | None
     properties = b""
     if message.properties or sharding_key is not None:
         properties = encode_user_properties(message.properties, sharding_key)
-    if is_delayed(message):
+    if is_later:
         properties += encode_properties(delay_properties(message))
-        return DelayedParts((body, message.tags or None, message.keys or None, properties, message.flag, flags))
-    return body, message.tags or None, message.keys or None, properties, message.flag, flags
+        return DelayedParts((body, tags or None, keys or None, properties, flag, flags))
+    return body, tags or None, keys or None, properties, flag, flags
 
 
 def posted_parts(
