@@ -106,21 +106,6 @@ def test_a_topic_is_not_overwritten(spark: SparkSession, cluster: LocalCluster, 
         writer.mode("overwrite").save()
 
 
-def test_speculation_is_refused(
-    spark: SparkSession, cluster: LocalCluster, topic: str, write: Callable[..., None]
-) -> None:
-    """It is a setting of the whole application; a session that has it passes it on to its tasks."""
-    spark.conf.set("spark.sql.legacy.setCommandRejectsSparkCoreConfs", "false")
-    spark.conf.set("spark.speculation", "true")
-    try:
-        with pytest.raises(PySparkException, match=r"spark\.speculation"):
-            write(spark.range(1).selectExpr("'x' AS body"), topic=topic)
-    finally:
-        spark.conf.unset("spark.speculation")
-        spark.conf.unset("spark.sql.legacy.setCommandRejectsSparkCoreConfs")
-    assert count_of(cluster.namesrv, topic) == 0
-
-
 @pytest.fixture
 def files(spark: SparkSession, tmp_path: Path) -> str:
     """A directory of Parquet files, each a batch of a stream: the same rows each time."""

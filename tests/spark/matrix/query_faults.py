@@ -20,7 +20,7 @@ from unittest.mock import patch
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
-from spark.matrix.works import PARTITIONS, Archive, Place, Replay, Source, Work, rows_of_archive
+from spark.matrix.works import PARTITIONS, Archive, Home, Replay, Source, Work, rows_of_archive
 
 from zenitmq import Message
 from zenitmq.model.clock import monotonic_ms, sleep_ms
@@ -395,7 +395,7 @@ def offsets(work: Work, side: str) -> list[int]:
     return [row[side] for row in work.place.admin.describe_topic(work.topic)["queues"]]
 
 
-def store_of(place: Place) -> str:
+def store_of(place: Home) -> str:
     """Where the broker keeps its log."""
     store = place.cluster.process(place.cluster.brokers[0]).store_dir
     assert store is not None
@@ -414,8 +414,9 @@ def flip(store: str, text: bytes) -> None:
     raise AssertionError("the text is in no file")
 
 
-FAULTS: Final = (
+QUERY_FAULTS: Final = (
     *(StageRetried(), CheckpointNew(), CheckpointSetBack(), CheckpointCopied(), QueryNameReused(), PartitionsChanged()),
     *(QueueAdded(), TargetMadeAgain(), TopicMadeAgain(), TopicMadeAgainTold(), Damaged(), Quarantined()),
-    *(Overtaken(), OvertakenTold(), Failover()),
+    *(Overtaken(), OvertakenTold()),
 )
+FAILOVER: Final = Failover()

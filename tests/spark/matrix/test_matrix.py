@@ -9,16 +9,18 @@ import os
 import re
 import secrets
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
 import pytest
 from pyspark.sql import SparkSession
-from spark.matrix.query_faults import FAULTS, Fault
+from spark.matrix.far_cluster import Far
+from spark.matrix.far_faults import FAR_FAULTS
+from spark.matrix.query_faults import FAILOVER, QUERY_FAULTS, Fault
 from spark.matrix.verdicts import AGAIN, EXACT, NEVER, ONCE, Verdict, judged, may_say
-from spark.matrix.works import PARTITIONS, WORKS, Place, Replay, Work
+from spark.matrix.works import PARTITIONS, WORKS, Home, Place, Replay, Work
 
 from zenitmq import Admin, Producer
 from zenitmq.testing import LocalCluster
@@ -34,6 +36,7 @@ SETTINGS: Final = (
     *("store.retention_bytes=33554432", "store.delete_unconsumed=true"),
 )
 """A log that is full after more than all faults write, and which lets go then of what nobody has read."""
+FAULTS: Final = (*QUERY_FAULTS, *FAR_FAULTS, FAILOVER)
 NAMES: Final = tuple(work.name for work in WORKS)
 
 Table = dict[str, dict[str, str]]
@@ -43,7 +46,7 @@ Table = dict[str, dict[str, str]]
 class Stage:
     """Works that were begun, by name, and what was found so far."""
 
-    place: Place
+    place: Home
     table: Table
     works: dict[str, Work] = field(default_factory=dict)
     count: int = 0
@@ -114,7 +117,10 @@ class Stages:
         producer = enter(Producer("matrix", namesrv=cluster.namesrv))
         admin = enter(Admin(cluster.namesrv))
         name = f"m{secrets.token_hex(3)}"
-        return Stage(Place(self._spark, cluster.namesrv, self._directory, name, producer, admin, cluster), self.table)
+        place = Place(self._spark, cluster.namesrv, self._directory, name)
+        far = enter(closing(Far(place)))
+        home = Home(place.spark, place.namesrv, place.directory, place.name, producer, admin, cluster, far)
+        return Stage(home, self.table)
 
 
 def verdict_of(fault: Fault, work: Work) -> Verdict:

@@ -49,9 +49,16 @@ class Place:
     namesrv: str
     directory: Path
     name: str
+
+
+@dataclass(slots=True)
+class Home(Place):
+    """Where they are begun, too. `far`: what can be reached from there (far_cluster.Far)."""
+
     producer: Producer
     admin: Admin
     cluster: LocalCluster
+    far: Any
 
 
 @dataclass(slots=True)
@@ -75,13 +82,15 @@ class Work:
     name: ClassVar[str]
     writes_topic: ClassVar[bool] = True
     queues: ClassVar[int] = 2
+    moment: ClassVar[str] = "sent"  # at which a task of it is struck (armed_daemon)
 
     def __init__(self, place: Place, number: int) -> None:
-        self.place = place
+        self.place: Any = place
+        self.number = number
         self.id = f"{place.name}-{self.name.replace(' ', '-')}-{number}"
         self.topic, self.target = f"{self.id}-in", f"{self.id}-out"
         self.directory = place.directory / self.id
-        self.directory.mkdir(parents=True)
+        self.directory.mkdir(parents=True, exist_ok=True)
         self.state = self.directory / "state"
         self.spark = place.spark
         self.options: dict[str, str] = {}
@@ -118,6 +127,14 @@ class Work:
             if NOT_STARTED not in str(error):
                 raise
             self.run()
+
+    def leave(self) -> None:
+        """Rows come, and somebody else is to do them (`do_far`)."""
+        self.more()
+
+    def do_far(self) -> None:
+        """To the end of what there is, by another driver; it may be ended in the middle, and `go_on` follow."""
+        self.run()
 
     def run(self) -> None:
         """Does what there is to do. Raises what it ends with."""
@@ -204,6 +221,7 @@ class Source(Work):
     """A stream that a user reads: each batch goes to a file of its number, which a batch that comes again replaces."""
 
     name = "source"
+    moment = "read"
     writes_topic = False
 
     def run(self) -> None:
@@ -272,6 +290,7 @@ class Archive(Work):
     """The job `archive`."""
 
     name = "archive"
+    moment = "staged"
     writes_topic = False
 
     def __init__(self, place: Place, number: int) -> None:
@@ -310,6 +329,13 @@ class Compact(Archive):
 
     def go_on(self) -> None:
         super().go_on()
+        self.merge()
+
+    def leave(self) -> None:
+        self.more()
+        super().go_on()
+
+    def do_far(self) -> None:
         self.merge()
 
     def merge(self) -> None:
