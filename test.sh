@@ -37,9 +37,9 @@ if [ $# -gt 0 ]; then
   exec "${pytest[@]}" "$@"
 fi
 
-# The rest in parts, one more at a time than there are cores: some mostly wait. What starts clusters does so in a network of
+# The rest in parts, two more at a time than there are cores: many mostly wait. What starts clusters does so in a network of
 # its own, since all of them would take the usual ports; where that is not allowed, one part after the other.
-lanes=$(($(nproc) + 1))
+lanes=$(($(nproc) + 2))
 clusters=apart
 unshare --net true 2>/dev/null || clusters=in_turn
 running=0 status=0
