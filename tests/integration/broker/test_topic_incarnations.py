@@ -32,7 +32,7 @@ def test_a_topic_made_again_is_another_one_and_stays_it_over_a_start(serve: Call
     broker.call(commands.DeleteTopic("t"))
     broker.create("t")
     second = incarnation(broker)
-    assert second > first
+    assert second not in (0, first)
     assert {topic["name"]: topic["incarnation"] for topic in broker.ask(commands.GetTopics())["topics"]}["t"] == second
     broker.restart()
     assert incarnation(broker) == second
