@@ -80,11 +80,12 @@ start() { # start HOW NAME COMMAND...: as soon as a lane is free
 # Long ones first, what computes and what waits by turns. Each folder has its place: what is not named runs in the last of
 # its kind.
 here=tests/integration
-start "$clusters" spark "${pytest[@]}" tests/spark # its Java comes with the dev extra, where there is none
+start "$clusters" spark "${pytest[@]}" tests/spark --ignore=tests/spark/matrix # its Java comes with the dev extra, where there is none
 start computes others "${pytest[@]}" tests --ignore=tests/{unit,spark,integration,crash,fuzz}
 start in_memory fuzz "${pytest[@]}" tests/fuzz # a minute of it; skipped, in so many words, where there is no compiler
 start "$clusters" cli "${pytest[@]}" $here/cli
 start "$clusters" docs "${pytest[@]}" $here/docs
+start "$clusters" matrix "${pytest[@]}" tests/spark/matrix # apart: one Java for all of Spark's tests ended after ten minutes
 start computes covered "${pytest[@]}" tests/unit --cov # alone: to trace what properties run as well would take them thrice as long
 start "$clusters" client "${pytest[@]}" $here/client
 start in_memory crash "${pytest[@]}" tests/crash # it tears files itself, thousands of times: a disk's syncs would be most of it
