@@ -45,7 +45,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.warehouse.dir": str(work / "warehouse"),
             "spark.local.dir": str(work / "local"),
             "spark.task.maxFailures": "1",
-            "spark.driver.memory": "1g",
+            "spark.driver.memory": "2g",
             "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         },
     )
