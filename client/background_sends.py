@@ -22,7 +22,6 @@ from ..store.record_kernel import COMPILED, Accumulator
 from .batch_sender import BatchSender
 from .batching import Lane, Sealed, Watcher
 from .connection import Connection
-from .delayed_send import DelayedParts
 from .destinations import Destinations
 from .failed_sends import FailedSends, failed_sends
 from .outgoing import Parts, check_send_topic
@@ -71,12 +70,18 @@ class BackgroundSends:
         self._future_lanes: Lanes = {}
         self._delayed_lanes: Lanes = {}
         self._sweeper = self._remoting.every(SWEEP_MS, self._sweep)
-        connection.forget_in_child.add(self.open.clear)
+        self._is_over = False
+        connection.forget_in_child.add(self.refuse)
+
+    def refuse(self) -> None:
+        """From now on whoever sends is told by `check_usable` why that cannot be."""
+        self._is_over = True
+        self.open.clear()
 
     def close(self) -> None:
         """Takes nothing more. What is not acknowledged fails with ClientClosed: futures are done, `on_error` is told."""
-        self._connection.forget_in_child.discard(self.open.clear)
-        self.open.clear()
+        self._connection.forget_in_child.discard(self.refuse)
+        self.refuse()
         self._sweeper.cancel()
         for lane in self._all_lanes():
             with lane.lock:
@@ -92,8 +97,9 @@ class BackgroundSends:
 
         Raises NoRoute, and what is wrong with the message.
         """
-        self._check_usable()
-        lanes = self._lanes_of(parts)
+        if self._is_over:
+            self._check_usable()
+        lanes = self._future_lanes if type(parts) is tuple else self._delayed_lanes
         lane = lanes.get(topic) if sharding_key is None else self._known_lane(lanes, topic, sharding_key)
         if lane is None:
             return None
@@ -110,7 +116,8 @@ class BackgroundSends:
     async def send(self, topic: str, parts: Parts, sharding_key: str | None, wait_ms: int) -> SendFuture:
         """The same, waiting for a route and for room, at most `wait_ms` for each. Raises TopicNotFound and BufferFull too."""
         deadline_ms = monotonic_ms() + wait_ms
-        lane = await self._lane(self._lanes_of(parts), topic, sharding_key, wait_ms)
+        lanes = self._future_lanes if type(parts) is tuple else self._delayed_lanes
+        lane = await self._lane(lanes, topic, sharding_key, wait_ms)
         while True:
             serial = lane.serial
             future = self.send_nowait(topic, parts, sharding_key)
@@ -200,9 +207,6 @@ class BackgroundSends:
         return self._failed.take_error()
 
     # ---- lanes
-
-    def _lanes_of(self, parts: Parts) -> Lanes:
-        return self._delayed_lanes if isinstance(parts, DelayedParts) else self._future_lanes
 
     def _all_lanes(self) -> list[Lane]:
         return [*self._post_lanes.values(), *self._future_lanes.values(), *self._delayed_lanes.values()]

@@ -11,9 +11,9 @@ from ..model.message import BODY_BYTES_MAX, Message
 from ..model.names import check_topic, is_system_topic
 from ..model.properties import RESERVED, SHARDING_KEY, encode_properties
 from ..model.sys_flag import COMPRESSED, COMPRESSION_LZ4
-from ..store.record_kernel import Accumulator
-from .delayed_send import DelayedParts, delay_properties
-from .sent_fields import check_message_types, check_properties, check_sharding_key, check_texts, plain_body
+from ..store.record_kernel import Accumulator, check_texts
+from .delayed_send import DelayedParts, delay_properties, is_delayed
+from .sent_fields import check_message_types, check_properties, check_sharding_key, plain_body
 
 Fill = Callable[[Accumulator], bool]
 """Appends all messages of a batch; False where they do not fit."""
@@ -61,25 +61,27 @@ def message_parts(message: Message, compress_over: int, sharding_key: str | None
     """A message as an accumulator takes it; DelayedParts where it is to be delivered later.
 
     Raises InvalidParameter, MessageIllegal, MessageTooLarge."""
-    if type(message) is not Message:
-        check_message_types(message)
-    body, tags, keys, flag, flags = message.body, message.tags, message.keys, message.flag, 0
-    is_later = message.delay is not None or message.deliver_at is not None or message.delay_level
-    if message.properties or flag or is_later:
-        check_message_types(message)
-    elif tags or keys:
-        check_texts(tags, keys)
-    if type(body) is not bytes:
-        body = plain_body(body)
-    if len(body) > compress_over:
-        body, flags = compress_body(body, compress_over)
-    properties = b""
-    if message.properties or sharding_key is not None:
-        properties = encode_user_properties(message.properties, sharding_key)
-    if is_later:
+    # Most have a body, and perhaps tags and keys: the shortest way is theirs.
+    if (
+        type(message) is Message
+        and not (message.properties or message.flag or message.delay_level)
+        and message.delay is None
+        and message.deliver_at is None
+        and sharding_key is None
+        and type(message.body) is bytes
+        and len(message.body) <= compress_over
+    ):
+        tags, keys = message.tags, message.keys
+        if tags or keys:
+            check_texts(tags, keys)
+        return message.body, tags or None, keys or None, b"", 0, 0
+    check_message_types(message)
+    body, flags = compress_body(plain_body(message.body), compress_over)
+    properties = encode_user_properties(message.properties, sharding_key)
+    if is_delayed(message):
         properties += encode_properties(delay_properties(message))
-        return DelayedParts((body, tags or None, keys or None, properties, flag, flags))
-    return body, tags or None, keys or None, properties, flag, flags
+        return DelayedParts((body, message.tags or None, message.keys or None, properties, message.flag, flags))
+    return body, message.tags or None, message.keys or None, properties, message.flag, flags
 
 
 def posted_parts(

@@ -74,6 +74,7 @@ class ProducerEnd:
         What is not acknowledged fails with ClientClosed.
         """
         self.is_closed = True
+        self._background.refuse()
         is_mine = False
         try:
             with self._lock:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from ..model.errors import InvalidParameter, MessageIllegal
 from ..model.message import Message
+from ..store.record_kernel import check_texts
 
 
 def plain_body(body: object) -> bytes:
@@ -19,16 +20,6 @@ def plain_body(body: object) -> bytes:
         return bytes(memoryview(body))  # type: ignore[arg-type]  # what is no buffer raises
     except TypeError as error:
         raise MessageIllegal(f"body is {type(body).__name__}: expected bytes, or a buffer") from error
-
-
-def check_texts(tags: object, keys: object) -> None:
-    """Raises MessageIllegal where tags are no text, or keys neither a text nor texts."""
-    if tags is not None and not isinstance(tags, str):
-        raise MessageIllegal(f"tags is {type(tags).__name__}: expected str or None")
-    if keys is None or isinstance(keys, str):
-        return
-    if not isinstance(keys, Sequence) or set(map(type, keys)) - {str}:
-        raise MessageIllegal(f"keys is {type(keys).__name__}: expected str, or a sequence of str")
 
 
 def check_sharding_key(sharding_key: object) -> None:

@@ -656,6 +656,21 @@ class Accumulator:
         return ended
 
 
+def check_texts(tags: object, keys: object) -> None:
+    """Raises MessageIllegal where tags are no text, or keys neither a text nor a sequence of texts."""
+    if tags is not None and not isinstance(tags, str):
+        raise MessageIllegal(f"tags is {type(tags).__name__}: expected str or None")
+    if keys is None or isinstance(keys, str):
+        return
+    if isinstance(keys, (list, tuple, Sequence)):  # the first two cost no look-up
+        for key in keys:
+            if not isinstance(key, str):
+                break
+        else:
+            return
+    raise MessageIllegal(f"keys is {type(keys).__name__}: expected str, or a sequence of str")
+
+
 @cython.cfunc
 def _encode_keys(keys: str | Sequence[str]) -> bytes:
     encoded: bytes

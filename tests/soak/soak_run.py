@@ -45,6 +45,8 @@ file (256 KiB: in 5 minutes)."""
 JAVA_OPTIONS: Final = "JDK_JAVA_OPTIONS"
 FULL_HEAP: Final = "-Xms256m -XX:+AlwaysPreTouch"
 """ZooKeeper's heap has its full size from the start, so that what grows is not the heap."""
+MALLOC_SETTINGS: Final = {"MALLOC_ARENA_MAX": "2"}
+"""Of clients, whose threads come and go: with as many heaps as threads the holes of each would be measured."""
 SAMPLE_S: Final = 10.0
 WRITE_S: Final = 60.0
 DRAIN_S: Final = 150.0
@@ -125,7 +127,12 @@ class _Child:
 
     def __init__(self, role: str, job: Job, log: str) -> None:
         self.role, self.name, self.records = role, job.name, job.records
-        environ = {**os.environ, "SPARK_CONF_DIR": str(ROOT / "tests" / "spark" / "conf"), "TMPDIR": job.directory}
+        environ = {
+            **os.environ,
+            **MALLOC_SETTINGS,
+            "SPARK_CONF_DIR": str(ROOT / "tests" / "spark" / "conf"),
+            "TMPDIR": job.directory,
+        }
         with open(log, "ab") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", f"{__package__}.worker", role],
