@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from ..client.send_future import SendFuture
 
 WHOLE_BYTES_MAX: Final = 1 << 28  # more of a file is not read: it is refused by its size long before
+LOOK_S: Final = 3  # between two looks at whether brokers take anything
+END_S: Final = 1  # for the end of who looks
+REST_S: Final = 5  # for what is under way when it is plain that they do not
 EARLY_MS: Final = 2  # a paced sender does not sleep for less
 
 
@@ -46,14 +49,16 @@ class Tally:
         self.failed_bytes = 0
         self.first_error = ""
         self.is_complete = False  # every line was read
+        self.is_refused = False  # something failed that was not the message's fault: the next ones fare no better
         self._lock = threading.Lock()
 
-    def on_failed(self, count: int, size_bytes: int, error: object) -> None:
+    def on_failed(self, count: int, size_bytes: int, error: Exception) -> None:
         """Messages that were refused, or not acknowledged, and the bytes of their bodies. Any thread."""
         with self._lock:
             self.failed += count
             self.failed_bytes += size_bytes
             self.first_error = self.first_error or str(error)
+            self.is_refused = self.is_refused or not isinstance(error, (MessageIllegal, MessageTooLarge))
 
     def summary(self, elapsed_ms: int) -> dict[str, Any]:
         """The document of `--json`."""
@@ -166,19 +171,21 @@ def produce(
                 ),
             )
         )
+        opened.enter_context(_waits_told(producer))
         progress = opened.enter_context(line_progress(stream))
         send = _sender(producer, like, tally, _Words(key_field, shard_field, sharding_key))
         began = monotonic_ms()
         with contextlib.suppress(KeyboardInterrupt):  # what was read is still sent and counted
             bodies = iter([stream.read(WHOLE_BYTES_MAX)]) if whole else messages_of(stream, skip_empty)
             for body in _paced(bodies, rate):
-                if not _send_one(send, producer, body, tally):
+                _send_one(send, producer, body, tally)
+                if tally.is_refused:
                     break
                 progress(tally.taken, tally.bytes)
             else:
                 tally.is_complete = True
         with contextlib.suppress(ZenitError):  # told through on_error, each with its count
-            producer.flush()
+            producer.close(REST_S if tally.is_refused else None)
         elapsed_ms = monotonic_ms() - began
     if not tally.taken:
         _check_exists(topic, namesrv)
@@ -228,8 +235,30 @@ def _sender(producer: Producer, like: Message, tally: Tally, words: _Words) -> C
     return send
 
 
-def _send_one(send: Callable[[bytes], object], producer: Producer, body: bytes, tally: Tally) -> bool:
-    """Sends one line; False where the next ones will fare no better. Raises where that is so from the first line on."""
+@contextlib.contextmanager
+def _waits_told(producer: Producer) -> Iterator[None]:
+    """Within, whoever waits for a broker is told why, once for each reason."""
+    ended = threading.Event()
+
+    def look() -> None:
+        told = ""
+        while not ended.wait(LOOK_S):
+            reason = producer.last_failure
+            if reason and reason != told:
+                note(f"zenit: trying again: {reason}")
+                told = reason
+
+    thread = threading.Thread(target=look, name="zenit-waits", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(END_S)
+
+
+def _send_one(send: Callable[[bytes], object], producer: Producer, body: bytes, tally: Tally) -> None:
+    """Sends one line. Raises where the first one shows that none will be sent."""
     tally.taken += 1
     tally.bytes += len(body)
     try:
@@ -249,8 +278,6 @@ def _send_one(send: Callable[[bytes], object], producer: Producer, body: bytes, 
         if tally.taken == 1:
             raise
         tally.on_failed(1, len(body), error)
-        return False
-    return True
 
 
 def _paced(bodies: Iterator[bytes], rate: float | None) -> Iterator[bytes]:

@@ -198,6 +198,11 @@ class BackgroundSends:
         return sum(lane.waiting_messages for lane in self._all_lanes()) + self._sender.waiting_messages()
 
     @property
+    def last_failure(self) -> str:
+        """See `Producer.last_failure`."""
+        return self._sender.last_failure
+
+    @property
     def failed_futures(self) -> int:
         """How many messages with futures have failed."""
         return self._sender.failed_futures

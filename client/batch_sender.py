@@ -74,6 +74,8 @@ class BatchSender:
         self._serials = count(1)
         self._unanswered: dict[int, Sealed] = {}
         self._last_serial = 0
+        self.last_failure = ""
+        """Why the last try failed; empty once a batch is stored again."""
         self.failed_futures = 0
         """How many messages with futures have failed for good."""
 
@@ -89,6 +91,7 @@ class BatchSender:
                         return
                 except NoRoute as error:
                     failure = error
+                    self.last_failure = str(error)
                 changed = self._changed.add(self._waits.new_signal())
             if failure is not None:
                 self._connection.routes.refresh_soon(lane.topic)
@@ -204,12 +207,14 @@ class BatchSender:
     def _on_stored(self, sealed: Sealed, serial: int, queue: MessageQueue, answer: Answer) -> None:
         now = monotonic_ms()
         self._fault.on_answered(queue.broker_name, now - sealed.sent_ms, now)
+        self.last_failure = ""
         self._settle(sealed, serial, queue, answer, None)
 
     def _on_failure(self, sealed: Sealed, serial: int, queue: MessageQueue, failure: ZenitError) -> None:
         if sealed.is_settled:
             return
         now = monotonic_ms()
+        self.last_failure = str(failure)
         self._fault.on_failed(queue.broker_name, now)
         if failure.route_stale:
             self._connection.routes.refresh_soon(queue.topic)

@@ -19,7 +19,10 @@ from .record_kernel import RunKernel
 from .store_opening import Opened
 
 TOPIC_EVENTS: Final = STATE_TOPICS[0]
-UNITS_WAIT: Final = "disk full: queue units or index keys wait; free space, then writes go on by themselves"
+UNITS_WAIT: Final = (
+    "disk full: queue units or index keys wait; free space, then writes go on by themselves; an index file takes"
+    " 400 MiB by default (store.index_entries)"
+)
 
 
 class RunTarget:

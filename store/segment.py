@@ -139,7 +139,8 @@ def make_directory(path: str) -> None:
 
 
 NO_ROOM: Final = (
-    "disk full: free space, then writes go on by themselves; a new store takes three times store.segment_bytes"
+    "disk full: free space, then writes go on by themselves; a new store takes three times store.segment_bytes,"
+    " 3 GiB by default"
 )
 
 

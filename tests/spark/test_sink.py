@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -206,3 +207,28 @@ def test_a_stream_from_topic_to_topic(
     assert sorted(int(message.body) for message in found) == list(range(3000))
     assert {message.tags for message in found} == {"buy"}
     assert all(message.properties["__SHARDINGKEY"] == str(int(message.body) % 7) for message in found)
+
+
+def test_a_stream_started_in_a_thread_that_was_given_the_session(
+    spark: SparkSession,
+    cluster: LocalCluster,
+    topic: str,
+    other: str,
+    write: Callable[..., None],
+    read_stream: Callable[..., DataStreamReader],
+    tmp_path: Path,
+) -> None:
+    """docs/pipeline.md gives the line; without it Spark finds no source in Python there."""
+    write(spark.range(10).selectExpr("cast(id AS STRING) AS body"), topic=topic)
+    writer = read_stream().select("body").writeStream.format("zenit").options(namesrv=cluster.namesrv, topic=other)
+    writer = writer.option("checkpointLocation", f"{tmp_path}/c").trigger(availableNow=True)
+
+    def with_session() -> None:
+        spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)  # type: ignore[attr-defined]
+        writer.start().awaitTermination()
+
+    with ThreadPoolExecutor(1) as thread, pytest.raises(Exception, match="DATA_SOURCE_NOT_FOUND"):
+        thread.submit(writer.start).result()
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(with_session).result()
+    assert len(messages_of(cluster.namesrv, other)) == 10
