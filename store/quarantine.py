@@ -32,6 +32,9 @@ from .snapshot import read_snapshot, write_snapshot
 Range = tuple[int, int]
 
 FACTS_FILE: Final = os.path.join("config", "zenitStore.json")
+QUEUES_AT_STOP: Final = (
+    "queuesAtStop"  # in it: how many queues had files at the last clean stop, and where the log ended
+)
 RANGES_MAX: Final = 1024
 JOINED_BYTES_MAX: Final = 1 << 20
 
@@ -188,9 +191,14 @@ def _outside(whole: Range, inside: Sequence[Range]) -> Iterable[Range]:
 
 def note_quarantine(directory: str, ranges: Sequence[Range], rotten: Sequence[Range], log_end: int) -> None:
     """Writes the ranges down, durably, beside what else is known of the store. A worker's. Raises OSError."""
+    written = {"quarantined": [list(found) for found in ranges], "rotten": [list(found) for found in rotten]}
+    note_facts(directory, written, log_end)
+
+
+def note_facts(directory: str, written: Mapping[str, Any], log_end: int) -> None:
+    """Writes these facts down, durably, beside what else is known of the store. Raises OSError."""
     known = read_snapshot(os.path.join(directory, FACTS_FILE))
     document = {} if known is None else known.document
-    written = {"quarantined": [list(found) for found in ranges], "rotten": [list(found) for found in rotten]}
     write_facts(directory, {**document, **written}, log_end)
 
 

@@ -204,6 +204,11 @@ class QueueTable:
         """How many there are."""
         return len(self._queues) + len(self._unloaded)
 
+    @property
+    def kept(self) -> int:
+        """How many have files."""
+        return sum(1 for key in self.listed() if self._file_count(key))
+
     def get_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
         """The queue; its first file is made with its first unit. `topic` must have been checked as a name."""
         return self.get(topic, queue_id) or self._load((topic, queue_id), scrub=False)

@@ -26,7 +26,7 @@ from .dispatch import Dispatcher, SettledDispatcher, TopicDispatcher
 from .key_index import INDEX_FOLDER, KeyIndex
 from .log_pages import is_record_readable
 from .quarantine import FACTS_FILE as FACTS_FILE
-from .quarantine import Quarantine, Range, are_facts_lost, joined, overlaps, write_facts
+from .quarantine import QUEUES_AT_STOP, Quarantine, Range, are_facts_lost, joined, overlaps, write_facts
 from .queue_table import QueueTable
 from .queue_witness import QueueWitness
 from .record_kernel import RUN_BLANK, RUN_END, RUN_MORE, RunKernel
@@ -156,6 +156,9 @@ def open_store(
             log.vouch_for(survey.unmatched)
         if abort is None and checkpoint.flushed_offset is not None:
             log.trust_flushed(checkpoint.flushed_offset)
+        _check_queues_are_there(
+            directory, log, queues, is_trusted=abort is None and checkpoint.flushed_offset is not None
+        )
         _lower_checkpoint(directory, checkpoint, _rebuild_begin(log, queues, index))
         _settle(log, queues, index, checkpoint, clean=abort is None, begin=whole)
         known_whole = _known_whole(log, checkpoint, clean=abort is None, facts_lost=facts_lost)
@@ -217,6 +220,22 @@ def _check_log_is_there(log: CommitLog, checkpoint: Checkpoint, queues: QueueTab
             "its files are gone, and the rest of the store is of messages that were in them. Put the files back; where they"
             " are lost, move the store's whole directory away and start with an empty one: a replica gets its group's log,"
             " a broker alone begins without messages",
+        )
+
+
+def _check_queues_are_there(directory: str, log: CommitLog, queues: QueueTable, *, is_trusted: bool) -> None:
+    """Raises StoreFormatError where some of the queues that our last, clean stop has left are gone: begun anew, they would get
+    other messages at offsets that consumers know. Where all are gone they are made again."""
+    if not is_trusted:
+        return
+    known = read_snapshot(os.path.join(directory, FACTS_FILE))
+    left = {} if known is None else known.document.get(QUEUES_AT_STOP, {})
+    kept = queues.kept
+    if kept and left.get("logEnd") == log.written and kept < left["count"]:
+        raise StoreFormatError(
+            queues.directory,
+            f"{left['count'] - kept} of {left['count']} queues are gone. Put their folders back; where they are lost, move the"
+            " whole of it away: all queues are made again from the log",
         )
 
 

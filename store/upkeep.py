@@ -27,6 +27,7 @@ from .deleted_queues import purge
 from .dispatch import ConfirmedDispatcher, Dispatcher
 from .expiry import Expiry
 from .key_index import KeyIndex
+from .quarantine import QUEUES_AT_STOP, note_facts
 from .queue_table import QueueTable
 from .retention import disk_use
 from .segment import NO_SPACE
@@ -254,8 +255,19 @@ class Upkeep:
             self._log.close()
             if self._log.poisoned is None and self._log.flushed >= end:
                 self._write_checkpoint((end, self._mark[1]))
+                self._note_queues(end)
                 clear_abort(self._directory)
         finally:
             if self._index is not None:
                 self._index.close()
             self._queues.close()
+
+    def _note_queues(self, end: PhysicalOffset) -> None:
+        """For the next start, which holds what it finds to it. On a full disk the note of an earlier stop stays, and is of an
+        earlier end."""
+        try:
+            note_facts(self._directory, {QUEUES_AT_STOP: {"count": self._queues.kept, "logEnd": end}}, end)
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            logger.warning("disk full: the number of queues is not noted error=%s", error)
