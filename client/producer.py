@@ -194,6 +194,14 @@ class ProducerCore(ABC):
 
     # ---- waited for
 
+    @property
+    def last_failure(self) -> str:
+        """Why the last try of a batch failed; empty where none has, and once one is stored again.
+
+        A batch is tried for `batch_timeout` before its failure is told.
+        """
+        return self._background.last_failure
+
     async def _send(
         self, message: Message, *, sharding_key: str | None = None, timeout: float | None = None
     ) -> SendReceipt:
@@ -432,14 +440,6 @@ class Producer(ProducerCore):
             pass
         parts = posted_parts(body, tags, keys, self._compress_over, properties=properties, sharding_key=sharding_key)
         run_blocking(self._background.post(topic, parts, sharding_key, self._timeout_ms))
-
-    @property
-    def last_failure(self) -> str:
-        """Why the last try of a batch failed; empty where none has, and once one is stored again.
-
-        A batch is tried for `batch_timeout` before its failure is told.
-        """
-        return self._background.last_failure
 
     def request_async(
         self, message: Message, *, sharding_key: str | None = None, timeout: float | None = None
