@@ -204,10 +204,10 @@ class QueueTable:
         """How many there are."""
         return len(self._queues) + len(self._unloaded)
 
-    @property
-    def kept(self) -> int:
-        """How many have files."""
-        return sum(1 for key in self.listed() if self._file_count(key))
+    def kept(self) -> tuple[int, int]:
+        """(how many have files, how many files these are)."""
+        counts = [self._file_count(key) for key in self.listed()]
+        return len(counts) - counts.count(0), sum(counts)
 
     def get_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
         """The queue; its first file is made with its first unit. `topic` must have been checked as a name."""

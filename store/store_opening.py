@@ -212,31 +212,39 @@ def open_store(
 
 
 def _check_log_is_there(log: CommitLog, checkpoint: Checkpoint, queues: QueueTable) -> None:
-    """Raises StoreFormatError where what is left of a store is of a log that is not there any more: begun anew beneath it, the
-    log would get other messages at offsets that consumers know."""
-    if not log.segments() and (queues.listed() or checkpoint.flushed_offset or checkpoint.message_time_ms):
+    """Raises StoreFormatError where what is left of a store is of a log that is not there any more, or not its newest files:
+    begun anew beneath it, or gone on with at an earlier end, it would get other messages at offsets that consumers know."""
+    is_gone = not log.segments() and (queues.listed() or checkpoint.flushed_offset or checkpoint.message_time_ms)
+    if is_gone or (checkpoint.flushed_offset or 0) > log.written:
         raise StoreFormatError(
             log.directory,
-            "its files are gone, and the rest of the store is of messages that were in them. Put the files back; where they"
-            " are lost, move the store's whole directory away and start with an empty one: a replica gets its group's log,"
-            " a broker alone begins without messages",
+            f"its {'files' if is_gone else 'newest files'} are gone, and the rest of the store is of messages that were in"
+            " them. Put the files back; where they are lost, move the store's whole directory away and start with an empty"
+            " one: a replica gets its group's log, a broker alone begins without messages",
         )
 
 
 def _check_queues_are_there(directory: str, log: CommitLog, queues: QueueTable, *, is_trusted: bool) -> None:
-    """Raises StoreFormatError where some of the queues that our last, clean stop has left are gone: begun anew, they would get
-    other messages at offsets that consumers know. Where all are gone they are made again."""
+    """Raises StoreFormatError where some of the queues that our last, clean stop has left are gone, or some of their files:
+    begun anew, or at an earlier end, they would get other messages at offsets that consumers know. Where all are gone they are
+    made again."""
     if not is_trusted:
         return
     known = read_snapshot(os.path.join(directory, FACTS_FILE))
     left = {} if known is None else known.document.get(QUEUES_AT_STOP, {})
-    kept = queues.kept
-    if kept and left.get("logEnd") == log.written and kept < left["count"]:
-        raise StoreFormatError(
-            queues.directory,
-            f"{left['count'] - kept} of {left['count']} queues are gone. Put their folders back; where they are lost, move the"
-            " whole of it away: all queues are made again from the log",
-        )
+    kept, files = queues.kept()
+    if not kept or left.get("logEnd") != log.written:
+        return
+    if kept < left["count"]:
+        gone = f"{left['count'] - kept} of {left['count']} queues are gone. Put their folders back"
+    elif files < left.get("files", 0):  # an older note does not say how many
+        gone = f"{left['files'] - files} of {left['files']} files of queues are gone. Put them back"
+    else:
+        return
+    raise StoreFormatError(
+        queues.directory,
+        f"{gone}; where they are lost, move the whole of it away: all queues are made again from the log",
+    )
 
 
 def _known_whole(log: CommitLog, checkpoint: Checkpoint, *, clean: bool, facts_lost: bool) -> int:

@@ -266,7 +266,8 @@ class Upkeep:
         """For the next start, which holds what it finds to it. On a full disk the note of an earlier stop stays, and is of an
         earlier end."""
         try:
-            note_facts(self._directory, {QUEUES_AT_STOP: {"count": self._queues.kept, "logEnd": end}}, end)
+            count, files = self._queues.kept()
+            note_facts(self._directory, {QUEUES_AT_STOP: {"count": count, "files": files, "logEnd": end}}, end)
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise

@@ -8,9 +8,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from store_kit import make_store, message, put, read_queue
+from store_kit import kill, make_store, message, put, read_queue
 
 from zenitmq.model.errors import StoreFormatError
+from zenitmq.store.snapshot import read_snapshot, write_snapshot
 
 LARGE = {"segment_bytes": 65536}
 
@@ -99,3 +100,56 @@ def test_a_stop_on_a_full_disk_is_clean_without_the_note(tmp_path: Path, monkeyp
     assert not (tmp_path / "abort").exists()
     with make_store(tmp_path, **LARGE) as store:
         assert read_queue(store, "a", 0)[0].body == b"first"
+
+
+def of_three_files(directory: Path) -> list[Path]:
+    """A store with one queue of 40 messages; its files, oldest first."""
+    with make_store(directory, **LARGE) as store:
+        for number in range(40):
+            put(store, "a", 0, message("a", b"%d" % number))
+    return sorted((directory / "consumequeue" / "a" / "0").iterdir())
+
+
+@pytest.mark.parametrize("index", [0, -1], ids=["first", "last"])
+def test_a_file_of_a_queue_that_is_gone_since_a_clean_stop_is_missed(tmp_path: Path, index: int) -> None:
+    """Without its last one the queue would go on at an offset that another message has had."""
+    of_three_files(tmp_path)[index].unlink()
+    with pytest.raises(StoreFormatError, match="1 of 3 files of queues are gone"), make_store(tmp_path, **LARGE):
+        pass
+    shutil.rmtree(tmp_path / "consumequeue")
+    with make_store(tmp_path, **LARGE) as store:
+        assert [one.body for one in read_queue(store, "a", 0)] == [b"%d" % number for number in range(40)]
+
+
+def test_a_last_file_that_is_empty_is_missed_too(tmp_path: Path) -> None:
+    of_three_files(tmp_path)[-1].write_bytes(b"")
+    with pytest.raises(StoreFormatError, match="1 of 3 files of queues are gone"), make_store(tmp_path, **LARGE):
+        pass
+
+
+def test_a_note_of_an_older_release_does_not_count_files(tmp_path: Path) -> None:
+    last = of_three_files(tmp_path)[-1]
+    facts = tmp_path / "config" / "zenitStore.json"
+    document = read_snapshot(str(facts)).document
+    del document["queuesAtStop"]["files"]
+    write_snapshot(str(facts), document, 0)
+    last.unlink()
+    with make_store(tmp_path, **LARGE) as store:
+        assert store.max_offset("a", 0) == 32
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "killed"])
+@pytest.mark.parametrize("lose", [Path.unlink, lambda path: path.write_bytes(b"")], ids=["gone", "empty"])
+def test_a_log_whose_newest_file_is_gone_is_not_gone_on_with(tmp_path: Path, is_clean: bool, lose) -> None:
+    """It would give other messages the offsets of those that were in it."""
+    store_directory = tmp_path / "store"
+    with make_store(store_directory) as store:
+        for number in range(60):
+            put(store, "a", 0, message("a", b"%d" % number * 40))
+        before = kill(store_directory, tmp_path / "killed")
+    directory = store_directory if is_clean else before
+    if not is_clean:  # it had been flushed, as its checkpoint says
+        shutil.copy(store_directory / "checkpoint", before / "checkpoint")
+    lose(max((directory / "commitlog").iterdir()))
+    with pytest.raises(StoreFormatError, match="its newest files are gone"), make_store(directory):
+        pass

@@ -1,7 +1,5 @@
 """What a store says is on the disk: nothing that has not been synced; all of it, once asked."""
 
-import os
-
 import pytest
 from store_kit import kill, make_store, message, put
 
@@ -27,16 +25,6 @@ def test_what_counts_as_flushed_after_a_start(tmp_path, stop: str) -> None:
         put(store, "t", 0, message("t", b"x"))
         assert store.flush_all(20_000) == store.flushed == store.written > written
         assert len(synced) == (1 if stop == "clean" else 6)
-
-
-def test_a_log_that_ends_below_what_was_flushed_counts_as_flushed_up_to_its_end(tmp_path) -> None:
-    """Somebody took a segment away."""
-    with make_store(tmp_path / "s") as store:
-        for _ in range(3):
-            put(store, "t", 0, message("t", bytes(3000)))
-    os.unlink(tmp_path / "s" / "commitlog" / f"{8192:020d}")
-    with make_store(tmp_path / "s") as store:
-        assert store.flushed == store.written == 8192
 
 
 def test_a_flush_of_all_has_a_deadline(tmp_path, monkeypatch) -> None:
