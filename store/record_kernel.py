@@ -46,7 +46,6 @@ TERMINATOR_BYTES = 8  # zero bytes behind the last record; a record must leave r
 UNIT_BYTES = 20  # a consume-queue unit: physical offset 8, size 4, tags code 8
 ENTRY_BYTES = 20  # an index entry: key hash 4, physical offset 8, time difference 4, previous entry 4
 INDEX_HEADER_BYTES = 40
-PROPERTIES_MAX = 32767
 
 # Why a scan or a check stopped. Zero and below are no records; reasons for refusal are texts in REASONS.
 RUN_MORE = 1  # another run begins here
@@ -585,8 +584,8 @@ class Accumulator:
             properties_length += 6 + len(tags)
         if len(keys) > 0:
             properties_length += 6 + len(keys)
-        if properties_length > 32767:
-            raise MessageTooLarge("properties", properties_length, 32767)
+        if properties_length > 31743:  # the rest of 32767 is for what a delay, a retry and a dead letter add
+            raise MessageTooLarge("properties", properties_length, 31743)
         size: cython.Py_ssize_t = (
             72 + len(born_host) + self._store_host_bytes + n + wide + topic_length + 2 + properties_length
         )

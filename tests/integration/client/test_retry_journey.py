@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
 
 from zenitmq import Admin, ConsumeResult, Message, Producer, PushConsumer, StoredMessage
 from zenitmq.model.clock import now_ms
+from zenitmq.model.errors import MessageTooLarge
 
 TOPIC = "trades"
 LADDER_MS = (100, 200, 400)
@@ -121,4 +126,29 @@ def test_a_running_push_consumer_goes_on_where_its_group_is_moved(
         admin.reset_offset("g", TOPIC, "earliest")
         log.wait(10)
     assert sorted(body for _, _, body, _ in log.seen) == sorted(bodies * 2)
+    assert admin.describe_group("g")["lag"] == 0
+
+
+@pytest.mark.parametrize("delay", [None, timedelta(milliseconds=50)])
+def test_the_largest_properties_that_can_be_sent_have_room_for_the_whole_way(
+    admin: Admin, producer: Producer, namesrv: str, delay: timedelta | None
+) -> None:
+    def largest(size: int) -> Message:
+        return Message(TOPIC, b"full", properties={"p": "v" * size}, delay=delay)
+
+    def answer(_message: StoredMessage) -> None:
+        raise ValueError("no " * 1000)
+
+    admin.create_group("g", SETTINGS)
+    log = Log(answer)
+    with consumer_of(log, namesrv):
+        for size in range(32_767, 31_600, -1):
+            with contextlib.suppress(MessageTooLarge):
+                producer.send(largest(size))
+                break
+        assert len(dead_letters(admin, 1)) == 1
+        assert [times for *_, times in log.seen] == [0, 1, 2, 3]
+    (letter,) = admin.dead_letters("g")
+    assert letter.message.properties["p"] == "v" * size
+    assert letter.reason.startswith("ValueError: no no")
     assert admin.describe_group("g")["lag"] == 0
