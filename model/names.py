@@ -73,6 +73,8 @@ def topic_length_max(topic: str) -> int:
 
 def check_topic(topic: str) -> str:
     """Returns the name; raises InvalidName where it breaks the rule."""
+    if not isinstance(topic, str):
+        raise InvalidName("topic", repr(topic), "a text")
     limit = topic_length_max(topic)
     if not 1 <= len(topic) <= limit or _ALLOWED.fullmatch(topic) is None:
         raise InvalidName("topic", topic, _RULE.format(limit))

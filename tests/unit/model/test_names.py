@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from zenitmq.model.errors import InvalidName
@@ -81,3 +83,10 @@ def test_of_the_system_topics_clients_find_the_trace_topic_only() -> None:
 
 def test_the_reply_topic_has_its_clusters_name() -> None:
     assert check_topic(reply_topic("zenit")) == "zenit_REPLY_TOPIC"
+
+
+@pytest.mark.parametrize("name", [None, 5, b"t"])
+def test_what_is_no_text_is_no_name(name: Any) -> None:
+    for check in (check_topic, check_group):
+        with pytest.raises(InvalidName):
+            check(name)
