@@ -107,13 +107,16 @@ class PullHandler:
         if request.is_doubted and result.count:
             self._look_closer(call, request, result.next_offset)
             return
-        if min(request.suspend_ms, self._suspend_ms_max) <= 0 or not _waits(result, request.queue_offset):
+        may_wait = min(request.suspend_ms, self._suspend_ms_max) > 0 and _waits(result, request.queue_offset)
+        if not may_wait or _has_passed_over(result, request.queue_offset):
             self._answer(call, result)
             return
         parked = self._park(call, request, result.next_offset)
         self._hasten_before_damage(parked, result)
         if _is_unfinished(result):
             self._scan_on(parked)
+        else:
+            parked.has_waited = True
 
     def _look_closer(self, call: Call, request: PullMessages, end: int) -> None:
         """A worker checks the messages up to `end`; then the pull is answered as if it had come only now. Raises BrokerBusy."""
@@ -240,8 +243,10 @@ class PullHandler:
             if not is_last and result.unread is not None:
                 self._read_for(parked, result.unread, result.unread_end)
                 return
-            if not is_last and parked.may_wait and _waits(result, parked.queue_offset):
+            may_wait = not is_last and parked.may_wait and _waits(result, parked.queue_offset)
+            if may_wait and (parked.has_waited or not _has_passed_over(result, request.queue_offset)):
                 is_on_its_way = _is_unfinished(result) and result.next_offset > parked.queue_offset
+                parked.has_waited = parked.has_waited or not is_on_its_way
                 parked.queue_offset = result.next_offset
                 self._hasten_before_damage(parked, result)
                 if is_on_its_way:
@@ -391,6 +396,12 @@ def _waits(result: GetResult, queue_offset: int) -> bool:
     if status == GetStatus.NO_MATCHED_MESSAGE:
         return True
     return status in (GetStatus.NO_MESSAGE_IN_QUEUE, GetStatus.NO_MATCHED_LOGIC_QUEUE) and queue_offset == 0
+
+
+def _has_passed_over(result: GetResult, queue_offset: int) -> bool:
+    """Whether the filter has left out all from there to the queue's end. The consumer is told at once, so that its group's
+    offsets pass it, however soon it ends; what comes while it waits is told with the next answer."""
+    return result.status == GetStatus.NO_MATCHED_MESSAGE and queue_offset < result.next_offset >= result.max_offset
 
 
 def _is_unfinished(result: GetResult) -> bool:

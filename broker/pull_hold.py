@@ -26,7 +26,8 @@ class Parked(Generic[Waiting]):
 
     `is_woken`: more may be read in its queue, and it is about to look. `is_scanning`: it does not wait for a message, but
     for its next turn to look for one that its filter passes; below physical offset `read_below` a worker has read for it
-    what was not in memory. One that may not wait is answered after it has looked once.
+    what was not in memory. One that may not wait is answered after it has looked once. `has_waited`: it came to the queue's
+    end.
     """
 
     topic: str
@@ -37,6 +38,7 @@ class Parked(Generic[Waiting]):
     waiting: Waiting
     is_parked: bool = True
     may_wait: bool = True
+    has_waited: bool = False
     is_woken: bool = False
     is_scanning: bool = False
     read_below: int = 0

@@ -304,13 +304,22 @@ def test_a_pull_that_may_not_wait_is_told_how_far_it_came(world: World, pulls: P
     assert world.replies == [(GetStatus.NO_MATCHED_MESSAGE, 4, 0)]
 
 
-def test_a_scan_that_reached_the_end_waits_for_the_next_message(world: World, pulls: PullHandler) -> None:
-    world.messages, world.step = [1] * 10, 4
+@pytest.mark.parametrize("step", [4, 100])
+def test_what_a_filter_leaves_out_is_told_at_once_and_then_waited_behind(
+    world: World, pulls: PullHandler, step: int
+) -> None:
+    """A consumer that ends soon leaves no lag of what its filter passed over."""
+    world.messages, world.step = [1] * 10, step
     pull(pulls, codes=(7,))
     turn(world)
+    assert world.replies.pop() == (GetStatus.NO_MATCHED_MESSAGE, 10, 0)
+    pull(pulls, 10, codes=(7,))
+    turn(world)
     assert (world.replies, world.later, pulls.hold.count) == ([], [], 1)
+    arrive(world, pulls, 1)
+    assert world.replies == [], "one by one they are no news"
     arrive(world, pulls, 7)
-    assert world.replies == [(GetStatus.FOUND, 11, 1)]
+    assert world.replies == [(GetStatus.FOUND, 12, 1)]
 
 
 def test_a_condition_is_evaluated_in_the_turn_s_share(world: World, pulls: PullHandler) -> None:
@@ -339,6 +348,9 @@ def test_scanning_pulls_take_turns(world: World, pulls: PullHandler) -> None:
 def test_a_condition_waits_on_when_all_was_seen(world: World, pulls: PullHandler) -> None:
     world.messages = [1, 2]
     pull(pulls, sql="n = 7")
+    turn(world)
+    assert world.replies.pop() == (GetStatus.NO_MATCHED_MESSAGE, 2, 0)
+    pull(pulls, 2, sql="n = 7")
     turn(world)
     assert (world.replies, world.later) == ([], [])
     arrive(world, pulls, 3)
