@@ -18,6 +18,8 @@ class Endings:
     def __init__(self) -> None:
         self.number = signal.SIGINT
         """The signal that came last."""
+        self.has_come = False
+        """Whether one came."""
         self._are_ignored = False
 
     def take(self, *, ignored_too: bool = False) -> None:
@@ -38,7 +40,7 @@ class Endings:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         del frame
         if not self._are_ignored:
-            self.number = signal.Signals(number)
+            self.number, self.has_come = signal.Signals(number), True
             raise KeyboardInterrupt
 
 
@@ -48,12 +50,19 @@ ENDINGS: Final = Endings()
 @contextmanager
 def no_child_outlives() -> Iterator[None]:
     """What was started inside, and what that started, has ended on the way out: Spark's Java goes on by itself else, for
-    seconds, or for ever where it was left while it started."""
+    seconds, or for ever where it was left while it started.
+
+    Whatever the libraries of Spark made of the KeyboardInterrupt of a signal is one again on the way out.
+    """
     from ..deploy.processes import descendants_of, end_descendants
 
     before = descendants_of(os.getpid())  # of whatever program became this command
     try:
         yield
+    except Exception as error:
+        if ENDINGS.has_come:
+            raise KeyboardInterrupt from error
+        raise
     finally:
         ENDINGS.ignore()
         end_descendants(os.getpid(), spared=before, timeout_ms=END_TIMEOUT_MS)
