@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from integration.client.real_broker import RealBroker
 
 from zenitmq import Admin, Message, Producer, PullConsumer
-from zenitmq.model.errors import WrongCluster, ZenitError
+from zenitmq.model.errors import ConnectionLost, WrongCluster, ZenitError
 from zenitmq.namesrv.config import NameServerConfig
 from zenitmq.namesrv.service import NameServer
 
@@ -89,6 +90,17 @@ def test_a_broker_of_another_cluster_at_the_old_address_is_nobodys(
             broker.stop()
 
 
+def refusal(producer: Producer, topic: str) -> WrongCluster:
+    """How a send ends once the name server has forgotten the old broker, which on a busy machine it is not told of."""
+    for _ in range(6):
+        with contextlib.suppress(ConnectionLost):
+            try:
+                producer.send(Message(topic, b"a-2"))
+            except WrongCluster as refused:
+                return refused
+    raise AssertionError("the old broker is still known")
+
+
 def test_a_client_goes_on_refusing_who_took_its_name_server_over(namesrv: str, tmp_path: Path) -> None:
     """Its own cluster has gone, and another one has registered with the name server that it asks."""
     brokers = [RealBroker(namesrv, tmp_path / "a")]
@@ -100,10 +112,9 @@ def test_a_client_goes_on_refusing_who_took_its_name_server_over(namesrv: str, t
             brokers[0].stop()
             brokers.append(RealBroker(namesrv, tmp_path / "b", cluster_id="another"))
             for topic in (TOPIC, "unknown-here"):
-                with pytest.raises(WrongCluster) as refused:
-                    producer.send(Message(topic, b"a-2"))
-                assert refused.value.cluster_id == brokers[1].broker._identity.cluster_id
-                assert refused.value.asked_id == brokers[0].broker._identity.cluster_id
+                refused = refusal(producer, topic)
+                assert refused.cluster_id == brokers[1].broker._identity.cluster_id
+                assert refused.asked_id == brokers[0].broker._identity.cluster_id
         with Admin(namesrv) as admin, Producer("p", namesrv=namesrv) as producer:  # new ones, once all had been closed
             admin.create_topic(TOPIC, queues=1)
             producer.send(Message(TOPIC, b"b-1"))
