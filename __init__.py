@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .client.admin import Admin as Admin
-    from .client.allocation import by_configuration as by_configuration
-    from .client.allocation import consistent_hash as consistent_hash
-    from .client.handling import ConsumeResult as ConsumeResult
-    from .client.latency_fault import LatencyTable as LatencyTable
-    from .client.machine_rooms import by_machine_room as by_machine_room
-    from .client.machine_rooms import nearby_machine_room as nearby_machine_room
-    from .client.prefetch import MessagesLost as MessagesLost
-    from .client.process_queue import FlowLimits as FlowLimits
+    from .client.consuming.allocation import by_configuration as by_configuration
+    from .client.consuming.allocation import consistent_hash as consistent_hash
+    from .client.consuming.machine_rooms import by_machine_room as by_machine_room
+    from .client.consuming.machine_rooms import nearby_machine_room as nearby_machine_room
+    from .client.consuming.prefetch import MessagesLost as MessagesLost
+    from .client.consuming.push.handling import ConsumeResult as ConsumeResult
+    from .client.consuming.push.process_queue import FlowLimits as FlowLimits
+    from .client.consuming.start_from import FIRST as FIRST
+    from .client.consuming.start_from import LAST as LAST
+    from .client.consuming.start_from import StartFrom as StartFrom
     from .client.producer import Producer as Producer
     from .client.pull_consumer import PullConsumer as PullConsumer
     from .client.push_consumer import PushConsumer as PushConsumer
-    from .client.send_future import SendFuture as SendFuture
-    from .client.start_from import FIRST as FIRST
-    from .client.start_from import LAST as LAST
-    from .client.start_from import StartFrom as StartFrom
+    from .client.sending.latency_fault import LatencyTable as LatencyTable
+    from .client.sending.send_future import SendFuture as SendFuture
     from .model import errors as errors
     from .model.errors import BrokerBusy as BrokerBusy
     from .model.errors import BufferFull as BufferFull
@@ -64,22 +64,22 @@ if TYPE_CHECKING:
     from .model.subscription import CLUSTERING as CLUSTERING
     from .model.subscription import MessageModel as MessageModel
     from .model.subscription import Sql as Sql
-    from .store.record_kernel import MessageBatch as MessageBatch
-    from .store.record_kernel import StoredMessage as StoredMessage
+    from .record.record_kernel import MessageBatch as MessageBatch
+    from .record.record_kernel import StoredMessage as StoredMessage
 
 _HOMES = {
     ".client.admin": "Admin",
-    ".client.allocation": "by_configuration consistent_hash",
-    ".client.handling": "ConsumeResult",
-    ".client.latency_fault": "LatencyTable",
-    ".client.prefetch": "MessagesLost",
-    ".client.machine_rooms": "by_machine_room nearby_machine_room",
-    ".client.process_queue": "FlowLimits",
+    ".client.consuming.allocation": "by_configuration consistent_hash",
+    ".client.consuming.push.handling": "ConsumeResult",
+    ".client.sending.latency_fault": "LatencyTable",
+    ".client.consuming.prefetch": "MessagesLost",
+    ".client.consuming.machine_rooms": "by_machine_room nearby_machine_room",
+    ".client.consuming.push.process_queue": "FlowLimits",
     ".client.producer": "Producer",
     ".client.pull_consumer": "PullConsumer",
     ".client.push_consumer": "PushConsumer",
-    ".client.send_future": "SendFuture",
-    ".client.start_from": "FIRST LAST StartFrom",
+    ".client.sending.send_future": "SendFuture",
+    ".client.consuming.start_from": "FIRST LAST StartFrom",
     ".model.errors": """BrokerBusy BufferFull ClientClosed ConnectionLost CorruptRecordError DuplicateClient GroupNotFound
         InvalidName InvalidParameter MessageIllegal MessageNotFound MessageTooLarge NoPermission NoRoute
         NotARequest NotMaster OutcomeUnknown RequestTimeout RequesterGone SendFailed SqlSyntaxError TooManyRequests
@@ -88,7 +88,7 @@ _HOMES = {
     ".model.queue": "MessageQueue PhysicalOffset QueueOffset",
     ".model.route": "TopicRoute",
     ".model.subscription": "BROADCASTING CLUSTERING MessageModel Sql",
-    ".store.record_kernel": "MessageBatch StoredMessage",
+    ".record.record_kernel": "MessageBatch StoredMessage",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 

@@ -7,9 +7,9 @@ Messages, receipts and errors are those of `zenitmq`. docs/guide/asyncio.md tell
 
 from __future__ import annotations
 
-from .client.aio_admin import Admin as Admin
-from .client.aio_consumer import PullConsumer as PullConsumer
-from .client.aio_producer import Producer as Producer
-from .client.aio_push_consumer import PushConsumer as PushConsumer
+from .client.aio.admin import Admin as Admin
+from .client.aio.producer import Producer as Producer
+from .client.aio.pull_consumer import PullConsumer as PullConsumer
+from .client.aio.push_consumer import PushConsumer as PushConsumer
 
 __all__ = ["Admin", "Producer", "PullConsumer", "PushConsumer"]

@@ -13,7 +13,7 @@ FOLDER = os.path.join("build", "kernels")
 
 def signed(name):
     """The path of a copy of a kernel's source that tells at its import what it is: compiled, it is not taken for another."""
-    source, path = os.path.join("store", f"{name}.py"), os.path.join(FOLDER, f"{name}.py")
+    source, path = os.path.join("record", f"{name}.py"), os.path.join(FOLDER, f"{name}.py")
     text = _read(source)
     text += b"\n\nfrom .kernel_source import check_source\n\ncheck_source(__file__, %d)\n" % zlib.crc32(text)
     if not os.path.exists(path) or os.path.getmtime(path) <= os.path.getmtime(source) or _read(path) != text:
@@ -35,7 +35,7 @@ def _read(path):
 # Names and lines for a debugger take a third of the compiler's time.
 flags = ["-O3", "-fno-tree-slp-vectorize", "--param=inline-unit-growth=200", "-g0"]
 kernels = [
-    Extension(f"zenitmq.store.{name}", [signed(name)], extra_compile_args=flags)
+    Extension(f"zenitmq.record.{name}", [signed(name)], extra_compile_args=flags)
     for name in ("record_kernel", "column_kernel")
 ]
 extensions = cythonize(kernels, language_level=3, quiet=True)

@@ -19,9 +19,9 @@ from typing import Any, Final
 import numpy as np
 
 from ..client.admin import Admin
+from ..client.consuming.start_from import FIRST
 from ..client.producer import Producer
 from ..client.pull_consumer import PullConsumer
-from ..client.start_from import FIRST
 from ..model.clock import datetime_of_ms, monotonic_ms, monotonic_ns, now_ms, sleep_ms
 from ..model.message import Message
 from ..model.properties import TIMER_OUT_MS

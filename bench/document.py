@@ -1,4 +1,4 @@
-"""The result of a run as the document that `--json` prints (api.md section 2, `bench`), and its picture. Pure."""
+"""The result of a run as the document that `--json` prints (api.md section 2, `bench`), and its picture."""
 
 from __future__ import annotations
 

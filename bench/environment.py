@@ -13,8 +13,8 @@ from importlib import metadata
 from typing import Final
 
 from ..model.clock import process_cpu_ns
+from ..record import record_kernel
 from ..remoting.raw_socket import zmq_version
-from ..store import record_kernel
 
 _ROUNDS: Final = 50_000
 _TRIES: Final = 5

@@ -16,19 +16,19 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ..client.admin import Admin
+from ..client.consuming.start_from import FIRST
 from ..client.pull_consumer import PullConsumer
-from ..client.start_from import FIRST
 from ..model.clock import monotonic_ns, process_cpu_ns
 from ..model.errors import ZenitError
 from ..model.properties import encode_properties
 from ..model.sql92.condition import Condition
 from ..model.subscription import Expression, Sql, Subscription
 from ..model.tag_hash import java_hash
+from ..record.record_kernel import UnitSelector, encode_record
 from ..remoting.client import RemotingClient
 from ..remoting.client_socket import ClientContext, Dealer
 from ..remoting.commands import GetBrokerStatistics, PullMessages, PullReply, SendMessages, SendReply
 from ..remoting.header import decode_reply, encode_request
-from ..store.record_kernel import UnitSelector, encode_record
 from .environment import environment
 from .own_cluster import LogFiles, OwnCluster, store_settings
 

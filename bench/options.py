@@ -1,4 +1,4 @@
-"""What a benchmark is asked to do, what it tells while it runs, and what it found.
+"""What a benchmark is asked to do, what it tells while it runs, and what it found. Pure.
 
 Plain values between the command line and `runner.run`; nothing here measures. Sizes are in bytes of the body, times
 in seconds where the name says so, latencies in nanoseconds inside and microseconds in documents.

@@ -16,8 +16,8 @@ from ..model.clock import monotonic_ms, sleep_ms
 from ..model.errors import ClusterNotStarted, ConnectionLost, RequestTimeout, StoreFormatError
 from ..remoting.client import RemotingClient
 from ..remoting.commands import GetBrokerStatistics, GetClusterInfo
-from ..store.commit_log import SPARE_FOLDER
-from ..store.spare_files import SPARE_INDEX_FOLDER, SPARE_QUEUE_FOLDER
+from ..store.log.commit_log import SPARE_FOLDER
+from ..store.log.spare_files import SPARE_INDEX_FOLDER, SPARE_QUEUE_FOLDER
 from .cached_pages import touch_pages
 from .processes import Worker
 

@@ -13,17 +13,17 @@ from typing import Any, Final
 from ..model.errors import InvalidParameter
 from .document import picture, result_document
 from .environment import environment, kernel_kind
-from .limits import measure_limits
 from .measure import Load, Measured, measure
 from .options import GROUP_WORKS, SPARK_WORKS, BenchOptions, BenchResult, GivenCluster, Progress, Report
 from .own_cluster import LogFiles
 from .percentiles import Nanoseconds, joined, latency_us
 from .processes import Worker
-from .raw_path import RawPath, default_in_flight, fdatasync_latencies, limit_document, raw_shape, slice_bytes
-from .restart import restart
+from .raw.raw_path import RawPath, default_in_flight, fdatasync_latencies, limit_document, raw_shape, slice_bytes
 from .stages import EncodeJob, broker_stages, client_stages
 from .target import Target, opened_target
-from .works import WORKS, Bench, Outcome, prebuilt_job, warm_up, write_log
+from .works.limits import measure_limits
+from .works.restart import restart
+from .works.works import WORKS, Bench, Outcome, prebuilt_job, warm_up, write_log
 
 __all__ = ["BenchOptions", "BenchResult", "Progress", "Report", "run"]
 

@@ -15,9 +15,9 @@ from typing import Any
 from ..model.clock import monotonic_ns
 from ..model.ids import unique_id_prefix
 from ..model.message import Message
-from ..store.record_kernel import Accumulator
-from .frames import TAG, bodies
+from ..record.record_kernel import Accumulator
 from .processes import Channel
+from .works.frames import TAG, bodies
 
 Stages = Mapping[str, tuple[int, int]]  # stage -> (nanoseconds, calls) so far
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ..client.admin import Admin
-from ..client.cluster import name_servers
+from ..client.connection.cluster import name_servers
 from ..model.clock import monotonic_ms, sleep_ms
 from ..model.errors import ConnectionLost, InvalidParameter, NoRoute, RequestTimeout, TopicNotFound
 from ..remoting.client import RemotingClient

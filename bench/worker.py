@@ -11,17 +11,17 @@ from .processes import Channel
 
 # role -> (module, class of its job, function); a process loads only what its role needs
 ROLES: Final[dict[str, tuple[str, str, str]]] = {
-    "raw-server": ("raw_server", "RawServerJob", "serve"),
-    "raw-copy": ("raw_copy", "RawCopyJob", "follow"),
-    "raw-client": ("raw_client", "RawClientJob", "drive"),
+    "raw-server": ("raw.raw_server", "RawServerJob", "serve"),
+    "raw-copy": ("raw.raw_copy", "RawCopyJob", "follow"),
+    "raw-client": ("raw.raw_client", "RawClientJob", "drive"),
     "namesrv": ("services", "ServiceJob", "serve_namesrv"),
     "broker": ("services", "ServiceJob", "serve_broker"),
-    "produce": ("produce", "ProduceJob", "produce"),
-    "prebuilt": ("prebuilt", "PrebuiltJob", "send_prebuilt"),
-    "consume": ("consume", "ConsumeJob", "consume"),
-    "latency": ("latency", "LatencyJob", "send_one_by_one"),
-    "schedule": ("e2e", "ScheduleJob", "send_on_schedule"),
-    "receive": ("e2e", "ReceiveJob", "receive"),
+    "produce": ("works.produce", "ProduceJob", "produce"),
+    "prebuilt": ("works.prebuilt", "PrebuiltJob", "send_prebuilt"),
+    "consume": ("works.consume", "ConsumeJob", "consume"),
+    "latency": ("works.latency", "LatencyJob", "send_one_by_one"),
+    "schedule": ("works.e2e", "ScheduleJob", "send_on_schedule"),
+    "receive": ("works.e2e", "ReceiveJob", "receive"),
     "encode": ("stages", "EncodeJob", "measure_encoding"),
 }
 

@@ -1,4 +1,4 @@
-"""What an operator may set about a broker, each with what it trades."""
+"""What an operator may set about a broker, each with what it trades. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from ..model.cluster_id import check_cluster_setting
 from ..model.config import check_settings, section, setting
 from ..model.errors import ConfigError, InvalidName
-from ..model.group_limits import REPLICAS_MAX
+from ..model.groups.group_limits import REPLICAS_MAX
 from ..model.names import check_topic
 from ..store.config import StoreConfig
 

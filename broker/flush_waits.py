@@ -11,7 +11,7 @@ from collections import deque
 from typing import Protocol
 
 from ..model.errors import FlushTimeout, IncarnationUnknown, UnknownReplica, ZenitError
-from ..model.group import Incarnation
+from ..model.groups.group import Incarnation
 from ..remoting.commands import Done, FlushLog, Reply
 from ..remoting.server import Call
 

@@ -29,37 +29,37 @@ from ..remoting.commands import Request
 from ..remoting.server import Call, RequestLoop
 from ..store.config import parse_delay_levels
 from ..store.message_store import MessageStore, request_arena
-from ..store.small_file import NO_ROOM_RETRY_MS, needs_room
-from ..store.store_files import StoreLock
+from ..store.opening.small_file import NO_ROOM_RETRY_MS, needs_room
+from ..store.opening.store_files import StoreLock
 from .acknowledgements import Acknowledgements
-from .admission import queue_count
-from .client_registry import ClientRegistry
-from .cluster_file import ClusterFile
-from .cluster_membership import ClusterMembership
 from .config import BrokerConfig
 from .delay.delays import Delays
 from .delay.pace import Pace
 from .delay.timer_index import TimerIndex
 from .delay.timing import DelayRules
-from .epoch_file import begin_epoch
-from .group_link import link_to_group
-from .group_member import GroupMember, carry_through_cut
-from .group_membership import check_membership
-from .handlers import Handlers
+from .group.cluster_file import ClusterFile
+from .group.cluster_membership import ClusterMembership
+from .group.epoch_file import begin_epoch
+from .group.group_link import link_to_group
+from .group.group_member import GroupMember, carry_through_cut
+from .group.group_membership import check_membership
+from .group.store_directory import DirectoryOnDisk
+from .handlers.parts import Parts
+from .handlers.registry import Handlers
 from .json_reply import reply_json
-from .parts import Parts
-from .producer_table import ProducerTable
 from .registration import BrokerIdentity, Registration
-from .repairs import Repairs
+from .repair.repairs import Repairs
+from .repair.scrub import Scrub
 from .replication.replica_files import ReplicaFiles
 from .replication.sockets import ZeroMqSockets
-from .scrub import Scrub
 from .stage_clock import StageClock
-from .state_log import StateLog
+from .state.admission import queue_count
+from .state.client_registry import ClientRegistry
+from .state.producer_table import ProducerTable
+from .state.state_log import StateLog
+from .state.unconsumed import Unconsumed
 from .statistics import kernel_kind
 from .steady_time import SteadyTime
-from .store_directory import DirectoryOnDisk
-from .unconsumed import Unconsumed
 from .worker_desk import WorkerDesk
 
 _log = logging.getLogger(__name__)

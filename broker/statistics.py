@@ -7,19 +7,19 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ..model.clock import Clock, process_cpu_ns
+from ..record.record_kernel import COMPILED
 from ..remoting.server import LoopStatistics, RequestLoop
 from ..store.message_store import MessageStore
-from ..store.record_kernel import COMPILED
-from .client_registry import ClientRegistry
 from .delay.delays import Delays
-from .pull_handler import PullHandler
+from .handlers.pull_handler import PullHandler
+from .handlers.reply_handler import ReplyHandler
+from .handlers.send_back_handler import SendBackHandler
+from .handlers.send_handler import SendHandler
+from .handlers.sequenced_send_handler import SequencedSendHandler
 from .registration import BrokerIdentity
-from .reply_handler import ReplyHandler
-from .retention_holds import RetentionHolds
-from .send_back_handler import SendBackHandler
-from .send_handler import SendHandler
-from .sequenced_send_handler import SequencedSendHandler
 from .stage_clock import StageClock
+from .state.client_registry import ClientRegistry
+from .state.retention_holds import RetentionHolds
 
 _STATUS_FILE: Final = "/proc/self/status"
 

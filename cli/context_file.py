@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ..client.cluster import ENVIRONMENT_KEY, parse_addresses
+from ..client.connection.cluster import ENVIRONMENT_KEY, parse_addresses
 from ..model.clock import monotonic_ms, sleep_ms
 from ..model.errors import InvalidParameter, StoreFormatError
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from ..model.group import GroupNode
+from ..model.groups.group import GroupNode
 from .output import note, print_facts, print_table, table
 
 if TYPE_CHECKING:
-    from ..client.controller_calls import GroupState
-    from ..client.replica_reach import ReplicaReach
+    from ..client.administration.replica_reach import ReplicaReach
+    from ..client.connection.controller_calls import GroupState
 
 REACH_COLUMNS: Final = ("replica", "role", "set", "newest_epoch", "written_offset", "confirm_offset", "hole_at")
 

@@ -1,7 +1,7 @@
-"""The `zenit` command: one file per subject beside this one, put together here.
+"""The `zenit` command: one file per subject in `commands/`, put together here.
 
 Each command is thin: it calls the client, a service or a tool below, and prints. What a command needs is imported when
-it runs, so that `zenit --help` stays quick, and a file beside this one when one of its commands is asked for. Exit codes:
+it runs, so that `zenit --help` stays quick, and a file under `commands/` when one of its commands is asked for. Exit codes:
 0 done, 1 the thing failed (one line on stderr: what, and what to do), 2 wrong usage, 128 + N ended by signal N.
 """
 
@@ -29,18 +29,20 @@ NAMES_TIMEOUT_S = 1.0
 # What typer raises for a wrong command line: a usage error, which knows the command that was meant.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
-# The file beside this one that has a command, in the order of the help.
+# The module that has a command, in the order of the help.
 SUBJECTS = {
-    **dict.fromkeys(("up", "down", "status"), "local"),
-    **dict.fromkeys(("peek", "tail"), "peek"),
-    **dict.fromkeys(("request", "reply"), "request"),
+    **dict.fromkeys(("up", "down", "status"), "commands.local"),
+    **dict.fromkeys(("peek", "tail"), "commands.peek"),
+    **dict.fromkeys(("request", "reply"), "commands.request"),
     **{
-        name: name.replace("-", "_")
+        name: f"commands.{name.replace('-', '_')}"
         for name in (
-            "context cluster topic produce consume group message dlq namesrv broker controller config store sql query-offsets "
-            "bench drill job"
+            "context cluster topic produce consume group message dlq namesrv broker controller config store sql query-offsets"
         ).split()
     },
+    "bench": "bench.bench",
+    "drill": "commands.drill",
+    "job": "commands.job",
 }
 
 
@@ -49,7 +51,7 @@ def _print_version(wanted: bool) -> None:
         return
     from importlib.metadata import version
 
-    from ..store.record_kernel import COMPILED
+    from ..record.record_kernel import COMPILED
 
     typer.echo(f"zenit {version('zenitmq')} (record kernel: {'compiled' if COMPILED else 'interpreted'})")
     raise typer.Exit

@@ -9,13 +9,13 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from .admin_brokers import BrokerAdmin
-from .admin_dead_letters import DeadLetterAdmin
-from .admin_groups import GroupAdmin
-from .admin_messages import MessageAdmin
-from .admin_topics import TopicAdmin
-from .connection import Connection
-from .waiting import Blocking, Waits, blocking
+from .administration.admin_brokers import BrokerAdmin
+from .administration.admin_dead_letters import DeadLetterAdmin
+from .administration.admin_groups import GroupAdmin
+from .administration.admin_messages import MessageAdmin
+from .administration.admin_topics import TopicAdmin
+from .connection.connection import Connection
+from .connection.waiting import Blocking, Waits, blocking
 
 
 class AdminCore(TopicAdmin, GroupAdmin, DeadLetterAdmin, MessageAdmin, BrokerAdmin):

@@ -27,37 +27,37 @@ from ..model.names import check_group
 from ..model.queue import MessageQueue, QueueOffset
 from ..model.recall_handle import RecallHandle
 from ..model.sequence import sequence_room
+from ..record.record_kernel import Accumulator, StoredMessage
 from ..remoting.commands import RecallMessage
-from ..store.record_kernel import Accumulator, StoredMessage
-from .accumulators import new_accumulator as accumulator_towards
-from .argument_checks import check_count, milliseconds
-from .background_sends import BackgroundSends
-from .batch_sender import WINDOW_BATCHES, BatchSender
-from .batching import BATCH_BYTES, LINGER_MS, BufferPool
-from .client_repr import client_repr
-from .connection import Connection, connect
-from .delayed_send import DelayedAnswer, is_delayed
-from .destinations import Destinations
-from .failed_sends import FailedSends, OnError
-from .latency_fault import LatencyFault, LatencyTable, latency_table
-from .membership import Member
-from .outgoing import COMPRESS_OVER_BYTES, fill_bodies, fill_messages, message_parts, posted_parts
-from .pending_replies import RequestStatistics
-from .producer_end import ProducerEnd
-from .queue_streams import ID_LENGTH, QueueStreams
-from .ready_batch import ReadyBatches
-from .request_reply import ReplyFuture, RequestReply
-from .retry import RetryPolicy
-from .send_future import BatchReceipts, SendFuture
-from .sequenced_batch_sender import SequencedBatchSender
-from .sequenced_waited_send import SequencedWaitedSends
-from .trace import TraceRecorder, trace_topic
-from .trace_backlog import TraceStatistics
-from .waited_send import WaitedSends
-from .waiting import Blocking, Waits, blocking, run_blocking
+from .connection.argument_checks import check_count, milliseconds
+from .connection.client_repr import client_repr
+from .connection.connection import Connection, connect
+from .connection.membership import Member
+from .connection.retry import RetryPolicy
+from .connection.waiting import Blocking, Waits, blocking, run_blocking
+from .sending.accumulators import new_accumulator as accumulator_towards
+from .sending.background_sends import BackgroundSends
+from .sending.batch_sender import WINDOW_BATCHES, BatchSender
+from .sending.batching import BATCH_BYTES, LINGER_MS, BufferPool
+from .sending.delayed_send import DelayedAnswer, is_delayed
+from .sending.destinations import Destinations
+from .sending.failed_sends import FailedSends, OnError
+from .sending.idempotent.queue_streams import ID_LENGTH, QueueStreams
+from .sending.idempotent.sequenced_batch_sender import SequencedBatchSender
+from .sending.idempotent.sequenced_waited_send import SequencedWaitedSends
+from .sending.latency_fault import LatencyFault, LatencyTable, latency_table
+from .sending.outgoing import COMPRESS_OVER_BYTES, fill_bodies, fill_messages, message_parts, posted_parts
+from .sending.pending_replies import RequestStatistics
+from .sending.producer_end import ProducerEnd
+from .sending.ready_batch import ReadyBatches
+from .sending.request_reply import ReplyFuture, RequestReply
+from .sending.send_future import BatchReceipts, SendFuture
+from .sending.waited_send import WaitedSends
+from .tracing.trace import TraceRecorder, trace_topic
+from .tracing.trace_backlog import TraceStatistics
 
 if TYPE_CHECKING:
-    from .backlog import Backlog
+    from .sending.backlog import Backlog
 
 log = logging.getLogger(__name__)
 

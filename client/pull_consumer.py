@@ -19,23 +19,23 @@ from ..model.errors import ClientClosed, InvalidParameter, LocalProtocolError, Z
 from ..model.names import check_group
 from ..model.queue import MessageQueue, QueueOffset
 from ..model.subscription import Expression, subscriptions_of
-from ..store.record_kernel import MessageBatch, StoredMessage, decode_batch
-from .allocation import Allocation, allocation_of, name_of
-from .argument_checks import check_count, milliseconds, wait_milliseconds
-from .client_repr import client_repr
-from .connection import Connection, connect
-from .group_share import GroupShare
-from .losses import OnLost
-from .machine_rooms import check_room
-from .prefetch import PREFETCH_BYTES, PULL_BYTES, PULL_BYTES_MIN
-from .pull_commits import PullCommits
-from .pull_end import PullEnd
-from .pull_moves import PullMoves
-from .pull_work import PullWork, Taken
-from .start_from import LAST, StartFrom, check_start_from
-from .trace import PullTrace, TraceRecorder, trace_topic
-from .trace_backlog import TraceStatistics
-from .waiting import Blocking, Waits, blocking, run_blocking
+from ..record.record_kernel import MessageBatch, StoredMessage, decode_batch
+from .connection.argument_checks import check_count, milliseconds, wait_milliseconds
+from .connection.client_repr import client_repr
+from .connection.connection import Connection, connect
+from .connection.waiting import Blocking, Waits, blocking, run_blocking
+from .consuming.allocation import Allocation, allocation_of, name_of
+from .consuming.group_share import GroupShare
+from .consuming.losses import OnLost
+from .consuming.machine_rooms import check_room
+from .consuming.prefetch import PREFETCH_BYTES, PULL_BYTES, PULL_BYTES_MIN
+from .consuming.pull.pull_commits import PullCommits
+from .consuming.pull.pull_end import PullEnd
+from .consuming.pull.pull_moves import PullMoves
+from .consuming.pull.pull_work import PullWork, Taken
+from .consuming.start_from import LAST, StartFrom, check_start_from
+from .tracing.trace import PullTrace, TraceRecorder, trace_topic
+from .tracing.trace_backlog import TraceStatistics
 
 __all__ = ["PullConsumer", "StartFrom"]
 

@@ -21,24 +21,24 @@ from ..model.errors import ClientClosed, InvalidParameter, LocalProtocolError, W
 from ..model.names import RETRY_PREFIX
 from ..model.queue import MessageQueue
 from ..model.subscription import Expression, MessageModel, Subscription, subscriptions_of
-from ..store.record_kernel import StoredMessage
-from .allocation import Allocation, allocation_of
-from .argument_checks import wait_milliseconds
-from .broadcast_offsets import check_instance, default_directory
-from .client_repr import client_repr
-from .connection import Connection
-from .handling import ConsumeResult, Handler, check_handler, checked_answer
-from .losses import OnLost
-from .machine_rooms import check_room
-from .process_queue import DEFAULT_LIMITS, FlowLimits
-from .push_member import PushMember
-from .push_queues import PREFETCH_BYTES
-from .push_settings import PushSettings
-from .push_work import PushStatistics
-from .start_from import LAST, StartFrom
-from .trace import trace_topic
-from .trace_backlog import TraceStatistics
-from .waiting import Blocking, Lock, ThreadLock, Waits, blocking
+from ..record.record_kernel import StoredMessage
+from .connection.argument_checks import wait_milliseconds
+from .connection.client_repr import client_repr
+from .connection.connection import Connection
+from .connection.waiting import Blocking, Lock, ThreadLock, Waits, blocking
+from .consuming.allocation import Allocation, allocation_of
+from .consuming.broadcast_offsets import check_instance, default_directory
+from .consuming.losses import OnLost
+from .consuming.machine_rooms import check_room
+from .consuming.push.handling import ConsumeResult, Handler, check_handler, checked_answer
+from .consuming.push.process_queue import DEFAULT_LIMITS, FlowLimits
+from .consuming.push.push_member import PushMember
+from .consuming.push.push_queues import PREFETCH_BYTES
+from .consuming.push.push_settings import PushSettings
+from .consuming.push.push_work import PushStatistics
+from .consuming.start_from import LAST, StartFrom
+from .tracing.trace import trace_topic
+from .tracing.trace_backlog import TraceStatistics
 
 __all__ = ["ConsumeResult", "PushConsumer"]
 

@@ -20,7 +20,7 @@ from typing import Final, Protocol
 
 from ..model.clock import Clock
 from ..model.errors import BrokerBusy, BufferFull, NotLeadingController, ZenitError
-from ..model.group import GroupNode, GroupSettings
+from ..model.groups.group import GroupNode, GroupSettings
 from ..remoting.commands import (
     AlterInSync,
     ChangeGroup,
@@ -39,10 +39,10 @@ from ..remoting.commands import (
 from ..remoting.server import Call, Handler
 from ..remoting.timers import Timer
 from .cluster_naming import ClusterNaming
-from .detection import Detection
 from .flush_round import Asker, FlushRound
+from .group.detection import Detection
+from .group.leadership import Leadership
 from .group_store import GroupStore, Listener, Member, MembersTouched, SessionChanged, SessionState, StoreEvent, Touched
-from .leadership import Leadership
 from .reign import Reign, ReignLoop
 from .store_desk import StoreDesk
 

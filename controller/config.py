@@ -1,4 +1,4 @@
-"""What a controller can be told."""
+"""What a controller can be told. Pure."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from ..model.cluster_id import check_cluster_setting
 from ..model.config import check_settings, section, setting
 from ..model.errors import ConfigError, InvalidName, InvalidParameter
-from ..model.group import AckMode, FlushMode, GroupSettings
-from ..model.group_limits import LAG_MS_MAX, LAG_MS_MIN, REPLICAS_MAX, check_address, check_name
+from ..model.groups.group import AckMode, FlushMode, GroupSettings
+from ..model.groups.group_limits import LAG_MS_MAX, LAG_MS_MIN, REPLICAS_MAX, check_address, check_name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

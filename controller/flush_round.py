@@ -13,7 +13,7 @@ from functools import partial
 from typing import Protocol
 
 from ..model.errors import BufferFull, ZenitError
-from ..model.group import GroupNode
+from ..model.groups.group import GroupNode
 from ..remoting.channel import OnReply
 from ..remoting.commands import FlushLog, Reply, Request
 from .store_desk import Poster

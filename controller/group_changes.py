@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from ..model.errors import ZenitError
-from ..model.group import NO_VERSION, GroupNode, KnownGroup
+from ..model.groups.group import NO_VERSION, GroupNode, KnownGroup
 from .group_store import GroupStore, Outcome, Written
 from .store_desk import StoreDesk
 

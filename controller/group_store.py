@@ -8,7 +8,7 @@ What was read is watched: the next change of it comes to the listener once, as a
 time to read again. A session that was suspended has missed nothing it will not be told: after CONNECTED everything is
 read anew. The listener is called on a thread of the store's own and must return at once.
 
-Every call has a deadline and raises ZooKeeperUnavailable where no answer came within it.
+Every call has a deadline and raises ZooKeeperUnavailable where no answer came within it. Pure.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from ..model.group import GroupNode, KnownGroup, Seen, Sighting
+from ..model.groups.group import GroupNode, KnownGroup, Seen, Sighting
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,10 @@ from functools import partial
 from typing import Final
 
 from ..model.errors import BrokerBusy, SightingsDamaged, TooManyLostGroups, ZenitError
-from ..model.group import KnownGroup, Seen, Sighting
+from ..model.groups.group import KnownGroup, Seen, Sighting
 from ..remoting.commands import SEEN_DAMAGED
+from .group.set_back import check_not_set_back, newest_epoch_seen
 from .group_store import GroupStore
-from .set_back import check_not_set_back, newest_epoch_seen
 from .store_desk import StoreDesk
 
 log = logging.getLogger(__name__)

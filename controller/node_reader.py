@@ -14,7 +14,7 @@ from typing import Final
 
 from ..model.clock import Clock
 from ..model.errors import BrokerBusy, GroupNodeDamaged, InvalidName, SightingsDamaged, ZenitError
-from ..model.group import KnownGroup, Seen
+from ..model.groups.group import KnownGroup, Seen
 from .group_store import GroupStore
 from .store_desk import StoreDesk
 

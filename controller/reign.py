@@ -28,8 +28,8 @@ from ..model.errors import (
     ZenitError,
     ZooKeeperUnavailable,
 )
-from ..model.group import NO_VERSION, GroupNode, GroupSettings, KnownGroup, Sighting
-from ..model.group_codec import encode_node
+from ..model.groups.group import NO_VERSION, GroupNode, GroupSettings, KnownGroup, Sighting
+from ..model.groups.group_codec import encode_node
 from ..remoting.commands import (
     AlterInSync,
     ChangeGroup,
@@ -48,18 +48,18 @@ from ..remoting.commands import (
 )
 from ..remoting.server import Call
 from ..remoting.timers import Timer
-from .audit_record import encode_forced_election
 from .cluster_naming import ClusterNaming
-from .detection import Detection, Effect, Probe, Stalled, TellReplicas, WriteGroup
-from .founding import FOUND_LISTEN_MS, Founding
+from .group.audit_record import encode_forced_election
+from .group.detection import Detection, Effect, Probe, Stalled, TellReplicas, WriteGroup
+from .group.founding import FOUND_LISTEN_MS, Founding
+from .group.group_settings import change_settings, must_flush
+from .group.group_state import alter_in_sync, remove_replica
+from .group.registration import register
+from .group.set_back import asserted_sighting, restore, sighting_at_registration, sighting_in_heartbeat
 from .group_changes import Attempt, Change, GroupChanges, Write
-from .group_settings import change_settings, must_flush
-from .group_state import alter_in_sync, remove_replica
 from .group_store import GroupStore, Stale, Unknown, Written
 from .hearing import LISTEN_MS, Hearing
 from .node_reader import Found, NodeReader
-from .registration import register
-from .set_back import asserted_sighting, restore, sighting_at_registration, sighting_in_heartbeat
 from .store_desk import StoreDesk
 
 log = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from ..remoting.server import RequestLoop
 from .campaign import Campaign, Ground, OpenStore
 from .cluster_naming import ClusterNaming
 from .config import ControllerConfig
-from .detection import Detection
+from .group.detection import Detection
 from .group_store import Listener
 from .store_desk import StoreDesk
 from .zookeeper import ZooKeeperStore

@@ -1,7 +1,7 @@
 """Groups, controllers and records in ZooKeeper; the one file that imports kazoo.
 
     /zenit/{cluster}/id                        the cluster's id, made once and never changed
-    /zenit/{cluster}/groups/{broker_name}      a group's node: JSON (model/group_codec.py), changed by conditional writes only
+    /zenit/{cluster}/groups/{broker_name}      a group's node: JSON (model/groups/group_codec.py); conditional writes
     /zenit/{cluster}/seen/{broker_name}        what its replicas were heard to know that ZooKeeper did not: JSON, it only grows
     /zenit/{cluster}/controllers/{token}-{n}   a controller that takes part, as long as its session lasts: its address
     /zenit/{cluster}/audit/record-{n}          what operators forced
@@ -35,9 +35,9 @@ from kazoo.protocol.states import EventType, KazooState, WatchedEvent
 
 from ..model.clock import monotonic_ms
 from ..model.errors import InvalidParameter, SightingsDamaged, ZooKeeperUnavailable
-from ..model.group import GroupNode, KnownGroup, Seen, Sighting
-from ..model.group_codec import decode_node, decode_seen, encode_node, encode_seen
-from ..model.group_limits import check_name, check_token
+from ..model.groups.group import GroupNode, KnownGroup, Seen, Sighting
+from ..model.groups.group_codec import decode_node, decode_seen, encode_node, encode_seen
+from ..model.groups.group_limits import check_name, check_token
 from .group_store import (
     Listener,
     Member,

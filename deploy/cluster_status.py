@@ -11,9 +11,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ..client.controller_calls import ControllerCalls, GroupState
+from ..client.connection.controller_calls import ControllerCalls, GroupState
 from ..model.errors import BrokerBusy, ConnectionLost, RequestTimeout, ZenitError
-from ..model.group import GroupNode
+from ..model.groups.group import GroupNode
 from ..remoting.client import RemotingClient
 from ..remoting.commands import GetBrokerStatistics, Request
 from .cluster_plan import group_names, replica_names, static_master

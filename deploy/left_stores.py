@@ -13,9 +13,9 @@ import os
 import re
 from typing import Final
 
-from ..broker.store_cluster import read_cluster
+from ..broker.group.store_cluster import read_cluster
 from ..model.errors import InvalidParameter
-from ..store.store_opening import has_commit_log
+from ..store.opening.store_opening import has_commit_log
 from .cluster_plan import group_names, replica_names
 from .cluster_record import ZOOKEEPER, Shape
 

@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from ..client.controller_calls import ControllerCalls
+from ..client.connection.controller_calls import ControllerCalls
 from ..model.clock import monotonic_ms, sleep_ms
 from ..model.errors import (
     ClusterNotStarted,
@@ -76,7 +76,7 @@ QUESTIONS: Final[Mapping[str, Request]] = {
     BROKER: GetBrokerStatistics(),
 }
 """What a process of a role answers once it is up."""
-LAST_CLUSTER_FILE: Final = "~/.zenit/last"  # client/cluster.py reads it
+LAST_CLUSTER_FILE: Final = "~/.zenit/last"  # client/connection/cluster.py reads it
 
 DAMAGED_RECORD: Final = (
     "end the cluster's processes if any run, move this file away, and run `zenit up` on the directory again, with the --set"

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from .errors import ConfigError, InvalidParameter
-from .group_limits import TOKEN_LENGTH_MAX, check_token
+from .groups.group_limits import TOKEN_LENGTH_MAX, check_token
 
 CLUSTER_ID_LENGTH_MAX: Final = TOKEN_LENGTH_MAX
 

@@ -1,4 +1,4 @@
-"""How a read of a queue ended, as stores say it and pull replies carry it."""
+"""How a read of a queue ended, as stores say it and pull replies carry it. Pure."""
 
 from __future__ import annotations
 

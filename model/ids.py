@@ -1,4 +1,4 @@
-"""The two identifiers of a message.
+"""The two identifiers of a message. Pure.
 
 *Unique id* ("message id", what users see; property UNIQ_KEY): made by the producer, 32 upper-case hex digits:
 ip 4 bytes, pid 2, a random salt 4 (RocketMQ: class-loader hash), milliseconds since the first of the month 4, counter 2.

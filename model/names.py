@@ -1,4 +1,4 @@
-"""Rules for topic and group names, checked before a name touches a path, and the names the system keeps for itself."""
+"""Rules for topic and group names, checked before one touches a path, and the names the system keeps for itself. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Message properties as RocketMQ writes them: `name 0x01 value 0x02 name 0x01 value 0x02 ...`, UTF-8.
+"""Message properties as RocketMQ writes them: `name 0x01 value 0x02 name 0x01 value 0x02 ...`, UTF-8. Pure.
 
 At most 32,767 bytes (a signed short in the record). Names and values hold neither 0x01 nor 0x02. As in RocketMQ,
 decoding drops an entry shorter than three characters or with an empty value.

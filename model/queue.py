@@ -1,4 +1,4 @@
-"""A message queue's name, and the two kinds of offset that must never be mixed."""
+"""A message queue's name, and the two kinds of offset that must never be mixed. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a topic lives: which brokers, which queues, who may read and write."""
+"""Where a topic lives: which brokers, which queues, who may read and write. Pure."""
 
 from __future__ import annotations
 

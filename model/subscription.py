@@ -1,6 +1,6 @@
 """What a consumer wants of a topic: a tag expression (`a || b`, `*`), or an SQL92 condition on its messages' properties.
 
-Tags are matched by hash at the broker and by text at the client; a condition is evaluated at the broker alone.
+Tags are matched by hash at the broker and by text at the client; a condition is evaluated at the broker alone. Pure.
 """
 
 from __future__ import annotations

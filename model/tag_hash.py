@@ -1,4 +1,4 @@
-"""Java's `String.hashCode`, which RocketMQ uses for tags and index keys: h = 31 h + UTF-16 code unit, 32-bit, signed."""
+"""Java's `String.hashCode`, RocketMQ's for tags and index keys: h = 31 h + UTF-16 code unit, 32-bit, signed. Pure."""
 
 from __future__ import annotations
 

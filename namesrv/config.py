@@ -1,4 +1,4 @@
-"""What a name server can be told."""
+"""What a name server can be told. Pure."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from typing import Any, Final
 
 from ..model.cluster_id import Standing, check_cluster_id
 from ..model.errors import BrokerBusy, InvalidName, InvalidParameter, NoRoute, NotMaster, TopicNotFound
-from ..model.group_limits import check_token
+from ..model.groups.group_limits import check_token
 from ..model.names import check_topic
 from ..model.route import MASTER_ID, PERMISSION_WRITE, BrokerData, QueueData, TopicRoute
 from ..remoting.commands import BrokerHeartbeat, ClaimClusterId, RegisterBroker, UnregisterBroker

@@ -1,4 +1,4 @@
-"""The names of the columns that a row of a topic has, in their order. Their types: schema."""
+"""The names of the columns that a row of a topic has, in their order. Their types: schema. Pure."""
 
 from __future__ import annotations
 

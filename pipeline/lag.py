@@ -23,8 +23,8 @@ from pyspark.sql.streaming.listener import (
 )
 
 from ..model.clock import now_ms
-from .lag_table import Document, LagTable, StoredAt, lag_document, lag_line, lag_table, prometheus_text
-from .store_times import StoreTimes
+from .reports.lag_table import Document, LagTable, StoredAt, lag_document, lag_line, lag_table, prometheus_text
+from .reports.store_times import StoreTimes
 
 log = logging.getLogger(__name__)
 

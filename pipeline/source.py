@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
     from pyspark.sql.types import StructType
 
-    from .options import ReadOptions
-    from .sink import BatchWriter, StreamWriter
+    from .options.options import ReadOptions
+    from .writing.sink import BatchWriter, StreamWriter
 
 NAME: Final = "zenit"
 
@@ -35,31 +35,31 @@ class ZenitDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Of a batch."""
-        from .batch_reader import BatchReader, FilteringBatchReader
+        from .reading.batch_reader import BatchReader, FilteringBatchReader
 
         options = self._columns_of(schema).for_batch()
         return FilteringBatchReader(options) if options.pushdown else BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
         """Of a stream."""
-        from .stream_reader import StreamReader
+        from .reading.stream_reader import StreamReader
 
         return StreamReader(self._columns_of(schema).for_stream())
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Of a batch."""
-        from .sink import batch_writer
+        from .writing.sink import batch_writer
 
         return batch_writer(dict(self.options), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802  # Spark's name
         """Of a stream."""
-        from .sink import stream_writer
+        from .writing.sink import stream_writer
 
         return stream_writer(dict(self.options), schema, overwrite)
 
     def _read_options(self) -> ReadOptions:
-        from .options import ReadOptions
+        from .options.options import ReadOptions
 
         return ReadOptions.parse(dict(self.options))
 
@@ -69,7 +69,7 @@ class ZenitDataSource(DataSource):
         """
         from dataclasses import replace
 
-        from ..client.cluster import name_servers
+        from ..client.connection.cluster import name_servers
         from .schema import columns_of
 
         options = self._read_options()

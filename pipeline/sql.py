@@ -22,8 +22,8 @@ from .column_names import COLUMN_NAMES
 from .jobs.archived_rows import archive_frame
 from .jobs.job import Document, Job, Report, Session
 from .jobs.tables import topic_table
-from .sql_values import plain
-from .sql_words import columns_named, quoted, sql_reason, sql_words, tables_named, unique_names
+from .reports.sql_values import plain
+from .reports.sql_words import columns_named, quoted, sql_reason, sql_words, tables_named, unique_names
 
 
 @dataclass(frozen=True, slots=True)

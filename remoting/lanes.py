@@ -1,4 +1,4 @@
-"""Lanes: each class of request has its own limits and its own share of a turn, so that one cannot starve another.
+"""Lanes: each class of request has its own limits and its own share of a turn, so that one cannot starve another. Pure.
 
 RocketMQ gives each class a thread pool with its own queue (1 acceptor + N selectors + M1 workers + M2 executors).
 Here one loop does the work, since Python runs one thread at a time and the loop is the only writer; what the pools

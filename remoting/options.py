@@ -1,7 +1,7 @@
 """Every ZeroMQ option we set, with its reason, as data that the sockets, docs/formats/remoting.md and a test read.
 
 ZeroMQ's defaults drop silently (full queues, unknown peers), keep unsent bytes at close for ever and notice a dead
-peer only when TCP does. So nothing is left to a default that loses or does not bound. Units are in the reasons.
+peer only when TCP does. So nothing is left to a default that loses or does not bound. Units are in the reasons. Pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an operator may set about a store, each with what it trades.
+"""What an operator may set about a store, each with what it trades. Pure.
 
 Sizes of the files of an existing store are taken from the files themselves; the settings count for new stores.
 """

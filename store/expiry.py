@@ -11,14 +11,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from .commit_log import CommitLog
 from .config import StoreConfig
-from .consume_queue import FILLER_SIZE
-from .key_index import KeyIndex
-from .queue_table import QueueTable
+from .index.key_index import KeyIndex
+from .log.commit_log import CommitLog
+from .log.segment import Segment
+from .queues.consume_queue import FILLER_SIZE
+from .queues.queue_table import QueueTable
 from .retention import Decision, SegmentAge, decide
 from .retention_needs import Budget, FixedNeeds, Needs, NeedSurvey
-from .segment import Segment
 from .store_event import StoreEvent
 
 NOTHING: Final = 1 << 62  # what nobody needs begins behind any log

@@ -1,4 +1,4 @@
-"""What a read of a queue found, and where to read next; which messages a search wants."""
+"""What a read of a queue found, and where to read next; which messages a search wants. Pure."""
 
 from __future__ import annotations
 

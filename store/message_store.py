@@ -25,33 +25,33 @@ from ..model.clock import Clock
 from ..model.errors import CorruptRecordError, OffsetOutOfRange, StorePoisoned
 from ..model.ids import HostAddress
 from ..model.queue import PhysicalOffset, QueueOffset
-from .checksum_entry import RottenEntry
-from .checksum_reader import ChecksumReader
-from .chunk_append import ChunkAppender
-from .chunk_reader import LogChunk, read_chunk
-from .commit_log import CommitLog
+from .checksum.checksum_entry import RottenEntry
+from .checksum.checksum_reader import ChecksumReader
 from .config import StoreConfig
-from .consume_queue import FILLER_SIZE
-from .damage import Damage
-from .damaged_units import DamagedUnits
-from .dispatch import Dispatcher
 from .get_result import GetResult, Search
-from .key_index import KeyIndex
-from .key_reader import KeyReader
-from .known_pages import KnownPages
-from .log_check import Checked, LogChecker
-from .quarantine import overlapping, overlaps
-from .queue_check import QueueChecker
-from .queue_reader import QueueReader
-from .queue_table import QueueTable
+from .index.key_index import KeyIndex
+from .index.key_reader import KeyReader
+from .integrity.damage import Damage
+from .integrity.damaged_units import DamagedUnits
+from .integrity.log_check import Checked, LogChecker
+from .integrity.quarantine import overlapping, overlaps
+from .integrity.queue_check import QueueChecker
+from .integrity.scrub_reader import ScrubReader, check_log
+from .log.chunk_append import ChunkAppender
+from .log.chunk_reader import LogChunk, read_chunk
+from .log.commit_log import CommitLog
+from .log.known_pages import KnownPages
+from .log.segment import private_memory
+from .log.staging import Placed as Placed  # what `stage` answers
+from .log.staging import Staging
+from .opening.store_opening import Opened, open_store, scanning_kernel
+from .queues.consume_queue import FILLER_SIZE
+from .queues.dispatch import Dispatcher
+from .queues.queue_reader import QueueReader
+from .queues.queue_table import QueueTable
+from .queues.run_dispatch import UNITS_WAIT, RunDispatch
 from .retention_needs import Needs
-from .run_dispatch import UNITS_WAIT, RunDispatch
-from .scrub_reader import ScrubReader, check_log
-from .segment import private_memory
-from .staging import Placed as Placed  # what `stage` answers
-from .staging import Staging
 from .store_event import StoreEvent
-from .store_opening import Opened, open_store, scanning_kernel
 from .upkeep import Upkeep
 
 RANGES_TOLD: Final = 10

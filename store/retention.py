@@ -1,4 +1,4 @@
-"""Which segments of the commit log may go. Decides only; `upkeep` does.
+"""Which segments of the commit log may go. Decides only; `upkeep` does. Pure.
 
 Oldest first, never the one being written: by age (one at a time), by the size of the log, by the disk's use. Never what
 a dispatcher has not made durable, and never what a group has yet to consume, unless the operator allows that. What a

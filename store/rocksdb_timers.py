@@ -27,7 +27,7 @@ from typing import Any, Final, TypeVar, cast
 from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options, Rdict, ReadOptions, WriteBatch
 
 from ..model.errors import StoreFormatError, StoreLocked
-from .segment import make_directory
+from .log.segment import make_directory
 
 log = logging.getLogger(__name__)
 

@@ -19,20 +19,20 @@ from typing import Final
 
 from ..model.errors import StoreNotWriteable
 from ..model.queue import PhysicalOffset
-from .checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from .commit_log import CommitLog
 from .config import StoreConfig
-from .confirmation import Confirmation
-from .deleted_queues import purge
-from .dispatch import ConfirmedDispatcher, Dispatcher
 from .expiry import Expiry
-from .key_index import KeyIndex
-from .quarantine import QUEUES_AT_STOP, note_facts
-from .queue_table import QueueTable
+from .index.key_index import KeyIndex
+from .integrity.quarantine import QUEUES_AT_STOP, note_facts
+from .log.commit_log import CommitLog
+from .log.segment import NO_SPACE
+from .opening.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from .opening.store_files import clear_abort
+from .queues.confirmation import Confirmation
+from .queues.deleted_queues import purge
+from .queues.dispatch import ConfirmedDispatcher, Dispatcher
+from .queues.queue_table import QueueTable
 from .retention import disk_use
-from .segment import NO_SPACE
 from .store_event import StoreEvent
-from .store_files import clear_abort
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 from ..client.admin import Admin
 from ..deploy.cluster_record import ProcessRecord
 from ..deploy.drills.drilled_cluster import HEALTHY_MS, DrilledCluster
-from ..deploy.drills.faults import kill
+from ..deploy.drills.faults.faults import kill
 from ..deploy.processes import is_running, stand_still
 from ..model.errors import ClientClosed
 

@@ -73,7 +73,7 @@ def column_kernel(request: pytest.FixtureRequest) -> ModuleType:
 @pytest.fixture(autouse=True, scope="session")
 def patient_allocator() -> Iterator[None]:
     """A log that rolls waits for its segment for as long as a busy machine needs; a user's send would be told to try again."""
-    from zenitmq.store import allocator
+    from zenitmq.store.log import allocator
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(allocator, "TAKE_WAIT_MS", 30_000)

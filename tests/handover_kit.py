@@ -8,16 +8,16 @@ from typing import Self
 from delay_kit import Loop
 from store_kit import SMALL, StillClock, make_store, read_queue
 
-from zenitmq.broker.admission import queue_count
 from zenitmq.broker.delay.delays import Delays
 from zenitmq.broker.delay.pace import Pace
 from zenitmq.broker.delay.timer_index import TimerIndex
 from zenitmq.broker.delay.timing import DelayRules
-from zenitmq.broker.producer_table import ProducerTable
-from zenitmq.broker.state_log import GROUPS, TOPICS, StateLog
+from zenitmq.broker.state.admission import queue_count
+from zenitmq.broker.state.producer_table import ProducerTable
+from zenitmq.broker.state.state_log import GROUPS, TOPICS, StateLog
 from zenitmq.model.names import SCHEDULE_TOPIC
 from zenitmq.model.route import TopicConfig
-from zenitmq.model.sys_flag import SEQUENCED
+from zenitmq.record.sys_flag import SEQUENCED
 from zenitmq.store.config import DELAY_LEVELS, StoreConfig, parse_delay_levels
 from zenitmq.store.message_store import MessageStore
 

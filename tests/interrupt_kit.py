@@ -23,13 +23,13 @@ from typing import Any
 import pytest
 
 import zenitmq.client
-from zenitmq.client import connection as connections
-from zenitmq.client import program_end, waiting
+from zenitmq.client.connection import connection as connections
+from zenitmq.client.connection import program_end, waiting
 from zenitmq.model.errors import ConnectionLost, ZenitError
 from zenitmq.model.get_status import GetStatus
+from zenitmq.record.record_kernel import decode_batch, encode_record
 from zenitmq.remoting import commands as c
 from zenitmq.remoting.timers import Timer
-from zenitmq.store.record_kernel import decode_batch, encode_record
 
 ROOT = str(Path(zenitmq.client.__file__).parents[1])
 CLIENT = tuple(f"{ROOT}/{folder}/" for folder in ("client", "remoting", "model"))

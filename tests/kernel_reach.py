@@ -14,7 +14,7 @@ import zenitmq
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
-KERNELS = frozenset({ROOT / "store" / "record_kernel.py", ROOT / "store" / "column_kernel.py"})
+KERNELS = frozenset({ROOT / "record" / "record_kernel.py", ROOT / "record" / "column_kernel.py"})
 
 
 def reaches_kernel(file: Path) -> bool:

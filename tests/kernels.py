@@ -8,17 +8,17 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-import zenitmq.store
+import zenitmq.record
 
-NAME = "zenitmq.store.record_kernel"
-COLUMNS = "zenitmq.store.column_kernel"
+NAME = "zenitmq.record.record_kernel"
+COLUMNS = "zenitmq.record.column_kernel"
 
 
 def interpreted_kernel(name: str = NAME) -> ModuleType:
     """A kernel run from its source, as on a machine without a C compiler."""
     own_name = name + "_interpreted"
     if own_name not in sys.modules:
-        source = Path(zenitmq.store.__path__[0]) / f"{name.rpartition('.')[2]}.py"
+        source = Path(zenitmq.record.__path__[0]) / f"{name.rpartition('.')[2]}.py"
         spec = importlib.util.spec_from_loader(own_name, importlib.machinery.SourceFileLoader(own_name, str(source)))
         assert spec is not None
         assert spec.loader is not None

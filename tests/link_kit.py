@@ -9,8 +9,8 @@ from itertools import count
 from typing import Any
 
 from zenitmq.model.errors import ZenitError
-from zenitmq.model.group import GroupNode
-from zenitmq.model.group_codec import encode_node
+from zenitmq.model.groups.group import GroupNode
+from zenitmq.model.groups.group_codec import encode_node
 from zenitmq.remoting.commands import GroupReply, Request
 from zenitmq.remoting.timers import Timer
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from zenitmq.model.ids import HostAddress
+from zenitmq.record.record_kernel import StoredMessage, decode_batch, encode_record
 from zenitmq.store.config import StoreConfig
 from zenitmq.store.get_result import GetResult
 from zenitmq.store.message_store import MessageStore, Placed
-from zenitmq.store.record_kernel import StoredMessage, decode_batch, encode_record
 
 HOST = HostAddress.parse("127.0.0.1", 10911)
 ALL_TIME = {"begin_ms": 0, "end_ms": 1 << 62}

@@ -13,15 +13,15 @@ from ...model.ids import HostAddress
 from ...model.names import TIMER_TOPIC
 from ...model.recall_handle import RecallHandle
 from ...model.route import TopicConfig
+from ...record.record_kernel import RunKernel, decode_batch, why_refused
 from ...remoting.commands import DelayedReply, RecallMessage, RecallReply, SendDelayed, SendDelayedSequenced
 from ...remoting.delayed_places import NOWHERE, Place, encode_places
 from ...remoting.server import Call, RequestLoop
 from ...store.config import StoreConfig
 from ...store.message_store import MessageStore, Placed
-from ...store.record_kernel import RunKernel, decode_batch, why_refused
 from ..acknowledgements import Acknowledgements
-from ..admission import queues_to_create
-from ..state_log import TOPICS, StateLog
+from ..state.admission import queues_to_create
+from ..state.state_log import TOPICS, StateLog
 from ..worker_desk import WorkerDesk
 from .delays import Delays, message_recalled
 from .rewriting import immediate_record, waiting_record

@@ -33,10 +33,10 @@ from ...model.errors import (
 from ...model.names import SCHEDULE_TOPIC, TIMER_TOPIC, check_topic
 from ...model.properties import TIMER_DELETES, TIMER_DELIVER_MS, TIMER_OUT_MS, UNIQUE_KEY, decode_properties
 from ...model.queue import PhysicalOffset
-from ...model.sys_flag import ENDS_WAIT
+from ...record.record_kernel import StoredMessage, decode_record
+from ...record.sys_flag import ENDS_WAIT
+from ...store.integrity.quarantine import Range
 from ...store.message_store import MessageStore, Placed
-from ...store.quarantine import Range
-from ...store.record_kernel import StoredMessage, decode_record
 from .pace import Pace
 from .rewriting import delivered_record, handed_record, rolled_record
 from .timer_index import TimerIndex

@@ -19,13 +19,13 @@ from ...model.clock import Clock
 from ...model.errors import StoreFormatError
 from ...model.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from ...model.queue import PhysicalOffset
-from ...model.sys_flag import ENDS_WAIT
-from ...store.dispatch import Run
-from ...store.queue_table import goes_to_queue, list_queues
-from ...store.record_kernel import decode_batch, ended_waits
+from ...record.record_kernel import decode_batch, ended_waits
+from ...record.sys_flag import ENDS_WAIT
+from ...store.opening.snapshot import read_snapshot
+from ...store.opening.store_files import read_abort
+from ...store.queues.dispatch import Run
+from ...store.queues.queue_table import goes_to_queue, list_queues
 from ...store.rocksdb_timers import BUFFER_BYTES, TimerStore
-from ...store.snapshot import read_snapshot
-from ...store.store_files import read_abort
 from .timing import DelayRules, due_of
 from .waiting_table import ENDED, WaitingTable
 

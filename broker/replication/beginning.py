@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ...model.errors import InvalidName, RemoteProtocolError, StoreFormatError
-from ...store.store_beginning import check_beginning
-from ..epoch_file import write_epochs
-from ..store_directory import StoreDirectory
+from ...store.opening.store_beginning import check_beginning
+from ..group.epoch_file import write_epochs
+from ..group.store_directory import StoreDirectory
 from .epochs import EpochList
 
 FILE_NAME: Final = "beginning.zenit"

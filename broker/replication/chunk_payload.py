@@ -15,8 +15,8 @@ from typing import Final
 import lz4.frame
 
 from ...model.errors import RemoteProtocolError
+from ...record.crc32 import crc32
 from ...remoting.server_socket import Payload
-from ...store.checksum_log import crc32
 from .frames import CHUNK_BYTES_MAX, Chunk
 
 Data = bytes | memoryview

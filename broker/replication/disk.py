@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from ...model.errors import CorruptRecordError, OffsetOutOfRange, StorePoisoned
 from ...store.message_store import MessageStore
-from ...store.small_file import needs_room
-from ..epoch_file import write_epochs
-from ..store_directory import StoreDirectory
+from ...store.opening.small_file import needs_room
+from ..group.epoch_file import write_epochs
+from ..group.store_directory import StoreDirectory
 from . import effects as fx
 from .effects import DiskEffect
 from .replica_files import ReplicaFiles

@@ -2,7 +2,7 @@
 
 Effects that change the disk (`DiskEffect`) are carried out one at a time, in the order given, each durable before it
 counts; the shell then hands the same object back: `on_done(effect)`. Until then the core acts as if it had not
-happened. All others need no answer. What a core says about a session means the socket of that session alone.
+happened. All others need no answer. What a core says about a session means the socket of that session alone. Pure.
 """
 
 from __future__ import annotations

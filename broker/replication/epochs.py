@@ -1,4 +1,4 @@
-"""The epochs of one log, as a value: which epoch each byte was written in, and how far two logs agree.
+"""The epochs of one log, as a value: which epoch each byte was written in, and how far two logs agree. Pure.
 
 A row (epoch, begin) says: from physical offset `begin` on, up to the next row's, the bytes were written in `epoch`.
 Epochs rise from row to row, begins never fall; rows with the same begin are epochs in which nothing was written. Two

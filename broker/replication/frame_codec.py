@@ -1,4 +1,4 @@
-"""Frames of the replication port to bytes and back, by the table in frames.
+"""Frames of the replication port to bytes and back, by the table in frames. Pure.
 
 Whatever a stranger sends is a RemoteProtocolError and nothing else; lengths are proved before anything is built.
 """
@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Final
 
 from ...model.errors import RemoteProtocolError
-from ...model.group import Incarnation
+from ...model.groups.group import Incarnation
 from .epochs import ROWS_MAX, EpochList
 from .frames import (
     CHUNK_SPAN_MAX,

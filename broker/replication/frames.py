@@ -8,7 +8,7 @@ master sends chunks of the log, and idle frames where there is nothing to send; 
 
 Every frame names the group, the epoch of the master's reign that it belongs to, and the session (R2, R14). A chunk's
 bytes travel as a second ZeroMQ frame (chunk_payload). All numbers are big-endian; docs/formats/replication.md shows
-the same table.
+the same table. Pure.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Final
 
-from ...model.group import Incarnation
+from ...model.groups.group import Incarnation
 from ...store.config import RECORD_BYTES_LIMIT, SEGMENT_BYTES_LIMIT
 from .epochs import NO_EPOCHS, EpochList
 

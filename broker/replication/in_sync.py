@@ -1,4 +1,4 @@
-"""Which replicas a master waits for: the in-sync set, and what was proposed for it and is not settled (R6, R7).
+"""Which replicas a master waits for: the in-sync set, and what was proposed for it and is not settled (R6, R7). Pure.
 
 The *union* is the in-sync set last known at the controller, with every set proposed on that node version: any one of
 those may have been written, whatever became of the answer. Only a node of a higher version settles a proposal. A
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...model.group import KnownGroup
+from ...model.groups.group import KnownGroup
 from .effects import ProposeInSync
 
 PROPOSE_AGAIN_MS: Final = 500

@@ -4,7 +4,7 @@
 
 One step is on the disk at a time; the credit granted bounds what waits. A new session forgets what waits, and what the
 one before was told of the confirm offset; the step that is on the disk is completed all the same. A step for which the
-disk has no room has changed nothing: it waits here again, and following may end meanwhile.
+disk has no room has changed nothing: it waits here again, and following may end meanwhile. Pure.
 """
 
 from __future__ import annotations

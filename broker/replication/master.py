@@ -9,7 +9,7 @@ R14). Catching up and following the tail are one loop: each event sends each ses
 credit and once it is worth one (`_is_due`); `has_more` says that another turn is due at once.
 
 Made at `Lead`, dropped at `StopLeading`; news of another epoch are not for this object. All times are monotonic
-milliseconds. Loop thread; `on_turn` and `on_ack` cost a few microseconds and grow with the members only.
+milliseconds. Loop thread; `on_turn` and `on_ack` cost a few microseconds and grow with the members only. Pure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ...model.group import AckMode, FlushMode, KnownGroup
+from ...model.groups.group import AckMode, FlushMode, KnownGroup
 from .effects import (
     Acknowledge,
     CloseSession,

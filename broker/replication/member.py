@@ -1,14 +1,14 @@
 """What a master knows of one other replica: its session, how far it is, when it was last heard. Owned by the master.
 
 Positions are of the present session and are kept when it closes: the log they tell of does not go away with it, and
-the next opening puts what that session can vouch for in their place.
+the next opening puts what that session can vouch for in their place. Pure.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...model.group import Incarnation
+from ...model.groups.group import Incarnation
 from .frames import Opening
 
 

@@ -17,9 +17,9 @@ from typing import Any, Final, Protocol
 
 from ...model.clock import Clock
 from ...model.errors import CorruptRecordError, OffsetOutOfRange, RemoteProtocolError, StoreNotWriteable
-from ...model.group import Incarnation, KnownGroup
+from ...model.groups.group import Incarnation, KnownGroup
 from ...model.repeated_news import RepeatedNews
-from ...store.small_file import NO_ROOM_RETRY_MS
+from ...store.opening.small_file import NO_ROOM_RETRY_MS
 from . import effects as fx
 from .chunk_payload import Sealer
 from .effects import DiskEffect, Effect

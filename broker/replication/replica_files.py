@@ -29,8 +29,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final
 
 from ...model.errors import InvalidParameter, StoreFormatError
-from ...model.group import Incarnation
-from ...store.small_file import SYSTEM_FILES, SmallFiles
+from ...model.groups.group import Incarnation
+from ...store.opening.small_file import SYSTEM_FILES, SmallFiles
 
 FILE_NAME: Final = "replica.zenit"
 UNFINISHED_COPY: Final = b"a copy that has not ended\n"

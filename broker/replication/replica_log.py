@@ -1,4 +1,4 @@
-"""What the cores know of this replica's own log: positions, confirm offset, epochs. No bytes.
+"""What the cores know of this replica's own log: positions, confirm offset, epochs. No bytes. Pure.
 
 One object lives as long as the process and passes from role to role: slave core, role machine and master core read and
 move it, one of them at a time. Always flushed <= end (physical offsets). `damaged`: ranges of the log that cannot be sent

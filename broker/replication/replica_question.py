@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...model.errors import OtherReplicaMeant, StaleEpoch, UnknownReplica
-from ...model.group import GroupNode, Incarnation
+from ...model.groups.group import GroupNode, Incarnation
 from ...remoting.commands import ReplicaQuestion
 
 

@@ -1,4 +1,4 @@
-"""Which role this replica plays: candidate, slave or master, by what it hears of the group's node.
+"""Which role this replica plays: candidate, slave or master, by what it hears of the group's node. Pure.
 
     candidate --(another is master)--> slave --(elected)--> taking over --> master
         ^  a newer epoch ends every role: stop it, persist the promise, then decide anew  |
@@ -21,7 +21,7 @@ from __future__ import annotations
 from enum import Enum
 
 from ...model.errors import TooManyEpochs
-from ...model.group import FlushMode, GroupNode, Incarnation, KnownGroup
+from ...model.groups.group import FlushMode, GroupNode, Incarnation, KnownGroup
 from .effects import (
     CutTail,
     DiskEffect,

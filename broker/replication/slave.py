@@ -1,4 +1,4 @@
-"""A slave's side of replication: opens a session, cuts its log to the master's, appends chunks, acknowledges.
+"""A slave's side of replication: opens a session, cuts its log to the master's, appends chunks, acknowledges. Pure.
 
     idle --on_master--> opening --Accepted--> cutting (R4) --> streaming --lost frame, time-out, Goodbye--> pausing
                             ^---------------- a fresh socket, a higher session number ------------------------'
@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Final
 
 from ...model.errors import CutRefused, SegmentsDiffer, TooManyEpochs
-from ...model.group import Incarnation
+from ...model.groups.group import Incarnation
 from .effects import (
     AskController,
     CloseSession,

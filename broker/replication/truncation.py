@@ -1,4 +1,4 @@
-"""A slave's log is cut to where it agrees with its master's, so that no crash can leave it half done (R4).
+"""A slave's log is cut to where it agrees with its master's, so that no crash can leave it half done (R4). Pure.
 
     intent (epoch, offset) durable -> log cut, durable -> rows at or behind the offset dropped, durable -> intent cleared
 

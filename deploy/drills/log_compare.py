@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Final
 
-from ...store.commit_log import COMMIT_LOG_FOLDER
-from ...store.record_kernel import MAGIC_BLANK
+from ...record.record_kernel import MAGIC_BLANK
+from ...store.log.commit_log import COMMIT_LOG_FOLDER
 
 HEAD: Final = struct.Struct(">iI")  # of a record: its size, its magic
 

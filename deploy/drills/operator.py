@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ...model.clock import monotonic_ms, sleep_ms
 from ...model.errors import RequestTimeout
-from ...model.log_reach import LogReach, best_log
+from ...model.groups.log_reach import LogReach, best_log
 from .drilled_cluster import DrilledCluster, Group
 
 COMMAND_S: Final = 120

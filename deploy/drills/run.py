@@ -25,11 +25,12 @@ from ...model.clock import monotonic_ms, monotonic_ns, sleep_ms
 from ...model.errors import InvalidParameter, NoCluster, RequirementMissing, SystemFault
 from ...remoting.client import RemotingClient
 from ..cluster_record import ProcessRecord
-from . import disk_faults, faults, partition, power_cut, report, timeline
+from . import report, timeline
 from .catalogue import Conditions, Deed, Drill, Fault, Whom, check_limits, drill_named, random_faults
 from .check import Mark, Verdict, check, together
 from .drilled_cluster import DrilledCluster
-from .faults import Tools
+from .faults import disk_faults, faults, partition, power_cut
+from .faults.faults import Tools
 from .ledger import Table, of_group
 from .load import SEND_TIMEOUT_S, LoadJob
 from .load_processes import Load

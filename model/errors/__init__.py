@@ -1,4 +1,4 @@
-"""Every error we raise, in one small tree that tells the caller what to do.
+"""Every error we raise, in one small tree that tells the caller what to do. Pure.
 
 `code` goes on the wire (RocketMQ's number where it has one, ours begin at 9000); one code is one class, both ways.
 Arguments are facts, not a sentence: they are attributes, they travel in the reply, and they survive pickling;

@@ -1,4 +1,4 @@
-"""The root of all we raise."""
+"""The root of all we raise. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a call may meet on its way: the peer, the connection, the deadline, the route."""
+"""What a call may meet on its way: the peer, the connection, the deadline, the route. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading messages: subscriptions, offsets, groups of consumers, dead letters, traces."""
+"""Reading messages: subscriptions, offsets, groups of consumers, dead letters, traces. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups of replicas, their controllers and ZooKeeper."""
+"""Groups of replicas, their controllers and ZooKeeper. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps a job of the data pipeline, or an archive that it writes, from going on."""
+"""What keeps a job of the data pipeline, or an archive that it writes, from going on. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data pipeline: options, ranges, what queries keep at brokers, holds against retention, what a sink cannot write."""
+"""The data pipeline: options, ranges, what queries keep at brokers, holds against retention, what a sink cannot write. Pure."""
 
 from __future__ import annotations
 

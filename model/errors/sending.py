@@ -1,4 +1,4 @@
-"""What may become of a message that is sent."""
+"""What may become of a message that is sent. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may become of a batch that carries its producer's sequence."""
+"""What may become of a batch that carries its producer's sequence. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What somebody asked for that cannot be: names, parameters, configuration, the cluster on this machine."""
+"""What somebody asked for that cannot be: names, parameters, configuration, the cluster on this machine. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store and its files."""
+"""The store and its files. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words of a condition. Bounded: a text over the limit is refused before it is looked at.
+"""The words of a condition. Bounded: a text over the limit is refused before it is looked at. Pure.
 
 Raises SqlSyntaxError; positions count characters from 1.
 """

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from ...client.pipeline_calls import PipelineCalls
+from ...client.administration.pipeline_calls import PipelineCalls
 from ...model.clock import monotonic_ms
 from ...model.config import check_settings, setting
 from ...model.errors import (
@@ -27,16 +27,16 @@ from ...model.errors import (
     QueryOffsetsNotFound,
     ZenitError,
 )
-from ..connections import connection
-from ..offsets import QueueKey, QueueRange
-from ..options import ReadOptions
-from .archive_tree import ArchiveTree, StagedFile, local_path
+from ..options.options import ReadOptions
+from ..reading.offsets import QueueKey, QueueRange
+from ..session.connections import connection
+from .archives.archive_tree import ArchiveTree, StagedFile, local_path
+from .archives.manifest import Catalogue, Commit, spans_of
+from .archives.queue_bounds import begin_and_end
+from .archives.range_files import write_ranges
+from .archives.range_source import NAME, RangeSource, located, ranges_of
+from .archives.spans import Span, Spans, common, union
 from .job import Document, Job, Report, Session, moment_ms, required
-from .manifest import Catalogue, Commit, spans_of
-from .queue_bounds import begin_and_end
-from .range_files import write_ranges
-from .range_source import NAME, RangeSource, located, ranges_of
-from .spans import Span, Spans, common, union
 from .summary import Progress, rows_behind
 
 if TYPE_CHECKING:

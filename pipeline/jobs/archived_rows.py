@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from ..column_names import COLUMN_NAMES
-from ..offsets import QueueRange
+from ..reading.offsets import QueueRange
 from ..schema import spark_schema
-from .archive_tree import ArchiveTree, local_path
-from .manifest import ArchivedFile
+from .archives.archive_tree import ArchiveTree, local_path
+from .archives.manifest import ArchivedFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

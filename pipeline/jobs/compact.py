@@ -18,12 +18,12 @@ from ...model.config import check_settings, setting
 from ...model.errors import ArchiveDamaged, ConfigError
 from ..column_names import COLUMN_NAMES
 from ..schema import arrow_schema
-from .archive_tree import ArchiveTree, StagedFile, local_path
+from .archives.archive_tree import ArchiveTree, StagedFile, local_path
+from .archives.manifest import spans_of
+from .archives.merge_plan import Merge, merges
+from .archives.parquet_files import STORED_NAMES, staged_of, staged_text, write_rows
+from .archives.spans import union
 from .job import Document, Job, Report, Session, required
-from .manifest import spans_of
-from .merge_plan import Merge, merges
-from .parquet_files import STORED_NAMES, staged_of, staged_text, write_rows
-from .spans import union
 from .summary import Progress
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 
 from ...model.config import setting
 from ...model.errors import ConfigError
-from ..durations import duration_ms, spark_interval
+from ..options.durations import duration_ms, spark_interval
 from .job import Document, Job, Report, Session, required
 from .streaming import StreamOptions, run_query, topic_stream
 from .tables import messages_in

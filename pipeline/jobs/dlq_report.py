@@ -13,15 +13,15 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 
 from ...client.admin import Admin
-from ...client.letter_selection import LetterSelection
+from ...client.administration.letter_selection import LetterSelection
 from ...model.config import check_settings, setting
 from ...model.names import DEAD_LETTER_PREFIX
 from ...model.properties import DEAD_LETTER_REASON, DEAD_LETTER_TOPIC, RETRY_TOPIC
 from ...model.redelivery import dead_letter_topic
-from ..report_pages import dead_letter_parts
+from ..reports.report_pages import dead_letter_parts
+from .archives.report_files import check_page, write_page
 from .job import Document, Job, Report, Session, moment_ms
 from .letters import groups_with_letters, selection_of
-from .report_files import check_page, write_page
 from .tables import between, topic_table
 
 CLASSES_MAX: Final = 200

@@ -9,11 +9,11 @@ from ...client.admin import Admin
 from ...model.clock import monotonic_ms, now_ms, sleep_ms
 from ...model.config import check_settings, setting
 from ...model.errors import GroupNotFound
-from ..durations import duration_ms
-from ..group_lag import GroupLag, Limits, lag_summary
-from ..report_pages import lag_parts
+from ..options.durations import duration_ms
+from ..reports.group_lag import GroupLag, Limits, lag_summary
+from ..reports.report_pages import lag_parts
+from .archives.report_files import check_page, write_page
 from .job import Document, Job, Report, Session
-from .report_files import check_page, write_page
 from .summary import Progress
 
 

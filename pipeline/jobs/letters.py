@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from ...client.admin import Admin
-from ...client.letter_selection import LetterSelection
+from ...client.administration.letter_selection import LetterSelection
 from ...model.errors import GroupNotFound
 from .job import Document
 

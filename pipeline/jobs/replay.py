@@ -19,25 +19,25 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...client.pipeline_calls import PipelineCalls
+from ...client.administration.pipeline_calls import PipelineCalls
 from ...model.clock import monotonic_ms, sleep_ms
 from ...model.config import check_settings, setting
 from ...model.errors import ArchiveNotWritable, ConfigError, QueryOffsetsNotFound, ZenitError
 from ...model.names import check_topic
 from ...model.sql92.condition import Condition
 from ...model.subscription import Sql, Subscription
-from ..batch_pins import finish_name, pin_name
-from ..connections import cluster_that_answers, connection
-from ..offsets import Offsets, QueueRange, parse_offsets
-from .archive_tree import ArchiveTree, local_path
+from ..reading.offsets import Offsets, QueueRange, parse_offsets
+from ..session.connections import cluster_that_answers, connection
+from ..writing.batch_pins import finish_name, pin_name
 from .archived_rows import file_frame, within
-from .durable_files import locked_file, read_bounded, write_whole
+from .archives.archive_tree import ArchiveTree, local_path
+from .archives.durable_files import locked_file, read_bounded, write_whole
+from .archives.manifest import ArchivedFile, spans_of
+from .archives.queue_bounds import between_times
+from .archives.replay_plan import STATE_BYTES_MAX, Replay, decode_replay, digest_of, encode_replay, new_replay
+from .archives.row_compare import stored_rows
+from .archives.spans import union
 from .job import Document, Job, Report, Session, moment_ms, required
-from .manifest import ArchivedFile, spans_of
-from .queue_bounds import between_times
-from .replay_plan import STATE_BYTES_MAX, Replay, decode_replay, digest_of, encode_replay, new_replay
-from .row_compare import stored_rows
-from .spans import union
 from .summary import Progress
 
 if TYPE_CHECKING:

@@ -105,7 +105,7 @@ def _stderr_into(descriptor: int) -> Iterator[None]:
 
 
 def _session(prepared: PreparedJob) -> SparkSession:
-    from ..session import spark_session
+    from ..session.session import spark_session
 
     return spark_session(
         f"zenit {prepared.job.name}", prepared.master, shuffle_partitions=prepared.shuffle_partitions or None

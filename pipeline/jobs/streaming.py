@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...model.clock import monotonic_ms
 from ...model.config import check_settings, setting
-from ..durations import duration_ms
 from ..lag import LagListener
+from ..options.durations import duration_ms
 from .job import Report, moment_ms, required
 from .stream_counts import StreamCounts
 from .summary import Progress

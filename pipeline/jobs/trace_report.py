@@ -19,13 +19,13 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 
+from ...client.tracing.trace_format import Consumed, Delivered, Published
 from ...model.config import check_settings, setting
 from ...model.names import TRACE_TOPIC
-from ...model.trace import Consumed, Delivered, Published
-from ..report_pages import trace_parts
-from ..trace_rows import DAMAGED, TRACE_TYPE, trace_rows
+from ..reports.report_pages import trace_parts
+from ..reports.trace_rows import DAMAGED, TRACE_TYPE, trace_rows
+from .archives.report_files import check_page, write_page
 from .job import Document, Job, Report, Session, moment_ms
-from .report_files import check_page, write_page
 from .tables import between, messages_in, topic_table
 
 MINUTE_MS: Final = 60_000

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Final
 from ...model.clock import monotonic_ms
 from ...model.config import check_settings, setting
 from ...model.errors import TopicNotFound
-from ..offsets import QueueKey, QueueRange
-from .archive_tree import ArchiveTree, local_path
+from ..reading.offsets import QueueKey, QueueRange
 from .archived_rows import file_frame, within
-from .file_check import FileCheck, check_file
+from .archives.archive_tree import ArchiveTree, local_path
+from .archives.file_check import FileCheck, check_file
+from .archives.manifest import ArchivedFile, Catalogue, spans_of
+from .archives.queue_bounds import held
+from .archives.row_compare import differing_rows
+from .archives.spans import Span, count
+from .archives.verify_report import FileFinding, comparable, facts_of, report
 from .job import Document, Job, Report, Session, required
-from .manifest import ArchivedFile, Catalogue, spans_of
-from .queue_bounds import held
-from .row_compare import differing_rows
-from .spans import Span, count
 from .summary import Progress
-from .verify_report import FileFinding, comparable, facts_of, report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

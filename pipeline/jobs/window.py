@@ -19,10 +19,10 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 
 from ...model.config import setting
 from ...model.errors import BatchChanged, BatchOutdated, ConfigError
-from ..durations import spark_interval
-from ..window_spec import WINDOW_COLUMNS, WindowSpec, parse_window_spec
-from .archive_tree import local_path
-from .durable_files import sync_directory
+from ..options.durations import spark_interval
+from ..options.window_spec import WINDOW_COLUMNS, WindowSpec, parse_window_spec
+from .archives.archive_tree import local_path
+from .archives.durable_files import sync_directory
 from .job import Document, Job, Report, Session, required
 from .streaming import StreamOptions, WriteBatch, run_query, topic_stream
 from .tables import messages_in

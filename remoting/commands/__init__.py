@@ -1,4 +1,4 @@
-"""Every request and its reply, as typed values, in one table {code: request class, reply class, lane}.
+"""Every request and its reply, as typed values, in one table {code: request class, reply class, lane}. Pure.
 
 Codes are RocketMQ's own (`RequestCode`). The fields travel by position in the header's ext list (see `header.py`), in
 the order written here: a field is only ever appended, with a default, so that an older peer's shorter list still

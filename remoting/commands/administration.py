@@ -1,4 +1,4 @@
-"""Administration of a broker. Documents travel as JSON in a payload frame, so that `--json` shows what was sent."""
+"""Administration of a broker. Documents travel as JSON in a payload frame, so `--json` shows what was sent. Pure."""
 
 from __future__ import annotations
 

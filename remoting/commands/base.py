@@ -1,4 +1,4 @@
-"""What a request and a reply are, and the table of them."""
+"""What a request and a reply are, and the table of them. Pure."""
 
 from __future__ import annotations
 

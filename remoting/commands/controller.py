@@ -1,4 +1,4 @@
-"""Replica groups: replicas, masters and operators ask a controller.
+"""Replica groups: replicas, masters and operators ask a controller. Pure.
 
 Every reply and push carries the group's node as ZooKeeper holds it: its JSON bytes and their version.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from ...model.group import NO_VERSION
+from ...model.groups.group import NO_VERSION
 from .base import Lane, Reply, Request, request
 
 SEEN_DAMAGED: Final = -1

@@ -1,4 +1,4 @@
-"""Clients, and the groups they belong to."""
+"""Clients, and the groups they belong to. Pure."""
 
 from __future__ import annotations
 

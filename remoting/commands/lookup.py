@@ -1,4 +1,4 @@
-"""Looking up single messages."""
+"""Looking up single messages. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queue offsets, and how far groups have consumed."""
+"""Queue offsets, and how far groups have consumed. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What readers and writers of whole topics ask of a broker: kept offsets of queries, holds against retention."""
+"""What readers and writers of whole topics ask of a broker: kept offsets of queries, holds against retention. Pure."""
 
 from __future__ import annotations
 

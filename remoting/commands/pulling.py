@@ -1,4 +1,4 @@
-"""Pulling messages."""
+"""Pulling messages. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replica groups: what one replica asks another."""
+"""Replica groups: what one replica asks another. Pure."""
 
 from __future__ import annotations
 

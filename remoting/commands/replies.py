@@ -1,4 +1,4 @@
-"""Replies to requests that travel as messages: to the broker that stored the request, and from there to who asked."""
+"""Replies to requests that travel as messages: to the broker that has the request, from there to who asked. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sending messages."""
+"""Sending messages. Pure."""
 
 from __future__ import annotations
 

@@ -14,10 +14,10 @@ from zenitmq.broker.config import BrokerConfig
 from zenitmq.controller.config import ControllerConfig
 from zenitmq.model.config import SettingInfo, config_schema
 from zenitmq.namesrv.config import NameServerConfig
-from zenitmq.pipeline.option_tables import READ_OPTIONS, WRITE_OPTIONS
-from zenitmq.pipeline.option_values import Option
+from zenitmq.pipeline.options.option_tables import READ_OPTIONS, WRITE_OPTIONS
+from zenitmq.pipeline.options.option_values import Option
 from zenitmq.pipeline.schema import COLUMNS
-from zenitmq.store.record import LAYOUTS, Layout
+from zenitmq.record.layout import LAYOUTS, Layout
 
 ROOT = Path(__file__).parents[2]
 FORMATS = ROOT / "docs" / "formats"

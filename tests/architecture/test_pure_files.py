@@ -1,20 +1,19 @@
-"""Which files are pure, and that coverage is measured of exactly those: the table is `include` in pyproject.toml.
+"""A module whose docstring says "Pure." is pure, and each that is pure says so. Coverage is measured of exactly those.
 
 A pure file reads no clock, opens nothing, starts no thread, does not log, and imports only pure files. All that it does
-follows from its arguments, so unit and property tests can reach each of its branches; `test.sh` asks them to. The table
-says what is meant to be pure; here its files are held to that, and files that are pure but not in it are found.
+follows from its arguments, so unit and property tests can reach each of its branches; `test.sh` asks them to.
 """
 
 from __future__ import annotations
 
 import ast
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
 import pytest
+from measured_files import package_files, says_pure
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,7 +26,7 @@ IMPURE = frozenset(
 
 # A name that a pure file may import of a file that is not pure: it is so itself.
 PURE_NAMES = frozenset(
-    {("model/clock.py", "datetime_of_ms"), ("store/crc32.py", "crc32"), ("store/crc32.py", "crc32_address")}
+    {("model/clock.py", "datetime_of_ms"), ("record/crc32.py", "crc32"), ("record/crc32.py", "crc32_address")}
 )
 
 # Pure but for one thing: the loader reads the file it is told to, once, at start.
@@ -36,9 +35,9 @@ MAY_OPEN = frozenset({"model/config.py"})
 
 def package_sources() -> Mapping[str, str]:
     """Path below the root -> text, of each file of the package."""
-    folders = sorted(init.parent for init in ROOT.glob("*/__init__.py"))
-    files = [path for folder in folders for path in sorted(folder.rglob("*.py"))]
-    return MappingProxyType({path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in files})
+    return MappingProxyType(
+        {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in package_files()}
+    )
 
 
 def run_nodes(tree: ast.AST) -> Iterator[ast.AST]:
@@ -107,28 +106,17 @@ def impurities(sources: Mapping[str, str]) -> dict[str, list[str]]:
         pure = left
 
 
-def measured_files(sources: Mapping[str, str]) -> frozenset[str]:
-    """What pyproject.toml has coverage measure."""
-    with open(ROOT / "pyproject.toml", "rb") as file:
-        table = tomllib.load(file)["tool"]["coverage"]["run"]
-    included = [PurePosixPath(pattern) for pattern in table["include"]]
-    assert included == sorted(included), "the table is sorted"
-    missing = [str(pattern) for pattern in included if str(pattern) not in sources]
-    assert not missing, f"no such file: {', '.join(missing)}"
-    return frozenset(map(str, included))
-
-
-def test_what_is_measured_is_pure() -> None:
+def test_what_says_that_it_is_pure_is_pure() -> None:
     sources = package_sources()
     found = impurities(sources)
-    assert not {path: found[path] for path in sorted(measured_files(sources)) if found[path]}
+    assert not {path: found[path] for path, source in sources.items() if says_pure(source) and found[path]}
 
 
-def test_what_is_pure_is_measured() -> None:
+def test_what_is_pure_says_so() -> None:
     sources = package_sources()
     pure = {path for path, reasons in impurities(sources).items() if not reasons and not path.endswith("__init__.py")}
-    missing = sorted(pure - measured_files(sources))
-    assert not missing, f"pure, so they join `[tool.coverage.run] include` in pyproject.toml: {', '.join(missing)}"
+    silent = sorted(path for path in pure if not says_pure(sources[path]))
+    assert not silent, f'pure, so their docstrings say "Pure.": {", ".join(silent)}'
 
 
 STORY = {

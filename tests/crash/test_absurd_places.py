@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from store_kit import kill, make_store, message, put, read_queue
 
-from zenitmq.store.consume_queue import ConsumeQueue, OpenFiles
-from zenitmq.store.record import UNIT
+from zenitmq.record.layout import UNIT
+from zenitmq.store.queues.consume_queue import ConsumeQueue, OpenFiles
 
 SETTINGS = {"segment_bytes": 65_536, "index_enabled": False}
 QUEUE_ID_AT, QUEUE_OFFSET_AT = 12, 20

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from zenitmq.store.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint, plan_update
+from zenitmq.store.opening.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint, plan_update
 
 OLD = Checkpoint(
     message_time_ms=0x00FF_FFFF_FFFF,

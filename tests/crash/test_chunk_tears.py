@@ -11,7 +11,7 @@ import pytest
 from store_kit import StillClock, index_bytes, kill, make_store, message, put, tree
 
 from zenitmq.store.message_store import MessageStore
-from zenitmq.store.offline import verify_store
+from zenitmq.store.offline.offline import verify_store
 
 SEGMENT = 4096
 

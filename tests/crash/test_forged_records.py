@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from store_kit import HOST, StillClock, kill, make_store, message, put, read_queue
 
+from zenitmq.record.record_kernel import TERMINATOR_BYTES, encode_record
 from zenitmq.store.message_store import MessageStore
-from zenitmq.store.record_kernel import TERMINATOR_BYTES, encode_record
 
 SEGMENT = 65_536
 PAGE = 4_096

@@ -8,7 +8,7 @@ from collections import deque
 import pytest
 
 from zenitmq.model.errors import StoreNotWriteable
-from zenitmq.store.commit_log import CommitLog
+from zenitmq.store.log.commit_log import CommitLog
 from zenitmq.store.rocksdb_timers import TimerStore
 
 SEGMENT = 65_536

@@ -9,7 +9,7 @@ import pytest
 from store_kit import kill, make_store, message, put, read_queue
 
 from zenitmq.model.errors import StoreFormatError, StoreLocked
-from zenitmq.store.hand_over import hand_over_store
+from zenitmq.store.offline.hand_over import hand_over_store
 
 SEGMENT = 65536
 SETTINGS = {"segment_bytes": SEGMENT, "recycle_segments": 3}

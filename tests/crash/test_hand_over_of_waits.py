@@ -15,14 +15,14 @@ import pytest
 from handover_kit import CONFIG, SEGMENT, Life, unique
 from store_kit import ALL_TIME, StillClock, kill, make_store, message, put, read_queue
 
-from zenitmq.broker import hand_over as module
 from zenitmq.broker.delay.delays import message_recalled
-from zenitmq.broker.group_membership import join_group
-from zenitmq.broker.hand_over import MARK_FILE, hand_over
+from zenitmq.broker.group import hand_over as module
+from zenitmq.broker.group.group_membership import join_group
+from zenitmq.broker.group.hand_over import MARK_FILE, hand_over
 from zenitmq.model.errors import StoreFormatError, StoreInGroup, StoreLocked
 from zenitmq.model.names import SCHEDULE_TOPIC, TIMER_TOPIC
-from zenitmq.model.sys_flag import SEQUENCED
-from zenitmq.store.record_kernel import StoredMessage
+from zenitmq.record.record_kernel import StoredMessage
+from zenitmq.record.sys_flag import SEQUENCED
 
 NOW_MS = 1_700_000_000_400
 WHOLE_MS = 1_700_000_000_000

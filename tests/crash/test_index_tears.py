@@ -10,10 +10,10 @@ import pytest
 from store_kit import ALL_TIME, StillClock, index_bytes, kill, make_store, message, put, tree
 
 from zenitmq.model.errors import StoreNotWriteable
-from zenitmq.store import segment as segment_module
+from zenitmq.record.record_kernel import decode_record
+from zenitmq.store.log import segment as segment_module
 from zenitmq.store.message_store import MessageStore
-from zenitmq.store.offline import inspect_store
-from zenitmq.store.record_kernel import decode_record
+from zenitmq.store.offline.offline import inspect_store
 
 BEGIN_AT = 16  # the physical offset of the first entry, in a header
 COUNT_AT = 36
@@ -164,7 +164,7 @@ def test_killed_while_what_was_lost_is_made_anew(tmp_path, monkeypatch, lost: st
     clock = StillClock()
     with make_store(tmp_path / "s", clock) as store:
         fill(store, 0, 250, clock)
-    rebuilt = "queue_table.QueueTable" if lost == "consumequeue" else "key_index.KeyIndex"
+    rebuilt = "queues.queue_table.QueueTable" if lost == "consumequeue" else "index.key_index.KeyIndex"
     whole = tree(tmp_path / "s", "consumequeue"), index_bytes(tmp_path / "s")
     if lost == "some index files":
         patch(index_files(tmp_path / "s")[1], COUNT_AT, (1 << 30).to_bytes(4, "big"))
@@ -182,7 +182,7 @@ def test_killed_while_what_was_lost_is_made_anew(tmp_path, monkeypatch, lost: st
             raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr("zenitmq.store.recovery.REPLAY_COUNT_MAX", 30)
+        patched.setattr("zenitmq.store.integrity.recovery.REPLAY_COUNT_MAX", 30)
         patched.setattr(f"zenitmq.store.{rebuilt}.advance", killed_later)
         patched.setattr("zenitmq.store.upkeep.Upkeep.close", lambda self: self._log.close())
         with pytest.raises(Killed), make_store(tmp_path / "s", clock):
@@ -238,7 +238,7 @@ def test_a_file_with_holes_takes_no_keys_on_a_full_disk(tmp_path, monkeypatch) -
 
     monkeypatch.setattr(segment_module, "_fallocate", fallocate)
     monkeypatch.setattr(
-        "zenitmq.store.key_index.create_allocated",
+        "zenitmq.store.index.key_index.create_allocated",
         lambda path, size: segment_module.create_allocated(path, size, segment_module.Disk(fallocate=fallocate)),
     )
     (path,) = index_files(tmp_path / "s")

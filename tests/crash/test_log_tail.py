@@ -14,10 +14,10 @@ import zlib
 import pytest
 
 from zenitmq.model.errors import StoreNotWriteable, StorePoisoned
-from zenitmq.store import commit_log
-from zenitmq.store.commit_log import CommitLog, may_follow_append
-from zenitmq.store.record_kernel import RUN_BLANK, RunKernel, encode_record
-from zenitmq.store.segment import Disk
+from zenitmq.record.record_kernel import RUN_BLANK, RunKernel, encode_record
+from zenitmq.store.log import commit_log
+from zenitmq.store.log.commit_log import CommitLog, may_follow_append
+from zenitmq.store.log.segment import Disk
 
 SEGMENT = 2_048
 BLOCK = 64  # with one of 4096 the zeros behind an append would leave nothing old in so small a segment
@@ -271,9 +271,9 @@ def test_a_disk_that_is_full_at_the_roll_refuses_reads_on_and_resumes(tmp_path):
 
 APPENDER = """
 import sys
-from zenitmq.store import commit_log
-from zenitmq.store.commit_log import CommitLog
-from zenitmq.store.record_kernel import encode_record
+from zenitmq.store.log import commit_log
+from zenitmq.store.log.commit_log import CommitLog
+from zenitmq.record.record_kernel import encode_record
 from test_log_tail import BLOCK, record
 commit_log.BLOCK_BYTES = BLOCK
 log = CommitLog(sys.argv[1], segment_bytes=int(sys.argv[2]), preallocate_segments=1)

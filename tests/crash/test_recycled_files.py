@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from store_kit import ALL_TIME, StillClock, kill, make_store, message, put, read_queue
 
-from zenitmq.store.allocator import Allocator
+from zenitmq.record.record_kernel import decode_record
+from zenitmq.store.log.allocator import Allocator
+from zenitmq.store.log.spare_files import SPARE_INDEX_FOLDER, SPARE_QUEUE_FOLDER, SpareFiles
 from zenitmq.store.message_store import MessageStore
-from zenitmq.store.record_kernel import decode_record
-from zenitmq.store.spare_files import SPARE_INDEX_FOLDER, SPARE_QUEUE_FOLDER, SpareFiles
 
 QUEUES = 2
 SETTINGS = {"retention_bytes": 8192, "index_entries": 40, "recycle_segments": 8}

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from store_kit import kill, make_store, message, put, read_queue
 
+from zenitmq.record.record_kernel import encode_record
 from zenitmq.store.config import StoreConfig
-from zenitmq.store.hand_over import hand_over_store
-from zenitmq.store.offline_log import open_log
-from zenitmq.store.record_kernel import encode_record
+from zenitmq.store.offline.hand_over import hand_over_store
+from zenitmq.store.offline.offline_log import open_log
 
 SEGMENT = 4096
 OURS = 5

@@ -25,15 +25,15 @@ from store_kit import (
 
 from zenitmq.model.errors import OffsetOutOfRange, StoreLocked
 from zenitmq.model.names import STATE_TOPICS
-from zenitmq.store.checkpoint import read_checkpoint
+from zenitmq.record.record_kernel import ENTRY_BYTES, INDEX_HEADER_BYTES, StoredMessage, decode_batch, decode_record
 from zenitmq.store.config import StoreConfig
-from zenitmq.store.index_file import SLOT_BYTES
+from zenitmq.store.index.index_file import SLOT_BYTES
+from zenitmq.store.log.segment import segment_name
 from zenitmq.store.message_store import MessageStore
-from zenitmq.store.offline import verify_store
-from zenitmq.store.record_kernel import ENTRY_BYTES, INDEX_HEADER_BYTES, StoredMessage, decode_batch, decode_record
-from zenitmq.store.segment import segment_name
-from zenitmq.store.snapshot import read_snapshot, write_snapshot
-from zenitmq.store.store_cut import truncate_store
+from zenitmq.store.offline.offline import verify_store
+from zenitmq.store.opening.checkpoint import read_checkpoint
+from zenitmq.store.opening.snapshot import read_snapshot, write_snapshot
+from zenitmq.store.opening.store_cut import truncate_store
 
 CONFIG = StoreConfig(**SMALL)
 

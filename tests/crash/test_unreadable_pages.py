@@ -13,16 +13,17 @@ from pathlib import Path
 import pytest
 from store_kit import ALL_TIME, kill, make_store, message, put, read_queue
 
-from zenitmq.broker.stored_time import stored_at_ms
+from zenitmq.broker.state.stored_time import stored_at_ms
 from zenitmq.model.errors import CorruptRecordError
 from zenitmq.model.get_status import GetStatus
 from zenitmq.model.queue import PhysicalOffset
-from zenitmq.store import log_pages, recovery
-from zenitmq.store.commit_log import CommitLog
 from zenitmq.store.config import StoreConfig
+from zenitmq.store.integrity import recovery
+from zenitmq.store.integrity.recovery import LastStop, LogSurvey
+from zenitmq.store.log import log_pages
+from zenitmq.store.log.commit_log import CommitLog
 from zenitmq.store.message_store import MessageStore
-from zenitmq.store.recovery import LastStop, LogSurvey
-from zenitmq.store.store_opening import scanning_kernel
+from zenitmq.store.opening.store_opening import scanning_kernel
 
 SEGMENT = 65_536
 PAGE = 4_096

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from store_kit import HOST, StillClock, kill, make_store, message, put, put_unchecked, read_queue
 
-from zenitmq.store import checksum_log
+from zenitmq.record.record_kernel import encode_record
+from zenitmq.store.checksum import checksum_log
+from zenitmq.store.log.segment import Disk
 from zenitmq.store.message_store import MessageStore
-from zenitmq.store.record_kernel import encode_record
-from zenitmq.store.segment import Disk
 
 SEGMENT = 65_536
 PAGE = 4_096

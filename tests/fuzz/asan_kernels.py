@@ -19,7 +19,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGE = "zenitmq.store"
+PACKAGE = "zenitmq.record"
 KERNELS = ("record_kernel", "column_kernel")
 ALLOCATION_MIB = 96
 _FLAGS = "-O1 -g -fno-omit-frame-pointer -fsanitize=address -fPIC -shared -fwrapv -DNDEBUG -w".split()
@@ -51,7 +51,7 @@ def asan_library() -> str:
 def build() -> Path:
     """The folder with both kernels; compiles them where they are not there yet. Raises NoCompiler, CalledProcessError."""
     asan_library()
-    sources = [ROOT / "store" / f"{name}.py" for name in KERNELS]
+    sources = [ROOT / "record" / f"{name}.py" for name in KERNELS]
     made_of = b"".join([path.read_bytes() for path in sources]) + " ".join([sys.version, *_FLAGS]).encode()
     folder = ROOT / "build" / "fuzz" / hashlib.sha256(made_of).hexdigest()[:16]
     if not folder.exists():
@@ -70,7 +70,7 @@ def build() -> Path:
 def _compile(name: str, folder: Path) -> subprocess.Popen[bytes]:
     code = folder / f"{name}.c"
     cython = [sys.executable, "-m", "cython", "-3", "--module-name", f"{PACKAGE}.{name}", "-o", str(code)]
-    subprocess.run([*cython, str(ROOT / "store" / f"{name}.py")], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([*cython, str(ROOT / "record" / f"{name}.py")], check=True, stdout=subprocess.DEVNULL)
     include = f"-I{sysconfig.get_path('include')}"
     return subprocess.Popen(["gcc", *_FLAGS, include, "-o", str(folder / f"{name}{EXTENSION_SUFFIXES[0]}"), str(code)])
 

@@ -12,19 +12,19 @@ from typing import Any, Final
 
 from store_kit import StillClock
 
-from zenitmq.broker.cluster_file import decode_cluster_file, encode_cluster_file
 from zenitmq.broker.delay.rewriting import delivered_record, rolled_record, waiting_record
 from zenitmq.broker.delay.timing import DelayRules, due_of, real_queue, waiting_properties
-from zenitmq.broker.group_table import GroupTable
-from zenitmq.broker.offset_table import OffsetTable
-from zenitmq.broker.producer_table import ProducerTable
-from zenitmq.broker.query_offsets import QueryOffsets
-from zenitmq.broker.queue_locks import QueueLocks
-from zenitmq.broker.retry_policy import parse_backoff
-from zenitmq.broker.state_log import FILE_NAMES, StateLog
-from zenitmq.broker.topic_table import TopicTable
-from zenitmq.client.admin_calls import document_of
-from zenitmq.client.broadcast_offsets import _parsed
+from zenitmq.broker.group.cluster_file import decode_cluster_file, encode_cluster_file
+from zenitmq.broker.state.group_table import GroupTable
+from zenitmq.broker.state.offset_table import OffsetTable
+from zenitmq.broker.state.producer_table import ProducerTable
+from zenitmq.broker.state.query_offsets import QueryOffsets
+from zenitmq.broker.state.queue_locks import QueueLocks
+from zenitmq.broker.state.retry_policy import parse_backoff
+from zenitmq.broker.state.state_log import FILE_NAMES, StateLog
+from zenitmq.broker.state.topic_table import TopicTable
+from zenitmq.client.administration.admin_calls import document_of
+from zenitmq.client.consuming.broadcast_offsets import _parsed
 from zenitmq.deploy.cluster_record import decode_record as decode_cluster_record
 from zenitmq.model.errors import (
     BrokerBusy,
@@ -38,17 +38,17 @@ from zenitmq.model.errors import (
     RemoteProtocolError,
     StoreFormatError,
 )
-from zenitmq.model.group import GroupNode, GroupSettings, Incarnation, Replica, Seen, Sighting
-from zenitmq.model.group_codec import decode_node, decode_seen, encode_node, encode_seen
+from zenitmq.model.groups.group import GroupNode, GroupSettings, Incarnation, Replica, Seen, Sighting
+from zenitmq.model.groups.group_codec import decode_node, decode_seen, encode_node, encode_seen
 from zenitmq.model.names import SCHEDULE_TOPIC, STATE_TOPICS, TIMER_TOPIC
 from zenitmq.model.properties import encode_properties
 from zenitmq.model.route import TopicConfig
 from zenitmq.namesrv.route_table import RouteTable
+from zenitmq.record.record_kernel import RunKernel, decode_batch, encode_record
 from zenitmq.remoting.commands import BrokerHeartbeat, RegisterBroker
 from zenitmq.remoting.header import decode_request, encode_request
-from zenitmq.store.dispatch import Run
-from zenitmq.store.record_kernel import RunKernel, decode_batch, encode_record
-from zenitmq.store.snapshot import parse_snapshot, write_snapshot
+from zenitmq.store.opening.snapshot import parse_snapshot, write_snapshot
+from zenitmq.store.queues.dispatch import Run
 
 from .kernel_targets import properties
 from .mutation import document_bytes, mutated, mutated_document

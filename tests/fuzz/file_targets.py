@@ -16,8 +16,8 @@ from random import Random
 
 from store_kit import ALL_TIME, StillClock, get, make_store, message, put
 
-from zenitmq.broker.epoch_file import FILE_NAME as EPOCH_FILE
-from zenitmq.broker.epoch_file import parse_epochs, read_epochs, render_epochs
+from zenitmq.broker.group.epoch_file import FILE_NAME as EPOCH_FILE
+from zenitmq.broker.group.epoch_file import parse_epochs, read_epochs, render_epochs
 from zenitmq.broker.replication.replica_files import FILE_NAME as REPLICA_FILE
 from zenitmq.broker.replication.replica_files import ReplicaFiles
 from zenitmq.model.errors import (
@@ -27,7 +27,15 @@ from zenitmq.model.errors import (
     StoreFormatError,
     SystemFault,
 )
-from zenitmq.store.checkpoint import (
+from zenitmq.record.crc32 import crc32
+from zenitmq.record.record_kernel import RunKernel, decode_batch, encode_record
+from zenitmq.store.checksum.checksum_entry import ENTRY
+from zenitmq.store.checksum.checksum_log import ChecksumLog
+from zenitmq.store.index.index_file import IndexFile, find_slot_count, index_file_bytes
+from zenitmq.store.integrity.queue_check import QueueChecker
+from zenitmq.store.log.commit_log import CommitLog
+from zenitmq.store.log.segment import segment_name
+from zenitmq.store.opening.checkpoint import (
     CHECKPOINT_BYTES,
     SLOT_OFFSETS,
     Checkpoint,
@@ -35,15 +43,8 @@ from zenitmq.store.checkpoint import (
     encode_checkpoint,
     plan_update,
 )
-from zenitmq.store.checksum_entry import ENTRY
-from zenitmq.store.checksum_log import ChecksumLog, crc32
-from zenitmq.store.commit_log import CommitLog
-from zenitmq.store.consume_queue import ConsumeQueue, OpenFiles
-from zenitmq.store.index_file import IndexFile, find_slot_count, index_file_bytes
-from zenitmq.store.queue_check import QueueChecker
-from zenitmq.store.record_kernel import RunKernel, decode_batch, encode_record
-from zenitmq.store.segment import segment_name
-from zenitmq.store.store_files import read_abort
+from zenitmq.store.opening.store_files import read_abort
+from zenitmq.store.queues.consume_queue import ConsumeQueue, OpenFiles
 
 from .document_targets import checked_lines
 from .mutation import Field, mutated, put_number, some_number

@@ -10,8 +10,8 @@ from typing import Any
 
 from kernels import interpreted_kernel
 from zenitmq.model.errors import CorruptRecordError, MessageIllegal, MessageTooLarge, RemoteProtocolError
-from zenitmq.store import column_kernel, record_kernel
-from zenitmq.store.record_kernel import Accumulator, RunKernel, UnitSelector, decode_batch, encode_record
+from zenitmq.record import column_kernel, record_kernel
+from zenitmq.record.record_kernel import Accumulator, RunKernel, UnitSelector, decode_batch, encode_record
 
 from .mutation import EDGES, Field, mutated, some_number
 from .target import Target

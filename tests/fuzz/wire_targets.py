@@ -20,7 +20,7 @@ from zenitmq.broker.replication.epochs import EpochList
 from zenitmq.broker.replication.frame_codec import decode as decode_frame
 from zenitmq.broker.replication.frame_codec import encode as encode_frame
 from zenitmq.broker.replication.frames import FRAMES, Chunk, Opening, RefusalReason, Refused, Side
-from zenitmq.model.compression import compress_lz4, decompress
+from zenitmq.client.tracing.trace_format import decode_trace, encode_trace
 from zenitmq.model.errors import (
     InvalidParameter,
     LocalProtocolError,
@@ -29,13 +29,14 @@ from zenitmq.model.errors import (
     TraceDamaged,
     error_classes,
 )
-from zenitmq.model.group import Incarnation
+from zenitmq.model.groups.group import Incarnation
 from zenitmq.model.ids import HostAddress, offset_message_id, parse_offset_message_id
 from zenitmq.model.properties import decode_properties, encode_properties
 from zenitmq.model.recall_handle import RecallHandle
 from zenitmq.model.sql92.condition import Condition
 from zenitmq.model.subscription import Subscription
-from zenitmq.model.trace import decode_trace, encode_trace
+from zenitmq.record.compression import compress_lz4, decompress
+from zenitmq.record.crc32 import crc32
 from zenitmq.remoting.commands import REQUESTS
 from zenitmq.remoting.delayed_places import Place, decode_places, encode_places
 from zenitmq.remoting.header import (
@@ -46,7 +47,6 @@ from zenitmq.remoting.header import (
     encode_request,
     peek_opaque,
 )
-from zenitmq.store.checksum_log import crc32
 
 from .kernel_targets import properties
 from .mutation import document_bytes, mutated, mutated_document

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zenitmq.model.errors import MessageTooLarge
-from zenitmq.store.commit_log import CommitLog
+from zenitmq.store.log.commit_log import CommitLog
 
 SEGMENT = 1_024
 DEADLINE_MS = 20_000

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Final, Protocol, cast
 
-from zenitmq.broker.controller_link import HeartbeatFacts, Life
-from zenitmq.broker.group_member import GroupMember, carry_through_cut
+from zenitmq.broker.group.controller_link import HeartbeatFacts, Life
+from zenitmq.broker.group.group_member import GroupMember, carry_through_cut
 from zenitmq.broker.replication.replica import SESSION_SHIFT, ControllerCalls
 from zenitmq.broker.replication.replica_files import ReplicaFiles
 from zenitmq.model.errors import NotEnoughReplicas, NotMaster, StoreNotWriteable, StorePoisoned, ZenitError
-from zenitmq.model.group import AckMode, GroupNode, KnownGroup
-from zenitmq.model.group_codec import decode_node
+from zenitmq.model.groups.group import AckMode, GroupNode, KnownGroup
+from zenitmq.model.groups.group_codec import decode_node
 from zenitmq.model.route import MASTER_ID
 from zenitmq.remoting.commands import FlushLog, GetBeginning
-from zenitmq.store.small_file import NO_ROOM_RETRY_MS, needs_room
+from zenitmq.store.opening.small_file import NO_ROOM_RETRY_MS, needs_room
 
 from .disk import Disk
 from .ledger import Ledger, Violation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from zenitmq.model.group import FlushMode, GroupSettings
+from zenitmq.model.groups.group import FlushMode, GroupSettings
 
 from .broker import GROUP, node_of
 from .ledger import Violation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from zenitmq.client.retry import RetryPolicy
+from zenitmq.client.connection.retry import RetryPolicy
 from zenitmq.model.errors import RequestTimeout, ZenitError
 
 from .ledger import Violation

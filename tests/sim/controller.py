@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from zenitmq.controller.campaign import Campaign, Ground
 from zenitmq.controller.cluster_naming import ClusterNaming
-from zenitmq.controller.detection import Detection
+from zenitmq.controller.group.detection import Detection
 from zenitmq.controller.group_store import Listener, StoreEvent
 from zenitmq.controller.reign import Reign
 from zenitmq.controller.store_desk import StoreDesk
-from zenitmq.model.group import GroupSettings
+from zenitmq.model.groups.group import GroupSettings
 from zenitmq.remoting.commands import Request
 
 from .model_zookeeper import Loss, ModelStore, ModelZooKeeper

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
 
-from zenitmq.broker import epoch_file
+from zenitmq.broker.group import epoch_file
 from zenitmq.broker.replication import replica_files
 from zenitmq.broker.replication.epochs import EpochList
 

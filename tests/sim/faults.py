@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from zenitmq.broker.replication.frames import Ack
-from zenitmq.controller.group_state import electable
-from zenitmq.model.group import FlushMode
+from zenitmq.controller.group.group_state import electable
+from zenitmq.model.groups.group import FlushMode
 from zenitmq.remoting.commands import ChangeGroup, ElectMaster, RestoreGroup
 
 from .broker import GROUP, node_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from zenitmq.model.group import GroupNode, GroupSettings, Incarnation, Replica
+from zenitmq.model.groups.group import GroupNode, GroupSettings, Incarnation, Replica
 from zenitmq.remoting.commands import AlterInSync, RegisterReplica, ReplicaHeartbeat, ReportMasterGone
 
 GROUP = "broker-a"

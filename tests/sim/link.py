@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from zenitmq.broker.controller_link import ControllerLink
-from zenitmq.broker.held_news import HeldNews
+from zenitmq.broker.group.controller_link import ControllerLink
+from zenitmq.broker.group.held_news import HeldNews
 
 from .broker import GROUP, Broker
 

@@ -33,9 +33,9 @@ from zenitmq.controller.group_store import (
     Written,
 )
 from zenitmq.model.errors import SightingsDamaged, ZooKeeperUnavailable
-from zenitmq.model.group import GroupNode, KnownGroup, Seen, Sighting
-from zenitmq.model.group_codec import decode_node, decode_seen, encode_node, encode_seen
-from zenitmq.model.group_limits import check_name
+from zenitmq.model.groups.group import GroupNode, KnownGroup, Seen, Sighting
+from zenitmq.model.groups.group_codec import decode_node, decode_seen, encode_node, encode_seen
+from zenitmq.model.groups.group_limits import check_name
 
 
 class Loss(Enum):

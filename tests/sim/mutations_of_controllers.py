@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from zenitmq.controller import detection, group_settings, group_state, registration, reign
-from zenitmq.model.group import GroupNode
+from zenitmq.controller import reign
+from zenitmq.controller.group import detection, group_settings, group_state, registration
+from zenitmq.model.groups.group import GroupNode
 
 from .mutation_table import Patch, mutation
 

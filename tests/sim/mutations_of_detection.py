@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from zenitmq.broker.replication import master, slave
-from zenitmq.controller import candidates, detection, stalls
-from zenitmq.controller.stalls import Stall
+from zenitmq.controller.group import candidates, detection, stalls
+from zenitmq.controller.group.stalls import Stall
 
 from .mutation_table import Patch, mutation
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from zenitmq.broker.replication import in_sync, master, member
 from zenitmq.broker.replication.effects import ConfirmMoved, Effect
-from zenitmq.model.group import KnownGroup
+from zenitmq.model.groups.group import KnownGroup
 
 from .mutation_table import Patch, mutation
 

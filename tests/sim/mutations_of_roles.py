@@ -11,7 +11,7 @@ from zenitmq.broker.replication.disk import StoreDisk
 from zenitmq.broker.replication.effects import CutTail, Effect
 from zenitmq.broker.replication.epochs import EpochList
 from zenitmq.broker.replication.replica_files import ReplicaFiles
-from zenitmq.model.group import GroupNode, KnownGroup
+from zenitmq.model.groups.group import GroupNode, KnownGroup
 
 from . import broker, disk
 from .mutation_table import Patch, cut_open_log, mutation

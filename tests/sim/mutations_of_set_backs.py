@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from zenitmq.controller import hearing, registration, set_back
-from zenitmq.model import log_reach
-from zenitmq.model.group import KnownGroup, Seen, Sighting
+from zenitmq.controller import hearing
+from zenitmq.controller.group import registration, set_back
+from zenitmq.model.groups import log_reach
+from zenitmq.model.groups.group import KnownGroup, Seen, Sighting
 
 from .mutation_table import Patch, mutation
 

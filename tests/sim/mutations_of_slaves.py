@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from zenitmq.broker import epoch_file
+from zenitmq.broker.group import epoch_file
 from zenitmq.broker.replication import disk as on_disk
 from zenitmq.broker.replication import epochs, intake, master, replica_files, replica_log, slave
 from zenitmq.broker.replication.effects import CutLog, Effect

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from zenitmq.broker import group_member
+from zenitmq.broker.group import group_member
 from zenitmq.broker.replication import epochs, master, replica_log
 from zenitmq.broker.replication.effects import Effect
 from zenitmq.broker.replication.frames import Opening
-from zenitmq.controller import detection, forcing, group_state, registration, reign
-from zenitmq.model.group import GroupNode, Incarnation
+from zenitmq.controller import reign
+from zenitmq.controller.group import detection, forcing, group_state, registration
+from zenitmq.model.groups.group import GroupNode, Incarnation
 
 from . import store
 from .mutation_table import Patch, mutation

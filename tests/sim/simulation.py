@@ -16,7 +16,7 @@ from unittest.mock import patch
 from zenitmq.broker.replication import epochs
 from zenitmq.broker.replication import master as master_core
 from zenitmq.model.errors import NotMaster, ZenitError
-from zenitmq.model.group import GroupNode
+from zenitmq.model.groups.group import GroupNode
 
 from .ambush import Ambush
 from .broker import GROUP, Broker, World, node_of

@@ -1,6 +1,6 @@
 """A store's directory on a simulated disk: its small files, and what is done to the log while the store is closed.
 
-Each is done in the steps of the real one (zenitmq.store.small_file, store_cut, store_beginning); a process may end after
+Each is done in the steps of the real one (store.opening: small_file, store_cut, store_beginning); a process may end after
 any of them. What is put in place is visible at once, and on the platter once the folder was synced.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from zenitmq.model.errors import OffsetOutOfRange
-from zenitmq.store.small_file import SmallFiles
+from zenitmq.store.opening.small_file import SmallFiles
 
 from .disk import DIRECTORY, Disk
 

@@ -13,8 +13,8 @@ from typing import Final
 
 from zenitmq.model.errors import OffsetOutOfRange, StoreNotWriteable, StorePoisoned
 from zenitmq.model.queue import PhysicalOffset
-from zenitmq.store.chunk_reader import LogChunk
-from zenitmq.store.confirmation import Confirmation
+from zenitmq.store.log.chunk_reader import LogChunk
+from zenitmq.store.queues.confirmation import Confirmation
 
 from .disk import Disk
 from .records import SEGMENT, cut_at

@@ -20,7 +20,7 @@ from typing import Final, cast
 from zenitmq.broker.replication.epochs import EpochList
 from zenitmq.broker.replication.frame_codec import decode
 from zenitmq.broker.replication.frames import Frame
-from zenitmq.controller import forcing, group_settings, group_state, registration, set_back
+from zenitmq.controller.group import forcing, group_settings, group_state, registration, set_back
 from zenitmq.model.errors import (
     ForeignLog,
     ForeignReplica,
@@ -29,8 +29,8 @@ from zenitmq.model.errors import (
     StartCounterBehind,
     ZenitError,
 )
-from zenitmq.model.group import NO_VERSION, FlushMode, GroupNode, GroupSettings, KnownGroup, Seen, Sighting
-from zenitmq.model.log_reach import LogReach, best_log
+from zenitmq.model.groups.group import NO_VERSION, FlushMode, GroupNode, GroupSettings, KnownGroup, Seen, Sighting
+from zenitmq.model.groups.log_reach import LogReach, best_log
 from zenitmq.remoting.commands import AlterInSync, ChangeGroup, RegisterReplica, ReplicaHeartbeat, RestoreGroup
 
 from .broker import GROUP, Broker, World

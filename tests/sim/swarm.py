@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
-from zenitmq.model.group import AckMode, FlushMode, GroupSettings
+from zenitmq.model.groups.group import AckMode, FlushMode, GroupSettings
 
 from .network import Weather
 

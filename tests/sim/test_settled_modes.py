@@ -5,7 +5,7 @@ from __future__ import annotations
 from sim.schedule import MS
 from sim.story import Stage
 
-from zenitmq.model.group import FlushMode
+from zenitmq.model.groups.group import FlushMode
 
 
 def test_what_was_settled_under_sync_says_nothing_about_the_async_that_follows() -> None:

@@ -14,10 +14,10 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from zenitmq.controller.set_back import newest_epoch_seen
-from zenitmq.model.group import NO_VERSION, KnownGroup
-from zenitmq.model.group_codec import decode_seen
-from zenitmq.model.log_reach import LogReach, best_log
+from zenitmq.controller.group.set_back import newest_epoch_seen
+from zenitmq.model.groups.group import NO_VERSION, KnownGroup
+from zenitmq.model.groups.group_codec import decode_seen
+from zenitmq.model.groups.log_reach import LogReach, best_log
 from zenitmq.remoting.commands import ElectMaster, RestoreGroup
 
 from .broker import GROUP, node_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 
-from zenitmq.pipeline.session import ARROW_UNCHECKED, spark_session
+from zenitmq.pipeline.session.session import ARROW_UNCHECKED, spark_session
 
 from .topics import COPIED, STREAM
 from .worker import Worker

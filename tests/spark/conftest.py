@@ -32,7 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """local[2], 2 shuffle partitions, no UI, UTC; whatever Spark writes beside it is in a temporary directory."""
-    from zenitmq.pipeline.session import spark_session
+    from zenitmq.pipeline.session.session import spark_session
 
     work = tmp_path_factory.mktemp("spark")
     os.environ.setdefault("SPARK_HOME", home_without_archives(work / "home"))

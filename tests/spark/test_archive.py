@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from spark.spark_kit import send
 
-from zenitmq.client.pipeline_calls import PipelineCalls, pipeline_calls
+from zenitmq.client.administration.pipeline_calls import PipelineCalls, pipeline_calls
 from zenitmq.model.clock import monotonic_ms, sleep_ms
 from zenitmq.model.errors import (
     ArchiveNotWritable,
@@ -28,10 +28,11 @@ from zenitmq.model.errors import (
     TargetInUse,
     TopicNotFound,
 )
-from zenitmq.pipeline.jobs import archive, archive_tree, compact, verify
+from zenitmq.pipeline.jobs import archive, compact, verify
 from zenitmq.pipeline.jobs.archive import ArchiveOptions, Batches, KeptStart
-from zenitmq.pipeline.jobs.archive_tree import ArchiveTree
 from zenitmq.pipeline.jobs.archived_rows import archive_frame
+from zenitmq.pipeline.jobs.archives import archive_tree
+from zenitmq.pipeline.jobs.archives.archive_tree import ArchiveTree
 from zenitmq.pipeline.jobs.compact import CompactOptions
 from zenitmq.pipeline.jobs.summary import Progress
 from zenitmq.pipeline.jobs.verify import VerifyOptions

@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 
 from zenitmq.pipeline.column_names import COLUMN_NAMES
 from zenitmq.pipeline.jobs.archived_rows import within
-from zenitmq.pipeline.offsets import QueueRange
+from zenitmq.pipeline.reading.offsets import QueueRange
 from zenitmq.pipeline.schema import spark_schema
 
 QUEUES = 2000  # Spark's planner ended with a StackOverflowError at 300 terms of a condition

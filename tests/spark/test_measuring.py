@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def test_every_figure_is_of_all_rows(spark: SparkSession, cluster: LocalCluster, topic: str, tmp_path: Path) -> None:
-    from zenitmq.pipeline.measure import SparkLoad, measure
+    from zenitmq.pipeline.reports.measure import SparkLoad, measure
 
     with Admin(cluster.namesrv) as admin:
         before = admin.topics()
@@ -47,7 +47,7 @@ def test_every_figure_is_of_all_rows(spark: SparkSession, cluster: LocalCluster,
 
 
 def test_rows_that_are_missing_fail_the_run() -> None:
-    from zenitmq.pipeline.measure import checked_rate
+    from zenitmq.pipeline.reports.measure import checked_rate
 
     with pytest.raises(SystemFault, match="sink: 9 rows instead of 10"):
         checked_rate("sink", 10, lambda: 9)

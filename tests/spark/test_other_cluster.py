@@ -20,11 +20,11 @@ from spark.spark_kit import send
 
 from zenitmq import Message, Producer
 from zenitmq.model.errors import RangeUnread, WrongCluster
-from zenitmq.pipeline.options import ReadOptions
-from zenitmq.pipeline.queue_reader import read_range
-from zenitmq.pipeline.range_partition import RangePartition
-from zenitmq.pipeline.sink import stream_writer
-from zenitmq.pipeline.stream_reader import StreamReader
+from zenitmq.pipeline.options.options import ReadOptions
+from zenitmq.pipeline.reading.queue_reader import read_range
+from zenitmq.pipeline.reading.range_partition import RangePartition
+from zenitmq.pipeline.reading.stream_reader import StreamReader
+from zenitmq.pipeline.writing.sink import stream_writer
 from zenitmq.testing import LocalCluster
 
 pytestmark = pytest.mark.timeout(300)

@@ -13,10 +13,10 @@ import pytest
 
 from zenitmq import Message, Producer
 from zenitmq.model.errors import DamagedMessage, OffsetOutOfRange, RangeUnread, TopicNotFound
-from zenitmq.pipeline.connections import connection
-from zenitmq.pipeline.offsets import QueueRange
-from zenitmq.pipeline.options import ReadOptions
-from zenitmq.pipeline.queue_reader import read_range
+from zenitmq.pipeline.options.options import ReadOptions
+from zenitmq.pipeline.reading.offsets import QueueRange
+from zenitmq.pipeline.reading.queue_reader import read_range
+from zenitmq.pipeline.session.connections import connection
 from zenitmq.testing import LocalCluster
 
 COUNT = 20_000

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from spark.spark_kit import send
 
 from zenitmq import Admin
-from zenitmq.client.pipeline_calls import PipelineCalls
+from zenitmq.client.administration.pipeline_calls import PipelineCalls
 from zenitmq.model.clock import now_ms
 from zenitmq.model.errors import (
     ConnectionLost,
@@ -26,12 +26,12 @@ from zenitmq.model.errors import (
     TopicReplaced,
     ZenitError,
 )
-from zenitmq.pipeline.batch_reader import BatchReader
-from zenitmq.pipeline.connections import connection
-from zenitmq.pipeline.offsets import Offsets, QueueKey, document_of, offsets_of, row_count
-from zenitmq.pipeline.options import ReadOptions
+from zenitmq.pipeline.options.options import ReadOptions
+from zenitmq.pipeline.reading.batch_reader import BatchReader
+from zenitmq.pipeline.reading.offsets import Offsets, QueueKey, document_of, offsets_of, row_count
+from zenitmq.pipeline.reading.stream_reader import StreamReader
+from zenitmq.pipeline.session.connections import connection
 from zenitmq.pipeline.source import ZenitDataSource
-from zenitmq.pipeline.stream_reader import StreamReader
 from zenitmq.testing import LocalCluster
 
 NewReader = Callable[..., StreamReader]

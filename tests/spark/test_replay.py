@@ -11,13 +11,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from spark.spark_kit import send
 
-from zenitmq.client.pipeline_calls import pipeline_calls
+from zenitmq.client.administration.pipeline_calls import pipeline_calls
 from zenitmq.model.errors import ReplayChanged
 from zenitmq.model.properties import RESERVED
 from zenitmq.pipeline.jobs import archive, replay
 from zenitmq.pipeline.jobs.archive import ArchiveOptions
+from zenitmq.pipeline.jobs.archives.replay_plan import Replay
 from zenitmq.pipeline.jobs.replay import ReplayOptions
-from zenitmq.pipeline.jobs.replay_plan import Replay
 from zenitmq.pipeline.jobs.summary import Progress
 from zenitmq.testing import LocalCluster
 

@@ -9,14 +9,22 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from zenitmq import FIRST, Admin, Message, Producer, PullConsumer
+from zenitmq.client.tracing.trace_format import (
+    ConsumeCode,
+    Consumed,
+    Delivered,
+    Published,
+    TracedType,
+    TraceRecord,
+    encode_trace,
+)
 from zenitmq.model.errors import ConfigError, GroupNotFound, TopicNotFound
 from zenitmq.model.properties import encode_properties
 from zenitmq.model.redelivery import Origin, dead_letter_properties
-from zenitmq.model.trace import ConsumeCode, Consumed, Delivered, Published, TracedType, TraceRecord, encode_trace
 from zenitmq.pipeline.jobs import dlq_redrive, lag_report
+from zenitmq.record.record_kernel import encode_record
 from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.commands import SendMessages
-from zenitmq.store.record_kernel import encode_record
 from zenitmq.testing import LocalCluster
 
 if TYPE_CHECKING:

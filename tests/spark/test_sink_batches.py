@@ -16,18 +16,18 @@ from spark.sink_kit import messages_of
 from spark.test_sink_tasks import Attempt
 
 from zenitmq import Admin, Message, Producer
-from zenitmq.client.accumulators import new_accumulator
-from zenitmq.client.connection import connect, release
-from zenitmq.client.pipeline_calls import pipeline_calls
-from zenitmq.client.unique_ids import BornTime
-from zenitmq.client.waiting import Blocking, run_blocking
+from zenitmq.client.administration.pipeline_calls import pipeline_calls
+from zenitmq.client.connection.connection import connect, release
+from zenitmq.client.connection.unique_ids import BornTime
+from zenitmq.client.connection.waiting import Blocking, run_blocking
+from zenitmq.client.sending.accumulators import new_accumulator
 from zenitmq.model.errors import BatchChanged, BatchOutdated
 from zenitmq.model.properties import SEQUENCE, UNIQUE_KEY, encode_properties
 from zenitmq.model.queue import MessageQueue
-from zenitmq.pipeline import row_sends
-from zenitmq.pipeline.batch_pins import parse_pin, pin_name
-from zenitmq.pipeline.sink import BatchWriter, StreamWriter, TaskCounts, batch_writer, stream_writer
-from zenitmq.pipeline.written_rows import BATCHES_MAX
+from zenitmq.pipeline.writing import row_sends
+from zenitmq.pipeline.writing.batch_pins import parse_pin, pin_name
+from zenitmq.pipeline.writing.sink import BatchWriter, StreamWriter, TaskCounts, batch_writer, stream_writer
+from zenitmq.pipeline.writing.written_rows import BATCHES_MAX
 from zenitmq.remoting.commands import SendMessages
 from zenitmq.testing import LocalCluster
 

@@ -15,10 +15,10 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType, T
 from spark.sink_kit import messages_of, twice
 
 from zenitmq import Admin
-from zenitmq.client.pipeline_calls import pipeline_calls
+from zenitmq.client.administration.pipeline_calls import pipeline_calls
 from zenitmq.model.errors import BatchOutdated, InvalidParameter, OptionRefused, TopicNotFound, UnwritableColumn
-from zenitmq.pipeline.batch_pins import pin_name
-from zenitmq.pipeline.sink import StreamWriter, TaskCounts, batch_writer, short_identity, stream_writer, summary
+from zenitmq.pipeline.writing.batch_pins import pin_name
+from zenitmq.pipeline.writing.sink import StreamWriter, TaskCounts, batch_writer, short_identity, stream_writer, summary
 from zenitmq.testing import LocalCluster
 
 SCHEMA = StructType([StructField("body", BinaryType()), StructField("messageGroup", StringType())])

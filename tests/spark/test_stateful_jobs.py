@@ -215,7 +215,7 @@ largest = "max(amount)"
 
 def test_the_windows_of_a_batch_are_what_sql_says(spark: SparkSession, spec: Path) -> None:
     from zenitmq.pipeline.jobs.window import windows
-    from zenitmq.pipeline.window_spec import parse_window_spec
+    from zenitmq.pipeline.options.window_spec import parse_window_spec
 
     bodies = [
         '{"region": "eu", "amount": 2}',
@@ -240,7 +240,7 @@ def test_the_windows_of_a_batch_are_what_sql_says(spark: SparkSession, spec: Pat
 
 def test_sliding_windows_count_a_message_in_each(spark: SparkSession, spec: Path) -> None:
     from zenitmq.pipeline.jobs.window import windows
-    from zenitmq.pipeline.window_spec import parse_window_spec
+    from zenitmq.pipeline.options.window_spec import parse_window_spec
 
     sliding = spec.read_text().replace('window = "1m"', 'window = "1m"\nslide = "20s"')
     frame = spark.sql("SELECT cast('{}' AS binary) AS body, timestamp_millis(120000) AS bornTimestamp")

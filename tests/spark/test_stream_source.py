@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from spark.spark_kit import place, send, stored
 
 from zenitmq import Admin
-from zenitmq.pipeline.options import ReadOptions
-from zenitmq.pipeline.stream_reader import StreamReader
+from zenitmq.pipeline.options.options import ReadOptions
+from zenitmq.pipeline.reading.stream_reader import StreamReader
 from zenitmq.testing import LocalCluster
 
 ReadStream = Callable[..., DataFrame]

@@ -7,7 +7,7 @@ import zlib
 import pytest
 
 from zenitmq.model.errors import StoreFormatError
-from zenitmq.store.checkpoint import (
+from zenitmq.store.opening.checkpoint import (
     CHECKPOINT_BYTES,
     Checkpoint,
     decode_checkpoint,

@@ -11,8 +11,8 @@ import struct
 import lz4.block
 import pytest
 
-from zenitmq.model.compression import compress_lz4, decompress
-from zenitmq.model.sys_flag import COMPRESSED, COMPRESSION_LZ4
+from zenitmq.record.compression import compress_lz4, decompress
+from zenitmq.record.sys_flag import COMPRESSED, COMPRESSION_LZ4
 
 PLAIN = bytes(70_000)
 BLOCK_BYTES = 65_536

@@ -7,8 +7,8 @@ broker makes itself (delayed, committed, sent back) through `stage_record`. Then
 import pytest
 from store_kit import StillClock, index_bytes, make_store, tree, unpack_golden
 
+from zenitmq.record.record_kernel import RUN_BLANK, RunKernel, StoredMessage, decode_batch
 from zenitmq.store.message_store import MessageStore
-from zenitmq.store.record_kernel import RUN_BLANK, RunKernel, StoredMessage, decode_batch
 
 SEGMENT = 65_536
 

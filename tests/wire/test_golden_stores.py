@@ -24,13 +24,13 @@ from zenitmq.model.ids import parse_offset_message_id
 from zenitmq.model.sql92.condition import Condition
 from zenitmq.model.subscription import Subscription
 from zenitmq.model.tag_hash import java_hash
+from zenitmq.record.layout import UNIT
+from zenitmq.record.record_kernel import StoredMessage, decode_batch, decode_record
 from zenitmq.store.config import StoreConfig
 from zenitmq.store.get_result import Search
 from zenitmq.store.message_store import MessageStore
-from zenitmq.store.offline import dump_store, inspect_store, verify_store
-from zenitmq.store.record import UNIT
-from zenitmq.store.record_kernel import StoredMessage, decode_batch, decode_record
-from zenitmq.store.snapshot import read_snapshot
+from zenitmq.store.offline.offline import dump_store, inspect_store, verify_store
+from zenitmq.store.opening.snapshot import read_snapshot
 
 OPENED_MS = 1_795_250_000_000
 HOUR_MS = 3_600_000

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zenitmq.model.errors import TraceDamaged
-from zenitmq.model.trace import (
+from zenitmq.client.tracing.trace_format import (
     ConsumeCode,
     Consumed,
     Delivered,
@@ -22,6 +21,7 @@ from zenitmq.model.trace import (
     decode_trace,
     encode_trace,
 )
+from zenitmq.model.errors import TraceDamaged
 
 ID = "7F0000010BB818B4AAC27A4E1B2C0001"
 OFFSET_ID = "7F00000100002A9F000000000000010D"

@@ -10,11 +10,11 @@ import pytest
 
 from zenitmq.bench.options import BenchOptions, Progress
 from zenitmq.bench.own_cluster import LogFiles, spare_files
-from zenitmq.bench.raw_path import RawPath, RawShape
+from zenitmq.bench.raw.raw_path import RawPath, RawShape
 from zenitmq.bench.runner import run
-from zenitmq.cli import bench_replicas
-from zenitmq.cli.bench_catch_up import run_catch_up
-from zenitmq.cli.bench_replicas import run_on_replicas
+from zenitmq.cli.bench import bench_replicas
+from zenitmq.cli.bench.bench_catch_up import run_catch_up
+from zenitmq.cli.bench.bench_replicas import run_on_replicas
 from zenitmq.model.errors import InvalidParameter
 
 

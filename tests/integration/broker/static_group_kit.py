@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from zenitmq.client.controller_calls import ControllerCalls
+from zenitmq.client.connection.controller_calls import ControllerCalls
 from zenitmq.deploy.processes import port_is_free
 from zenitmq.model.clock import monotonic_ms, sleep_ms
 from zenitmq.model.errors import ConnectionLost, NotEnoughReplicas

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from zenitmq.broker.replica_copy import copy_replica
+from zenitmq.broker.repair.replica_copy import copy_replica
 from zenitmq.model.errors import BrokerBusy, CorruptRecordError, MessageNotFound
 from zenitmq.model.get_status import GetStatus
+from zenitmq.record.record_kernel import StoredMessage, decode_batch
 from zenitmq.remoting.commands import GetBrokerStatistics, PullMessages, PullReply, ScrubLog, SendBack
-from zenitmq.store.record_kernel import StoredMessage, decode_batch
 
 from .static_group_kit import Serve, StaticGroup, answers, await_that, in_sync, replication
 

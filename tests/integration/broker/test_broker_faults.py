@@ -30,7 +30,7 @@ from zenitmq.model.errors import (
     ZenitError,
 )
 from zenitmq.remoting import commands
-from zenitmq.store.segment import Disk
+from zenitmq.store.log.segment import Disk
 
 Record = Callable[..., bytes]
 

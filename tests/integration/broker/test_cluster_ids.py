@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from integration.broker.conftest import Served
 
-from zenitmq.broker.cluster_file import ClusterFile
+from zenitmq.broker.group.cluster_file import ClusterFile
 from zenitmq.model.errors import ConfigError, WrongCluster
 from zenitmq.namesrv.config import NameServerConfig
 from zenitmq.namesrv.service import NameServer

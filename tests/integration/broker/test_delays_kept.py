@@ -14,9 +14,9 @@ import pytest
 from store_kit import unpack_golden
 
 from zenitmq.model.properties import encode_properties
+from zenitmq.record.record_kernel import encode_record
 from zenitmq.remoting import commands
 from zenitmq.remoting.delayed_places import decode_places
-from zenitmq.store.record_kernel import encode_record
 
 
 def send_delayed(broker: Any, topic: str, *bodies: bytes, delay_ms: int) -> list[Any]:

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from zenitmq.broker.config import BrokerConfig
-from zenitmq.broker.epoch_file import read_epochs
-from zenitmq.broker.group_membership import leave_group
+from zenitmq.broker.group.epoch_file import read_epochs
+from zenitmq.broker.group.group_membership import leave_group
 from zenitmq.broker.replication.replica_files import ReplicaFiles
 from zenitmq.broker.service import Broker
-from zenitmq.controller.registration import register
+from zenitmq.controller.group.registration import register
 from zenitmq.model.errors import ForeignLog, StoreInGroup
-from zenitmq.model.group import GroupNode, GroupSettings, Incarnation, Replica
+from zenitmq.model.groups.group import GroupNode, GroupSettings, Incarnation, Replica
 from zenitmq.remoting.commands import RegisterReplica
 from zenitmq.store.config import StoreConfig
 

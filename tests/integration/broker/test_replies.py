@@ -10,8 +10,8 @@ import pytest
 
 from zenitmq.model.errors import InvalidParameter, MessageIllegal, NoPermission, ZenitError
 from zenitmq.model.properties import encode_properties
+from zenitmq.record.record_kernel import decode_batch, encode_record
 from zenitmq.remoting import commands
-from zenitmq.store.record_kernel import decode_batch, encode_record
 
 TOPIC = "zenit_REPLY_TOPIC"
 WHO = {"REPLY_TO_CLIENT": "asker", "CORRELATION_ID": "c-1"}

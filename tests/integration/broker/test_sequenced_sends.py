@@ -22,11 +22,11 @@ from zenitmq.model.errors import (
 )
 from zenitmq.model.properties import encode_properties
 from zenitmq.model.sequence import sequence_room
-from zenitmq.model.sys_flag import SEQUENCED
+from zenitmq.record.record_kernel import encode_record
+from zenitmq.record.sys_flag import SEQUENCED
 from zenitmq.remoting import commands
 from zenitmq.remoting.delayed_places import NOWHERE, Place, decode_places
-from zenitmq.store import allocator
-from zenitmq.store.record_kernel import encode_record
+from zenitmq.store.log import allocator
 
 ID = "producer-1"
 ROOM = sequence_room(len(ID))

@@ -10,8 +10,8 @@ from integration.broker.conftest import record
 
 from zenitmq.model.errors import InvalidParameter, TopicMadeAnew
 from zenitmq.model.properties import encode_properties
+from zenitmq.record.record_kernel import encode_record
 from zenitmq.remoting import commands
-from zenitmq.store.record_kernel import encode_record
 
 
 def waiting(body: bytes) -> bytes:

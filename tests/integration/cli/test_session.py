@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from zenitmq.client.pipeline_calls import pipeline_calls
+from zenitmq.client.administration.pipeline_calls import pipeline_calls
 from zenitmq.deploy.processes import birth_of, wait_ended
 from zenitmq.model.clock import monotonic_ms, sleep_ms
 from zenitmq.model.queue import MessageQueue

@@ -14,7 +14,7 @@ import pytest
 from zenitmq import FIRST, Message, Producer, PullConsumer, PushConsumer
 from zenitmq.model.clock import monotonic_ms
 from zenitmq.model.errors import DamageAwaited
-from zenitmq.store.segment import segment_name
+from zenitmq.store.log.segment import segment_name
 from zenitmq.testing import LocalCluster
 
 ZENIT = str(Path(sys.executable).with_name("zenit"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from zenitmq import FIRST, Admin, ClientClosed, Message, NotARequest, RequestTimeout, aio
-from zenitmq.client.pending_replies import RequestStatistics
+from zenitmq.client.sending.pending_replies import RequestStatistics
 from zenitmq.model.names import TRACE_TOPIC
 
 if TYPE_CHECKING:

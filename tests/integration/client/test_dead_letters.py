@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 import pytest
 
 from zenitmq import FIRST, Admin, InvalidParameter, PullConsumer, StoredMessage, aio
-from zenitmq.client.letter_selection import LetterSelection
+from zenitmq.client.administration.letter_selection import LetterSelection
 from zenitmq.model.clock import monotonic_ms
 from zenitmq.model.properties import encode_properties
 from zenitmq.model.redelivery import Origin, dead_letter_properties
+from zenitmq.record.record_kernel import encode_record
 from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.commands import SendMessages
-from zenitmq.store.record_kernel import encode_record
 
 TOPIC = "trades"
 LETTERS = "%DLQ%g"

@@ -62,7 +62,9 @@ def test_a_member_gets_what_it_asks_for_and_its_group_moves_past_the_rest(
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("zenitmq.client.pull_calls.SUSPEND_MS", 500)  # what is passed over is told when a pull ends
+    monkeypatch.setattr(
+        "zenitmq.client.consuming.pull_calls.SUSPEND_MS", 500
+    )  # what is passed over is told when a pull ends
     group = f"g-{request.node.callspec.id}"
     with PullConsumer(group, namesrv=one_broker.namesrv, start_from=FIRST) as consumer:
         consumer.subscribe(topic, expression)

@@ -45,7 +45,7 @@ sys.exit(hung)
 INHERITED = """
 import asyncio, os, signal, sys
 from zenitmq import Admin, ClientClosed, FIRST, Message, Producer, PullConsumer, PushConsumer, aio
-import zenitmq.client.connection as connections
+import zenitmq.client.connection.connection as connections
 
 namesrv = sys.argv[1]
 producer = Producer(namesrv=namesrv)

@@ -15,13 +15,13 @@ from integration.client.real_broker import RealBroker
 from integration.client.stored_messages import stored
 
 from zenitmq import Admin, Message, MessageQueue, OutcomeUnknown, Producer, aio
-from zenitmq.client.connection import connect, release
-from zenitmq.client.sequenced_sends import SequencedResult, SequencedSends
-from zenitmq.client.waiting import Blocking, run_blocking
+from zenitmq.client.connection.connection import connect, release
+from zenitmq.client.connection.waiting import Blocking, run_blocking
+from zenitmq.client.sending.idempotent.sequenced_sends import SequencedResult, SequencedSends
 from zenitmq.model.errors import InvalidParameter, MessageIllegal, RequestTimeout
+from zenitmq.record.record_kernel import Accumulator, batch_sizes
 from zenitmq.remoting import commands
 from zenitmq.remoting.client import RemotingClient
-from zenitmq.store.record_kernel import Accumulator, batch_sizes
 
 TOPIC = "trades"
 COUNT = 300

@@ -28,9 +28,9 @@ from zenitmq import (
     StoredMessage,
 )
 from zenitmq.cli.main import application
-from zenitmq.client.trace_backlog import TraceStatistics
+from zenitmq.client.tracing.trace_backlog import TraceStatistics
+from zenitmq.client.tracing.trace_format import Published, decode_trace
 from zenitmq.model.names import TRACE_TOPIC
-from zenitmq.model.trace import Published, decode_trace
 from zenitmq.remoting.commands import SendMessages
 
 if TYPE_CHECKING:

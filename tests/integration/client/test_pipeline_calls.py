@@ -9,9 +9,9 @@ import pytest
 from integration.client.real_broker import RealBroker
 
 from zenitmq import Admin
-from zenitmq.client.connection import connect, release
-from zenitmq.client.pipeline_calls import PipelineCalls, pipeline_calls
-from zenitmq.client.waiting import Blocking, run_blocking
+from zenitmq.client.administration.pipeline_calls import PipelineCalls, pipeline_calls
+from zenitmq.client.connection.connection import connect, release
+from zenitmq.client.connection.waiting import Blocking, run_blocking
 from zenitmq.model.errors import NoRoute, QueryOffsetsDiffer, QueryOffsetsNotFound, TopicNotFound
 from zenitmq.model.queue import MessageQueue
 from zenitmq.remoting.commands import KeepQueryOffsets

@@ -25,10 +25,10 @@ from zenitmq import (
     StoredMessage,
     TopicNotFound,
 )
-from zenitmq.client.waiting import run_blocking
+from zenitmq.client.connection.waiting import run_blocking
 from zenitmq.model.errors import ConnectionLost, StoreNotWriteable, ZenitError
 from zenitmq.model.message import BODY_BYTES_MAX
-from zenitmq.model.sys_flag import COMPRESSED
+from zenitmq.record.sys_flag import COMPRESSED
 from zenitmq.remoting.commands import SendMessages
 
 TOPIC = "trades"

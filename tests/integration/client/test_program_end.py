@@ -14,7 +14,7 @@ import pytest
 from integration.client.fake_broker import SILENT
 
 from zenitmq import FIRST, Admin, Producer, PullConsumer, aio
-from zenitmq.client import program_end
+from zenitmq.client.connection import program_end
 from zenitmq.remoting.commands import SendMessages
 
 TOPIC = "trades"
@@ -23,7 +23,7 @@ POSTS = 20_000
 BEGIN = f"""
 import asyncio, multiprocessing, os, signal, sys, threading, time
 from zenitmq import FIRST, Message, Producer, PullConsumer, PushConsumer, aio
-from zenitmq.client import program_end
+from zenitmq.client.connection import program_end
 
 NAMESRV, POSTS = sys.argv[1], {POSTS}
 

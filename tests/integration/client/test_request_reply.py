@@ -26,7 +26,7 @@ from zenitmq import (
     TooManyRequests,
     TopicNotFound,
 )
-from zenitmq.client import request_reply
+from zenitmq.client.sending import request_reply
 from zenitmq.model.properties import CORRELATION_ID, MESSAGE_TYPE, REPLY_TO_CLIENT, TIME_TO_LIVE
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ from zenitmq.model.errors import (
     StaleGroupVersion,
     ZenitError,
 )
-from zenitmq.model.group import GroupNode
-from zenitmq.model.group_codec import decode_node
+from zenitmq.model.groups.group import GroupNode
+from zenitmq.model.groups.group_codec import decode_node
 from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.commands import (
     AlterInSync,

@@ -18,7 +18,7 @@ from zenitmq.deploy import embedded_zookeeper
 from zenitmq.deploy.embedded_zookeeper import find_jars, find_java, is_serving, start_zookeeper, stop_zookeeper
 from zenitmq.deploy.processes import is_running, port_is_free
 from zenitmq.model.errors import ClusterNotStarted, RequirementMissing, ZooKeeperUnavailable
-from zenitmq.model.group import GroupNode, KnownGroup, Sighting
+from zenitmq.model.groups.group import GroupNode, KnownGroup, Sighting
 
 NODE = GroupNode(broker_name="broker-a")
 

@@ -31,7 +31,7 @@ from zenitmq.deploy.embedded_zookeeper import ZooKeeperProcess, start_zookeeper,
 from zenitmq.deploy.processes import port_is_free, stand_still
 from zenitmq.model.clock import monotonic_ms, sleep_ms
 from zenitmq.model.errors import GroupNodeDamaged, InvalidName, SightingsDamaged, ZooKeeperUnavailable
-from zenitmq.model.group import GroupNode, GroupSettings, KnownGroup, Seen, Sighting
+from zenitmq.model.groups.group import GroupNode, GroupSettings, KnownGroup, Seen, Sighting
 
 NODE = GroupNode(broker_name="broker-a")
 LOST, CONNECTED = SessionChanged(SessionState.LOST), SessionChanged(SessionState.CONNECTED)

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from sim.group_kit import GROUP, life
 
-from zenitmq.broker.controller_link import ControllerLink, HeartbeatFacts, Life
+from zenitmq.broker.group.controller_link import ControllerLink, HeartbeatFacts, Life
 from zenitmq.controller.config import ControllerConfig, NewGroupConfig
 from zenitmq.controller.service import Controller
 from zenitmq.deploy.embedded_zookeeper import ZooKeeperProcess, start_zookeeper, stop_zookeeper
 from zenitmq.deploy.processes import port_is_free
 from zenitmq.model.arena import Arena
 from zenitmq.model.clock import SystemClock, monotonic_ms, sleep_ms
-from zenitmq.model.group import KnownGroup
+from zenitmq.model.groups.group import KnownGroup
 from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.options import HEADER_BYTES_MAX
 from zenitmq.remoting.server import RequestLoop

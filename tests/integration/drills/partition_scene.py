@@ -14,8 +14,8 @@ import subprocess
 import sys
 import threading
 
-from zenitmq.deploy.drills import partition
 from zenitmq.deploy.drills.catalogue import Deed
+from zenitmq.deploy.drills.faults import partition
 from zenitmq.model.clock import monotonic_ms, sleep_ms
 
 VICTIM_PORT, PEER_PORT = 5000, 6000

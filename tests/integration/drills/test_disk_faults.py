@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from zenitmq.deploy.cluster_record import ProcessRecord
-from zenitmq.deploy.drills.disk_faults import DiskFault, DiskFaults, prepare
-from zenitmq.deploy.drills.partition import is_possible
+from zenitmq.deploy.drills.faults.disk_faults import DiskFault, DiskFaults, prepare
+from zenitmq.deploy.drills.faults.partition import is_possible
 from zenitmq.deploy.drills.run import DrillOptions, run
 from zenitmq.model.errors import InvalidParameter
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zenitmq.deploy.drills.bit_rot import RECORDS
+from zenitmq.deploy.drills.faults.bit_rot import RECORDS
 
 from .one_fault import drilled_run
 from .test_drill_runs import needs_zookeeper, work

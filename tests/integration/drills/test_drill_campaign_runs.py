@@ -10,8 +10,8 @@ import sys
 from itertools import islice
 from pathlib import Path
 
-from zenitmq.deploy.drills.campaign import KINDS, Leg, legs
-from zenitmq.deploy.drills.campaign_run import EVIDENCE_MAX, WORK_FOLDER, _kept, _run_drill
+from zenitmq.deploy.drills.campaigns.campaign import KINDS, Leg, legs
+from zenitmq.deploy.drills.campaigns.campaign_run import EVIDENCE_MAX, WORK_FOLDER, _kept, _run_drill
 
 SEED = next(seed for seed in range(1, 1000) if next(legs(seed)).kind.name == "static")  # it needs no ZooKeeper
 

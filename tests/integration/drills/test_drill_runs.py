@@ -23,7 +23,7 @@ from zenitmq.model.errors import RequirementMissing
 
 COMMAND = """
     import sys, typer
-    from zenitmq.cli import drill
+    from zenitmq.cli.commands import drill
     app = typer.Typer()
     drill.register(app)
     app()

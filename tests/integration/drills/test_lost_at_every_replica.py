@@ -17,10 +17,10 @@ from zenitmq.deploy.drills.log_compare import differences
 from zenitmq.deploy.processes import terminate
 from zenitmq.model.clock import monotonic_ms, sleep_ms
 from zenitmq.model.get_status import GetStatus
+from zenitmq.record.record_kernel import StoredMessage, decode_batch
 from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.commands import PullMessages, PullReply
-from zenitmq.store.record_kernel import StoredMessage, decode_batch
-from zenitmq.store.segment import segment_name
+from zenitmq.store.log.segment import segment_name
 from zenitmq.testing import LocalCluster
 
 from .test_drill_runs import needs_zookeeper

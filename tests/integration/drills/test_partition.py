@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from zenitmq.deploy.drills import partition
+from zenitmq.deploy.drills.faults import partition
 
 SCENE = Path(__file__).with_name("partition_scene.py")
 
@@ -34,12 +34,12 @@ def test_each_way_of_cutting_off_stops_that_way_only_and_can_be_mended() -> None
 def test_without_root_it_is_refused_in_a_line() -> None:
     program = (
         "import os; os.setuid(65534)\n"
-        "from zenitmq.deploy.drills.partition import check_possible, is_possible\n"
+        "from zenitmq.deploy.drills.faults.partition import check_possible, is_possible\n"
         "assert not is_possible()\n"
         "try: check_possible()\n"
         "except Exception as error: print(type(error).__name__, error)"
     )
-    setup = "import sys; import zenitmq.deploy.drills.partition\n"  # before the directory may no longer be read
+    setup = "import sys; import zenitmq.deploy.drills.faults.partition\n"  # before the directory may no longer be read
     done = subprocess.run(
         [sys.executable, "-c", setup + program], capture_output=True, text=True, timeout=30, check=False
     )

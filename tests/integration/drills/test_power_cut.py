@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from store_kit import make_store, read_queue
 
-from zenitmq.deploy.drills.power_cut import CutReport, PowerCut, prepare
+from zenitmq.deploy.drills.faults.power_cut import CutReport, PowerCut, prepare
 
 TESTS = Path(__file__).parents[2]
 

@@ -16,7 +16,7 @@ import pytest
 from handover_kit import Life, unique
 from store_kit import SMALL, StillClock, message, put, read_queue
 
-from zenitmq.broker.hand_over import hand_over
+from zenitmq.broker.group.hand_over import hand_over
 from zenitmq.model.clock import SystemClock
 from zenitmq.model.names import TIMER_TOPIC
 from zenitmq.store.config import StoreConfig

@@ -8,7 +8,6 @@ import zlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zenitmq.model.compression import compress_lz4, decompress
 from zenitmq.model.errors import InvalidName, InvalidParameter, RemoteProtocolError
 from zenitmq.model.ids import HostAddress, offset_message_id, parse_offset_message_id, unique_id, unique_id_prefix
 from zenitmq.model.message import Message
@@ -17,6 +16,7 @@ from zenitmq.model.properties import decode_properties, encode_properties
 from zenitmq.model.queue import PhysicalOffset
 from zenitmq.model.subscription import Subscription
 from zenitmq.model.tag_hash import java_hash
+from zenitmq.record.compression import compress_lz4, decompress
 
 TEXT = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=("Cs",)), min_size=1, max_size=40)
 HOSTS = st.builds(

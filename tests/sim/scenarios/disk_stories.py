@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zenitmq.broker.replication.frames import Chunk, Opening
-from zenitmq.model.group import FlushMode
+from zenitmq.model.groups.group import FlushMode
 
 from ..story import Stage
 from .table import story

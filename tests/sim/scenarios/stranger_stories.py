@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from zenitmq.broker.replication.frames import Chunk
-from zenitmq.controller.detection import Detection
+from zenitmq.controller.group.detection import Detection
 from zenitmq.model.errors import MasterStillAlive
-from zenitmq.model.group import KnownGroup
+from zenitmq.model.groups.group import KnownGroup
 from zenitmq.remoting.commands import ElectMaster
 
 from ..disk import Disk

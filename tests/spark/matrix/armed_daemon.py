@@ -14,10 +14,10 @@ import threading
 from collections.abc import Iterator
 from typing import Any, Final
 
-import zenitmq.pipeline.jobs.parquet_files as parquet_files
-import zenitmq.pipeline.queue_reader as queue_reader
-import zenitmq.pipeline.row_sends as row_sends
-import zenitmq.pipeline.send_lanes as send_lanes
+import zenitmq.pipeline.jobs.archives.parquet_files as parquet_files
+import zenitmq.pipeline.reading.queue_reader as queue_reader
+import zenitmq.pipeline.writing.row_sends as row_sends
+import zenitmq.pipeline.writing.send_lanes as send_lanes
 
 ARMS: Final = "ZENIT_MATRIX_ARMS"
 

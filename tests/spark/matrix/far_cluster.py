@@ -22,7 +22,7 @@ from spark.matrix.armed_daemon import ARMS
 from spark.matrix.works import Place, Work
 
 from zenitmq.model.clock import monotonic_ms, sleep_ms
-from zenitmq.pipeline.java import bring_java
+from zenitmq.pipeline.session.java import bring_java
 
 HERE: Final = Path(__file__).parent
 HOME: Final = Path(pyspark.__file__).parent

@@ -17,8 +17,8 @@ from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 from spark.matrix.works import PARTITIONS, WORKS, Place
 
-from zenitmq.pipeline.session import LOOPBACK
-from zenitmq.pipeline.session import settings as session_settings
+from zenitmq.pipeline.session.session import LOOPBACK
+from zenitmq.pipeline.session.session import settings as session_settings
 
 
 def done(place: Place, call: dict[str, Any]) -> str:

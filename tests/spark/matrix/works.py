@@ -23,7 +23,7 @@ from spark.sink_kit import messages_of
 from zenitmq import Admin, Message, Producer
 from zenitmq.model.clock import monotonic_ms, sleep_ms
 from zenitmq.pipeline.jobs import archive, compact, dedup, replay, window
-from zenitmq.pipeline.jobs.archive_tree import ArchiveTree
+from zenitmq.pipeline.jobs.archives.archive_tree import ArchiveTree
 from zenitmq.pipeline.jobs.summary import Progress
 from zenitmq.testing import LocalCluster
 

@@ -10,7 +10,7 @@ import numpy as np
 from zenitmq.bench.document import picture, result_document
 from zenitmq.bench.measure import Measured
 from zenitmq.bench.options import BenchOptions
-from zenitmq.bench.raw_path import limit_document, raw_shape
+from zenitmq.bench.raw.raw_path import limit_document, raw_shape
 from zenitmq.bench.stages import added_stages, broker_stages, client_stages
 
 PROMISED = {

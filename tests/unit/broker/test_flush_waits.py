@@ -8,7 +8,7 @@ import pytest
 
 from zenitmq.broker.flush_waits import FlushWaits
 from zenitmq.model.errors import FlushTimeout, IncarnationUnknown, UnknownReplica, ZenitError
-from zenitmq.model.group import Incarnation
+from zenitmq.model.groups.group import Incarnation
 from zenitmq.remoting.commands import Done, FlushLog, Reply
 
 ASKED = FlushLog("g", "a", "store-a", 2)

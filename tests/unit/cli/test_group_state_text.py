@@ -6,11 +6,11 @@ import pytest
 from sim.group_kit import GROUP, group
 
 from zenitmq.cli.group_state_text import note_reaches, print_state, state_document
-from zenitmq.client.controller_calls import GroupState
-from zenitmq.client.replica_reach import ReplicaReach
+from zenitmq.client.administration.replica_reach import ReplicaReach
+from zenitmq.client.connection.controller_calls import GroupState
 from zenitmq.model.errors import GroupNodeLost
-from zenitmq.model.group import KnownGroup
-from zenitmq.model.log_reach import LogReach
+from zenitmq.model.groups.group import KnownGroup
+from zenitmq.model.groups.log_reach import LogReach
 
 NODE = group("abc", in_sync="a", eligible="b", epoch=5)
 REACHES = {

@@ -9,7 +9,7 @@ import pytest
 from zenitmq.controller.config import ControllerConfig, NewGroupConfig
 from zenitmq.model.config import load_config
 from zenitmq.model.errors import ConfigError
-from zenitmq.model.group import AckMode, FlushMode, GroupSettings
+from zenitmq.model.groups.group import AckMode, FlushMode, GroupSettings
 
 
 def test_by_default_a_new_group_needs_two_of_its_replicas() -> None:

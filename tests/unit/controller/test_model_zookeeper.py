@@ -18,7 +18,7 @@ from zenitmq.controller.group_store import (
     Written,
 )
 from zenitmq.model.errors import ZooKeeperUnavailable
-from zenitmq.model.group import GroupNode, KnownGroup
+from zenitmq.model.groups.group import GroupNode, KnownGroup
 
 NODE = GroupNode(broker_name="broker-a")
 LATER = replace(NODE, epoch=1)

@@ -17,11 +17,11 @@ from sim.group_kit import GROUP, group, heartbeat, registration, replica, report
 from sim.group_kit import proposal as plain_proposal
 from sim.model_zookeeper import Loss, ModelZooKeeper
 
-from zenitmq.broker.controller_link import WRITE_TIMEOUT_MS
-from zenitmq.broker.leader_search import PAUSE_MS_MAX
+from zenitmq.broker.group.controller_link import WRITE_TIMEOUT_MS
+from zenitmq.broker.group.leader_search import PAUSE_MS_MAX
 from zenitmq.controller.cluster_naming import ClusterNaming
-from zenitmq.controller.detection import Detection
-from zenitmq.controller.founding import FOUND_LISTEN_MS
+from zenitmq.controller.group.detection import Detection
+from zenitmq.controller.group.founding import FOUND_LISTEN_MS
 from zenitmq.controller.group_store import StoreEvent, Touched
 from zenitmq.controller.hearing import SEEN_GROUPS_MAX
 from zenitmq.controller.reign import TICK_MS, Reign
@@ -45,8 +45,8 @@ from zenitmq.model.errors import (
     ZenitError,
     ZooKeeperUnavailable,
 )
-from zenitmq.model.group import FlushMode, GroupNode, GroupSettings, KnownGroup, Seen, Sighting
-from zenitmq.model.group_codec import decode_node, encode_node, encode_seen
+from zenitmq.model.groups.group import FlushMode, GroupNode, GroupSettings, KnownGroup, Seen, Sighting
+from zenitmq.model.groups.group_codec import decode_node, encode_node, encode_seen
 from zenitmq.remoting.commands import (
     SEEN_DAMAGED,
     ChangeGroup,

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from zenitmq.client.controller_calls import GroupState
+from zenitmq.client.connection.controller_calls import GroupState
 from zenitmq.deploy.cluster_record import ProcessRecord
 from zenitmq.deploy.cluster_status import UNKNOWN, ask_json, group_document
 from zenitmq.model.errors import BrokerBusy, ConnectionLost, GroupNodeLost, InvalidParameter, RequestTimeout, ZenitError
-from zenitmq.model.group import GroupNode, GroupSettings, Incarnation, KnownGroup
+from zenitmq.model.groups.group import GroupNode, GroupSettings, Incarnation, KnownGroup
 from zenitmq.remoting.commands import GetBrokerStatistics
 
 GROUP = "broker-a"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from zenitmq.broker.cluster_file import ClusterFile
+from zenitmq.broker.group.cluster_file import ClusterFile
 from zenitmq.deploy.cluster_record import FILE_NAME, Shape
 from zenitmq.deploy.left_stores import left_cluster_id, left_shape
 from zenitmq.deploy.local_cluster import LocalCluster

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from zenitmq.client.controller_calls import ControllerCalls, GroupState
+from zenitmq.client.connection.controller_calls import ControllerCalls, GroupState
 from zenitmq.deploy import local_cluster
 from zenitmq.deploy.cluster_record import BROKER, CONTROLLER, ClusterRecord, ProcessRecord, Shape
 from zenitmq.deploy.local_cluster import LocalCluster
 from zenitmq.model.errors import GroupNodeLost, ReplicaGroupNotFound
-from zenitmq.model.group import GroupNode, KnownGroup
+from zenitmq.model.groups.group import GroupNode, KnownGroup
 
 GROUP = "broker-a"
 RECORD = ClusterRecord(

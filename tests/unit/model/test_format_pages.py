@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from zenitmq.model import sys_flag
-from zenitmq.model.compression import BODY_LIMIT_BYTES
 from zenitmq.model.ids import HostAddress, offset_message_id, unique_id, unique_id_prefix
 from zenitmq.model.properties import PROPERTIES_BYTES_MAX, RESERVED, encode_properties
 from zenitmq.model.queue import PhysicalOffset
+from zenitmq.record import sys_flag
+from zenitmq.record.compression import BODY_LIMIT_BYTES
 
 FORMATS = Path(__file__).parents[3] / "docs" / "formats"
 

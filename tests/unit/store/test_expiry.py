@@ -5,8 +5,8 @@ import os
 import pytest
 from store_kit import StillClock, make_store, message, put, wait_until
 
-from zenitmq.store.consume_queue import ConsumeQueue
 from zenitmq.store.message_store import MessageStore
+from zenitmq.store.queues.consume_queue import ConsumeQueue
 from zenitmq.store.retention_needs import FixedNeeds
 
 QUEUES = 50

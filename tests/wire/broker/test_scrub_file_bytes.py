@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from zenitmq.store.scrub_plan import ScrubPlan, ScrubRound
-from zenitmq.store.snapshot import parse_snapshot, write_snapshot
+from zenitmq.store.integrity.scrub_plan import ScrubPlan, ScrubRound
+from zenitmq.store.opening.snapshot import parse_snapshot, write_snapshot
 
 PAGE = Path(__file__).parents[3] / "docs" / "formats" / "scrub.md"
 ENTRY = "checksum/00000000000000000000 entry 1"

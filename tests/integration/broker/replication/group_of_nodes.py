@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from zenitmq.broker.config import BrokerConfig
-from zenitmq.broker.group_member import GroupMember, carry_through_cut
+from zenitmq.broker.group.group_member import GroupMember, carry_through_cut
+from zenitmq.broker.group.store_directory import DirectoryOnDisk
 from zenitmq.broker.replication.replica_files import ReplicaFiles
 from zenitmq.broker.replication.sockets import ZeroMqSockets
-from zenitmq.broker.store_directory import DirectoryOnDisk
 from zenitmq.model.clock import SystemClock
-from zenitmq.model.group import GroupNode, GroupSettings, KnownGroup, Replica
+from zenitmq.model.groups.group import GroupNode, GroupSettings, KnownGroup, Replica
 from zenitmq.model.ids import HostAddress
 from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.commands import GetBeginning

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from store_kit import message
 
-from zenitmq.bench.frames import ready_batches
+from zenitmq.bench.works.frames import ready_batches
 
 from .group_of_nodes import SEGMENT_BYTES, Node, eventually, group
 

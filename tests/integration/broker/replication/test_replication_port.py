@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import zmq
 
-from zenitmq.bench.frames import ready_batches
+from zenitmq.bench.works.frames import ready_batches
 from zenitmq.broker.replication.epochs import EpochList
 from zenitmq.broker.replication.frame_codec import decode, encode
 from zenitmq.broker.replication.frames import Ack, Credit, Frame, Opening, RefusalReason, Refused, Side, group_key
-from zenitmq.model.group import Incarnation
+from zenitmq.model.groups.group import Incarnation
 
 from .group_of_nodes import Group, Node, eventually, group
 

@@ -47,7 +47,7 @@ from zenitmq.broker.replication.master import MasterState, refusal
 from zenitmq.broker.replication.replica_log import ReplicaLog
 from zenitmq.broker.replication.role import Role, RoleState
 from zenitmq.broker.replication.slave import Phase, SlaveState
-from zenitmq.model.group import FlushMode, GroupNode, GroupSettings, Incarnation, KnownGroup, Replica
+from zenitmq.model.groups.group import FlushMode, GroupNode, GroupSettings, Incarnation, KnownGroup, Replica
 
 RECORD = 10  # bytes of a record: its number, as text
 SEGMENT = 8 * RECORD

@@ -10,7 +10,7 @@ from store_kit import StillClock, make_store, message, put
 from zenitmq.broker.delay.timing import RECALL_BODY, recall_properties
 from zenitmq.model.names import TIMER_TOPIC
 from zenitmq.model.properties import encode_properties
-from zenitmq.store.record_kernel import encode_record
+from zenitmq.record.record_kernel import encode_record
 
 DELAY_MS = 60_000
 

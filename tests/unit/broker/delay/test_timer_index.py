@@ -13,9 +13,9 @@ from zenitmq.broker.delay.timing import DelayRules, waiting_properties
 from zenitmq.model.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from zenitmq.model.properties import encode_properties
 from zenitmq.model.queue import PhysicalOffset
-from zenitmq.model.sys_flag import TRANSACTION_PREPARED
+from zenitmq.record.sys_flag import TRANSACTION_PREPARED
 from zenitmq.store.message_store import MessageStore
-from zenitmq.store.store_files import write_abort
+from zenitmq.store.opening.store_files import write_abort
 
 RULES = DelayRules((1000, 5000), 1 << 40)
 DUE = 1_700_000_100_000

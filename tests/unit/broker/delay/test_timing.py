@@ -19,8 +19,8 @@ from zenitmq.broker.delay.timing import (
 from zenitmq.model.errors import InvalidParameter, MessageIllegal, MessageTooLarge
 from zenitmq.model.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from zenitmq.model.properties import encode_properties
-from zenitmq.model.sys_flag import COMPRESSED, TRANSACTION_COMMIT
-from zenitmq.store.record_kernel import decode_record, encode_record
+from zenitmq.record.record_kernel import decode_record, encode_record
+from zenitmq.record.sys_flag import COMPRESSED, TRANSACTION_COMMIT
 
 NOW = 1_700_000_000_000
 RULES = DelayRules((1000, 5000), 60_000)

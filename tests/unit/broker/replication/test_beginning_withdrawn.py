@@ -14,7 +14,7 @@ from zenitmq.broker.replication.frames import Opening, RefusalReason, Refused
 from zenitmq.broker.replication.replica import Replica, ReplicaIdentity
 from zenitmq.broker.replication.replica_log import ReplicaLog
 from zenitmq.broker.replication.role import Role
-from zenitmq.model.group import KnownGroup
+from zenitmq.model.groups.group import KnownGroup
 from zenitmq.model.queue import PhysicalOffset
 
 END = 4000

@@ -9,8 +9,8 @@ import pytest
 from zenitmq.broker.replication import replica_files
 from zenitmq.broker.replication.replica_files import FILE_NAME, LEFT_GROUPS_MAX, NO_END, ReplicaFiles
 from zenitmq.model.errors import InvalidParameter, StoreFormatError
-from zenitmq.store import small_file
-from zenitmq.store.small_file import SYSTEM_FILES
+from zenitmq.store.opening import small_file
+from zenitmq.store.opening.small_file import SYSTEM_FILES
 
 
 @pytest.fixture

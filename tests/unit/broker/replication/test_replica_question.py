@@ -9,7 +9,7 @@ import pytest
 
 from zenitmq.broker.replication.replica_question import check_question, question_stamp
 from zenitmq.model.errors import OtherReplicaMeant, StaleEpoch, UnknownReplica, ZenitError
-from zenitmq.model.group import GroupNode, Incarnation, Replica
+from zenitmq.model.groups.group import GroupNode, Incarnation, Replica
 from zenitmq.remoting.commands import GetBeginning
 
 MASTER, SLAVE = "store-m", "store-s"

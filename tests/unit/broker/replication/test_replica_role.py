@@ -25,7 +25,7 @@ from zenitmq.broker.replication.effects import (
 from zenitmq.broker.replication.epochs import ROWS_MAX, EpochList
 from zenitmq.broker.replication.replica_log import ReplicaLog
 from zenitmq.broker.replication.role import Role, RoleState
-from zenitmq.model.group import FlushMode, GroupNode, GroupSettings, Incarnation, KnownGroup
+from zenitmq.model.groups.group import FlushMode, GroupNode, GroupSettings, Incarnation, KnownGroup
 
 LIFE = Incarnation("store-B", 2)
 EARLIER = Incarnation("store-B", 1)

@@ -31,7 +31,7 @@ from zenitmq.broker.replication.frames import (
 from zenitmq.broker.replication.in_sync import PROPOSE_AGAIN_MS
 from zenitmq.broker.replication.master import CONFIRM_MS, HANGS_MS, HELD_BYTES, IDLE_MS, SILENCE_MS, MasterState
 from zenitmq.broker.replication.replica_log import ReplicaLog
-from zenitmq.model.group import (
+from zenitmq.model.groups.group import (
     AckMode,
     FlushMode,
     GroupNode,

@@ -49,7 +49,7 @@ from zenitmq.broker.replication.slave import (
     SlaveState,
 )
 from zenitmq.model.errors import CutRefused, SegmentsDiffer
-from zenitmq.model.group import Incarnation
+from zenitmq.model.groups.group import Incarnation
 
 KEY, EPOCH, CREDIT = 77, 3, 100
 LIFE = Incarnation("store-B", 1)

@@ -9,15 +9,16 @@ from pathlib import Path
 import pytest
 from store_kit import kill, make_store, message, put, read_queue, wait_until
 
+from zenitmq.broker.group.store_directory import DirectoryOnDisk
 from zenitmq.broker.replication.disk import StoreDisk
 from zenitmq.broker.replication.effects import CutLog, CutTail, PersistIntent
 from zenitmq.broker.replication.replica_files import ReplicaFiles
-from zenitmq.broker.store_directory import DirectoryOnDisk
 from zenitmq.model.errors import CorruptRecordError
-from zenitmq.store import chunk_reader, damage
 from zenitmq.store.config import StoreConfig
+from zenitmq.store.integrity import damage
+from zenitmq.store.log import chunk_reader
 from zenitmq.store.message_store import MessageStore
-from zenitmq.store.store_cut import truncate_store
+from zenitmq.store.opening.store_cut import truncate_store
 
 SETTINGS = {"segment_bytes": 65536}
 PAGE = 4096

@@ -21,7 +21,7 @@ from zenitmq.deploy.drills.catalogue import (
     random_faults,
     writes_wait,
 )
-from zenitmq.deploy.drills.partition import link_rules, rules
+from zenitmq.deploy.drills.faults.partition import link_rules, rules
 from zenitmq.deploy.drills.run import DrillOptions
 from zenitmq.model.errors import InvalidParameter
 

@@ -13,7 +13,7 @@ from zenitmq.pipeline.jobs.archive import ArchiveOptions
 from zenitmq.pipeline.jobs.compact import CompactOptions
 from zenitmq.pipeline.jobs.replay import ReplayOptions, cut, meet
 from zenitmq.pipeline.jobs.verify import VerifyOptions
-from zenitmq.pipeline.offsets import QueueKey, QueueRange
+from zenitmq.pipeline.reading.offsets import QueueKey, QueueRange
 
 WITH_TOPIC: dict[str, Any] = {"topics": ("t",), "target": "/x"}
 TO: dict[str, Any] = {"to": "t2", "topics": ("t",)}

@@ -1,0 +1,225 @@
+"""The raw path's broker: receives into an arena, writes what it drained with one `pwritev`, answers. No broker logic.
+
+It does to the machine what any broker must: the same frames through the same sockets, the same bytes into files made
+the same way. *cold*: fresh, preallocated files, whose pages the kernel must first find. *warm*: files written once
+already, their pages cached, as recycled segments have them. What a real broker reaches of this is its share.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+from ...remoting.base_socket import Waiter
+from ...remoting.raw_socket import RawRouter
+from ...remoting.server_socket import shared_payload
+from ...store.log.segment import MappedFile, create_allocated
+from ..cached_pages import touch_pages
+from ..processes import Channel
+
+_ZEROS: Final = bytes(8)
+_WAIT_MS: Final = 50
+_DRAIN_REQUESTS: Final = 256
+READ: Final = b"read"  # a header that begins so asks for `read_bytes` of the files instead of a write
+FOLLOW: Final = b"follow"  # a copy's first word; each other one is how many bytes more it has, 8 bytes big-endian
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawServerJob:
+    """`reply_header`: hex of what a real reply's header frame is. `sync`: fdatasync before the answer (of all drained).
+
+    `copies`: others that each hold all that is written, which is answered once they do.
+    """
+
+    directory: str
+    warm: bool
+    sync: bool
+    reply_header: str
+    segments: int
+    copies: int = 0
+    segment_bytes: int = 128 << 20
+    drain_bytes: int = 1 << 20
+    frame_bytes_max: int = 8 << 20
+    read_bytes: int = 1 << 20
+    slice_bytes: int = 1 << 20  # of a page that is read: each slice is a frame, as a queue's records lie apart in a log
+
+
+class RawFiles:
+    """Preallocated files written front to back, one after another. Warm ones are written over from the start again.
+
+    Cold ones that were written stay until the end, though nobody needs them: the pages of a file that is deleted are
+    handed out again at once, and on a virtual machine pages that were in use a moment ago are ten times faster to
+    write than those that its host must find first. A broker's log gets the latter, since it deletes nothing.
+    """
+
+    def __init__(self, job: RawServerJob) -> None:
+        self._job = job
+        self._files: list[MappedFile] = []
+        self._written: list[MappedFile] = []
+        self._index = self._at = 0
+        self._read_at = 0
+        self.ran_out = False
+        self._create()
+
+    def _create(self) -> None:
+        """Fills up the files to be written."""
+        for number in range(len(self._written) + len(self._files), len(self._written) + self._job.segments):
+            path = os.path.join(self._job.directory, f"raw-{number:03d}")
+            create_allocated(path, self._job.segment_bytes)
+            self._files.append(MappedFile(path, self._job.segment_bytes))
+        if self._job.warm:
+            filler = os.urandom(1 << 20)
+            for file in self._files:
+                for at in range(0, self._job.segment_bytes, len(filler)):
+                    os.pwrite(file.open_fd(), filler, at)
+                os.fdatasync(file.fd)
+
+    def renew(self) -> None:
+        """Begins again: warm files from their start, cold ones as fresh files."""
+        if not self._job.warm and (self._index or self._at):
+            used = self._job.segments if self.ran_out else self._index + 1
+            self._written += self._files[:used]
+            del self._files[:used]
+            self._create()
+        if self._job.warm:
+            for file in self._files:
+                touch_pages(file.path, file.size_bytes)
+        self._index = self._at = 0
+        self.ran_out = False
+
+    def append(self, data: memoryview) -> None:
+        """One `pwritev` of what was drained and the eight zero bytes behind it."""
+        if self._at + len(data) + len(_ZEROS) > self._job.segment_bytes:
+            self._index += 1
+            self._at = 0
+            if self._index == len(self._files):
+                self._index = 0
+                self.ran_out = not self._job.warm  # cold: from here on these are not fresh pages any more
+        os.pwritev(self._files[self._index].open_fd(), [data, _ZEROS], self._at)
+        self._at += len(data)
+
+    def sync(self) -> None:
+        """Makes the file that is written now durable."""
+        os.fdatasync(self._files[self._index].open_fd())
+
+    def read(self) -> list[memoryview]:
+        """The next `read_bytes` of the files, through their maps, as slices."""
+        size, step = self._job.read_bytes, self._job.slice_bytes
+        index, at = divmod(self._read_at, self._job.segment_bytes)
+        self._read_at = (self._read_at + size) % (self._job.segment_bytes * len(self._files))
+        mapped = self._files[index].map
+        return [mapped[begin : min(begin + step, at + size)] for begin in range(at, at + size, step)]
+
+    def close(self) -> None:
+        """Closes and removes the files."""
+        for file in (*self._written, *self._files):
+            file.close()
+            os.unlink(file.path)
+
+
+def serve(job: RawServerJob, channel: Channel) -> None:
+    """Runs until the parent closes the channel. Words: "go", then "renew" and "state", each answered with {ran_out}."""
+    arena = memoryview(bytearray(job.drain_bytes + job.frame_bytes_max))
+    files = RawFiles(job)
+    try:
+        with (
+            RawRouter("127.0.0.1:0", job.frame_bytes_max) as router,
+            RawRouter("127.0.0.1:0", job.frame_bytes_max) as copies,
+        ):
+            if channel.ready({"address": router.address, "copies_address": copies.address}):
+                words = listened(channel)
+                if job.copies:
+                    _loop_with_copies(job, channel, router, copies, files, arena, words)
+                else:
+                    _loop(job, channel, router, files, arena, words)
+    finally:
+        files.close()
+
+
+def listened(channel: Channel) -> deque[str]:
+    """The parent's words from now on, as a thread hears them; "" is the last."""
+    words: deque[str] = deque()
+    threading.Thread(target=_listen, args=(channel, words), daemon=True).start()
+    return words
+
+
+def _listen(channel: Channel, words: deque[str]) -> None:
+    """Thread: hands the parent's words to the loop; "" ends it."""
+    while word := channel.next_word():
+        words.append(word)
+    words.append("")
+
+
+def _loop(
+    job: RawServerJob, channel: Channel, router: RawRouter, files: RawFiles, arena: memoryview, words: deque[str]
+) -> None:
+    header = bytes.fromhex(job.reply_header)
+    while True:
+        identities, headers, used = router.drain(
+            arena, wait_ms=_WAIT_MS, requests_max=_DRAIN_REQUESTS, bytes_max=job.drain_bytes
+        )
+        if not identities and words and not obey(words.popleft(), channel, files):
+            return
+        if used:
+            files.append(arena[:used])
+            if job.sync:
+                files.sync()
+        for identity, asked in zip(identities, headers, strict=False):
+            router.reply(identity, (header, *files.read()) if asked.startswith(READ) else (header,))
+
+
+def _loop_with_copies(
+    job: RawServerJob,
+    channel: Channel,
+    router: RawRouter,
+    copies: RawRouter,
+    files: RawFiles,
+    arena: memoryview,
+    words: deque[str],
+) -> None:
+    """The same, and what was written goes to each copy; as with replicas, these have sockets of their own."""
+    header = bytes.fromhex(job.reply_header)
+    waiter = Waiter()
+    waiter.add(router.pollable)
+    waiter.add(copies.pollable)
+    held: dict[bytes, int] = {}  # bytes, by the copy's identity
+    waiting: deque[tuple[int, bytes]] = deque()  # the answers: once so many bytes are held, to whom
+    written = 0
+    while True:
+        readable = waiter.wait(_WAIT_MS)
+        if not readable and words and not obey(words.popleft(), channel, files):
+            return
+        if copies.pollable in readable:
+            for identity, told in zip(*_drained(job, copies, arena)[:2], strict=True):
+                held[identity] = 0 if told == FOLLOW else held[identity] + int.from_bytes(told, "big")
+        if router.pollable in readable:
+            identities, _, used = _drained(job, router, arena)
+            written += used
+            files.append(arena[:used])
+            if job.sync:
+                files.sync()
+            payload = shared_payload(arena[:used])
+            for identity in held:
+                copies.reply(identity, (header, payload))
+            waiting.extend((written, identity) for identity in identities)
+        everywhere = min(held.values()) if len(held) == job.copies else -1
+        while waiting and waiting[0][0] <= everywhere:
+            router.reply(waiting.popleft()[1], (header,))
+
+
+def _drained(job: RawServerJob, router: RawRouter, arena: memoryview) -> tuple[list[bytes], list[bytes], int]:
+    return router.drain(arena, wait_ms=0, requests_max=_DRAIN_REQUESTS, bytes_max=job.drain_bytes)
+
+
+def obey(word: str, channel: Channel, files: RawFiles) -> bool:
+    """Does what the parent says and answers it; False where it is to end."""
+    if not word:
+        return False
+    ran_out = files.ran_out
+    if word == "renew":
+        files.renew()
+    channel.result({"ran_out": ran_out})
+    return True

@@ -1,0 +1,294 @@
+"""The kinds of work on a cluster: which processes run, on which queues, and what their figures mean."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+
+from ...model.clock import monotonic_ms, sleep_ms
+from ...model.errors import RequestTimeout, SystemFault
+from ...store.log.spare_files import SPARE_INDEX_FOLDER, SPARE_QUEUE_FOLDER
+from ..measure import Load, Measured, measure
+from ..options import BenchOptions, Report
+from ..own_cluster import LogFiles, OwnCluster, cache_spares, spare_files, store_settings
+from ..percentiles import joined, latency_us
+from ..raw.raw_path import RawPath, backlog_batch, default_in_flight, record_bytes, send_header
+from ..target import BrokerUse, Target
+from .consume import ConsumeJob
+from .e2e import STAMP, ReceiveJob, ScheduleJob
+from .latency import LatencyJob
+from .prebuilt import PrebuiltJob
+from .produce import ProduceJob
+
+BACKLOG_BYTES_MAX: Final = 2 << 30
+_BACKLOG_RATE: Final = 3_000_000  # messages a second a consumer may reach: what a backlog is sized for
+_FILL_SECONDS: Final = 600.0
+_RECYCLE_MS: Final = 60_000
+_FILL_BODY_BYTES: Final = 1024  # smaller ones take longer, larger ones fill no queue files
+_FILL_KEYS_MAX: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """A work's figures: what was measured, the brokers' use around it, and what else goes into the document."""
+
+    measured: Measured
+    before: BrokerUse
+    after: BrokerUse
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Bench:
+    """What every work has at hand."""
+
+    options: BenchOptions
+    target: Target
+    raw: RawPath
+    directory: str
+    report: Report
+
+    def path(self, name: str) -> str:
+        """Of a file for latencies."""
+        return os.path.join(self.directory, name + ".npy")
+
+    def measured(self, loads: list[Load], *, phase: str, seconds: float) -> Outcome:
+        """The loads, with the brokers' use read just before and after."""
+        started: list[BrokerUse] = []
+        found = measure(
+            loads,
+            phase=phase,
+            seconds=seconds,
+            report=self.report,
+            on_started=lambda: started.append(self.target.use()),
+        )
+        return Outcome(measured=found, before=started[0], after=self.target.use())
+
+
+def produce(bench: Bench) -> Outcome:
+    """Producers at full speed, by a road of `Producer` or with ready batches."""
+    options = bench.options
+    loads = []
+    for index in range(options.producers):
+        path = bench.path(f"producer-{index}")
+        if options.prebuilt:
+            loads.append(Load(role="prebuilt", job=prebuilt_job(bench, path), samples_path=path))
+            continue
+        job = ProduceJob(
+            namesrv=bench.target.namesrv,
+            topic=bench.target.topic,
+            api=options.api,
+            size=options.size,
+            batch=options.batch,
+            in_flight=default_in_flight(options),
+            seconds=options.seconds,
+            samples_path=path,
+            keys=options.keys,
+            tags=options.tags,
+        )
+        loads.append(Load(role="produce", job=job, samples_path=path))
+    return bench.measured(loads, phase="produce", seconds=options.seconds)
+
+
+def prebuilt_job(bench: Bench, path: str) -> PrebuiltJob:
+    """Ready batches as the options ask for them."""
+    options = bench.options
+    return PrebuiltJob(
+        topic=bench.target.topic,
+        queues=bench.target.write_queues(),
+        size=options.size,
+        batch=options.batch,
+        in_flight=default_in_flight(options),
+        seconds=options.seconds,
+        samples_path=path,
+        keys=options.keys,
+        tags=options.tags,
+        cluster_id=bench.target.cluster_id(),
+    )
+
+
+def consume(bench: Bench) -> Outcome:
+    """A backlog is made first; then consumers read all of it."""
+    options, target = bench.options, bench.target
+    first = {(name, queue): offset for name, queue, offset in target.end_offsets()}
+    _make_backlog(bench)
+    ends = {(name, queue): offset for name, queue, offset in target.end_offsets()}
+    queues = [(name, queue, offset) for (name, queue), offset in first.items() if ends[name, queue] > offset]
+    loads = []
+    for index in range(min(options.consumers, len(queues))):
+        share = queues[index :: options.consumers]
+        path = bench.path(f"consumer-{index}")
+        job = ConsumeJob(
+            namesrv=target.namesrv,
+            group=f"{target.topic[:100]}-readers",
+            topic=target.topic,
+            queues=share,
+            messages=sum(ends[name, queue] - offset for name, queue, offset in share),
+            untouched=options.untouched,
+            samples_path=path,
+        )
+        loads.append(Load(role="consume", job=job, samples_path=path))
+    outcome = bench.measured(loads, phase="consume", seconds=options.seconds)
+    if options.untouched:  # nobody looked into the messages: their number tells the bytes
+        whole = replace(outcome.measured, bytes=outcome.measured.messages * options.size)
+        return replace(outcome, measured=whole)
+    return outcome
+
+
+def _make_backlog(bench: Bench) -> None:
+    """Ready batches of 256 until there is enough to read for the wanted time at full speed."""
+    options = bench.options
+    wanted = options.messages or int(options.seconds * _BACKLOG_RATE * options.consumers)
+    wanted = max(256, min(wanted, BACKLOG_BYTES_MAX // record_bytes(options)))
+    path = bench.path("backlog")
+    job = replace(
+        prebuilt_job(bench, path),
+        batch=backlog_batch(options),
+        in_flight=8,
+        seconds=_FILL_SECONDS,
+        messages_max=wanted,
+    )
+    measure([Load(role="prebuilt", job=job, samples_path=path)], phase="backlog", seconds=0.0, report=bench.report)
+
+
+def latency(bench: Bench) -> Outcome:
+    """One thread, one synchronous send at a time, a bare round trip between."""
+    options = bench.options
+    path, raw_path = bench.path("sends"), bench.path("trips")
+    job = LatencyJob(
+        namesrv=bench.target.namesrv,
+        topic=bench.target.topic,
+        size=options.size,
+        seconds=options.seconds,
+        raw_address=bench.raw.address,
+        raw_header=send_header(1).hex(),
+        samples_path=path,
+        raw_samples_path=raw_path,
+        keys=options.keys,
+        tags=options.tags,
+    )
+    outcome = bench.measured(
+        [Load(role="latency", job=job, samples_path=path)], phase="latency", seconds=options.seconds
+    )
+    raw = latency_us(np.load(raw_path))
+    os.unlink(raw_path)
+    mine = latency_us(outcome.measured.latencies)
+    ratio = {name: round(mine[name] / raw[name], 3) for name in ("p50", "p99")} if mine and raw else None
+    return replace(outcome, extra={"raw_latency_us": raw, "ratio_to_raw": ratio})
+
+
+def end_to_end(bench: Bench) -> Outcome:
+    """Producers on a schedule; the consumers' latencies count from when each message was due."""
+    options = replace(bench.options, size=max(bench.options.size, STAMP.size))
+    target = bench.target
+    queues = target.end_offsets()
+    consumers = min(options.consumers, len(queues))
+    total = options.producers * int(options.rate / options.producers * options.seconds)
+    loads = []
+    for index in range(consumers):
+        path = bench.path(f"receiver-{index}")
+        job = ReceiveJob(
+            namesrv=target.namesrv,
+            group=f"{target.topic[:100]}-readers",
+            topic=target.topic,
+            queues=queues[index::consumers],
+            messages=total,
+            alone=consumers == 1,
+            push=options.push,
+            samples_path=path,
+        )
+        loads.append(Load(role="receive", job=job, samples_path=path))
+    for index in range(options.producers):
+        path = bench.path(f"schedule-{index}")
+        schedule = ScheduleJob(
+            namesrv=target.namesrv,
+            topic=target.topic,
+            size=options.size,
+            rate=options.rate / options.producers,
+            seconds=options.seconds,
+            samples_path=path,
+        )
+        loads.append(Load(role="schedule", job=schedule, samples_path=path, counts=False))
+    outcome = bench.measured(loads, phase="e2e", seconds=options.seconds)
+    receivers, late = outcome.measured.parts[:consumers], outcome.measured.parts[consumers:]
+    received = sum(part.messages for part in receivers)
+    if received != total:
+        raise SystemFault(f"bench e2e: {total} messages were sent and {received} came")
+    measured = replace(
+        outcome.measured,
+        messages=total,
+        bytes=sum(part.bytes for part in receivers),
+        latencies=joined([part.latencies for part in receivers]),
+    )
+    # how late the producers' own processes were: part of the latency, but not the broker's
+    extra: dict[str, Any] = {"late_us": latency_us(joined([part.latencies for part in late]))}
+    if options.push:
+        extra["consumer_idle_cpu"] = round(sum(part.facts["idle_cpu"] for part in receivers), 4)
+        settled = [part.facts["settled_cpu"] for part in receivers]
+        if None not in settled:
+            extra["consumer_settled_cpu"] = round(sum(settled), 4)
+    return replace(outcome, measured=measured, extra=extra)
+
+
+def warm_up(bench: Bench, cluster: OwnCluster) -> dict[str, Any]:
+    """Makes pools of recycled files, so that what is measured is written over pages that are cached.
+
+    The log is filled first, then the broker restarted with a retention that expires most of it; queues and index go over to
+    recycled files while it is written on. Returns what was done, for the document. Raises RequestTimeout where the pool of
+    segments does not fill.
+    """
+    options, files = bench.options, cluster.files
+    write_log(bench, files, files.fill_bytes, size_min=_FILL_BODY_BYTES)
+    cluster.stop_broker()
+    cluster.start_broker(store_settings(files, flush=options.flush, index=options.index, pages="recycled"))
+    bench.target.wait_route()
+    write_log(bench, files, files.settle_bytes)
+    deadline = monotonic_ms() + _RECYCLE_MS
+    enough = range(files.pool_segments * 3 // 4, files.pool_segments + 1)  # more: some are about to be deleted
+    while (pool := len(spare_files(cluster.store_directory))) not in enough:
+        if monotonic_ms() >= deadline:
+            raise RequestTimeout(f"recycled segments: {pool} of {files.pool_segments}", _RECYCLE_MS)
+        sleep_ms(100)
+    cache_spares(cluster.store_directory)
+    return {
+        "filled_bytes": files.fill_bytes,
+        "settled_bytes": files.settle_bytes,
+        "recycled_segments": pool,
+        "recycled_queue_files": len(spare_files(cluster.store_directory, SPARE_QUEUE_FOLDER)),
+        "recycled_index_files": len(spare_files(cluster.store_directory, SPARE_INDEX_FOLDER)),
+        "segment_bytes": files.segment_bytes,
+        "index_entries": files.index_entries,
+    }
+
+
+def write_log(bench: Bench, files: LogFiles, log_bytes: int, *, size_min: int = 0) -> None:
+    """So much of a log, of messages with so many keys that two index files are full before the log has settled."""
+    options = replace(bench.options, size=max(bench.options.size, size_min))
+    # Index entries of each message: its unique id and its keys.
+    entries = math.ceil(2 * files.index_entries * record_bytes(options) / files.settle_bytes)
+    options = replace(options, keys=max(options.keys, min(entries - 1, _FILL_KEYS_MAX)))
+    job = replace(
+        prebuilt_job(bench, bench.path("fill")),
+        size=options.size,
+        keys=options.keys,
+        batch=backlog_batch(options),
+        in_flight=8,
+        seconds=_FILL_SECONDS,
+        messages_max=log_bytes // record_bytes(options),
+        prepared=64,
+    )
+    load = Load(role="prebuilt", job=job, samples_path=job.samples_path)
+    measure([load], phase="warm", seconds=0.0, report=bench.report)
+
+
+WORKS: Final[dict[str, Callable[[Bench], Outcome]]] = {
+    "produce": produce,
+    "consume": consume,
+    "latency": latency,
+    "e2e": end_to_end,
+}

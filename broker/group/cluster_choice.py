@@ -1,0 +1,61 @@
+"""Which cluster a broker without one belongs to, by what its name servers answered. Pure.
+
+    one name server knows the id of the name   --> that one; a living cluster before one that is only remembered
+    several know, and not the same             --> none: there are two clusters of the name, an operator must say which
+    none knows, and all were heard             --> a new cluster begins, by the smallest of the ids that were offered
+    none knows, and one is silent or listens   --> none yet: that one may know
+
+Every name server tells all brokers the first id that it was offered. So brokers that begin at the same time hear the same ids
+from the same name servers, whatever the order of their lists, and choose the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ...model.cluster_id import Standing
+from ...remoting.commands import ClusterIdReply
+
+
+@dataclass(frozen=True, slots=True)
+class Belongs:
+    """To the cluster with this id."""
+
+    cluster_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Nothing can be chosen yet. `reason`: for the log."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """Name servers know different clusters of the name: {name server: its id}."""
+
+    ids: Mapping[str, str]
+
+    def __str__(self) -> str:
+        return ", ".join(f"{address} knows {cluster_id}" for address, cluster_id in sorted(self.ids.items()))
+
+
+def choose(name_servers: Iterable[str], replies: Mapping[str, ClusterIdReply]) -> Belongs | Waits | Disagreement:
+    """`replies`: of the name servers that answered when all of them were asked."""
+    for standing in (Standing.LIVING, Standing.REMEMBERED):
+        ids = {address: reply.cluster_id for address, reply in replies.items() if reply.standing == standing}
+        if len(set(ids.values())) > 1:
+            return Disagreement(ids)
+        if ids:
+            return Belongs(min(ids.values()))
+    silent = sorted(set(name_servers) - replies.keys())
+    if silent:
+        return Waits(f"no other name server knows a cluster, and no answer came from {', '.join(silent)}")
+    listening = sorted(address for address, reply in replies.items() if reply.standing != Standing.OFFERED)
+    if listening:
+        return Waits(
+            f"no name server knows a cluster, and {', '.join(listening)} was started a moment ago: brokers may come back"
+        )
+    return Belongs(min(reply.cluster_id for reply in replies.values()))

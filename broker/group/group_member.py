@@ -1,0 +1,549 @@
+"""This broker as one replica of a group under controllers: what it serves in which role, and what follows a change.
+
+Wires the replica (replication/replica) to its port, its disk, its controllers and the rest of the broker. A slave and a
+candidate serve reads below the confirm offset; a master takes writes while enough are in sync, and answers questions
+about state once what it inherited is confirmed (R3). Loop thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, Protocol, cast
+
+from ...model.clock import Clock
+from ...model.errors import BrokerBusy, NotEnoughReplicas, NotMaster, OffsetOutOfRange, StoreNotWriteable
+from ...model.groups.group import FlushMode, KnownGroup
+from ...model.route import MASTER_ID
+from ...remoting import commands
+from ...remoting.client import RemotingClient
+from ...remoting.commands import Request
+from ...remoting.server import Call, RequestLoop
+from ...store.message_store import MessageStore
+from ...store.opening.small_file import NO_ROOM_RETRY_MS, needs_room
+from ..config import BrokerConfig
+from ..flush_waits import FlushWaits
+from ..json_reply import reply_json
+from ..replication.beginning import (
+    Beginning,
+    beginning_document,
+    carry_out_beginning,
+)
+from ..replication.disk import StoreDisk
+from ..replication.effects import PersistIntent
+from ..replication.epochs import EpochList
+from ..replication.port import ReplicationPort
+from ..replication.replica import TICK_MS, ControllerCalls, Replica, ReplicaIdentity
+from ..replication.replica_files import ReplicaFiles
+from ..replication.replica_log import ReplicaLog
+from ..replication.replica_question import QuestionStamp, check_question, question_stamp_for
+from ..replication.role import Role
+from ..replication.sockets import ReplicationSockets
+from .beginning_search import BeginningSearch
+from .controller_link import HeartbeatFacts, Life
+from .epoch_file import Epoch, read_epochs
+from .store_directory import StoreDirectory
+
+log = logging.getLogger(__name__)
+
+TAKEOVER_RETRY_MS: Final = 50
+HALTED_RETRY_MS: Final = 10_000
+
+SERVED_BY_ALL: Final = frozenset(
+    {
+        commands.PullMessages,
+        commands.GetMaxOffset,
+        commands.GetMinOffset,
+        commands.SearchOffset,
+        commands.QueryMessages,
+        commands.ViewMessage,
+        commands.GetBrokerStatistics,
+        commands.GetBrokerConfig,
+        commands.FlushLog,
+        commands.GetLogRange,
+        commands.ScrubLog,
+    }
+)
+"""What any replica answers; all else is the master's."""
+
+TAKES_WRITES: Final = frozenset(
+    {
+        commands.SendMessages,
+        commands.SendSequenced,
+        commands.SendDelayed,
+        commands.SendDelayedSequenced,
+        commands.SendBack,
+        commands.SendReplyMessage,
+    }
+)
+"""What a master takes only while enough replicas are in sync."""
+
+READS_STATE: Final = frozenset(
+    {
+        commands.QueryConsumerOffset,
+        commands.GetBeginOffsets,
+        commands.UpdateConsumerOffsets,
+        commands.ResetOffsets,
+        commands.CloneOffsets,
+        commands.SendBack,
+        commands.LockQueues,
+        commands.UnlockQueues,
+        commands.StartConsuming,
+        commands.GetConsumeStatistics,
+        commands.GetTopics,
+        commands.GetTopicStatistics,
+        commands.GetGroups,
+        commands.GetGroupClients,
+        commands.CreateTopic,
+        commands.DeleteTopic,
+        commands.CreateGroup,
+        commands.DeleteGroup,
+        commands.RecallMessage,
+        commands.KeepQueryOffsets,
+        commands.GetQueryOffsets,
+        commands.DropQueryOffsets,
+        commands.GetQueries,
+    }
+)
+"""What a new master answers only once what it inherited is confirmed."""
+
+
+def carry_through_cut(files: ReplicaFiles, directory: StoreDirectory) -> None:
+    """A cut of the log, or its new beginning, that was under way when the last life ended; before the store is opened.
+
+    Raises StoreFormatError, StoreLocked, OSError.
+    """
+    if carry_out_beginning(directory):
+        log.warning("the store begins anew")
+    elif files.intent is not None:
+        epoch, offset = files.intent
+        log.warning("the log is cut epoch=%s offset=%s", epoch, offset)
+        try:
+            directory.truncate(offset)
+        except (
+            OffsetOutOfRange
+        ) as error:  # nothing was cut; asked by its master once more, this replica halts and says why
+            log.critical("the log begins above where it is to be cut, it stays as it is: %s", error)
+            files.clear_intent()
+
+
+class MemberHost(Protocol):
+    """The broker."""
+
+    def on_role(self, broker_id: int | None, epoch: int) -> None:
+        """What we are to clients: 0 = master, more = a slave, None = nothing yet."""
+
+    def on_acknowledged(self) -> None:
+        """`GroupMember.acknowledged` has grown."""
+
+    def on_deposed(self) -> None:
+        """We lead no more: what waits to be acknowledged never will be, by us."""
+
+    def on_reopen_needed(self) -> None:
+        """The store must be closed and opened anew: what follows can only be done to a closed one."""
+
+    def on_fatal(self) -> None:
+        """Going on would do harm: end the process with a status that says so."""
+
+
+class GroupMember:
+    """Made once the store is open. `controller`: given before `start`."""
+
+    controller: ControllerCalls
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        loop: RequestLoop,
+        clock: Clock,
+        store: MessageStore,
+        files: ReplicaFiles,
+        directory: StoreDirectory,
+        client: RemotingClient,
+        sockets: ReplicationSockets,
+        host: MemberHost,
+    ) -> None:
+        """`sockets`: closed with the member. Raises ConfigError where the replication port is taken."""
+        self.files = files
+        self.name = config.replica_name
+        self._broker_name = config.name
+        self._directory = directory
+        self._loop = loop
+        self._clock = clock
+        self._store = store
+        self._host = host
+        self._role, self._epoch = Role.CANDIDATE, 0
+        self._told: tuple[int | None, int] = (None, 0)
+        self._full_ms: int | None = None  # since when the disk has no room
+        self._settles_at: int | None = None  # once that is flushed, nothing was counted that is not
+        self._confirm_heard = store.remembered_confirm
+        self._beginning_search = BeginningSearch(
+            client,
+            loop,
+            directory,
+            name=self.name,
+            store_id=files.incarnation.store_id,
+            known=lambda: self._replica.known,
+            on_noted=host.on_reopen_needed,
+        )
+        self._disk = StoreDisk(
+            store,
+            files,
+            directory,
+            post=loop.post,
+            later=partial(loop.call_later, NO_ROOM_RETRY_MS),
+            on_cut_needed=host.on_reopen_needed,
+            on_beginning_needed=self._beginning_search.begin,
+            withdraw_beginning=self._beginning_search.withdraw,
+            on_fatal=host.on_fatal,
+        )
+        replica_log = ReplicaLog(begin=store.begin, epochs=self._recovered_epochs(), has_hole=self._disk.has_hole)
+        replica_log.on_position(*self._disk.position())
+        self._start_facts = files.start_facts(replica_log.end, has_hole=replica_log.has_hole)
+        if replica_log.has_hole:
+            log.warning("the log has a hole and counts up to it only end=%s written=%s", replica_log.end, store.written)
+        replica_log.confirm = min(self._confirm_heard, replica_log.end)
+        self._replica = Replica(
+            ReplicaIdentity.of(config.cluster, config.name, self.name, files.incarnation),
+            self._disk,
+            clock,
+            replica_log=replica_log,
+            promised=files.promised,
+            segment_bytes=store.segment_bytes,
+            wants_lz4=config.replication_lz4,
+        )
+        self._flush_waits = FlushWaits(
+            loop, store, broker_name=config.name, name=self.name, incarnation=files.incarnation
+        )
+        store.confirm(replica_log.confirm)
+        store.waits_above_end = True
+        store.damage.on_change = self.on_damage
+        self._replica.host = self
+        self._port = ReplicationPort(
+            f"{config.listen_host or config.host}:{config.replication_port}",
+            loop,
+            self._replica,
+            sockets=sockets,
+        )
+        self._replica.port = self._port
+        self.replication_address = f"{config.host}:{self._port.address.rpartition(':')[2]}"
+
+    def _recovered_epochs(self) -> EpochList:
+        """The file's rows, without those of epochs that never got a byte here."""
+        return EpochList(self._read_epochs()).recovered(self._store.written)
+
+    def _read_epochs(self) -> tuple[Epoch, ...]:
+        return read_epochs(self._directory.path, self._directory.small_files)
+
+    def start(self) -> None:
+        """Carries through a cut that was under way. The controller is told of us by its own link."""
+        self._replica.controller = self.controller
+        self.on_damage()
+        intent = self.files.intent
+        self._replica.start(None if intent is None else PersistIntent(*intent))
+        self._loop.every(TICK_MS, self._on_tick)
+
+    def close(self) -> None:
+        """Says goodbye and closes the port."""
+        self._replica.stop()
+        self._port.close()
+
+    def mark_clean(self) -> None:
+        """Last of all, once the store is closed: all that counts of it is on the disk, up to its hole where it has one.
+
+        Raises StoreNotWriteable where there is no room for the note: then the next life is one that was killed.
+        """
+        with needs_room():
+            self.files.mark_clean(self._disk.position()[0])
+
+    # ---- what the broker asks
+
+    @property
+    def is_master(self) -> bool:
+        """We lead."""
+        return self._replica.master is not None
+
+    def leads(self) -> bool:
+        """We lead, and all that we inherited is confirmed: what our state says may be acted on."""
+        master = self._replica.master
+        return master is not None and master.serves_state
+
+    @property
+    def epoch_seen(self) -> int:
+        """The highest epoch that this store knows: promised to others, or its own while it was alone."""
+        return max(self.files.promised, max((row.number for row in self._read_epochs()), default=0))
+
+    @property
+    def acknowledged(self) -> int:
+        """Sends that end at or below may be answered."""
+        return self._replica.acknowledged
+
+    def gate(self, request_class: type[Request], handler: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """The handler, behind the question whether this replica may answer such a request now."""
+        replica = self._replica
+        if request_class in SERVED_BY_ALL:
+            return handler
+        if request_class in TAKES_WRITES - READS_STATE:
+
+            def on_send(call: Any) -> Any:
+                master = replica.master
+                if master is None or not master.takes_writes:
+                    raise self._refusal()
+                return handler(call)
+
+            return on_send
+
+        def on_request(call: Any) -> Any:
+            self.check(request_class)
+            return handler(call)
+
+        return on_request
+
+    def check(self, request_class: type[Request]) -> None:
+        """Raises why this replica may not answer such a request now."""
+        if request_class in SERVED_BY_ALL:
+            return
+        master = self._replica.master
+        if master is None:
+            raise self._refusal()
+        if request_class in READS_STATE and not master.serves_state:
+            raise BrokerBusy(TAKEOVER_RETRY_MS, "a new master takes over")
+        if request_class in TAKES_WRITES and not master.takes_writes:
+            raise self._refusal()
+
+    def check_question(self, question: commands.ReplicaQuestion) -> None:
+        """A question of another replica to its master. Raises NotMaster, OtherReplicaMeant, StaleEpoch, UnknownReplica."""
+        known = self._replica.known
+        if self._replica.master is None or known is None:
+            raise self._refusal()
+        check_question(question, known.node, self.files.incarnation.store_id)
+
+    def check_asker(self, question: commands.ReplicaQuestion) -> None:
+        """A question of another replica to this one, in any role. Raises OtherReplicaMeant, StaleEpoch, UnknownReplica;
+        BrokerBusy where this one is halted: its log may not be the group's."""
+        known = self._replica.known
+        if known is None:
+            raise self._refusal()
+        if self._replica.halted is not None:
+            raise BrokerBusy(HALTED_RETRY_MS, "this replica is halted")
+        check_question(question, known.node, self.files.incarnation.store_id)
+
+    def others(self) -> dict[str, tuple[str, QuestionStamp]] | None:
+        """{name: (address, how a question to it begins)} of the group's other replicas; None while the group is not known."""
+        known = self._replica.known
+        if known is None:
+            return None
+        node, own = known.node, self.files.incarnation.store_id
+        return {
+            replica.name: (replica.address, question_stamp_for(replica.incarnation, node, own))
+            for replica in node.replicas
+            if replica.name != self.name
+        }
+
+    def _refusal(self) -> NotMaster | NotEnoughReplicas:
+        known = self._replica.known
+        if self._replica.master is None or known is None:
+            return NotMaster(self._broker_name, self._replica.epoch)
+        return NotEnoughReplicas(len(known.node.in_sync), known.node.settings.min_in_sync)
+
+    def life(self, address: str) -> Life:
+        """Who registers, and what the last life left."""
+        facts = self._start_facts
+        return Life(
+            address=address,
+            replication_address=self.replication_address,
+            incarnation=self.files.incarnation,
+            clean_marker=facts.has_clean_marker,
+            marker_end=facts.marker_end,
+            same_boot=facts.same_boot,
+            ran_async=facts.ran_async,
+            set_back=facts.set_back,
+            has_hole=facts.has_hole,
+            group_id=self.files.group_id,
+            confirm_heard=self._confirm_heard,
+        )
+
+    def read_from(self, is_cold: bool, queue_id: int) -> int:
+        """The broker id to read a queue from next: a slave's for who is so far behind that the disk must be read."""
+        known = self._replica.known
+        if not is_cold or known is None:
+            return MASTER_ID
+        if self._replica.master is None:
+            return self._broker_id(Role.SLAVE) or MASTER_ID
+        names = sorted(replica.name for replica in known.node.replicas)
+        slaves = [names.index(name) + 1 for name in known.node.in_sync if name != self.name and name in names]
+        return slaves[queue_id % len(slaves)] if slaves else MASTER_ID
+
+    def document(self) -> dict[str, Any]:
+        """For statistics: role, epoch and positions, in bytes."""
+        written, flushed = self._disk.position()
+        facts = self.heartbeat_facts()
+        return {
+            "replica": self.name,
+            "role": self._replica.role.value,
+            "epoch": self._replica.epoch,
+            "written": written,
+            "flushed": flushed,
+            "confirm": self._replica.log.confirm,
+            "hole_at": written if self._replica.log.has_hole else None,
+            "halted": self._replica.halted,
+            "group_id": self.files.group_id,
+            "newest_epoch": facts.newest_epoch,
+            "newest_begin": facts.newest_begin,
+            "replication_address": self.replication_address,
+        }
+
+    def heartbeat_facts(self) -> HeartbeatFacts:
+        """What a controller hears of us each 0.5 s."""
+        replica_log = self._replica.log
+        rows = replica_log.offered_epochs.rows
+        newest_epoch, newest_begin = (rows[-1].number, rows[-1].begin) if rows else (0, 0)
+        return HeartbeatFacts(
+            self._replica.epoch,
+            self._disk.position()[0],
+            replica_log.confirm,
+            sync_pending_ms=self._store.sync_pending_ms,
+            no_room_ms=0 if self._full_ms is None else self._clock.monotonic_ms() - self._full_ms + 1,
+            cut_off_ms=self._replica.cut_off_ms,
+            newest_epoch=newest_epoch,
+            newest_begin=newest_begin,
+        )
+
+    # ---- events
+
+    def on_group(self, known: KnownGroup) -> None:
+        """The node was read. Raises StoreNotWriteable where there is no room for what must be noted first."""
+        is_sync = known.node.settings.flush_mode is FlushMode.SYNC
+        with needs_room():
+            self.files.note_registered(known.node.group_id)
+            if not is_sync:
+                self._settles_at = None  # a note that waits for room would speak of what is counted from now on
+                self.files.note_async()
+        self._store.forget_remembered_confirm()
+        self._store.is_sync = is_sync
+        self._replica.on_group(known)
+        self._tell_role()
+
+    def on_turn(self) -> None:
+        """The end of a turn of the loop, once what was staged is in the log."""
+        replica = self._replica
+        if replica.log.end != self._store.written or (replica.master is not None and replica.master.has_more):
+            replica.on_written()
+        if replica.master is not None and replica.master.has_more:
+            self._loop.call_later(0, _come_back)
+
+    def on_damage(self) -> None:
+        """There is more damage in the log, or less: no slave is sent what nothing vouches for."""
+        self._replica.on_damaged(self._store.damage.unsendable)
+
+    def on_disk_failed(self) -> None:
+        """A write or sync failed, in whichever thread: the next life must not vouch for what this one wrote."""
+        try:
+            self.files.note_disk_failed()
+        except OSError as error:
+            log.critical(
+                "cannot even note that the disk failed: this replica may forget what it acknowledged and not say so; while"
+                " another leads its group, start it with an empty directory and keep this one until it has caught up;"
+                " error=%s",
+                error,
+            )
+
+    def on_flushed(self) -> None:
+        """The disk has more than before."""
+        self._disk.on_flushed()
+        self._replica.on_flushed()
+        self._flush_waits.on_flushed()
+        self._note_settled()
+
+    def on_flush_log(self, call: Call) -> commands.Done | None:
+        """FlushLog, in any role. Raises UnknownReplica, IncarnationUnknown."""
+        request = cast(commands.FlushLog, call.request)
+        return self._flush_waits.on_flush_log(call, request, self._clock.monotonic_ms())
+
+    def _on_tick(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        self._flush_waits.on_tick(now_ms)
+        if self._store.lacks_room != (self._full_ms is not None):
+            self._full_ms = now_ms if self._store.lacks_room else None
+        if self._replica.log.begin != self._store.begin:
+            self._replica.on_log_begin(self._store.begin)
+        self._replica.on_tick()
+
+    # ---- beginning anew
+
+    def on_get_beginning(self, call: Call) -> None:
+        """The master's: what a slave's log that begins where ours does must know, all as of now.
+
+        Raises NotMaster, OtherReplicaMeant, StaleEpoch, UnknownReplica.
+        """
+        self.check_question(cast(commands.GetBeginning, call.request))
+        begin = self._store.begin
+        epochs = EpochList(tuple(row for row in self._replica.log.epochs.rows if row.begin <= begin))
+        beginning = Beginning(
+            begin, self._store.segment_bytes, epochs, self._directory.state_files(), self._store.queue_minimums(begin)
+        )
+        reply_json(self._loop, call, beginning_document(beginning))
+
+    # ---- from the replica
+
+    def on_role(self, role: Role, epoch: int) -> None:
+        """What we are from now on."""
+        log.info("role=%s epoch=%s", role.value, epoch)
+        self._store.waits_above_end = role is not Role.MASTER
+        if role is Role.CANDIDATE:
+            self._host.on_deposed()
+        self._role, self._epoch = role, epoch
+        self._settle(role)
+        self._tell_role()
+
+    def _settle(self, role: Role) -> None:
+        """In an epoch of synchronous flushing nobody counts what is not flushed: behind the present end nothing was (R9)."""
+        known = self._replica.known
+        is_sync = known is not None and known.node.settings.flush_mode is FlushMode.SYNC
+        self._settles_at = None
+        if is_sync and role is not Role.CANDIDATE and self.files.ran_async:
+            self._settles_at = self._store.written
+            self._store.request_flush()
+            self._note_settled()
+
+    def _note_settled(self) -> None:
+        if self._settles_at is None or self._store.flushed < self._settles_at:
+            return
+        try:
+            with needs_room():
+                self.files.note_all_flushed()
+        except StoreNotWriteable:  # told of as unflushed a little longer
+            self._loop.call_later(NO_ROOM_RETRY_MS, self._note_settled)
+        else:
+            self._settles_at = None
+
+    def _tell_role(self) -> None:
+        """What we are to clients, where that has changed: a slave's broker id does with the names of the group."""
+        now = (self._broker_id(self._role), self._epoch)
+        if now != self._told:
+            self._told = now
+            self._host.on_role(*now)
+
+    def _broker_id(self, role: Role) -> int | None:
+        """0 = master; a slave's is its place among the names of the group."""
+        known = self._replica.known
+        if role is Role.MASTER:
+            return MASTER_ID
+        if role is Role.CANDIDATE or known is None:
+            return None
+        names = sorted(replica.name for replica in known.node.replicas)
+        return names.index(self.name) + 1 if self.name in names else None
+
+    def on_confirmed(self, offset: int) -> None:
+        """Everything below may be read."""
+        self._store.confirm(offset)
+
+    def on_acknowledged(self) -> None:
+        """Sends may be answered."""
+        self._host.on_acknowledged()
+
+
+def _come_back() -> None:
+    """A timer that is due at once: there is more to send, and the turn must end once more."""

@@ -1,0 +1,248 @@
+"""A group whose master never changes: the broker that is named plays the controller of its own group. No failover.
+
+    the master: elects itself at each start, epoch + 1 (as a broker of one does); grants its own proposals
+    slaves:     register and beat at the master's request port, as they would at a controller's (controller_link)
+
+The group's node lives in the memory of the master's process and nowhere else: after a start nobody but the master is in
+sync until slaves have caught up again. Node versions begin at the epoch, shifted, so that they grow over starts as well.
+Nobody else is ever elected, so what the master's log has lost is lost to the group. That must not spread: a store that was
+wiped or set back would count its epochs anew, and logs of different histories would pass for one. So a slave follows one
+store only, which it writes down before its first byte (followed_store). Loop thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final, Protocol, cast
+
+from ...model.clock import Clock
+from ...model.errors import (
+    BrokerBusy,
+    IncarnationUnknown,
+    InvalidParameter,
+    ReplicaGroupNotFound,
+    ReplicaNameTaken,
+    StaticMasterBehind,
+    UnknownReplica,
+    WrongCluster,
+)
+from ...model.groups.group import NO_VERSION, GroupNode, GroupSettings, Incarnation, KnownGroup, Replica
+from ...model.groups.group_codec import encode_node
+from ...model.groups.group_limits import (
+    REPLICAS_MAX,
+    check_address,
+    check_count,
+    check_log_origin,
+    check_name,
+    check_token,
+)
+from ...remoting.commands import (
+    ControllerReply,
+    GetGroup,
+    GroupChanged,
+    GroupReply,
+    RegisterReplica,
+    ReplicaHeartbeat,
+    ReportMasterGone,
+    Request,
+)
+from ...remoting.server import Call
+from ...remoting.timers import Timer
+from .controller_link import Life
+
+log = logging.getLogger(__name__)
+
+VERSIONS_SHIFT: Final = 24
+"""What is left for the changes within one epoch."""
+ALIVE_MS: Final = 2000
+"""A slave that was heard so lately keeps its name from another store, and from a copy of its own elsewhere."""
+RETRY_MS: Final = 500
+
+
+class StaticLoop(Protocol):
+    """The request loop, as far as the master of a static group uses it."""
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
+        """Once."""
+
+    def send_to(self, identity: bytes, request: Request, payload: Sequence[bytes | memoryview] = ()) -> bool:
+        """Pushes to a connection; False where it is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sign:
+    """The last that was heard of a slave, and on which connection."""
+
+    identity: bytes
+    heard_ms: int
+
+
+class StaticGroup:
+    """The master's: what a `ControllerLink` is to others, and the controller of its slaves."""
+
+    def __init__(
+        self,
+        loop: StaticLoop,
+        clock: Clock,
+        *,
+        broker_name: str,
+        name: str,
+        settings: GroupSettings,
+        epoch_seen: int,
+        on_group: Callable[[KnownGroup], None],
+        cluster_id: Callable[[], str],
+    ) -> None:
+        """`epoch_seen`: the highest that this store knows. `on_group`: tells this broker's own member. `cluster_id`: of the
+        cluster that this broker belongs to for good, since slaves keep it; "" = none yet, and then nobody is let in."""
+        self._loop = loop
+        self._clock = clock
+        self._name = name
+        self._on_group = on_group
+        self._cluster_id = cluster_id
+        self._signs: dict[str, _Sign] = {}
+        self._stores: set[str] = set()  # that may have this life's epoch from it
+        epoch = epoch_seen + 1
+        node = GroupNode(broker_name=broker_name, epoch=epoch, master=name, in_sync=(name,), settings=settings)
+        self._known = KnownGroup(node, epoch << VERSIONS_SHIFT)
+
+    # ---- what the broker calls, as it calls a link to controllers
+
+    def start(self, life: Life) -> None:
+        """This life is the master from now on."""
+        own = Replica(self._name, life.address, life.replication_address, life.incarnation)
+        self._change(replace(self._known.node, master_incarnation=life.incarnation, replicas=(own,)))
+
+    def stop(self) -> None:
+        """Nobody has to be told: slaves see their sessions end."""
+
+    def propose_in_sync(self, version: int, names: tuple[str, ...]) -> None:
+        """Granted as soon as whoever proposes is done with what it does."""
+        self._loop.call_later(0, partial(self._grant, version, names))
+
+    def report_master_gone(self, master: str, epoch: int) -> None:
+        """Only a slave says that."""
+
+    def ask(self) -> None:
+        """The master was told all there is."""
+
+    # ---- requests of slaves
+
+    def on_register(self, call: Call) -> GroupReply:
+        """RegisterReplica. A new life is not in sync before it has caught up, whatever it may have forgotten.
+
+        Raises BrokerBusy, WrongCluster, StaticMasterBehind, ForeignLog, ReplicaNameTaken, ReplicaGroupNotFound, InvalidName,
+        InvalidParameter.
+        """
+        request = cast(RegisterReplica, call.request)
+        node, slave = self._node_of(request.broker_name), _replica_of(request)
+        self._check_cluster(node, request)
+        if request.epoch > node.epoch or (request.epoch == node.epoch and request.store_id not in self._stores):
+            raise StaticMasterBehind(node.broker_name, node.epoch, request.epoch)
+        check_log_origin(
+            node.broker_name, slave.name, epoch=request.epoch, log_end=check_count("log_end", request.log_end)
+        )
+        present = node.replica(slave.name)
+        if present is None and len(node.replicas) >= REPLICAS_MAX:
+            raise InvalidParameter("replicas", len(node.replicas) + 1, f"at most {REPLICAS_MAX}")
+        if present is not None and self._is_taken(present, slave):
+            raise ReplicaNameTaken(node.broker_name, slave.name, present.address)
+        self._hear(slave.name, call)
+        self._stores.add(request.store_id)
+        if slave != present:
+            log.info("replica registered group=%s replica=%s address=%s", node.broker_name, slave.name, slave.address)
+            others = [other for other in node.replicas if other.name != slave.name]
+            replicas = tuple(sorted([*others, slave], key=lambda one: one.name))
+            in_sync = tuple(name for name in node.in_sync if name != slave.name)
+            self._change(replace(node, in_sync=in_sync, replicas=replicas))
+        return self._reply()
+
+    def on_heartbeat(self, call: Call) -> GroupReply:
+        """ReplicaHeartbeat. Raises ReplicaGroupNotFound, UnknownReplica, IncarnationUnknown: it must register."""
+        request = cast(ReplicaHeartbeat, call.request)
+        self._check_life(request)
+        self._hear(request.name, call)
+        return self._reply(asked=request.version)
+
+    def on_master_gone(self, call: Call) -> GroupReply:
+        """ReportMasterGone: here we are. Raises what `on_heartbeat` raises."""
+        self._check_life(cast(ReportMasterGone, call.request))
+        return self._reply()
+
+    def on_get_group(self, call: Call) -> GroupReply:
+        """GetGroup. Raises ReplicaGroupNotFound."""
+        self._node_of(cast(GetGroup, call.request).broker_name)
+        return self._reply()
+
+    def on_get_controller(self, _: Call) -> ControllerReply:
+        """GetController: the master is the only one, of its only group."""
+        node = self._known.node
+        own = node.replica(self._name)
+        address = "" if own is None else own.address
+        return ControllerReply(address, (address,), (node.broker_name,))
+
+    # ---- inside
+
+    def _grant(self, version: int, names: tuple[str, ...]) -> None:
+        """On condition of the version, as ZooKeeper does it: a slave's new life may have come between."""
+        if version == self._known.version:
+            log.info("in-sync set group=%s members=%s", self._known.node.broker_name, ",".join(names))
+            self._change(replace(self._known.node, in_sync=tuple(sorted(names))))
+
+    def _change(self, node: GroupNode) -> None:
+        """The next version: adopted here first, then told."""
+        named = replace(node, cluster_id=self._cluster_id())
+        self._known = known = KnownGroup(named, self._known.version + 1)
+        self._on_group(known)
+        news = GroupChanged(node.broker_name, known.version, encode_node(named))
+        for name, sign in list(self._signs.items()):
+            if not self._loop.send_to(sign.identity, news):
+                del self._signs[name]
+
+    def _node_of(self, broker_name: str) -> GroupNode:
+        node = self._known.node
+        if broker_name != node.broker_name:
+            raise ReplicaGroupNotFound(broker_name)
+        return node
+
+    def _check_cluster(self, node: GroupNode, request: RegisterReplica) -> None:
+        own = self._cluster_id()
+        if not own:
+            raise BrokerBusy(RETRY_MS, "the cluster's id is not known yet")
+        if request.cluster_id and request.cluster_id != own:
+            raise WrongCluster(node.broker_name, own, request.cluster_id)
+
+    def _check_life(self, request: ReplicaHeartbeat | ReportMasterGone) -> None:
+        slave = self._node_of(request.broker_name).replica(request.name)
+        if slave is None:
+            raise UnknownReplica(request.broker_name, request.name)
+        if slave.incarnation != Incarnation(request.store_id, request.starts):
+            raise IncarnationUnknown(request.broker_name, request.name, request.starts, slave.incarnation.starts)
+
+    def _is_taken(self, present: Replica, slave: Replica) -> bool:
+        """The name is the master's own, or that of a slave which was heard lately, of another store or elsewhere."""
+        sign = self._signs.get(slave.name)
+        is_alive = sign is not None and self._clock.monotonic_ms() - sign.heard_ms < ALIVE_MS
+        return slave.name == self._name or (is_alive and not slave.has_place_of(present))
+
+    def _hear(self, name: str, call: Call) -> None:
+        self._signs[name] = _Sign(call.identity, self._clock.monotonic_ms())
+
+    def _reply(self, *, asked: int = NO_VERSION) -> GroupReply:
+        """The node, unless whoever asks has it."""
+        known = self._known
+        return GroupReply(known.version, b"" if known.version == asked else encode_node(known.node))
+
+
+def _replica_of(request: RegisterReplica) -> Replica:
+    check_count("epoch", request.epoch)
+    incarnation = Incarnation(check_token("store_id", request.store_id), check_count("starts", request.starts, 1))
+    return Replica(
+        check_name("replica", request.name),
+        check_address("address", request.address),
+        check_address("replication_address", request.replication_address),
+        incarnation,
+        check_token("life", request.life),
+    )

@@ -1,0 +1,1 @@
+"""One handler a subject: what a broker answers to each request."""

@@ -1,0 +1,223 @@
+"""Heartbeats of clients, who belongs to a group, and telling the members when that changes.
+
+Owned by the loop thread. A consumer's first heartbeat creates its group in the log where the configuration allows it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from ...model.clock import Clock
+from ...model.errors import GroupNotFound, InvalidParameter
+from ...model.names import check_group, check_topic, retry_topic
+from ...model.route import TopicConfig
+from ...model.subscription import ExpressionKind, Subscription
+from ...remoting.commands import (
+    ConsumerListReply,
+    ConsumersChanged,
+    Done,
+    GetConsumerList,
+    GetGroupClients,
+    Heartbeat,
+    HeartbeatReply,
+    UnregisterClient,
+)
+from ...remoting.server import Call, RequestLoop
+from ...store.message_store import MessageStore
+from ..acknowledgements import Acknowledgements
+from ..filter.condition_cache import ConditionCache
+from ..json_reply import reply_json
+from ..state.client_registry import ClientInfo, ClientRegistry
+from ..state.redelivery_topics import wanted_retry_topic
+from ..state.state_log import GROUPS, TOPICS, StateLog
+from .lock_handler import CLIENT_ID_LENGTH_MAX, LockHandler
+
+log = logging.getLogger(__name__)
+
+INFO_LENGTH_MAX: Final = 255
+NUMBER_MAX: Final = 1 << 62
+SETTLED_AFTER: Final = 2
+"""Heartbeats' time after which all clients of the master before have reported to this one."""
+
+
+class HeartbeatHandler:
+    """Heartbeat, UnregisterClient, GetConsumerList, GetGroupClients, and the clients that fell silent."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        state: StateLog,
+        acknowledgements: Acknowledgements,
+        loop: RequestLoop,
+        clock: Clock,
+        registry: ClientRegistry,
+        locks: LockHandler,
+        conditions: ConditionCache,
+        leads: Callable[[], bool],
+        *,
+        auto_create_groups: bool,
+        on_client: Callable[[str], None],
+    ) -> None:
+        """`on_client`: told of each client that reports, by its id."""
+        self._store = store
+        self._state = state
+        self._acknowledgements = acknowledgements
+        self._loop = loop
+        self._clock = clock
+        self._registry = registry
+        self._locks = locks
+        self._conditions = conditions
+        self._warned: dict[str, tuple[str, ...]] = {}  # group -> topics
+        self._leads = leads
+        self._auto_create_groups = auto_create_groups
+        self._on_client = on_client
+        self._led_since_ms: int | None = None
+
+    def on_heartbeat(self, call: Call) -> HeartbeatReply | None:
+        """Takes a client in, or renews it. Raises what is wrong with it; then nothing changes."""
+        request = call.request
+        assert isinstance(request, Heartbeat)
+        _check(request, self._conditions)
+        fresh = [group for group, _, _ in request.consumers if group not in self._state.group_table.documents]
+        if fresh and not self._auto_create_groups:
+            raise GroupNotFound(fresh[0])
+        changed = self._registry.on_heartbeat(
+            self._clock.monotonic_ms(),
+            client_id=request.client_id,
+            identity=call.identity,
+            producers=request.producers,
+            consumers=request.consumers,
+            info=ClientInfo(
+                request.language,
+                request.version,
+                request.host,
+                request.pid,
+                request.started_at_ms,
+                request.allocation,
+            ),
+        )
+        self._tell(changed)
+        self._on_client(request.client_id)
+        reply = HeartbeatReply(self._registry.heartbeat_ms, self._registry.others(request.client_id))
+        retry_topics = self._missing_retry_topics(request)
+        if not fresh and not retry_topics:
+            return reply
+        end = 0
+        for group in fresh:
+            end = self._state.stage(self._store, GROUPS, self._state.group_table.event_set(group))
+        for config in retry_topics:
+            end = self._state.stage(self._store, TOPICS, self._state.topic_table.event_set(config))
+        self._acknowledgements.staged.append((call, reply, end, ()))
+        return None
+
+    def on_unregister(self, call: Call) -> Done | None:
+        """A client leaves all its groups, and all queues that it had locked."""
+        request = call.request
+        assert isinstance(request, UnregisterClient)
+        if not self._registry.is_of(
+            request.client_id, ClientInfo(pid=request.pid, started_at_ms=request.started_at_ms)
+        ):
+            return Done()
+        self._tell(self._registry.on_unregister(request.client_id))
+        end = self._locks.on_client_left(request.client_id)
+        if not end:
+            return Done()
+        self._acknowledgements.staged.append((call, Done(), end, ()))
+        return None
+
+    def on_consumer_list(self, call: Call) -> ConsumerListReply:
+        """The members of a group, or those of them that share out a topic."""
+        request = call.request
+        assert isinstance(request, GetConsumerList)
+        if not request.topic:
+            return ConsumerListReply(self._registry.members(request.group))
+        sharers = self._registry.sharers(request.group, request.topic)
+        return ConsumerListReply(tuple(member.client_id for member in sharers), self._is_settled())
+
+    def on_group_clients(self, call: Call) -> None:
+        """What the members of a group tell of themselves."""
+        request = call.request
+        assert isinstance(request, GetGroupClients)
+        if request.group not in self._state.group_table.documents:
+            raise GroupNotFound(check_group(request.group))
+        clients = self._registry.describe(request.group, self._clock.monotonic_ms())
+        reply_json(self._loop, call, {"group": request.group, "clients": clients})
+
+    def on_tick(self, now_ms: int) -> None:
+        """Drops clients that missed their heartbeats. `now_ms`: monotonic."""
+        self._note_lead(now_ms)
+        self._tell(self._registry.on_tick(now_ms))
+
+    def on_deposed(self) -> None:
+        """This broker leads no more: who is there will be told to the next master."""
+        self._led_since_ms = None
+        self._registry.forget_all()
+
+    def _is_settled(self) -> bool:
+        now_ms = self._clock.monotonic_ms()
+        since_ms = self._note_lead(now_ms)
+        return since_ms is not None and now_ms - since_ms >= SETTLED_AFTER * self._registry.heartbeat_ms
+
+    def _note_lead(self, now_ms: int) -> int | None:
+        """Since when this broker leads; None where it does not."""
+        if self._led_since_ms is None and self._leads():
+            self._led_since_ms = now_ms
+        return self._led_since_ms
+
+    def _missing_retry_topics(self, request: Heartbeat) -> list[TopicConfig]:
+        """Who subscribes to its group's retry topic can read it from now on, before anything has failed."""
+        state = self._state
+        wanted = [
+            wanted_retry_topic(state.topic_table.configs, group, state.group_table.documents.get(group, {}))
+            for group, _, subscriptions in request.consumers
+            if any(topic == retry_topic(group) for topic, *_ in subscriptions)
+        ]
+        return [config for config in wanted if config is not None]
+
+    def _tell(self, groups: list[str]) -> None:
+        for group in groups:
+            self._warn_of_disagreement(group)
+            for identity in self._registry.identities(group):
+                self._loop.send_to(identity, ConsumersChanged(group))
+
+    def _warn_of_disagreement(self, group: str) -> None:
+        """Once for each kind of it: members that join one by one do not change what it is."""
+        found = self._registry.disagreements(group)
+        topics = tuple(disagreement.topic for disagreement in found)
+        if topics != self._warned.get(group, ()):
+            for disagreement in found:
+                log.warning(
+                    "members of a group subscribe differently group=%s topic=%s subscriptions=%s",
+                    group,
+                    disagreement.topic,
+                    disagreement.wants,
+                )
+        if topics:
+            self._warned[group] = topics
+        else:
+            self._warned.pop(group, None)
+
+
+def _check(request: Heartbeat, conditions: ConditionCache) -> None:
+    if not 1 <= len(request.client_id) <= CLIENT_ID_LENGTH_MAX:
+        raise InvalidParameter("client_id", request.client_id[:64], f"1 to {CLIENT_ID_LENGTH_MAX} characters")
+    for name in ("language", "version", "host", "allocation"):
+        if len(text := getattr(request, name)) > INFO_LENGTH_MAX:
+            raise InvalidParameter(name, text[:64], f"at most {INFO_LENGTH_MAX} characters")
+    for name in ("pid", "started_at_ms"):
+        if not 0 <= (number := getattr(request, name)) <= NUMBER_MAX:
+            raise InvalidParameter(name, number, f"0 to {NUMBER_MAX}")
+    for group in request.producers:
+        check_group(group)
+    for group, _, subscriptions in request.consumers:
+        check_group(group)
+        for topic, kind, expression in subscriptions:
+            check_topic(topic)
+            if kind == ExpressionKind.SQL92.value:
+                conditions.condition(expression)
+            elif kind == ExpressionKind.TAG.value:
+                Subscription.parse(topic, expression)
+            else:
+                raise InvalidParameter("subscription", kind[:64], "TAG or SQL92")

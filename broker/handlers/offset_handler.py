@@ -1,0 +1,152 @@
+"""Offsets: what a queue holds, and how far groups have consumed. Loop thread.
+
+A commit is an event in the log and answered as a send is: once it is written, or flushed where sends are.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ...model.errors import GroupNotFound, InvalidParameter, QueueNotOwned
+from ...model.names import check_group
+from ...remoting.commands import (
+    BeginOffsetsReply,
+    CommitReply,
+    ConsumerOffsetReply,
+    GetBeginOffsets,
+    GetMaxOffset,
+    GetMinOffset,
+    OffsetReply,
+    QueryConsumerOffset,
+    UpdateConsumerOffsets,
+)
+from ...remoting.server import Call
+from ...store.message_store import MessageStore
+from ..acknowledgements import Acknowledgements
+from ..state.admission import known
+from ..state.offset_table import ANY_ERA, Progress
+from ..state.state_log import GROUPS, OFFSETS, StateLog
+
+OFFSET_MAX: Final = 1 << 62
+
+
+class OffsetHandler:
+    """GetMinOffset, GetMaxOffset, QueryConsumerOffset, GetBeginOffsets, UpdateConsumerOffsets."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        state: StateLog,
+        acknowledgements: Acknowledgements,
+        *,
+        auto_create_groups: bool,
+    ) -> None:
+        self._store = store
+        self._state = state
+        self._acknowledgements = acknowledgements
+        self._auto_create_groups = auto_create_groups
+
+    def on_max_offset(self, call: Call) -> OffsetReply:
+        """The offset that the next message will get."""
+        request = call.request
+        assert isinstance(request, GetMaxOffset)
+        known(self._state.topic_table, request.topic, request.queue_id)
+        return OffsetReply(self._store.max_offset(request.topic, request.queue_id))
+
+    def on_min_offset(self, call: Call) -> OffsetReply:
+        """The oldest offset still held."""
+        request = call.request
+        assert isinstance(request, GetMinOffset)
+        known(self._state.topic_table, request.topic, request.queue_id)
+        return OffsetReply(self._store.min_offset(request.topic, request.queue_id))
+
+    def on_query_offset(self, call: Call) -> ConsumerOffsetReply:
+        """What a group has committed."""
+        request = call.request
+        assert isinstance(request, QueryConsumerOffset)
+        known(self._state.topic_table, request.topic, request.queue_id)
+        table, where = self._state.offset_table, (request.group, request.topic, request.queue_id)
+        return ConsumerOffsetReply(table.offset(*where), table.era(*where))
+
+    def on_begin_offsets(self, call: Call) -> BeginOffsetsReply:
+        """Where a group goes on. Raises what is wrong with any of the queues."""
+        request = call.request
+        assert isinstance(request, GetBeginOffsets)
+        group, topic = request.group, request.topic
+        for queue_id in request.queue_ids:
+            known(self._state.topic_table, topic, queue_id)
+        table, first = self._state.offset_table, self._store.min_offset
+        return BeginOffsetsReply(
+            tuple((table.offset(group, topic, queue_id), first(topic, queue_id)) for queue_id in request.queue_ids),
+            tuple(table.era(group, topic, queue_id) for queue_id in request.queue_ids),
+        )
+
+    def on_update_offsets(self, call: Call) -> CommitReply | None:
+        """Commits. Raises what is wrong with any of the offsets; then none is taken.
+
+        What the table says here is what the log said before this turn; what comes in one turn with a reset, or with a commit of
+        another member, is judged once more by the table, in the log's order.
+        """
+        request = call.request
+        assert isinstance(request, UpdateConsumerOffsets)
+        self._check_group(request.group)
+        for topic, queue_id, offset in request.offsets:
+            known(self._state.topic_table, topic, queue_id)
+            if not 0 <= offset <= OFFSET_MAX:
+                raise InvalidParameter("offset", offset, f"0 to {OFFSET_MAX}")
+        for name in ("incarnations", "eras"):
+            if len(getattr(request, name)) not in (0, len(request.offsets)):
+                raise InvalidParameter(name, len(getattr(request, name)), f"{len(request.offsets)}, one an offset")
+        if request.client_id:
+            self._check_owner(request)
+        moved: list[tuple[str, int]] = []
+        free: list[Progress] = []  # whichever way they go
+        ahead: list[Progress] = []
+        for entry in self._of_these_topics(request):
+            topic, queue_id, offset, era = entry
+            committed = self._state.offset_table.offset(request.group, topic, queue_id)
+            if not self._state.offset_table.is_of(request.group, topic, queue_id, era):
+                moved.append((topic, queue_id))
+            elif not request.forward_only or committed > self._store.max_offset(topic, queue_id):
+                free.append(entry)
+            elif offset > committed:
+                ahead.append(entry)
+        reply = CommitReply(tuple(moved))
+        end = self._stage_offsets(request.group, ahead, forward_only=True)
+        end = self._stage_offsets(request.group, free) or end
+        if not end:
+            return reply
+        self._acknowledgements.staged.append((call, reply, end, ()))
+        return None
+
+    def _check_group(self, group: str) -> None:
+        if group not in self._state.group_table.documents:
+            check_group(group)
+            if not self._auto_create_groups:
+                raise GroupNotFound(group)
+
+    def _of_these_topics(self, request: UpdateConsumerOffsets) -> list[Progress]:
+        """Those that are not of a topic that was deleted, and made again since."""
+        configs = self._state.topic_table.configs
+        count = len(request.offsets)
+        lives, eras = request.incarnations or (0,) * count, request.eras or (ANY_ERA,) * count
+        return [
+            (*entry, era)
+            for entry, meant, era in zip(request.offsets, lives, eras, strict=True)
+            if not meant or configs[entry[0]].incarnation in (0, meant)
+        ]
+
+    def _check_owner(self, request: UpdateConsumerOffsets) -> None:
+        queues = ((topic, queue_id) for topic, queue_id, _ in request.offsets)
+        foreign = self._state.queue_locks.first_not_of(request.group, request.client_id, queues)
+        if foreign is not None:
+            raise QueueNotOwned(request.group, *foreign)
+
+    def _stage_offsets(self, group: str, progress: list[Progress], *, forward_only: bool = False) -> int:
+        """Returns the end of that in the log, 0 where there is nothing to stage."""
+        if not progress:
+            return 0
+        if group not in self._state.group_table.documents:
+            self._state.stage(self._store, GROUPS, self._state.group_table.event_set(group))
+        event = self._state.offset_table.event_committed(group, progress, forward_only=forward_only)
+        return self._state.stage(self._store, OFFSETS, event)

@@ -1,0 +1,40 @@
+"""What the handlers of one broker are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...model.clock import Clock
+from ...model.ids import HostAddress
+from ...remoting.server import RequestLoop
+from ...store.message_store import MessageStore
+from ..acknowledgements import Acknowledgements
+from ..config import BrokerConfig
+from ..delay.delays import Delays
+from ..stage_clock import StageClock
+from ..state.client_registry import ClientRegistry
+from ..state.state_log import StateLog
+from ..worker_desk import WorkerDesk
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Made once the store is open; owned by the loop thread.
+
+    `leads`: whether this broker is its group's master and everything it inherited is confirmed, so that it may act of
+    its own accord on what its state says (deliver what is due, hand out locks); always true without a group.
+    """
+
+    config: BrokerConfig
+    loop: RequestLoop
+    clock: Clock
+    store: MessageStore
+    state: StateLog
+    acknowledgements: Acknowledgements
+    registry: ClientRegistry
+    desk: WorkerDesk
+    stages: StageClock
+    store_host: HostAddress
+    delays: Delays
+    leads: Callable[[], bool]

@@ -1,0 +1,206 @@
+"""Every subject's handler of one broker: which answers which request, and which of the loop's events concern it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...remoting import commands
+from ...remoting.commands import Reply, Request
+from ...remoting.server import Call
+from ..delay.delay_handler import DelayHandler
+from ..filter.condition_cache import ConditionCache
+from ..statistics import BrokerStatistics
+from .group_handler import GroupHandler
+from .heartbeat_handler import HeartbeatHandler
+from .hold_handler import HoldHandler
+from .lock_handler import LockHandler
+from .offset_handler import OffsetHandler
+from .parts import Parts
+from .pull_handler import PullHandler
+from .query_handler import QueryHandler
+from .query_offset_handler import QueryOffsetHandler
+from .reply_handler import ReplyHandler
+from .reset_handler import ResetHandler
+from .send_back_handler import SendBackHandler
+from .send_handler import SendHandler
+from .sequenced_send_handler import SequencedSendHandler
+from .start_handler import StartHandler
+from .topic_handler import TopicHandler
+
+Handler = Callable[[Call], Reply | None]
+
+
+class Handlers:
+    """Owned by the loop thread. `sends` and `pulls` count what passes through them."""
+
+    def __init__(self, parts: Parts) -> None:
+        config, store, state, loop, clock = parts.config, parts.store, parts.state, parts.loop, parts.clock
+        acknowledgements, registry, desk = parts.acknowledgements, parts.registry, parts.desk
+        auto_create_queues = config.default_topic_queues if config.auto_create_topics else 0
+        self.sends = SendHandler(
+            store,
+            state,
+            acknowledgements,
+            parts.stages,
+            store_host=parts.store_host,
+            auto_create_queues=auto_create_queues,
+        )
+        self._delays = DelayHandler(
+            store,
+            state,
+            acknowledgements,
+            parts.delays,
+            desk,
+            loop,
+            clock,
+            config.store,
+            broker_name=config.name,
+            store_host=parts.store_host,
+            auto_create_queues=auto_create_queues,
+        )
+        self._sequenced = SequencedSendHandler(parts, self.sends, self._delays, auto_create_queues=auto_create_queues)
+        conditions = ConditionCache()
+        self.pulls = PullHandler(store, state, loop, clock, desk, config, conditions)
+        self._locks = LockHandler(
+            store, state, acknowledgements, clock, parts.leads, may_be_deposed=bool(config.controllers)
+        )
+        self._replies = ReplyHandler(
+            store,
+            state,
+            acknowledgements,
+            loop,
+            clock,
+            registry,
+            cluster=config.cluster,
+            broker_name=config.name,
+            store_host=parts.store_host,
+        )
+        self._heartbeats = HeartbeatHandler(
+            store,
+            state,
+            acknowledgements,
+            loop,
+            clock,
+            registry,
+            self._locks,
+            conditions,
+            parts.leads,
+            auto_create_groups=config.auto_create_groups,
+            on_client=self._replies.on_client,
+        )
+        self._queries = QueryHandler(store, state, loop, desk, config)
+        self._topics = TopicHandler(store, state, acknowledgements, loop, queues_max=config.topic_queues_max)
+        self._groups = GroupHandler(store, state, acknowledgements, loop, clock, registry)
+        self._offsets = OffsetHandler(store, state, acknowledgements, auto_create_groups=config.auto_create_groups)
+        self._resets = ResetHandler(parts)
+        self._send_backs = SendBackHandler(parts)
+        self._starts = StartHandler(parts)
+        self._query_offsets = QueryOffsetHandler(parts)
+        self._holds = HoldHandler(parts)
+        store.hold(self._holds.holds)
+        self.statistics = BrokerStatistics(
+            store,
+            loop,
+            clock,
+            registry,
+            self.sends,
+            self.pulls,
+            parts.stages,
+            parts.delays,
+            self._send_backs,
+            self._replies,
+            self._holds.holds,
+            self._sequenced,
+        )
+
+    def table(self) -> dict[type[Request], Handler]:
+        """The requests that are answered here."""
+        return {
+            **self._of_messages(),
+            **self._of_groups(),
+            **self._of_topics(),
+            **self._of_pipelines(),
+        }
+
+    def _of_messages(self) -> dict[type[Request], Handler]:
+        return {
+            commands.SendMessages: self.sends.on_send,
+            commands.SendSequenced: self._sequenced.on_send,
+            commands.SendDelayed: self._delays.on_send,
+            commands.SendDelayedSequenced: self._sequenced.on_send_delayed,
+            commands.RecallMessage: self._delays.on_recall,
+            commands.SendBack: self._send_backs.on_send_back,
+            commands.SendReplyMessage: self._replies.on_send_reply,
+            commands.PullMessages: self.pulls.on_pull,
+            commands.QueryMessages: self._queries.on_query,
+            commands.ViewMessage: self._queries.on_view,
+        }
+
+    def _of_groups(self) -> dict[type[Request], Handler]:
+        return {
+            commands.Heartbeat: self._heartbeats.on_heartbeat,
+            commands.UnregisterClient: self._heartbeats.on_unregister,
+            commands.GetConsumerList: self._heartbeats.on_consumer_list,
+            commands.GetGroupClients: self._heartbeats.on_group_clients,
+            commands.CreateGroup: self._groups.on_create,
+            commands.DeleteGroup: self._groups.on_delete,
+            commands.GetGroups: self._groups.on_list,
+            commands.GetConsumeStatistics: self._groups.on_statistics,
+            commands.QueryConsumerOffset: self._offsets.on_query_offset,
+            commands.GetBeginOffsets: self._offsets.on_begin_offsets,
+            commands.UpdateConsumerOffsets: self._offsets.on_update_offsets,
+            commands.ResetOffsets: self._resets.on_reset,
+            commands.CloneOffsets: self._resets.on_clone,
+            commands.StartConsuming: self._starts.on_start,
+            commands.LockQueues: self._locks.on_lock,
+            commands.UnlockQueues: self._locks.on_unlock,
+        }
+
+    def _of_topics(self) -> dict[type[Request], Handler]:
+        return {
+            commands.CreateTopic: self._topics.on_create,
+            commands.DeleteTopic: self._topics.on_delete,
+            commands.GetTopics: self._topics.on_list,
+            commands.GetTopicStatistics: self._topics.on_statistics,
+            commands.GetMaxOffset: self._offsets.on_max_offset,
+            commands.GetMinOffset: self._offsets.on_min_offset,
+            commands.SearchOffset: self._queries.on_search,
+        }
+
+    def _of_pipelines(self) -> dict[type[Request], Handler]:
+        return {
+            commands.KeepQueryOffsets: self._query_offsets.on_keep,
+            commands.GetQueryOffsets: self._query_offsets.on_get,
+            commands.DropQueryOffsets: self._query_offsets.on_drop,
+            commands.GetQueries: self._query_offsets.on_list,
+            commands.HoldMessages: self._holds.on_hold,
+            commands.RenewHold: self._holds.on_renew,
+            commands.ReleaseHold: self._holds.on_release,
+        }
+
+    # ---- the loop's events
+
+    def on_arrivals(self, queues: list[tuple[str, int]]) -> None:
+        """More may be read in these queues than before."""
+        self.pulls.on_arrivals(queues)
+
+    def on_topic_deleted(self, topic: str) -> None:
+        """Its queues are gone."""
+        self.pulls.on_topic_deleted(topic)
+
+    def on_fast_tick(self, now_ms: int) -> None:
+        """Ten times a second. `now_ms`: monotonic."""
+        self.pulls.on_tick(now_ms)
+        self._replies.on_tick(now_ms)
+
+    def on_slow_tick(self, now_ms: int) -> None:
+        """Each second. `now_ms`: monotonic."""
+        self._heartbeats.on_tick(now_ms)
+        self._locks.on_tick(now_ms)
+        self._holds.on_tick(now_ms)
+
+    def on_deposed(self) -> None:
+        """This broker was its group's master, and is no more."""
+        self._heartbeats.on_deposed()
+        self._locks.on_deposed()
+        self._holds.on_deposed()

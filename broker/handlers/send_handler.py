@@ -1,0 +1,93 @@
+"""Sends: from the received frame into the store's batch of this turn. The hot path: one look-up, one stage, one reply.
+
+Handlers run while the loop drains; the service commits at the end of the turn and the acknowledgements go out.
+"""
+
+from __future__ import annotations
+
+from ...model.errors import MessageIllegal
+from ...model.ids import HostAddress
+from ...model.names import TRACE_TOPIC
+from ...model.route import TopicConfig
+from ...remoting.commands import SendMessages, SendReply
+from ...remoting.server import Call
+from ...store.message_store import MessageStore
+from ..acknowledgements import Acknowledgements
+from ..stage_clock import StageClock
+from ..state.admission import queues_to_create
+from ..state.state_log import TOPICS, StateLog
+
+TRACE_QUEUES = 1
+
+
+class SendHandler:
+    """SendMessages. Owned by the loop thread."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        state: StateLog,
+        acknowledgements: Acknowledgements,
+        stages: StageClock,
+        *,
+        store_host: HostAddress,
+        auto_create_queues: int,
+    ) -> None:
+        """`auto_create_queues`: queues of a topic that a send creates; 0 = sends create none."""
+        self._store = store
+        self._stage_batch = store.stage
+        self._state = state
+        self._acknowledgements = acknowledgements
+        self._stages = stages
+        self._write_queues = state.topic_table.write_queues
+        self._store_host = store_host.encode()
+        self._auto_create_queues = auto_create_queues
+        self.batches = 0
+        self.messages = 0
+        self.size_bytes = 0
+
+    def on_send(self, call: Call) -> None:
+        """Stages a batch. Raises what says why it was refused; then nothing of it is staged."""
+        request = call.request
+        assert isinstance(request, SendMessages)
+        topic, queue_id = request.topic, request.queue_id
+        if not 0 <= queue_id < self._write_queues.get(topic, 0):
+            self._create_or_refuse(call, request)
+            return
+        reply, end = self._stage(call, request)
+        self._acknowledgements.staged.append((call, reply, end, ()))
+
+    def _stage(self, call: Call, request: SendMessages) -> tuple[SendReply, int]:
+        begin, end = call.begin, call.end
+        if begin >= end:
+            raise MessageIllegal("a send without records")
+        entered = self._stages.enter_send() if self._stages.is_sampling else 0
+        placed = self._stage_batch(begin, end, request.topic, request.queue_id, request.count)
+        if entered:
+            self._stages.leave_send(entered)
+        self.batches += 1
+        self.messages += placed.count
+        self.size_bytes += end - begin
+        reply = SendReply(
+            request.queue_id,
+            placed.queue_offset,
+            placed.physical_offset,
+            placed.store_timestamp_ms,
+            self._store_host,
+            placed.pieces,
+        )
+        return reply, placed.end
+
+    def _create_or_refuse(self, call: Call, request: SendMessages) -> None:
+        """A send to a queue that is not there for writing; creates its topic where the configuration allows it, and the
+        trace topic with the first trace.
+
+        The batch is staged first, since it lies where the next record would go; both are in one write.
+        """
+        topic, queue_id = request.topic, request.queue_id
+        queues = TRACE_QUEUES if topic == TRACE_TOPIC else self._auto_create_queues
+        queues_to_create(self._state.topic_table, topic, queue_id, queues)
+        reply, _ = self._stage(call, request)
+        event = self._state.topic_table.event_set(TopicConfig(topic, read_queues=queues, write_queues=queues))
+        end = self._state.stage(self._store, TOPICS, event)
+        self._acknowledgements.staged.append((call, reply, end, ()))

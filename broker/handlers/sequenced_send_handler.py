@@ -1,0 +1,226 @@
+"""SendSequenced and SendDelayedSequenced: sends whose messages are stored once, however often they are tried.
+
+Who sent what is asked of the producer table before anything is staged; who it is, is written into the records, so that
+the log says it to everybody who follows it. What is known already is answered as it was stored, once that is as durable
+as the broker promises: its first answer may have been lost because it never was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from ...model.errors import (
+    CorruptRecordError,
+    MessageIllegal,
+    MessageNotFound,
+    SequenceKnownInPart,
+    StoreNotWriteable,
+    ZenitError,
+)
+from ...model.properties import TIMER_OUT_MS
+from ...model.queue import PhysicalOffset, QueueOffset
+from ...model.route import TopicConfig
+from ...model.sequence import check_producer_id, check_sequences
+from ...record.record_kernel import decode_record, why_refused, write_sequences
+from ...record.sys_flag import SEQUENCED
+from ...remoting.commands import DelayedReply, SendDelayedSequenced, SendSequenced, SequencedReply
+from ...remoting.delayed_places import NOWHERE, Place, encode_places
+from ...remoting.server import Call
+from ...store.message_store import Placed
+from ..delay.delay_handler import DelayHandler
+from ..state.admission import queues_to_create
+from ..state.producer_table import UNKNOWN, Entry, Key, Piece, whereabouts
+from ..state.state_log import TOPICS
+from .parts import Parts
+from .send_handler import SendHandler
+
+_UNKNOWN_PLACE = Place(NOWHERE, UNKNOWN, UNKNOWN)
+
+
+class SequencedSendHandler:
+    """Owned by the loop thread."""
+
+    def __init__(self, parts: Parts, sends: SendHandler, delays: DelayHandler, *, auto_create_queues: int) -> None:
+        """`sends`: whose counters these sends count in. `auto_create_queues`: of a topic that a send creates; 0: none."""
+        self._store = parts.store
+        self._stage_batch = parts.store.stage
+        self._state = parts.state
+        self._table = parts.state.producer_table
+        self._acknowledgements = parts.acknowledgements
+        self._desk = parts.desk
+        self._clock = parts.clock
+        self._record_max = parts.config.store.record_bytes_max
+        self._store_host = parts.store_host.encode()
+        self._sends = sends
+        self._delays = delays
+        self._auto_create_queues = auto_create_queues
+        self._duplicates = 0
+
+    def document(self) -> dict[str, int]:
+        """For statistics: sequences that are remembered (of one producer in one queue each), batches that came again."""
+        return {"sequences": len(self._table), "duplicate_batches": self._duplicates}
+
+    # ---- messages for now
+
+    def on_send(self, call: Call) -> None:
+        """Stages a batch, or finds that it was stored. Raises what says why it was refused; then nothing of it is staged."""
+        request = call.request
+        assert isinstance(request, SendSequenced)
+        topic, queue_id = request.topic, request.queue_id
+        queues = 0
+        if not 0 <= queue_id < self._state.topic_table.write_queues.get(topic, 0):
+            queues = queues_to_create(self._state.topic_table, topic, queue_id, self._auto_create_queues)
+        key, known = self._check(request, has_gaps=request.has_gaps)
+        if known is not None:
+            self._acknowledgements.staged.append((call, self._known_reply(request, known), known.end, ()))
+            return
+        begin, end = call.begin, call.end
+        self._fill_in(self._store.arena.view, begin, end, request)
+        try:
+            placed = self._stage_batch(begin, end, topic, queue_id, request.count, True, SEQUENCED)
+        except StoreNotWriteable:
+            self._check_in_part(key, request.first_sequence)
+            raise
+        sends = self._sends
+        sends.batches += 1
+        sends.messages += placed.count
+        sends.size_bytes += end - begin
+        if not placed.pieces:  # else it was larger than a segment: written piece by piece, and told by the log
+            first = request.first_sequence
+            piece = Piece(first, first + placed.count - 1, placed.queue_offset, placed.physical_offset)
+            self._table.stage(key, (piece,), placed.end, placed.store_timestamp_ms)
+        reply_end = placed.end
+        if queues:
+            event = self._state.topic_table.event_set(TopicConfig(topic, read_queues=queues, write_queues=queues))
+            reply_end = self._state.stage(self._store, TOPICS, event)
+        reply = SequencedReply(
+            queue_id,
+            placed.queue_offset,
+            placed.physical_offset,
+            placed.store_timestamp_ms,
+            self._store_host,
+            placed.pieces,
+        )
+        self._acknowledgements.staged.append((call, reply, reply_end, ()))
+
+    def _known_reply(self, request: SendSequenced, known: Entry) -> SequencedReply:
+        """Where the batch is, as far as that is known: offsets of one that lies side by side in its queue."""
+        self._duplicates += 1
+        pieces = whereabouts(known, request.first_sequence, request.count) or []
+        positions = [self._position(request, piece) for piece in pieces]
+        offset = at = UNKNOWN
+        split: tuple[tuple[int, int], ...] = ()
+        if pieces and UNKNOWN not in positions and _is_side_by_side(pieces):
+            offset, at = pieces[0].queue_offset, positions[0]
+            if len(pieces) > 1:
+                split = tuple(
+                    (piece.last - piece.first + 1, place) for piece, place in zip(pieces, positions, strict=True)
+                )
+        return SequencedReply(request.queue_id, offset, at, known.stored_ms, self._store_host, split, True, known.last)
+
+    def _position(self, request: SendSequenced, piece: Piece) -> int:
+        if piece.physical_offset != UNKNOWN or piece.waits:
+            return piece.physical_offset
+        found = self._store.position_of(request.topic, request.queue_id, QueueOffset(piece.queue_offset))
+        return UNKNOWN if found is None else found
+
+    # ---- messages for later
+
+    def on_send_delayed(self, call: Call) -> None:
+        """The same, of messages of which some wait."""
+        request = call.request
+        assert isinstance(request, SendDelayedSequenced)
+        key, known = self._check(request, has_gaps=False)
+        if known is not None:
+            self._duplicates += 1
+            self._acknowledgements.when_promised(known.end, partial(self._on_promised, call, known))
+            return
+        payload = bytearray(call.loop.arena.view[call.begin : call.end])
+        self._fill_in(payload, 0, len(payload), request)
+        staged: list[tuple[bool, Placed]] = []
+        try:
+            self._delays.take(call, request, payload, staged, flags=SEQUENCED)
+        except StoreNotWriteable:
+            self._note(key, request.first_sequence, staged)
+            self._check_in_part(key, request.first_sequence)
+            raise
+        self._note(key, request.first_sequence, staged)
+
+    def _note(self, key: Key, first: int, staged: Sequence[tuple[bool, Placed]]) -> None:
+        """Messages were staged, as sequences from `first` on."""
+        pieces = []
+        for waits, placed in staged:
+            last = first + placed.count - 1
+            pieces.append(Piece(first, last, placed.queue_offset, placed.physical_offset, waits))
+            first = last + 1
+        if staged:
+            last_placed = staged[-1][1]
+            self._table.stage(key, pieces, last_placed.end, last_placed.store_timestamp_ms)
+
+    def _on_promised(self, call: Call, known: Entry, error: ZenitError | None) -> None:
+        """What an earlier try stored is durable (or will not be): its whereabouts are read from the log by a worker."""
+        if error is not None:
+            call.loop.fail(call, error)
+            return
+        try:
+            self._desk.run(call, partial(self._places, call, known), partial(self._answer, call))
+        except ZenitError as busy:
+            call.loop.fail(call, busy)
+
+    def _answer(self, call: Call, places: list[Place]) -> None:
+        request = call.request
+        assert isinstance(request, SendDelayedSequenced)
+        call.loop.reply(call, DelayedReply(request.queue_id, self._store_host), (encode_places(places),))
+
+    def _places(self, call: Call, known: Entry) -> list[Place]:
+        """Worker thread. Where each message of the batch is, unknown all of them where that is not known of one."""
+        request = call.request
+        assert isinstance(request, SendDelayedSequenced)
+        places: list[Place] = []
+        for piece in whereabouts(known, request.first_sequence, request.count) or ():
+            at = piece.physical_offset
+            for index in range(piece.last - piece.first + 1):
+                try:
+                    record = decode_record(self._store.record_at(PhysicalOffset(at)))
+                except (MessageNotFound, CorruptRecordError):
+                    return [_UNKNOWN_PLACE] * request.count
+                due = record.properties.get(TIMER_OUT_MS, "") if piece.waits else ""
+                offset = NOWHERE if piece.waits else piece.queue_offset + index
+                places.append(Place(int(due) if due.isdigit() else NOWHERE, offset, at))
+                at += record.size_bytes
+        return places or [_UNKNOWN_PLACE] * request.count
+
+    # ---- both
+
+    def _check_in_part(self, key: Key, first: int) -> None:
+        """Of a batch that is refused: where the disk had room for its beginning, that stays. Raises SequenceKnownInPart: who is
+        told that nothing was taken may send it to another queue."""
+        entry = self._table.entry(key)
+        if entry is not None and entry.last >= first:
+            raise SequenceKnownInPart(first, entry.last) from None
+
+    def _check(self, request: SendSequenced | SendDelayedSequenced, *, has_gaps: bool) -> tuple[Key, Entry | None]:
+        first, count = request.first_sequence, request.count
+        check_sequences(first, count)
+        key = (check_producer_id(request.producer_id), request.topic, request.queue_id)
+        return key, self._table.check(key, first, count, has_gaps=has_gaps, now_ms=self._clock.monotonic_ms())
+
+    def _fill_in(
+        self, data: bytearray | memoryview, begin: int, end: int, request: SendSequenced | SendDelayedSequenced
+    ) -> None:
+        """Writes into the records who sent them as what. Raises MessageIllegal."""
+        if begin >= end:
+            raise MessageIllegal("a send without records")
+        producer_id = request.producer_id.encode()
+        done = write_sequences(data, begin, end, self._record_max, producer_id, request.first_sequence)
+        if done <= 0:
+            raise MessageIllegal(why_refused(done, data, begin, end))
+
+
+def _is_side_by_side(pieces: list[Piece]) -> bool:
+    """Whether the queue has them one behind the other."""
+    ends = [piece.queue_offset + piece.last - piece.first + 1 for piece in pieces]
+    return all(end == piece.queue_offset for end, piece in zip(ends, pieces[1:], strict=False)) and not any(
+        piece.waits for piece in pieces
+    )

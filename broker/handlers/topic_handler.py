@@ -1,0 +1,111 @@
+"""Topics: create, delete, list, describe. Loop thread; changes are events in the log."""
+
+from __future__ import annotations
+
+from ...model.errors import InvalidParameter, NoPermission, TopicNotFound
+from ...model.names import check_topic, is_system_topic
+from ...model.route import TopicConfig
+from ...remoting.commands import CreateTopic, DeleteTopic, Done, GetTopics, GetTopicStatistics
+from ...remoting.server import Call, RequestLoop
+from ...store.message_store import MessageStore
+from ..acknowledgements import Acknowledgements
+from ..json_reply import reply_json
+from ..state.state_log import TOPICS, StateLog
+from ..state.stored_time import stored_at_ms
+from ..state.topic_table import check_settings
+
+ATTRIBUTE_LENGTH_MAX = 1024
+
+
+class TopicHandler:
+    """CreateTopic, DeleteTopic, GetTopics, GetTopicStatistics."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        state: StateLog,
+        acknowledgements: Acknowledgements,
+        loop: RequestLoop,
+        *,
+        queues_max: int,
+    ) -> None:
+        self._store = store
+        self._state = state
+        self._acknowledgements = acknowledgements
+        self._loop = loop
+        self._queues_max = queues_max
+
+    def on_create(self, call: Call) -> None:
+        """Creates a topic, or gives it other settings; its queues never shrink."""
+        request = call.request
+        assert isinstance(request, CreateTopic)
+        topics = self._state.topic_table
+        if is_system_topic(check_topic(request.topic)):
+            raise NoPermission(f"system topic {request.topic}", "creating")
+        for name, value in request.attributes:
+            if not name or len(name) + len(value) > ATTRIBUTE_LENGTH_MAX:
+                raise InvalidParameter(
+                    "attribute", name[:64], f"name and value of 1 to {ATTRIBUTE_LENGTH_MAX} characters"
+                )
+        before = topics.configs.get(request.topic)
+        config = TopicConfig(
+            request.topic,
+            read_queues=request.read_queues,
+            write_queues=request.write_queues,
+            permission=request.permission,
+            order=request.order,
+            attributes={**(before.attributes if before else {}), **dict(request.attributes)},
+        )
+        check_settings(config, before, queues_max=self._queues_max)
+        end = self._state.stage(self._store, TOPICS, topics.event_set(config))
+        self._acknowledgements.staged.append((call, Done(), end, ()))
+
+    def on_delete(self, call: Call) -> None:
+        """Deletes a topic with its queues and the offsets of its groups."""
+        request = call.request
+        assert isinstance(request, DeleteTopic)
+        if is_system_topic(request.topic):
+            raise NoPermission(f"system topic {request.topic[:128]}", "deleting")
+        if request.topic not in self._state.topic_table.configs:
+            raise TopicNotFound(request.topic[:255])
+        end = self._state.stage(self._store, TOPICS, self._state.topic_table.event_deleted(request.topic))
+        self._acknowledgements.staged.append((call, Done(), end, ()))
+
+    def on_list(self, call: Call) -> None:
+        """All topics and their settings."""
+        assert isinstance(call.request, GetTopics)
+        topics = [
+            {
+                "name": config.name,
+                "read_queues": config.read_queues,
+                "write_queues": config.write_queues,
+                "permission": config.permission,
+                "order": config.order,
+                "attributes": config.attributes,
+                "incarnation": config.incarnation,
+                "system": is_system_topic(config.name),
+            }
+            for _, config in sorted(self._state.topic_table.configs.items())
+        ]
+        reply_json(self._loop, call, {"topics": topics})
+
+    def on_statistics(self, call: Call) -> None:
+        """What each queue of a topic holds."""
+        request = call.request
+        assert isinstance(request, GetTopicStatistics)
+        config = self._state.topic_table.configs.get(request.topic)
+        if config is None:
+            raise TopicNotFound(request.topic[:255])
+        queues = range(max(config.read_queues, config.write_queues))
+        rows = [self._queue_row(request.topic, queue_id) for queue_id in queues]
+        document = {"topic": request.topic, "incarnation": config.incarnation, "queues": rows}
+        reply_json(self._loop, call, document)
+
+    def _queue_row(self, topic: str, queue_id: int) -> dict[str, int | None]:
+        begin, end = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
+        return {
+            "queue_id": queue_id,
+            "min_offset": begin,
+            "max_offset": end,
+            "last_stored_at_ms": stored_at_ms(self._store, topic, queue_id, end - 1) if end > begin else None,
+        }

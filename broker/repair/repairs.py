@@ -1,0 +1,222 @@
+"""Damaged bytes of the log are fetched from another replica of the group, and put in their place.
+
+    damage below confirm --GetLogRange--> a replica: checks its own bytes, then sends them with a CRC
+                         <---- bytes ---- '- or says that it has not, or not whole, what is asked for
+    whole records, and as our own checksums have them? --> written in place, synced --> readers and slaves go on
+
+Any replica asks any other, whatever their roles: below the confirm offset all that have the bytes have the same (R6, R8).
+What cannot be had counts as lost, and consumers are told (pull_handler). Whom to ask and when: repair_plan. Loop thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, Final, Protocol, cast
+
+from ...model.clock import Clock
+from ...model.errors import BrokerBusy, BufferFull, CorruptRecordError, InvalidParameter, OffsetOutOfRange, ZenitError
+from ...model.repeated_news import RepeatedNews
+from ...record.crc32 import crc32
+from ...remoting.client import RemotingClient
+from ...remoting.commands import GetLogRange, LogRangeReply, ReplicaQuestion, Reply
+from ...remoting.server import Call, RequestLoop
+from ...store.message_store import MessageStore
+from ..replication.replica_question import QuestionStamp
+from ..worker_desk import WorkerDesk
+from .repair_plan import Ask, Outcome, RepairPlan
+
+log = logging.getLogger(__name__)
+
+TICK_MS: Final = 100
+TIMEOUT_MS: Final = 10_000
+NOT_YET_MS: Final = 500
+RANGE_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Of one question: more than the largest append; a reply's frame may be twice that."""
+
+
+class RepairHost(Protocol):
+    """The group member."""
+
+    def others(self) -> dict[str, tuple[str, QuestionStamp]] | None:
+        """{name: (address, how a question to it begins)} of the group's other replicas; None while nobody knows them."""
+
+    def check_asker(self, question: ReplicaQuestion) -> None:
+        """Raises OtherReplicaMeant, StaleEpoch, UnknownReplica."""
+
+    def on_damage(self) -> None:
+        """There is more damage, or less."""
+
+
+class Repairs:
+    """One replica's: asks others for what is damaged here, and answers them."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        loop: RequestLoop,
+        clock: Clock,
+        client: RemotingClient,
+        desk: WorkerDesk,
+        host: RepairHost,
+        *,
+        wait_ms: int,
+        look_again: Callable[[], None],
+    ) -> None:
+        """`store` is open. `look_again`: has readers that wait before damage look whether they may go on."""
+        self._store = store
+        self._loop = loop
+        self._clock = clock
+        self._client = client
+        self._desk = desk
+        self._host = host
+        self._look_again = look_again
+        self._plan = RepairPlan(wait_ms=wait_ms)
+        self._news = RepeatedNews()  # by replica: why it gives nothing
+        self._dropped: deque[Ask] = deque()  # the loop had no room for what came of them
+        self._plan.on_damage(self._damaged(), clock.monotonic_ms())
+        self._set_awaited()
+
+    def start(self) -> None:
+        """Looks ten times a second from here on."""
+        self._loop.every(TICK_MS, self._on_tick)
+
+    def document(self) -> dict[str, Any]:
+        """For statistics."""
+        plan = self._plan
+        return {"mended_ranges": plan.mended, "awaited_ranges": len(plan.awaited), "lost_ranges": len(plan.lost)}
+
+    def on_change(self) -> None:
+        """The store has found more damage, or less is left."""
+        self._plan.on_damage(self._damaged(), self._clock.monotonic_ms())
+        self._set_awaited()
+        self._host.on_damage()
+
+    def _damaged(self) -> list[tuple[int, int]]:
+        """What is to be fetched: damage with the appends that it lies in. What recovery found is a session's to fetch."""
+        damage = self._store.damage
+        return damage.extents(damage.quarantine.rotten)
+
+    def _set_awaited(self) -> None:
+        quarantine = self._store.damage.quarantine
+        if quarantine.sought != self._plan.sought:
+            quarantine.sought = self._plan.sought
+        if quarantine.awaited != self._plan.awaited:
+            quarantine.awaited = self._plan.awaited
+            self._look_again()
+
+    # ---- asking
+
+    def _on_tick(self) -> None:
+        while self._dropped:
+            self._settle(self._dropped.popleft(), Outcome.UNANSWERED)
+        others = self._host.others()
+        names = None if others is None else tuple(others)
+        ask = self._plan.next_ask(self._clock.monotonic_ms(), names, self._store.confirm_offset)
+        self._set_awaited()
+        if ask is None or others is None:
+            return
+        address, stamp = others[ask.replica]
+        try:
+            self._client.send_nowait(
+                address,
+                GetLogRange(*stamp, ask.begin, ask.end),
+                None,
+                timeout_ms=TIMEOUT_MS,
+                on_reply=partial(self._post_reply, ask),
+            )
+        except ZenitError as error:
+            self._on_reply(ask, None, b"", error)
+
+    def _post_reply(self, ask: Ask, reply: Reply | None, data: bytes, error: ZenitError | None) -> None:
+        """A thread of the client's."""
+        self._post(ask, partial(self._on_reply, ask, reply, data, error))
+
+    def _post(self, ask: Ask, callback: Callable[[], None]) -> None:
+        """Any thread. What the loop has no room for is asked for again."""
+        try:
+            self._loop.post(callback)
+        except BufferFull:
+            log.warning("a repair was dropped, the loop is behind begin=%s end=%s", ask.begin, ask.end)
+            self._dropped.append(ask)
+
+    def _on_reply(self, ask: Ask, reply: Reply | None, data: bytes, error: ZenitError | None) -> None:
+        if error is not None:
+            count = self._news.count_to_tell(ask.replica, type(error).__name__, self._clock.monotonic_ms())
+            if count:
+                log.warning(
+                    "no repair begin=%s end=%s replica=%s error=%s times=%d",
+                    *(ask.begin, ask.end, ask.replica, error, count),
+                )
+            self._settle(ask, _outcome_of(error))
+        elif not isinstance(reply, LogRangeReply) or len(data) != ask.end - ask.begin or crc32(data) != reply.crc:
+            log.warning("damaged on the way begin=%s end=%s replica=%s", ask.begin, ask.end, ask.replica)
+            self._settle(ask, Outcome.UNANSWERED)
+        else:
+            self._news.is_over(ask.replica)
+            self._write(ask, bytes(data), is_whole=reply.is_whole)
+
+    def _write(self, ask: Ask, data: bytes, *, is_whole: bool) -> None:
+        damage = self._store.damage
+        try:
+            mended = damage.made_whole(ask.begin, data)
+            if mended is None and is_whole and damage.fits(ask.begin, data):
+                mended = data
+            if mended is None:
+                what = "not what our checksums say" if is_whole else "damaged there too, and not made whole by our copy"
+                log.error("%s begin=%s end=%s replica=%s", what, ask.begin, ask.end, ask.replica)
+                self._settle(ask, Outcome.REFUSED)
+                return
+            written = damage.write(ask.begin, mended)
+        except (OSError, OffsetOutOfRange) as error:
+            log.warning("cannot be written in place begin=%s end=%s error=%s", ask.begin, ask.end, error)
+            self._settle(ask, Outcome.UNANSWERED)
+            return
+
+        def on_written(future: Future[None]) -> None:
+            """The store's worker; a sync that failed has poisoned the store."""
+            if not future.cancelled():
+                self._post(ask, partial(self._on_written, ask))
+
+        written.add_done_callback(on_written)
+
+    def _on_written(self, ask: Ask) -> None:
+        if self._store.is_poisoned:
+            return
+        self._plan.on_outcome(ask, Outcome.MENDED, self._clock.monotonic_ms())
+        self._store.damage.on_whole(ask.begin, ask.end)
+        self._look_again()
+
+    def _settle(self, ask: Ask, outcome: Outcome) -> None:
+        self._plan.on_outcome(ask, outcome, self._clock.monotonic_ms())
+
+    # ---- answering
+
+    def on_get_log_range(self, call: Call) -> None:
+        """GetLogRange, in any role. Raises OtherReplicaMeant, StaleEpoch, UnknownReplica, InvalidParameter, BrokerBusy, and
+        OffsetOutOfRange where the log ends before `end`."""
+        request = cast(GetLogRange, call.request)
+        self._host.check_asker(request)
+        begin, end, store = request.begin, request.end, self._store
+        if not 0 <= begin < end <= begin + RANGE_BYTES_MAX:
+            raise InvalidParameter("begin, end", (begin, end), f"a range of up to {RANGE_BYTES_MAX} bytes")
+        if end > store.written:
+            raise OffsetOutOfRange("commit log", end, store.begin, store.written)
+        if end > store.confirm_offset:
+            raise BrokerBusy(NOT_YET_MS, f"{end} is not confirmed here yet")
+        self._desk.run(call, partial(store.copy_of_range, begin, end), partial(self._reply, call))
+
+    def _reply(self, call: Call, copy: tuple[bytes, bool]) -> None:
+        data, is_whole = copy
+        self._loop.reply(call, LogRangeReply(crc32(data), is_whole), (data,))
+
+
+def _outcome_of(error: ZenitError) -> Outcome:
+    """Of a question that was answered with this error, or not at all."""
+    if isinstance(error, OffsetOutOfRange) and error.offset > error.maximum:
+        return Outcome.NOT_THERE_YET
+    is_refusal = isinstance(error, CorruptRecordError | OffsetOutOfRange | InvalidParameter)
+    return Outcome.REFUSED if is_refusal else Outcome.UNANSWERED

@@ -1,0 +1,1 @@
+"""The broker's tables: topics, groups, offsets and the like, each a function of the log."""

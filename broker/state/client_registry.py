@@ -1,0 +1,239 @@
+"""Who is connected: producers and consumers by group, kept alive by heartbeats. Pure; owned by the loop thread.
+
+Each change returns the groups whose membership or subscription is another now; the shell tells their members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ...model.errors import AllocationConflict, BrokerBusy, DuplicateClient
+from ...model.subscription import MessageModel
+from ..filter.subscription_check import Disagreement, GroupSubscriptions, Subscriptions
+
+Consumers = tuple[tuple[str, str, Subscriptions], ...]  # (group, message model, subscriptions)
+
+MISSED_MAX = 3  # heartbeats a client may miss
+RETRY_MS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class ClientInfo:
+    """What a client tells of itself; "" and 0 where it does not."""
+
+    language: str = ""
+    version: str = ""
+    host: str = ""
+    pid: int = 0
+    started_at_ms: int = 0
+    allocation: str = ""
+
+    def is_another_than(self, known: ClientInfo) -> bool:
+        """This is another process than `known`, as far as both say."""
+        said = self.started_at_ms and known.started_at_ms
+        return bool(said) and (self.pid, self.started_at_ms) != (known.pid, known.started_at_ms)
+
+
+UNTOLD = ClientInfo()
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """What a client's last heartbeat said, and when (monotonic). `identity`: its connection, for one-way requests."""
+
+    client_id: str
+    identity: bytes
+    seen_ms: int
+    producers: tuple[str, ...]
+    consumers: Consumers
+    info: ClientInfo = UNTOLD
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One consumer of a group."""
+
+    client_id: str
+    identity: bytes
+    model: str
+    subscriptions: Subscriptions
+
+
+class ClientRegistry:
+    """Clients by id, members by group."""
+
+    __slots__ = ("_clients", "_clients_max", "_groups", "_wants", "heartbeat_ms")
+
+    def __init__(self, *, heartbeat_ms: int, clients_max: int) -> None:
+        """`heartbeat_ms`: how often clients are to report; one that misses three is gone."""
+        self.heartbeat_ms = heartbeat_ms
+        self._clients_max = clients_max
+        self._clients: dict[str, Client] = {}
+        self._groups: dict[str, dict[str, Member]] = {}
+        self._wants: dict[str, GroupSubscriptions] = {}  # of the same groups
+
+    def on_heartbeat(
+        self,
+        now_ms: int,
+        *,
+        client_id: str,
+        identity: bytes,
+        producers: tuple[str, ...],
+        consumers: Consumers,
+        info: ClientInfo = UNTOLD,
+    ) -> list[str]:
+        """A client reports; returns the groups that changed, sorted.
+
+        Raises BrokerBusy over the limit of clients, DuplicateClient where another process goes by its id: two of one id
+        would both take its share. The one that came first stays until it has missed three heartbeats. AllocationConflict where
+        a member shares out queues in another way: some would be everybody's, others nobody's.
+        """
+        before = self._clients.get(client_id)
+        if before is not None and info.is_another_than(before.info):
+            raise DuplicateClient(client_id, before.info.host, before.info.pid)
+        if before is None and len(self._clients) >= self._clients_max:
+            raise BrokerBusy(RETRY_MS, f"more than {self._clients_max} clients")
+        for group, model, _ in consumers:
+            is_in = client_id in self._groups.get(group, {})
+            if before is None or not is_in or before.info.allocation != info.allocation:
+                self._check_allocation(group, model, client_id, info.allocation)
+        self._clients[client_id] = Client(client_id, identity, now_ms, producers, consumers, info)
+        changed: set[str] = set()
+        left = {group for group, _, _ in before.consumers} if before is not None else set()
+        for group, model, subscriptions in consumers:
+            left.discard(group)
+            members = self._groups.setdefault(group, {})
+            known = members.get(client_id)
+            members[client_id] = Member(client_id, identity, model, subscriptions)
+            if known is None or (known.model, known.subscriptions) != (model, subscriptions):
+                changed.add(group)
+                wants = self._wants.setdefault(group, GroupSubscriptions())
+                if known is not None:
+                    wants.take_out(client_id, _shared(known))
+                wants.put(client_id, _shared(members[client_id]))
+        for group in left:
+            self._leave(group, client_id)
+        return sorted(changed | left)
+
+    def _check_allocation(self, group: str, model: str, client_id: str, allocation: str) -> None:
+        """Who came first stays, as with ids; who broadcasts or does not say how is not looked at."""
+        if not allocation or model != MessageModel.CLUSTERING.value:
+            return
+        for other, member in self._groups.get(group, {}).items():
+            theirs = self._clients[other].info.allocation
+            if other != client_id and member.model == model and theirs and theirs != allocation:
+                raise AllocationConflict(group, allocation, theirs, other)
+
+    def on_unregister(self, client_id: str) -> list[str]:
+        """A client leaves; returns the groups that changed, sorted."""
+        client = self._clients.pop(client_id, None)
+        if client is None:
+            return []
+        left = {group for group, _, _ in client.consumers}
+        for group in left:
+            self._leave(group, client_id)
+        return sorted(left)
+
+    def is_of(self, client_id: str, info: ClientInfo) -> bool:
+        """Nobody goes by this id, or nobody but that process."""
+        known = self._clients.get(client_id)
+        return known is None or not info.is_another_than(known.info)
+
+    def forget_all(self) -> None:
+        """This broker does not lead any more: clients report to another."""
+        self._clients.clear()
+        self._groups.clear()
+        self._wants.clear()
+
+    def on_tick(self, now_ms: int) -> list[str]:
+        """Drops who missed three heartbeats; returns the groups that changed, sorted."""
+        oldest = now_ms - MISSED_MAX * self.heartbeat_ms
+        silent = [client.client_id for client in self._clients.values() if client.seen_ms < oldest]
+        return sorted({group for client_id in silent for group in self.on_unregister(client_id)})
+
+    def members(self, group: str) -> tuple[str, ...]:
+        """Client ids of a group's members, sorted."""
+        return tuple(sorted(self._groups.get(group, ())))
+
+    def sharers(self, group: str, topic: str) -> list[Member]:
+        """The members among whom a topic's queues are shared out, by client id; who broadcasts reads all by itself."""
+        return [
+            member
+            for _, member in sorted(self._groups.get(group, {}).items())
+            if member.model == MessageModel.CLUSTERING.value and any(topic == name for name, *_ in member.subscriptions)
+        ]
+
+    def sharing(self, group: str, topic: str) -> dict[str, Any]:
+        """{members, allocation} of who shares out a topic's queues; allocation None where they do not agree, or not say."""
+        members = [member.client_id for member in self.sharers(group, topic)]
+        allocations = {self._clients[client_id].info.allocation for client_id in members}
+        return {"members": members, "allocation": (allocations.pop() or None) if len(allocations) == 1 else None}
+
+    def describe(self, group: str, now_ms: int) -> list[dict[str, Any]]:
+        """A group's members and what they tell of themselves, by client id."""
+        found = []
+        for client_id, member in sorted(self._groups.get(group, {}).items()):
+            client = self._clients[client_id]
+            found.append(
+                {
+                    "client_id": client_id,
+                    "model": member.model,
+                    **asdict(client.info),
+                    "silent_ms": max(0, now_ms - client.seen_ms),
+                    "subscriptions": [list(subscription) for subscription in member.subscriptions],
+                }
+            )
+        return found
+
+    def identities(self, group: str) -> list[bytes]:
+        """Connections of a group's members, each once: members of one process share theirs."""
+        return list(dict.fromkeys(member.identity for member in self._groups.get(group, {}).values()))
+
+    def identity_of(self, client_id: str) -> bytes | None:
+        """The connection of a client; None where it is not there."""
+        client = self._clients.get(client_id)
+        return None if client is None else client.identity
+
+    def topics_of(self, group: str) -> list[str]:
+        """Topics that members of a group subscribe to; sorted."""
+        members: Iterable[Member] = self._groups.get(group, {}).values()
+        return sorted({topic for member in members for topic, _, _ in member.subscriptions})
+
+    def disagreements(self, group: str) -> tuple[Disagreement, ...]:
+        """The topics of which the group's members want different things."""
+        wants = self._wants.get(group)
+        return () if wants is None else wants.disagreements()
+
+    def others(self, client_id: str) -> tuple[tuple[str, str, str], ...]:
+        """((group, topic, a member that wants something else of it than this client), ...)."""
+        client = self._clients.get(client_id)
+        return tuple(
+            (group, topic, other)
+            for group, _, _ in (() if client is None else client.consumers)
+            for topic, other in self._wants[group].others(_shared(self._groups[group][client_id]))
+        )
+
+    def groups(self) -> set[str]:
+        """Groups that have a member."""
+        return set(self._groups)
+
+    def counts(self) -> tuple[int, int]:
+        """How many clients there are, and how many of them consume."""
+        return len(self._clients), sum(1 for client in self._clients.values() if client.consumers)
+
+    def _leave(self, group: str, client_id: str) -> None:
+        members = self._groups.get(group)
+        if members is not None:
+            member = members.pop(client_id, None)
+            if member is not None:
+                self._wants[group].take_out(client_id, _shared(member))
+            if not members:
+                del self._groups[group]
+                del self._wants[group]
+
+
+def _shared(member: Member) -> Subscriptions:
+    """What a member shares with others: who broadcasts reads all by itself."""
+    return member.subscriptions if member.model == MessageModel.CLUSTERING.value else ()

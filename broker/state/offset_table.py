@@ -1,0 +1,224 @@
+"""How far each group has consumed each queue, as consumerOffset.json holds it. Pure.
+
+Changed only from the log, as the topic table is (see there). A reset begins an *era* of the group in its queues: commits
+name the era that they are of, and those of another one change nothing, so that none undoes the reset.
+
+The offsets of one (topic, group) are one small dict that is replaced at each commit, so that another thread may copy the
+table while the loop goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ...model.errors import StoreFormatError
+from .topic_table import Document
+from .unknown_events import unknown_event
+
+COMMITTED: Final = "committed"
+RESET: Final = "reset"
+STARTED: Final = "started"
+UNKNOWN: Final = -1  # no offset was ever committed
+ANY_ERA: Final = -1  # of who does not say
+
+OWN_TABLES: Final = ("offsetTable", "sinceTable", "eraTable")
+_NOTHING: Final[Mapping[int, int]] = {}
+
+Row = tuple[str, int, int]
+"""(topic, queue id, offset)."""
+Progress = tuple[str, int, int, int]
+"""(topic, queue id, offset, era)."""
+
+
+class OffsetTable:
+    """Consumer offsets: the next queue offset that a group is to consume, of each queue."""
+
+    __slots__ = ("_eras", "_last_era", "_lowered", "_rest", "_since_ms", "_table", "revision")
+
+    def __init__(self) -> None:
+        self._table: dict[tuple[str, str], Mapping[int, int]] = {}  # (topic, group) -> {queue id: offset}
+        self._since_ms: dict[tuple[str, str], int] = {}  # (topic, group) -> what it consumes was stored from then on
+        self._eras: dict[tuple[str, str], Mapping[int, int]] = {}  # (topic, group) -> {queue id: era} of those reset
+        self._last_era = 0
+        self._rest: Document = {}
+        self.revision = 0  # how often a group has begun in a topic or gone back
+        self._lowered: dict[tuple[str, str], int] = {}  # (topic, group) -> the revision of the last time
+
+    def load(self, document: Mapping[str, Any]) -> None:
+        """Takes what a snapshot holds. Raises StoreFormatError."""
+        self._rest = {name: value for name, value in document.items() if name not in OWN_TABLES}
+        try:
+            for pair, offsets in (document.get("offsetTable") or {}).items():
+                topic, separator, group = pair.partition("@")
+                if separator:
+                    self._table[topic, group] = {int(queue_id): int(offset) for queue_id, offset in offsets.items()}
+            for pair, since_ms in (document.get("sinceTable") or {}).items():
+                topic, _, group = pair.partition("@")
+                self._since_ms[topic, group] = int(since_ms)
+            for pair, eras in (document.get("eraTable") or {}).items():
+                topic, _, group = pair.partition("@")
+                self._note_eras(topic, group, {int(queue_id): int(era) for queue_id, era in eras.items()})
+        except (AttributeError, TypeError, ValueError, OverflowError) as error:
+            raise StoreFormatError("consumerOffset.json", f"{', '.join(OWN_TABLES)}: {error}") from error
+
+    def document(self) -> Document:
+        """What the snapshot is to hold. Any thread."""
+        offsets = {
+            f"{topic}@{group}": {str(queue_id): offset for queue_id, offset in sorted(queues.items())}
+            for (topic, group), queues in self._table.copy().items()
+        }
+        since = {f"{topic}@{group}": at_ms for (topic, group), at_ms in self._since_ms.copy().items()}
+        eras = {
+            f"{topic}@{group}": {str(queue_id): era for queue_id, era in sorted(queues.items())}
+            for (topic, group), queues in self._eras.copy().items()
+        }
+        return {**self._rest, "offsetTable": offsets, "sinceTable": since, "eraTable": eras}
+
+    @staticmethod
+    def event_committed(group: str, progress: Sequence[Progress], *, forward_only: bool = False) -> Document:
+        """The event that sets a group's offsets, as far as their era is the queue's and, `forward_only`, they are higher."""
+        return {"event": COMMITTED, "group": group, "offsets": progress, "forwardOnly": forward_only}
+
+    def event_reset(self, group: str, offsets: Sequence[Row], now_ms: int) -> tuple[Document, int]:
+        """The event that moves a group to these offsets, and the era that begins with it: higher than any before, also
+        than one that a master before may have begun and lost.
+        """
+        self._last_era = max(self._last_era + 1, now_ms)
+        rows = [(*row, self._last_era) for row in offsets]
+        return {"event": RESET, "group": group, "offsets": rows}, self._last_era
+
+    @staticmethod
+    def event_started(group: str, topic: str, offsets: Sequence[int], since_ms: int) -> Document:
+        """The event that says where a group begins: an offset for each queue of the topic.
+
+        The first one counts: later ones, and one after a commit, change nothing, so two members may both stage it.
+        """
+        rows = [(topic, queue_id, offset) for queue_id, offset in enumerate(offsets)]
+        return {"event": STARTED, "group": group, "topic": topic, "offsets": rows, "sinceMs": since_ms}
+
+    def on_event(self, event: Mapping[str, Any], version: Document) -> None:
+        """Applies one event of the log. Raises StoreFormatError."""
+        kind, group, offsets = event.get("event"), event.get("group"), event.get("offsets")
+        if kind not in (COMMITTED, RESET, STARTED) or not isinstance(group, str) or not isinstance(offsets, list):
+            raise unknown_event("offset", event)
+        rows = _rows(offsets)
+        self._rest = {**self._rest, "dataVersion": version}
+        if kind == STARTED:
+            self._on_started(group, str(event.get("topic")), event.get("sinceMs"), rows)
+            return
+        for topic, queue_id, offset, era in rows:
+            if kind == RESET:
+                self._note_eras(topic, group, {queue_id: era})
+                self._set(topic, group, queue_id, offset)
+            elif self.is_of(group, topic, queue_id, era) and not (
+                event.get("forwardOnly") and offset <= self.offset(group, topic, queue_id)
+            ):
+                self._set(topic, group, queue_id, offset)
+
+    def _set(self, topic: str, group: str, queue_id: int, offset: int) -> None:
+        before = self._table.get((topic, group))
+        if before is None or offset < before.get(queue_id, 0):
+            self._note_lowered(topic, group)
+        self._table[topic, group] = {**(before or _NOTHING), queue_id: offset}
+
+    def _note_eras(self, topic: str, group: str, eras: Mapping[int, int]) -> None:
+        self._eras[topic, group] = {**self._eras.get((topic, group), _NOTHING), **eras}
+        self._last_era = max((self._last_era, *eras.values()))
+
+    def _on_started(self, group: str, topic: str, since_ms: object, rows: list[Progress]) -> None:
+        if not isinstance(since_ms, int):
+            raise StoreFormatError("offset events", f"a start of group {group[:128]} without its time")
+        if (topic, group) not in self._table:
+            self._table[topic, group] = {queue_id: offset for _, queue_id, offset, _ in rows}
+            self._since_ms[topic, group] = since_ms
+            self._note_lowered(topic, group)
+
+    def _note_lowered(self, topic: str, group: str) -> None:
+        self.revision += 1
+        self._lowered[topic, group] = self.revision
+
+    def on_topic_made(self, topic: str) -> None:
+        """A topic is there that was not: who has offsets in it has yet to consume it."""
+        for group in self.groups_in(topic):
+            self._note_lowered(topic, group)
+
+    def on_topic_deleted(self, topic: str) -> None:
+        """Forgets the offsets of all groups in a topic."""
+        self._forget([pair for pair in self._table if pair[0] == topic])
+
+    def on_group_deleted(self, group: str) -> None:
+        """Forgets a group's offsets."""
+        self._forget([pair for pair in self._table if pair[1] == group])
+
+    def _forget(self, pairs: list[tuple[str, str]]) -> None:
+        for pair in pairs:
+            del self._table[pair]
+            self._since_ms.pop(pair, None)
+            self._eras.pop(pair, None)
+            self._lowered.pop(pair, None)
+
+    def offset(self, group: str, topic: str, queue_id: int) -> int:
+        """The committed offset, or UNKNOWN."""
+        return self._table.get((topic, group), _NOTHING).get(queue_id, UNKNOWN)
+
+    def era(self, group: str, topic: str, queue_id: int) -> int:
+        """Which reset of the group in the queue was the last; 0 = there was none."""
+        return self._eras.get((topic, group), _NOTHING).get(queue_id, 0)
+
+    def is_of(self, group: str, topic: str, queue_id: int, era: int) -> bool:
+        """Whether progress of that era counts."""
+        return era in (ANY_ERA, self.era(group, topic, queue_id))
+
+    def has_begun(self, group: str, topic: str) -> bool:
+        """Whether the group has committed in any queue of the topic."""
+        return bool(self._table.get((topic, group)))
+
+    def committed(self, group: str) -> list[tuple[str, int, int]]:
+        """All that a group has committed: [(topic, queue id, offset)], sorted."""
+        return sorted(
+            (topic, queue_id, offset)
+            for (topic, name), offsets in self._table.items()
+            if name == group
+            for queue_id, offset in offsets.items()
+        )
+
+    def since_ms(self, group: str, topic: str) -> int:
+        """From when on the group consumes what was stored; 0 = all there is, or nobody knows; -1 = it has not begun."""
+        return self._since_ms.get((topic, group), 0) if (topic, group) in self._table else -1
+
+    def topics_of(self, group: str) -> list[str]:
+        """Topics in which a group has committed; sorted."""
+        return sorted(topic for topic, name in self._table if name == group)
+
+    def groups(self) -> set[str]:
+        """Groups that have committed anything."""
+        return {group for _, group in self._table}
+
+    def groups_in(self, topic: str) -> list[str]:
+        """Groups that have committed in a topic."""
+        return [group for name, group in self._table if name == topic]
+
+    def in_topic(self, topic: str, group: str) -> Mapping[int, int] | None:
+        """{queue id: committed offset}; None where the group has committed nothing there."""
+        return self._table.get((topic, group))
+
+    def pairs_since(self, revision: int | None) -> list[tuple[str, str]]:
+        """All (topic, group), or those that began or went back after a revision."""
+        if revision is None:
+            return list(self._table)
+        return [pair for pair, lowered in self._lowered.items() if lowered > revision]
+
+
+def _rows(offsets: list[Any]) -> list[Progress]:
+    """Those of an event; a row without an era is of any. Raises StoreFormatError."""
+    rows: list[Progress] = []
+    for row in offsets:
+        match row:
+            case [str(topic), int(queue_id), int(offset)]:
+                rows.append((topic, queue_id, offset, ANY_ERA))
+            case [str(topic), int(queue_id), int(offset), int(era)]:
+                rows.append((topic, queue_id, offset, era))
+            case _:
+                raise StoreFormatError("offset events", f"no offset of a queue: {str(row)[:200]}")
+    return rows

@@ -1,0 +1,122 @@
+"""What readers hold for now: leases that keep retention from deleting what a long scan has yet to read.
+
+A hold is of any number of queues, each from an offset on, and ends by itself unless it is renewed within its lease; a
+reader that died blocks nothing for longer than that. Holds live in the memory of the master alone: a restart or a
+change of master forgets them, the reader's next renewal says so (HoldNotFound), and it takes a new one. Retention that
+was faster meanwhile shows as offsets that are gone. Slaves delete by their own clocks, whatever is held.
+
+Retention honours a hold (store/retention) until the disk is so full that the oldest files go whatever their age. Pure;
+owned by the loop thread; `now_ms` is monotonic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from ...model.errors import HoldNotFound, InvalidParameter, TooManyHolds
+
+LEASE_MS_MAX: Final = 3_600_000
+HOLDS_MAX: Final = 1024
+QUEUES_MAX: Final = 65_536  # of all holds together
+OWNER_LENGTH_MAX: Final = 255
+
+HeldQueue = tuple[str, int, int]  # topic, queue id, first offset
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """`owner`: what its taker calls itself, for people. `ends_ms`: monotonic."""
+
+    hold_id: str
+    owner: str
+    queues: tuple[HeldQueue, ...]
+    ends_ms: int
+
+    def document(self, now_ms: int) -> dict[str, Any]:
+        """For statistics."""
+        return {
+            "hold_id": self.hold_id,
+            "owner": self.owner,
+            "queues": len(self.queues),
+            "topics": sorted({topic for topic, _, _ in self.queues}),
+            "ends_in_seconds": max(0, self.ends_ms - now_ms) / 1000,
+        }
+
+
+@dataclass(slots=True)
+class RetentionHolds:
+    """The holds of one master: what retention needs to know of them is `Needs` (store/retention_needs). `revision`: how
+    many were taken."""
+
+    _holds: dict[str, Hold] = field(default_factory=dict)
+    _taken: dict[str, int] = field(default_factory=dict)  # {hold id: the revision that it was taken in}
+    revision: int = 0
+
+    def take(self, now_ms: int, hold_id: str, owner: str, queues: Sequence[HeldQueue], lease_ms: int) -> Hold:
+        """Raises InvalidParameter, TooManyHolds; then nothing is held."""
+        check_lease(lease_ms)
+        if not 1 <= len(owner) <= OWNER_LENGTH_MAX or not owner.isprintable():
+            raise InvalidParameter("owner", owner[:64], f"printable characters only, 1 to {OWNER_LENGTH_MAX} of them")
+        if not queues:
+            raise InvalidParameter("queues", "()", "at least one queue")
+        for _, _, offset in queues:
+            if offset < 0:
+                raise InvalidParameter("offset", offset, "0 or more")
+        self.lapse(now_ms)
+        if len(self._holds) >= HOLDS_MAX:
+            raise TooManyHolds(HOLDS_MAX, "holds")
+        if sum(len(hold.queues) for hold in self._holds.values()) + len(queues) > QUEUES_MAX:
+            raise TooManyHolds(QUEUES_MAX, "held queues")
+        hold = self._holds[hold_id] = Hold(hold_id, owner, tuple(queues), now_ms + lease_ms)
+        self.revision += 1
+        self._taken[hold_id] = self.revision
+        return hold
+
+    def renew(self, now_ms: int, hold_id: str, lease_ms: int) -> Hold:
+        """A whole lease from now. Raises InvalidParameter, HoldNotFound where it is over or was never here."""
+        check_lease(lease_ms)
+        self.lapse(now_ms)
+        hold = self._holds.get(hold_id)
+        if hold is None:
+            raise HoldNotFound(hold_id[:64])
+        hold = self._holds[hold_id] = replace(hold, ends_ms=now_ms + lease_ms)
+        return hold
+
+    def release(self, hold_id: str) -> None:
+        """It is over now. One that is not here is over already."""
+        self._holds.pop(hold_id, None)
+        self._taken.pop(hold_id, None)
+
+    def lapse(self, now_ms: int) -> list[Hold]:
+        """Ends and returns those whose lease is over."""
+        over = [hold for hold in self._holds.values() if hold.ends_ms <= now_ms]
+        for hold in over:
+            self.release(hold.hold_id)
+        return over
+
+    def clear(self) -> None:
+        """This broker leads no more."""
+        self._holds.clear()
+        self._taken.clear()
+
+    def since(self, revision: int | None) -> Iterator[HeldQueue]:
+        """What is held, by all or by those that were taken after a revision."""
+        found = [hold for hold in self._holds.values() if revision is None or self._taken[hold.hold_id] > revision]
+        return (queue for hold in found for queue in hold.queues)
+
+    def first(self, topic: str, queue_id: int) -> int | None:
+        """The lowest offset of a queue that is held."""
+        held = (queue for hold in self._holds.values() for queue in hold.queues)
+        return min((offset for name, number, offset in held if (name, number) == (topic, queue_id)), default=None)
+
+    def document(self, now_ms: int) -> list[dict[str, Any]]:
+        """For statistics: the holds, those that end first in front."""
+        return [hold.document(now_ms) for hold in sorted(self._holds.values(), key=lambda hold: hold.ends_ms)]
+
+
+def check_lease(lease_ms: int) -> None:
+    """Raises InvalidParameter."""
+    if not 1 <= lease_ms <= LEASE_MS_MAX:
+        raise InvalidParameter("lease_ms", lease_ms, f"1 to {LEASE_MS_MAX}")

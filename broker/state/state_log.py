@@ -1,0 +1,319 @@
+"""Topics, groups, consumer offsets, queue locks, query offsets and producers' sequences, kept by the log, and their snapshots
+under config/.
+
+What is answered is in the log first: a handler stages an event (`stage`), the commit writes it, and the commit's
+dispatch brings it back here (`on_run`), which alone changes the tables. A start loads the snapshots and replays the
+same records from where those end. Events name final values, so a replay from further back ends in the same state.
+Producers' sequences have no events: messages of any topic carry them.
+
+Threads: the loop stages and applies; a worker persists, from copies that one bytecode takes (dict.copy); `reflected`
+is read before the copy, so that a snapshot holds at least what it says.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+from ...model.clock import Clock
+from ...model.errors import StoreFormatError
+from ...model.names import STATE_TOPICS, TIMER_TOPIC
+from ...model.queue import PhysicalOffset
+from ...record.record_kernel import StoredMessage, decode_batch, sequenced_stretches
+from ...record.sys_flag import SEQUENCED
+from ...store.opening.snapshot import read_snapshot, write_snapshot
+from ...store.queues.dispatch import Run
+from ..delay.timing import real_queue
+from ..json_reply import encode_document
+from .group_table import GroupTable
+from .offset_table import COMMITTED, RESET, STARTED, OffsetTable
+from .producer_table import FILE_NAME as SEQUENCES_FILE
+from .producer_table import Piece, ProducerTable
+from .query_offsets import DROPPED, KEPT, QueryOffsets
+from .queue_locks import LEASE_MS, LOCKED, RENEWED, UNLOCKED, QueueLocks
+from .topic_table import DELETED, SET, Document, TopicTable
+from .unknown_events import is_passed_over
+
+if TYPE_CHECKING:
+    from ...store.message_store import Placed
+
+TOPICS, GROUPS, OFFSETS, LOCKS, QUERIES = STATE_TOPICS
+SEQUENCES: Final = "#sequences"  # no topic's name: they have none
+
+FILE_NAMES: Final = {
+    LOCKS: "queueLocks.json",
+    QUERIES: "queryOffsets.json",
+    SEQUENCES: SEQUENCES_FILE,
+    TOPICS: "topics.json",
+    GROUPS: "subscriptionGroup.json",
+    OFFSETS: "consumerOffset.json",
+}
+"""In the order in which they are written."""
+KINDS: Final[Mapping[str, tuple[str, ...]]] = {
+    TOPICS: (SET, DELETED),
+    GROUPS: (SET, DELETED),
+    OFFSETS: (COMMITTED, RESET, STARTED),
+    LOCKS: (LOCKED, UNLOCKED, RENEWED),
+    QUERIES: (KEPT, DROPPED),
+}
+"""The events of each topic that this version knows (docs/formats/state-events.md)."""
+LATER: Final = frozenset({LOCKS, QUERIES, SEQUENCES})
+"""Neither RocketMQ nor every older broker of ours has these: where such a file is missing beside others, nothing of its kind
+was recorded in what those reflect."""
+EVERYTHING: Final = PhysicalOffset(1 << 62)  # a snapshot by RocketMQ reflects the whole log that is found with it
+INCARNATION_BITS: Final = 53  # what any reader of JSON takes for a whole number
+_LAG_BYTES_MAX: Final = 256 << 20  # a snapshot is renewed before a replay takes longer than about a second
+
+
+Table = TopicTable | GroupTable | OffsetTable | QueueLocks | QueryOffsets | ProducerTable
+
+
+class RecordStage(Protocol):
+    """Where events go: the message store."""
+
+    def stage_record(
+        self, *, topic: str, queue_id: int, body: bytes, properties: Mapping[str, str] = ..., frees_room: bool = ...
+    ) -> Placed: ...
+
+
+class StateLog:
+    """The tables, kept by the log. A Dispatcher of the store, told of the runs of `topics`, and of those with sequences."""
+
+    topics = frozenset(STATE_TOPICS)
+    run_flags = SEQUENCED
+
+    def __init__(
+        self,
+        directory: str,
+        *,
+        clock: Clock,
+        persist_interval_ms: int,
+        lock_lease_ms: int = LEASE_MS,
+        producers: ProducerTable,
+    ) -> None:
+        """Loads the snapshots below `directory`/config; `producers`: empty. Raises StoreFormatError."""
+        self.topic_table = TopicTable(_new_incarnation)
+        self.group_table = GroupTable()
+        self.offset_table = OffsetTable()
+        self.queue_locks = QueueLocks(lock_lease_ms)
+        self.query_offsets = QueryOffsets()
+        self.producer_table = producers
+        self.on_topics_changed: Callable[[], None] = _nothing
+        self.on_topic_deleted: Callable[[str, int], None] = _nothing_of  # and where its record ends in the log
+        config = os.path.join(directory, "config")
+        tables: dict[str, Table] = {
+            TOPICS: self.topic_table,
+            GROUPS: self.group_table,
+            OFFSETS: self.offset_table,
+            LOCKS: self.queue_locks,
+            QUERIES: self.query_offsets,
+            SEQUENCES: self.producer_table,
+        }
+        self._files = tuple((topic, os.path.join(config, name), tables[topic]) for topic, name in FILE_NAMES.items())
+        self._plain: dict[str, OffsetTable | QueueLocks | QueryOffsets] = {  # whose events concern nobody else
+            OFFSETS: self.offset_table,
+            LOCKS: self.queue_locks,
+            QUERIES: self.query_offsets,
+        }
+        self._clock = clock
+        self._persist_interval_ms = persist_interval_ms
+        self._persisted_at_ms = clock.monotonic_ms()
+        self._loaded = {topic: _load(path, table) for topic, path, table in self._files}  # what each snapshot reflects
+        self.producer_table.begin(now_ms=clock.now_ms(), monotonic_ms=clock.monotonic_ms())
+        oldest = min(reflected for topic, reflected in self._loaded.items() if topic not in LATER)
+        for topic in LATER:
+            if not os.path.exists(os.path.join(config, FILE_NAMES[topic])):
+                self._loaded[topic] = oldest
+        self._persisted = self._applied = min(self._loaded.values())
+        self._copied: tuple[PhysicalOffset, PhysicalOffset, list[Document]] | None = (
+            None  # reflected, holds up to, documents
+        )
+        self._flushed: Callable[[], int] = _everything
+        self.is_closing = False  # the next persist is the last: it may not be put off
+
+    def stage(self, store: RecordStage, topic: str, event: Document) -> PhysicalOffset:
+        """Stages an event (of one of `topics`); returns the end of its record, which a reply waits for.
+
+        A disk over its watermark takes it: without commits and deletions it would never have room again.
+        """
+        body = encode_document(event)
+        return PhysicalOffset(store.stage_record(topic=topic, queue_id=0, body=body, frees_room=True).end)
+
+    def settle(self, log_begin: PhysicalOffset, log_end: PhysicalOffset) -> None:  # noqa: ARG002
+        """The log was found to end there, and will be replayed."""
+        self.producer_table.settle(log_end)
+
+    def on_opened(self, written: PhysicalOffset, flushed: Callable[[], int] | None = None) -> None:
+        """The store is open and replayed up to `written`, from where on the log gets events that no snapshot knows.
+
+        Snapshots that claim more (RocketMQ's, or ours where a power cut cost the log its end) are written anew first, and
+        RocketMQ's spare copies set aside: they are older than what the log says from now on. `flushed()`: what the disk
+        has of the log.
+        """
+        self._flushed = flushed or self._flushed
+        if max(self._loaded.values()) > written:
+            self._applied = written
+            self._write(written)
+            for _, path, _ in self._files:
+                if os.path.exists(path + ".bak"):
+                    os.rename(path + ".bak", path + ".rocketmq")
+        self._loaded = dict.fromkeys(self._loaded, written)
+
+    def on_run(self, run: Run) -> None:
+        """Applies what a run says, as far as the tables do not hold it."""
+        if run.sys_flag & SEQUENCED and run.end > self._loaded[SEQUENCES]:
+            self._on_sequences(run)
+        if run.topic in self._loaded:
+            for message in cast(Iterable[StoredMessage], decode_batch(bytes(run.records))):
+                version = {"counter": message.queue_offset + 1, "stateVersion": 0, "timestamp": message.stored_at_ms}
+                event = _event(run.topic, message.body, message.queue_offset)
+                end = PhysicalOffset(message.physical_offset + message.size_bytes)
+                if is_passed_over(event, KINDS[run.topic]):
+                    continue
+                if run.topic == TOPICS:
+                    self._on_topic_event(event, version, end)
+                elif run.topic == GROUPS:
+                    self._on_group_event(event, version, end)
+                elif end > self._loaded[run.topic]:
+                    self._plain[run.topic].on_event(event, version)
+        self.advance(run.end)
+
+    def advance(self, end: int) -> None:
+        """All runs below `end` have been told; the store tells those of the state topics only."""
+        if end > self._applied:
+            self._applied = PhysicalOffset(end)
+        if self.producer_table.staged:
+            self.producer_table.on_written()
+
+    def reflected(self) -> PhysicalOffset:
+        """What the snapshots hold; EVERYTHING while they are RocketMQ's."""
+        return self._persisted
+
+    def persist(self) -> PhysicalOffset:
+        """Writes the snapshots, unless they are young and a replay would be short, of what the disk has of the log: after a
+        power cut no snapshot may speak of messages that are gone. Worker thread.
+        """
+        return self._persist_up_to(self._flushed())
+
+    def persist_confirmed(self, confirmed: PhysicalOffset) -> PhysicalOffset:
+        """The same of a log that may yet lose what is not confirmed."""
+        return self._persist_up_to(min(confirmed, self._flushed()))
+
+    def _persist_up_to(self, limit: int) -> PhysicalOffset:
+        """Writes what the tables held a while ago, once all of it lies below `limit`."""
+        if self.is_closing and self._applied <= limit:
+            self._copied = None  # there will be no later call for what came since
+        if self._copied is None and self._is_due():
+            reflected = self._applied
+            documents = [table.document() for _, _, table in self._files]
+            self._copied = (reflected, self._applied, documents)  # the loop may have applied more meanwhile
+        if self._copied is not None and self._copied[1] <= limit:
+            (reflected, _, documents), self._copied = self._copied, None
+            self._write_documents(documents, reflected)
+        return self._persisted
+
+    def _is_due(self) -> bool:
+        behind = self._applied - self._persisted
+        age_ms = self._clock.monotonic_ms() - self._persisted_at_ms
+        return behind > 0 and (self.is_closing or age_ms >= self._persist_interval_ms or behind > _LAG_BYTES_MAX)
+
+    def _write(self, reflected: PhysicalOffset) -> None:
+        self._write_documents([table.document() for _, _, table in self._files], reflected)
+
+    def _write_documents(self, documents: list[Document], reflected: PhysicalOffset) -> None:
+        for (_, path, _), document in zip(self._files, documents, strict=True):
+            write_snapshot(path, document, reflected)
+        self._persisted = reflected
+        self._persisted_at_ms = self._clock.monotonic_ms()
+
+    def _on_sequences(self, run: Run) -> None:
+        """Notes who sent what. A message that waits belongs to the queue that it will come to."""
+        waits = run.topic == TIMER_TOPIC
+        topic, queue_id = run.topic, run.queue_id
+        heard_ms = self.producer_table.heard_at(
+            run.store_timestamp_ms, now_ms=self._clock.now_ms(), monotonic_ms=self._clock.monotonic_ms()
+        )
+        for producer_id, first, last, index, begin, end in sequenced_stretches(run.records):
+            if waits:
+                first_message = cast(StoredMessage, decode_batch(bytes(run.records[begin:end]))[0])
+                topic, queue_id = real_queue(first_message.properties)
+            piece = Piece(first, last, run.queue_offset + index, run.begin + begin, waits)
+            self.producer_table.on_stored(
+                (producer_id, topic, queue_id), piece, run.begin + end, run.store_timestamp_ms, heard_ms
+            )
+
+    def _on_topic_event(self, event: Document, version: Document, end: PhysicalOffset) -> None:
+        if end > self._loaded[TOPICS]:
+            known = len(self.topic_table.configs)
+            self.topic_table.on_event(event, version, end)
+            if len(self.topic_table.configs) > known:
+                self.offset_table.on_topic_made(event["topic"]["topicName"])
+            self.on_topics_changed()
+        if event.get("event") == DELETED:
+            if end > self._loaded[OFFSETS]:
+                self.offset_table.on_topic_deleted(event["topic"])
+            if end > self._loaded[LOCKS]:
+                self.queue_locks.on_topic_deleted(event["topic"])
+            if end > self._loaded[SEQUENCES]:
+                self.producer_table.on_topic_deleted(event["topic"])
+            self.on_topic_deleted(event["topic"], end)  # whatever the snapshots hold: queues know for themselves
+
+    def _on_group_event(self, event: Document, version: Document, end: PhysicalOffset) -> None:
+        if end > self._loaded[GROUPS]:
+            self.group_table.on_event(event, version)
+        if event.get("event") == DELETED:
+            if end > self._loaded[OFFSETS]:
+                self.offset_table.on_group_deleted(event["group"])
+            if end > self._loaded[LOCKS]:
+                self.queue_locks.on_group_deleted(event["group"])
+
+
+def state_files(directory: str) -> dict[str, bytes]:
+    """{name: content} of the snapshots that lie below `directory`/config, for a slave to begin with. Raises OSError."""
+    found = {}
+    for name in FILE_NAMES.values():
+        path = os.path.join(directory, "config", name)
+        if os.path.exists(path):
+            with open(path, "rb") as file:
+                found[name] = file.read()
+    return found
+
+
+def _load(path: str, table: Table) -> PhysicalOffset:
+    """Reads a snapshot into its table; returns what it reflects: nothing where there is none. Raises StoreFormatError."""
+    snapshot = read_snapshot(path)
+    if snapshot is None:
+        return PhysicalOffset(0)
+    table.load(snapshot.document)
+    return EVERYTHING if snapshot.reflected is None else snapshot.reflected
+
+
+def _event(topic: str, body: bytes, queue_offset: int) -> dict[str, Any]:
+    try:
+        event = json.loads(body)
+    except (ValueError, RecursionError) as error:  # RecursionError: nested without end
+        raise StoreFormatError(topic, f"the event at queue offset {queue_offset} is no JSON") from error
+    if not isinstance(event, dict):
+        raise StoreFormatError(topic, f"the event at queue offset {queue_offset} is no object")
+    return event
+
+
+def _everything() -> int:
+    """Until the store is open."""
+    return EVERYTHING
+
+
+def _new_incarnation() -> int:
+    """Where the record of a topic ends in the log would not do: in a store that was begun anew another topic may end there."""
+    return secrets.randbits(INCARNATION_BITS) or 1
+
+
+def _nothing() -> None:
+    """Until the service has wired it."""
+
+
+def _nothing_of(topic: str, at: int) -> None:
+    """Until the service has wired it."""

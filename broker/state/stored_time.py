@@ -1,0 +1,17 @@
+"""When a message of a queue was stored."""
+
+from __future__ import annotations
+
+from ...model.queue import QueueOffset
+from ...record.record_kernel import decode_record
+from ...store.log.segment import page_in
+from ...store.message_store import MessageStore
+
+
+def stored_at_ms(store: MessageStore, topic: str, queue_id: int, queue_offset: int) -> int | None:
+    """Milliseconds since the epoch; None where the queue holds no message there, or the disk does not give it. Loop thread."""
+    found = store.get_messages(topic, queue_id, QueueOffset(queue_offset), max_messages=1, max_bytes=1)
+    if not all(page_in(part) for part in found.slices) or not found.slices:
+        return None
+    stored: int = decode_record(bytes(found.slices[0])).stored_at_ms
+    return stored

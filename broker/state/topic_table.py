@@ -1,0 +1,168 @@
+"""The topics of one broker: what clients may read and write, and how topics.json holds it. Pure.
+
+State is a function of the log: only `on_event`, fed from records of the topics' state topic, changes the table. The
+loop thread owns it; `document` may be called by another thread, since each value is replaced, never changed in place.
+RocketMQ's own topics.json loads too; fields that we do not use are kept and written back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from ...model.errors import InvalidParameter, StoreFormatError, TopicMadeAnew
+from ...model.names import is_routed_topic
+from ...model.route import PERMISSION_READ, PERMISSION_READ_WRITE, PERMISSION_WRITE, TopicConfig
+from .unknown_events import unknown_event
+
+Document = dict[str, Any]
+
+SET: Final = "set"
+DELETED: Final = "deleted"
+INCARNATION: Final = "incarnation"  # ours, beside RocketMQ's fields, which skips what it does not know
+MADE_AT: Final = "madeAt"  # ours too
+PERMISSIONS: Final = (PERMISSION_WRITE, PERMISSION_READ, PERMISSION_READ_WRITE)
+
+
+def topic_document(config: TopicConfig, base: Mapping[str, Any] | None = None) -> Document:
+    """A topic in RocketMQ's shape, laid over `base` (its former document), whose other fields stay."""
+    return {
+        **(base or {}),
+        "topicName": config.name,
+        "readQueueNums": config.read_queues,
+        "writeQueueNums": config.write_queues,
+        "perm": config.permission,
+        "topicFilterType": config.filter_type,
+        "topicSysFlag": config.sys_flag,
+        "order": config.order,
+        "attributes": dict(config.attributes),
+        INCARNATION: config.incarnation,
+        MADE_AT: config.made_at,
+    }
+
+
+def topic_config(document: Mapping[str, Any]) -> TopicConfig:
+    """The reverse; what is missing takes RocketMQ's default. Raises StoreFormatError."""
+    try:
+        return TopicConfig(
+            name=str(document["topicName"]),
+            read_queues=int(document.get("readQueueNums", 16)),
+            write_queues=int(document.get("writeQueueNums", 16)),
+            permission=int(document.get("perm", PERMISSION_READ_WRITE)),
+            order=bool(document.get("order", False)),
+            sys_flag=int(document.get("topicSysFlag", 0)),
+            filter_type=str(document.get("topicFilterType") or "SINGLE_TAG"),
+            attributes={str(name): str(value) for name, value in (document.get("attributes") or {}).items()},
+            incarnation=int(document.get(INCARNATION, 0)),
+            made_at=int(document.get(MADE_AT, document.get(INCARNATION, 0))),  # one number was both, once
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise StoreFormatError("topics.json", f"not a topic: {str(document)[:200]}") from error
+
+
+def check_settings(config: TopicConfig, before: TopicConfig | None, *, queues_max: int) -> None:
+    """Raises InvalidParameter for settings no topic may have, or that an existing one may not take."""
+    for name, value in (("read_queues", config.read_queues), ("write_queues", config.write_queues)):
+        if not 1 <= value <= queues_max:
+            raise InvalidParameter(name, value, f"1 to {queues_max}")
+    if config.permission not in PERMISSIONS:
+        raise InvalidParameter("permission", config.permission, "2 (write), 4 (read) or 6 (both)")
+    if before is not None:
+        if config.read_queues < before.read_queues:
+            raise InvalidParameter(
+                "read_queues", config.read_queues, f"at least {before.read_queues}: queues never shrink"
+            )
+        if config.write_queues < before.write_queues:
+            raise InvalidParameter(
+                "write_queues", config.write_queues, f"at least {before.write_queues}: queues never shrink"
+            )
+
+
+class TopicTable:
+    """All topics of the broker. `configs` and `write_queues` are for reading only."""
+
+    __slots__ = ("_documents", "_new_incarnation", "_rest", "configs", "write_queues")
+
+    def __init__(self, new_incarnation: Callable[[], int] = lambda: 0) -> None:
+        """`new_incarnation`: a number that no topic has had, in no store; 0: where its record ends in the log is to do."""
+        self._new_incarnation = new_incarnation
+        self.configs: dict[str, TopicConfig] = {}
+        self.write_queues: dict[str, int] = {}  # of topics that clients may send to; the one look-up of a send
+        self._documents: dict[str, Document] = {}
+        self._rest: Document = {}
+
+    def load(self, document: Mapping[str, Any]) -> None:
+        """Takes what a snapshot holds. Raises StoreFormatError."""
+        table = document.get("topicConfigTable") or {}
+        if not isinstance(table, dict):
+            raise StoreFormatError("topics.json", "topicConfigTable is no object")
+        self._rest = {name: value for name, value in document.items() if name != "topicConfigTable"}
+        for entry in table.values():
+            self._put(entry)
+
+    def document(self) -> Document:
+        """What the snapshot is to hold. Any thread."""
+        return {**self._rest, "topicConfigTable": self._documents.copy()}
+
+    def event_set(self, config: TopicConfig) -> Document:
+        """The event that gives a topic these settings."""
+        if config.name not in self._documents:
+            config = replace(config, incarnation=self._new_incarnation())
+        return {"event": SET, "topic": topic_document(config, self._documents.get(config.name))}
+
+    @staticmethod
+    def event_deleted(topic: str) -> Document:
+        """The event that deletes a topic, its queues and the offsets of its groups."""
+        return {"event": DELETED, "topic": topic}
+
+    def on_event(self, event: Mapping[str, Any], version: Document, end: int) -> None:
+        """Applies one event of the log. Raises StoreFormatError.
+
+        `version`: RocketMQ's dataVersion, made from the event's place in the log. `end`: where its record ends there, which is
+        the incarnation of a topic that it creates without naming one.
+        """
+        kind, subject = event.get("event"), event.get("topic")
+        self._rest = {**self._rest, "dataVersion": version}
+        if kind == SET and isinstance(subject, dict):
+            before = self.configs.get(str(subject.get("topicName")))
+            new = subject.get(INCARNATION) or end, end
+            incarnation, made_at = new if before is None else (before.incarnation, before.made_at)
+            self._put({**subject, INCARNATION: incarnation, MADE_AT: made_at})
+        elif kind == DELETED and isinstance(subject, str):
+            for table in (self.configs, self._documents, self.write_queues):
+                table.pop(subject, None)
+        else:
+            raise unknown_event("topic", event)
+
+    def registered(self) -> tuple[tuple[str, int, int, int], ...]:
+        """(name, read queues, write queues, permission) of each topic that clients may find; sorted."""
+        return tuple(
+            (name, config.read_queues, config.write_queues, config.permission)
+            for name, config in sorted(self.configs.items())
+            if is_routed_topic(name)
+        )
+
+    def incarnations(self) -> tuple[int, ...]:
+        """Of the topics that are `registered`, in their order."""
+        return tuple(config.incarnation for name, config in sorted(self.configs.items()) if is_routed_topic(name))
+
+    def made_at(self, topic: str) -> int:
+        """Where the record that created the topic ends in the log; 0 = not known, or there is no such topic."""
+        config = self.configs.get(topic)
+        return 0 if config is None else config.made_at
+
+    def check_incarnation(self, topic: str, asked: int) -> None:
+        """Raises TopicMadeAnew where another topic of that name is meant than the one there is; 0 = not said."""
+        config = self.configs.get(topic)
+        if asked and config is not None and config.incarnation and config.incarnation != asked:
+            raise TopicMadeAnew(topic, config.incarnation, asked)
+
+    def _put(self, document: Document) -> None:
+        config = topic_config(document)
+        self._documents[config.name] = document
+        self.configs[config.name] = config
+        if config.permission & PERMISSION_WRITE and is_routed_topic(config.name):
+            self.write_queues[config.name] = config.write_queues
+        else:
+            self.write_queues.pop(config.name, None)

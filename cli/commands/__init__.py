@@ -1,0 +1,1 @@
+"""The commands of `zenit`, one file a subject."""

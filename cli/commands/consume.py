@@ -1,0 +1,206 @@
+"""`zenit consume`: messages of a topic as lines, as a member of a group.
+
+A message counts as consumed once its line has left for stdout: offsets are committed behind it, each second and at the
+end, so that what a reader never got is read again. Messages that nobody has any more are never passed over silently: each
+range is a line on stderr (--json: an object among the messages), and the exit code is 1. What is waited for while no messages
+can come, as a broker that is down, is a line on stderr, too.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Final, cast
+
+import typer
+
+from ...model.clock import datetime_of_ms, monotonic_ms
+from ..message_text import compile_format, message_document
+from ..options import Json, Namesrv, complete_groups, complete_topics, parse_time_ms, usage_of_values
+from ..output import json_line, note, reader_is_gone
+from ..roles import stop_on_signals
+
+if TYPE_CHECKING:
+    from ...client.consuming.prefetch import MessagesLost
+    from ...client.consuming.start_from import StartFrom
+    from ...client.pull_consumer import PullConsumer
+    from ...record.record_kernel import StoredMessage
+
+POLL_MESSAGES: Final = 1000
+POLL_SECONDS: Final = 0.25
+COMMIT_MS: Final = 1000
+
+
+def register(app: typer.Typer) -> None:
+    """Adds this subject's command."""
+    app.command("consume")(consume)
+
+
+def consume(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=complete_topics)],
+    group: Annotated[
+        str,
+        typer.Option(
+            "--group", metavar="G", help="The consumer group, which keeps the offsets.", autocompletion=complete_groups
+        ),
+    ],
+    start: Annotated[
+        str,
+        typer.Option(
+            "--from", metavar="earliest|latest|TIME", help="Where a queue begins for which the group has no offset."
+        ),
+    ] = "earliest",
+    maximum: Annotated[int | None, typer.Option("--max", metavar="N", min=1, help="End after N messages.")] = None,
+    idle_exit: Annotated[
+        float | None, typer.Option("--idle-exit", metavar="S", min=0, help="End after S seconds without a message.")
+    ] = None,
+    line_format: Annotated[
+        str | None,
+        typer.Option(
+            "--format", metavar="F", help="E.g. '{queue_id}:{queue_offset} {keys} {body}'; else the body alone."
+        ),
+    ] = None,
+    expression: Annotated[
+        str | None, typer.Option("--filter", metavar="EXPR", help="Tags: 'buy || sell'; else all messages.")
+    ] = None,
+    sql: Annotated[
+        str | None,
+        typer.Option(
+            "--sql", metavar="EXPR", help="A condition: \"amount > 10 AND region = 'eu'\"; else all messages."
+        ),
+    ] = None,
+    trace: Annotated[bool, typer.Option("--trace", help="Tell of each message: see `zenit message trace`.")] = False,
+    namesrv: Namesrv = None,
+    as_json: Json = False,
+) -> None:
+    """Print the messages of a topic, one line each (--json: one object each), until --max, --idle-exit, Ctrl-C or the
+    end of the one who reads them (`| head`). For a look without a group: zenit peek, zenit tail.
+
+    A group goes on where it stopped; to move it: zenit group reset-offset. Exit code 1 where messages are lost, their bytes
+    damaged at every replica: the others are printed, and the group goes on behind them. Also where --idle-exit comes while no
+    broker serves the topic; until then, and without --idle-exit, it waits for one.
+    """
+    if sql is not None and expression is not None:
+        raise typer.BadParameter("give either --filter or --sql", param_hint="--sql")
+    line = line_of(line_format, as_json)
+    start_from = _start(start)
+    from ...client.pull_consumer import PullConsumer
+    from ...model.subscription import Sql
+
+    wanted = expression if sql is None else Sql(sql)
+    stopping = threading.Event()
+    stop_on_signals(stopping.set)
+    lost = LostRanges(as_json=as_json)
+    consumer = PullConsumer(
+        group, namesrv=namesrv, start_from=start_from, auto_commit=False, trace=trace, on_lost=lost.add
+    )
+    with usage_of_values():
+        consumer.subscribe(topic, wanted)
+    with consumer:
+        _print_messages(consumer, lost, line, maximum, idle_exit, stopping)
+    if lost.count:
+        raise typer.Exit(1)
+
+
+def line_of(line_format: str | None, as_json: bool) -> Callable[[StoredMessage], bytes]:
+    """How a message is printed. Raises typer.BadParameter."""
+    if as_json and line_format is not None:
+        raise typer.BadParameter("give either --format or --json", param_hint="--format")
+    if as_json:
+        return _json_bytes
+    with usage_of_values():
+        return compile_format(line_format or "{body}")
+
+
+class LostRanges:
+    """What the consumer passed over. `add` is called in its I/O thread, `tell` in ours. `count`: messages told of."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.count = 0
+        self._as_json = as_json
+        self._untold: deque[MessagesLost] = deque()
+
+    def add(self, lost: MessagesLost) -> None:
+        """Keeps it until it is told."""
+        self._untold.append(lost)
+
+    def tell(self) -> None:
+        """A line on stderr for each range that was added since, or an object on stdout."""
+        while self._untold:
+            lost = self._untold.popleft()
+            self.count += lost.end - lost.begin
+            if self._as_json:
+                sys.stdout.buffer.write(json_line(lost_document(lost)).encode() + b"\n")
+                sys.stdout.buffer.flush()
+            else:
+                count = lost.end - lost.begin
+                what = f"message {lost.begin} is" if count == 1 else f"messages {lost.begin} to {lost.end - 1} are"
+                low, high = lost.damaged
+                note(f"zenit: {lost.queue}: {what} lost: damaged at the broker, bytes {low} to {high} of its log")
+
+
+def lost_document(lost: MessagesLost) -> dict[str, object]:
+    """The JSON object of a range that is lost: the only one with a `lost`. Ranges are [begin, end)."""
+    queue = lost.queue
+    begin, end = lost.damaged
+    return {
+        "topic": queue.topic,
+        "queue_id": queue.queue_id,
+        "broker_name": queue.broker_name,
+        "lost": {"begin": lost.begin, "end": lost.end},
+        "damaged_bytes": {"begin": begin, "end": end},
+    }
+
+
+def _print_messages(
+    consumer: PullConsumer,
+    lost: LostRanges,
+    line: Callable[[StoredMessage], bytes],
+    maximum: int | None,
+    idle_exit: float | None,
+    stopping: threading.Event,
+) -> None:
+    """Polls, prints and commits until told to stop, or nobody reads; nothing is committed that did not leave for stdout."""
+    out = sys.stdout.buffer
+    printed, committed_ms = 0, monotonic_ms()
+    heard_ms = monotonic_ms()
+    waits_for = ""
+    while not stopping.is_set() and (maximum is None or printed < maximum):
+        room = POLL_MESSAGES if maximum is None else min(POLL_MESSAGES, maximum - printed)
+        batch = consumer.poll(max_messages=room, timeout=POLL_SECONDS)
+        lost.tell()
+        if batch:
+            out.write(b"".join([line(message) for message in cast("Iterable[StoredMessage]", batch)]))
+            out.flush()
+            printed += len(batch)
+            heard_ms = monotonic_ms()
+        elif reader_is_gone():
+            break
+        else:
+            reason = consumer.waits_for
+            if reason is not None and str(reason) != waits_for:
+                note(f"zenit: waiting: {reason}")
+            waits_for = "" if reason is None else str(reason)
+            if idle_exit is not None and monotonic_ms() - heard_ms >= idle_exit * 1000:
+                if reason is not None:
+                    raise reason
+                break
+        if batch and monotonic_ms() - committed_ms >= COMMIT_MS:
+            consumer.commit()
+            committed_ms = monotonic_ms()
+    consumer.commit()
+    lost.tell()
+
+
+def _json_bytes(message: StoredMessage) -> bytes:
+    return json_line(message_document(message)).encode() + b"\n"
+
+
+def _start(text: str) -> StartFrom | datetime:
+    from ...client.consuming.start_from import StartFrom
+
+    known = {"earliest": StartFrom.FIRST, "latest": StartFrom.LAST}
+    return known.get(text) or datetime_of_ms(parse_time_ms(text, "--from"))

@@ -1,0 +1,343 @@
+"""`zenit controller`: a controller in the foreground, as launch scripts call it; and what operators ask of the one that leads:
+`status`, `elect`, `settings`, `remove`, `restore`."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from ...model.config import describe_config
+from ...model.errors import ConnectionLost, InvalidParameter, RequestTimeout, UnknownRequest
+from ...model.groups.group import AckMode, FlushMode
+from ...model.groups.group_limits import (
+    LAG_MS_MAX,
+    LAG_MS_MIN,
+    REPLICAS_MAX,
+    SIGHTED_EPOCH_MAX,
+    check_group_id,
+    check_name,
+)
+from ...model.groups.log_reach import best_log, lost_range
+from ..group_state_text import note_reaches, print_state, state_document
+from ..options import ConfigFile, Json, Namesrv, Settings, usage_of_values
+from ..output import note, print_facts, show
+from ..roles import load_role, stop_on_signals
+from ..watch import watched
+
+if TYPE_CHECKING:
+    from ...client.connection.controller_calls import ControllerCalls
+    from ...remoting.client import RemotingClient
+
+TIMEOUT_MS: Final = 10_000
+REPLICA_TIMEOUT_MS: Final = 1_000
+"""One that does not answer for so long is left out of what is shown."""
+FLUSH_TIMEOUT_MS: Final = 30_000
+"""For a change that waits until replicas have flushed their logs."""
+KAZOO_LOGS_TO: Final = "zenitmq.controller.zookeeper"
+
+
+def _check_group(group: str) -> str:
+    """What cannot be one is wrong usage, whoever would be asked. Raises InvalidName."""
+    return check_name("group", group)
+
+
+def _check_replica(replica: str | None) -> str | None:
+    """The same; an empty one is a shell's variable that was not set, and not "whoever is best"."""
+    return None if replica is None else check_name("replica", replica)
+
+
+def _check_controllers(controllers: str | None) -> str | None:
+    """Raises typer.BadParameter."""
+    from ...client.connection.cluster import parse_addresses
+
+    if controllers is not None:
+        with usage_of_values():
+            parse_addresses("--controllers", controllers)
+    return controllers
+
+
+Group = Annotated[
+    str, typer.Argument(metavar="GROUP", callback=_check_group, help="The replica group: its broker name.")
+]
+Controllers = Annotated[
+    str | None,
+    typer.Option(
+        "--controllers",
+        metavar="HOST:PORT[,...]",
+        callback=_check_controllers,
+        help="Controllers; else those that registered brokers run with, or that `zenit up` started last here.",
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds this subject's commands."""
+    controller_app = typer.Typer(
+        help="Run a controller in the foreground, or ask the one that leads.", invoke_without_command=True
+    )
+    controller_app.callback()(controller)
+    controller_app.command("status")(status)
+    controller_app.command("elect")(elect)
+    controller_app.command("settings")(change_settings)
+    controller_app.command("remove")(remove)
+    controller_app.command("restore")(restore)
+    app.add_typer(controller_app, name="controller")
+
+
+def controller(context: typer.Context, config_file: ConfigFile = None, settings: Settings = None) -> None:
+    """Run a controller in the foreground until SIGTERM or Ctrl-C, or ask the one that leads."""
+    if context.invoked_subcommand is not None:
+        return
+    from ...controller.config import ControllerConfig
+
+    config = load_role(ControllerConfig, "controller", config_file, settings)
+    if not logging.getLogger().isEnabledFor(logging.DEBUG):  # kazoo tells of each try; the service tells once
+        logging.getLogger(KAZOO_LOGS_TO).setLevel(logging.ERROR)
+    logging.getLogger(__name__).info("settings config=%s", describe_config(config))
+    from ...controller.service import Controller
+
+    with Controller(config) as service:
+        stop_on_signals(service.stop)
+        status = service.run()
+    raise typer.Exit(status)
+
+
+@watched
+def status(group: Group, controllers: Controllers = None, namesrv: Namesrv = None, as_json: Json = False) -> None:
+    """Tell what ZooKeeper has of a group, how far each replica's log reaches by its own word, and what is in the way."""
+    from ...client.administration.replica_reach import ask_reaches
+
+    with _leading(controllers, namesrv) as calls:
+        state = calls.state(group, timeout_ms=TIMEOUT_MS)
+        node = state.known.node if state.known is not None else None
+        reaches = {} if node is None else ask_reaches(calls.remoting, node, timeout_ms=REPLICA_TIMEOUT_MS)
+    document = state_document(group, state, reaches)
+    show(document, as_json, lambda: print_state(document))
+
+
+def elect(
+    group: Group,
+    replica: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            callback=_check_replica,
+            help="Whom; else the one with the longest log but the present master.",
+        ),
+    ] = None,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            help="Also one that may lack acknowledged messages, which are lost then; the old master must be dead.",
+        ),
+    ] = False,
+    accept_loss: Annotated[
+        bool, typer.Option("--accept-loss", help="With --force: though another replica has more, or may have.")
+    ] = False,
+    controllers: Controllers = None,
+    namesrv: Namesrv = None,
+    as_json: Json = False,
+) -> None:
+    """Make another replica of a group its master, and print who is."""
+    if accept_loss and not force:
+        raise typer.BadParameter("expected only with --force", param_hint="--accept-loss")
+    with _leading(controllers, namesrv) as calls:
+        if force:
+            _check_force(calls, group, replica, accept_loss=accept_loss)
+        node = calls.elect(group, replica or "", force=force, timeout_ms=TIMEOUT_MS).node
+    document: dict[str, Any] = {"broker_name": group, "epoch": node.epoch, "master": node.master}
+    document |= {"in_sync": list(node.in_sync), "min_in_sync": node.settings.min_in_sync}
+    text = f"{group}: master {node.master}, epoch {node.epoch}, in sync {', '.join(node.in_sync)}"
+    show(document, as_json, lambda: typer.echo(text))
+
+
+def change_settings(
+    group: Group,
+    min_in_sync: Annotated[
+        int | None, typer.Option(min=1, max=REPLICAS_MAX, help="Fewer replicas in sync and writes are refused.")
+    ] = None,
+    flush: Annotated[
+        FlushMode | None,
+        typer.Option(help="An acknowledgement counts what is on a replica's disk (sync), or what it has written."),
+    ] = None,
+    ack: Annotated[
+        AckMode | None,
+        typer.Option(help="A send waits for the in-sync set (all), or for the master, which can lose what it had."),
+    ] = None,
+    lag_ms: Annotated[
+        int | None,
+        typer.Option(min=LAG_MS_MIN, max=LAG_MS_MAX, help="Who was behind for so long leaves the in-sync set."),
+    ] = None,
+    controllers: Controllers = None,
+    namesrv: Namesrv = None,
+    as_json: Json = False,
+) -> None:
+    """Change what is named of a group's settings while it runs, and print them all.
+
+    Going over to --flush sync waits until every replica that may become master has flushed its log.
+    """
+    asked = {
+        "min_in_sync": min_in_sync,
+        "flush_mode": None if flush is None else flush.value,
+        "ack_mode": None if ack is None else ack.value,
+        "lag_ms_max": lag_ms,
+    }
+    changes = tuple((name, str(value)) for name, value in asked.items() if value is not None)
+    with _leading(controllers, namesrv) as calls:
+        if changes:
+            node = calls.change_settings(group, changes, timeout_ms=FLUSH_TIMEOUT_MS).node
+        else:
+            node = calls.group(group, timeout_ms=TIMEOUT_MS).node
+    settings = node.settings
+    document: dict[str, Any] = {"broker_name": group, "min_in_sync": settings.min_in_sync}
+    document |= {"flush_mode": settings.flush_mode.value, "ack_mode": settings.ack_mode.value}
+    document |= {"lag_ms_max": settings.lag_ms_max}
+    show(document, as_json, lambda: print_facts(document))
+
+
+def remove(
+    group: Group,
+    replica: Annotated[
+        str,
+        typer.Argument(metavar="REPLICA", callback=_check_replica, help="Its name within the group; stop it first."),
+    ],
+    controllers: Controllers = None,
+    namesrv: Namesrv = None,
+    as_json: Json = False,
+) -> None:
+    """Make a group forget a replica that is gone for good; one that runs registers again, and is told of on stderr."""
+    from ...client.administration.replica_reach import ask_reaches
+
+    with _leading(controllers, namesrv) as calls:
+        before = calls.group(group, timeout_ms=TIMEOUT_MS).node
+        meant = replace(before, replicas=tuple(one for one in before.replicas if one.name == replica))
+        runs = bool(ask_reaches(calls.remoting, meant, timeout_ms=REPLICA_TIMEOUT_MS))
+        node = calls.remove_replica(group, replica, timeout_ms=TIMEOUT_MS).node
+    if runs:
+        note(f"zenit: {replica} runs, and registers again within seconds: stop it, then remove it once more")
+    document: dict[str, Any] = {
+        "broker_name": group,
+        "removed": replica,
+        "runs": runs,
+        "replicas": [left.name for left in node.replicas],
+    }
+    show(document, as_json, lambda: typer.echo(f"{group}: {replica} removed, left {', '.join(document['replicas'])}"))
+
+
+def restore(
+    group: Group,
+    epoch: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=SIGHTED_EPOCH_MAX,
+            metavar="N",
+            help="The highest epoch that any of its replicas has seen (zenit status).",
+        ),
+    ],
+    group_id: Annotated[
+        str, typer.Option(metavar="ID", help="Which group it is, where its replicas tell of several or of none.")
+    ] = "",
+    force: Annotated[
+        bool, typer.Option("--force", help="Though nothing is known to be lost: its master is deposed.")
+    ] = False,
+    controllers: Controllers = None,
+    namesrv: Namesrv = None,
+    as_json: Json = False,
+) -> None:
+    """Begin a group anew after ZooKeeper lost or set back its data; then elect its master with --force.
+
+    It deposes the master and empties the in-sync set: the group takes no writes until then. Nobody knows any more which
+    replica has all messages: `zenit controller status` shows which log is worth most. Where nothing is known to be lost it
+    does nothing without --force.
+    """
+    if group_id:
+        with usage_of_values():
+            check_group_id(group_id)
+    with _leading(controllers, namesrv) as calls:
+        node = calls.restore(group, epoch, group_id=group_id, force=force, timeout_ms=TIMEOUT_MS).node
+    document = {"broker_name": group, "group_id": node.group_id, "epoch": node.epoch, "master": node.master}
+    master = f"master {node.master}" if node.master else "without a master"
+    hint = "" if node.master else f"; then start all its replicas, and: zenit controller elect {group} --force"
+    show(document, as_json, lambda: typer.echo(f"{group}: restored at epoch {node.epoch}, {master}{hint}"))
+
+
+def _check_force(calls: ControllerCalls, group: str, replica: str | None, *, accept_loss: bool) -> None:
+    """Stops an operator who has not seen that another log is worth more, or may be; else shows how far they reach.
+
+    Raises InvalidParameter.
+    """
+    from ...client.administration.replica_reach import ask_reaches, not_compared
+    from ...client.connection.cluster import recorded_replicas
+
+    state = calls.state(group, timeout_ms=TIMEOUT_MS)
+    if state.lost is not None or state.known is None:
+        return  # the controller says what is in the way
+    node = state.known.node
+    if replica in {*node.in_sync, *node.eligible}:
+        return
+    reaches = ask_reaches(calls.remoting, node, timeout_ms=REPLICA_TIMEOUT_MS)
+    if not reaches and replica is None:
+        raise InvalidParameter("replica", "", f"a name; no replica answers yet (see zenit controller status {group})")
+    missing = ""
+    if not (node.in_sync or node.eligible):
+        missing = not_compared(node, reaches, recorded_replicas(os.path.expanduser("~"), calls.addresses, group))
+    if missing and not accept_loss:
+        raise InvalidParameter(
+            "replica",
+            replica or "",
+            f"all replicas to be compared, and {missing}: start it, or lose what it has (--accept-loss)",
+        )
+    if not reaches:
+        return
+    logs = [reach.log for reach in reaches.values()]
+    best = best_log(logs)
+    if replica is None:
+        raise InvalidParameter("replica", "", f"a name; {best.name} has most of those that answer")
+    begin, end = lost_range(reaches[replica].log, logs) if replica in reaches else (0, 0)
+    if end > begin and not accept_loss:
+        raise InvalidParameter(
+            "replica", replica, f"{best.name}, which has bytes {begin} to {end} that {replica} lacks (--accept-loss)"
+        )
+    note_reaches(node, reaches)
+
+
+@contextmanager
+def _leading(controllers: str | None, namesrv: str | None) -> Iterator[ControllerCalls]:
+    """Calls to the controllers that were named, or that are known. Raises InvalidParameter where others answer there."""
+    from ...client.connection.cluster import name_servers, parse_addresses
+    from ...client.connection.controller_calls import ControllerCalls
+    from ...remoting.client import RemotingClient
+
+    with RemotingClient() as remoting:
+        if controllers is not None:
+            addresses = parse_addresses("controllers", controllers)
+        else:
+            addresses = _known_controllers(remoting, name_servers(namesrv))
+        try:
+            yield ControllerCalls(remoting, addresses)
+        except UnknownRequest as error:
+            expected = "those of controllers (zenit status names them); another role, or another release, answers there"
+            raise InvalidParameter("controllers", ",".join(addresses), expected) from error
+
+
+def _known_controllers(remoting: RemotingClient, name_servers: tuple[str, ...]) -> tuple[str, ...]:
+    """Those that registered brokers run with. A group without a master may have no broker that registers: then those of the
+    cluster that `zenit up` started last here. Raises InvalidParameter, and why no name server answers."""
+    from ...client.connection.cluster import recorded_controllers
+    from ...client.connection.controller_calls import controllers_of
+
+    try:
+        return controllers_of(remoting, name_servers, timeout_ms=TIMEOUT_MS)
+    except (InvalidParameter, ConnectionLost, RequestTimeout):
+        recorded = recorded_controllers(os.path.expanduser("~"), name_servers)
+        if recorded:
+            return recorded
+        raise

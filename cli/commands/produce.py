@@ -1,0 +1,300 @@
+"""`zenit produce`: one message a line, from a file or stdin.
+
+The line break ends a message and is not part of it; everything else of the line is, byte for byte. A last line without
+one counts. An empty line is a message with an empty body (`--skip-empty` leaves them out), so that what is consumed
+again is what was there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
+
+import typer
+
+from ...model.clock import monotonic_ms, sleep_ms
+from ...model.errors import BufferFull, MessageIllegal, MessageTooLarge, ZenitError
+from ...model.message import Message
+from ..options import Json, Namesrv, complete_topics, parse_duration, parse_moment, parse_pairs
+from ..output import counted, note, readable_bytes, show
+from ..progress import line_progress
+
+if TYPE_CHECKING:
+    from ...client.producer import Producer
+    from ...client.sending.send_future import SendFuture
+
+WHOLE_BYTES_MAX: Final = 1 << 28  # more of a file is not read: it is refused by its size long before
+LOOK_S: Final = 3  # between two looks at whether brokers take anything
+END_S: Final = 1  # for the end of who looks
+REST_S: Final = 5  # for what is under way when it is plain that they do not
+EARLY_MS: Final = 2  # a paced sender does not sleep for less
+
+
+def register(app: typer.Typer) -> None:
+    """Adds this subject's command."""
+    app.command("produce")(produce)
+
+
+class Tally:
+    """What became of the lines so far. Only `on_failed` is called by other threads than the one that reads."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self.bytes = 0
+        self.failed = 0
+        self.failed_bytes = 0
+        self.first_error = ""
+        self.is_complete = False  # every line was read
+        self.is_refused = False  # something failed that was not the message's fault: the next ones fare no better
+        self._lock = threading.Lock()
+
+    def on_failed(self, count: int, size_bytes: int, error: Exception) -> None:
+        """Messages that were refused, or not acknowledged, and the bytes of their bodies. Any thread."""
+        with self._lock:
+            self.failed += count
+            self.failed_bytes += size_bytes
+            self.first_error = self.first_error or str(error)
+            self.is_refused = self.is_refused or not isinstance(error, (MessageIllegal, MessageTooLarge))
+
+    def summary(self, elapsed_ms: int) -> dict[str, Any]:
+        """The document of `--json`."""
+        sent, seconds = self.taken - self.failed, max(elapsed_ms, 1) / 1000
+        return {
+            "sent": sent,
+            "failed": self.failed,
+            "bytes": self.bytes - self.failed_bytes,
+            "seconds": round(seconds, 3),
+            "messages_per_second": round(sent / seconds, 1),
+        }
+
+
+def key_of(line: bytes, field: int) -> str | None:
+    """The `field`-th (from 1) blank-separated word of a line; None where it has fewer."""
+    words = line.split(maxsplit=field)
+    return words[field - 1].decode("utf-8", "replace") if len(words) >= field else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """Where the keys of a line are: fields from 1, or one sharding key for all; None = no such key."""
+
+    key_field: int | None
+    shard_field: int | None
+    shared: str | None
+
+    def key(self, line: bytes) -> str | None:
+        """Under which the message can be queried."""
+        return None if self.key_field is None else key_of(line, self.key_field)
+
+    def sharding_key(self, line: bytes) -> str | None:
+        """Which chooses the queue."""
+        return self.shared if self.shard_field is None else key_of(line, self.shard_field)
+
+
+def messages_of(stream: BinaryIO, skip_empty: bool) -> Iterator[bytes]:
+    """The lines of a stream without their line breaks."""
+    for line in stream:
+        body = line[:-1] if line.endswith(b"\n") else line
+        if body or not skip_empty:
+            yield body
+
+
+def produce(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=complete_topics)],
+    file: Annotated[str | None, typer.Option("--file", metavar="FILE", help="Where the lines are; else stdin.")] = None,
+    key_field: Annotated[
+        int | None, typer.Option("--key-field", metavar="N", min=1, help="The N-th blank-separated word is the key.")
+    ] = None,
+    shard_field: Annotated[
+        int | None,
+        typer.Option(
+            "--shard-field",
+            metavar="N",
+            min=1,
+            help="The N-th word is the sharding key: same word, same queue, in order.",
+        ),
+    ] = None,
+    sharding_key: Annotated[
+        str | None, typer.Option("--sharding-key", metavar="KEY", help="A sharding key for every message.")
+    ] = None,
+    whole: Annotated[bool, typer.Option("--whole", help="All of the file or of stdin is one message.")] = False,
+    tags: Annotated[str | None, typer.Option("--tags", metavar="TAG", help="A tag for every message.")] = None,
+    prop: Annotated[
+        list[str] | None, typer.Option("--prop", metavar="NAME=VALUE", help="A property for every message; repeatable.")
+    ] = None,
+    delay: Annotated[
+        str | None,
+        typer.Option("--delay", metavar="SPAN", help="Deliver each so long after it was sent: 500ms, 5s, 2h."),
+    ] = None,
+    deliver_at: Annotated[
+        str | None, typer.Option("--deliver-at", metavar="TIME", help="Deliver all at a time: 2026-11-21T09:50, or ms.")
+    ] = None,
+    rate: Annotated[float | None, typer.Option(min=0.001, metavar="N", help="At most N messages a second.")] = None,
+    skip_empty: Annotated[
+        bool, typer.Option("--skip-empty", help="Leave empty lines out (else a message with an empty body each).")
+    ] = False,
+    trace: Annotated[bool, typer.Option("--trace", help="Tell of each message: see `zenit message trace`.")] = False,
+    namesrv: Namesrv = None,
+    as_json: Json = False,
+) -> None:
+    """Send one message a line of a file or of stdin, or the whole of it as one; exits 1 if any failed."""
+    if shard_field is not None and sharding_key is not None:
+        raise typer.BadParameter(
+            "one of them says what the sharding key is", param_hint="--shard-field, --sharding-key"
+        )
+    if delay is not None and deliver_at is not None:
+        raise typer.BadParameter("one of them says when", param_hint="--delay, --deliver-at")
+    like = Message(
+        topic,
+        b"",
+        tags=tags,
+        properties=parse_pairs(prop, "--prop"),
+        delay=parse_duration(delay, "--delay"),
+        deliver_at=parse_moment(deliver_at, "--deliver-at"),
+    )
+    from ...client.producer import Producer
+
+    tally = Tally()
+    with contextlib.ExitStack() as opened:
+        stream = opened.enter_context(open(file, "rb")) if file not in (None, "-") else sys.stdin.buffer
+        producer = opened.enter_context(
+            Producer(
+                "zenit-cli",
+                namesrv=namesrv,
+                trace=trace,
+                on_error=lambda failed: tally.on_failed(
+                    len(failed), sum(len(each.body) for each in failed), failed[0].error
+                ),
+            )
+        )
+        opened.enter_context(_waits_told(producer))
+        progress = opened.enter_context(line_progress(stream))
+        send = _sender(producer, like, tally, _Words(key_field, shard_field, sharding_key))
+        began = monotonic_ms()
+        with contextlib.suppress(KeyboardInterrupt):  # what was read is still sent and counted
+            bodies = iter([stream.read(WHOLE_BYTES_MAX)]) if whole else messages_of(stream, skip_empty)
+            for body in _paced(bodies, rate):
+                _send_one(send, producer, body, tally)
+                if tally.is_refused:
+                    break
+                progress(tally.taken, tally.bytes)
+            else:
+                tally.is_complete = True
+        with contextlib.suppress(ZenitError):  # told through on_error, each with its count
+            producer.close(REST_S if tally.is_refused else None)
+        elapsed_ms = monotonic_ms() - began
+    if not tally.taken:
+        _check_exists(topic, namesrv)
+    summary = tally.summary(elapsed_ms)
+    show(summary, as_json, lambda: typer.echo(_sentence(summary)))
+    if tally.failed or not tally.is_complete:
+        note(f"zenit: {_complaint(tally)}")
+        raise typer.Exit(1)
+
+
+def _check_exists(topic: str, namesrv: str | None) -> None:
+    """Raises TopicNotFound: where nothing was sent, no broker has said so."""
+    from ...client.admin import Admin
+
+    with Admin(namesrv) as admin:
+        admin.route(topic)
+
+
+def _complaint(tally: Tally) -> str:
+    stopped = "" if tally.is_complete else f"stopped at line {tally.taken}; "
+    failed = f"{tally.failed} of {tally.taken} messages failed; the first: {tally.first_error}"
+    return stopped + (failed if tally.failed else "what was read is sent")
+
+
+def _sender(producer: Producer, like: Message, tally: Tally, words: _Words) -> Callable[[bytes], object]:
+    """How one line is handed to the producer, as a message like this one: the object-free road where it is not for later."""
+    if like.delay is None and like.deliver_at is None:
+        return lambda body: producer.post(
+            like.topic,
+            body,
+            like.tags,
+            words.key(body),
+            properties=like.properties or None,
+            sharding_key=words.sharding_key(body),
+        )
+
+    def send(body: bytes) -> None:
+        def on_done(future: SendFuture) -> None:
+            error = future.exception()
+            if error is not None:
+                tally.on_failed(1, len(body), error)
+
+        key = words.key(body)
+        message = replace(like, body=body, keys=() if key is None else (key,))
+        producer.send_async(message, sharding_key=words.sharding_key(body)).add_done_callback(on_done)
+
+    return send
+
+
+@contextlib.contextmanager
+def _waits_told(producer: Producer) -> Iterator[None]:
+    """Within, whoever waits for a broker is told why, once for each reason."""
+    ended = threading.Event()
+
+    def look() -> None:
+        told = ""
+        while not ended.wait(LOOK_S):
+            reason = producer.last_failure
+            if reason and reason != told:
+                note(f"zenit: trying again: {reason}")
+                told = reason
+
+    thread = threading.Thread(target=look, name="zenit-waits", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(END_S)
+
+
+def _send_one(send: Callable[[bytes], object], producer: Producer, body: bytes, tally: Tally) -> None:
+    """Sends one line. Raises where the first one shows that none will be sent."""
+    tally.taken += 1
+    tally.bytes += len(body)
+    try:
+        try:
+            send(body)
+        except BufferFull:  # brokers are slower than the file: wait for them
+            with contextlib.suppress(ZenitError):
+                producer.flush()
+            send(body)
+    except KeyboardInterrupt:  # it was not handed over, or nobody knows: not counted as sent
+        tally.taken -= 1
+        tally.bytes -= len(body)
+        raise
+    except (MessageIllegal, MessageTooLarge) as error:
+        tally.on_failed(1, len(body), error)
+    except ZenitError as error:
+        if tally.taken == 1:
+            raise
+        tally.on_failed(1, len(body), error)
+
+
+def _paced(bodies: Iterator[bytes], rate: float | None) -> Iterator[bytes]:
+    """The same bodies, the n-th not before n / rate seconds have passed."""
+    if rate is None:
+        yield from bodies
+        return
+    began = monotonic_ms()
+    for index, body in enumerate(bodies):
+        early_ms = began + index * 1000 / rate - monotonic_ms()
+        if early_ms >= EARLY_MS:
+            sleep_ms(early_ms)
+        yield body
+
+
+def _sentence(summary: dict[str, Any]) -> str:
+    return (
+        f"sent {counted(summary['sent'], 'message')}, {readable_bytes(summary['bytes'])}, in {summary['seconds']} s"
+        f" ({summary['messages_per_second']:.0f} messages/s), failed {summary['failed']}"
+    )

@@ -1,0 +1,374 @@
+"""`zenit store inspect | verify | dump | join | leave | copy | cluster | hand-over`: offline tools; they talk to nobody, and
+only the last five write. `scrub` asks running brokers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from ...model.clock import monotonic_ms, sleep_ms
+from ...model.errors import ConnectionLost, RequestTimeout
+from ..message_text import record_document
+from ..options import ConfigFile, Json, Namesrv
+from ..output import counted, json_line, note, print_facts, print_table, readable_bytes, show
+from ..progress import count_progress
+
+if TYPE_CHECKING:
+    from ...client.admin import Admin
+
+SCRUB_COLUMNS: Final = (
+    "read_bytes",
+    "vouched_bytes",
+    "damaged_ranges",
+    "damaged_bytes",
+    "damaged_units",
+    "damaged_entries",
+    "mended_entries",
+)
+SCRUB_TOLD_BELOW: Final = ("quarantined", "damaged_entry", "error")  # in lines of their own, not in the table
+UP, DOWN, FAILED, REPLACED = "up", "down", "failed", "replaced"  # of a replica that was to be scrubbed
+POLL_MS: Final = 300
+MEND_WAIT_MS: Final = 15_000  # for the last of the damage to be fetched from a replica
+
+StoreDirectory = Annotated[
+    str, typer.Argument(metavar="DIR", help="A broker's store (store_dir in zenit status --json).")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds this subject's commands."""
+    store_app = typer.Typer(help="Look at a store's files without a broker; have brokers check theirs.")
+    store_app.command("inspect")(inspect)
+    store_app.command("verify")(verify)
+    store_app.command("dump")(dump)
+    store_app.command("join")(join)
+    store_app.command("leave")(leave)
+    store_app.command("copy")(copy)
+    store_app.command("hand-over")(hand_over)
+    store_app.command("cluster")(cluster)
+    store_app.command("scrub")(scrub)
+    app.add_typer(store_app, name="store")
+
+
+def inspect(directory: StoreDirectory, as_json: Json = False) -> None:
+    """Tell what a store holds: files, positions, topics and queues."""
+    from ...store.offline.offline import inspect_store
+
+    document = inspect_store(directory)
+    show(document, as_json, lambda: print_facts(document))
+
+
+def verify(directory: StoreDirectory, as_json: Json = False) -> None:
+    """Read every record and check it, with its queue's unit and its checksum; exits 1 and names each damaged range."""
+    from ...store.offline.offline import verify_store
+
+    document = verify_store(directory)
+    show(document, as_json, lambda: _print_verdict(document))
+    counts = len(document["damaged"]), document["damaged_units"], len(document["damaged_entries"])
+    if any(counts):
+        found = ", ".join(
+            (
+                counted(counts[0], "damaged range"),
+                counted(counts[1], "damaged unit of queues", "damaged units of queues"),
+                counted(counts[2], "damaged checksum entry", "damaged checksum entries"),
+            )
+        )
+        note(f"zenit: {found} in {directory}; docs/operate.md says what to do")
+        raise typer.Exit(1)
+
+
+def dump(
+    directory: StoreDirectory,
+    begin: Annotated[
+        int, typer.Option("--from", metavar="OFFSET", min=0, help="Byte of the commit log to begin at.")
+    ] = 0,
+    maximum: Annotated[int | None, typer.Option("--max", metavar="N", min=1, help="End after N records.")] = None,
+) -> None:
+    """Print the records of a store, one JSON object a line."""
+    from ...store.offline.offline import dump_store
+
+    for count, message in enumerate(dump_store(directory, begin), 1):
+        sys.stdout.write(json_line(record_document(message)) + "\n")
+        if count == maximum:
+            break
+
+
+def join(
+    directory: StoreDirectory,
+    group_id: Annotated[
+        str, typer.Option(metavar="ID", help="Of the group (zenit controller status); else a new one, after the store.")
+    ] = "",
+    as_json: Json = False,
+) -> None:
+    """Say that a store's log is a copy of a group's, or becomes a group's first; its broker must be stopped.
+
+    For a log that a broker alone or a static master has written. Nothing checks it: in a group whose log it is not, it would
+    be read as if it were.
+    """
+    from ...broker.group.group_membership import join_group
+
+    document = join_group(directory, group_id)
+    text = f"{directory}: of group {document['group_id']}, up to epoch {document['epoch']}"
+    show(document, as_json, lambda: typer.echo(text))
+
+
+def leave(directory: StoreDirectory, as_json: Json = False) -> None:
+    """Take a store out of its group for good, so that its broker may serve it alone; the broker must be stopped.
+
+    Controllers take its log for the group's never again. To have a replica of that group there, begin with an empty directory.
+    """
+    from ...broker.group.group_membership import leave_group
+
+    document = leave_group(directory)
+    was = f"left group {document['group_id'] or 'of a static master'}, whose epoch {document['epoch']} it knew"
+    text = f"{directory}: {was if document['epoch'] or document['group_id'] else 'in no group'}"
+    show(document, as_json, lambda: typer.echo(text))
+
+
+def copy(
+    directory: StoreDirectory,
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="An empty directory, or one that is not there yet.")],
+    as_json: Json = False,
+) -> None:
+    """Make one more replica of a group from the store of another one, damage included; its broker must be stopped.
+
+    For a replica that cannot get the group's log over the network, since a range of it is lost at all the others.
+    """
+    from ...broker.repair.replica_copy import copy_replica
+
+    document = copy_replica(directory, target)
+    group = f"of group {document['group_id']}" if document["group_id"] else "of the same static master"
+    text = f"{target}: another replica {group}, {document['bytes']} bytes copied"
+    show(document, as_json, lambda: typer.echo(text))
+
+
+def cluster(
+    directory: StoreDirectory,
+    cluster_id: Annotated[
+        str | None,
+        typer.Option("--id", metavar="ID", help="It is that cluster's from now on; the broker must be stopped."),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="With --id: also a store with messages, which become that cluster's.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Tell which cluster a store belongs to, or make it another one's."""
+    from ...broker.group.store_cluster import move_to_cluster, read_cluster
+
+    document = (
+        read_cluster(directory) if cluster_id is None else move_to_cluster(directory, cluster_id, with_messages=force)
+    )
+    held = f"of the cluster with the id {document['cluster_id']}" if document["cluster_id"] else "of no cluster yet"
+    unsettled = "" if document["settled"] or not document["cluster_id"] else ", which has not let it in yet"
+    show(document, as_json, lambda: typer.echo(f"{directory}: {held}{unsettled}"))
+
+
+def hand_over(
+    directory: StoreDirectory,
+    config: ConfigFile = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what waits; change nothing.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Make a store ready for a broker of RocketMQ, delayed messages included; its broker must be stopped. Prints the
+    settings for its broker.conf. --config: the file that our broker was started with, where it was.
+
+    Cut short, it may be run again: nothing is lost, and nothing comes twice.
+    """
+    from ...broker.config import BrokerConfig
+    from ...broker.group.hand_over import hand_over as hand_over_waits
+    from ...model.clock import SystemClock
+    from ...model.config import load_config
+
+    settings = load_config(BrokerConfig, "broker", file=config, environ=os.environ, overrides=()).store
+    with count_progress("delayed messages") as report:
+        document = hand_over_waits(directory, settings, clock=SystemClock(), report=report, dry_run=dry_run)
+    show(document, as_json, lambda: typer.echo(hand_over_text(directory, document, dry_run=dry_run)))
+    if document["damaged"]:
+        waiting = counted(document["damaged"], "delayed message")
+        note(f"zenit: {waiting} in {directory} cannot be read and stay there; see zenit store verify")
+        raise typer.Exit(1)
+
+
+def hand_over_text(directory: str, document: dict[str, Any], *, dry_run: bool) -> str:
+    """What was done, or would be, and a broker.conf."""
+    waiting = counted(document["waiting"], "delayed message")
+    if dry_run:
+        return f"{directory}: the log ends at {document['log_end']}; {waiting} would be handed on; nothing was changed"
+    over = f", {document['over']} not, since they are over" if document["over"] else ""
+    topics, spare = counted(document["retry_topics"], "retry topic"), counted(document["spare_files"], "spare file")
+    done = (
+        f"# {directory}: {waiting} handed on{over}",
+        f"# {topics} made; the log ends at {document['log_end']}, behind it are zeros; {spare} deleted",
+        "# broker.conf:",
+    )
+    return "\n".join([*done, *(f"{name}={value}" for name, value in document["broker_conf"].items())])
+
+
+def scrub(
+    broker: Annotated[
+        str | None,
+        typer.Argument(metavar="[BROKER]", help="A broker's name (all its replicas) or HOST:PORT; else all."),
+    ] = None,
+    rate: Annotated[
+        int, typer.Option("--rate", metavar="BYTES", min=0, help="Bytes a second of each, 4096 at least; 0 = as set.")
+    ] = 0,
+    namesrv: Namesrv = None,
+    as_json: Json = False,
+) -> None:
+    """Have running brokers read their logs and check them; exits 1 where damage is left that no replica could mend, or a log
+    was not read to its end."""
+    from ...broker.config import SCRUB_RATE_MIN
+    from ...client.admin import Admin
+
+    if 0 < rate < SCRUB_RATE_MIN:
+        raise typer.BadParameter(f"expected 0 (as set) or {SCRUB_RATE_MIN} and more", param_hint="--rate")
+    with Admin(namesrv) as admin, _told_that_it_goes_on(), count_progress("bytes") as report:
+        begun = admin.scrub(broker, bytes_per_second=rate)
+        ends = {address: scrub_end(statistics) for address, statistics in begun.items()}
+        settled_ms = 0
+        lost: set[str] = set()
+        while True:
+            found = _ask_each(admin, ends.keys() - lost)
+            lost |= ends.keys() - found.keys()
+            done = [scrub_progress(statistics, ends[address]) for address, statistics in found.items()]
+            report(sum(count for count, _ in done), sum(size for _, size in ends.values()))
+            is_over = all(ended for _, ended in done)
+            settled_ms = settled_ms or (monotonic_ms() if is_over else 0)
+            is_mending = any(statistics.get("repairs", {}).get("awaited_ranges", 0) for statistics in found.values())
+            if is_over and (not is_mending or monotonic_ms() - settled_ms >= MEND_WAIT_MS):
+                break
+            sleep_ms(POLL_MS)
+    down = {address: begun[address]["broker_name"] for address in lost} | _down_brokers(broker, namesrv, begun)
+    rows = [scrub_result(address, found[address], ends[address][0]) for address in begun if address in found]
+    rows += [scrub_down(address, name) for address, name in sorted(down.items())]
+    columns = [name for name in rows[0] if name not in SCRUB_TOLD_BELOW]
+    show({"replicas": rows}, as_json, lambda: print_table(columns, [[row[name] for name in columns] for row in rows]))
+    unread = [row for row in rows if row["state"] in (FAILED, REPLACED)]
+    for row in unread:
+        note(f"zenit: {row['address']}: not scrubbed to the end: {row['error']}")
+    for row in rows:
+        if row["quarantined"]:
+            more = ", ..." if row["quarantined_ranges"] > len(row["quarantined"]) else ""
+            ranges = ", ".join(f"[{low}, {high})" for low, high in row["quarantined"])
+            note(f"zenit: {row['address']}: quarantined bytes of its log: {ranges}{more}")
+    left = sum(row["quarantined_ranges"] or 0 for row in rows)
+    if left:
+        note(f"zenit: {left} damaged {'range is' if left == 1 else 'ranges are'} left; docs/operate.md says what to do")
+    if down:
+        note(f"zenit: not scrubbed, since they are down: {', '.join(sorted(down))}")
+    unvouched = [row for row in rows if row["damaged_entry"]]
+    for row in unvouched:
+        count = counted(
+            row["damaged_entries"] - row["mended_entries"], "damaged checksum entry", "damaged checksum entries"
+        )
+        note(f"zenit: {row['address']}: {count}, the first is {row['damaged_entry']}")
+    for row in rows:
+        if bare := (row["read_bytes"] or 0) - (row["vouched_bytes"] or 0):
+            note(
+                f"zenit: {row['address']}: no checksum vouches for {bare} bytes: their records' bodies were checked only"
+            )
+    if left or down or unread or unvouched:
+        raise typer.Exit(1)
+
+
+@contextlib.contextmanager
+def _told_that_it_goes_on() -> Iterator[None]:
+    """Who does not want to wait hears where the result will be."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        note("zenit: the brokers go on with the scrub; `zenit status` says how far they are, and what was found")
+        raise
+
+
+def _ask_each(admin: Admin, addresses: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """{address: statistics} of those that answer."""
+    found: dict[str, dict[str, Any]] = {}
+    for address in addresses:
+        with contextlib.suppress(ConnectionLost, RequestTimeout):
+            found |= admin.scrub_statistics([address])
+    return found
+
+
+def _down_brokers(broker: str | None, namesrv: str | None, begun: Iterable[str]) -> dict[str, str]:
+    """{address: broker name} of brokers that were not asked though they belong to the local cluster that is meant: name
+    servers forget a broker that has stopped."""
+    from ...client.connection.cluster import name_servers
+    from ...deploy.cluster_record import BROKER
+    from ...deploy.local_cluster import LocalCluster, last_directory
+
+    directory = last_directory()
+    record = LocalCluster(directory).read() if directory is not None else None
+    if record is None or record.namesrv not in name_servers(namesrv):
+        return {}
+    known = {process.address: process.group or process.name for process in record.of_role(BROKER)}
+    return {
+        address: name
+        for address, name in known.items()
+        if address not in set(begun) and broker in (None, name, address)
+    }
+
+
+def scrub_end(statistics: dict[str, Any]) -> tuple[int, int]:
+    """(when the round began that was just asked for, how many bytes it has to read), of a broker's statistics."""
+    current = statistics["scrub"]["current"] or statistics["scrub"]["last"]
+    return current["begun_ms"], current["end"] - current["begin"]
+
+
+def scrub_progress(statistics: dict[str, Any], asked: tuple[int, int]) -> tuple[int, bool]:
+    """(how many bytes of that round are dealt with, whether it is over): it ended, or another was begun since."""
+    begun_ms, size = asked
+    current = statistics["scrub"]["current"]
+    if current is None or current["begun_ms"] != begun_ms:
+        return size, True
+    return current["position"] - current["begin"], False
+
+
+def scrub_result(address: str, statistics: dict[str, Any], begun_ms: int) -> dict[str, Any]:
+    """What is told of one replica. `damaged`: what the round that began at `begun_ms` found, `mended`: since the broker was
+    started, `quarantined`: now."""
+    last = statistics["scrub"]["last"] or {}
+    state, error = UP, last.get("error") or None
+    if last.get("begun_ms") != begun_ms:
+        state, error, last = REPLACED, "another scrub was begun, or the broker was started, meanwhile; scrub again", {}
+    elif error is not None:
+        state, error = FAILED, f"{error}; see that the broker can read its files, then scrub again"
+    return {
+        "broker_name": statistics["broker_name"],
+        "address": address,
+        "state": state,
+        **{name: last.get(name) for name in SCRUB_COLUMNS},
+        "mended_ranges": statistics.get("repairs", {}).get("mended_ranges", 0),
+        "quarantined_ranges": statistics["store"]["quarantined_ranges"],
+        "quarantined": statistics["store"].get("first_quarantined", []),
+        "damaged_entry": last.get("damaged_entry") or None,
+        "error": error,
+    }
+
+
+def scrub_down(address: str, broker_name: str) -> dict[str, Any]:
+    """The same of one that does not answer: nothing is known of it."""
+    unknown = (*SCRUB_COLUMNS, "mended_ranges", "quarantined_ranges", *SCRUB_TOLD_BELOW)
+    return {"broker_name": broker_name, "address": address, "state": DOWN, **dict.fromkeys(unknown)}
+
+
+def _print_verdict(document: dict[str, Any]) -> None:
+    facts = {"records": document["records"], "bytes": readable_bytes(document["bytes"])}
+    print_facts(facts | {"without a checksum": readable_bytes(document["unvouched_bytes"])})
+    if document["damaged"]:
+        columns = ("begin", "end", "reason")
+        print_table(columns, [[damage[column] for column in columns] for damage in document["damaged"]])
+    if document["damaged_units"]:
+        columns = ("topic", "queue_id", "queue_offset")
+        print_table(columns, [[unit[column] for column in columns] for unit in document["first_units"]])
+    if document["damaged_entries"]:
+        columns = ("file", "entry", "offset")
+        print_table(columns, [[entry[column] for column in columns] for entry in document["damaged_entries"]])
+    if not any(document[name] for name in ("damaged", "damaged_units", "damaged_entries")):
+        typer.echo("nothing is damaged")

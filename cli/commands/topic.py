@@ -1,0 +1,120 @@
+"""`zenit topic create | update | list | describe | delete`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ..options import Json, Namesrv, complete_topics, pairs_text, parse_pairs
+from ..output import print_table, readable_time, show
+from ..watch import watched
+
+Name = Annotated[str, typer.Argument(metavar="NAME", autocompletion=complete_topics)]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds this subject's commands."""
+    topic_app = typer.Typer(help="Create, change, list, describe and delete topics.")
+    topic_app.command("create")(create)
+    topic_app.command("update")(update)
+    topic_app.command("list")(list_topics)
+    topic_app.command("describe")(describe)
+    topic_app.command("delete")(delete)
+    app.add_typer(topic_app, name="topic")
+
+
+def create(
+    name: Name,
+    queues: Annotated[int, typer.Option(min=1, help="Queues at each replica group.")] = 8,
+    order: Annotated[
+        bool, typer.Option("--order", help="Mark it as ordered: its queues do not move while a broker is away.")
+    ] = False,
+    attr: Annotated[list[str] | None, typer.Option("--attr", metavar="K=V", help="An attribute; repeatable.")] = None,
+    namesrv: Namesrv = None,
+    as_json: Json = False,
+) -> None:
+    """Create a topic at every broker, or give an existing one these settings; queues never become fewer."""
+    attributes = parse_pairs(attr, "--attr")
+    from ...client.admin import Admin
+
+    with Admin(namesrv) as admin:
+        admin.create_topic(name, queues=queues, order=order, attributes=attributes)
+    document = {"topic": name, "queues": queues, "order": order, "attributes": attributes}
+    show(document, as_json, lambda: typer.echo(f"topic {name} has {queues} queues at each replica group"))
+
+
+def update(
+    name: Name,
+    queues: Annotated[
+        int | None, typer.Option(min=1, help="Queues at each replica group; never fewer than now.")
+    ] = None,
+    order: Annotated[
+        bool | None, typer.Option("--order/--no-order", help="Whether its queues stay while a broker is away.")
+    ] = None,
+    attr: Annotated[list[str] | None, typer.Option("--attr", metavar="K=V", help="An attribute; repeatable.")] = None,
+    namesrv: Namesrv = None,
+    as_json: Json = False,
+) -> None:
+    """Change settings of a topic that is there, at each broker that has it; the others stay.
+
+    Queues are added at once and kept: one that holds messages cannot be taken away. Where keys go changes with their number.
+    """
+    attributes = parse_pairs(attr, "--attr")
+    if queues is None and order is None and not attributes:
+        raise typer.BadParameter("nothing to change", param_hint="--queues, --order, --attr")
+    from ...client.admin import Admin
+
+    with Admin(namesrv) as admin:
+        document = admin.update_topic(name, queues=queues, order=order, attributes=attributes)
+    rows = [list(row.values()) for row in document["brokers"]]
+    show(
+        document,
+        as_json,
+        lambda: print_table(tuple(document["brokers"][0]), [[*row[:-1], pairs_text(row[-1])] for row in rows]),
+    )
+
+
+@watched
+def list_topics(
+    system: Annotated[bool, typer.Option("--all", help="The system's own topics too.")] = False,
+    namesrv: Namesrv = None,
+    as_json: Json = False,
+) -> None:
+    """List topics and their settings."""
+    from ...client.admin import Admin
+
+    with Admin(namesrv) as admin:
+        topics = [topic for topic in admin.topic_configs() if system or not topic["system"]]
+    columns = ("name", "read_queues", "write_queues", "permission", "order")
+    show(topics, as_json, lambda: print_table(columns, [[topic[column] for column in columns] for topic in topics]))
+
+
+@watched
+def describe(name: Name, namesrv: Namesrv = None, as_json: Json = False) -> None:
+    """Tell what each queue of a topic holds."""
+    from ...client.admin import Admin
+
+    with Admin(namesrv) as admin:
+        document = admin.describe_topic(name)
+    columns = ("broker_name", "queue_id", "min_offset", "max_offset", "last_stored_at")
+    rows = [
+        [
+            row["broker_name"],
+            row["queue_id"],
+            row["min_offset"],
+            row["max_offset"],
+            readable_time(row["last_stored_at_ms"]),
+        ]
+        for row in document["queues"]
+    ]
+    show(document, as_json, lambda: print_table(columns, rows))
+
+
+def delete(name: Name, namesrv: Namesrv = None, as_json: Json = False) -> None:
+    """Delete a topic, its messages and the offsets of its groups."""
+    from ...client.admin import Admin
+
+    with Admin(namesrv) as admin:
+        admin.delete_topic(name)
+    show({"topic": name, "deleted": True}, as_json, lambda: typer.echo(f"topic {name} is deleted"))

@@ -1,0 +1,1 @@
+"""The parts of `Admin`: topics, groups, brokers, messages, dead letters."""

@@ -1,0 +1,83 @@
+"""The administrator's side: the cluster and its brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...model.errors import InvalidParameter, NoRoute
+from ...remoting.commands import (
+    AddWritePermission,
+    CountReply,
+    GetBrokerConfig,
+    GetBrokerStatistics,
+    Request,
+    ScrubLog,
+    WipeWritePermission,
+)
+from .admin_calls import AdminCalls
+from .admin_merge import Document
+
+
+class BrokerAdmin(AdminCalls):
+    """What concerns brokers."""
+
+    async def _cluster(self, *, timeout: float | None = None) -> Document:
+        """{clusters: {name: [broker name]}, brokers: [{cluster, broker_name, broker_id, address, epoch, ...}]}."""
+        return await self._cluster_document(self._deadline(timeout))
+
+    async def _broker_statistics(self, broker: str | None = None, *, timeout: float | None = None) -> Document:
+        """Counters, positions and memory of a broker, by its name or address; None = the only one."""
+        return await self._broker_document(broker, GetBrokerStatistics(), timeout)
+
+    async def _broker_config(self, broker: str | None = None, *, timeout: float | None = None) -> Document:
+        """{key: value} as a broker runs with; `broker` as above."""
+        return await self._broker_document(broker, GetBrokerConfig(), timeout)
+
+    async def _scrub(
+        self, broker: str | None = None, *, bytes_per_second: int = 0, timeout: float | None = None
+    ) -> dict[str, Document]:
+        """Has brokers read their whole logs anew and check them; `broker`: all replicas of this name, the one at this address,
+        None = all. `bytes_per_second` of each; 0 = as it is configured. Returns at once: {address: its statistics}, in which
+        `scrub` tells how far it is (`scrub_statistics` asks again).
+        """
+        deadline_ms = self._deadline(timeout)
+        found = (await self._cluster_document(deadline_ms))["brokers"]
+        chosen = [one["address"] for one in found if broker in (None, one["broker_name"], one["address"])]
+        if not found:
+            raise NoRoute("*", "no broker is registered with the name server (see zenit status)")
+        if not chosen:
+            names = sorted({one["address" if ":" in str(broker) else "broker_name"] for one in found})
+            remedy = "one that is down must be started first (zenit up)"
+            raise InvalidParameter("broker", broker, f"one that is up, {', '.join(names)}; {remedy}")
+        for address in chosen:
+            await self._call(address, ScrubLog(bytes_per_second), deadline_ms)
+        return await self._scrub_statistics(chosen, timeout=self._left_s(deadline_ms))
+
+    async def _scrub_statistics(self, addresses: Iterable[str], *, timeout: float | None = None) -> dict[str, Document]:
+        """{address: statistics} of brokers, of whatever role."""
+        brokers = {address: address for address in addresses}
+        return await self._documents(brokers, GetBrokerStatistics(), self._deadline(timeout))
+
+    async def _wipe_write_permission(self, broker_name: str, *, timeout: float | None = None) -> int:
+        """Producers leave this broker, until `add_write_permission`. Returns how many topics that changed."""
+        return await self._change_permission(WipeWritePermission(broker_name), timeout)
+
+    async def _add_write_permission(self, broker_name: str, *, timeout: float | None = None) -> int:
+        """Gives it back. Returns how many topics that changed."""
+        return await self._change_permission(AddWritePermission(broker_name), timeout)
+
+    async def _change_permission(self, request: WipeWritePermission | AddWritePermission, timeout: float | None) -> int:
+        """At every name server, since they share nothing."""
+        deadline_ms = self._deadline(timeout)
+        counts = [(await self._call(address, request, deadline_ms))[0] for address in self._connection.addresses]
+        return max(reply.count for reply in counts if isinstance(reply, CountReply))
+
+    async def _broker_document(self, broker: str | None, request: Request, timeout: float | None) -> Document:
+        deadline_ms = self._deadline(timeout)
+        if broker is None:
+            chosen = await self._masters(deadline_ms)
+            if len(chosen) != 1:
+                raise InvalidParameter("broker", "", f"one of {', '.join(sorted(chosen))}")
+        else:
+            chosen = await self._chosen_masters([broker], deadline_ms)
+        return next(iter((await self._documents(chosen, request, deadline_ms)).values()))

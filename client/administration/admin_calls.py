@@ -1,0 +1,180 @@
+"""What every part of the administrator's side asks by: deadlines, name servers, masters, and the answers of several brokers.
+
+A question goes to all brokers that have a part in it. `missing` below is the error of those that do not know a thing: it is
+raised where none does.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from ...model.clock import monotonic_ms
+from ...model.errors import (
+    ClientClosed,
+    InvalidParameter,
+    NoRoute,
+    RemoteProtocolError,
+    RequestTimeout,
+    TopicNotFound,
+    ZenitError,
+)
+from ...model.names import check_topic
+from ...model.route import TopicRoute
+from ...remoting.commands import (
+    DeleteTopic,
+    DeleteTopicRoute,
+    GetClusterInfo,
+    GetTopicList,
+    Reply,
+    Request,
+    TopicListReply,
+)
+from ..connection.argument_checks import milliseconds
+from ..connection.client_repr import client_repr
+from ..connection.connection import Connection, connect, release
+from ..connection.waiting import Waits
+from .admin_merge import Document
+
+TIMEOUT_S: Final = 10.0
+
+
+class AdminCalls(ABC):
+    """A connection and how it is asked, whatever the subject. Any thread, or the one event loop, as `Waits` says."""
+
+    def __init__(self, namesrv: str | None = None, *, timeout: float = TIMEOUT_S) -> None:
+        """`timeout`: seconds for each call that is not given its own. Raises InvalidParameter."""
+        self._timeout_ms = milliseconds("timeout", timeout)
+        self._connection = connect(namesrv)
+        self._waits = self._new_waits(self._connection)
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        return client_repr(self, "closed" if self._is_closed else "", namesrv=self._connection.name_servers)
+
+    @abstractmethod
+    def _new_waits(self, connection: Connection) -> Waits:
+        """How it waits."""
+
+    async def _close(self) -> None:
+        """Lets go of the connection. Idempotent; does nothing in a forked child."""
+        if not self._is_closed:
+            self._is_closed = True
+            await release(self._connection, self._waits)
+
+    def _deadline(self, timeout: float | None) -> int:
+        if self._is_closed:
+            raise ClientClosed("admin")
+        self._connection.check_process("admin")
+        return monotonic_ms() + self._milliseconds(timeout)
+
+    def _milliseconds(self, timeout: float | None) -> int:
+        return self._timeout_ms if timeout is None else milliseconds("timeout", timeout)
+
+    def _left_s(self, deadline_ms: int) -> float:
+        return max(1, deadline_ms - monotonic_ms()) / 1000
+
+    async def _call(self, address: str, request: Request, deadline_ms: int) -> tuple[Reply, bytes]:
+        left_ms = deadline_ms - monotonic_ms()
+        if left_ms <= 0:
+            raise RequestTimeout(f"{type(request).__name__} to {address}", 0)
+        return await self._waits.call(address, request, timeout_ms=left_ms)
+
+    async def _ask_name_server(self, request: Request, deadline_ms: int) -> tuple[Reply, bytes]:
+        left_ms = max(1, deadline_ms - monotonic_ms())
+        reply, payload, _ = await self._connection.servers.ask(request, self._waits, timeout_ms=left_ms)
+        return reply, payload
+
+    async def _cluster_document(self, deadline_ms: int) -> Document:
+        """Of GetClusterInfo, as far as it is about the cluster that this process works with."""
+        _, payload = await self._ask_name_server(GetClusterInfo(), deadline_ms)
+        return self._connection.routes.document_of_ours(document_of(payload))
+
+    async def _masters(self, deadline_ms: int) -> dict[str, str]:
+        """{broker name: address} of all masters. Raises NoRoute where there is none."""
+        brokers = (await self._cluster_document(deadline_ms))["brokers"]
+        masters = {broker["broker_name"]: broker["address"] for broker in brokers if broker["broker_id"] == 0}
+        if not masters:
+            raise NoRoute("*", "no broker leads at present (see zenit status)")
+        return masters
+
+    async def _chosen_masters(self, brokers: Iterable[str] | None, deadline_ms: int) -> dict[str, str]:
+        masters = await self._masters(deadline_ms)
+        if brokers is None:
+            return masters
+        names = {address: name for name, address in masters.items()}
+        chosen = {}
+        for broker in brokers:
+            name = names.get(broker, broker)
+            if name not in masters:
+                raise InvalidParameter("broker", broker, f"one of {', '.join(sorted(masters))}")
+            chosen[name] = masters[name]
+        return chosen
+
+    async def _fresh_route(self, topic: str, deadline_ms: int) -> TopicRoute:
+        left_ms = max(1, deadline_ms - monotonic_ms())
+        return await self._connection.routes.refresh(check_topic(topic), self._waits, timeout_ms=left_ms)
+
+    async def _topic_names(self, deadline_ms: int) -> tuple[str, ...]:
+        """Of all topics the name servers know."""
+        reply, _ = await self._ask_name_server(GetTopicList(), deadline_ms)
+        if not isinstance(reply, TopicListReply):
+            raise RemoteProtocolError("a list of topics was not answered with one")
+        return reply.topics
+
+    async def _ask_each(self, brokers: Mapping[str, str], request: Request, deadline_ms: int) -> dict[str, bytes]:
+        """{broker name: payload}; raises the first error."""
+        return {name: (await self._call(address, request, deadline_ms))[1] for name, address in brokers.items()}
+
+    async def _documents(self, brokers: Mapping[str, str], request: Request, deadline_ms: int) -> dict[str, Document]:
+        answers = await self._ask_each(brokers, request, deadline_ms)
+        return {name: document_of(payload) for name, payload in answers.items()}
+
+    async def _ask_some(
+        self, brokers: Mapping[str, str], request: Request, deadline_ms: int, missing: ZenitError
+    ) -> dict[str, bytes]:
+        """{broker name: payload} of those that know the thing; raises `missing` where none does."""
+        answers = {}
+        for name, address in brokers.items():
+            try:
+                answers[name] = (await self._call(address, request, deadline_ms))[1]
+            except type(missing):
+                continue
+        if not answers:
+            raise missing
+        return answers
+
+    async def _drop_topic(self, topic: str, deadline_ms: int) -> None:
+        """At the brokers and the name servers. Raises TopicNotFound where no broker has it."""
+        await self._ask_some(await self._masters(deadline_ms), DeleteTopic(topic), deadline_ms, TopicNotFound(topic))
+        for address in self._connection.addresses:
+            await self._call(address, DeleteTopicRoute(topic), deadline_ms)
+
+    async def _ask_some_documents(
+        self, brokers: Mapping[str, str], request: Request, deadline_ms: int, missing: ZenitError
+    ) -> dict[str, Document]:
+        answers = await self._ask_some(brokers, request, deadline_ms, missing)
+        return {name: document_of(payload) for name, payload in answers.items()}
+
+
+def document_of(payload: bytes) -> Document:
+    """The JSON object of an answer. Raises RemoteProtocolError."""
+    try:
+        document: Any = json.loads(payload)
+    except (ValueError, RecursionError) as error:  # RecursionError: nested without end
+        raise RemoteProtocolError("a document is not JSON") from error
+    if not isinstance(document, dict):
+        raise RemoteProtocolError("a document is not a JSON object")
+    return document
+
+
+def masters_of(route: TopicRoute) -> dict[str, str]:
+    """{broker name: address} of the masters that serve a topic. Raises NoRoute where none is up."""
+    masters = {
+        broker.broker_name: broker.master_address for broker in route.brokers if broker.master_address is not None
+    }
+    if not masters:
+        raise NoRoute(route.topic, "no broker that serves it is up")
+    return masters

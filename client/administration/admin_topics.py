@@ -1,0 +1,177 @@
+"""The administrator's side: topics, where they live, and the offsets of their queues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Final
+
+from ...model.clock import monotonic_ms, ms_of_datetime
+from ...model.errors import InvalidParameter, NoRoute, RemoteProtocolError, RequestTimeout, TopicNotFound
+from ...model.names import check_topic
+from ...model.queue import MessageQueue, QueueOffset
+from ...model.route import PERMISSION_READ_WRITE, TopicRoute
+from ...remoting.commands import (
+    CreateTopic,
+    GetMaxOffset,
+    GetMinOffset,
+    GetRoute,
+    GetTopics,
+    GetTopicStatistics,
+    OffsetReply,
+    Request,
+    RouteReply,
+    SearchOffset,
+)
+from ..connection.argument_checks import settings_of
+from ..connection.route_cache import route_of
+from .admin_calls import AdminCalls, masters_of
+from .admin_merge import Document, merge_topic_queues, merge_topics
+
+LOOK_AGAIN_MS: Final = 20
+
+
+class TopicAdmin(AdminCalls):
+    """What concerns topics."""
+
+    async def _create_topic(
+        self,
+        topic: str,
+        *,
+        queues: int = 8,
+        order: bool = False,
+        attributes: Mapping[str, str] | None = None,
+        brokers: Iterable[str] | None = None,
+        permission: int = PERMISSION_READ_WRITE,
+        timeout: float | None = None,
+    ) -> None:
+        """Creates a topic at every master, or at the named ones, or gives it these settings; returns once it is routed."""
+        deadline_ms = self._deadline(timeout)
+        request = CreateTopic(check_topic(topic), queues, queues, permission, order, settings_of(attributes))
+        chosen = await self._chosen_masters(brokers, deadline_ms)
+        await self._ask_each(chosen, request, deadline_ms)
+        await self._wait_routed(topic, dict.fromkeys(chosen, queues), deadline_ms)
+
+    async def _update_topic(
+        self,
+        topic: str,
+        *,
+        queues: int | None = None,
+        order: bool | None = None,
+        attributes: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> Document:
+        """Changes settings of a topic at each master that has it; what is None stays. Returns once that is routed: {topic,
+        brokers: [{broker_name, read_queues, write_queues, order, attributes}]}.
+
+        Raises TopicNotFound where no broker has it, and InvalidParameter, with nothing changed, where a queue would be taken
+        away.
+        """
+        deadline_ms = self._deadline(timeout)
+        masters = await self._masters(deadline_ms)
+        answers = await self._documents(masters, GetTopics(), deadline_ms)
+        held = {name: entry for name, found in answers.items() for entry in found["topics"] if entry["name"] == topic}
+        if not held:
+            raise TopicNotFound(topic)
+        most = max(max(entry["read_queues"], entry["write_queues"]) for entry in held.values())
+        if queues is not None and queues < most:
+            raise InvalidParameter(
+                "queues", queues, f"at least {most}: queues hold messages, so they are never taken away"
+            )
+        changed = {name: {**entry["attributes"], **dict(settings_of(attributes))} for name, entry in held.items()}
+        for name, entry in held.items():
+            request = CreateTopic(
+                topic,
+                queues or entry["read_queues"],
+                queues or entry["write_queues"],
+                entry["permission"],
+                entry["order"] if order is None else order,
+                tuple(sorted(changed[name].items())),
+            )
+            await self._ask_each({name: masters[name]}, request, deadline_ms)
+        await self._wait_routed(
+            topic, {name: queues or entry["write_queues"] for name, entry in held.items()}, deadline_ms
+        )
+        rows = [
+            {
+                "broker_name": name,
+                "read_queues": queues or entry["read_queues"],
+                "write_queues": queues or entry["write_queues"],
+                "order": entry["order"] if order is None else order,
+                "attributes": changed[name],
+            }
+            for name, entry in sorted(held.items())
+        ]
+        return {"topic": topic, "brokers": rows}
+
+    async def _delete_topic(self, topic: str, *, timeout: float | None = None) -> None:
+        """Deletes a topic, its messages and the offsets in it, everywhere. Raises TopicNotFound where no broker has it."""
+        await self._drop_topic(topic, self._deadline(timeout))
+
+    async def _topics(self, *, timeout: float | None = None) -> list[str]:
+        """The names of all topics the name servers know."""
+        return list(await self._topic_names(self._deadline(timeout)))
+
+    async def _topic_configs(self, *, timeout: float | None = None) -> list[Document]:
+        """[{name, read_queues, write_queues, permission, order, attributes, system}] of all brokers, by name."""
+        deadline_ms = self._deadline(timeout)
+        return merge_topics(
+            (await self._documents(await self._masters(deadline_ms), GetTopics(), deadline_ms)).values()
+        )
+
+    async def _describe_topic(self, topic: str, *, timeout: float | None = None) -> Document:
+        """{topic, queues: [{broker_name, queue_id, min_offset, max_offset, last_stored_at_ms}]}."""
+        deadline_ms = self._deadline(timeout)
+        brokers = masters_of(await self._fresh_route(topic, deadline_ms))
+        return merge_topic_queues(topic, await self._documents(brokers, GetTopicStatistics(topic), deadline_ms))
+
+    async def _route(self, topic: str, *, timeout: float | None = None) -> TopicRoute:
+        """Where a topic lives. Raises TopicNotFound, NoRoute where no broker that has it is registered."""
+        return await self._fresh_route(topic, self._deadline(timeout))
+
+    async def _queues(self, topic: str, *, timeout: float | None = None) -> list[MessageQueue]:
+        """The queues of a topic that may be read, sorted."""
+        return (await self._route(topic, timeout=timeout)).read_queues()
+
+    async def _min_offset(self, queue: MessageQueue, *, timeout: float | None = None) -> QueueOffset:
+        """The oldest offset that a queue still holds."""
+        return await self._offset(queue, GetMinOffset(queue.topic, queue.queue_id), timeout)
+
+    async def _max_offset(self, queue: MessageQueue, *, timeout: float | None = None) -> QueueOffset:
+        """The offset that the queue's next message will get."""
+        return await self._offset(queue, GetMaxOffset(queue.topic, queue.queue_id), timeout)
+
+    async def _search_offset(
+        self, queue: MessageQueue, moment: datetime, *, upper: bool = False, timeout: float | None = None
+    ) -> QueueOffset:
+        """The first message stored at or after `moment`; `upper`: the last one at or before."""
+        request = SearchOffset(queue.topic, queue.queue_id, ms_of_datetime(moment), upper)
+        return await self._offset(queue, request, timeout)
+
+    async def _offset(self, queue: MessageQueue, request: Request, timeout: float | None) -> QueueOffset:
+        deadline_ms = self._deadline(timeout)
+        address = (await self._fresh_route(queue.topic, deadline_ms)).address_of(queue.broker_name)
+        if address is None:
+            raise NoRoute(queue.topic, f"{queue.broker_name} has no master now")
+        reply, _ = await self._call(address, request, deadline_ms)
+        if not isinstance(reply, OffsetReply):
+            raise RemoteProtocolError("an offset was not answered with one")
+        return QueueOffset(reply.offset)
+
+    async def _wait_routed(self, topic: str, queues: Mapping[str, int], deadline_ms: int) -> None:
+        """Until every name server tells of the topic at these brokers: a broker registers soon, not at once."""
+        for address in self._connection.addresses:
+            while not await self._is_routed(address, topic, queues, deadline_ms):
+                if monotonic_ms() + LOOK_AGAIN_MS >= deadline_ms:
+                    raise RequestTimeout(f"topic {topic} was created but {address} does not route to it yet", 0)
+                await self._waits.sleep(LOOK_AGAIN_MS)
+
+    async def _is_routed(self, address: str, topic: str, queues: Mapping[str, int], deadline_ms: int) -> bool:
+        try:
+            reply, _ = await self._call(address, GetRoute(topic), deadline_ms)
+        except (TopicNotFound, NoRoute):
+            return False
+        if not isinstance(reply, RouteReply):
+            raise RemoteProtocolError("a route was not answered with one")
+        counts = {data.broker_name: data.write_queues for data in route_of(topic, reply).queues}
+        return all(counts.get(name, 0) >= count for name, count in queues.items())

@@ -1,0 +1,189 @@
+"""Dead letters: what groups gave up, found and read. Sending them again: redrive.
+
+Every question to a broker has the caller's time limit of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+
+from ...model.clock import ms_of_datetime
+from ...model.errors import CorruptRecordError, InvalidParameter, RemoteProtocolError, TopicNotFound
+from ...model.get_status import GetStatus
+from ...model.names import check_group
+from ...model.properties import DEAD_LETTER_REASON
+from ...model.queue import MessageQueue
+from ...model.redelivery import dead_letter_group, dead_letter_origin, dead_letter_topic
+from ...record.record_kernel import MessageBatch, StoredMessage, decode_batch
+from ...remoting.commands import (
+    ConsumerOffsetReply,
+    GetMaxOffset,
+    GetMinOffset,
+    GetTopicList,
+    OffsetReply,
+    PullMessages,
+    PullReply,
+    QueryConsumerOffset,
+    Reply,
+    Request,
+    SearchOffset,
+    TopicListReply,
+)
+from ..connection.connection import Connection
+from ..connection.waiting import Waits
+from .redrive_plan import REDRIVER, QueueState
+
+log = logging.getLogger(__name__)
+
+PULL_MESSAGES: Final = 256
+PULL_BYTES: Final = 1024 * 1024
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that a group gave up. `origin_topic`: "" where it does not say. `attempts`: how often it was handled."""
+
+    group: str
+    message: StoredMessage
+    origin_topic: str
+    origin_message_id: str
+    reason: str
+    attempts: int
+
+    @staticmethod
+    def of(group: str, message: StoredMessage) -> DeadLetter:
+        """From a record of the group's dead letters."""
+        properties = message.properties
+        origin = dead_letter_origin(message.offset_message_id, properties)
+        reason = properties.get(DEAD_LETTER_REASON, "")
+        return DeadLetter(group, message, origin.topic, origin.message_id, reason, message.reconsume_times)
+
+
+class DeadLetters:
+    """One cluster's, over `waits`."""
+
+    def __init__(self, connection: Connection, waits: Waits, *, timeout_ms: int) -> None:
+        """`timeout_ms`: for each question to a broker."""
+        self._connection = connection
+        self._waits = waits
+        self._timeout_ms = timeout_ms
+
+    async def groups(self) -> list[str]:
+        """Groups that have a topic of dead letters, sorted."""
+        reply, _, _ = await self._connection.servers.ask(GetTopicList(), self._waits, timeout_ms=self._timeout_ms)
+        if not isinstance(reply, TopicListReply):
+            raise RemoteProtocolError("a list of topics was not answered with one")
+        return sorted(group for topic in reply.topics if (group := dead_letter_group(topic)) is not None)
+
+    async def summary(self, group: str) -> Document:
+        """{group, topic, letters, redriven, oldest_at_ms, newest_at_ms} of what is held, which may be nothing."""
+        states = await self.states(group)
+        held = [state for state in states if state.maximum > state.minimum]
+        ends = [await self._read_one(state.queue, at) for state in held for at in (state.minimum, state.maximum - 1)]
+        stamps = [message.stored_at_ms for message in ends if message is not None]
+        return {
+            "group": group,
+            "topic": dead_letter_topic(group),
+            "letters": sum(state.maximum - state.minimum for state in states),
+            "redriven": sum(max(0, min(state.done, state.maximum) - state.minimum) for state in states),
+            "oldest_at_ms": min(stamps, default=None),
+            "newest_at_ms": max(stamps, default=None),
+        }
+
+    async def newest(self, group: str, max_messages: int) -> list[DeadLetter]:
+        """The newest letters of a group, newest first."""
+        if max_messages < 1:
+            raise InvalidParameter("max_messages", max_messages, "at least 1")
+        found: list[StoredMessage] = []
+        for state in await self.states(group):
+            begin = max(state.minimum, state.maximum - max_messages)
+            async for batch, _ in self.batches(state.queue, begin, state.maximum):
+                found.extend(batch)
+        found.sort(key=lambda message: (message.stored_at_ms, message.physical_offset), reverse=True)
+        return [DeadLetter.of(group, message) for message in found[:max_messages]]
+
+    async def states(
+        self,
+        group: str,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        *,
+        redrivers: Sequence[str] = (REDRIVER,),
+    ) -> list[QueueState]:
+        """What each queue of a group's dead letters holds; none where it never gave up a message. What was sent again
+        is what any of `redrivers` remembers."""
+        topic = dead_letter_topic(check_group(group))
+        try:
+            route = await self._connection.routes.refresh(topic, self._waits, timeout_ms=self._timeout_ms)
+        except TopicNotFound:
+            return []
+        return [
+            QueueState(
+                queue,
+                await self._offset(queue, GetMinOffset(topic, queue.queue_id)),
+                await self._offset(queue, GetMaxOffset(topic, queue.queue_id)),
+                max([await self._offset(queue, QueryConsumerOffset(by, topic, queue.queue_id)) for by in redrivers]),
+                None if since is None else await self._offset_at(queue, ms_of_datetime(since)),
+                None if until is None else await self._offset_at(queue, ms_of_datetime(until) + 1),
+            )
+            for queue in route.read_queues()
+        ]
+
+    async def batches(
+        self, queue: MessageQueue, begin: int, end: int
+    ) -> AsyncIterator[tuple[list[StoredMessage], int]]:
+        """The letters of [begin, end) in order, some at a time, each time with the offset behind them."""
+        at = begin
+        while at < end:
+            wanted = min(PULL_MESSAGES, end - at)
+            pull = PullMessages(REDRIVER, queue.topic, queue.queue_id, at, wanted, PULL_BYTES)
+            reply, letters = await self._pull(queue, pull)
+            if letters is None:  # the broker looks at its log
+                reply, letters = await self._pull(queue, replace(pull, is_doubted=True))
+            if reply.next_offset <= at:
+                return  # what was there a moment ago is gone
+            if reply.status == GetStatus.MESSAGES_LOST:
+                log.warning("letters lost queue=%s begin=%d end=%d", queue, reply.lost_from, reply.next_offset)
+
+            at = min(reply.next_offset, end)
+            yield list(letters or ()), at
+
+    async def _pull(self, queue: MessageQueue, pull: PullMessages) -> tuple[PullReply, MessageBatch | None]:
+        """None: the answer is damaged. Raises CorruptRecordError where one that was asked for in doubt cannot be decoded."""
+        reply, payload = await self.ask(queue, pull)
+        if not isinstance(reply, PullReply):
+            raise RemoteProtocolError(f"a pull was answered with {type(reply).__name__}")
+        try:
+            letters = decode_batch(payload, queue.broker_name)
+        except CorruptRecordError:
+            if pull.is_doubted:
+                raise
+            return reply, None
+        return reply, letters if pull.is_doubted or letters.first_damaged() < 0 else None
+
+    async def ask(self, queue: MessageQueue, request: Request) -> tuple[Reply, bytes]:
+        """Asks the queue's master."""
+        address = self._connection.routes.address_of(queue.topic, queue.broker_name)
+        return await self._waits.call(address, request, timeout_ms=self._timeout_ms)
+
+    async def _read_one(self, queue: MessageQueue, offset: int) -> StoredMessage | None:
+        async for batch, _ in self.batches(queue, offset, offset + 1):
+            if batch:
+                return batch[0]
+        return None
+
+    async def _offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """Of the first letter stored at or after a time; the end where there is none."""
+        return await self._offset(queue, SearchOffset(queue.topic, queue.queue_id, timestamp_ms))
+
+    async def _offset(self, queue: MessageQueue, request: Request) -> int:
+        reply, _ = await self.ask(queue, request)
+        if not isinstance(reply, OffsetReply | ConsumerOffsetReply):
+            raise RemoteProtocolError("an offset was not answered with one")
+        return reply.offset

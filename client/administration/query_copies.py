@@ -1,0 +1,49 @@
+"""The copies of a query's offsets: each group of the cluster keeps one, so that no single one of them is needed. Pure.
+
+A document may have a version (member `version`, 0 where it has none). The highest counts: a copy of a lower one is behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ...model.document_version import version_of
+from ...model.errors import QueryOffsetsDiffer
+
+Document = dict[str, Any]
+
+
+def agreed(query: str, copies: Mapping[str, str | None]) -> str | None:
+    """What the brokers that keep the highest version agree on; None where none keeps any. `copies`: by broker name, None = it
+    keeps none.
+
+    Raises QueryOffsetsDiffer.
+    """
+    kept = {name: text for name, text in copies.items() if text is not None}
+    versions = {text: version_of(text) for text in kept.values()}
+    newest = {name: text for name, text in kept.items() if versions[text] == max(versions.values())}
+    if len(set(newest.values())) > 1:
+        raise QueryOffsetsDiffer(query, ", ".join(sorted(newest)))
+    return next(iter(newest.values()), None)
+
+
+def is_behind(text: str | None, wanted: str) -> bool:
+    """Whether a broker whose copy this is (None: it has none) has yet to be told of the document that is wanted."""
+    return text is None or version_of(text) < version_of(wanted)
+
+
+def merge_queries(listed: Mapping[str, Iterable[Mapping[str, Any]]]) -> list[Document]:
+    """[{query, kept_at_ms, size_bytes, version, brokers}] by query, of what each broker lists; kept_at_ms: of the first copy;
+    version: of the newest, not there where a broker of an older version does not tell."""
+    merged: dict[str, Document] = {}
+    for broker_name, queries in sorted(listed.items()):
+        for entry in queries:
+            row = merged.setdefault(entry["query"], {**entry, "brokers": []})
+            row["brokers"].append(broker_name)
+            row["kept_at_ms"] = min(row["kept_at_ms"], entry["kept_at_ms"])
+            if "version" in row and "version" in entry:
+                row["version"] = max(row["version"], entry["version"])
+            else:
+                row.pop("version", None)
+    return [merged[query] for query in sorted(merged)]

@@ -1,0 +1,1 @@
+"""The clients for asyncio: the same cores, what waits as coroutines."""

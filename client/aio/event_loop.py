@@ -1,0 +1,195 @@
+"""Waiting on an asyncio event loop: `OnLoop`, the other way beside `Blocking` (waiting.py) in which client code runs.
+
+Replies are taken by the shared I/O thread (or by whichever thread sends just then) and brought to the loop by
+`LoopCalls`, with one wake-up for all that come until the loop has run. No thread is started for a consumer or a call;
+only the last client of a cluster lets a thread end the connection, since that waits for the I/O thread.
+
+An object over `OnLoop` belongs to the loop that it first waits on. A loop that is closed forgets what was on its way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from ...model.errors import WrongEventLoop, ZenitError
+from ...remoting.client import RemotingClient
+from ...remoting.client_socket import Payload
+from ...remoting.commands import Reply, Request
+from ..connection.waiting import Blocking, Lock, Signal, ThreadLock
+
+log = logging.getLogger(__name__)
+
+
+class LoopCalls:
+    """Callbacks for one event loop. `post` from any thread; they run on the loop, in order."""
+
+    __slots__ = ("_is_due", "_posted", "is_left", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._posted: deque[Callable[[], object]] = deque()
+        self._is_due = False
+        self.is_left = False  # nobody waits on the loop any more
+
+    def post(self, callback: Callable[[], object]) -> None:
+        """Runs `callback` on the loop soon; never where the loop is closed."""
+        if self.loop.is_closed():
+            self._posted.clear()
+            return
+        self._posted.append(callback)  # before the look at `_is_due`, which `_run` clears before it looks here
+        if self._is_due:
+            return
+        self._is_due = True
+        try:
+            self.loop.call_soon_threadsafe(self._run)
+        except RuntimeError:  # closed just now
+            self._posted.clear()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether something waits for the loop to run."""
+        return self._is_due
+
+    def _run(self) -> None:
+        self._is_due = False
+        for _ in range(len(self._posted)):
+            callback = self._posted.popleft()
+            try:
+                callback()
+            except Exception:
+                log.exception("a callback on the event loop failed")
+
+
+class OnLoop:
+    """Waits on the event loop that it is first used on. Used on that loop only; raises WrongEventLoop elsewhere."""
+
+    def __init__(self, remoting: RemotingClient, what: str) -> None:
+        """`what`: who waits, for the error."""
+        self._remoting = remoting
+        self._what = what
+        self._calls: LoopCalls | None = None
+        self._tasks: set[asyncio.Task[None]] = set()  # the loop itself holds them weakly
+        self._blocking: Blocking | None = None  # instead of the loop, once that is left
+
+    def calls(self) -> LoopCalls:
+        """The way to the loop that runs now. Raises WrongEventLoop; RuntimeError where none runs."""
+        loop = asyncio.get_running_loop()
+        calls = self._calls
+        if calls is None:
+            calls = self._calls = LoopCalls(loop)
+        elif calls.loop is not loop:
+            raise WrongEventLoop(self._what)
+        return calls
+
+    def post(self, callback: Callable[[], object]) -> None:
+        """Runs `callback` on the loop, if there is one yet. Any thread."""
+        if self._calls is not None:
+            self._calls.post(callback)
+
+    async def call(
+        self, address: str, request: Request, payload: Payload | None = None, *, timeout_ms: int
+    ) -> tuple[Reply, bytes]:
+        """See `Waits`; over the shared connection. Cancelled, the reply is thrown away."""
+        if self._blocking is not None:
+            return await self._blocking.call(address, request, payload, timeout_ms=timeout_ms)
+        calls = self.calls()
+        answered: asyncio.Future[tuple[Reply, bytes]] = calls.loop.create_future()
+
+        def on_reply(reply: Reply | None, body: bytes, error: ZenitError | None) -> None:
+            calls.post(lambda: _answer(answered, reply, body, error))
+
+        self._remoting.send_nowait(address, request, payload, timeout_ms=timeout_ms, on_reply=on_reply)
+        return await answered
+
+    async def sleep(self, delay_ms: int) -> None:
+        """See `Waits`."""
+        if self._blocking is not None:
+            await self._blocking.sleep(delay_ms)
+            return
+        self.calls()
+        await asyncio.sleep(delay_ms / 1000)
+
+    async def run_apart(self, function: Callable[[], None]) -> None:
+        """See `Waits`; in a thread, which goes on where this is cancelled."""
+        if self._blocking is not None:
+            function()
+            return
+        self.calls()
+        await asyncio.to_thread(function)
+
+    def new_signal(self) -> Signal:
+        """See `Waits`."""
+        return LoopSignal(self.calls()) if self._blocking is None else self._blocking.new_signal()
+
+    def new_lock(self) -> Lock:
+        """See `Waits`."""
+        return asyncio.Lock() if self._blocking is None else ThreadLock()
+
+    def start(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        """See `Waits`; from another thread only once this was used on its loop."""
+        (self._calls or self.calls()).post(lambda: self._start(work, name))
+
+    def _start(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        task = asyncio.get_running_loop().create_task(work(), name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def is_end(self, error: BaseException) -> bool:
+        """See `Waits`: the task is cancelled, or the loop is gone; a handler may raise CancelledError by itself."""
+        if isinstance(error, GeneratorExit):
+            return True
+        task = asyncio.current_task()
+        return isinstance(error, asyncio.CancelledError) and task is not None and bool(task.cancelling())
+
+    def block(self) -> bool:
+        """See `Waits`: the loop is left; whoever waits on it for a signal finds it as it is."""
+        self._blocking = self._blocking or Blocking(self._remoting)
+        if self._calls is None:
+            return False
+        self._calls.is_left = True
+        return not self._calls.loop.is_closed()
+
+
+def _answer(
+    answered: asyncio.Future[tuple[Reply, bytes]], reply: Reply | None, body: bytes, error: ZenitError | None
+) -> None:
+    if answered.done():
+        return  # cancelled
+    if reply is not None:
+        answered.set_result((reply, body))
+    elif error is not None:
+        answered.set_exception(error)
+
+
+class LoopSignal:
+    """A `Signal` for a coroutine. Any thread sets it."""
+
+    __slots__ = ("_calls", "_come")
+
+    def __init__(self, calls: LoopCalls) -> None:
+        self._calls = calls
+        self._come: asyncio.Future[bool] = calls.loop.create_future()
+
+    def set(self) -> None:
+        """See `Signal`."""
+        self._calls.post(lambda: self._end(has_come=True))
+
+    async def wait(self, timeout_ms: int | None) -> bool:
+        """See `Signal`."""
+        if self._calls.is_left:
+            return self._come.done() and self._come.result()
+        if timeout_ms is None:
+            return await self._come
+        timer = self._calls.loop.call_later(timeout_ms / 1000, lambda: self._end(has_come=False))
+        try:
+            return await self._come
+        finally:
+            timer.cancel()
+
+    def _end(self, *, has_come: bool) -> None:
+        if not self._come.done():
+            self._come.set_result(has_come)

@@ -1,0 +1,1 @@
+"""A client's way to a cluster: connections, name servers, routes, membership, waiting."""

@@ -1,0 +1,45 @@
+"""What callers give: counts within bounds, seconds as milliseconds, settings as texts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isfinite
+from typing import Final
+
+from ...model.errors import InvalidParameter
+
+SECONDS_MAX: Final = 7 * 24 * 3600
+
+
+def check_count(name: str, value: int, minimum: int, maximum: int) -> int:
+    """The value. Raises InvalidParameter where it is none of the whole numbers from `minimum` to `maximum`."""
+    if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
+        raise InvalidParameter(name, value, f"a whole number, {minimum} to {maximum}")
+    return value
+
+
+def milliseconds(name: str, seconds: float) -> int:
+    """A time that must be more than 0, at least one millisecond. Raises InvalidParameter."""
+    if not _is_time(seconds) or not 0 < seconds <= SECONDS_MAX:
+        raise InvalidParameter(name, seconds, f"seconds, more than 0 and at most {SECONDS_MAX}")
+    return max(1, round(seconds * 1000))
+
+
+def wait_milliseconds(name: str, seconds: float) -> int:
+    """A time to wait, which may be over already: 0 where it is negative. Raises InvalidParameter."""
+    if not _is_time(seconds) or seconds > SECONDS_MAX:
+        raise InvalidParameter(name, seconds, f"seconds, at most {SECONDS_MAX}")
+    return max(0, round(seconds * 1000))
+
+
+def settings_of(attributes: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
+    """(name, value), sorted. Raises InvalidParameter for what is no text, as a number is."""
+    for name, value in (attributes or {}).items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            expected = f"name and value as text, as {str(name)!r}: {str(value)!r}"
+            raise InvalidParameter(f"attributes[{name!r}]", repr(value), expected)
+    return tuple(sorted((attributes or {}).items()))
+
+
+def _is_time(seconds: float) -> bool:
+    return isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and isfinite(seconds)

@@ -1,0 +1,38 @@
+"""What a client's heartbeats tell of its process, so that an operator finds it, and brokers tell two of one id apart."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+from ...model.clock import now_ms
+
+LANGUAGE: Final = "PYTHON"  # as RocketMQ calls it
+
+
+@dataclass(frozen=True, slots=True)
+class ClientProcess:
+    """`started_at_ms`: when this process connected to the cluster, since the epoch."""
+
+    language: str
+    version: str
+    host: str
+    pid: int
+    started_at_ms: int
+
+
+def this_process() -> ClientProcess:
+    """The process that asks, as of now."""
+    return ClientProcess(LANGUAGE, _version(), socket.gethostname()[:255], os.getpid(), now_ms())
+
+
+@cache
+def _version() -> str:
+    try:
+        return version("zenitmq")
+    except PackageNotFoundError:  # a source tree that is not installed
+        return ""

@@ -1,0 +1,180 @@
+"""One connection to a cluster for all producers, consumers and admins of this process: sockets, routes, heartbeats.
+
+The first client of a cluster opens it, the last one closes it. A process that forks starts anew in the child: what
+came over from the parent counts as closed there (neither sockets nor the I/O thread survive a fork).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Final
+from weakref import WeakSet
+
+from ...model.clock import monotonic_ms
+from ...model.errors import BufferFull, ClientClosed, TopicNotFound, ZenitError
+from ...model.names import TIMER_TOPIC
+from ...remoting.client import RemotingClient
+from .cluster import name_servers
+from .membership import Membership
+from .name_servers import NameServers
+from .route_cache import RouteCache
+from .waiting import Blocking, Waits, run_blocking
+
+LOOK_MS: Final = 1000
+LOOK_TIMEOUT_MS: Final = 500
+
+_Key = tuple[tuple[str, ...], str]
+_open: dict[_Key, Connection] = {}  # (name servers, the cluster id that was given): what who begins shares
+_live: WeakSet[Connection] = WeakSet()  # these, and those that only who has one still uses
+_lock = threading.Lock()
+_serial: Iterator[int] = count(1)
+
+
+class Connection:
+    """Shared parts of the clients of one cluster. Got by `connect`, given back by `release`.
+
+    `cluster_id`: of the cluster that is meant; "" = the first one that is met. It is remembered as long as this lives.
+
+    `forget_in_child`: called in a forked child, for what would otherwise go on as if nothing had happened.
+    """
+
+    def __init__(self, addresses: tuple[str, ...], cluster_id: str = "") -> None:
+        _live.add(self)
+        self.addresses = addresses
+        self.key: _Key = (addresses, cluster_id)
+        self.pid = os.getpid()
+        self.is_forked = False
+        self.forget_in_child: set[Callable[[], object]] = set()
+        self.users = 0
+        self.remoting = RemotingClient()
+        self.remoting.name_cluster(cluster_id)
+        self.servers = NameServers(addresses)
+        self.routes = RouteCache(self.remoting, self.servers)
+        self.members = Membership(self.remoting, self.routes.masters)
+        self.local_ip = local_ip_towards(addresses[0])
+        self._looking = threading.RLock()  # who comes while another looks waits for what that one sees
+        self._look_ms = 0
+        self._is_doubtful = False
+
+    def check_process(self, what: str) -> None:
+        """Raises ClientClosed in a forked child."""
+        if self.is_forked:
+            raise ClientClosed(f"{what} (it came over a fork; make a new one in the child)")
+
+    def new_client_id(self, room: str | None = None) -> str:
+        """A name for one client object that no other has: ip@pid#number-random, and @room where it has one."""
+        ip = socket.inet_ntop(socket.AF_INET6 if len(self.local_ip) == 16 else socket.AF_INET, self.local_ip)
+        return f"{ip}@{self.pid}#{next(_serial)}-{secrets.token_hex(4)}{'@' + room if room else ''}"
+
+    @property
+    def name_servers(self) -> str:
+        """Their addresses, as they are given to a client."""
+        return ",".join(self.key[0])
+
+    def is_outdated(self) -> bool:
+        """Whether the name servers tell of another cluster by now than the one that was met here, or do not say: they may be
+        those of another cluster that has just begun. Who begins needs a new connection then, who has this one goes on refusing
+        that cluster. Asks at most once a second."""
+        if self.is_forked:  # the lock may be held by a thread that is not here
+            return False
+        with self._looking:
+            now_ms = monotonic_ms()
+            if self.remoting.cluster_id and now_ms >= self._look_ms:
+                self._look_ms = now_ms + LOOK_MS
+                asked = self.routes.refresh(TIMER_TOPIC, Blocking(self.remoting), timeout_ms=LOOK_TIMEOUT_MS)
+                self._is_doubtful = False
+                try:
+                    run_blocking(asked)
+                except TopicNotFound:  # it is in no route; only whether its cluster is still there matters
+                    pass
+                except ZenitError:
+                    self._is_doubtful = True
+            return self._is_doubtful or self.routes.met_other_cluster
+
+    def run_soon(self, callback: Callable[[], None]) -> None:
+        """Runs `callback` in the I/O thread; in this one where that has ended or its queue is full."""
+        try:
+            self.remoting.run_soon(callback)
+        except (BufferFull, ClientClosed):
+            callback()
+
+    def close(self) -> None:
+        """Ends timers, thread and sockets."""
+        self.members.close()
+        self.routes.close()
+        self.remoting.close()
+
+
+def connect(namesrv: str | None, *, cluster_id: str = "") -> Connection:
+    """The connection to the cluster that `namesrv` (or what stands for it, see `cluster`) names. The first one opens no socket
+    yet; what others use already is shared while its cluster is still there. `cluster_id`: of the cluster that is meant, where
+    the caller has met it before; nothing else is taken for it."""
+    key = name_servers(namesrv), cluster_id
+    shared = _open.get(key)
+    is_outdated = not cluster_id and shared is not None and shared.is_outdated()  # may ask: not under the lock
+    with _lock:
+        connection = _open.get(key)
+        if connection is None or (is_outdated and connection is shared):
+            connection = _open[key] = Connection(*key)
+        connection.users += 1
+        return connection
+
+
+def share(connection: Connection) -> None:
+    """One more user of a connection that has some; each gives it back by `release`."""
+    with _lock:
+        connection.users += 1
+
+
+class Use:
+    """One user's part of a connection, which is given back once."""
+
+    __slots__ = ("is_over",)
+
+    def __init__(self) -> None:
+        self.is_over = False
+
+
+async def release(connection: Connection, waits: Waits, use: Use | None = None) -> None:
+    """Gives the connection back; the last user closes it. `use`: of one who may have to do it again, being interrupted."""
+    use = use or Use()
+    with _lock:
+        if not use.is_over:
+            use.is_over = True
+            connection.users -= 1
+        if connection.users or connection.is_forked:
+            return
+        if _open.get(connection.key) is connection:
+            del _open[connection.key]
+    await waits.run_apart(connection.close)
+
+
+def local_ip_towards(address: str) -> bytes:
+    """The packed address of the interface that leads to "host:port"; 127.0.0.1 where none does. Sends nothing."""
+    host, _, port = address.rpartition(":")
+    try:
+        family, kind, _, _, target = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.connect(target)
+            return socket.inet_pton(family, probe.getsockname()[0].partition("%")[0])
+    except OSError:
+        return bytes((127, 0, 0, 1))
+
+
+def _forget() -> None:
+    """In a forked child: the parent's connections are not ours."""
+    global _lock
+    _lock = threading.Lock()
+    for connection in list(_live):
+        connection.is_forked = True
+        for forget in connection.forget_in_child:
+            forget()
+    _open.clear()
+
+
+os.register_at_fork(after_in_child=_forget)

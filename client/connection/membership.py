@@ -1,0 +1,248 @@
+"""Telling the brokers who is there: heartbeats of every producer and consumer of this process, and who heard of changes.
+
+Heartbeats go over the shared channel of each broker, since a broker sends `ConsumersChanged` back on the channel that
+a group's heartbeat came by. They are sent at once when a member joins and then as often as the broker asks.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from ...model.clock import monotonic_ms
+from ...model.errors import ClientClosed, SubscriptionConflict, ZenitError
+from ...remoting.client import RemotingClient
+from ...remoting.commands import (
+    ConsumersChanged,
+    Heartbeat,
+    HeartbeatReply,
+    OffsetsReset,
+    PushReply,
+    Reply,
+    Request,
+    UnregisterClient,
+)
+from .client_process import this_process
+from .waiting import Waits
+
+log = logging.getLogger(__name__)
+
+TICK_MS: Final = 1_000
+HEARTBEAT_MS: Final = 10_000  # until a broker says otherwise
+TIMEOUT_MS: Final = 3_000
+LEAVE_MS: Final = 1_000
+CONFLICTS_MAX: Final = 1_000
+
+OnPushedReply = Callable[[PushReply, bytes], None]
+"""(what it answers, the record of the reply). It must not block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One client object as the brokers know it. `consumer`: (group, model, ((topic, kind, expression), ...)) or None.
+
+    `allocation`: the name of how it shares out queues.
+    """
+
+    client_id: str
+    producer_group: str | None = None
+    consumer: tuple[str, str, tuple[tuple[str, str, str], ...]] | None = None
+    allocation: str = ""
+
+
+class Membership:
+    """The members of this process in one cluster. Any thread may call; `announce` and `leave` wait."""
+
+    def __init__(self, remoting: RemotingClient, brokers: Callable[[], dict[str, str]]) -> None:
+        """`brokers`: {broker name: address} of the brokers known now."""
+        self._remoting = remoting
+        self._brokers = brokers
+        self._members: dict[str, Member] = {}
+        self._leaving: set[str] = set()  # whose goodbye is not said yet
+        self._listeners: dict[str, dict[str, Callable[[], None]]] = {}
+        self._movers: dict[str, dict[str, Callable[[OffsetsReset], None]]] = {}
+        self._on_reply: dict[str, OnPushedReply] = {}
+        self._due_ms: dict[str, int] = {}
+        self._conflicts: set[tuple[str, str, str]] = set()  # told already
+        self._lock = threading.Lock()
+        self._process = this_process()
+        remoting.on_request(ConsumersChanged, self._on_changed)
+        remoting.on_request(OffsetsReset, self._on_reset)
+        remoting.on_request(PushReply, self._on_pushed_reply)
+        remoting.on_lost(self._on_lost)
+        self._timer = remoting.every(TICK_MS, self._tick)
+
+    def close(self) -> None:
+        """Stops the heartbeats; members leave by `leave`."""
+        self._timer.cancel()
+
+    def join(
+        self,
+        member: Member,
+        on_change: Callable[[], None] | None = None,
+        on_reset: Callable[[OffsetsReset], None] | None = None,
+        *,
+        on_reply: OnPushedReply | None = None,
+    ) -> None:
+        """Adds or replaces a member. Called in the I/O thread, must not block: `on_change` when its consumer group changes,
+        `on_reset` when an operator moved the group, `on_reply` when a reply to a request of its own comes.
+        """
+        with self._lock:
+            self._members[member.client_id] = member
+            if on_reply is not None:
+                self._on_reply[member.client_id] = on_reply
+            if on_change is not None and member.consumer is not None:
+                self._listeners.setdefault(member.consumer[0], {})[member.client_id] = on_change
+            if on_reset is not None and member.consumer is not None:
+                self._movers.setdefault(member.consumer[0], {})[member.client_id] = on_reset
+
+    async def announce(self, member: Member, addresses: list[str], waits: Waits, *, timeout_ms: int) -> int:
+        """Sends the member's heartbeat to these brokers and waits; returns how many took it.
+
+        Raises DuplicateClient, GroupNotFound and whatever else another try would not mend; ClientClosed where it has left.
+        """
+        if member.client_id not in self._members:
+            raise ClientClosed("client")
+        taken, errors = await self._tell(self._heartbeat(member), addresses, waits, timeout_ms)
+        for error in errors:
+            if not error.retriable:
+                raise error
+        return taken
+
+    async def leave(self, client_id: str, waits: Waits, *, timeout_ms: int = LEAVE_MS) -> None:
+        """Takes a member out, tells the brokers and waits a little, so that its queues are free at once."""
+        try:
+            await self._leave(client_id, waits, timeout_ms)
+        except BaseException as error:
+            if not waits.is_end(error):  # a signal's handler raised, perhaps before the brokers were told
+                await self._leave(client_id, waits, timeout_ms)
+            raise
+
+    async def _leave(self, client_id: str, waits: Waits, timeout_ms: int) -> None:
+        if client_id in self._members:
+            self._leaving.add(client_id)
+        self.forget(client_id)
+        if client_id in self._leaving:
+            addresses = sorted(set(self._brokers().values()))
+            goodbye = UnregisterClient(client_id, self._process.pid, self._process.started_at_ms)
+            await self._tell(goodbye, addresses, waits, timeout_ms)
+            self._leaving.discard(client_id)
+
+    def forget(self, client_id: str) -> bool:
+        """Takes a member out and tells nobody: its locks last until their leases end. False where it is out already."""
+        with self._lock:
+            member = self._members.pop(client_id, None)
+            self._on_reply.pop(client_id, None)
+            if member is not None and member.consumer is not None:
+                self._listeners.get(member.consumer[0], {}).pop(client_id, None)
+                self._movers.get(member.consumer[0], {}).pop(client_id, None)
+        return member is not None
+
+    def _heartbeat(self, member: Member) -> Heartbeat:
+        """The request that says so."""
+        process = self._process
+        return Heartbeat(
+            member.client_id,
+            (member.producer_group,) if member.producer_group else (),
+            (member.consumer,) if member.consumer else (),
+            process.language,
+            process.version,
+            process.host,
+            process.pid,
+            process.started_at_ms,
+            member.allocation,
+        )
+
+    async def _tell(
+        self, request: Request, addresses: list[str], waits: Waits, timeout_ms: int
+    ) -> tuple[int, list[ZenitError]]:
+        """Sends to all and waits for all; returns how many took it, and why others did not."""
+        pending = len(addresses)
+        errors: list[ZenitError] = []
+        lock = threading.Lock()
+        all_answered = waits.new_signal()
+
+        def on_reply(reply: Reply | None, _payload: bytes, error: ZenitError | None) -> None:
+            nonlocal pending
+            if isinstance(reply, HeartbeatReply):
+                self._note_conflicts(reply)
+            with lock:
+                pending -= 1
+                if error is not None:
+                    errors.append(error)
+                is_last = not pending
+            if is_last:
+                all_answered.set()
+            if error is not None:
+                log.info("not taken request=%s error=%s", type(request).__name__, error)
+
+        for address in addresses:
+            try:
+                self._remoting.send_nowait(address, request, None, timeout_ms=timeout_ms, on_reply=on_reply)
+            except ZenitError as error:
+                on_reply(None, b"", error)
+        if addresses:
+            await all_answered.wait(timeout_ms)
+        with lock:
+            return len(addresses) - pending - len(errors), list(errors)
+
+    def _tick(self) -> None:
+        now = monotonic_ms()
+        for address in set(self._brokers().values()):
+            if now >= self._due_ms.get(address, 0):
+                self._due_ms[address] = now + HEARTBEAT_MS
+                self._beat(address)
+
+    def _beat(self, address: str) -> None:
+        def on_reply(reply: Reply | None, _payload: bytes, error: ZenitError | None) -> None:
+            if isinstance(reply, HeartbeatReply) and reply.heartbeat_ms > 0:
+                self._due_ms[address] = monotonic_ms() + max(TICK_MS, reply.heartbeat_ms)
+                self._note_conflicts(reply)
+            elif error is not None:
+                self._due_ms[address] = monotonic_ms() + TICK_MS  # it is starting, or becoming master, perhaps
+                level = logging.DEBUG if error.retriable else logging.WARNING
+                log.log(level, "heartbeat failed broker=%s error=%s", address, error)
+
+        with self._lock:
+            members = list(self._members.values())
+        for member in members:
+            try:
+                self._remoting.send_nowait(
+                    address, self._heartbeat(member), None, timeout_ms=TIMEOUT_MS, on_reply=on_reply
+                )
+            except ZenitError as error:
+                on_reply(None, b"", error)
+
+    def _note_conflicts(self, reply: HeartbeatReply) -> None:
+        """Says once what a broker found of a group's members; bounded, as the members may be many."""
+        fresh = set(reply.conflicts) - self._conflicts
+        if len(self._conflicts) + len(fresh) > CONFLICTS_MAX:
+            self._conflicts.clear()
+        self._conflicts |= fresh
+        for group, topic, client_id in sorted(fresh):
+            log.warning("%s", SubscriptionConflict(group, topic, client_id))
+
+    def _on_changed(self, _address: str, request: ConsumersChanged, _payload: bytes) -> None:
+        with self._lock:
+            listeners = list(self._listeners.get(request.group, {}).values())
+        for listener in listeners:
+            listener()
+
+    def _on_reset(self, _address: str, request: OffsetsReset, _payload: bytes) -> None:
+        with self._lock:
+            movers = list(self._movers.get(request.group, {}).values())
+        for mover in movers:
+            mover(request)
+
+    def _on_pushed_reply(self, _address: str, push: PushReply, payload: bytes) -> None:
+        on_reply = self._on_reply.get(push.client_id)
+        if on_reply is not None:
+            on_reply(push, payload)
+
+    def _on_lost(self, address: str) -> None:
+        """I/O thread: a broker that comes back knows nobody; the next tick tells it."""
+        if address in self._due_ms:
+            self._due_ms[address] = 0

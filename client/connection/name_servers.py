@@ -1,0 +1,77 @@
+"""Asking the name servers. They share nothing, so one that restarted may not know yet what another knows."""
+
+from __future__ import annotations
+
+from ...model.clock import monotonic_ms
+from ...model.errors import (
+    ConnectionLost,
+    InvalidParameter,
+    NoRoute,
+    RequestTimeout,
+    TopicNotFound,
+    UnknownRequest,
+    WrongCluster,
+    ZenitError,
+)
+from ...remoting.commands import Reply, Request
+from .waiting import Waits
+
+
+class NameServers:
+    """The name servers of one cluster; the one that answered last is asked first. Any thread may call."""
+
+    __slots__ = ("_turn", "addresses")
+
+    def __init__(self, addresses: tuple[str, ...]) -> None:
+        self.addresses = addresses
+        self._turn = 0
+
+    @property
+    def preferred(self) -> str:
+        """The address to ask first."""
+        return self.addresses[self._turn % len(self.addresses)]
+
+    def on_failed(self, address: str) -> None:
+        """This one did not answer; the next is asked first from now on."""
+        if address == self.preferred:
+            self._turn += 1
+
+    async def ask(self, request: Request, waits: Waits, *, timeout_ms: int) -> tuple[Reply, bytes, str]:
+        """The first good answer: (reply, payload, who gave it).
+
+        A server that cannot be reached, does not know the topic, knows no broker that serves it or is another cluster's leaves
+        it to the next; the time is shared among those that are left. Raises the first error, but TopicNotFound before it,
+        NoRoute before that and WrongCluster before all.
+        """
+        deadline_ms = monotonic_ms() + timeout_ms
+        first = self._turn
+        failure: ZenitError | None = None
+        try:
+            for step in range(len(self.addresses)):
+                address = self.addresses[(first + step) % len(self.addresses)]
+                left_ms = deadline_ms - monotonic_ms()
+                if left_ms <= 0:
+                    break
+                try_ms = max(1, left_ms // (len(self.addresses) - step))
+                try:
+                    reply, payload = await waits.call(address, request, timeout_ms=try_ms)
+                except TopicNotFound as error:
+                    failure = failure if isinstance(failure, (WrongCluster, NoRoute)) else error
+                except NoRoute as error:
+                    failure = failure if isinstance(failure, WrongCluster) else error
+                except WrongCluster as error:
+                    self.on_failed(address)
+                    failure = error
+                except UnknownRequest:
+                    self.on_failed(address)
+                    failure = failure or InvalidParameter(
+                        "namesrv", address, "the address of a name server; a broker, or another role, answers there"
+                    )
+                except (ConnectionLost, RequestTimeout) as error:
+                    self.on_failed(address)
+                    failure = failure or error
+                else:
+                    return reply, payload, address
+            raise failure or RequestTimeout(f"{type(request).__name__} to {self.preferred}", timeout_ms)
+        finally:  # it knows this frame, and so all callers: they would stay until a collection
+            del failure

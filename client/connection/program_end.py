@@ -1,0 +1,180 @@
+"""The end of the program: clients that were left open send what they have, commit and leave, within a bound.
+
+Python calls this once all threads but the daemons have ended, so the I/O threads still run. In a child of `multiprocessing`
+(before Python 3.13) that is never: there a thread waits for the others instead, and Python waits for that thread. What
+ends a process at once (`os._exit`, SIGKILL, a signal that Python has no handler for) cannot be helped. A forked child
+knows nothing of its parent's clients.
+
+Messages go first, so that no consumer commits what its results were made of before those are stored. Lost messages are
+told in one line on stderr, and the process ends with exit code 1.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import logging
+import os
+import sys
+import threading
+import warnings
+from dataclasses import dataclass
+from itertools import count
+from typing import Final, Protocol
+
+from ...model.clock import monotonic_ms
+from ...model.errors import ZenitError
+
+log = logging.getLogger(__name__)
+
+EXIT_MS: Final = 10_000
+"""How long all of it takes at most, and one client's goodbye besides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unsent:
+    """Messages that nobody acknowledged, and why the first of them failed."""
+
+    messages: int
+    reason: str
+
+
+class OpenClient(Protocol):
+    """What is left of a client at the end of the program. Called in one thread, which may be any."""
+
+    def unsent(self) -> int:
+        """How many messages wait to be sent, or for their answers."""
+
+    def send_rest(self, deadline_ms: int) -> None:
+        """Sends what waits, and waits for the answers until the deadline at most. Raises nothing that can be expected."""
+
+    def end(self, deadline_ms: int) -> Unsent | None:
+        """Closes. Returns which messages were not acknowledged, where there are any."""
+
+
+_open: Final[dict[int, OpenClient]] = {}  # changed by single operations only: any thread, and within a collection
+_serial: Final = count()
+_has_child_hook = False
+
+
+def add(client: OpenClient) -> int:
+    """Until `remove`, the client is closed when the program ends. Returns what `remove` takes."""
+    key = next(_serial)
+    _open[key] = client
+    _hook_child()
+    return key
+
+
+def remove(key: int) -> None:
+    """The client is closed."""
+    _open.pop(key, None)
+
+
+def warn_unsent(what: str, messages: int) -> None:
+    """A ResourceWarning: nobody closed `what`, which has unsent messages."""
+    warnings.warn(
+        f"{what} was not closed while {messages} of its messages were not acknowledged; call close()",
+        ResourceWarning,
+        stacklevel=2,
+    )
+
+
+def end_clients(exit_ms: int) -> Unsent | None:
+    """Closes all that is open. Returns what was not acknowledged, all clients together. A KeyboardInterrupt meanwhile ends
+    the waiting, not the telling."""
+    deadline_ms = monotonic_ms() + exit_ms
+    clients = sorted(_open.items(), key=lambda item: item[0])
+    for _, client in clients:
+        waiting = client.unsent()
+        if waiting:
+            with contextlib.suppress(Warning):  # made an error by a filter: the end goes on
+                warn_unsent(repr(client), waiting)
+    lost: list[Unsent] = []
+    try:
+        for _, client in clients:
+            client.send_rest(deadline_ms)
+    except KeyboardInterrupt:
+        deadline_ms = monotonic_ms()
+    for key, client in reversed(clients):  # what was made last ends first, as `with` has it
+        remove(key)
+        try:
+            unsent = client.end(deadline_ms)
+        except KeyboardInterrupt:
+            deadline_ms = monotonic_ms()
+            unsent = Unsent(client.unsent(), "interrupted")
+        except ZenitError as error:
+            log.warning("closing a client at exit failed client=%r error=%s", client, error)
+            unsent = Unsent(client.unsent(), str(error))
+        if unsent is not None and unsent.messages:
+            lost.append(unsent)
+    return Unsent(sum(each.messages for each in lost), lost[-1].reason) if lost else None
+
+
+def tell(unsent: Unsent | None) -> None:
+    """One line on stderr."""
+    if unsent is None or sys.stderr is None:
+        return
+    with contextlib.suppress(OSError, ValueError):  # it is closed
+        print(
+            f"zenitmq: {unsent.messages} messages were not acknowledged before the program ended ({unsent.reason}); "
+            "close() the producer, and look at what it raises",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def _at_exit() -> None:
+    if not _open:
+        return
+    unsent = end_clients(EXIT_MS)
+    tell(unsent)
+    if unsent is not None:
+        _end_with_code_1()
+
+
+def _end_with_code_1() -> None:
+    """Python has chosen its exit code by now. So the C library is told to end the process with ours, once Python has ended."""
+    with contextlib.suppress(OSError, AttributeError):  # a C library that has no such function: the line has to do
+        libc = ctypes.CDLL(None)
+        register = libc["__cxa_atexit"]
+        register(libc["_exit"], ctypes.c_void_p(1), None)
+        register(libc["fflush"], None, None)  # called before that: the last one comes first
+
+
+def _hook_child() -> None:
+    """In a child of multiprocessing, once: its end calls no function of `atexit` before Python 3.13."""
+    global _has_child_hook
+    multiprocessing = sys.modules.get("multiprocessing.process")
+    if _has_child_hook or multiprocessing is None or multiprocessing.parent_process() is None:
+        return
+    _has_child_hook = True
+    from multiprocessing.util import Finalize
+
+    Finalize(None, _start_child_end, exitpriority=0)
+
+
+def _start_child_end() -> None:
+    if _open:
+        threading.Thread(target=_end_child, args=(threading.current_thread(),), name="zenit-exit").start()
+
+
+def _end_child(main: threading.Thread) -> None:
+    """Waits as Python does, for all threads but the daemons."""
+    own = threading.current_thread()
+    while others := [
+        thread for thread in threading.enumerate() if not thread.daemon and thread is not own and thread is not main
+    ]:
+        others[0].join()
+    tell(end_clients(EXIT_MS))
+
+
+def _forget() -> None:
+    """In a forked child: the parent's clients are not ours."""
+    global _has_child_hook
+    _open.clear()
+    _has_child_hook = False
+
+
+os.register_at_fork(after_in_child=_forget)
+atexit.register(_at_exit)

@@ -1,0 +1,1 @@
+"""What both consumers need: which queues are whose, positions, prefetching, committing."""

@@ -1,0 +1,108 @@
+"""How the queues of a topic are shared out among the members of a consumer group. Pure.
+
+Every member computes its own share from the same two lists, members and queues, and so nobody has to hand it out. That
+asks of an allocation, whoever writes it: the same lists give the same answer in every process, whatever their order; no
+queue goes to two members; each queue goes to one. All members of a group must use the same one.
+
+All but one of the kinds here keep that by themselves (`by_configuration` says what its user says), and follow
+RocketMQ's arithmetic, so that a group may be moved from RocketMQ's clients to these member by member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from ...model.errors import InvalidParameter
+from ...model.queue import MessageQueue
+from .hash_ring import VIRTUAL_NODES, hash_ring, position_of
+
+Allocation = Callable[[str, Sequence[str], Sequence[MessageQueue]], Iterable[MessageQueue]]
+"""(this member's client id, all client ids, all queues of one topic) -> this member's queues."""
+
+CUSTOM: Final = "custom"
+"""What a member says of an allocation that has no name here."""
+
+
+def averaging(client_id: str, members: Sequence[str], queues: Sequence[MessageQueue]) -> list[MessageQueue]:
+    """Neighbouring queues, as evenly as they divide; the first members take one more where they do not.
+
+    A member that is not in the list gets nothing.
+    """
+    ordered = sorted(set(members))
+    if client_id not in ordered:
+        return []
+    index = ordered.index(client_id)
+    share, rest = divmod(len(queues), len(ordered))
+    begin = index * share + min(index, rest)
+    return sorted(queues)[begin : begin + share + (1 if index < rest else 0)]
+
+
+def averaging_by_circle(client_id: str, members: Sequence[str], queues: Sequence[MessageQueue]) -> list[MessageQueue]:
+    """The queues dealt out one by one, in turn: as even as `averaging`, and each broker's spread over more members."""
+    ordered = sorted(set(members))
+    if client_id not in ordered:
+        return []
+    return sorted(queues)[ordered.index(client_id) :: len(ordered)]
+
+
+def consistent_hash(virtual_nodes: int = VIRTUAL_NODES) -> Allocation:
+    """Members stand on a ring, each at `virtual_nodes` points; a queue goes to the next point from its own on.
+
+    Who joins takes queues from others and moves none between them; who leaves moves only its own. The shares are less
+    even than `averaging`'s: more points, evener shares. Raises InvalidParameter.
+    """
+    if not 1 <= virtual_nodes <= 1000:
+        raise InvalidParameter("virtual_nodes", virtual_nodes, "1 to 1000")
+
+    def allocate(client_id: str, members: Sequence[str], queues: Sequence[MessageQueue]) -> list[MessageQueue]:
+        points, owners = hash_ring(tuple(sorted(set(members))), virtual_nodes)
+        return [queue for queue in sorted(queues) if owners and owners[position_of(points, queue)] == client_id]
+
+    allocate.__name__ = "consistent_hash"
+    return allocate
+
+
+def by_configuration(queues: Iterable[MessageQueue]) -> Allocation:
+    """Exactly these queues, as far as they exist, whoever else there is: that all are somebody's is the user's affair."""
+    own = frozenset(queues)
+
+    def allocate(_client_id: str, _members: Sequence[str], existing: Sequence[MessageQueue]) -> list[MessageQueue]:
+        return sorted(own.intersection(existing))
+
+    allocate.__name__ = "by_configuration"
+    return allocate
+
+
+ALLOCATIONS: Final[dict[str, Allocation]] = {
+    "averaging": averaging,
+    "averaging_by_circle": averaging_by_circle,
+    "consistent_hash": consistent_hash(),
+}
+"""Those that need no more than a name."""
+
+
+def allocation_of(choice: str | Allocation) -> Allocation:
+    """An allocation by name, or the one that is given. Raises InvalidParameter."""
+    if callable(choice):
+        return choice
+    if choice not in ALLOCATIONS:
+        raise InvalidParameter("allocation", choice, f"one of {', '.join(ALLOCATIONS)}, or a function")
+    return ALLOCATIONS[choice]
+
+
+def name_of(allocation: Allocation) -> str:
+    """What the members of a group tell the brokers about it."""
+    return next((name for name, known in ALLOCATIONS.items() if known is allocation), CUSTOM)
+
+
+def share_of(
+    allocation: Allocation, client_id: str, members: Sequence[str], queues: Sequence[MessageQueue]
+) -> list[MessageQueue]:
+    """This member's queues, sorted, each once. Raises InvalidParameter for a share of queues that were not there."""
+    share = sorted(set(allocation(client_id, members, queues)))
+    known = frozenset(queues)
+    for queue in share:
+        if queue not in known:
+            raise InvalidParameter("allocation", f"a share with {queue}", "queues of the topic only")
+    return share

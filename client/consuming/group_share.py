@@ -1,0 +1,291 @@
+"""Which queues a consumer should have now, and where it begins in one: asked of the brokers, decided by pure parts.
+
+Coroutines of the one who polls; every question has a deadline.
+
+Why each queue has an owner, and one only
+-----------------------------------------
+All members ask the same brokers, in the same order, who subscribes to a topic, and share out the topic's queues by what
+they are told and nothing else (allocation). Shares computed from one list are disjoint, and together they are all
+queues; members that do not subscribe to the topic are not on it. Lists differ for as long as news travels:
+
+- Whoever has a share is on the list: a member announces itself, waits for the answer, and only then asks. If it does not
+  find itself it has no share, and announces itself again.
+- A broker tells the members of each change (`ConsumersChanged`). A notice that is lost is made up for by the look that
+  each member takes every 20 s, a broker that could not be asked by the look that follows.
+- A broker that has just begun to lead knows nobody: its list is not `settled` before all have had the time to report.
+  Until then a member that misses another there keeps its share as it was.
+
+So once the members have seen a change, a queue has one owner, and only that one hands out its messages: a member gives up
+a queue at the look, before it is handed anything more. Until then two may hand out the same messages. What is handled
+twice are messages that the former owner had in hand and not yet committed when the new one asked where to begin. They
+are few: who is told of a change commits what it is done with at once, and the rest at its next poll; who takes a queue
+over gives the others a moment for that. What is committed later than that never takes the group back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from ...model.clock import ms_of_datetime
+from ...model.errors import NoRoute, RemoteProtocolError, WrongCluster, ZenitError
+from ...model.queue import MessageQueue
+from ...model.route import TopicRoute
+from ...model.subscription import MessageModel
+from ...remoting.commands import (
+    BeginOffsetsReply,
+    ConsumerListReply,
+    ConsumerOffsetReply,
+    GetBeginOffsets,
+    GetConsumerList,
+    GetMaxOffset,
+    GetMinOffset,
+    OffsetReply,
+    QueryConsumerOffset,
+    Request,
+    SearchOffset,
+    StartConsuming,
+    StartReply,
+)
+from ..connection.connection import Connection
+from ..connection.membership import Member
+from ..connection.waiting import Waits
+from .allocation import Allocation, share_of
+from .start_from import StartFrom
+
+log = logging.getLogger(__name__)
+
+HANDOVER_MS: Final = 50
+
+
+def _shares_out(member: Member) -> bool:
+    """Who reads all queues by itself is on no topic's list, only on the group's."""
+    return member.consumer is not None and member.consumer[1] == MessageModel.CLUSTERING.value
+
+
+class GroupShare:
+    """One member's view of its group. Used by one thread at a time."""
+
+    def __init__(
+        self, connection: Connection, waits: Waits, group: str, client_id: str, allocation: Allocation
+    ) -> None:
+        self._connection = connection
+        self._waits = waits
+        self._group = group
+        self._client_id = client_id
+        self._allocation = allocation
+        self._announced: dict[str, Member] = {}
+        self._seen: dict[str, tuple[tuple[str, ...], list[MessageQueue]]] = {}  # by topic: members, our share of then
+        self._lives: dict[tuple[str, str], int] = {}  # by (topic, broker name): which one was seen last
+        self._started: set[tuple[str, str]] = set()  # (topic, broker name) that have recorded where the group begins
+
+    async def start(self, topic: str, start_from: StartFrom | datetime, *, timeout_ms: int) -> None:
+        """Has every broker of the topic record where the group begins there, so that nothing sent from now on is skipped.
+
+        A broker that the topic came to later is told to begin where the group did on the others. What is recorded is not
+        asked again. Raises why a broker could not be asked, once the others were.
+        """
+        route = await self._connection.routes.route(topic, self._waits, timeout_ms=timeout_ms)
+        names = sorted(broker.broker_name for broker in route.brokers)
+        fresh = [name for name in names if (topic, name) not in self._started]
+        if not fresh:
+            return
+        failure: ZenitError | None = None
+        since_ms: dict[str, int] = {}
+        for name in names:
+            try:
+                since_ms[name] = await self._start_on(topic, name, "", 0, timeout_ms)
+            except ZenitError as error:
+                failure = failure or error
+        begun = [since for since in since_ms.values() if since >= 0]
+        start, value = _start_words(start_from) if not begun else ("time", min(begun)) if min(begun) else ("first", 0)
+        for name, since in since_ms.items():
+            try:
+                if since < 0:
+                    await self._start_on(topic, name, start, value, timeout_ms)
+                self._started.add((topic, name))
+            except ZenitError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    async def _start_on(self, topic: str, broker_name: str, start: str, value: int, timeout_ms: int) -> int:
+        address = self._connection.routes.address_of(topic, broker_name)
+        request = StartConsuming(self._group, topic, start, value)
+        reply, _ = await self._waits.call(address, request, timeout_ms=timeout_ms)
+        if not isinstance(reply, StartReply):
+            raise RemoteProtocolError("a group's start was not answered with one")
+        return reply.since_ms
+
+    def may_pass(self, error: ZenitError, topics: Iterable[str]) -> bool:
+        """True if a consumer waits for the end of this error: a broker is missing, or one that the routes name does not serve.
+
+        Without a route the name servers themselves do not answer: perhaps their address is wrong, and that is told at once.
+        """
+        if isinstance(error, NoRoute):
+            return True
+        if not error.retriable or isinstance(error, WrongCluster):
+            return False
+        return all(self._connection.routes.cached(topic) is not None for topic in topics)
+
+    def refresh_soon(self, topics: Iterable[str]) -> None:
+        """Asks where another broker may serve the topics by now, without waiting for the answer."""
+        for topic in topics:
+            self._connection.routes.refresh_soon(topic)
+
+    async def begin_offsets(
+        self, queues: Sequence[MessageQueue], start_from: StartFrom | datetime, *, timeout_ms: int
+    ) -> dict[MessageQueue, int]:
+        """Where the group goes on in queues of one topic and broker: one without an offset begins at its first. The names say
+        in which era.
+        """
+        topic = queues[0].topic
+        await self.start(topic, start_from, timeout_ms=timeout_ms)
+        request = GetBeginOffsets(self._group, topic, tuple(queue.queue_id for queue in queues))
+        reply = await self._ask(queues[0], request, timeout_ms)
+        if not isinstance(reply, BeginOffsetsReply) or not len(reply.offsets) == len(reply.eras) == len(queues):
+            raise RemoteProtocolError("where a group goes on was not answered with one offset a queue")
+        begin = (committed if committed >= 0 else first for committed, first in reply.offsets)
+        named = (replace(queue, era=era) for queue, era in zip(queues, reply.eras, strict=True))
+        return dict(zip(named, begin, strict=True))
+
+    async def queues_of(self, topics: list[str], member: Member, *, timeout_ms: int) -> tuple[list[MessageQueue], bool]:
+        """(this member's queues, whether the brokers know it and its fellows yet).
+
+        Raises what keeps a topic's route or the group's members from being known: the queues then stay as they are; and
+        DuplicateClient, InvalidParameter (the allocation).
+        """
+        mine: list[MessageQueue] = []
+        are_known = True
+        for topic in topics:
+            route = await self._connection.routes.route(topic, self._waits, timeout_ms=timeout_ms)
+            addresses = [
+                broker.master_address
+                for broker in sorted(route.brokers, key=lambda broker: broker.broker_name)
+                if broker.master_address is not None
+            ]
+            if not addresses:
+                raise NoRoute(topic, "no broker that serves it is up")
+            self._watch_lives(topic, route)
+            await self._announce(member, addresses, timeout_ms)
+            reply = await self._members(addresses, topic if _shares_out(member) else "", timeout_ms)
+            share, is_known = self._share(topic, reply, route.read_queues())
+            are_known = are_known and is_known
+            mine += share
+        return mine, are_known
+
+    def _share(
+        self, topic: str, reply: ConsumerListReply, queues: list[MessageQueue]
+    ) -> tuple[list[MessageQueue], bool]:
+        members = reply.client_ids
+        before, share = self._seen.get(topic, ((), []))
+        if not reply.settled and not set(before) <= set(members):
+            return sorted(set(share).intersection(queues)), False
+        share = share_of(self._allocation, self._client_id, members, queues)
+        self._seen[topic] = members, share
+        return share, self._client_id in members
+
+    async def wait_for_fellows(self) -> None:
+        """Before it is asked where to begin in a queue: gives who had it a moment to commit what it is done with."""
+        if any(member != self._client_id for members, _ in self._seen.values() for member in members):
+            await self._waits.sleep(HANDOVER_MS)
+
+    def forget_announcements(self) -> None:
+        """Says hello again to every broker at the next look: one of them does not know this member."""
+        self._announced.clear()
+
+    async def _announce(self, member: Member, addresses: list[str], timeout_ms: int) -> None:
+        fresh = [address for address in addresses if self._announced.get(address) != member]
+        if fresh:
+            await self._connection.members.announce(member, fresh, self._waits, timeout_ms=timeout_ms)
+            self._announced.update(dict.fromkeys(fresh, member))
+
+    async def _members(self, addresses: list[str], topic: str, timeout_ms: int) -> ConsumerListReply:
+        """As the first broker that answers tells: all members ask in the same order, so they see the same list."""
+        failure: ZenitError | None = None
+        for address in addresses:
+            try:
+                reply, _ = await self._waits.call(
+                    address, GetConsumerList(self._group, topic), timeout_ms=max(1, timeout_ms // len(addresses))
+                )
+            except ZenitError as error:
+                failure = failure or error
+                continue
+            if isinstance(reply, ConsumerListReply):
+                return reply
+            failure = failure or RemoteProtocolError("a list of consumers was not answered with one")
+        raise failure or NoRoute(self._group, "no broker answered")
+
+    async def committed_offset(self, queue: MessageQueue, *, timeout_ms: int) -> tuple[int, int]:
+        """(What the group has committed in the queue; -1 = nothing, in which era)."""
+        request = QueryConsumerOffset(self._group, queue.topic, queue.queue_id)
+        reply = await self._ask(queue, request, timeout_ms)
+        if not isinstance(reply, ConsumerOffsetReply):
+            raise RemoteProtocolError("a consumer's offset was not answered with one")
+        return reply.offset, reply.era
+
+    async def start_offset(self, queue: MessageQueue, start_from: StartFrom | datetime, *, timeout_ms: int) -> int:
+        """Where that is in a queue now."""
+        request: Request
+        if isinstance(start_from, datetime):
+            request = SearchOffset(queue.topic, queue.queue_id, ms_of_datetime(start_from))
+        elif start_from is StartFrom.FIRST:
+            request = GetMinOffset(queue.topic, queue.queue_id)
+        else:
+            request = GetMaxOffset(queue.topic, queue.queue_id)
+        reply = await self._ask(queue, request, timeout_ms)
+        if not isinstance(reply, OffsetReply):
+            raise RemoteProtocolError("an offset was not answered with one")
+        return reply.offset
+
+    async def as_routed(self, queues: Iterable[MessageQueue], *, timeout_ms: int) -> list[MessageQueue]:
+        """The same queues, each of the topic that there is now."""
+        named = []
+        for queue in queues:
+            route = await self._connection.routes.route(queue.topic, self._waits, timeout_ms=timeout_ms)
+            self._watch_lives(queue.topic, route)
+            lives = {data.broker_name: data.incarnation for data in route.queues}
+            named.append(replace(queue, incarnation=lives.get(queue.broker_name, 0)))
+        return named
+
+    def _watch_lives(self, topic: str, route: TopicRoute) -> None:
+        """Tells of a topic that was made again, whether or not a look fell between its deletion and that."""
+        lives = {(topic, data.broker_name): data.incarnation for data in route.queues if data.incarnation}
+        anew = [name for (_, name), life in sorted(lives.items()) if self._lives.get((topic, name), life) != life]
+        if anew:
+            log.warning(
+                "a topic was made anew, beginning with its first message group=%s topic=%s brokers=%s",
+                *(self._group, topic, anew),
+            )
+        self._lives |= lives
+
+    async def _ask(self, queue: MessageQueue, request: Request, timeout_ms: int) -> object:
+        routes = self._connection.routes
+        await routes.route(queue.topic, self._waits, timeout_ms=timeout_ms)
+        address = routes.address_of(queue.topic, queue.broker_name)
+        reply, _ = await self._waits.call(address, request, timeout_ms=timeout_ms)
+        return reply
+
+
+def made_anew(held: Iterable[MessageQueue], present: Iterable[MessageQueue]) -> set[MessageQueue]:
+    """The queues that are held of a topic that was deleted, and made again since."""
+    lives = {queue: queue.incarnation for queue in present}
+    return {queue for queue in held if queue.incarnation and lives.get(queue, 0) not in (0, queue.incarnation)}
+
+
+def by_broker(queues: Iterable[MessageQueue]) -> list[list[MessageQueue]]:
+    """The queues in parts of one topic and broker each: what one question is about."""
+    parts: dict[tuple[str, str], list[MessageQueue]] = {}
+    for queue in queues:
+        parts.setdefault((queue.topic, queue.broker_name), []).append(queue)
+    return list(parts.values())
+
+
+def _start_words(start_from: StartFrom | datetime) -> tuple[str, int]:
+    """`start` and `value` of a StartConsuming."""
+    if isinstance(start_from, datetime):
+        return "time", max(0, ms_of_datetime(start_from))
+    return start_from.value.lower(), 0

@@ -1,0 +1,71 @@
+"""Committing what a pull consumer was handed: by itself every so often, when it is asked to, and before it gives a queue up."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import partial
+
+from ....model.errors import ZenitError
+from ....model.queue import MessageQueue
+from ...connection.connection import Connection
+from ...connection.waiting import Waits
+from ..offset_commits import OnMoved, commit_and_wait, commit_nowait
+from .pull_work import Progress, PullWork
+
+log = logging.getLogger(__name__)
+
+
+class PullCommits:
+    """One consumer's. Any thread."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        waits: Waits,
+        work: PullWork,
+        group: str,
+        *,
+        timeout_ms: int,
+        on_moved: OnMoved,
+    ) -> None:
+        self._connection = connection
+        self._waits = waits
+        self._work = work
+        self._group = group
+        self._timeout_ms = timeout_ms
+        self._on_moved = on_moved
+
+    def send_settled(self) -> None:
+        """Sends what was dealt with, behind any commit that is under way, and waits for nothing."""
+        progress = self._work.uncommitted(handed=False)
+        commit_nowait(
+            self._connection,
+            self._group,
+            progress.offsets,
+            timeout_ms=self._timeout_ms,
+            on_done=partial(self._on_done, progress.sought),
+            on_moved=self._on_moved,
+            may_go_back=progress.sought,
+        )
+
+    async def commit(self, progress: Progress, *, timeout_ms: int | None = None) -> None:
+        """Sends this and waits until the brokers have it. Raises why one did not take it."""
+        await commit_and_wait(
+            self._connection,
+            self._waits,
+            self._group,
+            progress.offsets,
+            timeout_ms=self._timeout_ms if timeout_ms is None else timeout_ms,
+            on_done=partial(self._on_done, progress.sought),
+            on_moved=self._on_moved,
+            may_go_back=progress.sought,
+        )
+
+    def _on_done(
+        self, sought: Mapping[MessageQueue, int], part: list[tuple[MessageQueue, int]], error: ZenitError | None
+    ) -> None:
+        if error is not None:
+            log.warning("offsets not committed group=%s error=%s", self._group, error)
+            return
+        self._work.on_committed(part, sought)

@@ -1,0 +1,259 @@
+"""Which queues a pull consumer reads, and moving them: by the caller, who looks each time it comes for more.
+
+It looks at once when the group's members, the routes or the wishes changed, and every 20 s. What was dealt with of a queue
+is committed before it is given up: all of it where the caller polls; where it asks for its queues instead, perhaps from
+another thread, what is at hand is not among it, and comes again to the queue's next owner.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from ....model.clock import monotonic_ms
+from ....model.errors import LocalProtocolError, ZenitError
+from ....model.names import check_topic
+from ....model.queue import MessageQueue
+from ....model.repeated_news import RepeatedNews
+from ....model.subscription import Expression, MessageModel, Subscription
+from ....remoting.commands import OffsetsReset
+from ...connection.connection import Connection
+from ...connection.membership import Member
+from ...connection.waiting import take
+from ..group_share import GroupShare, by_broker, made_anew
+from ..offset_commits import moved_queues
+from ..start_from import StartFrom
+from .pull_commits import PullCommits
+from .pull_work import PullWork
+
+log = logging.getLogger(__name__)
+
+REBALANCE_MS: Final = 20_000
+REBALANCE_AGAIN_MS: Final = 200  # after one that could not be done
+
+
+class PullMoves:
+    """One consumer's. `look_now`, and what is told of the group, from any thread; queues are moved by one at a time."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        work: PullWork,
+        share: GroupShare,
+        commits: PullCommits,
+        *,
+        group: str,
+        client_id: str,
+        allocation: str,
+        start_from: StartFrom | datetime,
+        auto_commit: bool,
+        timeout_ms: int,
+    ) -> None:
+        """`allocation`: its name, told to the other members."""
+        self._work = work
+        self._share = share
+        self._commits = commits
+        self._group = group
+        self._client_id = client_id
+        self._allocation = allocation
+        self._start_from = start_from
+        self._auto_commit = auto_commit
+        self._timeout_ms = timeout_ms
+        self._members = connection.members
+        self._subscriptions: dict[str, Subscription] = {}
+        self._assigned: dict[MessageQueue, Subscription] | None = None
+        self._lock = threading.Lock()  # of the subscriptions
+        self._moving = threading.Lock()  # held by the one who moves queues
+        self._is_stale = True  # queues must be looked at again
+        self.is_begun = False
+        """Whether anything was ever subscribed to, or assigned."""
+        self.look_again_ms = 0
+        """When a look is due by time alone."""
+        self._news = RepeatedNews()
+        self.waits_for: ZenitError | None = None
+        """What kept the last look from succeeding, where that passes; None once one has."""
+
+    # ---- what is wanted
+
+    def subscribe(self, subscriptions: Sequence[Subscription]) -> None:
+        """Joins the group for their topics."""
+        if self._assigned is not None:
+            raise LocalProtocolError("subscribe after assign: a consumer does one or the other")
+        with self._lock:
+            self._subscriptions.update((subscription.topic, subscription) for subscription in subscriptions)
+        self.is_begun = True
+        self._join()
+
+    def unsubscribe(self, topic: str) -> None:
+        """Leaves a topic."""
+        with self._lock:
+            self._subscriptions.pop(topic, None)
+        self._join()
+
+    def _join(self) -> None:
+        self._members.join(self._member(), self._on_members_changed, self._on_offsets_reset)
+        self._share.forget_announcements()
+        self.look_now()
+
+    def assign(self, queues: Sequence[MessageQueue], expression: Expression) -> None:
+        """Reads exactly these queues."""
+        if self._subscriptions:
+            raise LocalProtocolError("assign after subscribe: a consumer does one or the other")
+        self.is_begun = True
+        self._assigned = {queue: Subscription.parse(check_topic(queue.topic), expression) for queue in queues}
+        self.look_now()
+
+    async def begin_topic(self, topic: str) -> None:
+        """Has the brokers record where the group begins; where that fails, the first look does it, or raises why not."""
+        is_mine = False
+        try:
+            is_mine = take(self._moving, blocking=False)
+            if not is_mine:
+                return  # a look is under way, and does it
+            await self._share.start(topic, self._start_from, timeout_ms=self._timeout_ms)
+        except ZenitError as error:
+            log.info("not begun yet group=%s topic=%s error=%s", self._group, topic, error)
+        finally:
+            if is_mine:
+                self._moving.release()
+
+    def _member(self) -> Member:
+        subscriptions = tuple(sorted(s.wire() for s in self._subscriptions.values()))
+        consumer = (self._group, MessageModel.CLUSTERING.value, subscriptions)
+        return Member(self._client_id, consumer=consumer, allocation=self._allocation)
+
+    # ---- what is told
+
+    def look_now(self) -> None:
+        """The members, the routes or the wishes changed: the next poll looks."""
+        self._is_stale = True
+        self.look_again_ms = 0
+        self._work.tell_change()
+
+    def on_route_changed(self, topic: str) -> None:
+        """A broker came, went or changed, or the topic was made anew."""
+        if topic in self._subscriptions or any(queue.topic == topic for queue in self._assigned or ()):
+            self.look_now()
+
+    def _on_members_changed(self) -> None:
+        """In the I/O thread: a queue may go to another member, who begins where we have committed."""
+        self.look_now()
+        if self._auto_commit:
+            self._commits.send_settled()
+
+    def _on_offsets_reset(self, reset: OffsetsReset) -> None:
+        """In the I/O thread: an operator moved the group. Goes on there."""
+        moved = self._work.move(moved_queues(reset))
+        if moved:
+            log.warning("an operator moved the group group=%s queues=%s", self._group, sorted(map(str, moved)))
+
+    def on_moved(self, queues: list[MessageQueue]) -> None:
+        """A broker took no commits of these queues, in the eras that the names say: an operator moved the group before."""
+        old = self._work.in_era(queues)
+        if old:
+            log.warning("an operator moved the group, its queues are begun anew group=%s", self._group)
+            self._work.revoke(old)
+            self.look_now()
+
+    # ---- moving
+
+    async def move_if_due(self) -> None:
+        """By one who polls, or asks for its queues. Raises what keeps the first look from succeeding; later looks log it and
+        try again, and so does the first where no broker serves a topic at present, or one that the routes name is silent."""
+        if not self._is_stale and (self._assigned is not None or monotonic_ms() < self.look_again_ms):
+            return
+        is_mine = is_done = False
+        try:
+            is_mine = take(self._moving, blocking=False)
+            if not is_mine:
+                return  # somebody else is at it
+            self._is_stale = False
+            await self._move()
+            is_done = True
+            if self._news.is_over(self._group):
+                log.info("queues are known again group=%s", self._group)
+            self.waits_for = None
+        except ZenitError as error:
+            is_first = not self._work.queues()
+            self._is_stale = True
+            self.look_again_ms = monotonic_ms() + REBALANCE_AGAIN_MS
+            topics = self._topics()
+            if not error.retriable or (is_first and not self._share.may_pass(error, topics)):
+                raise
+            self._share.refresh_soon(topics)
+            count = self._news.count_to_tell(self._group, type(error).__name__, monotonic_ms())
+            if count:
+                log.warning("queues stay as they are group=%s error=%s times=%d", self._group, error, count)
+            self.waits_for = error
+            self._is_stale = False
+            is_done = True
+        finally:
+            if is_mine:
+                if not is_done:
+                    self._is_stale = True  # cancelled or interrupted halfway as well
+                self._moving.release()
+
+    def _topics(self) -> list[str]:
+        if self._assigned is not None:
+            return sorted({queue.topic for queue in self._assigned})
+        with self._lock:
+            return sorted(self._subscriptions)
+
+    async def _move(self) -> None:
+        wanted: dict[MessageQueue, Subscription]
+        is_known = True
+        if self._assigned is not None:
+            routed = await self._share.as_routed(self._assigned, timeout_ms=self._timeout_ms)
+            wanted = {queue: self._assigned[queue] for queue in routed}
+        else:
+            with self._lock:
+                subscriptions = dict(self._subscriptions)
+            mine, is_known = await self._share.queues_of(
+                sorted(subscriptions), self._member(), timeout_ms=self._timeout_ms
+            )
+            wanted = {queue: subscriptions[queue.topic] for queue in mine}
+        if not is_known:
+            self._share.forget_announcements()
+        self.look_again_ms = monotonic_ms() + (REBALANCE_MS if is_known else REBALANCE_AGAIN_MS)
+        anew = made_anew(self._work.queues(), wanted)
+        self._work.revoke(anew)  # what was handed out of them is not committed: it is of a topic that is gone
+        lost, gained = self._work.resubscribe(wanted)
+        if lost:
+            await self._give_up(lost)
+        if gained and self._assigned is None:
+            await self._share.wait_for_fellows()
+        for part in by_broker(gained):
+            await self._begin(part, wanted, anew)
+        if lost or gained:
+            log.info("queues changed group=%s queues=%s", self._group, sorted(map(str, wanted)))
+
+    async def _give_up(self, lost: set[MessageQueue]) -> None:
+        """Commits what was dealt with of these queues, then drops them."""
+        progress = self._work.uncommitted(handed=False).of(lost)
+        if self._auto_commit and progress.offsets:
+            try:
+                await self._commits.commit(progress)
+            except ZenitError as error:
+                log.warning("not committed before giving up group=%s error=%s", self._group, error)
+        self._work.revoke(lost)
+
+    async def _begin(
+        self, queues: list[MessageQueue], subscriptions: Mapping[MessageQueue, Subscription], anew: set[MessageQueue]
+    ) -> None:
+        """Queues of one topic and broker. Those that were made anew begin with their first message: the group was there."""
+        if self._assigned is None:
+            begin = await self._share.begin_offsets(queues, self._start_from, timeout_ms=self._timeout_ms)
+            for queue, offset in begin.items():
+                self._work.assign(queue, offset, committed=offset, subscription=subscriptions[queue])
+            return
+        for queue in queues:
+            committed, era = await self._share.committed_offset(queue, timeout_ms=self._timeout_ms)
+            offset = committed
+            if committed < 0:
+                start_from = StartFrom.FIRST if queue in anew else self._start_from
+                offset = await self._share.start_offset(queue, start_from, timeout_ms=self._timeout_ms)
+            self._work.assign(replace(queue, era=era), offset, committed=committed, subscription=subscriptions[queue])

@@ -1,0 +1,272 @@
+"""A push consumer that runs: its place in the group, its timers, and the parts that do the work, wired."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Final
+
+from ....model.clock import monotonic_ms
+from ....model.errors import QueueNotOwned, ZenitError
+from ....model.names import retry_topic
+from ....model.queue import MessageQueue
+from ....model.subscription import Subscription
+from ....remoting.commands import OffsetsReset
+from ...connection import program_end
+from ...connection.connection import Connection, connect, release
+from ...connection.membership import Member
+from ...connection.program_end import Unsent
+from ...connection.waiting import Waits, run_blocking
+from ...tracing.trace import TraceRecorder, traced_handle
+from ...tracing.trace_backlog import TraceStatistics
+from ..allocation import Allocation, name_of
+from ..broadcast_offsets import BroadcastOffsets
+from ..group_share import GroupShare
+from ..losses import OnLost
+from ..offset_commits import commit_nowait, moved_queues
+from ..positions import GroupPositions, LocalPositions, Positions
+from ..queue_locks import QueueLocks
+from ..queue_moves import QueueMoves
+from .handling import Handle
+from .push_settings import PushSettings
+from .push_work import PushWork
+
+log = logging.getLogger(__name__)
+
+LOCK_LOOK_MS: Final = 100  # how often it is looked whether locks are to be renewed
+BEAT_MS: Final = 1_000
+BEAT_MS_MIN: Final = 20
+HANDLERS_MS: Final = 5_000  # what handlers get at the end of the program
+
+
+class PushMember:
+    """Made by the start of a push consumer. Timers run in the I/O thread and do not wait."""
+
+    def __init__(
+        self,
+        settings: PushSettings,
+        handle: Handle,
+        *,
+        new_waits: Callable[[Connection], Waits],
+        namesrv: str | None,
+        allocation: Allocation,
+        room: str | None,
+        offsets_path: tuple[str, str],
+        traced_in: str | None,
+        on_lost: OnLost | None,
+        opened: AsyncExitStack,
+    ) -> None:
+        """`handle`: runs the user's handler. `offsets_path`: directory and instance of a broadcasting member's file.
+        `traced_in`: the topic of its traces, None = there are none. `on_lost`: is told of messages that are lost. `opened`:
+        undoes this where the start fails.
+
+        Raises OffsetFileInUse, OffsetFileFailed, StoreFormatError.
+        """
+        self._settings = settings
+        self._is_closing = False
+        self._opened = AsyncExitStack()
+        opened.push_async_callback(self._opened.aclose)
+        self._connection = connect(namesrv)
+        self._waits = new_waits(self._connection)
+        self._opened.push_async_callback(release, self._connection, self._waits)
+        self._recorder: TraceRecorder | None = None
+        if traced_in is not None:
+            self._recorder = TraceRecorder(self._connection, settings.group, traced_in)
+            self._opened.push_async_callback(self._recorder.close, self._waits)
+            handle = traced_handle(self._recorder, handle)
+        self._client_id = self._connection.new_client_id(room)
+        self._retry_topic = None if settings.is_broadcasting or settings.ordered else retry_topic(settings.group)
+        self._subscriptions: Mapping[str, Subscription] = {}
+        shares = _everything if settings.is_broadcasting else allocation
+        self._allocation_name = "" if settings.is_broadcasting else name_of(allocation)
+        share = GroupShare(self._connection, self._waits, settings.group, self._client_id, shares)
+        self._locks = (
+            QueueLocks(self._connection, self._waits, settings.group, self._client_id) if settings.ordered else None
+        )
+        self.work = PushWork(
+            self._connection,
+            self._waits,
+            settings.group,
+            settings.rules(),
+            handle,
+            concurrency=settings.concurrency,
+            prefetch_bytes=settings.prefetch_bytes,
+            timeout_ms=settings.timeout_ms,
+            on_queues_lost=self._look_now,
+            on_lost=on_lost,
+        )
+        self._moves = QueueMoves(
+            self._waits,
+            self.work,
+            share,
+            self._positions(share, *offsets_path),
+            self._locks,
+            group=settings.group,
+            member=self._member,
+            subscriptions=lambda: self._subscriptions,
+            timeout_ms=settings.timeout_ms,
+            save_ms=settings.commit_ms if settings.is_broadcasting else None,
+        )
+
+    def _positions(self, share: GroupShare, directory: str, instance: str) -> Positions:
+        settings, start_from = self._settings, self._settings.start_from
+        if settings.is_broadcasting:
+            file = BroadcastOffsets(directory, settings.group, self._connection.addresses, instance)
+            return LocalPositions(self._connection, self._waits, share, start_from, self._opened.enter_context(file))
+        who = self._client_id if settings.ordered else ""
+        return GroupPositions(
+            self._connection, self._waits, settings.group, share, start_from, self._retry_topic, who, self.work.on_moved
+        )
+
+    async def begin_topic(self, topic: str, check_usable: Callable[[], None]) -> None:
+        """Makes sure that nothing sent to the topic from now on is skipped. Raises why not; between tries what `check_usable`
+        raises."""
+        await self._moves.begin_topic(topic, check_usable)
+
+    def start(self, subscriptions: Mapping[str, Subscription]) -> None:
+        """Joins the group and begins."""
+        settings, remoting = self._settings, self._connection.remoting
+        self._opened.callback(self._connection.routes.watch(self._on_route_changed))
+        self._opened.push_async_callback(self._connection.members.leave, self._client_id, self._waits)
+        key = program_end.add(self)
+        self._opened.callback(program_end.remove, key)
+        self._opened.callback(self._begin_nothing)
+        self.subscribe(subscriptions)
+        self.work.start()
+        self._moves.start()
+        beat_ms = max(BEAT_MS_MIN, min(BEAT_MS, settings.rules().consume_timeout_ms // 2))
+        timers = [remoting.every(beat_ms, self.work.on_beat)]
+        if not settings.is_broadcasting:
+            timers.append(remoting.every(settings.commit_ms, self._commit))
+        if self._locks is not None:
+            timers.append(remoting.every(LOCK_LOOK_MS, self._renew))
+        for timer in timers:
+            self._opened.callback(timer.cancel)
+
+    def subscribe(self, subscriptions: Mapping[str, Subscription]) -> None:
+        """Consumes these topics from now on."""
+        # Last: it is made by the broker when it first hears of this member, at the look at another topic.
+        retries = {} if self._retry_topic is None else {self._retry_topic: Subscription.parse(self._retry_topic)}
+        self._subscriptions = {**subscriptions, **retries}
+        self._connection.members.join(self._member(), self._on_members_changed, self._on_offsets_reset)
+        self._look_now()
+
+    async def close(self, deadline_ms: int) -> None:
+        """Ends it all; what handlers did until the deadline is committed."""
+        self._is_closing = True
+        work, settings = self.work, self._settings
+        async with self._opened:
+            try:
+                is_calm = await work.stop(deadline_ms)
+            finally:  # cancelled and interrupted as well
+                if self._locks is not None and work.is_busy():
+                    # A handler goes on: its queues are free when the leases have ended, and not by a goodbye.
+                    self._connection.members.forget(self._client_id)
+            await self._moves.stop(max(deadline_ms, monotonic_ms() + settings.timeout_ms))
+            if not is_calm:
+                log.warning("closed with handlers that go on group=%s", settings.group)
+            await self._moves.save(work.uncommitted())
+            ours, leaving = work.queues()
+            work.revoke(ours | leaving)
+            if self._locks is not None and is_calm:
+                await self._locks.unlock(sorted(ours | leaving), timeout_ms=settings.timeout_ms)
+
+    def _begin_nothing(self) -> None:
+        """However it ends, cancelled or interrupted too: before it leaves, so that nothing of it joins the group again."""
+        self.work.end()
+        self._moves.end()
+        self.work.revoke(set[MessageQueue]().union(*self.work.queues()))
+
+    def trace_statistics(self) -> TraceStatistics | None:
+        """The counters; None where nothing is traced."""
+        return None if self._recorder is None else self._recorder.statistics()
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this is a child that was forked after the start."""
+        return self._connection.is_forked
+
+    def check_process(self) -> None:
+        """Raises ClientClosed in a forked child."""
+        self._connection.check_process("consumer")
+
+    # ---- the end of the program
+
+    def __repr__(self) -> str:
+        return f"PushConsumer(group={self._settings.group!r}, namesrv={self._connection.name_servers!r})"
+
+    def unsent(self) -> int:
+        """See `OpenClient`: a consumer sends no messages."""
+        return 0
+
+    def send_rest(self, deadline_ms: int) -> None:
+        """See `OpenClient`."""
+
+    def end(self, deadline_ms: int) -> Unsent | None:
+        """See `OpenClient`. Waits for the handlers as `close` does, unless their event loop is gone."""
+        if self._is_closing:
+            return None
+        goes_on = self._waits.block()
+        wait_ms = HANDLERS_MS if goes_on else 0
+        run_blocking(self.close(min(deadline_ms, monotonic_ms() + wait_ms)))
+        return None
+
+    # ---- events
+
+    def _look_now(self) -> None:
+        self._moves.look_now()
+
+    def _on_members_changed(self) -> None:
+        """In the I/O thread: a queue may go to another member, who begins where the group has committed."""
+        if not self._settings.is_broadcasting:
+            self._commit()
+        self._look_now()
+
+    def _on_route_changed(self, topic: str) -> None:
+        if topic in self._subscriptions:
+            self._look_now()
+
+    def _on_offsets_reset(self, reset: OffsetsReset) -> None:
+        """In the I/O thread: an operator moved the group. Goes on there."""
+        if not self._settings.is_broadcasting:
+            self.work.move(moved_queues(reset))
+
+    def _member(self) -> Member:
+        subscriptions = tuple(sorted(entry.wire() for entry in self._subscriptions.values()))
+        consumer = (self._settings.group, self._settings.model.value, subscriptions)
+        return Member(self._client_id, consumer=consumer, allocation=self._allocation_name)
+
+    def _commit(self) -> None:
+        """In the I/O thread, by the timer."""
+        commit_nowait(
+            self._connection,
+            self._settings.group,
+            self.work.uncommitted(),
+            timeout_ms=self._settings.timeout_ms,
+            on_done=self._on_committed,
+            on_moved=self.work.on_moved,
+            client_id=self._client_id if self._settings.ordered else "",
+        )
+
+    def _on_committed(self, part: list[tuple[MessageQueue, int]], error: ZenitError | None) -> None:
+        self._moves.on_committed(part, error)
+        if error is None:
+            return
+        log.warning("offsets not committed group=%s error=%s", self._settings.group, error)
+        if isinstance(error, QueueNotOwned):
+            owned_by_others = (error.topic, error.queue_id)
+            self.work.lose([queue for queue, _ in part if (queue.topic, queue.queue_id) == owned_by_others])
+        if error.route_stale and part:
+            self._connection.routes.refresh_soon(part[0][0].topic)
+
+    def _renew(self) -> None:
+        """In the I/O thread, by the timer. What is being left too: a handler is at work on it."""
+        if self._locks is not None and self._locks.is_renewal_due():
+            queues = set[MessageQueue]().union(*self.work.queues())
+            self._locks.renew_nowait(queues, timeout_ms=self._settings.timeout_ms, on_locked=self.work.on_leased)
+
+
+def _everything(_client_id: str, _members: Sequence[str], queues: Sequence[MessageQueue]) -> list[MessageQueue]:
+    """Broadcasting: each member reads all queues."""
+    return list(queues)

@@ -1,0 +1,498 @@
+"""The shell around a push consumer's queues: pulls go out, messages go to the handler's workers, failed ones go back.
+
+Owned by nobody in particular: the I/O thread brings answers and beats, the handler's workers take and finish, the moving
+thread assigns and revokes. One lock guards the pure core; nothing is sent and no handler runs while it is held.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from ....model.clock import monotonic_ms
+from ....model.errors import (
+    BufferFull,
+    ClientClosed,
+    CorruptRecordError,
+    DamageAwaited,
+    MessageNotFound,
+    WrongAnswer,
+    ZenitError,
+)
+from ....model.queue import MessageQueue
+from ....model.subscription import Subscription
+from ....remoting.commands import PullReply, Reply, SendBack
+from ...connection.connection import Connection
+from ...connection.waiting import Signal, Signals, Waits
+from ..losses import Losses, OnLost
+from ..prefetch import Event, MessagesLost, Moved, Pull
+from ..pull_calls import LOST_MS, PullCalls
+from .handler_pool import HandlerPool, Worker
+from .handling import Handle, failure_of, failure_of_error, messages_of
+from .push_queues import PREFETCH_BYTES, Delivery, Failure, PushQueues, PushRules, Return
+
+log = logging.getLogger(__name__)
+
+PULL_MESSAGES: Final = 256  # of one answer: the limits of a queue are looked at between answers
+DEAD_LETTER_LEVEL: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class PushStatistics:
+    """Counters since the start; `queues` and `running` are of now. `failed`: messages whose handling did not succeed, late
+    ones too. `sent_back`: messages that the broker has taken back. `lost`: messages passed over, whose bytes are damaged at the
+    broker and which no replica had."""
+
+    queues: int
+    running: int
+    handled: int
+    failed: int
+    late: int
+    sent_back: int
+    lost: int
+
+
+class PushWork:
+    """What one push consumer has under way. Any thread."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        waits: Waits,
+        group: str,
+        rules: PushRules,
+        handle: Handle,
+        *,
+        concurrency: int,
+        prefetch_bytes: int = PREFETCH_BYTES,
+        timeout_ms: int,
+        on_queues_lost: Callable[[], None],
+        on_lost: OnLost | None = None,
+    ) -> None:
+        """`handle`: runs the user's handler. `on_queues_lost`: queues were dropped and should be looked for anew; `on_lost`: is
+        told of messages that are lost. Neither may block.
+        """
+        self._connection = connection
+        self._waits = waits
+        self._group = group
+        self._rules = rules
+        self._run_handler = handle
+        self._timeout_ms = timeout_ms
+        self._on_queues_lost = on_queues_lost
+        self.losses = Losses(group, on_lost)
+        self._lock = threading.Lock()
+        self._idle: list[Signal] = []  # workers that wait for something to be handed out; under the lock, as the next
+        self._woken: Signal | None = None  # a worker that was woken and has not come yet
+        self._calmed = Signals()  # a handler has ended, or a message was returned
+        self._queues = PushQueues(rules, prefetch_bytes=prefetch_bytes)
+        self._pulls = PullCalls(connection, group, PULL_MESSAGES, self._on_pulled)
+        self._pool = HandlerPool(waits, f"zenit-push-{group}", concurrency, self._work)
+        self._failing: set[MessageQueue] = set()  # whose last pull failed
+        self._wake_ms: int | None = None  # when the I/O thread is to look for what is handled again
+        self._is_stopping = False
+        self._handled = self._failed = self._late = self._sent_back = 0
+        self.mistake: WrongAnswer | None = None
+        """Why nothing is handed out any more: the program is wrong."""
+
+    def start(self) -> None:
+        """Starts the handler's workers."""
+        with self._lock:
+            self._pool.start()
+
+    def end(self) -> None:
+        """Hands nothing out any more."""
+        with self._lock:
+            self._is_stopping = True
+            while self._idle:
+                self._idle.pop().set()
+
+    async def stop(self, deadline_ms: int) -> bool:
+        """The same, and waits for the handlers; False where some still run at the deadline."""
+        self.end()
+        return await self._wait_calm(None, deadline_ms)
+
+    def is_busy(self) -> bool:
+        """Whether a handler is at work, or a message is on its way back."""
+        with self._lock:
+            return self._queues.is_busy()
+
+    def statistics(self) -> PushStatistics:
+        """A frozen copy of the counters."""
+        with self._lock:
+            return PushStatistics(
+                len(self._queues.queues()),
+                self._queues.running,
+                self._handled,
+                self._failed,
+                self._late,
+                self._sent_back,
+                self.losses.count,
+            )
+
+    # ---- which queues
+
+    def queues(self) -> tuple[set[MessageQueue], set[MessageQueue]]:
+        """(queues that are ours, queues that we are leaving)."""
+        with self._lock:
+            names = self._queues.queues()
+            leaving = {name for name in names if self._queues.is_leaving(name)}
+        return set(names) - leaving, leaving
+
+    def assign(
+        self,
+        name: MessageQueue,
+        offset: int,
+        *,
+        committed: int,
+        subscription: Subscription,
+        leased_until_ms: int = 0,
+    ) -> None:
+        """Takes a queue and pulls."""
+        with self._lock:
+            now = monotonic_ms()
+            self._queues.assign(
+                name,
+                offset,
+                committed=committed,
+                subscription=subscription,
+                now_ms=now,
+                leased_until_ms=leased_until_ms,
+            )
+            pulls = self._queues.due(now)
+        self._send_pulls(pulls)
+
+    def resubscribe(self, wanted: dict[MessageQueue, Subscription]) -> None:
+        """What is wanted of queues, which may be something else than before; those that are not ours are left alone."""
+        with self._lock:
+            now = monotonic_ms()
+            for name, subscription in wanted.items():
+                self._queues.resubscribe(name, subscription)
+            pulls = self._queues.due(now)
+        self._send_pulls(pulls)
+
+    def stay(self, names: Iterable[MessageQueue]) -> None:
+        """Queues that were being left are wanted after all."""
+        now = monotonic_ms()
+        with self._lock:
+            for name in names:
+                self._queues.stay(name)
+            self._wake_one(now)
+
+    async def leave(
+        self, names: set[MessageQueue], deadline_ms: int
+    ) -> tuple[set[MessageQueue], dict[MessageQueue, int]]:
+        """Hands nothing more out of these and waits for their handlers, but not longer than the deadline.
+
+        Returns the queues that are calm, and what is to be committed.
+        """
+        with self._lock:
+            for name in names:
+                self._queues.leave(name)
+        await self._wait_calm(sorted(names), deadline_ms)
+        with self._lock:
+            calm = {name for name in names if not self._queues.is_busy([name])}
+            return calm, self._queues.uncommitted(sorted(names))
+
+    def revoke(self, names: Iterable[MessageQueue]) -> None:
+        """Drops queues, whatever their handlers do."""
+        with self._lock:
+            for name in names:
+                self._queues.revoke(name)
+                self._failing.discard(name)
+
+    def move(self, offsets: dict[MessageQueue, int]) -> None:
+        """An operator moved the group: goes on at these offsets, which begin an era that the names say."""
+        with self._lock:
+            now = monotonic_ms()
+            moved = [name for name, offset in offsets.items() if self._queues.move(name, offset, now)]
+            pulls = self._queues.due(now)
+            self._calmed.set_all()
+        if moved:
+            log.warning("an operator moved the group group=%s queues=%s", self._group, sorted(map(str, moved)))
+        self._send_pulls(pulls)
+
+    def on_moved(self, names: list[MessageQueue]) -> None:
+        """A broker took no commits of these queues, in the eras that the names say: an operator moved the group before."""
+        with self._lock:
+            old = [name for name in names if self._queues.is_in_era(name)]
+        if old:
+            log.warning("an operator moved the group, its queues are begun anew group=%s", self._group)
+            self.lose(old)
+
+    def uncommitted(self) -> dict[MessageQueue, int]:
+        """What to commit now."""
+        with self._lock:
+            return self._queues.uncommitted()
+
+    def on_committed(self, offsets: list[tuple[MessageQueue, int]]) -> None:
+        """The offsets are kept."""
+        with self._lock:
+            self._queues.on_committed(offsets)
+
+    def on_leased(self, asked: list[MessageQueue], leases: dict[MessageQueue, int]) -> None:
+        """The broker answered for these queues: who is not in `leases` is another member's."""
+        lost = [name for name in asked if name not in leases]
+        now = monotonic_ms()
+        with self._lock:
+            for name, until_ms in leases.items():
+                self._queues.on_leased(name, until_ms)
+            self._wake_one(now)
+        if lost:
+            self.lose(lost)
+
+    def lose(self, names: list[MessageQueue]) -> None:
+        """Queues that are not ours any more, or hang: dropped at once, and looked for anew."""
+        log.warning("queues dropped group=%s queues=%s", self._group, names)
+        self.revoke(names)
+        self._on_queues_lost()
+
+    async def _wait_calm(self, names: list[MessageQueue] | None, deadline_ms: int) -> bool:
+        """Until no handler is at work on these queues, None = on any, or the deadline."""
+        while True:
+            with self._lock:
+                left_ms = deadline_ms - monotonic_ms()
+                is_busy = self._queues.is_busy(names)
+                if not is_busy or left_ms <= 0:
+                    return not is_busy
+                calmed = self._calmed.add(self._waits.new_signal())
+            try:
+                await calmed.wait(left_ms)
+            finally:
+                with self._lock:
+                    self._calmed.discard(calmed)
+
+    # ---- pulling
+
+    def _send_pulls(self, pulls: list[Pull]) -> None:
+        for pull in pulls:
+            self._pulls.send(pull)
+
+    def _on_pulled(self, pull: Pull, reply: Reply | None, payload: bytes, error: ZenitError | None) -> None:
+        """In the thread that got the reply."""
+        now = monotonic_ms()
+        event: Event | None = None
+        is_first = False
+        with self._lock:
+            if isinstance(reply, PullReply):
+                event = self._queues.on_reply(pull, reply, payload, now)
+                if isinstance(event, DamageAwaited):
+                    is_first, error = pull.queue not in self._failing, event
+                    self._failing.add(pull.queue)
+                else:
+                    self._failing.discard(pull.queue)
+            elif self._queues.on_error(pull, now):
+                is_first = pull.queue not in self._failing
+                self._failing.add(pull.queue)
+            pulls = [] if self._is_stopping else self._queues.due(now)
+            next_due_ms = None if self._is_stopping else self._queues.next_due_ms()
+            self._wake_one(now)
+        if isinstance(event, MessagesLost):
+            self.losses.tell(event)
+        elif isinstance(event, Moved):
+            log.warning(
+                "offset moved queue=%s status=%s from=%d to=%d",
+                event.queue,
+                event.status.name,
+                event.from_offset,
+                event.to_offset,
+            )
+        if is_first:
+            log.warning("pulls fail group=%s queue=%s error=%s", self._group, pull.queue, error)
+        self._send_pulls(pulls)
+        if next_due_ms is not None:
+            self._later(next_due_ms - now, self._pull_more)
+
+    def _pull_more(self) -> None:
+        """In the I/O thread: a queue's pause may be over."""
+        with self._lock:
+            pulls = [] if self._is_stopping else self._queues.due(monotonic_ms())
+        self._send_pulls(pulls)
+
+    def _later(self, delay_ms: int, callback: Callable[[], None]) -> None:
+        try:
+            self._connection.remoting.call_later(max(1, delay_ms), callback)
+        except (BufferFull, ClientClosed):
+            log.debug("the I/O thread takes no timers; the next beat looks")
+
+    # ---- the handler's workers
+
+    async def _work(self, worker: Worker) -> None:
+        """One worker, from its start to its end."""
+        delivery: Delivery | None = None
+        failure: Failure | None = None
+        ready: Signal | None = None
+        while True:
+            with self._lock:
+                if ready is not None and ready is self._woken:
+                    self._woken = None
+                ready = None
+                now = monotonic_ms()
+                returns = self._finish(delivery, failure, now) if delivery is not None else ()
+                worker.delivery = delivery = None if worker.is_given_up else self._take(now)
+                self._plan_wake(now)
+                if delivery is None and not returns:
+                    if self._is_stopping or worker.is_given_up:
+                        self._pool.on_end(worker)
+                        return
+                    ready = self._waits.new_signal()
+                    self._idle.append(ready)
+                else:
+                    pulls = [] if self._is_stopping else self._queues.due(now)
+                    self._wake_one(now)
+            if ready is not None:
+                await self._wait_ready(ready)
+                continue
+            self._send_pulls(pulls)
+            self._send_back(returns)
+            if delivery is not None:
+                failure = await self._handle(delivery)
+
+    def _take(self, now_ms: int) -> Delivery | None:
+        """Under the lock: what to handle next, if anything is there."""
+        while not self._is_stopping:
+            try:
+                return self._queues.next_delivery(now_ms)
+            except CorruptRecordError as error:
+                log.exception("messages cannot be decoded; they are pulled again group=%s", self._group, exc_info=error)
+        return None
+
+    async def _wait_ready(self, ready: Signal) -> None:
+        try:
+            await ready.wait(None)
+        except BaseException:  # its task was cancelled: others are woken in its stead
+            with self._lock:
+                if ready in self._idle:
+                    self._idle.remove(ready)
+                elif ready is self._woken:
+                    self._woken = None
+                    self._wake_one(monotonic_ms())
+            raise
+
+    def _wake_one(self, now_ms: int) -> None:
+        """Under the lock: one worker at a time is woken, and once it has come wakes the next where there is more. So few
+        handlers that are quick need few workers, and do not wake one for each message."""
+        if self._woken is None and self._idle and self._queues.has_ready(now_ms):
+            self._woken = self._idle.pop()
+            self._woken.set()
+
+    async def _handle(self, delivery: Delivery) -> Failure | None:
+        """Runs the handler. Whatever it raises, SystemExit too, is a failure of the messages and not of the worker."""
+        try:
+            failure = failure_of(await self._run_handler(messages_of(delivery)))
+        except BaseException as error:  # the top of what is not ours
+            if self._waits.is_end(error):
+                raise
+            if isinstance(error, WrongAnswer):
+                return self._on_mistake(error)
+            log.warning("handler failed queue=%s", delivery.process.name, exc_info=error)
+            return failure_of_error(error)
+        if failure is not None:
+            log.info("not handled queue=%s reason=%s", delivery.process.name, failure.reason)
+        return failure
+
+    def _on_mistake(self, error: WrongAnswer) -> Failure:
+        """Says once that the consumer pauses, and why."""
+        with self._lock:
+            is_first, self.mistake = self.mistake is None, self.mistake or error
+        if is_first:
+            log.error("paused group=%s error=%s", self._group, error)
+        return failure_of_error(error)
+
+    def _finish(self, delivery: Delivery, failure: Failure | None, now_ms: int) -> tuple[Return, ...]:
+        """Under the lock."""
+        if self._queues.is_running(delivery):
+            self._handled += len(delivery.messages)
+            self._failed += len(delivery.messages) if failure is not None else 0
+        returns = self._queues.on_handled(delivery, failure, now_ms)
+        self._calmed.set_all()
+        return returns
+
+    # ---- what comes again
+
+    def _send_back(self, returns: Iterable[Return]) -> None:
+        for item in returns:
+            self._send_one_back(item)
+
+    def _send_one_back(self, item: Return, record: bytes | None = None) -> None:
+        """`record`: the message itself, where the broker holds it no more."""
+        queue, message = item.process.name, item.message[0]
+
+        def on_reply(_reply: Reply | None, _payload: bytes, error: ZenitError | None) -> None:
+            if isinstance(error, MessageNotFound) and record is None:
+                self._send_one_back(item, message.record)
+                return
+            is_lost = isinstance(error, CorruptRecordError)  # at the broker, which could not mend it, and in this copy
+            if is_lost:
+                begin, offset = message.physical_offset, message.queue_offset
+                self.losses.tell(MessagesLost(queue, offset, offset + 1, (begin, begin + message.size_bytes)))
+            elif error is not None:
+                log.warning("not taken back, handled again here queue=%s error=%s", queue, error)
+                if error.route_stale:
+                    self._connection.routes.refresh_soon(queue.topic)
+            with self._lock:
+                now = monotonic_ms()
+                self._queues.on_returned(item, now, is_settled=error is None or is_lost)
+                self._sent_back += error is None
+                self._plan_wake(now)
+                self._calmed.set_all()
+                pulls = [] if self._is_stopping else self._queues.due(now)
+                self._wake_one(now)
+            self._send_pulls(pulls)
+
+        request = SendBack(
+            self._group,
+            queue.topic,
+            message.physical_offset,
+            DEAD_LETTER_LEVEL if item.failure.is_final else 0,
+            self._rules.max_attempts - 1,  # how often it may come again; without a bound that is -1: as the group says
+            item.failure.reason,
+            item.attempt + 1,
+        )
+        try:
+            address = self._connection.routes.address_of(queue.topic, queue.broker_name)
+            self._connection.remoting.send_nowait(
+                address, request, record, timeout_ms=self._timeout_ms, on_reply=on_reply
+            )
+        except ZenitError as error:
+            on_reply(None, b"", error)
+
+    def _plan_wake(self, now_ms: int) -> None:
+        """Under the lock: the I/O thread looks when the next message is due that is handled again here."""
+        due_ms = self._queues.next_again_ms()
+        if due_ms is None or due_ms <= now_ms or self._is_stopping:
+            return  # what is due is taken by the next free worker
+        if self._wake_ms is None or due_ms < self._wake_ms:
+            self._wake_ms = due_ms
+            self._later(due_ms - now_ms, self._on_again_due)
+
+    def _on_again_due(self) -> None:
+        """In the I/O thread."""
+        with self._lock:
+            now = monotonic_ms()
+            self._wake_ms = None
+            self._wake_one(now)
+            self._plan_wake(now)
+
+    def on_beat(self) -> None:
+        """In the I/O thread, each second or so: what time alone brings about."""
+        with self._lock:
+            now = monotonic_ms()
+            tick = self._queues.on_tick(now)
+            self._queues.abandon_pulls(now - LOST_MS)
+            for delivery in tick.late:
+                self._pool.give_up(delivery)
+                self._late += len(delivery.messages)
+                self._failed += len(delivery.messages)
+            self._calmed.set_all()
+            pulls = [] if self._is_stopping else self._queues.due(now)
+            self._plan_wake(now)
+            self._wake_one(now)
+        for delivery in tick.late:
+            log.warning("no result in time queue=%s messages=%d", delivery.process.name, len(delivery.messages))
+        self._send_pulls(pulls)
+        self._send_back(tick.returns)
+        if tick.lost:
+            self.lose(list(tick.lost))

@@ -1,0 +1,35 @@
+"""Accumulators whose records say where this process reaches a broker from, with message ids of their own."""
+
+from __future__ import annotations
+
+from ...model.message import BODY_BYTES_MAX
+from ...record.record_kernel import Accumulator
+from ..connection.connection import Connection, local_ip_towards
+from ..connection.unique_ids import BornTime, new_id_prefix
+from .outgoing import Parts
+
+
+def new_accumulator(
+    connection: Connection, topic: str, capacity: int, address: str | None, own_properties: bytes = b""
+) -> Accumulator:
+    """One for records that go to the broker at `address` ("host:port"; None = not known yet). `own_properties`: encoded, for
+    every record."""
+    ip = connection.local_ip if address is None else local_ip_towards(address)
+    return Accumulator(
+        topic.encode(),
+        capacity,
+        id_prefix=new_id_prefix(ip),
+        born_host=ip + bytes(4),
+        store_host_bytes=20 if address is not None and address.startswith("[") else 8,
+        body_max=BODY_BYTES_MAX,
+        own_properties=own_properties,
+    )
+
+
+def single_record(connection: Connection, topic: str, parts: Parts, address: str) -> bytes:
+    """One message as a record, with a buffer of its own. Raises MessageIllegal, MessageTooLarge."""
+    accumulator = new_accumulator(connection, topic, 1, address)  # the message makes it as large as it needs
+    accumulator.begin(*BornTime().read())
+    accumulator.append(*parts)
+    buffer, used, *_ = accumulator.swap(bytearray(1))
+    return bytes(memoryview(buffer)[:used])

@@ -1,0 +1,319 @@
+"""Sends that nobody waits for at once: lanes that fill, are shipped when full or when their linger ends, and are flushed.
+
+`open` maps a topic to the accumulator that `post` may append to without any lock: of lanes that somebody will ship
+(empty where the kernel runs interpreted, and an append can be interrupted).
+The caller who finds a batch full ships it; the I/O thread ships what lingers. A poster that took an accumulator out of
+`open` in the very moment its idle lane was closed puts its message where nobody looks; a sweep every 100 ms does.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from ...model.clock import monotonic_ms
+from ...model.errors import BufferFull, ClientClosed, NoRoute, RequestTimeout, SendFailed, ZenitError
+from ...model.message import FailedSend
+from ...model.queue import MessageQueue
+from ...record.record_kernel import COMPILED, Accumulator
+from ...remoting.io_thread import check_may_wait
+from ..connection.connection import Connection
+from ..connection.waiting import Waits
+from .batch_sender import BatchSender
+from .batching import Lane, Sealed, Watcher
+from .destinations import Destinations
+from .failed_sends import FailedSends, failed_sends
+from .outgoing import Parts, check_send_topic
+from .send_future import SendFuture
+
+log = logging.getLogger(__name__)
+
+SWEEP_MS: Final = 100
+
+Lanes = dict[str | MessageQueue, Lane]
+"""By topic, or by the queue of a sharding key."""
+
+
+class BackgroundSends:
+    """One producer's lanes. Any thread may call."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        waits: Waits,
+        destinations: Destinations,
+        new_accumulator: Callable[[str, int], Accumulator],
+        check_usable: Callable[[], None],
+        failed: FailedSends,
+        *,
+        new_sender: Callable[[Callable[[Sealed, ZenitError], None]], BatchSender],
+        batch_bytes: int,
+        linger_ms: int,
+    ) -> None:
+        """`new_sender(on_failed)` makes the batch sender."""
+        self.open: dict[str, Accumulator] = {}
+        self._connection = connection
+        self._remoting = connection.remoting
+        self._waits = waits
+        self._routes = connection.routes
+        self._destinations = destinations
+        self._new_accumulator = new_accumulator
+        self._check_usable = check_usable
+        self._failed = failed
+        self._sender = new_sender(self._on_failed)
+        self._batch_bytes = batch_bytes
+        self._linger_ms = max(1, linger_ms)  # without any, a batch would be of one message
+        self._lock = threading.Lock()
+        self._post_lanes: Lanes = {}
+        self._future_lanes: Lanes = {}
+        self._delayed_lanes: Lanes = {}
+        self._sweeper = self._remoting.every(SWEEP_MS, self._sweep)
+        self._is_over = False
+        connection.forget_in_child.add(self.refuse)
+
+    def refuse(self) -> None:
+        """From now on whoever sends is told by `check_usable` why that cannot be."""
+        self._is_over = True
+        self.open.clear()
+
+    def close(self) -> None:
+        """Takes nothing more. What is not acknowledged fails with ClientClosed: futures are done, `on_error` is told."""
+        self._connection.forget_in_child.discard(self.refuse)
+        self.refuse()
+        self._sweeper.cancel()
+        for lane in self._all_lanes():
+            with lane.lock:
+                while not lane.is_empty:
+                    self._sender.withhold(lane)
+                lane.is_open = False
+        self._sender.close(ClientClosed("producer"))
+
+    # ---- callers
+
+    def send_nowait(self, topic: str, parts: Parts, sharding_key: str | None) -> SendFuture | None:
+        """Appends one message and returns its future; None where that has to wait, as `send` does.
+
+        Raises NoRoute, and what is wrong with the message.
+        """
+        if self._is_over:
+            self._check_usable()
+        lanes = self._future_lanes if type(parts) is tuple else self._delayed_lanes
+        lane = lanes.get(topic) if sharding_key is None else self._known_lane(lanes, topic, sharding_key)
+        if lane is None:
+            return None
+        while True:
+            with lane.lock:
+                if not lane.is_open or (lane.swapped and lane.needs_open):
+                    self._open_lane(lane)
+                if lane.accumulator.append(*parts):
+                    return SendFuture(lane.outcome, lane.accumulator.count - 1)
+                serial = lane.serial
+            if not self._ship_now(lane, serial):
+                return None
+
+    async def send(self, topic: str, parts: Parts, sharding_key: str | None, wait_ms: int) -> SendFuture:
+        """The same, waiting for a route and for room, at most `wait_ms` for each. Raises TopicNotFound and BufferFull too."""
+        deadline_ms = monotonic_ms() + wait_ms
+        lanes = self._future_lanes if type(parts) is tuple else self._delayed_lanes
+        lane = await self._lane(lanes, topic, sharding_key, wait_ms)
+        while True:
+            serial = lane.serial
+            future = self.send_nowait(topic, parts, sharding_key)
+            if future is not None:
+                return future
+            await self._ship_as(lane, serial, deadline_ms)
+
+    def post_nowait(self, topic: str, parts: Parts, sharding_key: str | None) -> bool:
+        """Appends a message that begins a batch, does not fit into one, or may be compressed.
+
+        False where that has to wait, as `post` does. Raises what is wrong with the message.
+        """
+        self._check_usable()
+        lane = self._known_lane(self._post_lanes, topic, sharding_key)
+        return lane is not None and self._append_posted(lane, parts)
+
+    async def post(
+        self, topic: str, parts: Parts, sharding_key: str | None, wait_ms: int, watcher: Watcher | None = None
+    ) -> None:
+        """The same, waiting as `send` does. `watcher`: told what becomes of the message's batch."""
+        self._check_usable()
+        deadline_ms = monotonic_ms() + wait_ms
+        lane = await self._lane(self._post_lanes, topic, sharding_key, wait_ms)
+        while True:
+            serial = lane.serial
+            if self._append_posted(lane, parts, watcher):
+                return
+            await self._ship_as(lane, serial, deadline_ms)
+
+    def _append_posted(self, lane: Lane, parts: Parts, watcher: Watcher | None = None) -> bool:
+        while True:
+            with lane.lock:
+                if not lane.is_open or (lane.swapped and lane.needs_open):
+                    self._open_lane(lane)
+                    # Interpreted, an append is many steps: then every post takes the lock.
+                    if COMPILED and lane.shard is None:
+                        self.open[lane.topic] = lane.accumulator
+                if lane.accumulator.append(*parts):
+                    if watcher is not None:
+                        lane.watchers += (watcher,)
+                    return True
+                serial = lane.serial
+            if not self._ship_now(lane, serial):
+                return False
+
+    def _ship_now(self, lane: Lane, serial: int) -> bool:
+        """Sends the batch with this serial from here, unless somebody else has by then; False where there is no room."""
+        with lane.lock:
+            if lane.serial != serial:
+                return True
+            try:
+                return self._sender.ship(lane)
+            except NoRoute:
+                return False
+
+    async def _ship_as(self, lane: Lane, serial: int, deadline_ms: int) -> None:
+        """Sends the batch with this serial as soon as there is room, unless somebody else has by then."""
+        while not self._ship_now(lane, serial):
+            await self._sender.wait_room(lane, deadline_ms)
+
+    async def flush(self, wait_ms: int | None) -> None:
+        """Ships everything and waits until it is answered. Raises RequestTimeout, SendFailed, NoRoute, WaitsForItself."""
+        check_may_wait("flush()")
+        deadline_ms = None if wait_ms is None else monotonic_ms() + wait_ms
+        for lane in self._all_lanes():
+            with lane.lock:
+                serial, batches = lane.serial, bool(lane.swapped) + bool(lane.accumulator.count)
+            for number in range(batches):
+                await self._ship_as(lane, serial + number, deadline_ms or monotonic_ms() + self._sender.batch_ms)
+        if not await self._sender.wait_answered(deadline_ms):
+            raise RequestTimeout(f"flush: {self._sender.unanswered} batches are not answered", wait_ms or 0)
+        error = self._failed.take_error()
+        if error is not None:
+            raise error
+
+    def waiting_messages(self) -> int:
+        """How many messages wait to be sent, or for their answers. Takes no lock: for a moment one may count twice."""
+        return sum(lane.waiting_messages for lane in self._all_lanes()) + self._sender.waiting_messages()
+
+    @property
+    def last_failure(self) -> str:
+        """See `Producer.last_failure`."""
+        return self._sender.last_failure
+
+    @property
+    def failed_futures(self) -> int:
+        """How many messages with futures have failed."""
+        return self._sender.failed_futures
+
+    def take_failed(self) -> SendFailed | None:
+        """What was posted and failed since the last flush, which told of it."""
+        return self._failed.take_error()
+
+    # ---- lanes
+
+    def _all_lanes(self) -> list[Lane]:
+        return [*self._post_lanes.values(), *self._future_lanes.values(), *self._delayed_lanes.values()]
+
+    def _known_lane(self, lanes: Lanes, topic: str, sharding_key: str | None) -> Lane | None:
+        if sharding_key is None:
+            return lanes.get(topic)
+        if self._routes.cached(topic) is None:
+            return None
+        return lanes.get(self._destinations.sharded_queue(topic, sharding_key))
+
+    async def _lane(self, lanes: Lanes, topic: str, sharding_key: str | None, wait_ms: int) -> Lane:
+        known = self._known_lane(lanes, topic, sharding_key)
+        if known is not None:
+            return known
+        await self._prepare(topic, wait_ms)
+        shard = None if sharding_key is None else self._destinations.sharded_queue(topic, sharding_key)
+        name = topic if shard is None else shard
+        with self._lock:
+            lane = lanes.get(name)
+            if lane is None:
+                accumulator = self._new_accumulator(topic, self._batch_bytes)
+                futures, waits = lanes is not self._post_lanes, lanes is self._delayed_lanes
+                lane = lanes[name] = Lane(topic, accumulator, with_outcome=futures, shard=shard, waits=waits)
+        return lane
+
+    async def _prepare(self, topic: str, wait_ms: int) -> None:
+        """The checks of a topic's first message: its name, and that it exists somewhere."""
+        await self._routes.served_route(check_send_topic(topic), self._waits, timeout_ms=max(1, wait_ms))
+
+    def _open_lane(self, lane: Lane) -> None:
+        """Under the lane's lock. Raises ClientClosed: a producer that is being closed has emptied its lanes, perhaps."""
+        self._check_usable()
+        lane.open()
+        self._linger_on(lane, self._linger_ms)
+
+    # ---- the I/O thread
+
+    def _on_linger(self, lane: Lane) -> None:
+        """Ships what has waited long enough; closes a lane that got nothing."""
+        if not lane.lock.acquire(blocking=False):
+            self._linger_on(lane, 1)  # somebody is shipping just now
+            return
+        try:
+            left_ms = lane.linger_left_ms(self._linger_ms)
+            if left_ms > 0.05:
+                self._linger_on(lane, left_ms)
+            elif lane.is_empty:
+                lane.is_open = False
+                if self.open.get(lane.topic) is lane.accumulator:
+                    del self.open[lane.topic]
+            else:
+                self._ship_lingering(lane)
+        finally:
+            lane.lock.release()
+
+    def _ship_lingering(self, lane: Lane) -> None:
+        """A batch that nobody takes for want of a route ends once it is as old as one may be that nobody answers."""
+        try:
+            self._sender.ship(lane)  # or all windows are taken: the batch grows meanwhile
+        except NoRoute as error:
+            if lane.linger_left_ms(self._sender.batch_ms) > 0:
+                self._routes.refresh_soon(lane.topic)
+                self._linger_on(lane, SWEEP_MS)
+                return
+            self._sender.give_up(lane, error.with_traceback(None))
+        self._linger_on(lane, self._linger_ms)
+
+    def _linger_on(self, lane: Lane, left_ms: float) -> None:
+        try:
+            self._remoting.call_later(max(0, left_ms), lambda: self._on_linger(lane))
+        except (BufferFull, ClientClosed):  # the sweep comes by, or nobody any more
+            lane.is_open = False
+
+    def _sweep(self) -> None:
+        self._sender.look_after()
+        for lane in self._all_lanes():
+            if not (lane.is_empty or lane.is_open) and lane.lock.acquire(blocking=False):
+                try:
+                    if not (lane.is_empty or lane.is_open):
+                        if lane.swapped:
+                            lane.open()
+                        lane.is_open = True
+                        self._linger_on(lane, 1)
+                finally:
+                    lane.lock.release()
+
+    def _on_failed(self, sealed: Sealed, error: ZenitError) -> None:
+        """A posted batch failed for good. In the thread that learned of it."""
+        failed = failed_sends(sealed, error)
+        log.warning("posted messages failed topic=%s count=%d error=%s", sealed.lane.topic, len(failed), error)
+        self._failed.add(failed, error, sealed)
+        if self._failed.has_callback:
+            self._connection.run_soon(lambda: self._report(sealed, failed))
+
+    def _report(self, sealed: Sealed, failed: list[FailedSend]) -> None:
+        if not sealed.is_reported:
+            sealed.is_reported = True
+            self._failed.tell(failed)
+
+    def tell_failed(self, failed: list[FailedSend], error: ZenitError) -> None:
+        """Posted messages failed for good."""
+        self._failed.add(failed, error)
+        if self._failed.has_callback:
+            self._connection.run_soon(lambda: self._failed.tell(failed))

@@ -1,0 +1,365 @@
+"""Batches in flight: a window a broker, retries at another broker within the batch's deadline, and who waits for what.
+
+Who ships a lane's batch chooses a broker with room in its window, seals the batch and takes the place in one step,
+under the lane's lock, and sends it from its own thread; where there is no room it waits without holding any lock.
+Replies come in whichever thread drained the channel; they take only this object's own lock, which nobody holds while
+sending. Failed batches keep their place and are sent again, the same bytes, by the I/O thread: the broker stamps the
+queue, so they fit any.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from itertools import count
+from typing import Final
+
+from ...model.clock import monotonic_ms
+from ...model.errors import BufferFull, NoRoute, RequestTimeout, ZenitError
+from ...model.queue import MessageQueue
+from ...remoting.commands import Reply, Request
+from ..connection.connection import Connection
+from ..connection.retry import RetryPolicy
+from ..connection.waiting import Signal, Signals, Waits
+from ..tracing.trace import TraceRecorder
+from .batching import BufferPool, Lane, Sealed
+from .delayed_send import Answer, answer_of, send_request
+from .destinations import Destinations
+from .latency_fault import LatencyFault
+from .send_future import run_callbacks
+
+log = logging.getLogger(__name__)
+
+WINDOW_BATCHES: Final = 4
+OVERDUE_MS: Final = 1_000
+"""A batch to which nothing happens for so long after it should have is looked after."""
+_ROUTE_LOOK_MS: Final = 100  # how often one who waits for a route looks again
+
+
+class BatchSender:
+    """Sends the sealed batches of one producer. Any thread may call."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        waits: Waits,
+        destinations: Destinations,
+        *,
+        group: str,
+        fault: LatencyFault,
+        retry: RetryPolicy,
+        pool: BufferPool,
+        batch_ms: int,
+        on_failed: Callable[[Sealed, ZenitError], None],
+        window_batches: int = WINDOW_BATCHES,
+        trace: TraceRecorder | None = None,
+    ) -> None:
+        """`batch_ms`: the deadline of a batch over all tries. `on_failed`: told of a batch without futures that failed."""
+        self._connection = connection
+        self._waits = waits
+        self._destinations = destinations
+        self._group = group
+        self._fault = fault
+        self._retry = retry
+        self._pool = pool
+        self.batch_ms = batch_ms
+        self._on_failed = on_failed
+        self._window = window_batches
+        self._trace = trace
+        self._lock = threading.Lock()
+        self._changed = Signals()  # windows and answers; under the lock
+        self._in_flight: defaultdict[str, int] = defaultdict(int)
+        self._serials = count(1)
+        self._unanswered: dict[int, Sealed] = {}
+        self._last_serial = 0
+        self.last_failure = ""
+        """Why the last try failed; empty once a batch is stored again."""
+        self.failed_futures = 0
+        """How many messages with futures have failed for good."""
+
+    # ---- places in the window
+
+    async def wait_room(self, lane: Lane, deadline_ms: int) -> None:
+        """Waits until a broker may have room for the lane's batch, or for a route. Raises BufferFull or NoRoute in the end."""
+        failure: ZenitError | None = None
+        try:
+            with self._lock:
+                try:
+                    if self._choose(lane) is not None:
+                        return
+                except NoRoute as error:
+                    failure = error
+                    self.last_failure = str(error)
+                changed = self._changed.add(self._waits.new_signal())
+            if failure is not None:
+                self._connection.routes.refresh_soon(lane.topic)
+            left_ms = deadline_ms - monotonic_ms()
+            if left_ms <= 0:
+                self._forget(changed)
+                raise failure or BufferFull(self._window * self._pool.size_bytes)
+            await self._wait_for(changed, left_ms if failure is None else min(left_ms, _ROUTE_LOOK_MS))
+        finally:  # it knows this frame, and so all callers: they would stay until a collection
+            del failure
+
+    def _choose(self, lane: Lane) -> MessageQueue | None:
+        """Where the lane's next batch goes; None where there is no room for it now. Raises NoRoute."""
+        if lane.shard is not None:
+            self._destinations.address_of(lane.shard)
+            return None if lane.in_flight else lane.shard
+        queue = self._destinations.next_queue(lane.topic, has_room=self._has_room)
+        return queue if self._has_room(queue.broker_name) else None
+
+    def _has_room(self, broker_name: str) -> bool:
+        return self._in_flight.get(broker_name, 0) < self._window
+
+    # ---- sending
+
+    def ship(self, lane: Lane) -> bool:
+        """Seals the lane's batch and sends it; False where no broker has room for it now. The caller holds `lane.lock`.
+
+        Raises NoRoute.
+        """
+        with self._lock:
+            queue = self._choose(lane)
+            sealed = None if queue is None else self._seal(lane, queue, self._pool.take())
+        if queue is None or sealed is None:
+            return False
+        self._send(sealed, sealed.serial, queue)
+        return True
+
+    def withhold(self, lane: Lane) -> None:
+        """Seals the lane's batch, which is never sent: `close` ends it. The caller holds `lane.lock`."""
+        with self._lock:
+            self._seal(lane, None, bytearray(1))
+
+    def give_up(self, lane: Lane, error: ZenitError) -> None:
+        """Seals the lane's batch and ends it with this error. The caller holds `lane.lock`."""
+        with self._lock:
+            sealed = self._seal(lane, None, self._pool.take())
+        if sealed is not None:
+            self._settle(sealed, sealed.serial, None, None, error)
+
+    def _seal(self, lane: Lane, queue: MessageQueue | None, free: bytearray) -> Sealed | None:
+        """Under the locks: the lane's batch, with a place in the window of that queue's broker; None where it is not free."""
+        now = monotonic_ms()
+        sealed = lane.seal(free, now + self.batch_ms)
+        sealed.serial = serial = next(self._serials)
+        sealed.queue, sealed.due_ms = queue, now + OVERDUE_MS
+        if not self._take(sealed, queue):
+            return None
+        unanswered, in_flight = self._unanswered, self._in_flight
+        # Nothing is called from here on: a signal's handler finds all of this done, or nothing of it.
+        unanswered[serial] = sealed
+        self._last_serial = serial
+        if queue is not None:
+            in_flight[queue.broker_name] += 1
+        lane.in_flight += 1
+        lane.serial += 1
+        lane.swapped, lane.swapped_outcome, lane.swapped_watchers = [], None, None
+        return sealed
+
+    def _take(self, sealed: Sealed, queue: MessageQueue | None) -> bool:  # noqa: ARG002
+        """Whether the queue is the batch's now. None: it goes to none."""
+        return True
+
+    def _send(self, sealed: Sealed, serial: int, queue: MessageQueue) -> None:
+        if sealed.is_settled:
+            return  # the producer was closed
+        now = monotonic_ms()
+        sealed.queue, sealed.sent_ms = queue, now
+        sealed.tries += 1
+        try_ms = self._retry.try_timeout_ms(self.batch_ms, sealed.deadline_ms - now)
+        sealed.due_ms = now + try_ms + OVERDUE_MS
+
+        def on_reply(reply: Reply | None, payload: bytes, error: ZenitError | None) -> None:
+            if error is None:
+                try:
+                    answer = self._answer_of(sealed, serial, reply, payload)
+                except ZenitError as wrong:
+                    error = wrong
+                else:
+                    self._on_stored(sealed, serial, queue, answer)
+                    return
+            self._on_failure(sealed, serial, queue, error)
+
+        try:
+            request, payload = self._request_of(sealed, serial, queue)
+            self._connection.remoting.send_nowait(
+                self._destinations.address_of(queue),
+                request,
+                payload,
+                timeout_ms=try_ms,
+                on_reply=on_reply,
+            )
+        except ZenitError as error:
+            self._on_failure(sealed, serial, queue, error)
+
+    def _request_of(self, sealed: Sealed, serial: int, queue: MessageQueue) -> tuple[Request, memoryview]:  # noqa: ARG002
+        """What the next try asks. `serial`: of the batch."""
+        return send_request(queue, sealed.count, self._group, waits=sealed.lane.waits), sealed.payload()
+
+    def _answer_of(self, sealed: Sealed, serial: int, reply: Reply | None, payload: bytes) -> Answer:  # noqa: ARG002
+        """What it was answered. Raises RemoteProtocolError."""
+        return answer_of(reply, payload, sealed.count)
+
+    def _on_stored(self, sealed: Sealed, serial: int, queue: MessageQueue, answer: Answer) -> None:
+        now = monotonic_ms()
+        self._fault.on_answered(queue.broker_name, now - sealed.sent_ms, now)
+        self.last_failure = ""
+        self._settle(sealed, serial, queue, answer, None)
+
+    def _on_failure(self, sealed: Sealed, serial: int, queue: MessageQueue, failure: ZenitError) -> None:
+        if sealed.is_settled:
+            return
+        now = monotonic_ms()
+        self.last_failure = str(failure)
+        self._fault.on_failed(queue.broker_name, now)
+        if failure.route_stale:
+            self._connection.routes.refresh_soon(queue.topic)
+        elsewhere = self._has_elsewhere(sealed, serial, queue)
+        delay_ms = self._retry.delay_ms(
+            failure, tries=sealed.tries, left_ms=sealed.deadline_ms - now, elsewhere=elsewhere
+        )
+        if delay_ms is None:
+            self._settle(sealed, serial, queue, None, failure)
+            return
+        sealed.due_ms = now + delay_ms + OVERDUE_MS
+        log.info("batch tried again topic=%s broker=%s error=%s", queue.topic, queue.broker_name, failure)
+        self._connection.remoting.call_later(delay_ms, lambda: self._send_again(sealed, serial, failure))
+
+    def _has_elsewhere(self, sealed: Sealed, serial: int, queue: MessageQueue) -> bool:  # noqa: ARG002
+        """Whether the batch may go to another broker."""
+        return sealed.lane.shard is None and self._destinations.has_other_broker(queue.topic, queue.broker_name)
+
+    def _next_queue(self, sealed: Sealed, serial: int, last: MessageQueue) -> MessageQueue:  # noqa: ARG002
+        """Where a batch that failed goes next. Raises NoRoute."""
+        return sealed.lane.shard or self._destinations.next_queue(last.topic, avoid=last.broker_name)
+
+    def _send_again(self, sealed: Sealed, serial: int, failure: ZenitError) -> None:
+        """In the I/O thread. Moves the batch's place to the broker it goes to next, whether its window has room or not."""
+        last = sealed.queue
+        if sealed.is_settled:
+            return
+        if last is None or monotonic_ms() >= sealed.deadline_ms:
+            self._settle(sealed, serial, last, None, failure)
+            return
+        try:
+            queue = self._next_queue(sealed, serial, last)
+        except NoRoute as error:
+            self._on_failure(sealed, serial, last, error)
+            return
+        with self._lock:
+            self._in_flight[last.broker_name] -= 1
+            self._in_flight[queue.broker_name] += 1
+            sealed.queue = queue
+        self._send(sealed, serial, queue)
+
+    def _settle(
+        self,
+        sealed: Sealed,
+        serial: int,
+        queue: MessageQueue | None,
+        reply: Answer | None,
+        error: ZenitError | None,
+    ) -> bool:
+        """Ends a batch, once: False where it has ended already."""
+        now = monotonic_ms()
+        with self._lock:
+            if sealed.is_settled:
+                return False
+            sealed.result = queue, reply, error
+            sealed.is_settled = True
+            sealed.due_ms = now + OVERDUE_MS
+            if error is not None and sealed.outcome is not None:
+                self.failed_futures += sealed.count
+        if self._trace is not None:
+            cost_ms = now - (sealed.deadline_ms - self.batch_ms)
+            self._trace.on_sent(bytes(sealed.payload()), sealed.count, reply, is_ok=error is None, cost_ms=cost_ms)
+        self._tell(sealed, serial)
+        return True
+
+    def _tell(self, sealed: Sealed, serial: int) -> None:
+        """Tells all that a batch has ended. Where that was interrupted it is done again."""
+        error = sealed.result[2]
+        if error is not None and sealed.outcome is None:
+            self._on_failed(sealed, error)
+        outcome = sealed.outcome
+        if outcome is not None and outcome.settle(*sealed.result):
+            # The user's code runs in the I/O thread, where no lane is locked.
+            self._connection.run_soon(lambda: run_callbacks(outcome.take_callbacks()))
+        for watcher in sealed.watchers:
+            watcher(error)
+        self._drop(sealed, serial)
+
+    def _drop(self, sealed: Sealed, serial: int) -> None:
+        """It has ended, and all have been told."""
+        lane, queue, unanswered, in_flight = sealed.lane, sealed.queue, self._unanswered, self._in_flight
+        with self._lock:
+            if serial not in unanswered:
+                return
+            del unanswered[serial]  # with its place: nothing is called in between
+            lane.in_flight -= 1
+            if queue is not None:
+                in_flight[queue.broker_name] -= 1
+            self._changed.set_all()
+        self._pool.give_back(sealed.buffer)
+
+    def close(self, error: ZenitError) -> None:
+        """Ends what is not answered, with this error; nothing of it is sent again."""
+        for serial, sealed in list(self._unanswered.items()):
+            if not self._settle(sealed, serial, sealed.queue, None, error):
+                self._tell(sealed, serial)  # whoever was to do it may have been interrupted
+
+    def look_after(self) -> None:
+        """In the I/O thread, now and then: what was left halfway, since a signal's handler raised in its thread, goes on."""
+        with self._lock:
+            self._changed.set_all()  # whoever was to do it may have been interrupted
+        now = monotonic_ms()
+        for serial, sealed in list(self._unanswered.items()):
+            if now < sealed.due_ms:
+                continue
+            queue = sealed.queue
+            if sealed.is_settled:
+                self._tell(sealed, serial)
+            elif queue is not None:
+                self._on_failure(sealed, serial, queue, RequestTimeout("a batch whose answer was lost", OVERDUE_MS))
+
+    # ---- waiting
+
+    async def wait_answered(self, deadline_ms: int | None) -> bool:
+        """Waits until every batch sent before this call is answered; False where `deadline_ms` came first."""
+        mark = self._last_serial
+        while True:
+            with self._lock:
+                if self._oldest() > mark:
+                    return True
+                changed = self._changed.add(self._waits.new_signal())
+            left_ms = None if deadline_ms is None else deadline_ms - monotonic_ms()
+            if left_ms is not None and left_ms <= 0:
+                self._forget(changed)
+                return False
+            await self._wait_for(changed, left_ms)
+
+    async def _wait_for(self, changed: Signal, timeout_ms: int | None) -> None:
+        try:
+            await changed.wait(timeout_ms)
+        finally:
+            self._forget(changed)
+
+    def _forget(self, changed: Signal) -> None:
+        with self._lock:
+            self._changed.discard(changed)
+
+    def _oldest(self) -> int:
+        return next(iter(self._unanswered), self._last_serial + 1)
+
+    def waiting_messages(self) -> int:
+        """How many messages are in batches that wait for their answer."""
+        return sum(sealed.count for sealed in list(self._unanswered.values()))
+
+    @property
+    def unanswered(self) -> int:
+        """How many batches wait for their answer."""
+        return len(self._unanswered)

@@ -1,0 +1,231 @@
+"""Messages on their way into batches: one lane a topic (or a queue, where order counts), one accumulator a lane.
+
+An accumulator is filled without a lock: each append is one compiled call, and so is the swap that ends a batch. Before
+the swap stands taking a free buffer, never between reading the old one and putting in the new one. A lane is *open*
+while its batch has a born time and somebody will ship it: the one who finds it full, or the I/O thread when the linger
+ends, which counts from the moment the batch was begun and so never from later than its first message.
+
+A signal's handler may raise after any call, and at the jump back of a loop; CPython runs none in between. So what must
+happen whole is written without a call in it, or is one compiled call.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from ...model.clock import monotonic_ns
+from ...model.errors import ZenitError
+from ...model.queue import MessageQueue
+from ...record.record_kernel import Accumulator, batch_sizes
+from ..connection.unique_ids import BornTime
+from .delayed_send import Answer
+from .idempotent.sequencing import SequencedBatch
+from .send_future import BatchOutcome, SealedFacts
+
+Watcher = Callable[[ZenitError | None], None]
+"""Told once the batch is answered: with None, or with why it failed for good. In any thread; must not block."""
+
+Swapped = tuple[bytearray, int, int, int, int, int]
+"""(buffer, used, count, born ms, ms since the month began, first counter), as `Accumulator.swap` returns it."""
+
+Result = tuple[MessageQueue | None, Answer | None, ZenitError | None]
+"""(queue, reply, None) of a batch that is stored, (queue, None, error) of one that failed."""
+
+BATCH_BYTES: Final = 256 * 1024
+LINGER_MS: Final = 1
+
+
+class Sealed:
+    """A batch that takes no more messages, with its buffer, until it is answered. Owned by the batch sender."""
+
+    __slots__ = (
+        "batch",
+        "buffer",
+        "count",
+        "deadline_ms",
+        "due_ms",
+        "is_counted",
+        "is_reported",
+        "is_settled",
+        "lane",
+        "outcome",
+        "queue",
+        "result",
+        "sent_ms",
+        "serial",
+        "tries",
+        "used",
+        "watchers",
+    )
+
+    def __init__(
+        self,
+        lane: Lane,
+        buffer: bytearray,
+        *,
+        used: int,
+        count: int,
+        outcome: BatchOutcome | None,
+        watchers: tuple[Watcher, ...],
+        deadline_ms: int,
+    ) -> None:
+        self.watchers = watchers
+        self.lane = lane
+        self.buffer = buffer
+        self.used = used
+        self.count = count
+        self.outcome = outcome
+        self.deadline_ms = deadline_ms
+        self.queue: MessageQueue | None = None
+        self.tries = 0
+        self.serial = 0
+        self.sent_ms = 0
+        self.due_ms = deadline_ms  # what happens to it next has happened by then
+        self.is_settled = False
+        self.result: Result = (None, None, None)  # once it is settled
+        self.is_counted = False  # for the next flush, as failed
+        self.is_reported = False  # to `on_error`
+        self.batch: SequencedBatch | None = None  # of an idempotent producer
+
+    def payload(self) -> memoryview:
+        """The records."""
+        return memoryview(self.buffer)[: self.used]
+
+
+class BufferPool:
+    """Buffers of one size, used again once their batch is answered. Any thread may call."""
+
+    __slots__ = ("_free", "size_bytes")
+
+    def __init__(self, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self._free: deque[bytearray] = deque(maxlen=64)
+
+    def take(self) -> bytearray:
+        """A free buffer, or a new one: how many there are follows from the window of the batch sender."""
+        try:
+            return self._free.pop()
+        except IndexError:
+            return bytearray(self.size_bytes)
+
+    def give_back(self, buffer: bytearray) -> None:
+        """The batch in it is answered. A buffer of another size (a message larger than a batch) is let go."""
+        if len(buffer) == self.size_bytes:
+            self._free.append(buffer)
+
+
+class Lane:
+    """One topic's growing batch. `lock` is held while it is opened, sealed and sent, and by appends that want a future."""
+
+    __slots__ = (
+        "_born",
+        "_with_outcome",
+        "accumulator",
+        "begun_ns",
+        "in_flight",
+        "is_open",
+        "lock",
+        "outcome",
+        "serial",
+        "shard",
+        "swapped",
+        "swapped_outcome",
+        "swapped_watchers",
+        "topic",
+        "waits",
+        "watchers",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        accumulator: Accumulator,
+        *,
+        with_outcome: bool,
+        shard: MessageQueue | None = None,
+        waits: bool = False,
+    ) -> None:
+        """`with_outcome`: its messages have futures. `shard`: the only queue its batches go to, one after the other.
+        `waits`: its messages are to be delivered later.
+        """
+        self.topic = topic
+        self.accumulator = accumulator
+        self.shard = shard
+        self.waits = waits
+        self.lock = threading.Lock()
+        self.is_open = False
+        self.begun_ns = 0
+        self.serial = 0
+        self.in_flight = 0
+        self._born = BornTime()
+        self._with_outcome = with_outcome
+        self.outcome = BatchOutcome()
+        self.watchers: tuple[Watcher, ...] = ()
+        self.swapped: list[Swapped] = []  # a batch that has ended and is not sealed yet: one, or none
+        self.swapped_outcome: BatchOutcome | None = None  # of that batch, as the next
+        self.swapped_watchers: tuple[Watcher, ...] | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no message waits here."""
+        return not (self.accumulator.count or self.swapped)
+
+    @property
+    def needs_open(self) -> bool:
+        """Whether `open` comes before the next message."""
+        return not self.is_open or (bool(self.swapped) and self.swapped_watchers is None)
+
+    @property
+    def waiting_messages(self) -> int:
+        """How many wait here."""
+        return int(self.accumulator.count) + sum(swapped[2] for swapped in self.swapped)
+
+    def open(self) -> None:
+        """Begins a batch now. Under `lock`."""
+        self._part_from_swapped()
+        self.accumulator.begin(*self._born.read())
+        self.begun_ns = monotonic_ns()
+        self.is_open = True
+
+    def linger_left_ms(self, linger_ms: int) -> float:
+        """How long the batch may still wait."""
+        return linger_ms - (monotonic_ns() - self.begun_ns) / 1_000_000
+
+    def seal(self, free: bytearray, deadline_ms: int) -> Sealed:
+        """Ends the batch and begins the next in `free`. Under `lock`.
+
+        The batch stays in `swapped` until its sender empties that: whoever is interrupted in between has lost nothing, the
+        next call seals the same one. One that was left there is sealed before the batch that grows now.
+        """
+        if not self.swapped:
+            swapped: list[Swapped] = []
+            self.swapped = swapped
+            # In one step: no signal's handler comes between the two.
+            swapped.extend(map(self.accumulator.swap, (free,)))
+        if self.needs_open:
+            self.open()
+        buffer, used, count, _born_ms, month_ms, first_counter = self.swapped[0]
+        outcome = self.swapped_outcome if self._with_outcome else None
+        if outcome is not None:
+            sizes = batch_sizes(buffer, used)
+            outcome.facts = SealedFacts(self.accumulator.id_prefix, month_ms, first_counter, sizes)
+        return Sealed(
+            self,
+            buffer,
+            used=used,
+            count=count,
+            outcome=outcome,
+            watchers=self.swapped_watchers or (),
+            deadline_ms=deadline_ms,
+        )
+
+    def _part_from_swapped(self) -> None:
+        """What comes from now on belongs to another batch than the one that has ended."""
+        fresh = BatchOutcome() if self._with_outcome else self.outcome
+        if self.swapped and self.swapped_watchers is None:
+            self.swapped_outcome, self.swapped_watchers = self.outcome, self.watchers
+            self.outcome, self.watchers = fresh, ()
+            self.is_open = False

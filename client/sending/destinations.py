@@ -1,0 +1,94 @@
+"""Where the next batch of a topic goes, from the routes known and what was seen of each broker lately."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+from ...model.clock import monotonic_ms
+from ...model.errors import NoRoute
+from ...model.queue import MessageQueue
+from ...model.route import TopicRoute
+from ..connection.route_cache import RouteCache
+from .latency_fault import LatencyFault
+from .queue_choice import choose_queue, interleave, shard_layout, shard_queue
+from .sent_fields import check_sharding_key
+
+
+class _Ring:
+    """The queues of one topic in turn; replaced when its route changes."""
+
+    __slots__ = ("brokers", "queues", "route", "turn")
+
+    def __init__(self, route: TopicRoute, turn: int) -> None:
+        self.route = route
+        self.queues = interleave(route.write_queues())
+        self.brokers = len({queue.broker_name for queue in self.queues})
+        self.turn = turn
+
+
+class Destinations:
+    """One producer's choice of queues. Any thread may call."""
+
+    def __init__(self, routes: RouteCache, fault: LatencyFault) -> None:
+        self._routes = routes
+        self._fault = fault
+        self._rings: dict[str, _Ring] = {}
+        self._layouts: dict[str, tuple[MessageQueue, ...]] = {}
+        self._layout_lock = threading.Lock()
+
+    def next_queue(
+        self, topic: str, *, avoid: str | None = None, has_room: Callable[[str], bool] | None = None
+    ) -> MessageQueue:
+        """The next queue in turn. `avoid`: the broker that failed last. Raises NoRoute where nothing can be written."""
+        ring = self._ring(topic)
+        ring.turn += 1
+        if ring.brokers == 1:
+            return ring.queues[ring.turn % len(ring.queues)]
+        now = monotonic_ms()
+        quiet = self._fault.is_quiet
+
+        def is_fit(broker_name: str) -> bool:
+            return (quiet or self._fault.is_available(broker_name, now)) and (has_room is None or has_room(broker_name))
+
+        fit = None if quiet and has_room is None else is_fit
+        return choose_queue(ring.queues, ring.turn, avoid=avoid, fit=fit)
+
+    def queues_in_turn(
+        self, topic: str, *, avoid: str | None = None, has_room: Callable[[str], bool] | None = None
+    ) -> Iterator[MessageQueue]:
+        """As many choices of `next_queue` as the topic has queues. Raises NoRoute."""
+        for _ in range(len(self._ring(topic).queues)):
+            yield self.next_queue(topic, avoid=avoid, has_room=has_room)
+
+    def sharded_queue(self, topic: str, sharding_key: str) -> MessageQueue:
+        """The one queue of a key. Raises InvalidParameter, NoRoute where the topic's queues are not known."""
+        check_sharding_key(sharding_key)
+        route = self._routes.cached(topic)
+        with self._layout_lock:
+            layout = self._layouts.get(topic, ())
+            if route is not None:
+                layout = self._layouts[topic] = shard_layout(route, layout)
+        if not layout:
+            raise NoRoute(topic, "no queue takes messages")
+        return shard_queue(layout, sharding_key)
+
+    def address_of(self, queue: MessageQueue) -> str:
+        """Where the queue's master is. Raises NoRoute."""
+        return self._routes.address_of(queue.topic, queue.broker_name)
+
+    def has_other_broker(self, topic: str, broker_name: str) -> bool:
+        """Whether any other broker takes messages of the topic now."""
+        ring = self._rings.get(topic)
+        return ring is not None and any(queue.broker_name != broker_name for queue in ring.queues)
+
+    def _ring(self, topic: str) -> _Ring:
+        route = self._routes.cached(topic)
+        ring = self._rings.get(topic)
+        if route is None:
+            raise NoRoute(topic, "no broker that has it is registered (see zenit status)")
+        if ring is None or ring.route is not route:
+            ring = self._rings[topic] = _Ring(route, ring.turn if ring is not None else monotonic_ms() & 0xFFFF)
+        if not ring.queues:
+            raise NoRoute(topic, "no broker that is up takes messages for it")
+        return ring

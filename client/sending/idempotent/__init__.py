@@ -1,0 +1,1 @@
+"""Idempotent sends: numbered batches, one at a time to each queue."""

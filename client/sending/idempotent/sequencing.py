@@ -1,0 +1,195 @@
+"""One batch of an idempotent producer on its way into a queue: what is asked next, and what an answer means. Pure.
+
+    first try --refused for certain--> the batch may go to any queue
+        |  \\--stored--> done
+        | no answer, or one that leaves it open: *in doubt*
+        v
+    the same sequences to the same queue, until the broker says that it has them, or the time is over: outcome unknown
+
+A broker that has only the first messages of the batch (it crashed in the middle of a try) says so; the batch then goes on
+in two parts: those, to learn where they are, and the rest. A broker that has never heard of us, though it should have
+(we were silent for longer than it remembers, the topic was made anew), is met under a new id, where nothing is in doubt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Final
+
+from ....model.errors import (
+    BrokerBusy,
+    BufferFull,
+    InvalidName,
+    InvalidParameter,
+    MessageIllegal,
+    MessageTooLarge,
+    NoPermission,
+    NoRoute,
+    NotEnoughReplicas,
+    OutcomeUnknown,
+    OutOfOrderSequence,
+    SequenceKnownInPart,
+    StoreNotWriteable,
+    TopicNotFound,
+    UnknownRequest,
+    ZenitError,
+)
+from ....model.queue import MessageQueue
+from ....remoting.commands import SendDelayedSequenced, SendSequenced
+from ....remoting.delayed_places import NOWHERE, Place
+from ..delayed_send import Answer, DelayedAnswer
+
+REFUSALS: Final = (
+    BrokerBusy,
+    BufferFull,
+    InvalidName,
+    InvalidParameter,
+    MessageIllegal,
+    MessageTooLarge,
+    NoPermission,
+    NoRoute,
+    NotEnoughReplicas,
+    OutOfOrderSequence,
+    SequenceKnownInPart,
+    StoreNotWriteable,
+    TopicNotFound,
+    UnknownRequest,
+)
+"""What a try ends with that surely stored nothing. NotMaster is none of them: who was master may have stored it before."""
+
+
+class Stream:
+    """What one producer sends to one queue: its id there, and the sequence of its next message."""
+
+    __slots__ = ("next_sequence", "producer_id")
+
+    def __init__(self, producer_id: str) -> None:
+        self.producer_id = producer_id
+        self.next_sequence = 0
+
+
+class SequencedBatch:
+    """Owned by whoever sends the batch; `queue` None: it has none yet, and may take any."""
+
+    __slots__ = (
+        "__weakref__",
+        "_answers",
+        "_begins",
+        "_count",
+        "_parts",
+        "_was_renewed",
+        "in_doubt",
+        "queue",
+        "result",
+        "sizes",
+        "stream",
+    )
+
+    def __init__(self, count: int, sizes: Callable[[], Sequence[int]]) -> None:
+        """`count` records of `sizes()` bytes, which is asked only where the batch must go in parts."""
+        self.queue: MessageQueue | None = None
+        self.stream: Stream | None = None
+        self.in_doubt = False
+        self.result: Answer | None = None  # once all of it is stored
+        self.sizes = sizes
+        self._count = count
+        self._parts = [(0, count)]
+        self._answers: list[tuple[int, Answer]] = []
+        self._begins: list[int] | None = None
+        self._was_renewed = False
+
+    # ---- asking
+
+    @property
+    def part_count(self) -> int:
+        """How many records the next request has."""
+        begin, end = self._parts[0]
+        return end - begin
+
+    def part_bytes(self) -> tuple[int, int] | None:
+        """Where they lie in the batch, [begin, end); None: they are all of it."""
+        if self._begins is None:
+            return None
+        begin, end = self._parts[0]
+        return self._begins[begin], self._begins[end]
+
+    def request(self, group: str, *, waits: bool) -> SendSequenced | SendDelayedSequenced:
+        """The next request. `waits`: some of the messages are to be delivered later."""
+        assert self.queue is not None
+        assert self.stream is not None
+        queue, begin = self.queue, self._parts[0][0]
+        request = SendDelayedSequenced if waits else SendSequenced
+        first = self.stream.next_sequence + begin
+        return request(queue.topic, queue.queue_id, self.part_count, group, self.stream.producer_id, first)
+
+    # ---- answers
+
+    def on_answer(self, answer: Answer) -> Answer | None:
+        """The last request was answered: what became of the batch, or None where there is more to send."""
+        assert self.stream is not None
+        answers, parts = [*self._answers, (self.part_count, answer)], self._parts[1:]
+        whole = None if parts else answer if len(answers) == 1 else self._joined(answers)
+        # Nothing is called from here on: a signal's handler finds the answer taken, or not come yet.
+        self._answers = answers
+        if parts:
+            self._parts = parts
+        else:
+            self.stream.next_sequence += self._count
+            self.in_doubt = False
+            self.result = whole
+        return whole
+
+    def on_error(self, error: ZenitError, new_id: Callable[[], str]) -> bool:
+        """The last request failed: whether to ask again at once, else as `retry` has it. Then it may be another queue, unless
+        the batch is in doubt."""
+        if isinstance(error, SequenceKnownInPart):
+            return self._split(error.last_sequence)
+        if isinstance(error, OutOfOrderSequence):
+            if self.in_doubt or self._was_renewed:
+                return False
+            assert self.stream is not None
+            self.stream.producer_id, self.stream.next_sequence = new_id(), 0
+            self._was_renewed = True
+            return True
+        if self.queue is not None and not isinstance(error, REFUSALS):
+            self.in_doubt = True
+        return False
+
+    def failure(self, error: ZenitError) -> ZenitError:
+        """What the sender is told where `error` was the last: whether the messages are stored may not be known."""
+        if not self.in_doubt:
+            return error
+        assert self.queue is not None
+        return OutcomeUnknown(
+            f"queue {self.queue.queue_id} of {self.queue.topic} at {self.queue.broker_name}", str(error)
+        )
+
+    def _split(self, last_sequence: int) -> bool:
+        """The queue has some of what was asked: which stays in doubt until all is stored."""
+        assert self.stream is not None
+        begin, end = self._parts[0]
+        cut = last_sequence + 1 - self.stream.next_sequence
+        self.in_doubt = True
+        if not begin < cut < end:
+            return False
+        if self._begins is None:
+            self._begins = list(accumulate(self.sizes(), initial=0))
+        self._parts[0:1] = [(begin, cut), (cut, end)]
+        return True
+
+    def _joined(self, answers: list[tuple[int, Answer]]) -> DelayedAnswer:
+        """The answers to the parts as one that says of each message where it is."""
+        assert self._begins is not None
+        places: list[Place] = []
+        for count, answer in answers:
+            if isinstance(answer, DelayedAnswer):
+                places += answer.places
+                continue
+            first = self._begins[len(places)]
+            for index in range(count):
+                behind = self._begins[len(places)] - first
+                at = NOWHERE if answer.physical_offset < 0 else answer.physical_offset + behind
+                offset = NOWHERE if answer.queue_offset < 0 else answer.queue_offset + index
+                places.append(Place(NOWHERE, offset, at))
+        return DelayedAnswer(answers[0][1].store_host, places)

@@ -1,0 +1,152 @@
+"""A message on its way into a record: checked, its properties encoded, its body compressed where that pays. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from ...model.errors import InvalidParameter, MessageIllegal, MessageTooLarge
+from ...model.message import BODY_BYTES_MAX, Message
+from ...model.names import check_topic, is_system_topic
+from ...model.properties import RESERVED, SHARDING_KEY, encode_properties
+from ...record.compression import compress_lz4
+from ...record.record_kernel import Accumulator, check_texts
+from ...record.sys_flag import COMPRESSED, COMPRESSION_LZ4
+from .delayed_send import DelayedParts, delay_properties, is_delayed
+from .sent_fields import check_message_types, check_properties, check_sharding_key, plain_body
+
+Fill = Callable[[Accumulator], bool]
+"""Appends all messages of a batch; False where they do not fit."""
+
+Parts = tuple[bytes, str | None, Sequence[str] | None, bytes, int, int]
+"""The arguments of `Accumulator.append`."""
+
+COMPRESS_OVER_BYTES: Final = 4096
+LZ4_FLAGS: Final = COMPRESSED | COMPRESSION_LZ4
+
+
+def check_send_topic(topic: str) -> str:
+    """Returns the topic; raises InvalidName, or InvalidParameter for one the system keeps for itself."""
+    if is_system_topic(check_topic(topic)):
+        raise InvalidParameter("topic", topic, "a topic of your own; the system keeps this one for itself")
+    return topic
+
+
+def encode_user_properties(properties: Mapping[str, str], sharding_key: str | None = None) -> bytes:
+    """The sender's own properties as the record holds them. Raises MessageIllegal for a reserved name."""
+    for name in properties:
+        if name in RESERVED:
+            raise MessageIllegal(f"property name {name!r} is reserved")
+    if sharding_key is not None:
+        check_sharding_key(sharding_key)
+        return encode_properties({**properties, SHARDING_KEY: sharding_key})
+    return encode_properties(properties)
+
+
+def compress_body(body: bytes, over_bytes: int) -> tuple[bytes, int]:
+    """(body, sysFlag bits): as an lz4 frame where the body is over `over_bytes` and gets smaller by it.
+
+    Raises MessageTooLarge by the size before: what a consumer has to hold is bounded, not only what travels.
+    """
+    if len(body) > over_bytes:
+        if len(body) > BODY_BYTES_MAX:
+            raise MessageTooLarge("message body", len(body), BODY_BYTES_MAX)
+        packed = compress_lz4(body)
+        if len(packed) < len(body):
+            return packed, LZ4_FLAGS
+    return body, 0
+
+
+def message_parts(message: Message, compress_over: int, sharding_key: str | None = None) -> Parts:
+    """A message as an accumulator takes it; DelayedParts where it is to be delivered later.
+
+    Raises InvalidParameter, MessageIllegal, MessageTooLarge."""
+    # Most have a body, and perhaps tags and keys: the shortest way is theirs.
+    if (
+        type(message) is Message
+        and not (message.properties or message.flag or message.delay_level)
+        and message.delay is None
+        and message.deliver_at is None
+        and sharding_key is None
+        and type(message.body) is bytes
+        and len(message.body) <= compress_over
+    ):
+        tags, keys = message.tags, message.keys
+        if tags or keys:
+            check_texts(tags, keys)
+        return message.body, tags or None, keys or None, b"", 0, 0
+    check_message_types(message)
+    body, flags = compress_body(plain_body(message.body), compress_over)
+    properties = encode_user_properties(message.properties, sharding_key)
+    if is_delayed(message):
+        properties += encode_properties(delay_properties(message))
+        return DelayedParts((body, message.tags or None, message.keys or None, properties, message.flag, flags))
+    return body, message.tags or None, message.keys or None, properties, message.flag, flags
+
+
+def posted_parts(
+    body: bytes,
+    tags: str | None,
+    keys: str | Sequence[str] | None,
+    compress_over: int,
+    *,
+    properties: Mapping[str, str] | None = None,
+    sharding_key: str | None = None,
+) -> Parts:
+    """What `post` was given, as an accumulator takes it. Raises MessageIllegal, MessageTooLarge, InvalidParameter."""
+    check_texts(tags, keys)
+    packed, flags = compress_body(plain_body(body), compress_over)
+    encoded = b""
+    if properties or sharding_key is not None:
+        check_properties(properties or {})
+        encoded = encode_user_properties(properties or {}, sharding_key)
+    return packed, tags, keys, encoded, 0, flags
+
+
+def fill_messages(messages: Sequence[Message], compress_over: int, sharding_key: str | None = None) -> Fill:
+    """Appends messages of one topic. Raises MessageIllegal where they are of several."""
+    topic = messages[0].topic
+    batch = []
+    for message in messages:
+        if message.topic != topic:
+            raise MessageIllegal(f"a batch is of one topic: found {topic!r} and {message.topic!r}")
+        batch.append(message_parts(message, compress_over, sharding_key))
+
+    def fill(accumulator: Accumulator) -> bool:
+        append = accumulator.append
+        return all(append(*parts) for parts in batch)
+
+    return fill
+
+
+def fill_bodies(
+    bodies: Sequence[bytes],
+    compress_over: int,
+    tags: str | Sequence[str] | None = None,
+    keys: Sequence[str | Sequence[str]] | None = None,
+) -> Fill:
+    """Appends bodies with columns of tags and keys beside them. Raises InvalidParameter where their lengths differ."""
+    if isinstance(bodies, (bytes, bytearray, str)):
+        raise InvalidParameter("bodies", type(bodies).__name__, "a sequence of bodies; send(Message(...)) sends one")
+    listed = bodies if isinstance(bodies, list) else list(bodies)
+    if not listed:
+        raise InvalidParameter("bodies", "[]", "at least one body")
+    if set(map(type, listed)) != {bytes}:
+        listed = list(map(plain_body, listed))
+    for name, column in (("tags", tags), ("keys", keys)):
+        if column is not None and not isinstance(column, str) and len(column) != len(listed):
+            raise InvalidParameter(name, f"{len(column)} values", f"as many as bodies: {len(listed)}")
+    if max(map(len, listed)) <= compress_over:
+        tag_column = tags if tags is None or isinstance(tags, str) else list(tags)
+        key_column = None if keys is None else list(keys)
+        return lambda accumulator: accumulator.append_many(listed, 0, tag_column, key_column) == len(listed)
+
+    def fill(accumulator: Accumulator) -> bool:
+        for index, body in enumerate(listed):
+            packed, flags = compress_body(body, compress_over)
+            tag = tags if tags is None or isinstance(tags, str) else tags[index]
+            if not accumulator.append(packed, tag, None if keys is None else keys[index], b"", 0, flags):
+                return False
+        return True
+
+    return fill

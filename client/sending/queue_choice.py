@@ -1,0 +1,70 @@
+"""Which queue a message or batch goes to. Pure.
+
+Without a sharding key: the queues in turn, brokers that are fit first. With one: always the queue that the key's hash
+names, and never another because that one is away for a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...model.queue import MessageQueue
+from ...model.route import PERMISSION_WRITE, TopicRoute
+from ...model.tag_hash import java_hash
+
+
+def choose_queue(
+    queues: Sequence[MessageQueue],
+    turn: int,
+    *,
+    avoid: str | None = None,
+    fit: Callable[[str], bool] | None = None,
+) -> MessageQueue:
+    """The next queue from `turn` on whose broker is fit and is not `avoid`; where there is none, the best of the rest.
+
+    `queues`: sorted by broker, not empty. `avoid`: the broker that failed last. `fit` None: all are.
+    """
+    count = len(queues)
+    first = queues[turn % count]
+    if fit is None and avoid is None:
+        return first
+    other = None
+    for step in range(count):
+        queue = queues[(turn + step) % count]
+        if queue.broker_name == avoid:
+            continue
+        if fit is None or fit(queue.broker_name):
+            return queue
+        if other is None:
+            other = queue
+    return other if other is not None else first
+
+
+def interleave(queues: Sequence[MessageQueue]) -> list[MessageQueue]:
+    """The queues ordered so that neighbours lie on different brokers: turn by turn the load spreads over all."""
+    by_broker: dict[str, list[MessageQueue]] = {}
+    for queue in sorted(queues):
+        by_broker.setdefault(queue.broker_name, []).append(queue)
+    depth = max((len(group) for group in by_broker.values()), default=0)
+    return [group[row] for row in range(depth) for group in by_broker.values() if row < len(group)]
+
+
+def shard_layout(route: TopicRoute, known: tuple[MessageQueue, ...] = ()) -> tuple[MessageQueue, ...]:
+    """The queues over which sharding keys spread: all that may be written, whether their broker is up or not.
+
+    `known`: the layout so far. A broker that is away keeps its queues, and keys wait for them. One that is there has those that
+    it lists, perhaps fewer than before: its topic was made again. Where they change, so does where keys go (as it must).
+    """
+    there = {data.broker_name for data in route.queues}
+    queues = {queue for queue in known if queue.broker_name not in there}
+    for data in route.queues:
+        if data.permission & PERMISSION_WRITE:
+            queues.update(MessageQueue(route.topic, data.broker_name, number) for number in range(data.write_queues))
+    return known if queues == set(known) else tuple(sorted(queues))
+
+
+def shard_queue(layout: Sequence[MessageQueue], sharding_key: str) -> MessageQueue:
+    """The queue of a key: Java's hashCode of it modulo the number of queues, as RocketMQ's selector by hash does."""
+    value = java_hash(sharding_key)
+    remainder = abs(value) % len(layout)
+    return layout[remainder]

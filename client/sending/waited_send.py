@@ -1,0 +1,150 @@
+"""Sends that their caller waits for: a request each, tried again until the time is over."""
+
+from __future__ import annotations
+
+import logging
+
+from ...model.clock import monotonic_ms
+from ...model.errors import ConnectionLost, NoRoute, ZenitError
+from ...model.queue import MessageQueue
+from ...remoting.commands import Reply, Request
+from ..connection.connection import Connection
+from ..connection.retry import RetryPolicy
+from ..connection.waiting import Waits
+from ..tracing.trace import TraceRecorder
+from .delayed_send import Answer, answer_of, send_request
+from .destinations import Destinations
+from .latency_fault import LatencyFault
+from .outgoing import Fill, check_send_topic
+from .ready_batch import ReadyBatch, ReadyBatches
+
+log = logging.getLogger(__name__)
+
+
+class WaitedSends:
+    """One producer's. Any thread may call; each uses its own buffers."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        waits: Waits,
+        destinations: Destinations,
+        batches: ReadyBatches,
+        *,
+        group: str,
+        fault: LatencyFault,
+        retry: RetryPolicy,
+        trace: TraceRecorder | None = None,
+    ) -> None:
+        self._trace = trace
+        self._remoting = connection.remoting
+        self._routes = connection.routes
+        self._waits = waits
+        self._destinations = destinations
+        self._batches = batches
+        self._group = group
+        self._fault = fault
+        self._retry = retry
+
+    async def send(
+        self, topic: str, fill: Fill, sharding_key: str | None, total_ms: int, *, waits: bool = False
+    ) -> tuple[ReadyBatch, MessageQueue, Answer]:
+        """Encodes what `fill` appends and sends it until a broker has it. `waits`: some of it is to be delivered later.
+
+        Raises what the last try ended with.
+        """
+        deadline_ms = monotonic_ms() + total_ms
+        if self._routes.cached(topic) is None:
+            await self._routes.served_route(check_send_topic(topic), self._waits, timeout_ms=total_ms)
+        batch = self._batches.make(topic, fill)
+        tries = 0
+        avoid: str | None = None
+        while True:
+            started_ms = monotonic_ms()
+            try:
+                queue = self._queue_for(topic, sharding_key, avoid)
+                avoid = queue.broker_name
+                reply, payload = await self._waits.call(
+                    self._destinations.address_of(queue),
+                    send_request(queue, batch.count, self._group, waits=waits),
+                    batch.payload(),
+                    timeout_ms=self._retry.try_timeout_ms(total_ms, deadline_ms - started_ms),
+                )
+            except ZenitError as error:
+                tries += 1
+                try:
+                    await self._wait_for_next_try(
+                        error, topic, tries, deadline_ms, avoid, is_sharded=sharding_key is not None
+                    )
+                except ZenitError:
+                    self._note(batch, None, total_ms - (deadline_ms - monotonic_ms()), is_ok=False)
+                    raise
+                continue
+            answer = answer_of(reply, payload, batch.count)
+            now = monotonic_ms()
+            self._fault.on_answered(queue.broker_name, now - started_ms, now)
+            if self._trace is not None:
+                self._note(batch, answer, total_ms - (deadline_ms - now), is_ok=True)
+            return batch, queue, answer
+
+    async def send_oneway(
+        self, topic: str, fill: Fill, sharding_key: str | None, total_ms: int, *, waits: bool
+    ) -> None:
+        """Hands the batch to the connection; what becomes of it is not asked. Raises why it could not leave."""
+        await self._routes.served_route(check_send_topic(topic), self._waits, timeout_ms=total_ms)
+        batch = self._batches.make(topic, fill)
+        queue = self._queue_for(topic, sharding_key, None)
+        request = send_request(queue, batch.count, self._group, waits=waits)
+        address = self._destinations.address_of(queue)
+        if not self._remoting.oneway(address, request, batch.payload()):
+            raise ConnectionLost(address)
+        self._note(batch, None, 0, is_ok=True)
+
+    def _note(self, batch: ReadyBatch, reply: Answer | None, cost_ms: int, *, is_ok: bool) -> None:
+        """For the trace, where there is one."""
+        if self._trace is not None:
+            self._trace.on_sent(bytes(batch.payload()), batch.count, reply, is_ok=is_ok, cost_ms=cost_ms)
+
+    async def ask(self, queue: MessageQueue, request: Request, total_ms: int) -> Reply:
+        """Asks the master of a queue's broker until it answers. Raises what the last try ended with."""
+        deadline_ms = monotonic_ms() + total_ms
+        await self._routes.served_route(queue.topic, self._waits, timeout_ms=total_ms)
+        tries = 0
+        while True:
+            timeout_ms = self._retry.try_timeout_ms(total_ms, deadline_ms - monotonic_ms())
+            try:
+                address = self._destinations.address_of(queue)
+                return (await self._waits.call(address, request, timeout_ms=timeout_ms))[0]
+            except ZenitError as error:
+                tries += 1
+                await self._wait_for_next_try(
+                    error, queue.topic, tries, deadline_ms, queue.broker_name, is_sharded=True
+                )
+
+    def _queue_for(self, topic: str, sharding_key: str | None, avoid: str | None) -> MessageQueue:
+        if sharding_key is not None:
+            return self._destinations.sharded_queue(topic, sharding_key)
+        return self._destinations.next_queue(topic, avoid=avoid)
+
+    async def _wait_for_next_try(
+        self, error: ZenitError, topic: str, tries: int, deadline_ms: int, broker: str | None, *, is_sharded: bool
+    ) -> None:
+        """Waits until the next try is due. Raises `error` where there is none. `broker`: the one that failed."""
+        now = monotonic_ms()
+        reached = broker is not None and not isinstance(error, NoRoute)
+        if broker is not None and reached:
+            self._fault.on_failed(broker, now)
+        elsewhere = (
+            reached and not is_sharded and broker is not None and self._destinations.has_other_broker(topic, broker)
+        )
+        delay_ms = self._retry.delay_ms(error, tries=tries, left_ms=deadline_ms - now, elsewhere=elsewhere)
+        if delay_ms is None:
+            try:
+                raise error
+            finally:  # it knows this frame, and so all callers: they would stay until a collection
+                del error
+        if error.route_stale:
+            self._routes.refresh_soon(topic)
+        log.info("send tried again topic=%s broker=%s error=%s", topic, broker, error)
+        if delay_ms:
+            await self._waits.sleep(delay_ms)

@@ -1,0 +1,164 @@
+"""What the leading controller has heard of a group's replicas, and whom it would make master. Pure.
+
+Elected is only who was heard within the last second: after a loss of power of all, signs of life of two seconds ago tell
+of the dead. Chosen is the longest log of the in-sync set; where none of that may lead, of the eligible set.
+
+Who was *passed over* stalled the group as its master, or as the one chosen for it: it comes behind all others for a
+while, which doubles each time, and until it can do what it could not. So two replicas that both hang are not elected in
+turn: who stalls is replaced only by one that is *clear*, and where nobody is, all stays as it is and is said in the log.
+
+Times are monotonic milliseconds. Owned by one thread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from ...model.groups.group import GroupNode, Incarnation
+from ...model.groups.log_reach import LogReach
+from ...remoting.commands import RegisterReplica, ReplicaHeartbeat
+
+HEARD_MS: Final = 1000
+"""Who was not heard for so long is not elected. A broker beats each 500 ms."""
+PASSED_OVER_MS: Final = 15_000
+PASSED_OVER_MS_MAX: Final = 240_000
+SYNC_SLOW_MS: Final = 1000
+"""A disk whose present sync takes longer is no reason to give up a master, but one to choose another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """The last that was heard of a replica; the fields are those of `ReplicaHeartbeat`."""
+
+    incarnation: Incarnation
+    heard_ms: int
+    log_end: int
+    epoch: int
+    sync_pending_ms: int = 0
+    no_room_ms: int = 0
+    cut_off_ms: int = 0
+    newest_epoch: int = 0
+    newest_begin: int = 0
+    confirm_offset: int = 0
+
+    @classmethod
+    def of(cls, request: ReplicaHeartbeat, now_ms: int) -> Sign:
+        """Of a heartbeat."""
+        return cls(
+            Incarnation(request.store_id, request.starts),
+            now_ms,
+            request.log_end,
+            request.epoch,
+            request.sync_pending_ms,
+            request.no_room_ms,
+            request.cut_off_ms,
+            request.newest_epoch,
+            request.newest_begin,
+            request.confirm_offset,
+        )
+
+    @classmethod
+    def of_registration(cls, request: RegisterReplica, now_ms: int) -> Sign:
+        """Of a life that begins."""
+        return cls(
+            Incarnation(request.store_id, request.starts),
+            now_ms,
+            request.log_end,
+            request.epoch,
+            newest_epoch=request.newest_epoch,
+            newest_begin=request.newest_begin,
+        )
+
+    def reach(self, name: str) -> LogReach:
+        """How far the log of that replica reaches."""
+        return LogReach(
+            name=name,
+            newest_epoch=self.newest_epoch,
+            newest_begin=self.newest_begin,
+            end=self.log_end,
+            confirm=self.confirm_offset,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _PassedOver:
+    """`epoch`: the one it stalled. `hold_ms`: how long from `since_ms` on."""
+
+    incarnation: Incarnation
+    epoch: int
+    since_ms: int
+    hold_ms: int
+
+
+class Candidates:
+    """Of one group. `epoch_seen`: the highest that a replica tells of."""
+
+    def __init__(self) -> None:
+        self.epoch_seen = 0
+        self._signs: dict[str, Sign] = {}
+        self._passed_over: dict[str, _PassedOver] = {}
+
+    # ---- what is heard
+
+    def hear(self, name: str, sign: Sign) -> None:
+        """A sign of life."""
+        self._signs[name] = sign
+        self.epoch_seen = max(self.epoch_seen, sign.epoch)
+
+    def sign(self, node: GroupNode, name: str | None) -> Sign | None:
+        """The last sign of a replica, if it is of the life that the node names."""
+        replica = node.replica(name) if name is not None else None
+        sign = self._signs.get(name) if name is not None else None
+        return sign if sign is not None and replica is not None and sign.incarnation == replica.incarnation else None
+
+    def reaches(self) -> dict[str, LogReach]:
+        """How far the logs reach of all that were heard, by name."""
+        return {name: sign.reach(name) for name, sign in self._signs.items()}
+
+    def is_heard(self, node: GroupNode, name: str | None, now_ms: int, within_ms: int = HEARD_MS) -> bool:
+        """Whether its present life was heard within that time."""
+        sign = self.sign(node, name)
+        return sign is not None and now_ms - sign.heard_ms < within_ms
+
+    # ---- who was passed over
+
+    def pass_over(self, node: GroupNode, name: str, now_ms: int) -> int:
+        """It stalls the epoch of this node, or did. Returns for how long, in ms, it comes behind all others."""
+        before = self._passed_over.get(name)
+        sign = self._signs[name]
+        if before is not None and (before.incarnation, before.epoch) == (sign.incarnation, node.epoch):
+            return before.hold_ms
+        hold_ms = PASSED_OVER_MS
+        if before is not None and now_ms - before.since_ms < 2 * before.hold_ms:
+            hold_ms = min(PASSED_OVER_MS_MAX, 2 * before.hold_ms)
+        self._passed_over[name] = _PassedOver(sign.incarnation, node.epoch, now_ms, hold_ms)
+        return hold_ms
+
+    def is_able(self, node: GroupNode, name: str, now_ms: int) -> bool:
+        """It was heard just now, and its disk takes and keeps what it is given."""
+        sign = self.sign(node, name)
+        if sign is None or not self.is_heard(node, name, now_ms):
+            return False
+        return sign.sync_pending_ms < SYNC_SLOW_MS and not sign.no_room_ms
+
+    def is_clear(self, node: GroupNode, name: str, now_ms: int) -> bool:
+        """It may take over from a master that stalls: able, and not passed over."""
+        passed = self._passed_over.get(name)
+        if not self.is_able(node, name, now_ms):
+            return False
+        sign = self._signs[name]
+        if passed is None or passed.incarnation != sign.incarnation:
+            return True
+        return sign.epoch >= passed.epoch and now_ms - passed.since_ms >= passed.hold_ms
+
+    # ---- whom to choose
+
+    def best(self, node: GroupNode, now_ms: int, *, but: str | None = None, only_clear: bool = False) -> str | None:
+        """The longest log: of the in-sync set, else of the eligible; ties go by name. Who is clear comes before all others."""
+        for may_lead in (self.is_clear,) if only_clear else (self.is_clear, self.is_heard):
+            for members in (node.in_sync, node.eligible):
+                found = [name for name in members if name != but and may_lead(node, name, now_ms)]
+                if found:
+                    return min(found, key=lambda name: (-self._signs[name].log_end, name))
+        return None

@@ -1,0 +1,157 @@
+"""A replica's process registers its life, and what it may have forgotten takes it out of both sets (rule R9). Pure.
+
+*Unclean* is a replica that may lack bytes it acknowledged, although its name is in a set: its disk was wiped or set
+back, or it lost power while it counted bytes that were not flushed. Its log may have a hole then, where pages were lost,
+and ends there: what was flushed lies before it, so where only that was counted nothing is gone. One write records the new
+life and the departure, so that no election can fall between them. A process killed under the same boot of the kernel
+keeps its page cache and is clean.
+
+A replica that belongs to another group of the same name is refused: the epochs of both begin at 1, so that its log would
+pass for a copy. The group's id is chosen once, by the replica that founds it where nobody knows of an epoch; who was let in
+keeps it, and tells it each time. A log without an id (a broker's that was alone, a static master's or its copy) becomes a
+group's in two ways only: a broker that was alone founds a new group, above the newest epoch of its log; any other by an
+operator's command, which writes the id beside it (`zenit store join`).
+
+Two lives never share a name: a start counter that is not above the one known of the same store is refused first, so
+that the replica raises it. Else what was elected, or acknowledged, in the life that the disk forgot would pass for its own.
+While a life is heard its name is not given to another address, of whatever store: two brokers on copies of one store would
+count their starts above each other's for ever, and be in sync by turns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ...model.errors import (
+    ForeignLog,
+    ForeignReplica,
+    GroupNodeLost,
+    InvalidParameter,
+    ReplicaNameTaken,
+    StartCounterBehind,
+)
+from ...model.groups.group import FlushMode, GroupNode, GroupSettings, Incarnation, Replica
+from ...model.groups.group_limits import REPLICAS_MAX, check_address, check_count, check_name, check_token
+from ...remoting.commands import RegisterReplica
+from .group_state import check_not_lost, electable, with_in_sync
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What came of it. `unclean`: why the replica left both sets, None where it did not have to.
+
+    `repeated`: this very life is registered already, and `node` is the node as it was: nothing is to be written.
+    """
+
+    node: GroupNode
+    unclean: str | None = None
+    repeated: bool = False
+
+
+def register(
+    node: GroupNode | None,
+    request: RegisterReplica,
+    *,
+    settings: GroupSettings,
+    present_is_alive: bool,
+    confirmed: int = 0,
+) -> Registration:
+    """The group's node once the process is registered. `node` None: the group does not exist, the process founds it
+    with `settings`. `present_is_alive`: the life that the node has of this name was heard lately. `confirmed`: what the
+    group's master has told to be confirmed; whoever is electable holds it.
+
+    Raises GroupNodeLost, ForeignReplica, ForeignLog, ReplicaNameTaken, StartCounterBehind, InvalidName, InvalidParameter.
+    """
+    replica = _replica_of(request)
+    group_id = check_token("group_id", request.group_id) if request.group_id else ""
+    if not group_id:
+        _check_log_is_new(node, request)
+    if node is None:
+        if request.epoch > 0:  # it was in a group that ZooKeeper has forgotten
+            raise GroupNodeLost(request.broker_name, 0, request.epoch)
+        return Registration(_founded(request, replica, group_id or request.store_id, settings))
+    epoch = max(request.epoch, request.newest_epoch)
+    if group_id and group_id != node.group_id:
+        raise ForeignReplica(node.broker_name, request.name, group_id, node.group_id, epoch, node.epoch)
+    check_not_lost(node, epoch)
+    present = node.replica(request.name)
+    if present is not None and present_is_alive and not replica.has_place_of(present):
+        raise ReplicaNameTaken(node.broker_name, request.name, present.address)
+    if present is None:
+        if len(node.replicas) >= REPLICAS_MAX:
+            raise InvalidParameter("replicas", len(node.replicas) + 1, f"at most {REPLICAS_MAX}; remove one first")
+        return Registration(_with_replica(node, replica))
+    if (present.incarnation, present.life) == (replica.incarnation, replica.life):
+        return Registration(node, repeated=True)
+    if present.incarnation.store_id == request.store_id and request.starts <= present.incarnation.starts:
+        raise StartCounterBehind(node.broker_name, request.name, request.starts, present.incarnation.starts)
+    if (
+        node.master is None and node.in_sync
+    ):  # founded, never led: nothing was acknowledged that could have been forgotten
+        return Registration(_with_replica(node, replica))
+    is_electable = request.name in electable(node)
+    why = _why_unclean(request, present.incarnation, node.settings.flush_mode, confirmed if is_electable else 0)
+    if why is not None and is_electable:
+        node = with_in_sync(node, node.in_sync, forgetful=frozenset({request.name}))
+    return Registration(_with_replica(node, replica), unclean=why)
+
+
+def _founded(request: RegisterReplica, replica: Replica, group_id: str, settings: GroupSettings) -> GroupNode:
+    """A group that begins with the log of its founder: its first epoch is above the newest that has a row there."""
+    node = GroupNode(broker_name=request.broker_name, group_id=group_id, epoch=request.newest_epoch, settings=settings)
+    return replace(node, in_sync=(replica.name,), replicas=(replica,))
+
+
+def _check_log_is_new(node: GroupNode | None, request: RegisterReplica) -> None:
+    """Raises ForeignLog for a log that is in no group and that no group begins with. Its epochs begin at 1 as well, so that it
+    would pass for a copy."""
+    if request.epoch == 0 and request.log_end == 0:
+        return
+    present = node.replica(request.name) if node is not None else None
+    founds = node is None or (present is not None and present.incarnation.store_id == request.store_id)
+    if request.epoch > 0 or not founds:
+        group_id = node.group_id if node is not None else ""
+        raise ForeignLog(request.broker_name, request.name, request.log_end, group_id)
+
+
+def _replica_of(request: RegisterReplica) -> Replica:
+    check_name("broker", request.broker_name)
+    check_count("epoch", request.epoch)
+    check_count("newest_epoch", request.newest_epoch)
+    check_count("log_end", request.log_end)
+    check_count("confirm_heard", request.confirm_heard)
+    incarnation = Incarnation(check_token("store_id", request.store_id), check_count("starts", request.starts, 1))
+    return Replica(
+        check_name("replica", request.name),
+        check_address("address", request.address),
+        check_address("replication_address", request.replication_address),
+        incarnation,
+        check_token("life", request.life),
+    )
+
+
+def _why_unclean(request: RegisterReplica, present: Incarnation, flush_mode: FlushMode, confirmed: int) -> str | None:
+    """What the new life may have forgotten; None where nothing. `confirmed`: 0 where the replica is in neither set.
+
+    `ran_async` counts under either mode: the group may have gone over to `sync` after bytes were counted which the replica
+    has not flushed since.
+    """
+    if request.store_id != present.store_id:
+        return f"its store is another one ({request.store_id}, was {present.store_id})"
+    if request.set_back:
+        return "its disk was set back to an earlier state"
+    if request.clean_marker and request.log_end < request.marker_end:
+        return f"its log ends at {request.log_end}, below its clean end {request.marker_end}"
+    if request.log_end < max(request.confirm_heard, confirmed):
+        return f"its log ends at {request.log_end}, and up to {max(request.confirm_heard, confirmed)} it was confirmed"
+    unflushed = flush_mode is FlushMode.ASYNC or request.ran_async
+    if unflushed and request.has_hole:
+        return f"its log has a hole at {request.log_end}: bytes that were not flushed are lost"
+    if unflushed and not request.clean_marker and not request.same_boot:
+        return "the machine stopped under it while bytes were not flushed"
+    return None
+
+
+def _with_replica(node: GroupNode, replica: Replica) -> GroupNode:
+    others = [other for other in node.replicas if other.name != replica.name]
+    return replace(node, replicas=tuple(sorted([*others, replica], key=lambda one: one.name)))

@@ -1,0 +1,157 @@
+"""What a group is worth whose node in ZooKeeper was lost or set back, and how it goes on. Pure.
+
+ZooKeeper's data may be gone, or older than it was: a snapshot was put back, a disk copied. Replicas know better: one that
+registers or beats may have persisted an epoch above the node's, or have adopted a later version of the node within the
+same epoch. Such a *sighting* is remembered beside the node, under the group id that the replica tells. While one is newer
+than the node, the node says nothing about who has what was acknowledged: nothing is written to it, nobody is elected, no
+group is founded, whoever else registers. An operator's `restore` at or above the highest epoch ends that: its epoch is
+above all that was ever given.
+
+What is known about versions lives in processes only. So a node that was set back within one epoch shows while one lives
+that knows more, and that one is heard before a controller writes anything (reign).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from ...model.errors import GroupIdUnclear, GroupNodeLost, GroupNotLost, InvalidParameter, StaleGroupVersion
+from ...model.groups.group import NO_VERSION, GroupNode, GroupSettings, KnownGroup, Seen, Sighting
+from ...model.groups.group_limits import COUNT_MAX, SIGHTED_EPOCH_MAX, check_name, check_token
+from ...remoting.commands import RegisterReplica, ReplicaHeartbeat, RestoreGroup
+
+
+def is_newer(sighting: Sighting, known: KnownGroup | None) -> bool:
+    """Whether the replica knows of a newer node than this one; None: there is none.
+
+    A group of another id counts versions of its own; its epochs are compared, since either of the two may be the one that
+    was founded when ZooKeeper had forgotten the other. A group that never had a master has nothing to lose.
+    """
+    if sighting.epoch == 0:
+        return False
+    if known is None:
+        return True
+    node = known.node
+    later = sighting.epoch == node.epoch and sighting.version > known.version
+    return sighting.epoch > node.epoch or (later and sighting.group_id == node.group_id)
+
+
+def sighting_at_registration(request: RegisterReplica, known: KnownGroup | None) -> Sighting | None:
+    """What a registration shows of a newer node than ZooKeeper has, or of another group of the name; None where nothing. A
+    log without a group id shows nothing about any group: its epochs are those of a static master.
+
+    Raises InvalidName, InvalidParameter: what is remembered must be readable for ever.
+    """
+    if not request.group_id:
+        return None
+    sighting = _checked(request.broker_name, request.group_id, request.epoch, request.version)
+    is_foreign = known is not None and sighting.group_id != known.node.group_id and sighting.epoch > 0
+    return sighting if is_foreign or is_newer(sighting, known) else None
+
+
+def sighting_in_heartbeat(request: ReplicaHeartbeat, known: KnownGroup) -> Sighting | None:
+    """The same, of a heartbeat by a registered life, which is of the group. Raises InvalidParameter."""
+    if not known.node.group_id:
+        return None
+    sighting = _checked(request.broker_name, known.node.group_id, request.epoch, request.version)
+    return sighting if is_newer(sighting, known) else None
+
+
+def _checked(broker_name: str, group_id: str, epoch: int, version: int) -> Sighting:
+    check_name("broker", broker_name)
+    if epoch > SIGHTED_EPOCH_MAX or version > COUNT_MAX:
+        raise InvalidParameter("epoch", epoch, f"at most {SIGHTED_EPOCH_MAX}, of a version up to {COUNT_MAX}")
+    return Sighting(check_token("group_id", group_id), max(epoch, 0), max(version, NO_VERSION))
+
+
+def newer_sightings(seen: Seen | None, known: KnownGroup | None) -> tuple[Sighting, ...]:
+    """Those that stand in the way of every write but `restore`."""
+    return tuple(one for one in seen.sightings if is_newer(one, known)) if seen is not None else ()
+
+
+def newest_epoch_seen(seen: Seen | None, known: KnownGroup | None) -> int:
+    """The epoch of the newest node that a replica knows, where it is newer than ZooKeeper's; else 0."""
+    return max((one.epoch for one in newer_sightings(seen, known)), default=0)
+
+
+def check_not_set_back(broker_name: str, seen: Seen | None, known: KnownGroup | None) -> None:
+    """Raises GroupNodeLost where a replica knows of a newer node."""
+    epoch = newest_epoch_seen(seen, known)
+    if epoch > 0:
+        raise GroupNodeLost(broker_name, 0 if known is None else known.node.epoch, epoch)
+
+
+def restore(
+    known: KnownGroup | None, request: RestoreGroup, *, seen: Seen | None, settings: GroupSettings
+) -> GroupNode:
+    """A group begun anew above the highest epoch that a replica has persisted, after ZooKeeper's data was lost.
+
+    Who was in sync is not known any more, so that nobody is electable: its replicas register, an operator forces one. But
+    where only replicas of another group id know more, and the operator says that they are not this group's, the node was
+    right all along: its sets stay, its master leads on in the next epoch. `settings`: of a group whose node is gone; they
+    were lost with it. A group of which nothing is known to be lost is restored where the operator forces it, or says that it
+    is another one.
+
+    Raises StaleGroupVersion; InvalidParameter where the epoch is below one that is known; GroupNotLost; GroupIdUnclear.
+    """
+    present = known.version if known is not None else NO_VERSION
+    if request.version != present:
+        raise StaleGroupVersion(request.broker_name, request.version, present)
+    node = known.node if known is not None else GroupNode(broker_name=request.broker_name, settings=settings)
+    newer = newer_sightings(seen, known)
+    lowest = max([one.epoch for one in newer], default=node.epoch + 1)
+    if request.epoch > SIGHTED_EPOCH_MAX:
+        raise InvalidParameter("epoch", request.epoch, f"at most {SIGHTED_EPOCH_MAX}")
+    if request.epoch < lowest:
+        raise InvalidParameter(
+            "epoch", request.epoch, f"at least {lowest}: a replica or ZooKeeper knows of what is below"
+        )
+    is_other = known is not None and request.group_id not in ("", node.group_id)
+    if known is not None and not (newer or is_other or request.force):
+        raise GroupNotLost(request.broker_name, node.epoch, node.master or "")
+    heard = seen.sightings if seen is not None else ()
+    group_id = _restored_id(node, newer, request.group_id, heard={one.group_id for one in heard})
+    if known is not None and newer and group_id == node.group_id not in {one.group_id for one in newer}:
+        return replace(node, epoch=request.epoch + 1)
+    return replace(
+        node,
+        group_id=group_id,
+        epoch=request.epoch + 1,
+        master=None,
+        master_incarnation=None,
+        in_sync=(),
+        eligible=(),
+        last=None,
+        replicas=node.replicas if group_id == node.group_id else (),
+    )
+
+
+def asserted_sighting(known: KnownGroup | None, request: RestoreGroup, *, settings: GroupSettings) -> Sighting:
+    """What an operator says that replicas know, where what they were heard to know cannot be read: the restore goes by that.
+
+    Raises GroupIdUnclear where nobody names the group, and what `restore` raises.
+    """
+    group_id = request.group_id or (known.node.group_id if known is not None else "")
+    if not group_id:
+        raise GroupIdUnclear(request.broker_name, "")
+    asserted = Sighting(check_token("group_id", group_id), request.epoch)
+    restore(known, request, seen=Seen(request.broker_name).with_sighting(asserted), settings=settings)
+    return asserted
+
+
+def _restored_id(node: GroupNode, newer: tuple[Sighting, ...], asked: str, *, heard: Collection[str]) -> str:
+    """The id of the group: of the replicas that have an epoch, which must agree. One that was founded meanwhile by a replica
+    without an epoch, and never led by anybody, has no say. `asked`: the operator's word, "" for none, is obeyed where it is
+    the node's id, or one of those `heard`."""
+    epochs = {one.group_id: one.epoch for one in newer}
+    if node.group_id and (node.epoch > 0 or not epochs):
+        epochs.setdefault(node.group_id, node.epoch)
+    if asked:
+        if epochs and asked not in (*epochs, *heard, node.group_id):
+            raise InvalidParameter("group_id", asked, " or ".join(sorted(epochs)))
+        return check_token("group_id", asked)
+    if len(epochs) != 1:
+        told = ", ".join(f"{group_id} with epoch {epoch}" for group_id, epoch in sorted(epochs.items()))
+        raise GroupIdUnclear(node.broker_name, told)
+    return next(iter(epochs))

@@ -1,0 +1,67 @@
+"""Why a master that is alive stalls its group, and another would not: what the controller makes of what it hears. Pure.
+
+A master gives up its reign where its own heartbeats say, for the whole dead time, that it cannot do its work (a full disk
+is no suspicion, and waited for half as long), and where others say that they could:
+
+- it was chosen, and has not said that its promise is durable;
+- under `flush = sync` its disk does not finish a sync; or it has no room for a message: while as many others as the
+  minimum have disks that work;
+- too few replicas for the minimum acknowledge anything to it, while as many others as the minimum say that they have no
+  session with it, though they reach the controller.
+
+What costs nothing is no reason: a master that has its minimum keeps its reign whatever one slave says of it, and so does
+one whose successor would have fewer than the minimum. Who takes over, and how often, is for candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...model.groups.group import FlushMode, GroupNode
+from .candidates import Candidates
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """`others_would_serve`: as many as the minimum say that they could; else it is for people to mend."""
+
+    why: str
+    others_would_serve: bool = True
+
+
+def stall(
+    node: GroupNode, candidates: Candidates, *, reign_began_ms: int, dead_after_ms: int, now_ms: int
+) -> Stall | None:
+    """What is wrong with the master that `node` names; None where nothing is that others could do better.
+
+    `reign_began_ms`: when this epoch was first known here.
+    """
+    sign = candidates.sign(node, node.master)
+    if sign is None or not candidates.is_heard(node, node.master, now_ms, dead_after_ms):
+        return None
+    if sign.epoch < node.epoch:
+        is_late = now_ms - reign_began_ms >= dead_after_ms
+        return Stall(f"{node.master} has not promised epoch {node.epoch} in {dead_after_ms} ms") if is_late else None
+    is_sync = node.settings.flush_mode is FlushMode.SYNC
+
+    def is_able(name: str) -> bool:
+        return candidates.is_able(node, name, now_ms)
+
+    def is_parted(name: str) -> bool:
+        other = candidates.sign(node, name)
+        return is_able(name) and other is not None and other.epoch == node.epoch and other.cut_off_ms >= dead_after_ms
+
+    if is_sync and sign.sync_pending_ms >= dead_after_ms:
+        return Stall(f"the disk of {node.master} does not finish a sync", _enough_others(node, is_able))
+    if sign.no_room_ms >= dead_after_ms // 2:
+        return Stall(f"the disk of {node.master} is full", _enough_others(node, is_able))
+    if sign.cut_off_ms >= dead_after_ms and _enough_others(node, is_parted):
+        return Stall(f"{node.master} and the other replicas do not reach each other")
+    return None
+
+
+def _enough_others(node: GroupNode, counts: Callable[[str], bool]) -> bool:
+    """Whether as many replicas as the minimum count, without the master."""
+    others = [replica.name for replica in node.replicas if replica.name != node.master and counts(replica.name)]
+    return len(others) >= node.settings.min_in_sync

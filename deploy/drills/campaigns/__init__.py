@@ -1,0 +1,1 @@
+"""Random drills for hours, and their account."""

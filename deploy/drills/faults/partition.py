@@ -1,0 +1,165 @@
+"""Cuts one broker off from everybody else on this machine: a network namespace of the drill's own, and iptables in it.
+
+The drill's process leaves for a new network namespace before it starts anything (`enter_own_network`); what it starts
+lives there too, and the namespace goes with the last of them, so no rule outlives a drill and none touches the machine.
+Inside, all share the loopback, and the rules tell processes apart by their group id: each broker is started with one of
+its own (`start_apart`). A packet is *from* the broker if its group owns the socket or if it leaves one of its ports; it
+is *to* the broker if it goes to one of its ports, or comes from somebody else on a connection that the broker has had
+part in, which connection tracking remembers by a mark. Packets are dropped without an answer, as a broken network does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from ....model.errors import InvalidParameter, RequirementMissing, SystemFault
+from ...cluster_record import ProcessRecord
+from ...processes import terminate
+from ..catalogue import Deed
+from ..drilled_cluster import DrilledCluster
+
+CLONE_NEWNET: Final = 0x40000000
+GROUP_ID_FIRST: Final = 20_911
+CHAIN: Final = "ZENIT_DRILL"
+STOP_TIMEOUT_MS: Final = 20_000
+COMMAND_TIMEOUT_S: Final = 20
+TOOLS: Final = ("ip", "iptables")
+REMEDY: Final = "install them: sudo apt-get install -y iproute2 iptables"
+ROOT_NEEDED: Final = "root: rules of the network are set; run it by sudo"
+
+
+def check_possible() -> None:
+    """Raises InvalidParameter without root, RequirementMissing without the tools."""
+    if os.geteuid() != 0:
+        raise InvalidParameter("user id", os.geteuid(), ROOT_NEEDED)
+    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
+    if missing:
+        raise RequirementMissing(f"{' and '.join(missing)} for a partition", REMEDY)
+
+
+def is_possible() -> bool:
+    """Whether `check_possible` has nothing to say."""
+    return os.geteuid() == 0 and all(shutil.which(tool) is not None for tool in TOOLS)
+
+
+def enter_own_network() -> None:
+    """Moves this thread, and what it starts from now on, into a network of its own that has a loopback only.
+
+    To be called before the process has opened any socket. Raises what `check_possible` does, SystemFault.
+    """
+    check_possible()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNET):
+        raise SystemFault(f"cannot make a network namespace: {os.strerror(ctypes.get_errno())}")
+    _run("ip", "link", "set", "lo", "up")
+
+
+def start_apart(cluster: DrilledCluster) -> None:
+    """Restarts each broker of a running cluster with a group id of its own, and has its connections marked."""
+    brokers = cluster.brokers()
+    set_up(len(brokers))
+    for number, broker in enumerate(brokers):
+        terminate(broker.pid, broker.birth, timeout_ms=STOP_TIMEOUT_MS)
+        with group_id(GROUP_ID_FIRST + number):
+            cluster.up()
+        cluster.wait_healthy()
+
+
+def set_up(count: int) -> None:
+    """Rules that mark the connections of `count` groups, and an empty chain for those that will drop packets."""
+    for number in range(count):
+        owner = ("-m", "owner", "--gid-owner", str(GROUP_ID_FIRST + number))
+        _iptables("-t", "mangle", "-A", "OUTPUT", *owner, "-j", "CONNMARK", "--or-mark", str(1 << number))
+    _iptables("-N", CHAIN)
+    _iptables("-A", "OUTPUT", "-j", CHAIN)
+
+
+@contextmanager
+def started_as(cluster: DrilledCluster, name: str) -> Iterator[None]:
+    """Within: what is started takes the group id of the broker `name`."""
+    number = [broker.name for broker in cluster.brokers()].index(name)
+    with group_id(GROUP_ID_FIRST + number):
+        yield
+
+
+def cut_off(cluster: DrilledCluster, broker: ProcessRecord, deed: Deed) -> None:
+    """Drops what goes to the broker (CUT_IN), comes from it (CUT_OUT), or both, until `mend`; CUT_LINKS: only what goes
+    between its replication port and the other replicas, or theirs and it."""
+    number = [other.name for other in cluster.brokers()].index(broker.name)
+    if deed is Deed.CUT_LINKS:
+        group = [other for other in cluster.brokers() if other.group == broker.group and other.name != broker.name]
+        others = [ports_of(other)[1] for other in group]
+        _drop(link_rules(GROUP_ID_FIRST + number, ports_of(broker)[1], others))
+        return
+    drop(deed, GROUP_ID_FIRST + number, 1 << number, ports_of(broker))
+
+
+def drop(deed: Deed, its_group: int, mark: int, ports: Sequence[int]) -> None:
+    """The same for whatever has that group id, mark and ports."""
+    _drop(rules(deed, its_group, mark, ports))
+
+
+def _drop(matches: Sequence[tuple[str, ...]]) -> None:
+    for rule in matches:
+        _iptables("-A", CHAIN, *rule, "-j", "DROP")
+
+
+def mend() -> None:
+    """Lets everything through again."""
+    _iptables("-F", CHAIN)
+
+
+def ports_of(broker: ProcessRecord) -> tuple[int, int]:
+    """Where clients and where other replicas reach it: replication takes the port after the clients'."""
+    port = int(broker.address.rpartition(":")[2])
+    return port, port + 1
+
+
+def rules(deed: Deed, its_group: int, mark: int, ports: Sequence[int]) -> list[tuple[str, ...]]:
+    """Which packets are dropped, as iptables' matches, in the chain of what is sent on this machine."""
+    listed = ",".join(map(str, ports))
+    tcp = ("-p", "tcp", "-m", "multiport")
+    out = [("-m", "owner", "--gid-owner", str(its_group)), (*tcp, "--sports", listed)]
+    others = ("-m", "owner", "!", "--gid-owner", str(its_group))
+    into = [(*tcp, "--dports", listed), ("-m", "connmark", "--mark", f"{mark}/{mark}", *others)]
+    return [*(into if deed is not Deed.CUT_OUT else ()), *(out if deed is not Deed.CUT_IN else ())]
+
+
+def link_rules(its_group: int, its_port: int, other_ports: Sequence[int]) -> list[tuple[str, ...]]:
+    """The same for the links between replicas: who follows the broker, and whom the broker follows."""
+    its, theirs = str(its_port), ",".join(map(str, other_ports))
+    return [
+        ("-p", "tcp", "--dport", its),
+        ("-p", "tcp", "--sport", its),
+        ("-p", "tcp", "-m", "multiport", "--dports", theirs, "-m", "owner", "--gid-owner", str(its_group)),
+    ]
+
+
+@contextmanager
+def group_id(number: int) -> Iterator[None]:
+    """Within, this process has that group id, and so has what it starts; the saved one brings the old one back."""
+    before = os.getresgid()
+    os.setresgid(number, number, before[0])
+    try:
+        yield
+    finally:
+        os.setresgid(*before)
+
+
+def _iptables(*arguments: str) -> None:
+    _run("iptables", "-w", *arguments)
+
+
+def _run(*command: str) -> None:
+    path = shutil.which(command[0]) or command[0]
+    done = subprocess.run(  # noqa: S603 (tools of the system; the arguments are our own)
+        [path, *command[1:]], capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False
+    )
+    if done.returncode:
+        raise SystemFault(f"{' '.join(command)}: {done.stderr.strip()}")

@@ -1,0 +1,153 @@
+"""Takes the data of a cluster's own ZooKeeper away, or sets it back to what it was before a change of master.
+
+    emptied      killed; its data directory removed; started
+    set back     killed; its data directory copied; started; each group gets another master; killed; the copy put in; started
+    wiped first  a slave is killed and its store removed, ZooKeeper emptied; the controllers and the other replicas stand still
+                 until that slave runs again, the replicas until it had time to register
+
+Everything is started by `zenit up`, a controller too that has ended meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from ....client.connection.controller_calls import ControllerCalls
+from ....model.clock import monotonic_ms, sleep_ms
+from ....model.errors import ReplicaGroupNotFound, RequestTimeout, StoreFormatError, ZenitError
+from ....remoting.client import RemotingClient
+from ....remoting.commands import GetBrokerStatistics
+from ...cluster_record import CONTROLLER, ZOOKEEPER, ProcessRecord
+from ...cluster_status import ask_json
+from ...embedded_zookeeper import DATA_FOLDER
+from ...processes import is_running, wait_ended
+from ..catalogue import Deed
+from ..drilled_cluster import DrilledCluster
+from ..operator import Operator
+
+ENDED_MS: Final = 10_000
+STARTED_MS: Final = 60_000
+REGISTERS_MS: Final = 300
+"""A replica without a group tries to register each 0.2 s; a new leading controller listens for a second."""
+POLL_MS: Final = 20
+ASK_MS: Final = 500
+KEPT_SUFFIX: Final = ".kept"
+
+
+def lose(
+    cluster: DrilledCluster, deed: Deed, environ: Mapping[str, str] | None, on_losing: Callable[[], None]
+) -> str | None:
+    """`on_losing`: called before ZooKeeper loses anything.
+
+    Returns once everything runs again; the name of the replica that was wiped, None where none was.
+    """
+    if deed is Deed.SET_BACK:
+        _set_back(cluster, environ, on_losing)
+    elif deed is Deed.EMPTY:
+        on_losing()
+        shutil.rmtree(_killed(cluster))
+        cluster.up(environ)
+    else:
+        on_losing()
+        return _empty_with_wiped_first(cluster, environ)
+    return None
+
+
+def _set_back(cluster: DrilledCluster, environ: Mapping[str, str] | None, on_losing: Callable[[], None]) -> None:
+    data = _killed(cluster)
+    kept = data + KEPT_SUFFIX
+    shutil.copytree(data, kept)
+    try:
+        cluster.up(environ)
+        cluster.wait_healthy()
+        for group in cluster.all_groups():
+            Operator(cluster).elect_another(str(group["broker_name"]))
+        cluster.wait_healthy()
+        on_losing()
+        shutil.rmtree(_killed(cluster))
+        os.rename(kept, data)
+    finally:
+        shutil.rmtree(kept, ignore_errors=True)
+    cluster.up(environ)
+
+
+def _empty_with_wiped_first(cluster: DrilledCluster, environ: Mapping[str, str] | None) -> str:
+    wiped = cluster.slaves()[0]
+    others = [broker for broker in cluster.brokers() if broker.name != wiped.name]
+    controllers = cluster.processes(CONTROLLER)
+    _send(controllers, signal.SIGSTOP)
+    try:
+        data = _killed(cluster)
+        _kill(wiped)
+        shutil.rmtree(data)
+        shutil.rmtree(wiped.store_dir or "")
+        cluster.up(environ, lambda: _let_register_first(cluster, wiped, controllers, others))
+    finally:
+        _send([*controllers, *others], signal.SIGCONT)
+    return wiped.name
+
+
+def _let_register_first(
+    cluster: DrilledCluster,
+    wiped: ProcessRecord,
+    controllers: Sequence[ProcessRecord],
+    others: Sequence[ProcessRecord],
+) -> None:
+    with RemotingClient() as remoting:
+        _wait("the wiped replica runs again", lambda: _runs_again(cluster, remoting, wiped))
+        _send(others, signal.SIGSTOP)
+        try:
+            _send(controllers, signal.SIGCONT)
+            calls = ControllerCalls(remoting, tuple(controller.address for controller in controllers))
+            _wait("a controller leads that knows no group", lambda: _knows_nothing(calls, wiped.group or ""))
+            sleep_ms(REGISTERS_MS)
+        finally:
+            _send(others, signal.SIGCONT)
+
+
+def _runs_again(cluster: DrilledCluster, remoting: RemotingClient, wiped: ProcessRecord) -> bool:
+    try:
+        now = cluster.process(wiped.name)
+    except StoreFormatError:  # read while `zenit up` writes it anew
+        return False
+    return now.pid != wiped.pid and ask_json(remoting, now.address, GetBrokerStatistics()) is not None
+
+
+def _knows_nothing(calls: ControllerCalls, group: str) -> bool:
+    try:
+        return calls.state(group, timeout_ms=ASK_MS).known is None
+    except ReplicaGroupNotFound:
+        return True
+    except ZenitError:  # it does not lead yet, or any more
+        return False
+
+
+def _killed(cluster: DrilledCluster) -> str:
+    """Kills ZooKeeper; its data directory."""
+    (zookeeper,) = cluster.processes(ZOOKEEPER)
+    _kill(zookeeper)
+    return os.path.join(zookeeper.store_dir or "", DATA_FOLDER)
+
+
+def _kill(process: ProcessRecord) -> None:
+    _send([process], signal.SIGKILL)
+    if not wait_ended(process.pid, process.birth, timeout_ms=ENDED_MS):
+        raise RequestTimeout(f"the end of {process.name}", ENDED_MS)
+
+
+def _send(processes: Sequence[ProcessRecord], number: signal.Signals) -> None:
+    for process in processes:
+        if is_running(process.pid, process.birth):
+            os.kill(process.pid, number)
+
+
+def _wait(what: str, condition: Callable[[], bool]) -> None:
+    deadline_ms = monotonic_ms() + STARTED_MS
+    while not condition():
+        if monotonic_ms() >= deadline_ms:
+            raise RequestTimeout(what, STARTED_MS)
+        sleep_ms(POLL_MS)

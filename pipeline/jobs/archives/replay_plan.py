@@ -1,0 +1,163 @@
+"""What a replay sends, in which chunks, and how far it is. Pure.
+
+A chunk takes the next few offsets of each queue, so that the queues go on together, as they did. What chunk n is follows
+from the ranges and the share of a queue alone, and these are fixed when the replay begins: a chunk that is sent again is the
+same, and the sink's identity of it (replay, chunk) tells the broker so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
+from typing import Any, Final
+
+from ....model.errors import ArchiveDamaged, ReplayChanged, ReplayElsewhere
+from ...reading.offsets import QueueKey, QueueRange
+from .spans import Spans, count, union
+
+VERSION: Final = 1
+STATE_BYTES_MAX: Final = 64 << 20
+RANGES_MAX: Final = 1_000_000
+CHUNK_ROWS: Final = 500_000
+CHUNK_SECONDS: Final = 5  # of a chunk, where a rate is given
+PARTITIONS_MAX: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A replay: what it sends, and how far it is. `identity`: of its own, for the sink; `digest`: of its options;
+    `share`: offsets of one queue in a chunk; `next_chunk`: what was not sent yet; `sent`: rows of the chunks before;
+    `cluster_id`: of the cluster that they were sent to, "" = not known.
+    """
+
+    identity: str
+    digest: str
+    ranges: tuple[QueueRange, ...]
+    share: int
+    partitions: int
+    next_chunk: int = 0
+    sent: int = 0
+    cluster_id: str = ""
+
+    @property
+    def chunks(self) -> int:
+        """How many chunks there are."""
+        return max((-(-count(spans) // self.share) for spans in self._queues().values()), default=0)
+
+    @property
+    def rows(self) -> int:
+        """Offsets in all, whatever a filter leaves of them."""
+        return sum(each.rows for each in self.ranges)
+
+    @property
+    def left(self) -> int:
+        """Offsets of the chunks that are to come."""
+        taken = self.next_chunk * self.share
+        return sum(max(0, count(spans) - taken) for spans in self._queues().values())
+
+    def chunk(self, number: int) -> list[QueueRange]:
+        """What chunk `number` is, by queue in order."""
+        lives = {each.key: each.incarnation for each in self.ranges}
+        return [
+            QueueRange(key.topic, key.broker, key.queue_id, begin, end, lives[key])
+            for key, spans in self._queues().items()
+            for begin, end in part(spans, number * self.share, self.share)
+        ]
+
+    def check(self, name: str, path: str, *, digest: str, cluster_id: str) -> None:
+        """That it is the replay of these options, with the cluster that answers. Raises ReplayChanged, ReplayElsewhere."""
+        if self.digest != digest:
+            raise ReplayChanged(name, path)
+        if self.cluster_id and cluster_id and self.cluster_id != cluster_id:
+            raise ReplayElsewhere(name, path, self.cluster_id, cluster_id)
+
+    def done(self, rows: int) -> Replay:
+        """The same once the next chunk is sent, which had `rows` rows."""
+        return replace(self, next_chunk=self.next_chunk + 1, sent=self.sent + rows)
+
+    def _queues(self) -> dict[QueueKey, Spans]:
+        found: dict[QueueKey, list[tuple[int, int]]] = {}
+        for each in sorted(self.ranges):
+            found.setdefault(each.key, []).append((each.start, each.end))
+        return {key: union(spans) for key, spans in found.items()}
+
+
+def part(spans: Spans, first: int, length: int) -> Spans:
+    """`length` offsets of a set from its `first`-th on; fewer where it ends before."""
+    found = []
+    for begin, end in spans:
+        if first < end - begin and length > 0:
+            taken = min(length, end - begin - first)
+            found.append((begin + first, begin + first + taken))
+            length -= taken
+            first = 0
+        else:
+            first = max(0, first - (end - begin))
+    return tuple(found)
+
+
+def new_replay(
+    identity: str, digest: str, ranges: Iterable[QueueRange], *, rows_per_second: float, cluster_id: str = ""
+) -> Replay:
+    """A replay that has sent nothing. `rows_per_second`: 0 = as fast as it goes."""
+    listed = tuple(sorted(each for each in ranges if each.rows))
+    queues = len({each.key for each in listed}) or 1
+    chunk_rows = min(CHUNK_ROWS, int(rows_per_second * CHUNK_SECONDS)) if rows_per_second else CHUNK_ROWS
+    share, partitions = max(1, chunk_rows // queues), min(PARTITIONS_MAX, queues)
+    return Replay(identity, digest, listed, share, partitions, cluster_id=cluster_id)
+
+
+def digest_of(options: Mapping[str, Any]) -> str:
+    """32 hexadecimal digits for what a replay was asked to do."""
+    return sha256(json.dumps(options, sort_keys=True, default=list).encode()).hexdigest()[:32]
+
+
+def encode_replay(state: Replay) -> bytes:
+    """The bytes of its state."""
+    document = asdict(state) | {
+        "version": VERSION,
+        "ranges": [
+            [each.topic, each.broker, each.queue_id, each.start, each.end, each.incarnation] for each in state.ranges
+        ],
+    }
+    return json.dumps(document, separators=(",", ":")).encode() + b"\n"
+
+
+def decode_replay(data: bytes, path: str) -> Replay:
+    """The state that a file holds. Raises ArchiveDamaged."""
+    if len(data) > STATE_BYTES_MAX:
+        raise ArchiveDamaged(path, f"more than {STATE_BYTES_MAX} bytes")
+    try:
+        document = json.loads(data)
+        if document.pop("version") != VERSION:
+            raise ValueError
+        ranges = document.pop("ranges")
+        state = Replay(ranges=tuple(_range(each) for each in _bounded(ranges)), **document)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise ArchiveDamaged(path, "it holds no replay of this version") from None
+    numbers = (state.share, state.partitions, state.next_chunk, state.sent)
+    texts = (state.identity, state.digest, state.cluster_id)
+    if not all(type(number) is int and number >= 0 for number in numbers) or not all(
+        isinstance(text, str) for text in texts
+    ):
+        raise ArchiveDamaged(path, "it holds no replay of this version")
+    if not state.share or not state.partitions:
+        raise ArchiveDamaged(path, "it holds no replay of this version")
+    return state
+
+
+def _bounded(ranges: Sequence[Any]) -> Sequence[Any]:
+    if not isinstance(ranges, list) or len(ranges) > RANGES_MAX:
+        raise ValueError
+    return ranges
+
+
+def _range(value: Any) -> QueueRange:
+    topic, broker, queue_id, start, end, *life = value  # an older version does not say which life of the topic is meant
+    if not (isinstance(topic, str) and isinstance(broker, str)) or len(life) > 1:
+        raise ValueError
+    if not all(type(number) is int and number >= 0 for number in (queue_id, start, end, *life)) or start > end:
+        raise ValueError
+    return QueueRange(topic, broker, queue_id, start, end, *life)

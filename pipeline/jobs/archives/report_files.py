@@ -1,0 +1,30 @@
+"""Where reports are written as pages: a file that is there as a whole, or as it was before."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from ....model.clock import now_ms
+from ....model.errors import ConfigError
+from ...reports.html_report import Part, render
+from ..job import Document
+from .durable_files import write_whole
+
+
+def check_page(key: str, path: str) -> None:
+    """Whether a page can be written there, told before a job begins. No path is fine. Raises ConfigError."""
+    if not path:
+        return
+    directory = os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path) or not os.access(directory, os.W_OK | os.X_OK):
+        raise ConfigError(key, path, "a file in a directory that is there and may be written")
+
+
+def write_page(path: str, title: str, parts: Iterable[Part]) -> Document:
+    """Writes the page, where one is wanted; returns {html: its path} for the summary, or nothing. Raises OSError."""
+    if not path:
+        return {}
+    whole = os.path.abspath(path)
+    write_whole(whole, render(title, parts, made_at_ms=now_ms()).encode())
+    return {"html": whole}

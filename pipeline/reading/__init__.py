@@ -1,0 +1,1 @@
+"""Reading topics with Spark: plans, ranges, pulls, Arrow batches."""

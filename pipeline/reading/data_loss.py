@@ -1,0 +1,22 @@
+"""Rows that expired before they were read: an error, or passed over with a count in the log, as the user chose."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from ...model.errors import DataLost
+from .boundaries import beyond_minimum, raised
+from .offsets import Offsets, QueueKey
+
+log = logging.getLogger(__name__)
+
+
+def passed_over(start: Mapping[QueueKey, int], minimum: Mapping[QueueKey, int], *, fail: bool) -> Offsets:
+    """The start, moved behind what is not there any more. Raises DataLost where it is to fail."""
+    lost = beyond_minimum(start, {key: minimum[key] for key in minimum if key in start})
+    for key, rows in sorted(lost.items()):
+        if fail:
+            raise DataLost(str(key), start[key], minimum[key])
+        log.warning("rows expired before they were read queue=%s rows=%s from_offset=%s", key, rows, start[key])
+    return raised(start, lost)

@@ -1,0 +1,248 @@
+"""What to ask of one queue next, and what an answer means, until a range of it is read. Pure.
+
+    begin <= position <= ... strips in order ... <= end          queue offsets
+
+Without a filter a message is an offset, so the range is cut into strips of about one answer each, and several are asked
+for at the same time. An answer that is shorter than its strip is followed by a question for the rest. With a filter
+nobody knows how far an answer reaches: there is one strip, asked for one answer at a time. Answers are handed out in order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final
+
+from ...model.errors import DataLost, OffsetOutOfRange, RangeUnread, RemoteProtocolError, ZenitError
+from ...model.get_status import GetStatus
+from ...remoting.commands import PullReply
+
+STRIPS_MAX: Final = 3
+READY_MAX: Final = 2  # answers of a strip that wait to be taken, before it is asked for more
+MESSAGES_MAX: Final = 65_536  # of one answer; the broker's own bound is lower
+ANSWER_BYTES: Final = 1 << 20  # what an answer is taken to bear at first
+ROW_BYTES: Final = 1_280  # and a record
+ANSWER_BYTES_MIN: Final = 4_096
+PAUSE_MS: Final = 50
+PAUSE_MS_MAX: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How patient a read is: it fails once more than `retries` tries in a row brought nothing, or `timeout_ms` of tries."""
+
+    bytes_max: int  # of one answer
+    timeout_ms: int
+    retries: int
+    fail_on_data_loss: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A pull to send now: messages [offset, end), at most `messages_max` of them. `is_doubted`: what was answered here before
+    was damaged."""
+
+    strip: int
+    offset: int
+    end: int
+    messages_max: int
+    is_replica_good: bool
+    is_doubted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """An answer whose turn it is: of its records those in [begin, end) count. `missing`: offsets there without a record."""
+
+    payload: bytes
+    begin: int
+    end: int
+    missing: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Offsets [begin, end) that are not there any more. `is_damage`: their bytes rotted, else retention was faster."""
+
+    begin: int
+    end: int
+    is_damage: bool = False
+
+
+@dataclass(slots=True)
+class _Strip:
+    number: int
+    position: int  # what is asked for next
+    end: int
+    in_flight: bool = False
+    not_before_ms: int = 0
+    ready: deque[Taken] = field(default_factory=deque)
+
+    @property
+    def is_wanting(self) -> bool:
+        return not self.in_flight and self.position < self.end and len(self.ready) < READY_MAX
+
+
+class RangePulls:
+    """One range of one queue. One thread; times are given."""
+
+    def __init__(
+        self, queue: str, begin: int, end: int, limits: Limits, *, is_filtered: bool, is_replica_good: bool
+    ) -> None:
+        """`is_filtered`: by the broker. `is_replica_good`: a replica may be asked, until one has not what is asked for."""
+        self._queue = queue
+        self._end = end
+        self._limits = limits
+        self._is_filtered = is_filtered
+        self._is_replica_good = is_replica_good
+        self._next = begin  # the first offset that is in no strip yet
+        self._number = 0
+        self._strips: deque[_Strip] = deque()
+        self._answer_bytes = min(limits.bytes_max, ANSWER_BYTES)
+        self._row_bytes = ROW_BYTES
+        self._failures = 0
+        self._failing_since_ms = 0
+        self._doubted: int | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all was handed out."""
+        return not self._strips and self._next >= self._end
+
+    def asks(self, now_ms: int) -> list[Ask]:
+        """The pulls to send now; each counts as in flight until it is answered."""
+        while len(self._strips) < STRIPS_MAX and self._next < self._end:
+            end = self._end if self._is_filtered else min(self._end, self._next + self._rows())
+            self._number += 1
+            self._strips.append(_Strip(self._number, self._next, end))
+            self._next = end
+        found = []
+        for strip in self._strips:
+            if strip.is_wanting and strip.not_before_ms <= now_ms:
+                strip.in_flight = True
+                messages = MESSAGES_MAX if self._is_filtered else min(MESSAGES_MAX, strip.end - strip.position)
+                is_doubted = strip.position == self._doubted
+                is_replica_good = self._is_replica_good and not is_doubted  # the master's is mended
+                found.append(Ask(strip.number, strip.position, strip.end, messages, is_replica_good, is_doubted))
+        return found
+
+    def next_due_ms(self) -> int | None:
+        """When `asks` has more by time alone; None: an answer must come first."""
+        return min((strip.not_before_ms for strip in self._strips if strip.is_wanting), default=None)
+
+    def take(self) -> Taken | None:
+        """The next answer in order; None where it has not come yet, or all was handed out."""
+        while self._strips:
+            strip = self._strips[0]
+            if strip.ready:
+                return strip.ready.popleft()
+            if strip.position < strip.end:
+                return None
+            self._strips.popleft()
+        return None
+
+    def restart(self, offset: int, *, is_doubted: bool = False) -> None:
+        """Begins anew at `offset`: what was pulled beyond it and not handed out is dropped."""
+        self._strips.clear()
+        self._next = offset
+        self._doubted = offset if is_doubted else None
+
+    def on_error(self, ask: Ask, error: ZenitError, now_ms: int) -> None:
+        """A pull failed. Raises the error where trying again cannot help, RangeUnread where it did not for too long."""
+        strip = self._answered(ask)
+        if strip is None:
+            return
+        if not error.retriable:
+            raise error
+        if self._is_hopeless(strip, ask, now_ms):
+            raise RangeUnread(self._queue, ask.offset, now_ms - self._failing_since_ms, str(error))
+
+    def on_reply(self, ask: Ask, reply: PullReply, payload: bytes, now_ms: int) -> Lost | None:
+        """Takes an answer in; says what was lost, where that is no error.
+
+        Raises DataLost, OffsetOutOfRange (the queue ends before the range does), RangeUnread, RemoteProtocolError.
+        """
+        strip = self._answered(ask)
+        if strip is None:
+            return None
+        status = reply.status
+        if status == GetStatus.FOUND and payload:
+            self._on_found(strip, ask, reply, payload)
+        elif status == GetStatus.NO_MATCHED_MESSAGE and reply.next_offset > ask.offset:
+            self._hand_out(strip, reply.next_offset, b"", 0)
+        elif status == GetStatus.MESSAGES_LOST and ask.offset <= reply.lost_from < reply.next_offset:
+            return self._on_lost(strip, reply)
+        elif status == GetStatus.OFFSET_TOO_SMALL and reply.next_offset > ask.offset and not ask.is_replica_good:
+            if self._limits.fail_on_data_loss:
+                raise DataLost(self._queue, ask.offset, reply.next_offset)
+            return self._give_up(strip, reply.next_offset)
+        elif self._is_hopeless(strip, ask, now_ms):  # a replica that is behind, a queue that is just being cut
+            if self._limits.fail_on_data_loss:
+                raise OffsetOutOfRange(self._queue, ask.offset, reply.min_offset, reply.max_offset)
+            return self._give_up(strip, strip.end)
+        return None
+
+    def _on_found(self, strip: _Strip, ask: Ask, reply: PullReply, payload: bytes) -> None:
+        if reply.next_offset <= ask.offset or reply.count < 1:
+            raise RemoteProtocolError(f"a pull at {ask.offset} found {reply.count} messages up to {reply.next_offset}")
+        self._row_bytes = max(1, len(payload) // reply.count)
+        if not self._is_filtered:
+            if reply.next_offset < ask.end:  # it bore no more
+                self._answer_bytes = max(ANSWER_BYTES_MIN, len(payload), self._answer_bytes // 2)
+            else:
+                self._answer_bytes = min(self._limits.bytes_max, self._answer_bytes * 9 // 8)
+        self._hand_out(strip, reply.next_offset, payload, reply.count)
+
+    def _on_lost(self, strip: _Strip, reply: PullReply) -> Lost | None:
+        """What lies before the lost messages was looked at: a filter passed none of it."""
+        if reply.lost_from > strip.position:
+            self._hand_out(strip, reply.lost_from, b"", 0)
+        if strip.position >= strip.end:
+            return None
+        lost = self._give_up(strip, reply.next_offset)
+        return Lost(lost.begin, lost.end, is_damage=True)
+
+    def _hand_out(self, strip: _Strip, offset: int, payload: bytes, count: int) -> None:
+        """The strip was answered up to `offset`, by `count` records."""
+        begin = strip.position
+        self._move(strip, offset)
+        missing = 0 if self._is_filtered else max(0, offset - begin - count)
+        strip.ready.append(Taken(payload, begin, strip.position, missing))
+
+    def _give_up(self, strip: _Strip, offset: int) -> Lost:
+        """Nothing below `offset` will come."""
+        begin = strip.position
+        self._move(strip, offset)
+        return Lost(begin, strip.position)
+
+    def _rows(self) -> int:
+        """How many rows a strip has, so that one answer bears them."""
+        return max(1, min(MESSAGES_MAX, self._answer_bytes * 15 // 16 // self._row_bytes))
+
+    def _answered(self, ask: Ask) -> _Strip | None:
+        """The strip of an answer; None where it is asked for no more."""
+        for strip in self._strips:
+            if strip.number == ask.strip:
+                strip.in_flight = False
+                return strip
+        return None
+
+    def _move(self, strip: _Strip, offset: int) -> None:
+        strip.position = min(offset, strip.end)
+        self._failures = 0
+
+    def _is_hopeless(self, strip: _Strip, ask: Ask, now_ms: int) -> bool:
+        """A try brought nothing: True where no other is to follow, else it follows after a pause that grows.
+
+        Where a replica was asked, the master is from now on, and at once.
+        """
+        if ask.is_replica_good:
+            self._is_replica_good = False
+            return False
+        if not self._failures:
+            self._failing_since_ms = now_ms
+        self._failures += 1
+        if self._failures > self._limits.retries or now_ms - self._failing_since_ms >= self._limits.timeout_ms:
+            return True
+        strip.not_before_ms = now_ms + min(PAUSE_MS << min(self._failures - 1, 10), PAUSE_MS_MAX)
+        return False

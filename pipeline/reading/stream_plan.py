@@ -1,0 +1,84 @@
+"""What one trigger of a stream takes: from where it is, what there is, and its limits, to where it goes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from ..options.options import ReadOptions
+from .offsets import Offsets, QueueKey, row_count, within_bytes, within_rows
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of one trigger; 0 = none. `delay_max_ms`: how long `rows_min` may be waited for."""
+
+    rows_min: int = 0
+    rows_max: int = 0
+    bytes_max: int = 0
+    delay_max_ms: int = 0
+
+    @staticmethod
+    def of(options: ReadOptions) -> Limits:
+        """Those of a reader."""
+        return Limits(options.rows_min, options.rows_max, options.bytes_max, options.delay_max_ms)
+
+    def without_minimum(self) -> Limits:
+        """Those of a run that reads what is there and ends: it waits for nothing."""
+        return Limits(0, self.rows_max, self.bytes_max, 0)
+
+
+def reachable(start: Mapping[QueueKey, int], end: Mapping[QueueKey, int]) -> Offsets:
+    """How far each queue can be read: what is there, and for a queue of `start` never less than that.
+
+    A queue of `start` that is not in `end` stays where it is: its broker is away, or it is not read any more.
+    """
+    known = {key: max(offset, end.get(key, offset)) for key, offset in start.items()}
+    return known | {key: offset for key, offset in end.items() if key not in start}
+
+
+def until(target: Mapping[QueueKey, int], start: Mapping[QueueKey, int], end: Mapping[QueueKey, int]) -> Offsets:
+    """The end brought down to a target that was fixed before: no queue that is not in it, none below its start."""
+    return {
+        key: max(start.get(key, 0), min(offset, target.get(key, 0)))
+        for key, offset in end.items()
+        if key in target or key in start
+    }
+
+
+def is_waiting(start: Mapping[QueueKey, int], end: Mapping[QueueKey, int], limits: Limits, *, waited_ms: int) -> bool:
+    """Whether there are too few rows yet to begin a batch."""
+    return bool(limits.rows_min) and row_count(start, end) < limits.rows_min and waited_ms < limits.delay_max_ms
+
+
+def next_end(
+    start: Mapping[QueueKey, int], end: Mapping[QueueKey, int], limits: Limits, row_bytes: Mapping[QueueKey, int]
+) -> Offsets:
+    """The end of the next batch. `row_bytes`: of each queue that has something new, where `bytes_max` is set."""
+    taken = dict(end)
+    if limits.rows_max:
+        taken = within_rows(start, taken, limits.rows_max)
+    if limits.bytes_max:
+        taken = within_bytes(start, taken, limits.bytes_max, row_bytes)
+    return taken
+
+
+def made_anew(before: Mapping[tuple[str, str], int], now: Mapping[tuple[str, str], int]) -> frozenset[tuple[str, str]]:
+    """The (topic, broker) at which another topic of the name is now than before. What is not known is taken for the same."""
+    return frozenset(place for place, life in before.items() if now.get(place, life) != life)
+
+
+def begun_anew(
+    start: Mapping[QueueKey, int], minimum: Mapping[QueueKey, int], anew: Collection[tuple[str, str]]
+) -> Offsets:
+    """The start, at the first row of those topics that were made anew; without the queues that the new ones do not have."""
+    return {
+        key: minimum[key] if (key.topic, key.broker) in anew else offset
+        for key, offset in start.items()
+        if key in minimum or (key.topic, key.broker) not in anew
+    }
+
+
+def shrunk(start: Mapping[QueueKey, int], end: Mapping[QueueKey, int]) -> Offsets:
+    """{queue: how far its end is below its start}: it was deleted and made again, or its log was lost."""
+    return {key: offset - end[key] for key, offset in start.items() if key in end and end[key] < offset}

@@ -1,0 +1,1 @@
+"""Lag, traces and query results, as tables, JSON and HTML."""

@@ -1,0 +1,93 @@
+"""The records of trace messages as rows of one table, so that Spark can count and join them. Pure.
+
+A body that cannot be read becomes one row of kind DAMAGED, and is counted like everything else. So does a record whose
+numbers cannot be: any client may write to the trace topic.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from ...client.tracing.trace_format import Consumed, Delivered, Published, TraceRecord, decode_trace
+from ...model.errors import TraceDamaged
+from ...model.times import TIME_MS_MAX
+
+DAMAGED: Final = "Damaged"
+OTHER: Final = "Other"
+ATTEMPT_MAX: Final = (1 << 31) - 1
+
+TRACE_TYPE: Final = (
+    "array<struct<kind:string,at_ms:bigint,producer_or_group:string,topic:string,message_id:string,request_id:string,"
+    "cost_ms:bigint,ok:boolean,code:string,attempt:int>>"
+)
+"""Of what `trace_rows` returns, as Spark takes it."""
+
+
+class TraceRow(NamedTuple):
+    """One record; None where its kind does not tell. `attempt`: from 0 on."""
+
+    kind: str
+    at_ms: int | None = None
+    producer_or_group: str | None = None
+    topic: str | None = None
+    message_id: str | None = None
+    request_id: str | None = None
+    cost_ms: int | None = None
+    ok: bool | None = None
+    code: str | None = None
+    attempt: int | None = None
+
+
+def trace_rows(body: bytes | bytearray | None) -> list[TraceRow]:
+    """The rows of one trace message, by its body."""
+    try:
+        rows = [_row(record) for record in decode_trace(bytes(body or b""))]
+    except TraceDamaged:
+        return [TraceRow(DAMAGED)]
+    return [row if _is_possible(row) else TraceRow(DAMAGED) for row in rows]
+
+
+def _is_possible(row: TraceRow) -> bool:
+    """Whether times are of a calendar and the others fit their columns. A cost is below 0 where a clock was set back."""
+    return (
+        0 <= (row.at_ms or 0) <= TIME_MS_MAX
+        and -TIME_MS_MAX <= (row.cost_ms or 0) <= TIME_MS_MAX
+        and 0 <= (row.attempt or 0) <= ATTEMPT_MAX
+    )
+
+
+def _row(record: TraceRecord) -> TraceRow:
+    group = record.group or None
+    match record:
+        case Published():
+            return TraceRow(
+                record.kind,
+                record.at_ms,
+                group,
+                topic=record.topic,
+                message_id=record.message_id,
+                cost_ms=record.cost_ms,
+                ok=record.is_ok,
+            )
+        case Delivered():
+            return TraceRow(
+                record.kind,
+                record.at_ms,
+                group,
+                message_id=record.message_id,
+                request_id=record.request_id,
+                attempt=record.retry_times,
+            )
+        case Consumed():
+            return TraceRow(
+                record.kind,
+                record.at_ms or None,
+                group,
+                message_id=record.message_id,
+                request_id=record.request_id,
+                cost_ms=record.cost_ms,
+                ok=record.is_ok,
+                code=record.code.name.lower(),
+            )
+        case _:
+            return TraceRow(OTHER, record.at_ms, group, topic=record.topic, message_id=record.message_id)

@@ -1,0 +1,57 @@
+"""Which queue each row of a write goes to, and which rows go there together. Pure.
+
+With delivery=dedup a batch that is written again must go the same ways, row by row, whatever became of the topic
+meanwhile: its queues are pinned when a query first writes to it, and a row's queue follows from its number in its task,
+or from its message group, and from nothing else. Rows without a group change queues in blocks: BLOCK_ROWS side by side
+share one, so that a request holds many rows of one queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ...client.sending.queue_choice import shard_queue
+from ...model.queue import MessageQueue
+from .arrow_records import Rows
+
+BLOCK_ROWS: Final = 512
+
+Destination = Callable[[str, str | None, int], MessageQueue | None]
+"""(topic, message group, block) -> the queue; None: any queue of the topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Rows (indexes in a batch, in order) that go one way."""
+
+    topic: str
+    queue: MessageQueue | None
+    picks: Sequence[int]
+
+
+def shares(rows: Rows, first_row: int, destination: Destination) -> list[Share]:
+    """The ways of a batch's rows; within one way rows keep their order. `first_row`: the batch's first, in its task."""
+    if isinstance(rows.topics, str) and rows.groups is None:
+        found = []
+        begin = 0
+        while begin < len(rows):
+            block, within = divmod(first_row + begin, BLOCK_ROWS)
+            end = min(len(rows), begin + BLOCK_ROWS - within)
+            found.append(Share(rows.topics, destination(rows.topics, None, block), range(begin, end)))
+            begin = end
+        return found
+    ways: dict[tuple[str, MessageQueue | None], list[int]] = {}
+    for index in range(len(rows)):
+        topic = rows.topic(index)
+        queue = destination(topic, rows.group(index), (first_row + index) // BLOCK_ROWS)
+        ways.setdefault((topic, queue), []).append(index)
+    return [Share(topic, queue, picks) for (topic, queue), picks in ways.items()]
+
+
+def pinned_queue(queues: Sequence[MessageQueue], group: str | None, salt: int, block: int) -> MessageQueue:
+    """The queue of a row, of those that are pinned. `salt`: sets tasks and batches apart."""
+    if group is not None:
+        return shard_queue(queues, group)
+    return queues[(salt + block) % len(queues)]

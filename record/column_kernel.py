@@ -1,0 +1,679 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: binding=True, nonecheck=False
+"""The column kernel: records as columns, so that whoever reads millions of messages makes no object of any of them.
+
+Plain loops over memoryviews in Cython's pure-Python mode, as the record kernel beside it, which has proven the lengths of
+every record that comes here (`decode_batch`) and draws their layout. One pass over a run of records fills buffers
+that the caller gives: numbers of fixed width; text and bytes as running ends (int32, one more than there are rows) and
+one area of data; properties as a map of two such; a bitmap, lowest bit first, of the rows that are not null. That is how
+Arrow lays columns out, but nothing here knows of it.
+
+A record goes in whole or not at all: `fill` stops before the first that finds no room, is behind the range, or is damaged.
+Pure.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import cython
+
+from ..model.errors import RemoteProtocolError
+from ..model.properties import decode_properties
+from .compression import decompress
+from .crc32 import crc32, crc32_address
+from .kernel_host import check_host
+
+COMPILED = cython.compiled
+
+check_host(struct.calcsize("n"))
+
+# Why `fill` stopped.
+ALL_TAKEN = 0
+NO_ROOM = 1
+BEHIND_END = 2
+BAD_BODY_CRC = 3
+BAD_PACKING = 4
+
+REASONS = {BAD_BODY_CRC: "body checksum does not match", BAD_PACKING: "compressed body cannot be unpacked"}
+
+PROPERTIES_ROOM_BYTES = 131_072
+"""What each text needs for a row of any kind: 32767 bytes of properties, three for each that is no UTF-8."""
+
+ENTRIES_ROOM = 10_923
+"""As many properties fit into 32767 bytes: each has a separator, a value and an end."""
+
+_COMPARED_MAX = cython.declare(
+    cython.Py_ssize_t, 16
+)  # properties that are compared each with each, to find one named twice
+_ID_ROOM = cython.declare(cython.Py_ssize_t, 64)  # an offset message id has at most 56 characters
+_V1 = cython.declare(cython.uint, 0xDAA320A7)
+_ROOM_MAX = cython.declare(cython.Py_ssize_t, 0x7FFFFFFF)  # ends of rows have 31 bits
+_MS_MAX = cython.declare(cython.longlong, 9_223_372_036_854_775)  # as microseconds just within 64 bits
+_crc_at = cython.declare("unsigned int (*)(unsigned int, const unsigned char *, unsigned long long) noexcept nogil")
+if cython.compiled:
+    _crc_at = cython.cast(
+        "unsigned int (*)(unsigned int, const unsigned char *, unsigned long long) noexcept nogil",
+        cython.cast("void *", cython.cast(cython.size_t, crc32_address())),
+    )
+
+
+# The same as the record kernel's: compiled functions that are to be inlined cannot be shared between modules.
+@cython.cfunc
+@cython.inline
+def _get32(buf: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.uint:
+    if not cython.compiled:  # a cast is a call there, dearer than all the rest
+        return (buf[at] << 24) | (buf[at + 1] << 16) | (buf[at + 2] << 8) | buf[at + 3]
+    return (
+        (cython.cast(cython.uint, buf[at]) << 24)
+        | (cython.cast(cython.uint, buf[at + 1]) << 16)
+        | (cython.cast(cython.uint, buf[at + 2]) << 8)
+        | cython.cast(cython.uint, buf[at + 3])
+    )
+
+
+@cython.cfunc
+@cython.inline
+def _get_s32(buf: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.int:
+    value: cython.uint = _get32(buf, at)
+    return cython.cast(cython.int, value) if cython.compiled else (value ^ (1 << 31)) - (1 << 31)
+
+
+@cython.cfunc
+@cython.inline
+def _get64(buf: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.longlong:
+    if not cython.compiled:
+        return (((_get32(buf, at) << 32) | _get32(buf, at + 4)) ^ (1 << 63)) - (1 << 63)
+    value: cython.ulonglong = (cython.cast(cython.ulonglong, _get32(buf, at)) << 32) | _get32(buf, at + 4)
+    return cython.cast(cython.longlong, value)
+
+
+@cython.cfunc
+@cython.inline
+def _crc_in(buf: cython.const[cython.uchar][::1], begin: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.uint:
+    """The CRC-32 of buf[begin : begin + size], the 31 bits of it that a record has."""
+    if cython.compiled and _crc_at:
+        return _crc_at(0, cython.address(buf[begin]), size) & 0x7FFFFFFF
+    return crc32(buf[begin : begin + size]) & 0x7FFFFFFF
+
+
+@cython.cfunc
+@cython.inline
+def _microseconds(ms: cython.longlong) -> cython.longlong:
+    """Of milliseconds; the nearest that 64 bits hold."""
+    if ms > _MS_MAX:
+        ms = _MS_MAX
+    if ms < -_MS_MAX:
+        ms = -_MS_MAX
+    return ms * 1000
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _copy(
+    out: cython.uchar[::1],
+    at: cython.Py_ssize_t,
+    data: cython.const[cython.uchar][::1],
+    begin: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+) -> cython.void:
+    """Copies data [begin, end) to `at`."""
+    i: cython.Py_ssize_t
+    if cython.compiled:
+        for i in range(end - begin):
+            out[at + i] = data[begin + i]
+    else:
+        out[at : at + end - begin] = data[begin:end]
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _mark(valid: cython.uchar[::1], row: cython.Py_ssize_t, is_there: cython.bint) -> cython.void:
+    """Sets the bit of a row; rows come one after the other."""
+    if row & 7 == 0:
+        valid[row >> 3] = 0
+    if is_there:
+        valid[row >> 3] = valid[row >> 3] | (1 << (row & 7))
+
+
+@cython.cfunc
+@cython.inline
+def _is(
+    text: cython.const[cython.uchar][::1], begin: cython.Py_ssize_t, end: cython.Py_ssize_t, name: bytes
+) -> cython.bint:
+    """Whether text [begin, end) is `name`."""
+    i: cython.Py_ssize_t
+    if end - begin != len(name):
+        return False
+    for i in range(end - begin):
+        if text[begin + i] != name[i]:
+            return False
+    return True
+
+
+@cython.cfunc
+@cython.inline
+def _hex(nibble: cython.uint) -> cython.uchar:
+    return nibble + (48 if nibble < 10 else 55)
+
+
+@cython.final
+@cython.cclass
+class BytesColumn:
+    """A column of bytes or text. `ends`: int32, a first 0, then one a row. `valid`: a bit a row; empty = never null."""
+
+    used_bytes = cython.declare(cython.Py_ssize_t, visibility="readonly")
+    null_count = cython.declare(cython.Py_ssize_t, visibility="readonly")
+    _room: cython.Py_ssize_t
+    _rows_max: cython.Py_ssize_t
+    _has_nulls: cython.bint
+    _ends: cython.int[::1]
+    _data: cython.uchar[::1]
+    _valid: cython.uchar[::1]
+
+    def __init__(self, ends: memoryview, data: memoryview, valid: memoryview) -> None:
+        """Raises ValueError where `ends` has no place for the first."""
+        if not len(ends):
+            raise ValueError("a column of bytes has one end more than rows")
+        self._ends = ends
+        self._data = data
+        self._valid = valid
+        self._room = min(len(data), _ROOM_MAX)
+        self._has_nulls = len(valid) > 0
+        self._rows_max = len(ends) - 1
+        if self._has_nulls:
+            self._rows_max = min(self._rows_max, 8 * len(valid))
+        self._ends[0] = 0
+        self.used_bytes = 0
+        self.null_count = 0
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _put(
+    column: BytesColumn,
+    row: cython.Py_ssize_t,
+    text: cython.const[cython.uchar][::1],
+    begin: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+) -> cython.void:
+    """text [begin, end) as the row's value; `begin` below 0: null."""
+    used: cython.Py_ssize_t = column.used_bytes
+    if begin >= 0:
+        _copy(column._data, used, text, begin, end)
+        used += end - begin
+        column.used_bytes = used
+    else:
+        column.null_count += 1
+    column._ends[row + 1] = used
+    if column._has_nulls:
+        _mark(column._valid, row, begin >= 0)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _put_offset_id(
+    column: BytesColumn,
+    row: cython.Py_ssize_t,
+    buf: cython.const[cython.uchar][::1],
+    host: cython.Py_ssize_t,
+    host_bytes: cython.Py_ssize_t,
+    offset_at: cython.Py_ssize_t,
+) -> cython.void:
+    """Store host and physical offset in hex."""
+    used: cython.Py_ssize_t = column.used_bytes
+    data: cython.uchar[::1] = column._data
+    i: cython.Py_ssize_t
+    c: cython.uchar
+    for i in range(host_bytes + 8):
+        c = buf[host + i] if i < host_bytes else buf[offset_at + i - host_bytes]
+        data[used] = _hex(c >> 4)
+        data[used + 1] = _hex(c & 15)
+        used += 2
+    column.used_bytes = used
+    column._ends[row + 1] = used
+    if column._has_nulls:
+        _mark(column._valid, row, True)
+
+
+@cython.cfunc
+def _rows_in(column: Any) -> cython.Py_ssize_t:
+    """How many rows a column has room for, whichever it is of those that a ColumnFiller fills."""
+    texts: BytesColumn
+    if isinstance(column, BytesColumn):
+        texts = column
+        return texts._rows_max
+    if not isinstance(column, tuple):
+        return len(column)
+    return min(len(column[0]), 8 * len(column[1])) if len(column) == 2 else len(column[0]) - 1
+
+
+@cython.final
+@cython.cclass
+class ColumnFiller:
+    """The columns of one batch. Any thread, one at a time.
+
+    Columns are named as a user of Spark names them; those not given are not filled. Values, by name: an int64
+    memoryview for queueOffset, bornTimestamp, storeTimestamp (microseconds), bodyCrc; int32 for queueId, reconsumeTimes, flag,
+    sysFlag;
+    a BytesColumn for messageId, keys, tags, messageGroup, traceparent, body; (int64, bits) for deliverTimestamp; (int32 ends
+    of rows, BytesColumn of names, BytesColumn of values) for properties.
+    """
+
+    rows = cython.declare(cython.Py_ssize_t, visibility="readonly")
+    status = cython.declare(cython.int, visibility="readonly")
+    needed_bytes = cython.declare(cython.Py_ssize_t, visibility="readonly")
+    undelayed = cython.declare(cython.Py_ssize_t, visibility="readonly")
+    entries = cython.declare(cython.Py_ssize_t, visibility="readonly")
+    _rows_max: cython.Py_ssize_t
+    _entries_max: cython.Py_ssize_t
+    _begin: cython.longlong
+    _end: cython.longlong
+    _tags_wanted: Any
+    _checks_crc: cython.bint
+    _reads_properties: cython.bint
+    _has_queue_ids: cython.bint
+    _has_queue_offsets: cython.bint
+    _has_born: cython.bint
+    _has_stored: cython.bint
+    _has_crcs: cython.bint
+    _has_tries: cython.bint
+    _has_flags: cython.bint
+    _has_sys_flags: cython.bint
+    _has_due: cython.bint
+    _has_map: cython.bint
+    _queue_ids: cython.int[::1]
+    _tries: cython.int[::1]
+    _flags: cython.int[::1]
+    _sys_flags: cython.int[::1]
+    _queue_offsets: cython.longlong[::1]
+    _born: cython.longlong[::1]
+    _stored: cython.longlong[::1]
+    _crcs: cython.longlong[::1]
+    _due: cython.longlong[::1]
+    _due_valid: cython.uchar[::1]
+    _ids: BytesColumn
+    _keys: BytesColumn
+    _tags: BytesColumn
+    _groups: BytesColumn
+    _traces: BytesColumn
+    _bodies: BytesColumn
+    _map_ends: cython.int[::1]
+    _map_names: BytesColumn
+    _map_values: BytesColumn
+    # What was found in the properties of the record at hand: where values begin and end (begin below 0 = not there),
+    # and of each property where its name begins, its separator and its end are.
+    _id_begin: cython.Py_ssize_t
+    _id_end: cython.Py_ssize_t
+    _keys_begin: cython.Py_ssize_t
+    _keys_end: cython.Py_ssize_t
+    _tags_begin: cython.Py_ssize_t
+    _tags_end: cython.Py_ssize_t
+    _group_begin: cython.Py_ssize_t
+    _group_end: cython.Py_ssize_t
+    _trace_begin: cython.Py_ssize_t
+    _trace_end: cython.Py_ssize_t
+    _due_begin: cython.Py_ssize_t
+    _due_end: cython.Py_ssize_t
+    _found: cython.Py_ssize_t
+    _marks: cython.int[::1]
+
+    def __init__(
+        self,
+        rows_max: int,
+        columns: Mapping[str, Any],
+        *,
+        tags: tuple[bytes, ...] | None = None,
+        check_crc: bool = True,
+    ) -> None:
+        """`tags`: messages with one of these alone; None = all. `check_crc`: bodies, where they are wanted, are compared
+        with their checksums. Raises ValueError where a column has no room for as many rows.
+        """
+        for name, column in columns.items():
+            if _rows_in(column) < rows_max:
+                raise ValueError(f"column {name} has no room for {rows_max} rows")
+        self.rows = self.needed_bytes = self.undelayed = self.entries = 0
+        self.status = ALL_TAKEN
+        self._rows_max = rows_max
+        self._tags_wanted = tags
+        get: Any = columns.get
+        self._bodies = get("body")
+        self._checks_crc = check_crc and self._bodies is not None
+        self._queue_ids, self._tries, self._flags = get("queueId"), get("reconsumeTimes"), get("flag")
+        self._sys_flags = get("sysFlag")
+        self._queue_offsets, self._crcs = get("queueOffset"), get("bodyCrc")
+        self._born, self._stored = get("bornTimestamp"), get("storeTimestamp")
+        self._has_queue_ids = "queueId" in columns
+        self._has_queue_offsets = "queueOffset" in columns
+        self._has_born = "bornTimestamp" in columns
+        self._has_stored = "storeTimestamp" in columns
+        self._has_crcs = "bodyCrc" in columns
+        self._has_tries = "reconsumeTimes" in columns
+        self._has_flags = "flag" in columns
+        self._has_sys_flags = "sysFlag" in columns
+        self._has_due = "deliverTimestamp" in columns
+        if self._has_due:
+            self._due, self._due_valid = columns["deliverTimestamp"]
+        self._ids, self._keys, self._tags = get("messageId"), get("keys"), get("tags")
+        self._groups, self._traces = get("messageGroup"), get("traceparent")
+        self._has_map = "properties" in columns
+        self._entries_max = 0
+        if self._has_map:
+            self._map_ends, self._map_names, self._map_values = columns["properties"]
+            self._map_ends[0] = 0
+            self._entries_max = min(self._map_names._rows_max, self._map_values._rows_max)
+        texts = (self._ids, self._keys, self._tags, self._groups, self._traces)
+        self._reads_properties = self._has_map or self._has_due or tags is not None or texts.count(None) < len(texts)
+        self._marks = memoryview(bytearray(12 * ENTRIES_ROOM)).cast("i")
+
+    def fill(self, batch: Any, first: cython.Py_ssize_t, begin: cython.longlong, end: cython.longlong) -> int:
+        """Takes messages from number `first` of a MessageBatch on; returns the number of the first that was not taken.
+
+        Those with queue offsets [begin, end) are wanted; the others are passed over.
+        `status` says why it ended there. NO_ROOM: the batch of columns is full (where it is empty, the body needs
+        `needed_bytes`). BEHIND_END: nothing that follows is wanted. BAD_...: that message is damaged; nothing of it was taken.
+        Raises ValueError for a `first` below zero.
+        """
+        data: bytes = batch.data
+        at: cython.const[cython.uint][::1] = batch.positions
+        buf: cython.const[cython.uchar][::1] = data
+        index: cython.Py_ssize_t = first
+        count: cython.Py_ssize_t = len(at)
+        if first < 0:
+            raise ValueError("no message has a number below zero")
+        self._begin, self._end = begin, end
+        while index < count:
+            self.status = self._take(data, buf, at[index])
+            if self.status != ALL_TAKEN:
+                return index
+            index += 1
+        self.status = ALL_TAKEN
+        return index
+
+    @cython.cfunc
+    def _take(self, data: bytes, buf: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.int:
+        sys_flag: cython.uint = _get32(buf, at + 36)
+        queue_offset: cython.longlong = _get64(buf, at + 20)
+        body: cython.Py_ssize_t = at + 88 + (12 if sys_flag & 0x10 else 0) + (12 if sys_flag & 0x20 else 0)
+        body_end: cython.Py_ssize_t = body + _get32(buf, body - 4)
+        begin: cython.Py_ssize_t
+        end: cython.Py_ssize_t = at + _get32(buf, at)
+        is_packed: cython.bint
+        if queue_offset >= self._end:
+            return BEHIND_END
+        if queue_offset < self._begin:
+            return ALL_TAKEN
+        if self.rows == self._rows_max:
+            return NO_ROOM
+        if _get32(buf, at + 4) == _V1:
+            begin = body_end + 3 + buf[body_end]
+        else:
+            begin = body_end + 4 + ((buf[body_end] << 8) | buf[body_end + 1])
+        is_packed = self._bodies is not None and sys_flag & 1 != 0
+        if self._checks_crc and _crc_in(buf, body, body_end - body) != _get32(buf, at + 8):
+            return BAD_BODY_CRC
+        if self._reads_properties and not self._read_properties(data, buf, begin, end):
+            return self._take_odd(data, buf, at, begin, end, body, body_end, is_packed, _cleaned(data[begin:end]))
+        if is_packed:
+            return self._take_odd(data, buf, at, begin, end, body, body_end, is_packed, None)
+        return self._add(buf, at, sys_flag, buf, end - begin, buf, body, body_end)
+
+    @cython.cfunc
+    def _take_odd(
+        self,
+        data: bytes,
+        buf: cython.const[cython.uchar][::1],
+        at: cython.Py_ssize_t,
+        begin: cython.Py_ssize_t,
+        end: cython.Py_ssize_t,
+        body: cython.Py_ssize_t,
+        body_end: cython.Py_ssize_t,
+        is_packed: cython.bint,
+        cleaned: Any,
+    ) -> cython.int:
+        """A record whose body or properties do not go in as they lie there: others take their place."""
+        plain: bytes = data
+        text: cython.const[cython.uchar][::1] = buf
+        bodies: cython.const[cython.uchar][::1]
+        text_bytes: cython.Py_ssize_t = end - begin
+        if is_packed:
+            try:
+                plain = decompress(data[body:body_end], _get32(buf, at + 36))
+            except RemoteProtocolError:
+                return BAD_PACKING
+            body, body_end = 0, len(plain)
+        bodies = plain
+        if cleaned is not None:
+            text = cleaned
+            text_bytes = len(cleaned)
+            self._scan(text, 0, text_bytes)
+        return self._add(buf, at, _get32(buf, at + 36), text, text_bytes, bodies, body, body_end)
+
+    @cython.cfunc
+    @cython.inline
+    def _read_properties(
+        self, data: bytes, text: cython.const[cython.uchar][::1], begin: cython.Py_ssize_t, end: cython.Py_ssize_t
+    ) -> cython.bint:
+        """Finds what is wanted of the properties; False where they must be cleaned first."""
+        if self._scan(text, begin, end) >= 0x80:
+            try:
+                data[begin:end].decode()
+            except UnicodeDecodeError:
+                return False
+        return not (self._has_nameless() or (self._has_map and self._is_any_named_twice(text)))
+
+    @cython.cfunc
+    def _scan(
+        self, text: cython.const[cython.uchar][::1], begin: cython.Py_ssize_t, end: cython.Py_ssize_t
+    ) -> cython.uint:
+        """Notes where properties are, and those with a column of their own; returns all bytes, one bit over the other."""
+        entry: cython.Py_ssize_t = begin
+        stop: cython.Py_ssize_t = begin
+        separator: cython.Py_ssize_t
+        size: cython.Py_ssize_t
+        found: cython.Py_ssize_t = 0
+        c: cython.uint
+        seen: cython.uint = 0
+        marks: cython.int[::1] = self._marks
+        self._id_begin = self._id_end = self._keys_begin = self._keys_end = self._tags_begin = self._tags_end = -1
+        self._group_begin = self._group_end = self._trace_begin = self._trace_end = self._due_begin = self._due_end = -1
+        while entry < end:
+            separator = -1
+            stop = entry
+            while stop < end:
+                c = text[stop]
+                if c <= 2:
+                    if c == 2:
+                        break
+                    if c == 1 and separator < 0:
+                        separator = stop
+                seen |= c
+                stop += 1
+            if separator >= 0 and separator + 1 < stop:
+                marks[3 * found] = entry
+                marks[3 * found + 1] = separator
+                marks[3 * found + 2] = stop
+                found += 1
+                size = separator - entry
+                if size == 4:
+                    if _is(text, entry, separator, b"TAGS"):
+                        self._tags_begin, self._tags_end = separator + 1, stop
+                    elif _is(text, entry, separator, b"KEYS"):
+                        self._keys_begin, self._keys_end = separator + 1, stop
+                elif size == 8:
+                    if _is(text, entry, separator, b"UNIQ_KEY"):
+                        self._id_begin, self._id_end = separator + 1, stop
+                elif size == 11:
+                    if _is(text, entry, separator, b"traceparent"):
+                        self._trace_begin, self._trace_end = separator + 1, stop
+                elif size == 12:
+                    if _is(text, entry, separator, b"TIMER_OUT_MS"):
+                        self._due_begin, self._due_end = separator + 1, stop
+                elif size == 13 and _is(text, entry, separator, b"__SHARDINGKEY"):
+                    self._group_begin, self._group_end = separator + 1, stop
+            entry = stop + 1
+        self._found = found
+        return seen
+
+    @cython.cfunc
+    def _has_nameless(self) -> cython.bint:
+        """Whether a property has no name: whether it counts then depends on its value's characters."""
+        i: cython.Py_ssize_t
+        for i in range(self._found):
+            if self._marks[3 * i] == self._marks[3 * i + 1]:
+                return True
+        return False
+
+    @cython.cfunc
+    def _is_any_named_twice(self, text: cython.const[cython.uchar][::1]) -> cython.bint:
+        """Whether a name comes again, or there are too many to compare them all: a map has each once."""
+        i: cython.Py_ssize_t
+        k: cython.Py_ssize_t
+        n: cython.Py_ssize_t
+        size: cython.Py_ssize_t
+        marks: cython.int[::1] = self._marks
+        if self._found > _COMPARED_MAX:
+            return True
+        for i in range(1, self._found):
+            size = marks[3 * i + 1] - marks[3 * i]
+            for k in range(i):
+                if marks[3 * k + 1] - marks[3 * k] != size:
+                    continue
+                n = 0
+                while n < size and text[marks[3 * i] + n] == text[marks[3 * k] + n]:
+                    n += 1
+                if n == size:
+                    return True
+        return False
+
+    @cython.cfunc
+    @cython.inline
+    def _is_full(self, text_bytes: cython.Py_ssize_t, body_bytes: cython.Py_ssize_t) -> cython.bint:
+        """Whether a row may not fit. Each text may need all that the properties have."""
+        room: cython.Py_ssize_t = text_bytes + _ID_ROOM
+        if self._bodies is not None and self._bodies.used_bytes + body_bytes > self._bodies._room:
+            self.needed_bytes = body_bytes
+            return True
+        if self._ids is not None and self._ids.used_bytes + room > self._ids._room:
+            return True
+        if self._keys is not None and self._keys.used_bytes + room > self._keys._room:
+            return True
+        if self._tags is not None and self._tags.used_bytes + room > self._tags._room:
+            return True
+        if self._groups is not None and self._groups.used_bytes + room > self._groups._room:
+            return True
+        if self._traces is not None and self._traces.used_bytes + room > self._traces._room:
+            return True
+        return self._has_map and (
+            self.entries + self._found > self._entries_max
+            or self._map_names.used_bytes + room > self._map_names._room
+            or self._map_values.used_bytes + room > self._map_values._room
+        )
+
+    @cython.cfunc
+    @cython.inline
+    def _add(
+        self,
+        buf: cython.const[cython.uchar][::1],
+        at: cython.Py_ssize_t,
+        sys_flag: cython.uint,
+        text: cython.const[cython.uchar][::1],
+        text_bytes: cython.Py_ssize_t,
+        bodies: cython.const[cython.uchar][::1],
+        body: cython.Py_ssize_t,
+        body_end: cython.Py_ssize_t,
+    ) -> cython.int:
+        """The record at `at` as the next row; its properties are those found in `text`, its body lies in `bodies`."""
+        row: cython.Py_ssize_t = self.rows
+        stored: cython.Py_ssize_t = at + 56 + (12 if sys_flag & 0x10 else 0)
+        tries: cython.Py_ssize_t = stored + 16 + (12 if sys_flag & 0x20 else 0)
+        if self._tags_wanted is not None and not self._is_wanted(text):
+            return ALL_TAKEN
+        if self._is_full(text_bytes, body_end - body):
+            return NO_ROOM
+        if self._has_queue_ids:
+            self._queue_ids[row] = _get_s32(buf, at + 12)
+        if self._has_flags:
+            self._flags[row] = _get_s32(buf, at + 16)
+        if self._has_sys_flags:
+            self._sys_flags[row] = _get_s32(buf, at + 36)
+        if self._has_queue_offsets:
+            self._queue_offsets[row] = _get64(buf, at + 20)
+        if self._has_crcs:
+            self._crcs[row] = _get32(buf, at + 8)
+        if self._has_born:
+            self._born[row] = _microseconds(_get64(buf, at + 40))
+        if self._has_stored:
+            self._stored[row] = _microseconds(_get64(buf, stored))
+        if self._has_tries:
+            self._tries[row] = _get_s32(buf, tries)
+        if self._bodies is not None:
+            _put(self._bodies, row, bodies, body, body_end)
+        if self._ids is not None:
+            if self._id_begin >= 0:
+                _put(self._ids, row, text, self._id_begin, self._id_end)
+            else:
+                _put_offset_id(self._ids, row, buf, stored + 8, tries - stored - 8, at + 28)
+        if self._keys is not None:
+            _put(self._keys, row, text, self._keys_begin, self._keys_end)
+        if self._tags is not None:
+            _put(self._tags, row, text, self._tags_begin, self._tags_end)
+        if self._groups is not None:
+            _put(self._groups, row, text, self._group_begin, self._group_end)
+        if self._traces is not None:
+            _put(self._traces, row, text, self._trace_begin, self._trace_end)
+        if self._has_due:
+            self._add_due(row, text)
+        if self._has_map:
+            self._add_properties(row, text)
+        self.rows = row + 1
+        return ALL_TAKEN
+
+    @cython.cfunc
+    def _is_wanted(self, text: cython.const[cython.uchar][::1]) -> cython.bint:
+        """Whether the tag is one of those wanted, letter by letter: the broker tells them by hash alone."""
+        tag: bytes
+        if self._tags_begin >= 0:
+            for tag in self._tags_wanted:
+                if _is(text, self._tags_begin, self._tags_end, tag):
+                    return True
+        return False
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _add_due(self, row: cython.Py_ssize_t, text: cython.const[cython.uchar][::1]) -> cython.void:
+        """When a delayed message was due; null where it does not say, or says what is no number."""
+        ms: cython.longlong = 0
+        i: cython.Py_ssize_t = self._due_begin
+        is_there: cython.bint = i >= 0 and self._due_end - i <= 15
+        while is_there and i < self._due_end:
+            is_there = 48 <= text[i] <= 57
+            ms = ms * 10 + text[i] - 48
+            i += 1
+        self._due[row] = ms * 1000 if is_there else 0
+        _mark(self._due_valid, row, is_there)
+        if not is_there:
+            self.undelayed += 1
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _add_properties(self, row: cython.Py_ssize_t, text: cython.const[cython.uchar][::1]) -> cython.void:
+        i: cython.Py_ssize_t
+        marks: cython.int[::1] = self._marks
+        entry: cython.Py_ssize_t = self.entries
+        for i in range(self._found):
+            _put(self._map_names, entry, text, marks[3 * i], marks[3 * i + 1])
+            _put(self._map_values, entry, text, marks[3 * i + 1] + 1, marks[3 * i + 2])
+            entry += 1
+        self.entries = entry
+        self._map_ends[row + 1] = entry
+
+
+def _cleaned(properties: bytes) -> bytes:
+    """The same properties as every consumer sees them: text that is UTF-8, each name once."""
+    return "".join([f"{name}\x01{value}\x02" for name, value in decode_properties(properties).items()]).encode()

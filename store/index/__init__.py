@@ -1,0 +1,1 @@
+"""The key index: finding records by key, unique id or position."""

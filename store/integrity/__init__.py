@@ -1,0 +1,1 @@
+"""Damage: found, kept out of sight, made whole again; and what a start after a crash keeps."""

@@ -1,0 +1,216 @@
+"""Whether the consume queues name the records of the log: each record is held to the unit that should name it.
+
+    bytes of the log, as a scrub reads them -> runs of records -> units as they must be <-> units as the file has them
+                                               '- other ones: is the file's unit at home where it points to? else it is wrong
+
+A topic may have been deleted and made again: records of the old one lie in the log still, and the new one's units name
+others. So a unit that names a record of this very queue and offset counts more than a record before that one, and so do
+units beside it that name their own: the log and each queue run in the same order. What names a quarantined place stays.
+
+Files are read as they lie there, by descriptors of its own: any thread, one checker each. What it calls wrong is looked at
+again by the loop before it is written (`QueueTable.set_right`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ...model.errors import OffsetOutOfRange
+from ...model.names import SCHEDULE_TOPIC
+from ...record.layout import UNIT
+from ...record.record_kernel import RECORD_OVERHEAD_BYTES, RUN_BLANK, RunKernel, is_record_of
+from ..log.commit_log import CommitLog
+from ..log.segment import segment_name
+from ..queues.consume_queue import FILLER_SIZE, UNIT_BYTES
+from ..queues.queue_table import WrongUnit, goes_to_queue
+from .log_check import Read
+from .quarantine import Range, overlapping, overlaps
+from .scrub_reader import ScrubReader
+
+_RUN_COUNT_MAX: Final = 8192  # records looked at in one go
+_SEARCH_BYTES: Final = 4 << 20  # of the log read at a time while one record is searched
+_NO_FILE: Final = b"\xff" * UNIT_BYTES  # it has gone to retention, or its topic has been deleted since
+_EXTENDED_BELOW: Final = -0x80000000  # a tag code is the address of a unit in RocketMQ's extension
+
+
+@dataclass(frozen=True, slots=True)
+class MisplacedUnit:
+    """A unit, `held`, that does not name its own record. Where that is in the log, it lies in
+    [begin, end): between the messages beside it."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    held: bytes
+    begin: int
+    end: int
+
+    def replaced_by(self, unit: bytes, store_timestamp_ms: int = 0) -> WrongUnit:
+        """With what it should be."""
+        return WrongUnit(self.topic, self.queue_id, self.queue_offset, unit, self.held, store_timestamp_ms)
+
+
+class QueueChecker:
+    """Of one store. `kernel`: for records of any size that the log may hold; not anybody else's."""
+
+    def __init__(self, log: CommitLog, kernel: RunKernel, directory: str, *, file_bytes: int) -> None:
+        """`directory`: of the consume queues, whose files have `file_bytes` each."""
+        self._log = log
+        self._kernel = kernel
+        self._directory = directory
+        self._file_bytes = file_bytes
+        self._at, self._is_at_blank = 0, False
+
+    def check(self, read: Read, begin: int, end: int, damaged: Sequence[Range]) -> list[WrongUnit]:
+        """Of the records in [begin, end) of one segment, where records or blanks begin and end, but for damaged ranges.
+        Raises OSError."""
+        found: dict[tuple[str, int, int], WrongUnit] = {}
+        for run in self._runs(read, begin, end, damaged):
+            found.update(
+                ((wrong.topic, wrong.queue_id, wrong.queue_offset), wrong) for wrong in self._wrong(run, damaged)
+            )
+        return list(found.values())  # of two records for one unit the later one's topic is the one that is there
+
+    def is_still_there(self, wrong: WrongUnit) -> bool:
+        """Whether its file holds the damaged unit yet. Raises OSError."""
+        return self._held(wrong.topic, wrong.queue_id, wrong.queue_offset, 1) == wrong.held
+
+    def find(self, misplaced: MisplacedUnit, end: int, damaged: Sequence[Range]) -> WrongUnit | None:
+        """The unit that should be there, if its record lies before `end` and outside damaged ranges.
+
+        Raises OSError, OffsetOutOfRange (retention was faster).
+        """
+        wanted, found = (misplaced.topic, misplaced.queue_id), None
+        at, window = misplaced.begin, _SEARCH_BYTES
+        while at < end:
+            segment_end = at - at % self._log.segment_bytes + self._log.segment_bytes
+            stop = min(end, segment_end)
+            limit = min(stop, at + window)
+            with ScrubReader(self._log, at) as reader:
+                for run in self._runs(reader.read, at, limit, damaged):
+                    index = misplaced.queue_offset - run.queue_offset
+                    if (run.topic, run.queue_id) == wanted and 0 <= index < run.count:
+                        found = misplaced.replaced_by(run.unit(index), run.store_timestamp_ms)
+            if self._is_at_blank or (self._at == at and limit == stop):
+                at = segment_end
+            elif self._at == at:
+                window *= 2  # one record is longer
+            else:
+                at, window = self._at, _SEARCH_BYTES
+        return found
+
+    def _runs(self, read: Read, begin: int, end: int, damaged: Sequence[Range]) -> Iterator[_Run]:
+        """Visible ones. Leaves in `_at` how far it came: to where no whole record follows, in `_is_at_blank` whether a blank
+        does."""
+        kernel = self._kernel
+        self._at, self._is_at_blank = begin, False
+        while self._at < end:
+            bad = next(iter(overlapping(damaged, self._at, end)), (end, end))
+            if bad[0] <= self._at:
+                self._at = bad[1]
+                continue
+            at, data = 0, read(self._at, bad[0])
+            while at < len(data):
+                kernel.clear()
+                count = kernel.scan(data, at, len(data), self._at + at, False, _RUN_COUNT_MAX)
+                if not count:
+                    self._is_at_blank = kernel.status == RUN_BLANK
+                    self._at += at
+                    return
+                at = kernel.end
+                if goes_to_queue(kernel.sys_flag):
+                    units = bytes(memoryview(kernel.units)[: kernel.units_end])
+                    topic = kernel.topic.decode("utf-8", "replace")
+                    yield _Run(topic, kernel.queue_id, kernel.queue_offset, units, kernel.store_timestamp_ms)
+            self._at += at
+
+    def _wrong(self, run: _Run, damaged: Sequence[Range]) -> Iterator[WrongUnit]:
+        """Those of a run's units that the files have not, and have nothing as good instead of."""
+        if not os.path.isdir(os.path.join(self._directory, run.topic, str(run.queue_id))):
+            return  # its topic was deleted
+        held = self._held(run.topic, run.queue_id, run.queue_offset, run.count)
+        if held == run.units:
+            return
+        for index in range(run.count):
+            unit, found = run.unit(index), held[index * UNIT_BYTES : (index + 1) * UNIT_BYTES]
+            compared = 12 if run.topic == SCHEDULE_TOPIC else UNIT_BYTES  # a delayed message's tag code is its time
+            if found[:compared] == unit[:compared] or found == _NO_FILE:
+                continue
+            if found[:12] == unit[:12] and int.from_bytes(found[12:], "big", signed=True) < _EXTENDED_BELOW:
+                continue
+            if self._is_wrong(run, index, found, damaged):
+                yield WrongUnit(run.topic, run.queue_id, run.queue_offset + index, unit, found, run.store_timestamp_ms)
+
+    def _held(self, topic: str, queue_id: int, queue_offset: int, count: int) -> bytes:
+        """What the files have in the place of these units. Raises OSError."""
+        held = b""
+        begin, end = queue_offset * UNIT_BYTES, (queue_offset + count) * UNIT_BYTES
+        while begin + len(held) < end:
+            position = begin + len(held)
+            base = position // self._file_bytes * self._file_bytes
+            path = os.path.join(self._directory, topic, str(queue_id), segment_name(base))
+            size = min(end, base + self._file_bytes) - position
+            try:
+                with open(path, "rb") as file:
+                    held += os.pread(file.fileno(), size, position - base).ljust(size, b"\0")
+            except FileNotFoundError:
+                held += _NO_FILE * (size // UNIT_BYTES)
+        return held
+
+    def _is_wrong(self, run: _Run, index: int, held: bytes, damaged: Sequence[Range]) -> bool:
+        """Whether `held` names anything but this record, which is the one that counts."""
+        physical, size, _ = UNIT.unpack(held)
+        own = run.physical(index)
+        if physical != own and size != FILLER_SIZE and size > 0:
+            if physical >= 0 and overlaps(damaged, physical, physical + size):
+                return False
+            if physical > own and self._names_own(run.topic, run.queue_id, run.queue_offset + index, held):
+                return False
+        slot = run.queue_offset + index
+        before = self._held(run.topic, run.queue_id, slot - 1, 1) if slot else b""
+        behind = self._held(run.topic, run.queue_id, slot + 1, 1)
+        if before and _place(before) >= own and self._names_own(run.topic, run.queue_id, slot - 1, before):
+            return False
+        return not (_place(behind) <= own and self._names_own(run.topic, run.queue_id, slot + 1, behind))
+
+    def _names_own(self, topic: str, queue_id: int, queue_offset: int, unit: bytes) -> bool:
+        physical, size, _ = UNIT.unpack(unit)
+        return names_own_record(self._log, topic, queue_id, queue_offset, physical, size)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    topic: str
+    queue_id: int
+    queue_offset: int
+    units: bytes
+    store_timestamp_ms: int
+
+    @property
+    def count(self) -> int:
+        return len(self.units) // UNIT_BYTES
+
+    def unit(self, index: int) -> bytes:
+        return self.units[index * UNIT_BYTES : (index + 1) * UNIT_BYTES]
+
+    def physical(self, index: int) -> int:
+        return _place(self.unit(index))
+
+
+def _place(unit: bytes) -> int:
+    return int.from_bytes(unit[:8], "big")
+
+
+def names_own_record(log: CommitLog, topic: str, queue_id: int, queue_offset: int, physical: int, size: int) -> bool:
+    """Whether [physical, physical + size) is a record of this queue and offset, and can be read. Any thread."""
+    if not (RECORD_OVERHEAD_BYTES <= size <= log.segment_bytes and log.begin <= physical <= log.written - size):
+        return False
+    try:
+        with ScrubReader(log, physical) as reader:
+            record = reader.read(physical, physical + size)
+    except (OffsetOutOfRange, OSError):
+        return False
+    return is_record_of(record, physical, topic.encode(), queue_id, queue_offset)

@@ -1,0 +1,343 @@
+"""One turn of the loop: batches are checked and stamped where they lie in the arena, written at once, then dispatched.
+
+    arena.view:  | staged, back to back as it will lie in the log | next payload | free |
+                 ^ first staged                                   ^ arena.used
+
+Order of a write: the log, then whoever derives something from it (`run_dispatch`).
+What does not fit behind what is staged first has that written, then rolls the segment. Loop thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ...model.arena import Arena
+from ...model.errors import MessageIllegal, StoreNotWriteable
+from ...model.names import check_topic
+from ...model.properties import encode_properties
+from ...record.record_kernel import (
+    BAD_BODY_SIZE,
+    BAD_SIZE,
+    RECORD_OVERHEAD_BYTES,
+    TERMINATOR_BYTES,
+    RunKernel,
+    batch_sizes,
+    encode_record,
+    index_topic_hash,
+    why_refused,
+)
+from ..config import StoreConfig
+from ..opening.store_opening import Opened
+from ..queues.consume_queue import ConsumeQueue
+from ..queues.queue_table import goes_to_queue
+from ..queues.run_dispatch import UNITS_WAIT, RunDispatch, RunTarget, WrittenRun
+
+
+@dataclass(slots=True)
+class Placed:
+    """Where a batch will be once it is committed: queue offsets from `queue_offset` on, bytes [physical_offset, end).
+
+    `pieces`: ((count, physical offset), ...) of a batch that had to be split over segments. A reply that promises the
+    disk waits until `flushed` >= `end`. Not frozen, because one is made for every request.
+    """
+
+    queue_offset: int
+    physical_offset: int
+    store_timestamp_ms: int
+    count: int
+    end: int
+    pieces: tuple[tuple[int, int], ...] = ()
+
+
+class _Tail(RunTarget):
+    """The end of a queue as staged: `next_offset` runs ahead of the queue's own until the commit."""
+
+    __slots__ = ("is_plain", "next_offset", "topic_bytes", "topic_hash")
+
+    def __init__(self, queue: ConsumeQueue) -> None:
+        self.queue = queue
+        self.topic = queue.topic
+        self.queue_id = queue.queue_id
+        self.topic_bytes = queue.topic.encode()
+        self.topic_hash = index_topic_hash(self.topic_bytes)
+        self.next_offset = queue.next_offset
+        self.is_plain = not queue.delays_ms
+
+
+class Staging:
+    """What is staged into one open store."""
+
+    def __init__(
+        self,
+        arena: Arena,
+        config: StoreConfig,
+        opened: Opened,
+        dispatch: RunDispatch,
+        *,
+        store_host: bytes,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._arena = arena
+        self._memory = arena.view
+        self._config = config
+        self._now_ms = now_ms
+        self._store_host = store_host
+        self._log, self._queues = opened.log, opened.queues
+        self._upkeep = opened.upkeep
+        self._dispatch = dispatch
+        self._kernel = RunKernel(
+            store_host=store_host,
+            record_max=config.record_bytes_max,
+            body_max=config.body_bytes_max,
+            index_keys=config.index_enabled,
+            index_tags=config.index_tags,
+        )
+        self._tails: dict[tuple[str, int], _Tail] = {}
+        self._staged: list[WrittenRun] = []
+        self._staged_end = 0  # physical; of what is staged, else of the log
+        self._staged_room = -1  # bytes that may be staged before the segment must roll
+        self._is_plain = True  # what is staged are visible records of queues whose units need no store time
+        self._is_appended = False  # what is staged is in the log and not dispatched yet
+
+    def stage(
+        self, begin: int, end: int, topic: str, queue_id: int, count: int, own: bool = False, flags: int = 0
+    ) -> Placed:
+        """Takes a producer's batch that lies in arena.view[begin:end], begin == arena.used: checks and stamps it there.
+
+        Moves arena.used to `end`. Raises MessageIllegal, StoreNotWriteable, StorePoisoned; arena.used is unchanged then.
+        `own`: the records may hold what a client may not set, and their bodies are known to have their checksums; `flags`: of
+        the run.
+        """
+        tail = self._tails.get((topic, queue_id)) or self._tail(topic, queue_id)
+        size = end - begin
+        if size > self._staged_room:
+            if size + TERMINATOR_BYTES > self._log.segment_bytes:
+                return self._stage_split(tail, begin, end, count, own, flags)
+            self._make_room(size)
+        now_ms = self._now_ms()
+        physical = self._staged_end
+        kernel = self._kernel
+        units_begin, keys_begin = kernel.units_end, kernel.keys_end
+        queue_offset = tail.next_offset
+        done = kernel.stamp(
+            self._memory,
+            begin,
+            end,
+            tail.topic_bytes,
+            tail.topic_hash,
+            count,
+            tail.queue_id,
+            queue_offset,
+            physical,
+            now_ms,
+            own,
+        )
+        if done <= 0:
+            raise self._refusal(done, begin, end)
+        if not tail.is_plain:
+            self._is_plain = False
+        tail.next_offset = queue_offset + done
+        self._staged.append(
+            (tail, queue_offset, done, physical, physical + size, now_ms, units_begin, kernel.units_end, keys_begin,
+             kernel.keys_end, begin, flags)
+        )  # fmt: skip
+        self._staged_end = physical + size
+        self._staged_room -= size
+        self._arena.used = end
+        return Placed(queue_offset, physical, now_ms, done, physical + size)
+
+    def stage_own(self, records: bytes, *, topic: str, queue_id: int, count: int, flags: int) -> Placed:
+        """Takes visible records of one queue that the broker made, back to back, its own fields zero, all or none.
+
+        `flags`: as `MessageStore.stage_own` has them. Raises InvalidName, MessageIllegal (also where they are
+        more than a segment or the arena holds), StoreNotWriteable, StorePoisoned.
+        """
+        size = len(records)
+        if size + TERMINATOR_BYTES > self._log.segment_bytes or size > len(self._memory):
+            raise self._refusal(BAD_SIZE)
+        if size > self._staged_room or self._arena.used + size > len(self._memory):
+            self._make_room(size)
+        begin = self._arena.used
+        self._memory[begin : begin + size] = records
+        return self.stage(begin, begin + size, topic, queue_id, count, own=True, flags=flags)
+
+    def stage_record(
+        self,
+        *,
+        topic: str,
+        queue_id: int,
+        body: bytes,
+        properties: Mapping[str, str] | bytes = b"",
+        flag: int = 0,
+        sys_flag: int = 0,
+        born_timestamp_ms: int | None = None,
+        born_host: bytes | None = None,
+        reconsume_times: int = 0,
+        prepared_transaction_offset: int = 0,
+        body_crc: int | None = None,
+        frees_room: bool = False,
+    ) -> Placed:
+        """Takes one record that the broker itself makes; as `MessageStore.stage_record` has it.
+
+        Raises MessageIllegal, MessageTooLarge, StoreNotWriteable, StorePoisoned.
+        """
+        tail = self._tails.get((topic, queue_id)) or self._tail(topic, queue_id)
+        encoded = properties if isinstance(properties, bytes) else encode_properties(properties)
+        now_ms = self._now_ms()
+        is_visible = goes_to_queue(sys_flag)
+        record = bytearray(
+            encode_record(
+                topic=tail.topic_bytes,
+                body=body,
+                properties=encoded,
+                queue_id=queue_id,
+                flag=flag,
+                queue_offset=tail.next_offset if is_visible else 0,
+                sys_flag=sys_flag,
+                born_timestamp_ms=now_ms if born_timestamp_ms is None else born_timestamp_ms,
+                born_host=self._store_host if born_host is None else born_host,
+                store_timestamp_ms=now_ms,
+                store_host=self._store_host,
+                reconsume_times=reconsume_times,
+                prepared_transaction_offset=prepared_transaction_offset,
+            )
+        )
+        if body_crc is not None:
+            record[8:12] = body_crc.to_bytes(4, "big")
+        size = len(record)
+        if size > self._config.record_bytes_max or size + TERMINATOR_BYTES > self._log.segment_bytes:
+            raise self._refusal(BAD_SIZE)
+        if size > self._staged_room or self._arena.used + size > len(self._memory):
+            self._make_room(size, frees_room=frees_room)
+        physical, begin = self._staged_end, self._arena.used
+        record[28:36] = physical.to_bytes(8, "big")
+        self._memory[begin : begin + size] = record
+        kernel = self._kernel
+        units_begin, keys_begin = kernel.units_end, kernel.keys_end
+        if kernel.scan(self._memory, begin, begin + size, physical, False, 1) != 1:
+            raise self._refusal(kernel.status)
+        queue_offset = tail.next_offset
+        self._is_plain = self._is_plain and tail.is_plain and kernel.sys_flag & 0xC == 0
+        tail.next_offset += is_visible
+        self._staged.append(
+            (tail, queue_offset, 1, physical, physical + size, now_ms, units_begin, kernel.units_end, keys_begin,
+             kernel.keys_end, begin, kernel.sys_flag)
+        )  # fmt: skip
+        self._staged_end = physical + size
+        self._staged_room = -1 if self._upkeep.is_refusing else self._staged_room - size
+        self._arena.used = begin + size
+        return Placed(queue_offset, physical, now_ms, 1, physical + size)
+
+    def _tail(self, topic: str, queue_id: int) -> _Tail:
+        check_topic(topic)
+        if queue_id < 0:
+            raise MessageIllegal(f"queue id {queue_id} is negative")
+        tail = self._tails[topic, queue_id] = _Tail(self._queues.get_or_create(topic, queue_id))
+        return tail
+
+    def _make_room(self, size: int, *, frees_room: bool = False) -> None:
+        """Commits what is staged and sees to it that `size` bytes fit behind. `frees_room`: as in `stage_record`.
+
+        Raises StoreNotWriteable."""
+        self.write()
+        if not self._arena.used or self._arena.used + size > len(self._memory):
+            self._arena.used = 0
+        if not frees_room:
+            self._upkeep.check_writeable()
+        if self._dispatch.is_blocked:
+            raise StoreNotWriteable(UNITS_WAIT)
+        self._staged_end = self._log.place(size)
+        self._staged_room = self._log.room_bytes
+
+    def _refusal(self, reason: int, begin: int = 0, end: int = 0) -> MessageIllegal:
+        """`begin`, `end`: of a batch in the arena that the kernel refused."""
+        limits = {BAD_SIZE: self._config.record_bytes_max, BAD_BODY_SIZE: self._config.body_bytes_max}
+        limit = limits.get(reason)
+        text = why_refused(reason, self._memory, begin, end)
+        return MessageIllegal(text if limit is None else f"{text} (limit {min(limit, self._log.segment_bytes)} bytes)")
+
+    def _stage_split(self, tail: _Tail, begin: int, end: int, count: int, own: bool, flags: int) -> Placed:
+        """A batch larger than a segment: checked whole, then written piece by piece at once."""
+        self._make_room(RECORD_OVERHEAD_BYTES)
+        kernel = self._kernel
+        done = kernel.stamp(
+            self._memory, begin, end, tail.topic_bytes, tail.topic_hash, count, tail.queue_id, 0, 0, self._now_ms(), own
+        )
+        kernel.clear()
+        if done <= 0:
+            raise self._refusal(done, begin, end)
+        room = self._log.segment_bytes - TERMINATOR_BYTES
+        cuts, at = [begin], begin
+        for size in batch_sizes(bytearray(self._arena.view[begin:end]), end - begin):
+            if size > room:
+                raise self._refusal(BAD_SIZE)
+            if at + size - cuts[-1] > room:
+                cuts.append(at)
+            at += size
+        cuts.append(end)
+        placed: list[Placed] = []
+        for piece_begin, piece_end in pairwise(cuts):
+            pieces = batch_sizes(bytearray(self._arena.view[piece_begin:piece_end]), piece_end - piece_begin)
+            self._arena.used = piece_begin
+            placed.append(self.stage(piece_begin, piece_end, tail.topic, tail.queue_id, len(pieces), True, flags))
+            self.write()
+        first = placed[0]
+        return Placed(
+            first.queue_offset,
+            first.physical_offset,
+            first.store_timestamp_ms,
+            done,
+            placed[-1].end,
+            tuple((piece.count, piece.physical_offset) for piece in placed),
+        )
+
+    def write(self) -> None:
+        """Writes all that is staged and dispatches it. Raises StorePoisoned."""
+        self.append()
+        self.dispatch()
+
+    def append(self) -> None:
+        """The first half: all that is staged is in the log. Nothing may be staged until `dispatch`. Raises StorePoisoned."""
+        staged = self._staged
+        if staged and not self._is_appended:
+            first, last = staged[0], staged[-1]
+            begin = first[10]
+            self._log.append((self._arena.view[begin : begin + last[4] - first[3]],))
+            self._is_appended = True
+
+    def dispatch(self) -> None:
+        """The second half: queues, index and the other dispatchers know of what was appended. Raises StorePoisoned."""
+        staged = self._staged
+        if not self._is_appended:
+            return
+        try:
+            self._dispatch.dispatch(staged, self._kernel, self._arena.view, grouped=self._is_plain)
+        except OSError as error:
+            raise self._log.poison(f"queues or index: {error.strerror or error}") from error
+        finally:
+            self._is_appended = False
+            staged.clear()
+            self._kernel.clear()
+            self.refresh()
+
+    def refresh(self) -> None:
+        """What is staged next begins where the log ends; nothing may be staged."""
+        self._staged_end = self._log.written
+        self._staged_room = -1 if self._upkeep.is_refusing or self._dispatch.is_blocked else self._log.room_bytes
+        self._is_plain = True
+
+    def forget_tails(self) -> None:
+        """Queues have moved on by themselves: their ends are looked up again."""
+        self._tails.clear()
+
+    def forget_topic(self, topic: str) -> None:
+        """The queues of a topic are gone; their ends are looked up again."""
+        for key in [key for key in self._tails if key[0] == topic]:
+            del self._tails[key]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is staged."""
+        return not self._staged

@@ -1,0 +1,1 @@
+"""A store's files without a broker: inspect, verify, dump, hand over."""

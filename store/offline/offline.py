@@ -1,0 +1,132 @@
+"""Looking at a store's files without a broker: `zenit store inspect | verify | dump`.
+
+Nothing is written, so it may run beside a broker: what that writes meanwhile is not looked at, and what expires meanwhile
+is left out (offline_log).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from contextlib import ExitStack
+from typing import Any, Final
+
+from ...model.clock import now_ms
+from ...model.queue import PhysicalOffset
+from ...record.record_kernel import StoredMessage
+from ..config import StoreConfig, parse_delay_levels
+from ..index.key_index import KeyIndex
+from ..index.key_reader import KeyReader
+from ..integrity.quarantine import Quarantine
+from ..log.commit_log import CHECKSUM_FOLDER
+from ..log.segment import segment_name
+from ..queues.queue_reader import QueueReader
+from ..queues.queue_table import QueueTable
+from .offline_log import check_offline, open_log, read_batches
+from .pending import PendingReader
+
+_UNITS_TOLD: Final = 100
+
+
+def inspect_store(directory: str) -> dict[str, Any]:
+    """What a store holds, as a document. Raises StoreFormatError, OSError."""
+    config = StoreConfig()
+    with ExitStack() as opened:
+        store = opened.enter_context(open_log(directory, config))
+        queues = QueueTable(
+            directory,
+            file_units=config.queue_file_units,
+            open_max=config.queue_files_open_max,
+            delays_ms=parse_delay_levels(config.delay_levels),
+            writable=False,
+        )
+        opened.callback(queues.close)
+        index = KeyIndex(
+            directory, slots=config.index_slots, entries=config.index_entries, now_ms=now_ms, writable=False
+        )
+        opened.callback(index.close)
+        queues.begin(log_end=PhysicalOffset(store.end), reflected=store.end, unclean=False)
+        topics: dict[str, dict[str, Any]] = {}
+        for topic, queue_id in queues.listed():
+            queue = queues.get(topic, queue_id)
+            assert queue is not None
+            topics.setdefault(topic, {})[str(queue_id)] = {
+                "min_offset": queue.min_offset(store.log.begin),
+                "max_offset": queue.next_offset,
+            }
+        segments = store.log.segments()
+        quarantine = Quarantine(store.quarantined)
+        reader = QueueReader(store.log, queues, config, quarantine=quarantine)
+        keys = KeyReader(store.log, index, quarantine=quarantine)
+        pending = PendingReader(queues, reader, keys, confirm_offset=store.log.written).report(directory)
+        return {
+            "directory": os.path.abspath(directory),
+            "closed_cleanly": store.clean,
+            "begin_offset": store.log.begin,
+            "end_offset": store.end,
+            "segment_bytes": store.log.segment_bytes,
+            "segments": [segment.base_offset for segment in segments if segment.base_offset < max(store.end, 1)],
+            "checkpoint": {
+                "dispatched_offset": store.checkpoint.dispatched_offset,
+                "flushed_offset": store.checkpoint.flushed_offset,
+                "message_time_ms": store.checkpoint.message_time_ms,
+            },
+            "index": {
+                "files": index.file_count,
+                "entries": index.entry_count,
+                "slots": index.slots,
+            },
+            "quarantined": [{"begin": low, "end": high} for low, high in store.quarantined],
+            "topics": topics,
+            "pending": pending.document(),
+        }
+
+
+def verify_store(directory: str) -> dict[str, Any]:
+    """Reads every record: its structure, its place, its body's checksum, and the checksum of each append that has one; and
+    whether its queue's unit names it.
+
+    {"records", "bytes", "unvouched_bytes": that no checksum covers, "end_offset", "damaged": [{"begin", "end", "reason"}],
+    "damaged_units": how many, "first_units": [{"topic", "queue_id", "queue_offset"}], "damaged_entries": [{"file", "entry",
+    "offset"}] of checksum files}. Raises StoreFormatError, OSError.
+    """
+    with open_log(directory, StoreConfig()) as store:
+        found = check_offline(store)
+        known = tuple(damage for damage in store.quarantined if damage[1] > found.begin)
+        ranges = tuple(sorted({*found.damaged, *known}))
+        damaged = [
+            {"begin": low, "end": high, "reason": "quarantined" if (low, high) in known else "no valid record"}
+            for low, high in ranges
+        ]
+        return {
+            "records": sum(len(batch) for batch in read_batches(store, ranges, least=found.begin)),
+            "bytes": store.end - found.begin,
+            "unvouched_bytes": found.unvouched_bytes,
+            "end_offset": store.end,
+            "damaged": damaged,
+            "damaged_units": len(found.units),
+            "first_units": [
+                {"topic": unit.topic, "queue_id": unit.queue_id, "queue_offset": unit.queue_offset}
+                for unit in found.units[:_UNITS_TOLD]
+            ],
+            "damaged_entries": [
+                {
+                    "file": os.path.join(directory, CHECKSUM_FOLDER, segment_name(entry.base)),
+                    "entry": entry.slot,
+                    "offset": entry.offset,
+                }
+                for entry in sorted(found.entries, key=lambda entry: (entry.base, entry.slot))
+            ],
+        }
+
+
+def dump_store(directory: str, begin: int = 0) -> Generator[StoredMessage, None, None]:
+    """Every record from a position on, in the order of the log. `begin` within a record: from the next one on.
+
+    Raises StoreFormatError, OSError.
+    """
+    with open_log(directory, StoreConfig()) as store:
+        for batch in read_batches(store, store.quarantined, least=begin):
+            for message in batch:
+                if message.physical_offset >= begin:
+                    yield message

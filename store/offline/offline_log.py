@@ -1,0 +1,188 @@
+"""The log of a store that a broker may be writing to: read in bounded pieces, and each file's name looked at again.
+
+A running broker gives up expired segments: it shortens them, or writes over them. A map of such a file ends the process
+that reads there, and its bytes look like damage. So the log is read by descriptors, and what was read counts only if the
+segment had its name afterwards: it loses that before anything is done to it. What has gone meanwhile is left out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ...model.errors import OffsetOutOfRange, StoreFormatError
+from ...record.record_kernel import RUN_BLANK, RunKernel, StoredMessage, decode_batch
+from ..checksum.checksum_entry import RottenEntry
+from ..checksum.checksum_reader import ChecksumReader
+from ..config import StoreConfig
+from ..integrity.log_check import LogChecker
+from ..integrity.quarantine import FACTS_FILE, Range, joined, overlaps
+from ..integrity.queue_check import QueueChecker
+from ..integrity.recovery import LastStop, LogSurvey
+from ..integrity.scrub_reader import ScrubReader
+from ..log.commit_log import CHECKSUM_FOLDER, COMMIT_LOG_FOLDER, CommitLog
+from ..opening.checkpoint import Checkpoint, read_checkpoint
+from ..opening.snapshot import read_snapshot
+from ..opening.store_files import read_abort
+from ..opening.store_opening import find_segment_bytes, has_commit_log, is_ours, scanning_kernel, survey_begin
+from ..queues.consume_queue import UNIT_BYTES
+from ..queues.queue_table import QUEUE_FOLDER, WrongUnit, find_queue_file_bytes
+from ..upkeep import CHECKPOINT_FILE
+
+READ_BYTES: Final = 8 << 20
+_DECODED_AT_ONCE: Final = 1024
+_TRIES: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class OfflineLog:
+    """`end`: where the log ended when it was opened. `quarantined`: what the broker knows to be damaged."""
+
+    directory: str
+    log: CommitLog
+    kernel: RunKernel
+    checkpoint: Checkpoint
+    clean: bool
+    end: int
+    quarantined: tuple[Range, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Of the log from `begin` on, which is higher than it was where retention has taken files meanwhile. `units`: of queues,
+    those that do not name their records. `entries`: of checksum files, those that agree with nothing. `unvouched_bytes`: of
+    what was read, those that no entry covers."""
+
+    begin: int
+    damaged: tuple[Range, ...] = ()
+    units: tuple[WrongUnit, ...] = ()
+    entries: frozenset[RottenEntry] = frozenset()
+    unvouched_bytes: int = 0
+
+
+@contextmanager
+def open_log(directory: str, config: StoreConfig) -> Iterator[OfflineLog]:
+    """Raises StoreFormatError where there is no store, or one we cannot read; OSError."""
+    if not has_commit_log(directory):
+        raise StoreFormatError(directory, f"it is no store: no {COMMIT_LOG_FOLDER} in it")
+    log = _map_log(directory, config)
+    try:
+        kernel = scanning_kernel(config, log.segment_bytes)
+        checkpoint = read_checkpoint(os.path.join(directory, CHECKPOINT_FILE))
+        abort = read_abort(directory)
+        clean = abort is None
+        last_stop = LastStop.CLEAN if clean else LastStop.POWER_LOST
+        survey = LogSurvey(
+            log,
+            kernel,
+            check_body_crc=True,
+            last_stop=last_stop,
+            is_ours=is_ours(directory, abort, checkpoint),
+        )
+        end = survey.run(survey_begin(log, checkpoint, kernel, clean=clean), checkpoint.flushed_offset or 0).end
+        facts = read_snapshot(os.path.join(directory, FACTS_FILE))
+        ranges = [] if facts is None else facts.document.get("quarantined", [])
+        quarantined = tuple((int(low), int(high)) for low, high in ranges)
+        yield OfflineLog(directory, log, kernel, checkpoint, clean, end, quarantined)
+    finally:
+        log.close()
+
+
+def _map_log(directory: str, config: StoreConfig) -> CommitLog:
+    """A segment that was listed may be gone before it is opened: then they are listed again."""
+    for left in reversed(range(_TRIES)):
+        try:
+            return CommitLog(directory, segment_bytes=find_segment_bytes(directory) or config.segment_bytes)
+        except FileNotFoundError:
+            if not left:
+                raise
+    raise AssertionError("the last try raises")
+
+
+def check_offline(store: OfflineLog) -> Findings:
+    """Looks at every byte below `store.end`: what `LogChecker` finds damaged, beside what is quarantined; and the queues'
+    units of what is whole. Raises OSError."""
+    checksums = ChecksumReader(os.path.join(store.directory, CHECKSUM_FOLDER), store.log.segment_bytes)
+    checker = LogChecker(store.kernel, checksums, store.log.segment_bytes)
+    queues = QueueChecker(
+        store.log,
+        store.kernel,
+        os.path.join(store.directory, QUEUE_FOLDER),
+        file_bytes=find_queue_file_bytes(store.directory) or UNIT_BYTES,
+    )
+    found = Findings(store.log.begin)
+    at = int(store.log.begin)
+    while at < store.end:
+        try:
+            with ScrubReader(store.log, at) as reader:
+                checked = checker.check(reader.read, at, bytes_max=READ_BYTES, limit=store.end)
+                damaged = joined((*store.quarantined, *checked.damaged))
+                units = queues.check(reader.read, at, min(checked.end, store.end), damaged)
+                is_there = reader.is_there()
+        except OffsetOutOfRange:
+            is_there = False
+        if not is_there:
+            at = min(at - at % store.log.segment_bytes + store.log.segment_bytes, store.end)
+            found = Findings(at, tuple(damage for damage in found.damaged if damage[1] > at))
+            continue
+        new = [damage for damage in checked.damaged if not overlaps(store.quarantined, *damage)]
+        found = replace(
+            found,
+            damaged=(*found.damaged, *new),
+            units=(*found.units, *units),
+            entries=found.entries.union(checked.rotten_entries),
+            unvouched_bytes=found.unvouched_bytes + checked.read_bytes - checked.vouched_bytes,
+        )
+        at = checked.end
+    # a broker that runs beside us writes a unit a moment after its record
+    return replace(found, units=tuple(unit for unit in found.units if queues.is_still_there(unit)))
+
+
+def read_batches(store: OfflineLog, skipped: tuple[Range, ...], least: int = 0) -> Iterator[list[StoredMessage]]:
+    """The records below `store.end`, some at a time; segments that end at or below `least` are left out, and ranges that
+    are `skipped`. Raises OSError."""
+    for segment in store.log.segments():
+        if segment.end_offset > least and segment.base_offset < store.end:
+            try:
+                with ScrubReader(store.log, segment.base_offset) as reader:
+                    yield from _segment_batches(store, reader, segment.base_offset, skipped)
+            except OffsetOutOfRange:
+                continue
+
+
+def _segment_batches(
+    store: OfflineLog, reader: ScrubReader, base: int, skipped: tuple[Range, ...]
+) -> Iterator[list[StoredMessage]]:
+    at, end, kernel, wanted = base, min(store.end, base + store.log.segment_bytes), store.kernel, READ_BYTES
+    while at < end:
+        jump = next((high for low, high in skipped if low <= at < high), None)
+        if jump is not None:
+            at = jump
+            continue
+        limit = min([end, *(low for low, _ in skipped if low > at)])
+        try:
+            data = reader.read(at, min(limit, at + wanted))
+        except OSError:
+            if reader.is_there():
+                raise
+            return  # shortened
+        if not reader.is_there():
+            return
+        begun = at
+        kernel.clear()
+        while kernel.scan(data, at - begun, len(data), at, False, _DECODED_AT_ONCE):
+            records = data[at - begun : kernel.end]
+            at = begun + kernel.end
+            yield list(decode_batch(records))
+            kernel.clear()
+        if at > begun:
+            wanted = READ_BYTES
+        elif kernel.status == RUN_BLANK:
+            return
+        elif begun + len(data) < limit:
+            wanted *= 2  # a record of more than that
+        else:
+            at = limit

@@ -1,0 +1,157 @@
+"""What waits in a store that RocketMQ wrote: delayed messages, timed messages, undecided transactions.
+
+They lie in topics of the system, with their real topic and queue in properties. What is not yet due or decided there is
+told by the broker that wrote it: positions in `config/`, end-of-transaction records in the log.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from ...model.get_status import GetStatus
+from ...model.names import HALF_OP_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from ...model.properties import REAL_QUEUE_ID, REAL_TOPIC, TIMER_DELETES, TIMER_OUT_MS, UNIQUE_KEY
+from ...model.queue import PhysicalOffset
+from ...record.layout import UNIT
+from ...record.record_kernel import StoredMessage, decode_batch, decode_record
+from ..index.key_reader import KeyReader
+from ..opening.snapshot import read_snapshot
+from ..queues.queue_reader import QueueReader
+from ..queues.queue_table import QueueTable
+
+_PULL_MESSAGES: Final = 1024
+_PULL_BYTES: Final = 1 << 20
+_ALL_TIME: Final = 1 << 62
+_TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
+
+
+@dataclass(frozen=True, slots=True)
+class PendingMessage:
+    """One message that waits. `due_ms`: when it is to be delivered; 0 for a transaction. `queue_offset`: where it waits."""
+
+    topic: str
+    queue_id: int
+    message_id: str
+    due_ms: int
+    waits_in: str
+    queue_offset: int
+    physical_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """All that waits, each kind in the order of its queue."""
+
+    delayed: tuple[PendingMessage, ...]
+    timed: tuple[PendingMessage, ...]
+    undecided: tuple[PendingMessage, ...]
+
+    def document(self) -> dict[str, Any]:
+        """The same as JSON-shaped values."""
+        return asdict(self)
+
+
+class PendingReader:
+    """Reads one open store. Loop thread, or a tool's only one."""
+
+    def __init__(
+        self, queues: QueueTable, reader: QueueReader, keys: KeyReader, *, confirm_offset: PhysicalOffset
+    ) -> None:
+        self._queues = queues
+        self._reader = reader
+        self._keys = keys
+        self._confirm_offset = confirm_offset
+
+    def report(self, directory: str) -> Pending:
+        """What waits; `directory`: of the store, whose config/ tells how far RocketMQ came. Raises OSError."""
+        config = os.path.join(directory, "config")
+        delays = _table(os.path.join(config, "delayOffset.json"))
+        offsets = _table(os.path.join(config, "consumerOffset.json"))
+        half = offsets.get(f"{HALF_TOPIC}@{_TRANSACTION_GROUP}", {})
+        return Pending(
+            delayed=tuple(self._delayed({int(level): int(offset) for level, offset in delays.items()})),
+            timed=tuple(self._timed()),
+            undecided=tuple(self._undecided({int(queue): int(offset) for queue, offset in half.items()})),
+        )
+
+    def _messages(self, topic: str, queue_id: int, begin: int) -> Iterator[StoredMessage]:
+        while True:
+            found = self._reader.get_messages(
+                topic, queue_id, begin, max_messages=_PULL_MESSAGES, max_bytes=_PULL_BYTES, codes=(),
+                confirm_offset=self._confirm_offset,
+            )  # fmt: skip
+            if found.status in (GetStatus.OFFSET_TOO_SMALL, GetStatus.MESSAGES_LOST):
+                begin = found.next_offset
+                continue
+            if found.status != GetStatus.FOUND:
+                return
+            for view in found.slices:
+                yield from decode_batch(bytes(view))
+            begin = found.next_offset
+
+    def _queue_ids(self, topic: str) -> list[int]:
+        return [queue_id for name, queue_id in self._queues.listed() if name == topic]
+
+    def _delayed(self, delivered: Mapping[int, int]) -> Iterator[PendingMessage]:
+        """`delivered`: {delay level: first queue offset not delivered}."""
+        for queue_id in self._queue_ids(SCHEDULE_TOPIC):
+            queue = self._queues.get(SCHEDULE_TOPIC, queue_id)
+            assert queue is not None
+            for message in self._messages(SCHEDULE_TOPIC, queue_id, delivered.get(queue_id + 1, 0)):
+                if not self._is_delivered(message):
+                    yield _pending(message, due_ms=UNIT.unpack(queue.read(message.queue_offset, 1))[2])
+
+    def _timed(self) -> Iterator[PendingMessage]:
+        for queue_id in self._queue_ids(TIMER_TOPIC):
+            ended = {  # taken back, or carried on by a later record
+                -1 - message.prepared_transaction_offset
+                for message in self._messages(TIMER_TOPIC, queue_id, 0)
+                if message.prepared_transaction_offset < 0
+            }
+            for message in self._messages(TIMER_TOPIC, queue_id, 0):
+                properties = message.properties
+                is_message = TIMER_DELETES not in properties and message.physical_offset not in ended
+                if is_message and not self._is_delivered(message):
+                    yield _pending(message, due_ms=int(properties.get(TIMER_OUT_MS, "0")))
+
+    def _is_delivered(self, message: StoredMessage) -> bool:
+        """Whether its copy is in its real topic: what RocketMQ knew of that may be lost with a kill."""
+        properties = message.properties
+        copies = self._keys.query(
+            properties.get(REAL_TOPIC, ""), properties.get(UNIQUE_KEY, ""), max_messages=1,
+            begin_ms=0, end_ms=_ALL_TIME, unique=True,
+        )  # fmt: skip
+        return any(decode_record(copy).physical_offset > message.physical_offset for copy in copies)
+
+    def _undecided(self, consumed: Mapping[int, int]) -> Iterator[PendingMessage]:
+        """`consumed`: {half queue: offset before which all are decided}. An op record lists more that are decided."""
+        for queue_id in self._queue_ids(HALF_TOPIC):
+            decided: set[int] = set()
+            for message in self._messages(HALF_OP_TOPIC, queue_id, 0):
+                decided |= {int(word) for word in message.body.split(b",") if word.isdigit()}
+            for message in self._messages(HALF_TOPIC, queue_id, consumed.get(queue_id, 0)):
+                if message.queue_offset not in decided:
+                    yield _pending(message, due_ms=0)
+
+
+def _pending(message: StoredMessage, *, due_ms: int) -> PendingMessage:
+    properties = message.properties
+    return PendingMessage(
+        topic=properties.get(REAL_TOPIC, message.topic),
+        queue_id=int(properties.get(REAL_QUEUE_ID, message.queue_id)),
+        message_id=message.message_id,
+        due_ms=due_ms,
+        waits_in=message.topic,
+        queue_offset=message.queue_offset,
+        physical_offset=message.physical_offset,
+    )
+
+
+def _table(path: str) -> dict[str, Any]:
+    """The offsetTable of a state file; empty where there is none."""
+    snapshot = read_snapshot(path)
+    table = {} if snapshot is None else snapshot.document.get("offsetTable", {})
+    return table if isinstance(table, dict) else {}

@@ -1,0 +1,1 @@
+"""Opening a store, cutting it, beginning it anew: its small files and snapshots."""

@@ -1,0 +1,104 @@
+"""State files: valid JSON in RocketMQ's shapes, each with the physical offset it reflects and a checksum.
+
+Ours are written to a temporary file, synced and renamed, so the file under its name is always whole. Beside RocketMQ's
+keys they hold {"zenit": {"reflected": physical offset, "crc32": of the rest}}; a broker of RocketMQ ignores that.
+RocketMQ's own have bare integers as keys of inner tables (`0:58`), no "zenit", and a `.bak` beside them, which is read
+where the file itself is missing or broken.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ...model.queue import PhysicalOffset
+from ..log.segment import make_directory, sync_directory
+
+_OURS: Final = "zenit"
+_SNAPSHOT_BYTES_MAX: Final = 1 << 30
+_STRING_OR_BARE_KEY: Final = re.compile(r'"(?:[^"\\]|\\.)*"|([{,]\s*)(-?\d+)(?=\s*:)', re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """`document`: the JSON without our own key. `reflected`: None where RocketMQ wrote it."""
+
+    document: dict[str, Any]
+    reflected: PhysicalOffset | None
+
+
+def write_snapshot(path: str, document: Mapping[str, Any], reflected: int) -> None:
+    """Replaces the file by the state as of `reflected`, durably. Blocks on the disk: a worker's. Raises OSError."""
+    text = _compact(document)
+    ours = {"reflected": reflected, "crc32": _checksum(text, reflected)}
+    whole = json.dumps({**document, _OURS: ours}, ensure_ascii=False, indent=1)
+    temporary = path + ".new"
+    make_directory(os.path.dirname(path))
+    with open(temporary, "w", encoding="utf-8", errors="backslashreplace") as file:  # half of a pair stays its escape
+        file.write(whole)
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(temporary, path)
+    sync_directory(os.path.dirname(path))
+
+
+def read_snapshot(path: str) -> Snapshot | None:
+    """The state in the file, else in its `.bak`; None where neither is there and whole. Raises OSError."""
+    for candidate in (path, path + ".bak"):
+        try:
+            if os.path.getsize(candidate) > _SNAPSHOT_BYTES_MAX:
+                continue
+            with open(candidate, encoding="utf-8") as file:
+                snapshot = parse_snapshot(file.read())
+        except (FileNotFoundError, UnicodeDecodeError):
+            continue
+        if snapshot is not None:
+            return snapshot
+    return None
+
+
+def parse_snapshot(text: str) -> Snapshot | None:
+    """The state that a file's text holds; None where it is broken."""
+    try:
+        document = json.loads(_STRING_OR_BARE_KEY.sub(_quote_key, text))
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(document, dict):
+        return None
+    ours = document.pop(_OURS, None)
+    if ours is None:
+        return Snapshot(document, None)
+    reflected = ours.get("reflected") if isinstance(ours, dict) else None
+    rest = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+    if not isinstance(reflected, int) or ours.get("crc32") != _checksum(rest, reflected):
+        return None
+    return Snapshot(document, PhysicalOffset(reflected))
+
+
+def _compact(document: Mapping[str, Any]) -> str:
+    """The document without blanks, made an entry of a table at a time: the encoder holds the interpreter while it runs, and
+    the loop would wait for tens of thousands of offsets."""
+    return "{" + ",".join([f"{_encode(name)}:{_table(value)}" for name, value in document.items()]) + "}"
+
+
+def _table(value: object) -> str:
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        return _encode(value)
+    return "{" + ",".join([f"{_encode(key)}:{_encode(entry)}" for key, entry in value.items()]) + "}"
+
+
+def _encode(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _checksum(text: str, reflected: int) -> int:
+    return zlib.crc32(f"{reflected} {text}".encode("utf-8", "surrogatepass"))
+
+
+def _quote_key(match: re.Match[str]) -> str:
+    return match[0] if match[2] is None else f'{match[1]}"{match[2]}"'

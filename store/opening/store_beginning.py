@@ -1,0 +1,167 @@
+"""A store whose log does not begin at 0: a slave's that was wiped, or that is behind its master's retention (rule R12).
+
+What lies before the beginning is known by what follows from it. The master sends, all as of one moment:
+
+    begin             a segment's beginning in its log, at or below the lowest offset that its snapshots reflect
+    snapshots         {name: bytes} of the state files under config/, as they lie on its disk; each tells what it reflects
+    queue minimums    `MessageStore.queue_minimums(begin)`: where each queue goes on, so that no queue offset is given twice
+    (and the rows of its epoch list from the one that covers `begin` on, which is not the store's affair)
+
+then its log from `begin` on. Until a slave's log has come to what its snapshots reflect, they know more than the log: a
+replay tells them the same final values again.
+
+    erase_store -> begin_store -> MessageStore(...) opens with begin = written = flushed = `begin`
+
+The log's first segment is made last. A beginning that a crash cut short is made again from `erase_store` on; a store
+that is erased in part is an older one of the same log.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from typing import Final
+
+from ...model.clock import now_ms
+from ...model.errors import StoreFormatError
+from ...model.names import check_topic
+from ..config import SEGMENT_BYTES_LIMIT, StoreConfig, parse_delay_levels
+from ..index.key_index import INDEX_FOLDER
+from ..integrity.quarantine import write_facts
+from ..log.commit_log import CHECKSUM_FOLDER, COMMIT_LOG_FOLDER, SPARE_FOLDER
+from ..log.segment import create_allocated, make_directory, segment_name, sync_directory, write_fully
+from ..log.spare_files import SPARE_INDEX_FOLDER, SPARE_QUEUE_FOLDER
+from ..queues.deleted_queues import DELETED_FOLDER
+from ..queues.queue_table import QUEUE_FOLDER, QueueTable
+from ..rocksdb_timers import TIMER_FOLDER
+from ..upkeep import CHECKPOINT_FILE
+from .snapshot import parse_snapshot
+from .store_cut import CONFIG_FOLDER
+from .store_files import StoreLock, clear_abort
+from .store_opening import BEGUN_WITH, FACTS_FILE
+
+OFFSET_LIMIT: Final = 1 << 62
+
+_SNAPSHOT_NAME: Final = re.compile(r"[A-Za-z]{1,64}\.json")
+
+
+def erase_store(directory: str) -> None:
+    """Deletes the log and all that was derived from it; other files of the directory stay. Raises StoreLocked, OSError."""
+    with StoreLock(directory):
+        checkpoint = os.path.join(directory, CHECKPOINT_FILE)
+        if os.path.exists(checkpoint):
+            os.unlink(checkpoint)  # first: nothing that is left may be trusted
+            sync_directory(directory)
+        derived = (
+            QUEUE_FOLDER,
+            DELETED_FOLDER,
+            INDEX_FOLDER,
+            TIMER_FOLDER,
+            CONFIG_FOLDER,
+            SPARE_FOLDER,
+            SPARE_QUEUE_FOLDER,
+            SPARE_INDEX_FOLDER,
+            CHECKSUM_FOLDER,
+        )
+        for folder in derived:
+            shutil.rmtree(os.path.join(directory, folder), ignore_errors=True)
+        log = os.path.join(directory, COMMIT_LOG_FOLDER)
+        for name in sorted(os.listdir(log) if os.path.isdir(log) else (), reverse=True):
+            os.unlink(os.path.join(log, name))
+        if os.path.isdir(log):
+            sync_directory(log)
+        clear_abort(directory)
+        sync_directory(directory)
+
+
+def check_beginning(
+    begin: int, segment_bytes: int, *, snapshots: Mapping[str, bytes], queue_minimums: Mapping[tuple[str, int], int]
+) -> dict[str, int]:
+    """What each snapshot reflects. Raises StoreFormatError where no store can begin so, InvalidName (a topic's)."""
+    if not 0 < segment_bytes <= SEGMENT_BYTES_LIMIT:
+        raise StoreFormatError(COMMIT_LOG_FOLDER, f"files of {segment_bytes} bytes")
+    if not 0 <= begin < OFFSET_LIMIT or begin % segment_bytes:
+        raise StoreFormatError(COMMIT_LOG_FOLDER, f"{begin} is no multiple of segment_bytes {segment_bytes}")
+    for (topic, queue_id), offset in queue_minimums.items():
+        check_topic(topic)
+        if not 0 <= queue_id < 1 << 31 or not 0 <= offset < OFFSET_LIMIT:
+            raise StoreFormatError(QUEUE_FOLDER, f"queue {queue_id} of {topic} begins at {offset}")
+    return {name: _reflected(name, data, begin) for name, data in snapshots.items()}
+
+
+def begin_store(
+    directory: str,
+    config: StoreConfig,
+    begin: int,
+    *,
+    segment_bytes: int,
+    snapshots: Mapping[str, bytes],
+    queue_minimums: Mapping[tuple[str, int], int],
+) -> None:
+    """Makes an empty directory a closed store whose log begins, and ends, at `begin`, in files of that size.
+
+    Raises StoreFormatError where the directory holds a log, or what was given cannot be begun with; InvalidName (a
+    topic's), StoreLocked, OSError.
+    """
+    with StoreLock(directory):
+        log = os.path.join(directory, COMMIT_LOG_FOLDER)
+        if os.path.isdir(log) and os.listdir(log):
+            raise StoreFormatError(log, "a store begins in an empty directory only")
+        reflected = check_beginning(begin, segment_bytes, snapshots=snapshots, queue_minimums=queue_minimums)
+        for name, data in snapshots.items():
+            _write(os.path.join(directory, CONFIG_FOLDER, name), data)
+        facts = {"firstOpenedMs": now_ms(), "quarantined": [], BEGUN_WITH: max(reflected.values(), default=begin)}
+        write_facts(directory, facts, begin)
+        _begin_queues(directory, config, queue_minimums)
+        _make_segment(directory, begin, segment_bytes)
+
+
+def _reflected(name: str, data: bytes, begin: int) -> int:
+    """What a snapshot reflects. Raises StoreFormatError where it is none, or one that the log behind `begin` does not join."""
+    if _SNAPSHOT_NAME.fullmatch(name) is None or name == os.path.basename(FACTS_FILE):
+        raise StoreFormatError(name[:140], "it is no name of a state file")
+    try:
+        snapshot = parse_snapshot(data.decode("utf-8"))
+    except UnicodeDecodeError:
+        snapshot = None
+    if snapshot is None or snapshot.reflected is None:
+        raise StoreFormatError(name, "it is no snapshot, or a damaged one")
+    if snapshot.reflected < begin:
+        raise StoreFormatError(name, f"it reflects {snapshot.reflected}, and the log begins at {begin}")
+    return snapshot.reflected
+
+
+def _begin_queues(directory: str, config: StoreConfig, minimums: Mapping[tuple[str, int], int]) -> None:
+    queues = QueueTable(
+        directory,
+        file_units=config.queue_file_units,
+        open_max=config.queue_files_open_max,
+        delays_ms=parse_delay_levels(config.delay_levels),
+    )
+    try:
+        queues.begin_at(minimums)
+    finally:
+        queues.close()
+
+
+def _make_segment(directory: str, begin: int, segment_bytes: int) -> None:
+    log, spare = os.path.join(directory, COMMIT_LOG_FOLDER), os.path.join(directory, SPARE_FOLDER)
+    os.makedirs(log, exist_ok=True)
+    os.makedirs(spare, exist_ok=True)
+    prepared = os.path.join(spare, "first")
+    create_allocated(prepared, segment_bytes)
+    os.rename(prepared, os.path.join(log, segment_name(begin)))
+    sync_directory(log)
+    sync_directory(directory)
+
+
+def _write(path: str, data: bytes) -> None:
+    make_directory(os.path.dirname(path))
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        write_fully(fd, data, 0)
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,436 @@
+"""Opening a store directory: lock, sizes, recovery, replay; nothing of it needs to know who will use the store.
+
+Opens stores of RocketMQ too: what our checkpoint does not tell is taken from RocketMQ's (`checkpoint`), a clean stop
+meaning that its queues and index hold everything.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from ...model.clock import Clock
+from ...model.errors import StoreFormatError, StorePoisoned
+from ...model.queue import PhysicalOffset
+from ...record.record_kernel import RUN_BLANK, RUN_END, RUN_MORE, RunKernel
+from ..config import StoreConfig, parse_delay_levels
+from ..index.key_index import INDEX_FOLDER, KeyIndex
+from ..integrity.quarantine import FACTS_FILE as FACTS_FILE
+from ..integrity.quarantine import QUEUES_AT_STOP, Quarantine, Range, are_facts_lost, joined, overlaps, write_facts
+from ..integrity.recovery import LastStop, LogSurvey, Survey, first_store_time, newest_segment_before, replay
+from ..log.commit_log import COMMIT_LOG_FOLDER, CommitLog
+from ..log.log_pages import is_record_readable
+from ..log.spare_files import SPARE_INDEX_FOLDER
+from ..queues.confirmation import Confirmation
+from ..queues.dispatch import Dispatcher, SettledDispatcher, TopicDispatcher
+from ..queues.queue_table import QueueTable
+from ..queues.queue_witness import QueueWitness
+from ..upkeep import CHECKPOINT_FILE, Upkeep
+from .checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from .snapshot import read_snapshot
+from .store_files import AbortMark, StoreLock, read_abort, write_abort
+
+logger = logging.getLogger(__name__)
+
+_SPARE_SHARE: Final = 4  # of the bytes of recycled segments: what many small messages take in queues and index
+BEGUN_WITH: Final = "begunWith"  # in it: what the newest snapshot reflects with which the store began (store_beginning)
+
+_FOREIGN_END: Final = "foreignEnd"
+
+Interest = tuple[Dispatcher, frozenset[str] | None, int, Callable[[PhysicalOffset], None] | None]
+
+
+@dataclass(slots=True)
+class Opened:
+    """The parts of an open store. `others`: dispatchers behind queues and index, the topics they want (None: all), the flags
+    of runs that they want of any topic, and how they learn of the rest. `queues_reflected`: what the queues held when the
+    store was opened. `foreign_end`: see `MessageStore.foreign_end`."""
+
+    log: CommitLog
+    queues: QueueTable
+    index: KeyIndex | None
+    quarantine: Quarantine
+    others: tuple[Interest, ...]
+    queues_reflected: PhysicalOffset
+    upkeep: Upkeep
+    confirmation: Confirmation
+    foreign_end: PhysicalOffset
+    replayed: int = field(default=0)
+
+
+def has_commit_log(directory: str) -> bool:
+    """Whether a broker has ever opened a store there. Raises OSError where we may not look."""
+    try:
+        return stat.S_ISDIR(os.stat(os.path.join(directory, COMMIT_LOG_FOLDER)).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def find_segment_bytes(directory: str) -> int | None:
+    """The size of the commit log files of a store, None where it has none."""
+    folder = os.path.join(directory, COMMIT_LOG_FOLDER)
+    try:
+        names = sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return None
+    sizes = (os.path.getsize(os.path.join(folder, name)) for name in names)
+    return next((size for size in sizes if size), None)
+
+
+def scanning_kernel(config: StoreConfig, segment_bytes: int) -> RunKernel:
+    """A kernel for records that exist, whatever limits they were written under."""
+    return RunKernel(
+        record_max=segment_bytes,
+        body_max=segment_bytes,
+        index_keys=config.index_enabled,
+        index_tags=config.index_tags,
+    )
+
+
+def open_store(
+    directory: str,
+    config: StoreConfig,
+    *,
+    clock: Clock,
+    dispatchers: Sequence[Dispatcher],
+    on_flushed: Callable[[], None],
+    on_poisoned: Callable[[StorePoisoned], None],
+    adopt: Callable[[Opened], None],
+    started: ExitStack,
+) -> Opened:
+    """Leaves the store open and started, and in `started` how it ends. `adopt` is called before the replay.
+
+    Raises StoreLocked, StoreFormatError, OSError.
+    """
+    started.enter_context(StoreLock(directory))
+    abort = read_abort(directory)
+    checkpoint = read_checkpoint(os.path.join(directory, CHECKPOINT_FILE))
+    log = CommitLog(
+        directory,
+        segment_bytes=find_segment_bytes(directory) or config.segment_bytes,
+        preallocate_segments=config.preallocate_segments,
+        recycle_segments=config.recycle_segments,
+        flush_interval_ms=config.flush_interval_ms,
+        on_flushed=on_flushed,
+        on_poisoned=_noting_failure(directory, on_poisoned),
+    )
+    with ExitStack() as unwinding:
+        unwinding.callback(log.close)
+        queues = QueueTable(
+            directory,
+            file_units=config.queue_file_units,
+            open_max=config.queue_files_open_max,
+            delays_ms=parse_delay_levels(config.delay_levels),
+            spare_bytes=_spare_bytes(config, log.segment_bytes),
+        )
+        unwinding.callback(queues.close)
+        _check_log_is_there(log, checkpoint, queues)
+        index = _open_index(directory, config, clock, _spare_bytes(config, log.segment_bytes))
+        if index is not None:
+            unwinding.callback(index.close)
+        kernel = scanning_kernel(config, log.segment_bytes)
+        whole = survey_begin(log, checkpoint, kernel, clean=abort is None)
+        if index is not None and abort is not None and checkpoint.dispatched_offset is None:
+            index.cut_newer(checkpoint.index_time_ms)
+        facts_lost = are_facts_lost(directory)
+        begin = log.begin if facts_lost else _replay_begin(log, queues, index, dispatchers, whole)
+        if abort is not None:
+            log.drop_cached_pages(whole)
+        survey = LogSurvey(
+            log,
+            kernel,
+            check_body_crc=config.verify_body_crc,
+            last_stop=LastStop.of(abort),
+            is_ours=is_ours(directory, abort, checkpoint),
+            witness=QueueWitness(queues.directory, file_bytes=queues.file_bytes),
+        ).run(begin, checkpoint.flushed_offset or 0)
+        log.truncate(survey.end, wipe_bytes=_wipe_bytes(config, abort))
+        if survey.unmatched:
+            logger.warning("bodies came with another's checksum, they are kept records=%s", len(survey.unmatched))
+            log.vouch_for(survey.unmatched)
+        if abort is None and checkpoint.flushed_offset is not None:
+            log.trust_flushed(checkpoint.flushed_offset)
+        _check_queues_are_there(
+            directory, log, queues, is_trusted=abort is None and checkpoint.flushed_offset is not None
+        )
+        _lower_checkpoint(directory, checkpoint, _rebuild_begin(log, queues, index))
+        _settle(log, queues, index, checkpoint, clean=abort is None, begin=whole)
+        known_whole = _known_whole(log, checkpoint, clean=abort is None, facts_lost=facts_lost)
+        first_opened_ms, quarantine, foreign_end = _store_facts(
+            directory,
+            log,
+            survey,
+            clock.now_ms(),
+            known_whole=known_whole,
+            is_foreign=checkpoint.dispatched_offset is None and log.written > log.begin,
+        )
+        write_abort(directory)
+        log.start()
+        confirmation = Confirmation(checkpoint.confirmed)
+        upkeep = Upkeep(
+            directory,
+            config,
+            log=log,
+            queues=queues,
+            index=index,
+            others=dispatchers,
+            first_opened_ms=first_opened_ms,
+            confirmation=confirmation,
+        )
+        started.callback(upkeep.close)
+        for spares in (queues.spares, None if index is None else index.spares):
+            if spares is not None:
+                spares.run_soon = upkeep.run_in_worker
+        if index is not None:
+            index.run_soon = upkeep.run_in_worker
+        unwinding.pop_all()
+    own: list[Dispatcher] = [queues] if index is None else [queues, index]
+    others = tuple(_interest(dispatcher) for dispatcher in dispatchers)
+    opened = Opened(log, queues, index, quarantine, others, queues.reflected(), upkeep, confirmation, foreign_end)
+    adopt(opened)
+    for dispatcher in dispatchers:
+        if isinstance(dispatcher, SettledDispatcher):
+            dispatcher.settle(log.begin, log.written)
+    opened.replayed = replay(log, kernel, [*own, *dispatchers], quarantine.ranges)
+    queues.advance(log.written)
+    if index is not None:
+        index.advance(log.written)
+    for _, _, _, advance in opened.others:
+        if advance is not None:
+            advance(log.written)
+    logger.info(
+        "store open dir=%s clean=%s written=%s scanned=%s replayed=%s quarantined=%s",
+        directory, abort is None, log.written, log.written - begin, opened.replayed, len(quarantine.ranges),
+    )  # fmt: skip
+    return opened
+
+
+def _check_log_is_there(log: CommitLog, checkpoint: Checkpoint, queues: QueueTable) -> None:
+    """Raises StoreFormatError where what is left of a store is of a log that is not there any more, or not its newest files:
+    begun anew beneath it, or gone on with at an earlier end, it would get other messages at offsets that consumers know."""
+    is_gone = not log.segments() and (queues.listed() or checkpoint.flushed_offset or checkpoint.message_time_ms)
+    if is_gone or (checkpoint.flushed_offset or 0) > log.written:
+        raise StoreFormatError(
+            log.directory,
+            f"its {'files' if is_gone else 'newest files'} are gone, and the rest of the store is of messages that were in"
+            " them. Put the files back; where they are lost, move the store's whole directory away and start with an empty"
+            " one: a replica gets its group's log, a broker alone begins without messages",
+        )
+
+
+def _check_queues_are_there(directory: str, log: CommitLog, queues: QueueTable, *, is_trusted: bool) -> None:
+    """Raises StoreFormatError where some of the queues that our last, clean stop has left are gone, or some of their files:
+    begun anew, or at an earlier end, they would get other messages at offsets that consumers know. Where all are gone they are
+    made again."""
+    if not is_trusted:
+        return
+    known = read_snapshot(os.path.join(directory, FACTS_FILE))
+    left = {} if known is None else known.document.get(QUEUES_AT_STOP, {})
+    kept, files = queues.kept()
+    if not kept or left.get("logEnd") != log.written:
+        return
+    if kept < left["count"]:
+        gone = f"{left['count'] - kept} of {left['count']} queues are gone. Put their folders back"
+    elif files < left.get("files", 0):  # an older note does not say how many
+        gone = f"{left['files'] - files} of {left['files']} files of queues are gone. Put them back"
+    else:
+        return
+    raise StoreFormatError(
+        queues.directory,
+        f"{gone}; where they are lost, move the whole of it away: all queues are made again from the log",
+    )
+
+
+def _known_whole(log: CommitLog, checkpoint: Checkpoint, *, clean: bool, facts_lost: bool) -> int:
+    """Everything below was on the disk once. Where it is not known any more which ranges were not, nothing counts as that."""
+    if facts_lost:
+        logger.error("%s is damaged: the whole log is read, and counts up to the first damage in it", FACTS_FILE)
+        return 0
+    return log.written if clean else checkpoint.flushed_offset or 0
+
+
+def _noting_failure(directory: str, on_poisoned: Callable[[StorePoisoned], None]) -> Callable[[StorePoisoned], None]:
+    """Tells it, then says in the abort mark that the disk failed: a sync that failed has lost pages under a running kernel."""
+
+    def on_disk_failed(error: StorePoisoned) -> None:
+        on_poisoned(error)
+        try:
+            write_abort(directory, disk_failed=True)
+        except OSError as problem:
+            logger.critical("cannot even note that the disk failed dir=%s error=%s", directory, problem)
+
+    return on_disk_failed
+
+
+def append_bytes_max(config: StoreConfig) -> int:
+    """The largest append: how far behind a damaged place the next record may begin."""
+    return config.drain_bytes + config.frame_bytes_max + config.record_bytes_max
+
+
+def _wipe_bytes(config: StoreConfig, abort: AbortMark | None) -> int | None:
+    """How far behind the end there may be bytes that look like records (`CommitLog.truncate`)."""
+    if abort is None:
+        return 0
+    return append_bytes_max(config) if abort.same_boot else None
+
+
+def is_ours(directory: str, abort: AbortMark | None, checkpoint: Checkpoint) -> bool:
+    """Whether a broker of ours wrote the log last, so that all that was flushed has its checksum entry. RocketMQ notes none.
+
+    RocketMQ's leaves its mark, or, an older one that found ours, a checkpoint that is not ours; it makes one where there
+    is none. Raises OSError.
+    """
+    if abort is None or not abort.is_ours:
+        return False
+    return checkpoint.flushed_offset is not None or not os.path.exists(os.path.join(directory, CHECKPOINT_FILE))
+
+
+def survey_begin(log: CommitLog, checkpoint: Checkpoint, kernel: RunKernel, *, clean: bool) -> int:
+    """From where the log must be read to find its end: everything before is known to be whole."""
+    if checkpoint.dispatched_offset is not None and checkpoint.flushed_offset is not None:
+        known = min(checkpoint.dispatched_offset, checkpoint.flushed_offset)
+        if log.begin <= known <= log.written and _begins_at(log, known, kernel):
+            return known
+    if not clean:
+        return newest_segment_before(log, kernel, checkpoint.recover_from_ms)
+    for segment in reversed(log.segments()):
+        if first_store_time(segment, kernel) is not None:
+            return segment.base_offset
+    return log.begin
+
+
+def _begins_at(log: CommitLog, offset: int, kernel: RunKernel) -> bool:
+    """Whether a record, a blank or nothing begins at `offset`."""
+    if offset == log.written:
+        return True
+    segment = log.segments()[(offset - log.begin) // log.segment_bytes]
+    at = offset - segment.base_offset
+    if not is_record_readable(segment, at):
+        return False
+    kernel.clear()
+    return kernel.scan(segment.map, at, segment.size_bytes, offset, False, 1) == 1 or kernel.status in (
+        RUN_END,
+        RUN_BLANK,
+        RUN_MORE,
+    )
+
+
+def _spare_bytes(config: StoreConfig, segment_bytes: int) -> int:
+    """How much of expired queue files, and of index files, is kept to be written over."""
+    return config.recycle_segments * segment_bytes // _SPARE_SHARE
+
+
+def _open_index(directory: str, config: StoreConfig, clock: Clock, spare_bytes: int) -> KeyIndex | None:
+    if not config.index_enabled:
+        folder = os.path.join(directory, INDEX_FOLDER)
+        if os.path.isdir(folder):  # it would miss what comes now; switched on again, it is rebuilt from the log
+            logger.warning("the index is switched off: its files are deleted dir=%s", folder)
+            shutil.rmtree(folder)
+        shutil.rmtree(os.path.join(directory, SPARE_INDEX_FOLDER), ignore_errors=True)
+        return None
+    return KeyIndex(
+        directory,
+        slots=config.index_slots,
+        entries=config.index_entries,
+        now_ms=clock.now_ms,
+        spare_bytes=spare_bytes,
+    )
+
+
+def _replay_begin(
+    log: CommitLog, queues: QueueTable, index: KeyIndex | None, dispatchers: Sequence[Dispatcher], whole: int
+) -> int:
+    """From where the log must be read because somebody lacks what is there; `whole`: where it must be read anyway."""
+    rebuilt = _rebuild_begin(log, queues, index)
+    needed = [whole, *(dispatcher.reflected() for dispatcher in dispatchers), *([] if rebuilt is None else [rebuilt])]
+    return max(min(needed), log.begin)
+
+
+def _rebuild_begin(log: CommitLog, queues: QueueTable, index: KeyIndex | None) -> PhysicalOffset | None:
+    """From where the log must be read to make again what queues or index have lost; None: nothing."""
+    if not queues.listed() or (index is not None and index.end_offset < 0):
+        return log.begin
+    if index is not None and index.needs_from is not None:
+        return PhysicalOffset(max(index.needs_from, log.begin))
+    return None
+
+
+def _lower_checkpoint(directory: str, checkpoint: Checkpoint, rebuilt: PhysicalOffset | None) -> None:
+    """Before it is made again from `rebuilt` on: a kill meanwhile must not leave a checkpoint that takes it for whole."""
+    if rebuilt is not None and checkpoint.dispatched_offset is not None and rebuilt < checkpoint.dispatched_offset:
+        path = os.path.join(directory, CHECKPOINT_FILE)
+        write_checkpoint(path, replace(checkpoint, dispatched_offset=rebuilt))
+
+
+def _settle(
+    log: CommitLog, queues: QueueTable, index: KeyIndex | None, checkpoint: Checkpoint, *, clean: bool, begin: int
+) -> None:
+    """Tells queues and index what they hold for certain; they drop what they may not trust."""
+    end = log.written
+    dispatched = checkpoint.dispatched_offset
+    held = min(dispatched, end) if dispatched is not None else PhysicalOffset(end if clean else begin)
+    queues.begin(log_end=end, reflected=held, unclean=not clean, is_whole=clean and dispatched is not None)
+    if index is None:
+        return
+    if index.end_offset >= end:
+        index.cut(end, log.stored_ms)
+    elif clean:
+        index.trust(held)
+    elif dispatched is not None:
+        index.cut(held, log.stored_ms)
+
+
+def _interest(dispatcher: Dispatcher) -> Interest:
+    """What a dispatcher wants to be told of what is written from now on."""
+    if isinstance(dispatcher, TopicDispatcher):
+        return dispatcher, dispatcher.topics, dispatcher.run_flags, dispatcher.advance
+    return dispatcher, None, 0, None
+
+
+def _store_facts(
+    directory: str, log: CommitLog, survey: Survey, now_ms: int, *, known_whole: int, is_foreign: bool
+) -> tuple[int, Quarantine, PhysicalOffset]:
+    """(when we first opened this store, all quarantined ranges, where the log ended when RocketMQ had written to it);
+    written down where new.
+
+    `known_whole`: everything below was on the disk once, so what is damaged there has rotted; other damage is a hole, unless
+    it was known to have rotted.
+    """
+    known = read_snapshot(os.path.join(directory, FACTS_FILE))
+    document = known.document if known is not None else {}
+    first_opened_ms = int(document.get("firstOpenedMs", now_ms))
+    before, rotten = _ranges(document, "quarantined"), _ranges(document, "rotten")
+    found = [
+        (low, high)
+        for low, high in survey.damaged
+        if overlaps(rotten, low, high) or (high <= known_whole and not overlaps(before, low, high))
+    ]
+    kept = Quarantine(_within(log, (*before, *survey.damaged)), _within(log, (*rotten, *found)))
+    for low, high in sorted(set(kept.ranges) - set(before)):
+        logger.error("damage in the log is quarantined begin=%s end=%s", low, high)
+    foreign_end = log.written if is_foreign else PhysicalOffset(int(document.get(_FOREIGN_END, 0)))
+    if known is None or kept.ranges != before or foreign_end != document.get(_FOREIGN_END, 0):
+        facts = {
+            "firstOpenedMs": first_opened_ms,
+            _FOREIGN_END: foreign_end,
+            "quarantined": [list(found) for found in kept.ranges],
+            "rotten": [list(found) for found in kept.rotten],
+        }
+        write_facts(directory, {**document, **facts}, log.written)
+    return first_opened_ms, kept, foreign_end
+
+
+def _ranges(document: Mapping[str, Any], key: str) -> tuple[Range, ...]:
+    return joined((int(low), int(high)) for low, high in document.get(key, []))
+
+
+def _within(log: CommitLog, ranges: Iterable[Range]) -> tuple[Range, ...]:
+    """Those that the log reaches into, none past its end: what comes there next is whole."""
+    written = int(log.written)
+    return tuple((low, min(high, written)) for low, high in ranges if log.begin < high and low < written)

@@ -1,0 +1,1 @@
+"""Consume queues: which record is the n-th message of a queue, and reading by them."""

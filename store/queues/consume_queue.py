@@ -1,0 +1,483 @@
+"""A consume queue: which record of the commit log is the n-th message of one queue of one topic.
+
+`consumequeue/{topic}/{queueId}/` holds files of a fixed number of units, each named by the 20 digits of its first
+byte's position in the queue. A unit is 20 bytes (`docs/formats/consume_queue.md`); message n is the unit at byte 20 n:
+
+    byte 0 physical offset 8 | 8 record size 4 | 12 tags code 8
+
+A queue that begins at a higher offset is filled up to it with units (0, 0x7FFFFFFF, 0), as RocketMQ does. A gap inside
+a queue (damage in the log) is filled with (physical offset of what follows, 0x7FFFFFFF, 0): readers pass over both.
+
+Files are sparse, but for those that a busy queue goes on in: expired ones, blanked (`spare_files`). Nothing of them is
+read before their queue is used: a start with ten thousand queues reads only names. Units are read by `pread`, not through
+maps: a pull copies some kilobytes, and neither maps nor their descriptors grow with the number of queues. Everything here
+belongs to the loop thread.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import os
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+from ...model.errors import StoreFormatError
+from ...model.queue import PhysicalOffset, QueueOffset
+from ...record.layout import UNIT
+from ...record.record_kernel import RECORD_OVERHEAD_BYTES
+from ..log.segment import NAME_DIGITS, clear_range, create_sparse, first_hole, is_blank, segment_name, write_fully
+from ..log.spare_files import SpareFiles
+from ..log.unsynced_files import UnsyncedFiles, folders_to_sync
+
+logger = logging.getLogger(__name__)
+
+UNIT_BYTES: Final = 20
+FILLER_SIZE: Final = 0x7FFFFFFF
+_FILL_STEP_UNITS: Final = 4096
+_ROOM_BYTES: Final = 64 * 1024  # 3,276 messages
+_ROOM: Final = memoryview(bytes(_ROOM_BYTES))
+
+
+class OpenFiles:
+    """Descriptors of queue files by path, at most `limit`; the one used longest ago is closed for a new one."""
+
+    __slots__ = ("_fds", "_limit")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._fds: OrderedDict[str, int] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._fds)
+
+    def fd(self, path: str) -> int:
+        """The descriptor of an existing file. Raises OSError."""
+        fd = self._fds.get(path)
+        if fd is not None:
+            self._fds.move_to_end(path)
+            return fd
+        if len(self._fds) >= self._limit:
+            os.close(self._fds.popitem(last=False)[1])
+        fd = self._fds[path] = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        return fd
+
+    def forget(self, path: str) -> None:
+        """Closes the file if it is open: it is about to go."""
+        fd = self._fds.pop(path, None)
+        if fd is not None:
+            os.close(fd)
+
+    def close(self) -> None:
+        """Closes all."""
+        while self._fds:
+            os.close(self._fds.popitem()[1])
+
+
+def list_queue_files(directory: str, file_bytes: int, *, writable: bool = True) -> list[int]:
+    """The positions of a queue's files, ascending. An empty last file (a start cut short) is left out, and removed.
+
+    Raises StoreFormatError where a name is no position, a size is not `file_bytes`, or a file is missing between two.
+    """
+    bases: list[int] = []
+    with os.scandir(directory) as entries:
+        files = sorted((entry.name, entry.stat().st_size) for entry in entries)
+    for name, size in files:
+        path = os.path.join(directory, name)
+        if len(name) != NAME_DIGITS or not name.isascii() or not name.isdigit():
+            raise StoreFormatError(path, "its name is not the 20 digits of a position")
+        if size == 0 and name == files[-1][0]:
+            if writable:
+                os.unlink(path)
+            continue
+        if size != file_bytes:
+            raise StoreFormatError(path, f"it has {size} bytes where the other queue files have {file_bytes}")
+        if int(name) % file_bytes or (bases and int(name) != bases[-1] + file_bytes):
+            raise StoreFormatError(path, "it does not follow the file before it")
+        bases.append(int(name))
+    return bases
+
+
+class ConsumeQueue:
+    """One queue, loaded. `next_offset`: the queue offset of the next message. `tail_path`: its last file; "" without one."""
+
+    __slots__ = (
+        "_bases", "_end", "_file_bytes", "_files", "_min_for", "_min_offset", "_room_end", "_spares", "_tail_base",
+        "_unsynced", "delays_ms", "directory", "key", "next_offset", "queue_id", "tail_path", "topic",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        topic: str,
+        queue_id: int,
+        *,
+        directory: str,
+        files: OpenFiles,
+        file_bytes: int,
+        log_end: PhysicalOffset,
+        scrub: bool = False,
+        is_whole: bool = False,
+        writable: bool = True,
+        delays_ms: tuple[int, ...] = (),
+        spares: SpareFiles | None = None,
+        unsynced: UnsyncedFiles | None = None,
+        bases: Sequence[int] | None = None,
+    ) -> None:
+        """Finds the end: behind the last unit of a record that ends within `log_end`, the log's end when it was opened.
+
+        `scrub` clears whatever lies behind it (after an unclean stop); where not `writable`, nothing is changed. `is_whole`:
+        nothing lies behind the end that was not a message's (a clean stop), so what is there is damaged, and counts.
+        `delays_ms`: only for the schedule topic, whose tags codes are the times to deliver. `spares`: where expired files
+        go and new ones come from; None: they are deleted and made. `unsynced`: learns of folders that get a new name.
+        `bases`: of its files, where somebody has listed them. Raises StoreFormatError, OSError.
+        """
+        self.topic = topic
+        self.queue_id = queue_id
+        self.key = (topic, queue_id)
+        self.directory = directory
+        self.delays_ms = delays_ms
+        self._files = files
+        self._file_bytes = file_bytes
+        self._spares = spares
+        self._unsynced = unsynced
+        self._min_for = -1
+        self._min_offset = QueueOffset(0)
+        if bases is None:
+            bases = list_queue_files(directory, file_bytes, writable=writable) if os.path.isdir(directory) else ()
+        self._bases = list(bases)
+        self._end = self._find_end(log_end, writable=writable, is_whole=is_whole)
+        self._set_tail()
+        while is_whole and self._bases and self._end_unit_is_dirty():
+            self._end += UNIT_BYTES
+        if writable and self._bases and (self._is_dirty_behind_end() if scrub else self._end_unit_is_dirty()):
+            self._clear_behind_end()
+        self.next_offset = self._end // UNIT_BYTES
+
+    # ---- the end
+
+    def _find_end(self, log_end: PhysicalOffset, *, writable: bool, is_whole: bool) -> int:
+        """Byte position behind the last unit that points below `log_end`; later files are removed."""
+        while self._bases:
+            base = self._bases[-1]
+            fd = self._files.fd(self._path(base))
+            written = -(-first_hole(fd, self._file_bytes) // UNIT_BYTES)
+            units = bisect_left(range(written), x=True, key=lambda n: not _lies_below(fd, n, written, log_end))
+            if units or len(self._bases) == 1 or (is_whole and any(os.pread(fd, UNIT_BYTES, 0))):
+                return base + units * UNIT_BYTES
+            if writable:
+                self._remove_file(base)
+            else:
+                self._bases.remove(base)
+        return 0
+
+    def private(self, files: OpenFiles) -> ConsumeQueue:
+        """This queue as it is now, for a reader with descriptors of its own. Any thread."""
+        twin = copy.copy(self)
+        twin.read_through(files)
+        return twin
+
+    def read_through(self, files: OpenFiles) -> None:
+        """Has this copy of a queue go on by itself."""
+        self._files = files
+        self._bases = list(self._bases)
+        self._min_for = -1
+
+    def _set_tail(self) -> None:
+        self._tail_base = self._bases[-1] if self._bases else -self._file_bytes
+        self.tail_path = self._path(self._tail_base) if self._bases else ""
+        self._room_end = 0
+
+    def _end_unit_is_dirty(self) -> bool:
+        at = self._end - self._tail_base
+        return any(os.pread(self._files.fd(self.tail_path), UNIT_BYTES, at)) if at < self._file_bytes else False
+
+    def _is_dirty_behind_end(self) -> bool:
+        """Whether units may lie anywhere behind the end."""
+        fd, at = self._files.fd(self.tail_path), self._end - self._tail_base
+        return not is_blank(fd, at, self._file_bytes, read_max=_ROOM_BYTES)
+
+    def _clear_behind_end(self) -> None:
+        """The file keeps its size all the time: one of another size could not be opened again after a kill."""
+        clear_range(self._files.fd(self.tail_path), self._end - self._tail_base, self._file_bytes)
+
+    def cut(self, next_offset: int) -> None:
+        """Removes all units from `next_offset` on."""
+        self._end = max(next_offset * UNIT_BYTES, self._bases[0] if self._bases else 0)
+        while len(self._bases) > 1 and self._bases[-1] >= self._end:
+            self._remove_file(self._bases[-1])
+        self._set_tail()
+        if self._bases:
+            self._clear_behind_end()
+        self.next_offset = self._end // UNIT_BYTES
+        self._min_for = -1
+
+    def begin_at(self, next_offset: int) -> str | None:
+        """Lets a queue that has no files go on at `next_offset`, with filler before it; the path of its file, if any."""
+        assert not self._bases
+        position = next_offset * UNIT_BYTES
+        if not position:
+            return None
+        self._add_file(position // self._file_bytes * self._file_bytes)
+        self._end = self._tail_base
+        while self._end < position:
+            count = min((position - self._end) // UNIT_BYTES, _FILL_STEP_UNITS)
+            self._write_across(self._end, UNIT.pack(0, FILLER_SIZE, 0) * count)
+        self.next_offset = next_offset
+        return self.tail_path
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether it holds nothing and never did: no unit, and no file that went before."""
+        return self._end == 0
+
+    # ---- writing
+
+    def append(self, queue_offset: int, units: memoryview | bytes) -> list[str]:
+        """Writes units at `queue_offset`; returns the paths written to.
+
+        Units that are held already are written again (a replay), a gap is filled. Nothing is written at an offset that no
+        record of this log can have. Raises OSError (disk full).
+        """
+        position = queue_offset * UNIT_BYTES
+        size = len(units)
+        at = position - self._tail_base
+        if position == self._end and 0 <= at <= self._file_bytes - size:
+            if at + size > self._room_end:
+                self._make_room(at)
+            done = os.pwrite(self._files.fd(self.tail_path), units, at)
+            if done != size:
+                write_fully(self._files.fd(self.tail_path), units[done:], at + done)
+            self._end = position + size
+            self.next_offset = queue_offset + size // UNIT_BYTES
+            return [self.tail_path]
+        if not self._may_be_next(queue_offset, units):
+            logger.error(
+                "a record's queue offset cannot be true, it is left out topic=%s queue=%s offset=%s next=%s",
+                self.topic, self.queue_id, queue_offset, self.next_offset,
+            )  # fmt: skip
+            return []
+        if position > self._end or not self._bases:
+            self._fill_to(position, units)
+        return self._write_across(position, units)
+
+    def _may_be_next(self, queue_offset: int, units: memoryview | bytes) -> bool:
+        """Whether the log can hold the messages that `queue_offset` says are missing between the last one here and it. A bit
+        that has rotted in a record says what it likes, and each unit that is missing is written.
+        """
+        missing = queue_offset - self.next_offset
+        if queue_offset < 0 or missing <= 0:
+            return queue_offset >= 0
+        begin = self.unit(self.next_offset - 1)[0] if self._bases and self._end > self._bases[0] else 0
+        return missing * RECORD_OVERHEAD_BYTES <= int.from_bytes(units[:8], "big") - begin
+
+    def _make_room(self, at: int) -> None:
+        """Zeros behind the end at byte `at` of the last file, in a busy queue: pages found one by one cost twice as much.
+
+        Up to there the file was a hole, so that nothing changes. A queue of few messages keeps its few pages.
+        """
+        self._room_end = (at // _ROOM_BYTES + 1) * _ROOM_BYTES
+        if at >= _ROOM_BYTES:
+            with suppress(OSError):  # a disk that is full or broken refuses the units themselves
+                os.pwrite(self._files.fd(self.tail_path), _ROOM[: min(self._room_end, self._file_bytes) - at], at)
+
+    def _write_across(self, position: int, units: memoryview | bytes) -> list[str]:
+        paths = []
+        done = max(
+            0, (self._bases[0] if self._bases else 0) - position
+        )  # a replay may reach back behind a removed file
+        while done < len(units):
+            base = (position + done) // self._file_bytes * self._file_bytes
+            if base >= self._tail_base + self._file_bytes:
+                self._add_file(base)
+            part = units[done : done + base + self._file_bytes - position - done]
+            write_fully(self._files.fd(self._path(base)), part, position + done - base)
+            paths.append(self._path(base))
+            done += len(part)
+        self._end = max(self._end, position + len(units))
+        self.next_offset = self._end // UNIT_BYTES
+        return paths
+
+    def _fill_to(self, position: int, units: memoryview | bytes) -> None:
+        """Filler from the queue's end up to `position`: at a queue's very beginning from the file's start only."""
+        filler = UNIT.pack(0, FILLER_SIZE, 0)
+        if self._bases:
+            filler = UNIT.pack(int.from_bytes(units[:8], "big"), FILLER_SIZE, 0)
+        else:
+            self._add_file(position // self._file_bytes * self._file_bytes)
+            self._end = self._tail_base
+        while self._end < position:
+            count = min((position - self._end) // UNIT_BYTES, _FILL_STEP_UNITS)
+            self._write_across(self._end, filler * count)
+
+    def _add_file(self, base: int) -> None:
+        """A queue that has filled a file may fill another: it takes a blanked one, all of which is room."""
+        path = self._path(base)
+        changed = folders_to_sync(self.directory)
+        try:
+            os.makedirs(self.directory, exist_ok=True)
+            is_spare = bool(self._bases) and self._spares is not None and self._spares.take(path)
+            if not is_spare:
+                create_sparse(path, self._file_bytes)
+        finally:
+            if self._unsynced is not None:
+                self._unsynced.note_names(changed)  # once they are there: a worker may sync them at any time
+        self._bases.append(base)
+        self._set_tail()
+        if is_spare:
+            self._room_end = self._file_bytes
+
+    # ---- reading
+
+    def read(self, queue_offset: int, units_max: int) -> bytes:
+        """Units from `queue_offset` on: at most `units_max`, within one file, before the end; b"" where there are none."""
+        position = queue_offset * UNIT_BYTES
+        base = position // self._file_bytes * self._file_bytes
+        size = min(self._end - position, units_max * UNIT_BYTES, base + self._file_bytes - position)
+        if size <= 0 or not self._bases or base < self._bases[0]:
+            return b""
+        return os.pread(self._files.fd(self._path(base)), size, position - base)
+
+    def unit(self, queue_offset: int) -> tuple[int, int, int]:
+        """(physical offset, size, tags code) of one unit in [first file's start, next_offset). Raises IndexError."""
+        found = self.read(queue_offset, 1)
+        if not found:
+            raise IndexError(queue_offset)
+        physical, size, code = UNIT.unpack(found)
+        return physical, size, code
+
+    @property
+    def file_count(self) -> int:
+        """How many files it has."""
+        return len(self._bases)
+
+    @property
+    def first_offset(self) -> int:
+        """The queue offset at which the first file begins."""
+        return self._bases[0] // UNIT_BYTES if self._bases else 0
+
+    def end_of(self, queue_offset: int) -> int:
+        """The physical offset behind a message; of filler, where it points to. Raises IndexError."""
+        physical, size, _ = self.unit(queue_offset)
+        return physical if size == FILLER_SIZE else physical + size
+
+    def is_place_of(self, queue_offset: int, physical_offset: int) -> bool:
+        """Whether the unit there is that of the record at this place in the log, or a gap's filler that may stand for it: what
+        follows in the queue lies behind it in the log, and the message before lies before it."""
+        if not self.first_offset <= queue_offset < self.next_offset:
+            return False
+        held, size, _ = self.unit(queue_offset)
+        if size != FILLER_SIZE:
+            return held == physical_offset
+        return physical_offset < held and self._lies_behind_message_before(queue_offset, physical_offset)
+
+    def places_beside(self, queue_offset: int, log_begin: int, log_end: int) -> tuple[int, int]:
+        """Where in the log the record of a message can lie: behind that of the message before it, before that of the next. What
+        these say is taken where it is within the log."""
+        begin, end = log_begin, log_end
+        if queue_offset > self.first_offset:
+            behind = self.end_of(queue_offset - 1)
+            begin = behind if log_begin <= behind <= log_end else begin
+        if queue_offset + 1 < self.next_offset:
+            before = self.unit(queue_offset + 1)[0]
+            end = before if begin < before <= log_end else end
+        return begin, end
+
+    def _lies_behind_message_before(self, queue_offset: int, physical_offset: int) -> bool:
+        for before in range(queue_offset - 1, self.first_offset - 1, -1):
+            held, size, _ = self.unit(before)
+            if size != FILLER_SIZE:
+                return held < physical_offset
+        return True
+
+    def min_offset(self, log_begin: PhysicalOffset) -> QueueOffset:
+        """The first message whose record lies at or behind `log_begin`; `next_offset` where there is none."""
+        if log_begin != self._min_for:
+            first = self.first_offset
+            offsets = range(first, self.next_offset)
+            self._min_offset = QueueOffset(
+                first + bisect_left(offsets, x=True, key=lambda n: self._is_kept(n, log_begin))
+            )
+            self._min_for = log_begin
+        return self._min_offset
+
+    def _is_kept(self, queue_offset: int, log_begin: int) -> bool:
+        """By the word of most of three units: places ascend, so one that is damaged is out of order."""
+        low, high = max(queue_offset - 1, self.first_offset), min(queue_offset + 2, self.next_offset)
+        if high - low < 3:
+            return self._lies_behind(queue_offset, log_begin)
+        return sum(self._lies_behind(near, log_begin) for near in range(low, high)) > 1
+
+    def _lies_behind(self, queue_offset: int, log_begin: int) -> bool:
+        physical, size, _ = self.unit(queue_offset)
+        if physical < 0:  # damaged: it lies where the next one does
+            return queue_offset + 1 >= self.next_offset or self._lies_behind(queue_offset + 1, log_begin)
+        return physical >= log_begin and not (size == FILLER_SIZE and physical == 0)
+
+    def next_file_offset(self, queue_offset: int) -> QueueOffset:
+        """The first queue offset of the file behind the one that holds `queue_offset`."""
+        units = self._file_bytes // UNIT_BYTES
+        return QueueOffset((queue_offset // units + 1) * units)
+
+    # ---- removing
+
+    def remove_before(self, log_begin: PhysicalOffset) -> int:
+        """Gives up the files, the last one apart, whose every record lies below `log_begin`; returns how many."""
+        removed = 0
+        while len(self._bases) > 1:
+            physical, _, _ = self.unit(self._bases[1] // UNIT_BYTES - 1)
+            if physical >= log_begin:
+                break
+            self._give_up_file(self._bases[0])
+            removed += 1
+        if removed:
+            self._min_for = -1
+        return removed
+
+    def remove(self) -> None:
+        """Deletes all files and the directory."""
+        for base in list(self._bases):
+            self._remove_file(base)
+        if os.path.isdir(self.directory):
+            os.rmdir(self.directory)
+        self._end = self.next_offset = 0
+        self._set_tail()
+
+    def forget_files(self) -> None:
+        """Closes them: they are about to be elsewhere."""
+        for base in self._bases:
+            self._files.forget(self._path(base))
+
+    def _remove_file(self, base: int) -> None:
+        self._bases.remove(base)
+        self._files.forget(self._path(base))
+        os.unlink(self._path(base))
+
+    def _give_up_file(self, base: int) -> None:
+        if self._spares is None:
+            return self._remove_file(base)
+        self._bases.remove(base)
+        self._files.forget(self._path(base))
+        return self._spares.keep(self._path(base))
+
+    def _path(self, base: int) -> str:
+        return f"{self.directory}/{segment_name(base)}"
+
+
+def _lies_below(fd: int, unit: int, written: int, log_end: int) -> bool:
+    """`_points_below` by the word of most of three units of the first `written`: places ascend, so one that is damaged is out
+    of order."""
+    near = range(max(unit - 1, 0), min(unit + 2, written))
+    if len(near) < 3:
+        return _points_below(fd, unit, log_end)
+    return sum(_points_below(fd, at, log_end) for at in near) > 1
+
+
+def _points_below(fd: int, unit: int, log_end: int) -> bool:
+    """Whether a unit of a file is one of a record that ends within `log_end`, or filler."""
+    physical, size, _ = UNIT.unpack(os.pread(fd, UNIT_BYTES, unit * UNIT_BYTES))
+    if size == FILLER_SIZE:
+        return bool(physical <= log_end)
+    return bool(size > 0 and physical + size <= log_end)

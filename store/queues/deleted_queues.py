@@ -1,0 +1,68 @@
+"""Queues of deleted topics, until it is certain that they were deleted.
+
+A replica applies what it appends at once, but what it appended may yet be cut from its log, a deletion among it. So the
+queues of a topic are set aside, by a rename, and deleted for good when the deletion is confirmed:
+
+    consumequeue/{topic}/  --the event that ends at byte `at`-->  deletedqueue/{at, 20 digits}.{topic}/
+                                                                     | confirmed past `at`: deleted
+    consumequeue/{topic}/  <--the log was cut below `at`-------------'
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import Final
+
+from ..log.segment import NAME_DIGITS, make_directory, sync_directory
+
+DELETED_FOLDER: Final = "deletedqueue"
+
+
+def set_aside(store_directory: str, topic_folder: str, at: int) -> str:
+    """Takes a topic's queues away, durably; returns where they are now. Raises OSError.
+
+    Where that was done before, in a life that the log outlived, those found now are what a replay has made since.
+    """
+    deleted = os.path.join(store_directory, DELETED_FOLDER)
+    make_directory(deleted)
+    target = os.path.join(deleted, f"{at:0{NAME_DIGITS}d}.{os.path.basename(topic_folder)}")
+    if os.path.isdir(target):
+        shutil.rmtree(topic_folder)
+    else:
+        os.rename(topic_folder, target)
+    sync_directory(deleted)
+    sync_directory(os.path.dirname(topic_folder))
+    return target
+
+
+def purge(store_directory: str, confirmed: int) -> None:
+    """Deletes the queues whose deletion is confirmed. A worker's. Raises OSError."""
+    for at, topic in _listed(store_directory):
+        if at <= confirmed:
+            shutil.rmtree(_path(store_directory, at, topic))
+
+
+def restore(store_directory: str, queue_folder: str, end: int) -> None:
+    """The log was cut to end at `end`: deletions behind it never happened. May be done again after a crash. Raises OSError."""
+    for at, topic in reversed(_listed(store_directory)):
+        if at > end:
+            shutil.rmtree(os.path.join(queue_folder, topic), ignore_errors=True)  # what came after the deletion
+            make_directory(queue_folder)
+            os.rename(_path(store_directory, at, topic), os.path.join(queue_folder, topic))
+    for folder in (queue_folder, os.path.join(store_directory, DELETED_FOLDER)):
+        if os.path.isdir(folder):
+            sync_directory(folder)
+
+
+def _listed(store_directory: str) -> list[tuple[int, str]]:
+    """(where the deletion ended, topic), ascending."""
+    try:
+        names = sorted(os.listdir(os.path.join(store_directory, DELETED_FOLDER)))
+    except FileNotFoundError:
+        return []
+    return [(int(name[:NAME_DIGITS]), name[NAME_DIGITS + 1 :]) for name in names if name[:NAME_DIGITS].isdigit()]
+
+
+def _path(store_directory: str, at: int, topic: str) -> str:
+    return os.path.join(store_directory, DELETED_FOLDER, f"{at:0{NAME_DIGITS}d}.{topic}")

@@ -1,0 +1,124 @@
+"""A slave asks its master for a beginning until it is written down: nothing that goes wrong on the way ends that."""
+
+from __future__ import annotations
+
+import errno
+import json
+from typing import Any
+
+import pytest
+from link_kit import FakeClient, ManualLoop
+from sim.group_kit import group
+
+from zenitmq.broker.group.beginning_search import GIVE_UP_MS, RETRY_MS, BeginningSearch
+from zenitmq.broker.group.store_directory import DirectoryOnDisk
+from zenitmq.broker.replication.beginning import Beginning, beginning_document, is_beginning_noted
+from zenitmq.broker.replication.epochs import Epoch, EpochList
+from zenitmq.model.errors import BufferFull, ConnectionLost
+from zenitmq.model.groups.group import KnownGroup
+from zenitmq.model.queue import PhysicalOffset
+from zenitmq.remoting.commands import GetBeginning
+from zenitmq.store.config import StoreConfig
+
+ANSWER = json.dumps(
+    beginning_document(Beginning(4096, 4096, EpochList((Epoch(1, PhysicalOffset(0)),)), {}, {("t", 0): 7}))
+).encode()
+
+
+class Story:
+    """b asks; a is master, until the test says otherwise."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self.loop: Any = ManualLoop()
+        self.client: Any = FakeClient()
+        self.known: KnownGroup | None = KnownGroup(group("ab", in_sync="a"), 3)
+        self.noted = 0
+        self.search = BeginningSearch(
+            self.client,
+            self.loop,
+            DirectoryOnDisk(directory, StoreConfig()),
+            name="b",
+            store_id="store-b",
+            known=lambda: self.known,
+            on_noted=self.on_noted,
+        )
+        self.search.begin()
+
+    def on_noted(self) -> None:
+        self.noted += 1
+
+    def answer(self, data: bytes = ANSWER) -> None:
+        self.client.one(GetBeginning).on_reply(None, data, None)
+
+
+@pytest.fixture
+def story(tmp_path) -> Story:
+    return Story(str(tmp_path))
+
+
+def test_what_the_master_answers_is_written_down(story: Story) -> None:
+    story.answer()
+    assert story.noted == 1
+    assert is_beginning_noted(story.directory)
+    assert not story.search.withdraw(), "the broker is opened anew already"
+    story.loop.pass_ms(60_000)
+    assert story.client.sent == []
+
+
+def test_who_does_not_answer_or_answers_nonsense_is_asked_again(story: Story) -> None:
+    for answer in (b"{}", b"no"):
+        story.answer(answer)
+        story.loop.pass_ms(RETRY_MS)
+    story.client.one(GetBeginning).fail(ConnectionLost("a"))
+    story.client.refuses = ConnectionLost("a")
+    story.loop.pass_ms(RETRY_MS)
+    story.client.refuses = None
+    story.loop.pass_ms(RETRY_MS)
+    story.answer()
+    assert story.noted == 1
+
+
+def test_an_answer_that_the_loop_had_no_room_for_is_asked_for_again(story: Story, monkeypatch) -> None:
+    def full(_callback: object) -> None:
+        raise BufferFull("loop")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(story.loop, "post", full)
+        story.answer()
+    story.loop.pass_ms(GIVE_UP_MS)
+    story.answer()
+    assert story.noted == 1
+
+
+def test_a_full_disk_is_waited_for(story: Story, monkeypatch) -> None:
+    def full(*_arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("zenitmq.store.opening.small_file.SystemFiles.replace", full)
+        story.answer()
+    assert story.noted == 0
+    story.loop.pass_ms(RETRY_MS)
+    story.answer()
+    assert story.noted == 1
+
+
+def test_while_nobody_else_leads_nobody_is_asked(story: Story) -> None:
+    late = story.client.one(GetBeginning)
+    story.known = KnownGroup(group("ab", in_sync="b", master="b", epoch=2), 4)
+    late.fail(ConnectionLost("a"))
+    story.loop.pass_ms(10 * RETRY_MS)
+    assert story.client.sent == []
+
+
+def test_what_comes_once_it_was_withdrawn_is_too_late(story: Story) -> None:
+    late = story.client.one(GetBeginning)
+    assert story.search.withdraw()
+    late.on_reply(None, ANSWER, None)
+    story.loop.pass_ms(2 * GIVE_UP_MS)
+    assert (story.noted, story.client.sent) == (0, [])
+    assert not is_beginning_noted(story.directory)
+    story.search.begin()
+    story.answer()
+    assert story.noted == 1

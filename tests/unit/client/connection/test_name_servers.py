@@ -1,0 +1,53 @@
+"""Asking one name server after another: what the errors of those that do not know keep alive."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from zenitmq.client.connection.name_servers import NameServers
+from zenitmq.client.connection.waiting import run_blocking
+from zenitmq.model.errors import NoRoute
+from zenitmq.remoting.commands import GetRoute, RouteReply
+
+ROUTE = RouteReply((), (), 0, ())
+
+
+class Waits:
+    """Each call is answered by the next of these; None: nobody knows."""
+
+    def __init__(self, *answers: object) -> None:
+        self._answers = iter(answers)
+
+    async def call(self, *_: object, **__: object) -> Any:
+        answer = next(self._answers)
+        if answer is None:
+            raise NoRoute("t", "nobody")
+        return answer, b""
+
+
+class Caller:
+    """Somebody who asks, such as a producer."""
+
+    def ask(self, *answers: object) -> None:
+        servers = NameServers(("a:1", "b:2"))
+        with suppress(NoRoute):
+            run_blocking(servers.ask(GetRoute("t"), Waits(*answers), timeout_ms=1000))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("second", [None, ROUTE], ids=["nobody knows", "the second one knows"])
+def test_an_error_keeps_none_of_those_who_asked(second: object) -> None:
+    """A producer that was dropped warned, and was closed, only at a collection that happened to come by."""
+    caller = Caller()
+    gone = weakref.ref(caller)
+    gc.disable()
+    try:
+        caller.ask(None, second)
+        del caller
+        assert gone() is None
+    finally:
+        gc.enable()
