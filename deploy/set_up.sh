@@ -72,8 +72,8 @@ set_up() {
     touch ".venv/installed$extras"
   fi
   # An editable install compiles the kernels; compile again where the source of one is newer than what was built.
-  kernel=$(find store -name 'record_kernel*.so' -newer record/record_kernel.py -print -quit)
-  columns=$(find store -name 'column_kernel*.so' -newer record/column_kernel.py -print -quit)
+  kernel=$(find record -name 'record_kernel*.so' -newer record/record_kernel.py -print -quit)
+  columns=$(find record -name 'column_kernel*.so' -newer record/column_kernel.py -print -quit)
   if { [ -z "$kernel" ] || [ -z "$columns" ]; } && can_compile "$base"; then
     say "compiling the kernels"
     "$python" -m pip install --quiet --disable-pip-version-check --no-deps --editable . ||
