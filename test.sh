@@ -98,6 +98,7 @@ start "$clusters" bench "${pytest[@]}" $here/bench
 start "$clusters" broker "${pytest[@]}" $here/broker
 start "$clusters" soak "${pytest[@]}" $here/soak
 start "$clusters" rest "${pytest[@]}" $here --ignore=$here/{client,cli,drills,deploy,docs,bench,broker,soak}
+start computes site "$python" -m mkdocs build --strict # not --quiet: what is not printed is no warning to it
 start computes types "${types[@]}"
 while [ "$running" -gt 0 ]; do ended; done
 exit "$status"

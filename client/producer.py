@@ -91,14 +91,22 @@ class ProducerCore(ABC):
         on_error: OnError | None = None,
         trace: bool | str = False,
     ) -> None:
-        """`timeout`: seconds over all tries of a send that is waited for, and for room in a full window. A request has 3 unless
-        its call says otherwise, or as many as this where that is less.
+        """`timeout`: seconds over all tries of a send that is waited for, and for room in a full window; a request has 3, or
+        as many as this where that is less. `batch_timeout`: seconds over all tries of a batch sent in the background.
+        `retries`: at most so many further tries, 0 to 1,000,000; None = as the time allows. `compression`: "lz4" or None, of
+        bodies over `compress_over_bytes` (0 to 4 MiB), where it makes them smaller.
 
-        `batch_timeout`: seconds over all tries of a batch sent in the background. `retries`: at most so many further
-        tries; None = as the time allows. `on_error(list[FailedSend])`: told of posted messages that failed, in the
-        I/O thread. `idempotent`: no retry stores a message a second time, and what goes to one queue stays in order over
-        retries; a send whose outcome cannot be learnt in time ends with OutcomeUnknown. `trace`: tell of each message in
-        the trace topic, or in the topic that is named here, as best one can.
+        In the background: `linger_ms` (0 to 10,000; 0 counts as 1): a batch is sent so long after its first message, if it is
+        not full before. `batch_bytes` (4 KiB to 4 MiB): a batch of that size is full. `window_batches` (1 to 64): batches that
+        one broker has not answered yet; when the windows of all brokers are full, `post` and `send_async` wait.
+        `on_error(list[FailedSend])`: told of posted messages that failed; it runs in the I/O thread and must not block.
+
+        `latency_fault`: which brokers to avoid for a while after a late answer or a failure: "rocketmq-5", "rocketmq-4", a
+        LatencyTable, or None = none. `idempotent`: no retry stores a message a second time, and each queue keeps the order over
+        retries; a send whose outcome stays unknown raises OutcomeUnknown. `trace`: a record of each message goes to the trace
+        topic, or to the topic named here; records may be dropped.
+        `namesrv`: "HOST:PORT,..."; None = $ZENIT_NAMESRV, else the cluster that `zenit up` started last, else 127.0.0.1:9876.
+
         Raises InvalidName or InvalidParameter. Connects at the first send.
         """
         if compression not in (None, "lz4"):
@@ -205,9 +213,10 @@ class ProducerCore(ABC):
     async def _send(
         self, message: Message, *, sharding_key: str | None = None, timeout: float | None = None
     ) -> SendReceipt:
-        """Stores one message and returns where. `timeout`: seconds over all tries.
+        """Stores one message and returns where. `timeout`: seconds over all tries; None = the producer's.
 
-        Raises what a try ended with: TopicNotFound, NoRoute, RequestTimeout, ConnectionLost, MessageTooLarge ...
+        `sharding_key`: messages of one key go to one queue. Raises TopicNotFound, MessageTooLarge and MessageIllegal at once;
+        when the time is over what the last try ended with: NoRoute, RequestTimeout, ConnectionLost, BrokerBusy ...
         """
         self._check_usable()
         parts = message_parts(message, self._compress_over, sharding_key)
@@ -223,9 +232,9 @@ class ProducerCore(ABC):
     async def _send_batch(
         self, messages: Sequence[Message], *, sharding_key: str | None = None, timeout: float | None = None
     ) -> Sequence[SendReceipt]:
-        """Stores messages of one topic side by side in one queue, all or none; one receipt a message, made when read.
+        """Stores messages of one topic side by side in one queue, all or none; one receipt a message, in their order.
 
-        Some of them may be delayed: those come to that queue at their times.
+        At most 8 MiB together. Some of them may be delayed: those come to that queue at their times. Raises as `send` does.
         """
         if isinstance(messages, Message):
             raise InvalidParameter("messages", "Message", "a sequence of messages; send(message) sends one")
@@ -251,7 +260,7 @@ class ProducerCore(ABC):
     ) -> BatchReceipt:
         """Stores bodies side by side in one queue, all or none, without an object a message.
 
-        `tags`: one for all, or one a body; `keys`: one (or several) a body. At most 8 MiB together.
+        `tags`: one for all, or one a body; `keys`: one (or several) a body. At most 8 MiB together. Raises as `send` does.
         """
         self._check_usable()
         fill = fill_bodies(bodies, self._compress_over, tags, keys)

@@ -1,0 +1,334 @@
+"""The pages docs/reference/*.md, made from the signatures and docstrings of what users may call.
+
+The source is parsed, not imported, so that compiled and interpreted kernels give the same page. A method that is given
+its public name by `send = blocking(Core._send)` (or by `send = Core._send`, for asyncio) is shown under that name.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+import zenitmq
+
+ROOT = Path(__file__).parents[1]
+AIO = "zenitmq.aio"
+LINE_LENGTH = 110
+MADE_BY_US = {"SendFuture", "ReplyFuture", "TopicRoute"}  # nobody else makes one
+
+
+@dataclass(frozen=True)
+class Page:
+    """One page: its file's stem, its title, what stands before the entries, and the entries as (module, name)."""
+
+    stem: str
+    title: str
+    intro: str
+    entries: tuple[tuple[str, str], ...]
+
+
+class Method(NamedTuple):
+    """Where it is defined, by which module, and whether it is called with `await`."""
+
+    node: ast.FunctionDef | ast.AsyncFunctionDef
+    module: str
+    awaited: bool
+
+
+@dataclass
+class Members:
+    """What a class shows, its own before what it inherits."""
+
+    methods: dict[str, Method] = field(default_factory=dict)
+    fields: dict[str, str] = field(default_factory=dict)
+
+
+def face(names: str) -> tuple[tuple[str, str], ...]:
+    """(module, name) of names that `zenitmq` re-exports."""
+    return tuple(("zenitmq", name) for name in names.split())
+
+
+ERRORS = tuple(
+    sorted(
+        name
+        for name in zenitmq.__all__
+        if isinstance(getattr(zenitmq, name), type) and issubclass(getattr(zenitmq, name), zenitmq.ZenitError)
+    )
+)
+
+PAGES = (
+    Page(
+        "sending",
+        "Sending: every name",
+        "`from zenitmq import ...`. Which way to send when: [sending](../guide/sending.md).",
+        (
+            *face("Producer Message SendReceipt SendStatus SendFuture BatchReceipt FailedSend LatencyTable"),
+            ("zenitmq.client.producer", "ReplyFuture"),
+            ("zenitmq.client.producer", "RequestStatistics"),
+            ("zenitmq.client.producer", "TraceStatistics"),
+        ),
+    ),
+    Page(
+        "consuming",
+        "Consuming: every name",
+        "`from zenitmq import ...`. How to use them: [consuming](../guide/consuming.md).",
+        (
+            *face("PullConsumer PushConsumer StoredMessage MessageBatch MessageQueue QueueOffset PhysicalOffset"),
+            *face(
+                "ConsumeResult FlowLimits MessagesLost StartFrom FIRST LAST MessageModel CLUSTERING BROADCASTING Sql"
+            ),
+            ("zenitmq.client.consuming.allocation", "averaging"),
+            ("zenitmq.client.consuming.allocation", "averaging_by_circle"),
+            *face("consistent_hash by_configuration by_machine_room nearby_machine_room"),
+            ("zenitmq.client.push_consumer", "PushStatistics"),
+        ),
+    ),
+    Page(
+        "admin",
+        "Administration: every name",
+        "`from zenitmq import Admin`. A document is a dictionary of JSON values, the same that `zenit ... --json` prints.\n"
+        "`timeout`: seconds of a call in all; None = the one given to `Admin`.",
+        (*face("Admin TopicRoute"), ("zenitmq.client.administration.admin_dead_letters", "DeadLetter")),
+    ),
+    Page(
+        "asyncio",
+        "Asyncio: every name",
+        "`from zenitmq.aio import ...`. The arguments and errors of [sending](sending.md), [consuming](consuming.md) and\n"
+        "[administration](admin.md), as coroutines. How to use them: [asyncio](../guide/asyncio.md).",
+        (
+            (AIO, "Producer"),
+            (AIO, "PullConsumer"),
+            (AIO, "PushConsumer"),
+            (AIO, "Admin"),
+        ),
+    ),
+    Page(
+        "testing",
+        "For your tests: every name",
+        "`from zenitmq.testing import LocalCluster`; for pytest's fixtures put\n"
+        '`pytest_plugins = ["zenitmq.testing.pytest_plugin"]` into `conftest.py`.',
+        (
+            ("zenitmq.testing.local_cluster", "LocalCluster"),
+            *(
+                ("zenitmq.testing.pytest_plugin", name)
+                for name in ("zenit_cluster", "zenit_namesrv", "zenit_topic", "new_zenit_cluster")
+            ),
+        ),
+    ),
+    Page(
+        "spark",
+        "Spark: every name",
+        'Most of it needs no name of ours: `spark.read.format("zenit")` ([Spark](../pipeline.md)). Beside that there are:',
+        (
+            ("zenitmq.pipeline.session", "spark_session"),
+            *(("zenitmq.pipeline.jobs.archive", name) for name in ("ArchiveOptions", "plan", "run")),
+            ("zenitmq.pipeline.lag", "LagListener"),
+        ),
+    ),
+    Page(
+        "errors",
+        "Errors",
+        "`from zenitmq import ...`. All derive from `ZenitError`. Each class says what a caller may do: `retriable`, the same\n"
+        "call may succeed later; `route_stale`, the client asks the name servers again first; `code`, the number on the wire.\n"
+        "What an error knows are its attributes. The others of the tree are in `zenitmq.errors`.",
+        face(" ".join(("ZenitError", *(name for name in ERRORS if name != "ZenitError")))),
+    ),
+)
+
+
+def tree_of(module: str) -> ast.Module:
+    path = ROOT.joinpath(*module.split(".")[1:])
+    file = path.with_suffix(".py") if path.with_suffix(".py").exists() else path / "__init__.py"
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+def source_lines(module: str, node: ast.stmt) -> str:
+    """The lines of a statement with the comments on them, less their indentation."""
+    path = ROOT.joinpath(*module.split(".")[1:]).with_suffix(".py")
+    lines = path.read_text(encoding="utf-8").splitlines()[node.lineno - 1 : node.end_lineno]
+    return "\n".join(line[node.col_offset :] for line in lines)
+
+
+def home_of(module: str, name: str) -> str:
+    """The module that defines what `module` shows under that name."""
+    found = getattr(import_module(module), name)
+    return str(getattr(found, "__module__", module))
+
+
+def statement(module: str, name: str) -> ast.stmt:
+    """Where a module defines a name."""
+    for node in tree_of(module).body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
+            return node
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
+        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
+            return node
+    raise LookupError(f"{module} does not define {name}")
+
+
+def given_name(value: ast.expr | None) -> tuple[str, bool] | None:
+    """Of `blocking(Core._send)`, `Core._send` or `_send`: ("_send", whether it stays a coroutine)."""
+    stays = True
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "blocking":
+        value, stays = value.args[0], False
+    if isinstance(value, ast.Attribute) and value.attr.startswith("_"):
+        return value.attr, stays
+    if isinstance(value, ast.Name) and value.id.startswith("_"):
+        return value.id, stays
+    return None
+
+
+def members_of(module: str, name: str) -> Members:
+    """The public members of a class; those of our classes that it derives from come after its own."""
+    cls = getattr(import_module(module), name)
+    bodies = [
+        (base.__module__, node.body)
+        for base in inspect.getmro(cls)
+        if base.__module__.startswith("zenitmq")
+        and isinstance(node := statement(base.__module__, base.__name__), ast.ClassDef)
+    ]
+    functions = {
+        node.name: (node, home)
+        for home, body in reversed(bodies)
+        for node in body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    members = Members()
+    for home, body in bodies:
+        for node in body:
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                public = node.targets[0].id
+                given = given_name(node.value)
+                if given is not None and given[0] in functions:
+                    members.methods.setdefault(public, Method(*functions[given[0]], given[1]))
+                elif not public.startswith("_"):
+                    members.fields.setdefault(public, source_lines(home, node))
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                if not node.target.id.startswith("_"):
+                    members.fields.setdefault(node.target.id, source_lines(home, node))
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+                members.methods.setdefault(
+                    node.name, Method(*functions[node.name], isinstance(node, ast.AsyncFunctionDef))
+                )
+    if "__init__" in functions:
+        members.methods.setdefault("__init__", Method(*functions["__init__"], False))
+    return members
+
+
+def signature(module: str, node: ast.FunctionDef | ast.AsyncFunctionDef, shown: str, *, awaited: bool) -> str:
+    """`shown(arguments) -> result` as it is called: without `self`; over several lines where it is long."""
+    parts = list(argument_texts(module, node.args))
+    result = "" if node.returns is None or shown[:1].isupper() else f" -> {ast.unparse(node.returns)}"
+    call = f"{'await ' if awaited else ''}{shown}"
+    text = f"{call}({', '.join(parts)}){result}"
+    return (
+        text if len(text) <= LINE_LENGTH else f"{call}(\n" + "".join(f"    {part},\n" for part in parts) + f"){result}"
+    )
+
+
+def argument_texts(module: str, given: ast.arguments) -> Iterator[str]:
+    """Each argument of a signature, but `self`."""
+    plain = [*given.posonlyargs, *given.args]
+    defaults: list[ast.expr | None] = [*[None] * (len(plain) - len(given.defaults)), *given.defaults]
+    for argument, default in zip(plain, defaults, strict=True):
+        if argument.arg != "self":
+            yield argument_text(module, argument, default)
+    if given.vararg is not None:
+        yield f"*{argument_text(module, given.vararg, None)}"
+    elif given.kwonlyargs:
+        yield "*"
+    for argument, default in zip(given.kwonlyargs, given.kw_defaults, strict=True):
+        yield argument_text(module, argument, default)
+    if given.kwarg is not None:
+        yield f"**{argument_text(module, given.kwarg, None)}"
+
+
+def argument_text(module: str, argument: ast.arg, default: ast.expr | None) -> str:
+    kind = "" if argument.annotation is None else f": {ast.unparse(argument.annotation)}"
+    return f"{argument.arg}{kind}" + ("" if default is None else f" = {default_text(module, default)}")
+
+
+def default_text(module: str, default: ast.expr) -> str:
+    """A default as a reader understands it: a constant of ours by its value, if that is a number, a text or several."""
+    text = ast.unparse(default)
+    value = eval(text, vars(import_module(module)))
+    return repr(value).replace("'", '"') if isinstance(value, int | float | str | tuple) else text
+
+
+def docstring(node: ast.AST) -> list[str]:
+    text = ast.get_docstring(node) if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) else None
+    return [text, ""] if text else []
+
+
+def is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any(ast.unparse(decorator) == "property" for decorator in node.decorator_list)
+
+
+def block(text: str) -> list[str]:
+    return ["```text", text, "```", ""]
+
+
+def class_entry(module: str, name: str, node: ast.ClassDef) -> list[str]:
+    members = members_of(module, name)
+    lines = [f"## {name}", "", *docstring(node)]
+    init = members.methods.pop("__init__", None)
+    if init is not None and name not in MADE_BY_US and not isinstance(init.node.body[0], ast.Raise):
+        lines += [*block(signature(init.module, init.node, name, awaited=False)), *docstring(init.node)]
+    if members.fields and not issubclass(getattr(import_module(module), name), zenitmq.ZenitError):
+        lines += block("\n".join(members.fields.values()))
+    properties = {key: method.node for key, method in members.methods.items() if is_property(method.node)}
+    if properties:
+        lines += ["| attribute | type | is |", "|---|---|---|"]
+        lines += [property_row(key, value) for key, value in properties.items()]
+        lines += [""]
+    for key, method in members.methods.items():
+        if key not in properties:
+            shown = signature(method.module, method.node, key, awaited=method.awaited)
+            lines += [f"### {name}.{key}", "", *block(shown), *docstring(method.node)]
+    return lines
+
+
+def property_row(name: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    kind = "" if node.returns is None else ast.unparse(node.returns).replace("|", "\\|")
+    text = " ".join((ast.get_docstring(node) or "").split()).replace("|", "\\|")
+    return f"| `{name}` | `{kind}` | {text} |"
+
+
+def error_entry(module: str, name: str, node: ast.ClassDef) -> list[str]:
+    cls = getattr(zenitmq, name)
+    bases = ", ".join(f"`{base.__name__}`" for base in cls.__bases__)
+    flags = "".join(f", {flag}" for flag in ("retriable", "route_stale") if getattr(cls, flag))
+    lines = [f"## {name}", "", *docstring(node)]
+    return [*lines, f"Derives from {bases}; code {cls.code}{flags.replace('_', ' ')}.", ""]
+
+
+def entry(shown_by: str, name: str) -> list[str]:
+    module = home_of(shown_by, name)
+    node = statement(module, name)
+    if isinstance(node, ast.ClassDef):
+        return error_entry(module, name, node) if name in ERRORS else class_entry(module, name, node)
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        fixture = any("fixture" in ast.unparse(decorator) for decorator in node.decorator_list)
+        shown = (
+            f"{name}: {ast.unparse(node.returns)}"
+            if fixture and node.returns
+            else signature(module, node, name, awaited=False)
+        )
+        return [f"## {name}", "", *block(shown), *docstring(node)]
+    return [f"## {name}", "", *block(source_lines(module, node))]
+
+
+def page_text(page: Page) -> str:
+    """The whole page."""
+    made = "Made from the code: `ZENIT_REWRITE_DOCS=1 pytest tests/architecture` writes this page."
+    lines = [f"# {page.title}", "", page.intro, "", made, ""]
+    for module, name in page.entries:
+        lines += entry(module, name)
+    return "\n".join(lines).rstrip() + "\n"
