@@ -19,3 +19,12 @@ def test_every_page_is_linked_from_the_first_one() -> None:
     text = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     linked = set(re.findall(r"\]\(([^)#:]+\.md)\)", text))
     assert linked == {*PAGES - {"index.md"}, "../CONTRIBUTING.md"}
+
+
+def test_the_figures_of_the_comparison_are_those_of_the_benchmarks() -> None:
+    table = (ROOT / "docs" / "why.md").read_text(encoding="utf-8").partition("\n## How fast\n")[2]
+    seen = [row.split("|")[2] for row in table.splitlines() if row.startswith("|")][2:]
+    figures = {figure for cell in seen for figure in re.findall(r"\d[\d.]*", cell)}
+    measured = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    assert len(figures) > 8
+    assert not {figure for figure in figures if not re.search(rf"(?<![\d.]){re.escape(figure)}(?![\d.]*\d)", measured)}
