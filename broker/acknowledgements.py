@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..model.errors import FlushTimeout, ZenitError
-from ..remoting.commands import Reply
+from ..remoting.commands import Reply, Request
 from ..remoting.server import Call, RequestLoop
 
 Staged = tuple[
-    Call, Reply, int, Sequence[bytes]
+    Call[Request], Reply, int, Sequence[bytes]
 ]  # the reply and its payload go out once the log holds all below the int
 
 

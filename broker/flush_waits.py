@@ -12,7 +12,7 @@ from typing import Protocol
 
 from ..model.errors import FlushTimeout, IncarnationUnknown, UnknownReplica, ZenitError
 from ..model.groups.group import Incarnation
-from ..remoting.commands import Done, FlushLog, Reply
+from ..remoting.commands import Done, FlushLog, Reply, Request
 from ..remoting.server import Call
 
 
@@ -34,10 +34,10 @@ class FlushedLog(Protocol):
 class AnswerLoop(Protocol):
     """The request loop, as far as it is answered here."""
 
-    def reply(self, call: Call, reply: Reply) -> None:
+    def reply(self, call: Call[Request], reply: Reply) -> None:
         """Answers a call."""
 
-    def fail(self, call: Call, error: ZenitError) -> None:
+    def fail(self, call: Call[Request], error: ZenitError) -> None:
         """Answers a call with an error."""
 
 
@@ -52,10 +52,11 @@ class FlushWaits:
         self._broker_name = broker_name
         self._name = name
         self._incarnation = incarnation
-        self._waiting: deque[tuple[int, Call, int]] = deque()  # with the end to be reached, and when it came
+        self._waiting: deque[tuple[int, Call[Request], int]] = deque()  # with the end to be reached, and when it came
 
-    def on_flush_log(self, call: Call, request: FlushLog, now_ms: int) -> Done | None:
+    def on_flush_log(self, call: Call[FlushLog], now_ms: int) -> Done | None:
         """At once where the disk has everything. Raises UnknownReplica, IncarnationUnknown where another is meant."""
+        request = call.request
         if (request.broker_name, request.name) != (self._broker_name, self._name):
             raise UnknownReplica(request.broker_name, request.name)
         if Incarnation(request.store_id, request.starts) != self._incarnation:

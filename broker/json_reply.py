@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ..remoting.commands import JsonReply
+from ..remoting.commands import JsonReply, Request
 from ..remoting.server import Call, RequestLoop
 
 
@@ -14,6 +14,6 @@ def encode_document(document: Any) -> bytes:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
 
 
-def reply_json(loop: RequestLoop, call: Call, document: Any) -> None:
+def reply_json(loop: RequestLoop, call: Call[Request], document: Any) -> None:
     """Answers a call with a document. Loop thread."""
     loop.reply(call, JsonReply(), (encode_document(document),))

@@ -16,16 +16,17 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 from types import FrameType, TracebackType
-from typing import Final, Self
+from typing import Final, NoReturn, Self
 
 from ..model.clock import Clock, SystemClock, monotonic_ns
 from ..model.config import describe_config
-from ..model.errors import FlushTimeout, NotMaster, ReplicaTimeout, StoreNotWriteable, StorePoisoned
+from ..model.errors import FlushTimeout, NotMaster, ReplicaTimeout, StoreNotWriteable, StorePoisoned, UnknownRequest
 from ..model.ids import HostAddress
 from ..model.route import MASTER_ID
 from ..remoting import commands
 from ..remoting.client import RemotingClient
 from ..remoting.commands import Request
+from ..remoting.request_rows import check_rows, row
 from ..remoting.server import Call, RequestLoop
 from ..store.config import parse_delay_levels
 from ..store.message_store import MessageStore, request_arena
@@ -216,7 +217,7 @@ class Broker:
         config, loop, clock, state, member = self._config, self._loop, self._clock, self._state, self._member
         workers = ThreadPoolExecutor(config.worker_threads, thread_name_prefix="zenit-worker")
         started.callback(workers.shutdown, cancel_futures=True)
-        check = _nothing_against if member is None else member.check
+        check = _nothing_against if member is None else member.gate.check
         self._desk = WorkerDesk(workers, loop, clock, waiting_max=config.worker_queue_max, check=check)
         self._acknowledgements = Acknowledgements(
             loop,
@@ -320,16 +321,23 @@ class Broker:
     def _handle(self) -> None:
         """The table of requests, each behind the question whether this replica may answer it."""
         member = self._member
-        table = self._handlers.table()
-        table[commands.GetBrokerStatistics] = self._on_statistics
-        table[commands.GetBrokerConfig] = self._on_config
-        table[commands.ScrubLog] = self._scrub.on_scrub
-        if member is not None:
-            table[commands.GetLogRange] = self._repairs.on_get_log_range
-            table[commands.GetBeginning] = member.on_get_beginning
-            table[commands.FlushLog] = member.on_flush_log
-        for request_class, handler in table.items():
-            self._loop.handle(request_class, handler if member is None else member.gate(request_class, handler))
+        rows = [
+            *self._handlers.rows(),
+            row(commands.GetBrokerStatistics, self._on_statistics),
+            row(commands.GetBrokerConfig, self._on_config),
+            row(commands.ScrubLog, self._scrub.on_scrub),
+        ]
+        if member is None:
+            rows += [row(asked, _refuse) for asked in (commands.GetLogRange, commands.GetBeginning, commands.FlushLog)]
+        else:
+            rows += [
+                row(commands.GetLogRange, self._repairs.on_get_log_range),
+                row(commands.GetBeginning, member.on_get_beginning),
+                row(commands.FlushLog, member.on_flush_log),
+            ]
+        check_rows(rows, commands.SERVED_BY_BROKERS)
+        for one in rows:
+            self._loop.handle(one.request_class, one.handler if member is None else member.gate.guarded(one))
 
     # ---- the loop's events
 
@@ -478,7 +486,7 @@ class Broker:
 
     # ---- requests about the broker itself
 
-    def _on_statistics(self, call: Call) -> None:
+    def _on_statistics(self, call: Call[Request]) -> None:
         waits = {"flush": self._acknowledgements.waiting_count, "workers": self._desk.waiting}
         document = self._handlers.statistics.document(self._identity, waits)
         document["scrub"] = self._scrub.document()
@@ -487,12 +495,17 @@ class Broker:
             document["repairs"] = self._repairs.document()
         reply_json(self._loop, call, document)
 
-    def _on_config(self, call: Call) -> None:
+    def _on_config(self, call: Call[Request]) -> None:
         reply_json(self._loop, call, describe_config(self._config))
 
 
 def _always() -> bool:
     return True
+
+
+def _refuse(call: Call[Request]) -> NoReturn:
+    """There are no other replicas that could ask this."""
+    raise UnknownRequest(call.request.code)
 
 
 def _nothing_against(_request_class: type[Request]) -> None:

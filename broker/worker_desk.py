@@ -49,7 +49,7 @@ class WorkerDesk:
         self.waiting = 0
         self.done = 0
 
-    def run(self, call: Call, work: Callable[[], _T], then: Callable[[_T], None]) -> None:
+    def run(self, call: Call[Request], work: Callable[[], _T], then: Callable[[_T], None]) -> None:
         """`work` runs in a worker, `then` with its result on the loop; a ZenitError of either answers the call.
 
         Raises BrokerBusy over the limit.
@@ -74,7 +74,7 @@ class WorkerDesk:
             _log.exception("work of the broker's own failed")
         self._post(partial(then, result))
 
-    def _work(self, call: Call, work: Callable[[], _T], then: Callable[[_T], None]) -> None:
+    def _work(self, call: Call[Request], work: Callable[[], _T], then: Callable[[_T], None]) -> None:
         """A worker's top."""
         try:
             result = work()
@@ -97,7 +97,7 @@ class WorkerDesk:
                 return
         _log.error("the loop takes no results; it has stopped or hangs")
 
-    def _finish(self, call: Call, result: _T, then: Callable[[_T], None]) -> None:
+    def _finish(self, call: Call[Request], result: _T, then: Callable[[_T], None]) -> None:
         self.waiting -= 1
         self.done += 1
         try:
@@ -106,7 +106,7 @@ class WorkerDesk:
         except ZenitError as error:
             self._loop.fail(call, error)
 
-    def _fail(self, call: Call, error: ZenitError) -> None:
+    def _fail(self, call: Call[Request], error: ZenitError) -> None:
         self.waiting -= 1
         self.done += 1
         self._loop.fail(call, error)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from ..model.clock import Clock
 from ..model.errors import BrokerBusy, BufferFull, NotLeadingController, ZenitError
@@ -35,7 +35,9 @@ from ..remoting.commands import (
     ReportMasterGone,
     Request,
     RestoreGroup,
+    ServedBy,
 )
+from ..remoting.request_rows import check_rows, row
 from ..remoting.server import Call, Handler
 from ..remoting.timers import Timer
 from .cluster_naming import ClusterNaming
@@ -49,6 +51,8 @@ from .store_desk import StoreDesk
 log = logging.getLogger(__name__)
 
 TRY_AGAIN_MS: Final = 500
+
+_R = TypeVar("_R", bound=Request)
 
 _SAID: Final = {
     SessionState.CONNECTED: (logging.INFO, "connected with ZooKeeper again"),
@@ -129,33 +133,38 @@ class Campaign:
     # ---- requests
 
     def _serve(self) -> None:
-        handle = self._loop.handle
-        handle(GetController, self._on_get_controller)
-        table: dict[type[Request], Callable[[Reign, Call], Reply | None]] = {
-            RegisterReplica: Reign.on_register,
-            ReplicaHeartbeat: Reign.on_heartbeat,
-            ReportMasterGone: Reign.on_master_gone,
-            AlterInSync: Reign.on_alter_in_sync,
-            ElectMaster: Reign.on_elect,
-            ChangeGroup: partial(Reign.on_change_group, flush=self._flush),
-            RemoveReplica: Reign.on_remove_replica,
-            RestoreGroup: Reign.on_restore,
-            GetGroup: Reign.on_get_group,
-        }
-        for request_class, handler in table.items():
-            handle(request_class, partial(self._while_leading, handler))
+        rows = (
+            row(GetController, self._on_get_controller),
+            row(RegisterReplica, self._led(Reign.on_register)),
+            row(ReplicaHeartbeat, self._led(Reign.on_heartbeat)),
+            row(ReportMasterGone, self._led(Reign.on_master_gone)),
+            row(AlterInSync, self._led(Reign.on_alter_in_sync)),
+            row(ElectMaster, self._led(Reign.on_elect)),
+            row(ChangeGroup, self._led(partial(Reign.on_change_group, flush=self._flush))),
+            row(RemoveReplica, self._led(Reign.on_remove_replica)),
+            row(RestoreGroup, self._led(Reign.on_restore)),
+            row(GetGroup, self._led(Reign.on_get_group)),
+        )
+        check_rows(rows, (ServedBy.CONTROLLER, ServedBy.LEADING_CONTROLLER))
+        for one in rows:
+            self._loop.handle(one.request_class, one.handler)
 
-    def _while_leading(self, handler: Callable[[Reign, Call], Reply | None], call: Call) -> Reply | None:
-        if self._reign is None or not self._reign.is_ready:
-            raise NotLeadingController("" if self._reign is not None else self._leadership.leader)
-        return handler(self._reign, call)
+    def _led(self, handler: Callable[[Reign, Call[_R]], Reply | None]) -> Callable[[Call[_R]], Reply | None]:
+        """The handler of whichever reign there is; without one the request is sent on to the controller that leads."""
+
+        def while_leading(call: Call[_R]) -> Reply | None:
+            if self._reign is None or not self._reign.is_ready:
+                raise NotLeadingController("" if self._reign is not None else self._leadership.leader)
+            return handler(self._reign, call)
+
+        return while_leading
 
     def _flush(
         self, node: GroupNode, names: frozenset[str], timeout_ms: int, then: Callable[[frozenset[str]], None]
     ) -> None:
         FlushRound(self._ground.client, self._loop, node, names, then).begin(timeout_ms)
 
-    def _on_get_controller(self, _: Call) -> ControllerReply:
+    def _on_get_controller(self, _: Call[Request]) -> ControllerReply:
         leads = self._reign is not None and self._reign.is_ready
         leader = self._leadership.leader if leads or not self._leadership.leads else ""
         names = self._reign.broker_names if self._reign is not None and leads else self._names

@@ -76,10 +76,10 @@ Flush = Callable[[GroupNode, frozenset[str], int, Callable[[frozenset[str]], Non
 class ReignLoop(Protocol):
     """The request loop, as far as a reign uses it."""
 
-    def reply(self, call: Call, reply: Reply, payload: Sequence[bytes | memoryview] = ()) -> None:
+    def reply(self, call: Call[Request], reply: Reply, payload: Sequence[bytes | memoryview] = ()) -> None:
         """Answers a call."""
 
-    def fail(self, call: Call, error: ZenitError) -> None:
+    def fail(self, call: Call[Request], error: ZenitError) -> None:
         """Answers a call with an error."""
 
     def send_to(self, identity: bytes, request: Request, payload: Sequence[bytes | memoryview] = ()) -> bool:
@@ -202,20 +202,20 @@ class Reign:
 
     # ---- requests of brokers
 
-    def on_register(self, call: Call) -> None:
+    def on_register(self, call: Call[RegisterReplica]) -> None:
         """RegisterReplica. Where ZooKeeper has no id of the cluster, the first makes it. Raises WrongCluster."""
         if self._naming.cluster_id:
             self._register(call)
             return
         known = (self._detection.known(name).node.cluster_id for name in sorted(self._names))
-        brought = check_cluster_id(cast(RegisterReplica, call.request).cluster_id)
+        brought = check_cluster_id(call.request.cluster_id)
         now_ms = self._clock.monotonic_ms()
         may_draw = now_ms >= self._founding.until_ms(now_ms)
         self._naming.settle(
             self._store, self._desk, (*known, brought), partial(self._on_named, call), may_draw=may_draw
         )
 
-    def _on_named(self, call: Call, error: ZenitError | None) -> None:
+    def _on_named(self, call: Call[RegisterReplica], error: ZenitError | None) -> None:
         try:
             if error is not None:
                 raise error
@@ -223,8 +223,8 @@ class Reign:
         except ZenitError as why:
             self._loop.fail(call, why)
 
-    def _register(self, call: Call) -> None:
-        request = cast(RegisterReplica, call.request)
+    def _register(self, call: Call[RegisterReplica]) -> None:
+        request = call.request
         name = request.broker_name
         self._naming.check(request.cluster_id)
         present = self._known(name)
@@ -263,9 +263,9 @@ class Reign:
             self._hearing.end_listening_to_all(name)
         self._hearing.on_heard(name, request.name)
 
-    def on_heartbeat(self, call: Call) -> GroupReply:
+    def on_heartbeat(self, call: Call[ReplicaHeartbeat]) -> GroupReply:
         """ReplicaHeartbeat."""
-        request = cast(ReplicaHeartbeat, call.request)
+        request = call.request
         effects = self._detection.on_heartbeat(request, self._clock.monotonic_ms())
         self._connections[request.broker_name, request.name] = call.identity
         known = self._detection.known(request.broker_name)
@@ -277,15 +277,15 @@ class Reign:
         self._hearing.on_heard(request.broker_name, request.name)
         return self._reply(known, asked=(request.epoch, request.version))
 
-    def on_master_gone(self, call: Call) -> GroupReply:
+    def on_master_gone(self, call: Call[ReportMasterGone]) -> GroupReply:
         """ReportMasterGone."""
-        request = cast(ReportMasterGone, call.request)
+        request = call.request
         self._carry_out(self._detection.on_master_gone(request, self._clock.monotonic_ms()))
         return self._reply(self._detection.known(request.broker_name))
 
-    def on_alter_in_sync(self, call: Call) -> None:
+    def on_alter_in_sync(self, call: Call[AlterInSync]) -> None:
         """AlterInSync."""
-        request = cast(AlterInSync, call.request)
+        request = call.request
 
         def decide() -> Write:
             known = self._whole(request.broker_name)
@@ -298,18 +298,18 @@ class Reign:
 
     # ---- requests of operators
 
-    def on_get_group(self, call: Call) -> GroupReply:
+    def on_get_group(self, call: Call[GetGroup]) -> GroupReply:
         """GetGroup."""
-        name = cast(GetGroup, call.request).broker_name
+        name = call.request.broker_name
         known = self._known(name)
         if known is None:
             self._hearing.check(name, None)
             raise ReplicaGroupNotFound(name)
         return self._reply(known)
 
-    def on_elect(self, call: Call) -> None:
+    def on_elect(self, call: Call[ElectMaster]) -> None:
         """ElectMaster. The record of a forced one is kept before the election is written."""
-        request = cast(ElectMaster, call.request)
+        request = call.request
 
         def decide() -> Write:
             self._whole(request.broker_name)
@@ -325,10 +325,10 @@ class Reign:
 
         self._submit(call, request.broker_name, decide, partial(self._on_changed, call))
 
-    def on_change_group(self, call: Call, flush: Flush, flushed: frozenset[str] | None = None) -> None:
+    def on_change_group(self, call: Call[ChangeGroup], flush: Flush, flushed: frozenset[str] | None = None) -> None:
         """ChangeGroup. One that needs replicas to have flushed their logs asks them when its turn comes, and takes another
         turn with those that did (`flushed`)."""
-        request = cast(ChangeGroup, call.request)
+        request = call.request
 
         def decide() -> Write | None:
             known = self._whole(request.broker_name)
@@ -344,18 +344,18 @@ class Reign:
 
         self._submit(call, request.broker_name, decide, partial(self._on_changed, call))
 
-    def on_remove_replica(self, call: Call) -> None:
+    def on_remove_replica(self, call: Call[RemoveReplica]) -> None:
         """RemoveReplica."""
-        request = cast(RemoveReplica, call.request)
+        request = call.request
 
         def decide() -> Write:
             return Write(remove_replica(self._whole(request.broker_name), request), request.version)
 
         self._submit(call, request.broker_name, decide, partial(self._on_changed, call))
 
-    def on_restore(self, call: Call) -> None:
+    def on_restore(self, call: Call[RestoreGroup]) -> None:
         """RestoreGroup. Where what replicas know cannot be read, the operator's word is kept in its place first."""
-        request = cast(RestoreGroup, call.request)
+        request = call.request
         name = request.broker_name
         if not self._hearing.is_damaged(name):
             self._restore(call, name)
@@ -370,8 +370,8 @@ class Reign:
 
         self._hearing.renew(name, asserted, on_renewed)
 
-    def _restore(self, call: Call, name: str) -> None:
-        request = cast(RestoreGroup, call.request)
+    def _restore(self, call: Call[RestoreGroup], name: str) -> None:
+        request = call.request
 
         def decide() -> Write:
             known = self._known(name)
@@ -390,7 +390,7 @@ class Reign:
 
     def _submit(
         self,
-        call: Call,
+        call: Call[Request],
         name: str,
         decide: Callable[[], Write | None],
         on_written: Callable[[KnownGroup], None],
@@ -418,8 +418,8 @@ class Reign:
         else:
             self._on_found(name, attempt.known)
 
-    def _on_registered(self, call: Call, known: KnownGroup) -> None:
-        request = cast(RegisterReplica, call.request)
+    def _on_registered(self, call: Call[RegisterReplica], known: KnownGroup) -> None:
+        request = call.request
         log.info(
             "replica registered group=%s replica=%s starts=%s address=%s version=%s",
             request.broker_name,
@@ -434,7 +434,7 @@ class Reign:
         self._loop.reply(call, self._reply(known))
         self._carry_out(effects)
 
-    def _on_changed(self, call: Call, known: KnownGroup) -> None:
+    def _on_changed(self, call: Call[Request], known: KnownGroup) -> None:
         self._on_found(known.node.broker_name, known)
         self._loop.reply(call, self._reply(known))
 

@@ -11,7 +11,7 @@ import json
 import logging
 from collections.abc import Iterable
 from contextlib import ExitStack
-from typing import Final, Self, cast
+from typing import Final, Self
 
 from ..model.arena import Arena
 from ..model.clock import Clock, SystemClock
@@ -34,11 +34,13 @@ from ..remoting.commands import (
     RegisterReply,
     Request,
     RouteReply,
+    ServedBy,
     TopicListReply,
     UnregisterBroker,
     WipeWritePermission,
 )
 from ..remoting.options import HEADER_BYTES_MAX
+from ..remoting.request_rows import check_rows, row
 from ..remoting.server import Call, Publisher, RequestLoop
 from .config import NameServerConfig
 from .route_table import RouteTable
@@ -92,31 +94,35 @@ class NameServer:
     # ---- requests
 
     def _serve(self) -> None:
-        handle = self._loop.handle
         self._loop.on_other_cluster = self._on_cluster_named
-        handle(RegisterBroker, self._on_register)
-        handle(ClaimClusterId, self._on_claim)
-        handle(UnregisterBroker, self._on_unregister)
-        handle(BrokerHeartbeat, self._on_heartbeat)
-        handle(GetRoute, self._on_get_route)
-        handle(GetTopicList, lambda _: TopicListReply(self._routes.topics()))
-        handle(GetClusterInfo, self._on_get_cluster_info)
-        handle(WipeWritePermission, self._on_wipe_write_permission)
-        handle(AddWritePermission, self._on_add_write_permission)
-        handle(DeleteTopicRoute, self._on_delete_topic)
+        rows = (
+            row(RegisterBroker, self._on_register),
+            row(ClaimClusterId, self._on_claim),
+            row(UnregisterBroker, self._on_unregister),
+            row(BrokerHeartbeat, self._on_heartbeat),
+            row(GetRoute, self._on_get_route),
+            row(GetTopicList, lambda _: TopicListReply(self._routes.topics())),
+            row(GetClusterInfo, self._on_get_cluster_info),
+            row(WipeWritePermission, self._on_wipe_write_permission),
+            row(AddWritePermission, self._on_add_write_permission),
+            row(DeleteTopicRoute, self._on_delete_topic),
+        )
+        check_rows(rows, (ServedBy.NAME_SERVER,))
+        for one in rows:
+            self._loop.handle(one.request_class, one.handler)
 
     def _on_cluster_named(self, request: Request, cluster_id: str) -> None:
         """Raises WrongCluster where that cluster does not live here, and others do."""
         if not isinstance(request, OF_BROKERS):
             self._routes.check_lives(cluster_id)
 
-    def _on_claim(self, call: Call) -> ClusterIdReply:
-        request = cast(ClaimClusterId, call.request)
+    def _on_claim(self, call: Call[ClaimClusterId]) -> ClusterIdReply:
+        request = call.request
         cluster_id, standing = self._routes.on_claim(request, self._clock.monotonic_ms())
         return ClusterIdReply(cluster_id, standing.value)
 
-    def _on_register(self, call: Call) -> RegisterReply:
-        request = cast(RegisterBroker, call.request)
+    def _on_register(self, call: Call[RegisterBroker]) -> RegisterReply:
+        request = call.request
         changed = self._routes.on_register(request, self._clock.monotonic_ms())
         if changed:
             log.info(
@@ -133,43 +139,43 @@ class NameServer:
         self._publish(changed)
         return RegisterReply(self.publish_port)
 
-    def _on_unregister(self, call: Call) -> Done:
-        request = cast(UnregisterBroker, call.request)
+    def _on_unregister(self, call: Call[UnregisterBroker]) -> Done:
+        request = call.request
         changed = self._routes.on_unregister(request)
         if changed:
             log.info("broker left broker=%s address=%s changed=%s", request.broker_name, request.address, len(changed))
         self._publish(changed)
         return Done()
 
-    def _on_heartbeat(self, call: Call) -> BrokerHeartbeatReply:
-        known = self._routes.on_heartbeat(cast(BrokerHeartbeat, call.request), self._clock.monotonic_ms())
+    def _on_heartbeat(self, call: Call[BrokerHeartbeat]) -> BrokerHeartbeatReply:
+        known = self._routes.on_heartbeat(call.request, self._clock.monotonic_ms())
         return BrokerHeartbeatReply(known)
 
-    def _on_get_route(self, call: Call) -> RouteReply:
-        return _route_reply(self._routes.route(cast(GetRoute, call.request).topic), self.publish_port)
+    def _on_get_route(self, call: Call[GetRoute]) -> RouteReply:
+        return _route_reply(self._routes.route(call.request.topic), self.publish_port)
 
-    def _on_get_cluster_info(self, call: Call) -> None:
+    def _on_get_cluster_info(self, call: Call[Request]) -> None:
         document = self._routes.cluster_info(self._clock.monotonic_ms())
         self._loop.reply(call, JsonReply(), [json.dumps(document).encode()])
 
-    def _on_wipe_write_permission(self, call: Call) -> CountReply:
-        name = cast(WipeWritePermission, call.request).broker_name
+    def _on_wipe_write_permission(self, call: Call[WipeWritePermission]) -> CountReply:
+        name = call.request.broker_name
         changed = self._routes.on_wipe_write_permission(name)
         if changed:
             log.info("write permission wiped broker=%s changed=%s", name, len(changed))
         self._publish(changed)
         return CountReply(len(changed))
 
-    def _on_add_write_permission(self, call: Call) -> CountReply:
-        name = cast(AddWritePermission, call.request).broker_name
+    def _on_add_write_permission(self, call: Call[AddWritePermission]) -> CountReply:
+        name = call.request.broker_name
         changed = self._routes.on_add_write_permission(name)
         if changed:
             log.info("write permission given back broker=%s changed=%s", name, len(changed))
         self._publish(changed)
         return CountReply(len(changed))
 
-    def _on_delete_topic(self, call: Call) -> Done:
-        topic = cast(DeleteTopicRoute, call.request).topic
+    def _on_delete_topic(self, call: Call[DeleteTopicRoute]) -> Done:
+        topic = call.request.topic
         changed = self._routes.on_delete_topic(topic)
         if changed:
             log.info("topic forgotten topic=%s", topic)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from .commands import Lane
+from .commands import Lane, Request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,7 +68,7 @@ class LaneState:
 
     def __init__(self, limits: LaneLimits) -> None:
         self.limits = limits
-        self.queue: deque[tuple[Call, int]] = deque()  # with the time after which it is refused, monotonic ms
+        self.queue: deque[tuple[Call[Request], int]] = deque()  # with the time after which it is refused, monotonic ms
         self.in_flight = 0
         self.handled = 0
         self.refused = 0

@@ -18,7 +18,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
 from ..model.arena import Arena
 from ..model.clock import Clock
@@ -47,9 +47,10 @@ TURN_BUDGET_MS: Final = 5  # after this the waiting lanes leave the rest to the 
 IN_FLIGHT_BYTES_MAX: Final = 256 * 1024 * 1024
 
 _R = TypeVar("_R", bound=Request)
+_R_co = TypeVar("_R_co", bound=Request, covariant=True)
 
 
-class Call:
+class Call(Generic[_R_co]):
     """A request that waits for its answer.
 
     SEND lane: the payload is `loop.arena.view[begin:end]` during the handler and, where it was staged, until the turn
@@ -78,7 +79,7 @@ class Call:
         opaque: int,
         oneway: bool,
         deadline_ms: int,
-        request: Request,
+        request: _R_co,
     ) -> None:
         self.loop = loop
         self.lane = lane
@@ -92,7 +93,7 @@ class Call:
         self.answered = False
 
 
-Handler = Callable[[Call], Reply | None]
+Handler = Callable[[Call[Any]], Reply | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +208,7 @@ class RequestLoop:
 
     # ---- what services call on the loop
 
-    def handle(self, request_class: type[_R], handler: Handler) -> None:
+    def handle(self, request_class: type[_R], handler: Callable[[Call[_R]], Reply | None]) -> None:
         """`handler` answers requests of this class: returns the reply, None = later, or raises a ZenitError.
 
         A SEND is handled while its payload lies in the arena; a handler that stages it moves `arena.used`.
@@ -215,12 +216,12 @@ class RequestLoop:
         lane = request_class.lane
         self._handlers[request_class] = (handler, self._lanes[lane], lane is Lane.SEND)
 
-    def reply(self, call: Call, reply: Reply, payload: Sequence[bytes | memoryview] = ()) -> None:
+    def reply(self, call: Call[Request], reply: Reply, payload: Sequence[bytes | memoryview] = ()) -> None:
         """Answers a call; goes out when the turn ends. A second answer is ignored, one to a peer that is gone counted."""
         if self._settle(call):
             self._outbox.append((call.identity, encode_reply(reply, call.opaque), payload))
 
-    def fail(self, call: Call, error: ZenitError) -> None:
+    def fail(self, call: Call[Request], error: ZenitError) -> None:
         """Answers a call with an error."""
         if self._settle(call):
             self._outbox.append((call.identity, encode_error(error, call.opaque), ()))
@@ -324,7 +325,7 @@ class RequestLoop:
                 return
         handler, lane, at_once = entry
         deadline_ms = self._now_ms + (timeout_ms if 0 < timeout_ms < CALL_TIMEOUT_MS_MAX else CALL_TIMEOUT_MS_MAX)
-        call = Call(self, lane, identity, opaque, oneway, deadline_ms, request)  # type: ignore[arg-type]
+        call: Call[Request] = Call(self, lane, identity, opaque, oneway, deadline_ms, request)  # type: ignore[arg-type]
         lane.in_flight += 1
         if more and not self._receive_payload(call):
             return
@@ -340,7 +341,7 @@ class RequestLoop:
             lane.queue.append((call, min(deadline_ms, self._now_ms + lane.limits.deadline_ms)))
             self._queued += 1
 
-    def _receive_payload(self, call: Call) -> bool:
+    def _receive_payload(self, call: Call[Request]) -> bool:
         begin = self.arena.used
         size_bytes, whole = self._socket.receive_payload(self.arena.view[begin:])
         if not whole:
@@ -385,7 +386,7 @@ class RequestLoop:
             self._run_handler(self._handlers[type(call.request)][0], call)
             return
 
-    def _run_handler(self, handler: Handler, call: Call) -> None:
+    def _run_handler(self, handler: Handler, call: Call[Request]) -> None:
         call.lane.handled += 1
         try:
             reply = handler(call)
@@ -397,7 +398,7 @@ class RequestLoop:
             if reply is not None:
                 self.reply(call, reply)
 
-    def _on_fault(self, call: Call, error: Exception) -> None:
+    def _on_fault(self, call: Call[Request], error: Exception) -> None:
         """Our mistake: told in full once a kind, so that a stranger cannot fill the log with it."""
         self._faults += 1
         kind = (type(call.request), type(error))
@@ -406,7 +407,7 @@ class RequestLoop:
             log.error("a handler failed request=%s", type(call.request).__name__, exc_info=error)
         self.fail(call, SystemFault(f"{type(call.request).__name__}: {type(error).__name__}"))
 
-    def _settle(self, call: Call) -> bool:
+    def _settle(self, call: Call[Request]) -> bool:
         """Takes a call off the books; True where an answer is due."""
         if call.answered:
             return False
@@ -415,7 +416,7 @@ class RequestLoop:
         self._in_flight_bytes -= call.end - call.begin
         return not call.oneway
 
-    def _refuse_call(self, call: Call, reason: str) -> None:
+    def _refuse_call(self, call: Call[Request], reason: str) -> None:
         call.lane.refused += 1
         self._refused += 1
         self.fail(call, BrokerBusy(RETRY_AFTER_MS, reason))

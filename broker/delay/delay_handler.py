@@ -14,7 +14,7 @@ from ...model.names import TIMER_TOPIC
 from ...model.recall_handle import RecallHandle
 from ...model.route import TopicConfig
 from ...record.record_kernel import RunKernel, decode_batch, why_refused
-from ...remoting.commands import DelayedReply, RecallMessage, RecallReply, SendDelayed, SendDelayedSequenced
+from ...remoting.commands import DelayedReply, RecallMessage, RecallReply, Request, SendDelayed, SendDelayedSequenced
 from ...remoting.delayed_places import NOWHERE, Place, encode_places
 from ...remoting.server import Call, RequestLoop
 from ...store.config import StoreConfig
@@ -71,16 +71,15 @@ class DelayHandler:
 
     # ---- sending
 
-    def on_send(self, call: Call) -> None:
+    def on_send(self, call: Call[SendDelayed]) -> None:
         """Stages a batch of which some messages wait. Raises what says why it was refused; then nothing of it is staged,
         but where the disk is full in the middle of it."""
         request = call.request
-        assert isinstance(request, SendDelayed)
         self.take(call, request, bytearray(call.loop.arena.view[call.begin : call.end]), [])
 
     def take(
         self,
-        call: Call,
+        call: Call[Request],
         request: SendDelayed | SendDelayedSequenced,
         payload: bytearray,
         staged: list[tuple[bool, Placed]],
@@ -154,10 +153,9 @@ class DelayHandler:
 
     # ---- taking back
 
-    def on_recall(self, call: Call) -> None:
+    def on_recall(self, call: Call[RecallMessage]) -> None:
         """Takes a message back that waits. Raises InvalidParameter; later MessageNotFound where it waits no longer."""
         request = call.request
-        assert isinstance(request, RecallMessage)
         handle = RecallHandle.parse(request.handle)
         if handle.topic != request.topic:
             raise InvalidParameter("topic", request.topic, f"{handle.topic}, as in the recall handle")
@@ -171,7 +169,7 @@ class DelayHandler:
         )  # fmt: skip
         self._desk.run(call, work, partial(self._end_wait, call, handle))
 
-    def _end_wait(self, call: Call, handle: RecallHandle, records: list[bytes]) -> None:
+    def _end_wait(self, call: Call[Request], handle: RecallHandle, records: list[bytes]) -> None:
         end = 0
         for record in records:
             entry = message_recalled(record, handle.topic, handle.deliver_at_ms)

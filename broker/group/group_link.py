@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from ...model.clock import Clock
 from ...model.groups.group import FlushMode, GroupSettings, KnownGroup
-from ...remoting import commands
 from ...remoting.client import RemotingClient
 from ...remoting.server import RequestLoop
 from ..config import BrokerConfig
@@ -69,9 +68,6 @@ def _static_group(
         on_group=HeldNews(loop, member.on_group).on_group,
         cluster_id=lambda: cluster.settled_id,
     )
-    loop.handle(commands.RegisterReplica, group.on_register)
-    loop.handle(commands.ReplicaHeartbeat, group.on_heartbeat)
-    loop.handle(commands.ReportMasterGone, group.on_master_gone)
-    loop.handle(commands.GetGroup, group.on_get_group)
-    loop.handle(commands.GetController, group.on_get_controller)
+    for one in group.rows():
+        loop.handle(one.request_class, one.handler)
     return group

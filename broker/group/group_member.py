@@ -8,17 +8,15 @@ about state once what it inherited is confirmed (R3). Loop thread.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 
 from ...model.clock import Clock
-from ...model.errors import BrokerBusy, NotEnoughReplicas, NotMaster, OffsetOutOfRange, StoreNotWriteable
+from ...model.errors import BrokerBusy, OffsetOutOfRange, StoreNotWriteable
 from ...model.groups.group import FlushMode, KnownGroup
 from ...model.route import MASTER_ID
 from ...remoting import commands
 from ...remoting.client import RemotingClient
-from ...remoting.commands import Request
 from ...remoting.server import Call, RequestLoop
 from ...store.message_store import MessageStore
 from ...store.opening.small_file import NO_ROOM_RETRY_MS, needs_room
@@ -43,70 +41,12 @@ from ..replication.sockets import ReplicationSockets
 from .beginning_search import BeginningSearch
 from .controller_link import HeartbeatFacts, Life
 from .epoch_file import Epoch, read_epochs
+from .request_gate import RequestGate
 from .store_directory import StoreDirectory
 
 log = logging.getLogger(__name__)
 
-TAKEOVER_RETRY_MS: Final = 50
 HALTED_RETRY_MS: Final = 10_000
-
-SERVED_BY_ALL: Final = frozenset(
-    {
-        commands.PullMessages,
-        commands.GetMaxOffset,
-        commands.GetMinOffset,
-        commands.SearchOffset,
-        commands.QueryMessages,
-        commands.ViewMessage,
-        commands.GetBrokerStatistics,
-        commands.GetBrokerConfig,
-        commands.FlushLog,
-        commands.GetLogRange,
-        commands.ScrubLog,
-    }
-)
-"""What any replica answers; all else is the master's."""
-
-TAKES_WRITES: Final = frozenset(
-    {
-        commands.SendMessages,
-        commands.SendSequenced,
-        commands.SendDelayed,
-        commands.SendDelayedSequenced,
-        commands.SendBack,
-        commands.SendReplyMessage,
-    }
-)
-"""What a master takes only while enough replicas are in sync."""
-
-READS_STATE: Final = frozenset(
-    {
-        commands.QueryConsumerOffset,
-        commands.GetBeginOffsets,
-        commands.UpdateConsumerOffsets,
-        commands.ResetOffsets,
-        commands.CloneOffsets,
-        commands.SendBack,
-        commands.LockQueues,
-        commands.UnlockQueues,
-        commands.StartConsuming,
-        commands.GetConsumeStatistics,
-        commands.GetTopics,
-        commands.GetTopicStatistics,
-        commands.GetGroups,
-        commands.GetGroupClients,
-        commands.CreateTopic,
-        commands.DeleteTopic,
-        commands.CreateGroup,
-        commands.DeleteGroup,
-        commands.RecallMessage,
-        commands.KeepQueryOffsets,
-        commands.GetQueryOffsets,
-        commands.DropQueryOffsets,
-        commands.GetQueries,
-    }
-)
-"""What a new master answers only once what it inherited is confirmed."""
 
 
 def carry_through_cut(files: ReplicaFiles, directory: StoreDirectory) -> None:
@@ -214,6 +154,7 @@ class GroupMember:
             segment_bytes=store.segment_bytes,
             wants_lz4=config.replication_lz4,
         )
+        self.gate = RequestGate(self._replica, config.name)
         self._flush_waits = FlushWaits(
             loop, store, broker_name=config.name, name=self.name, incarnation=files.incarnation
         )
@@ -280,44 +221,11 @@ class GroupMember:
         """Sends that end at or below may be answered."""
         return self._replica.acknowledged
 
-    def gate(self, request_class: type[Request], handler: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """The handler, behind the question whether this replica may answer such a request now."""
-        replica = self._replica
-        if request_class in SERVED_BY_ALL:
-            return handler
-        if request_class in TAKES_WRITES - READS_STATE:
-
-            def on_send(call: Any) -> Any:
-                master = replica.master
-                if master is None or not master.takes_writes:
-                    raise self._refusal()
-                return handler(call)
-
-            return on_send
-
-        def on_request(call: Any) -> Any:
-            self.check(request_class)
-            return handler(call)
-
-        return on_request
-
-    def check(self, request_class: type[Request]) -> None:
-        """Raises why this replica may not answer such a request now."""
-        if request_class in SERVED_BY_ALL:
-            return
-        master = self._replica.master
-        if master is None:
-            raise self._refusal()
-        if request_class in READS_STATE and not master.serves_state:
-            raise BrokerBusy(TAKEOVER_RETRY_MS, "a new master takes over")
-        if request_class in TAKES_WRITES and not master.takes_writes:
-            raise self._refusal()
-
     def check_question(self, question: commands.ReplicaQuestion) -> None:
         """A question of another replica to its master. Raises NotMaster, OtherReplicaMeant, StaleEpoch, UnknownReplica."""
         known = self._replica.known
         if self._replica.master is None or known is None:
-            raise self._refusal()
+            raise self.gate.refusal()
         check_question(question, known.node, self.files.incarnation.store_id)
 
     def check_asker(self, question: commands.ReplicaQuestion) -> None:
@@ -325,7 +233,7 @@ class GroupMember:
         BrokerBusy where this one is halted: its log may not be the group's."""
         known = self._replica.known
         if known is None:
-            raise self._refusal()
+            raise self.gate.refusal()
         if self._replica.halted is not None:
             raise BrokerBusy(HALTED_RETRY_MS, "this replica is halted")
         check_question(question, known.node, self.files.incarnation.store_id)
@@ -341,12 +249,6 @@ class GroupMember:
             for replica in node.replicas
             if replica.name != self.name
         }
-
-    def _refusal(self) -> NotMaster | NotEnoughReplicas:
-        known = self._replica.known
-        if self._replica.master is None or known is None:
-            return NotMaster(self._broker_name, self._replica.epoch)
-        return NotEnoughReplicas(len(known.node.in_sync), known.node.settings.min_in_sync)
 
     def life(self, address: str) -> Life:
         """Who registers, and what the last life left."""
@@ -457,10 +359,9 @@ class GroupMember:
         self._flush_waits.on_flushed()
         self._note_settled()
 
-    def on_flush_log(self, call: Call) -> commands.Done | None:
+    def on_flush_log(self, call: Call[commands.FlushLog]) -> commands.Done | None:
         """FlushLog, in any role. Raises UnknownReplica, IncarnationUnknown."""
-        request = cast(commands.FlushLog, call.request)
-        return self._flush_waits.on_flush_log(call, request, self._clock.monotonic_ms())
+        return self._flush_waits.on_flush_log(call, self._clock.monotonic_ms())
 
     def _on_tick(self) -> None:
         now_ms = self._clock.monotonic_ms()
@@ -473,12 +374,12 @@ class GroupMember:
 
     # ---- beginning anew
 
-    def on_get_beginning(self, call: Call) -> None:
+    def on_get_beginning(self, call: Call[commands.GetBeginning]) -> None:
         """The master's: what a slave's log that begins where ours does must know, all as of now.
 
         Raises NotMaster, OtherReplicaMeant, StaleEpoch, UnknownReplica.
         """
-        self.check_question(cast(commands.GetBeginning, call.request))
+        self.check_question(call.request)
         begin = self._store.begin
         epochs = EpochList(tuple(row for row in self._replica.log.epochs.rows if row.begin <= begin))
         beginning = Beginning(

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, Protocol, cast
+from typing import Final, Protocol
 
 from ...model.clock import Clock
 from ...model.errors import (
@@ -41,6 +41,7 @@ from ...model.groups.group_limits import (
 )
 from ...remoting.commands import (
     ControllerReply,
+    GetController,
     GetGroup,
     GroupChanged,
     GroupReply,
@@ -49,6 +50,7 @@ from ...remoting.commands import (
     ReportMasterGone,
     Request,
 )
+from ...remoting.request_rows import Row, row
 from ...remoting.server import Call
 from ...remoting.timers import Timer
 from .controller_link import Life
@@ -130,13 +132,23 @@ class StaticGroup:
 
     # ---- requests of slaves
 
-    def on_register(self, call: Call) -> GroupReply:
+    def rows(self) -> list[Row]:
+        """What it answers in a controller's place."""
+        return [
+            row(RegisterReplica, self.on_register),
+            row(ReplicaHeartbeat, self.on_heartbeat),
+            row(ReportMasterGone, self.on_master_gone),
+            row(GetGroup, self.on_get_group),
+            row(GetController, self.on_get_controller),
+        ]
+
+    def on_register(self, call: Call[RegisterReplica]) -> GroupReply:
         """RegisterReplica. A new life is not in sync before it has caught up, whatever it may have forgotten.
 
         Raises BrokerBusy, WrongCluster, StaticMasterBehind, ForeignLog, ReplicaNameTaken, ReplicaGroupNotFound, InvalidName,
         InvalidParameter.
         """
-        request = cast(RegisterReplica, call.request)
+        request = call.request
         node, slave = self._node_of(request.broker_name), _replica_of(request)
         self._check_cluster(node, request)
         if request.epoch > node.epoch or (request.epoch == node.epoch and request.store_id not in self._stores):
@@ -159,24 +171,24 @@ class StaticGroup:
             self._change(replace(node, in_sync=in_sync, replicas=replicas))
         return self._reply()
 
-    def on_heartbeat(self, call: Call) -> GroupReply:
+    def on_heartbeat(self, call: Call[ReplicaHeartbeat]) -> GroupReply:
         """ReplicaHeartbeat. Raises ReplicaGroupNotFound, UnknownReplica, IncarnationUnknown: it must register."""
-        request = cast(ReplicaHeartbeat, call.request)
+        request = call.request
         self._check_life(request)
         self._hear(request.name, call)
         return self._reply(asked=request.version)
 
-    def on_master_gone(self, call: Call) -> GroupReply:
+    def on_master_gone(self, call: Call[ReportMasterGone]) -> GroupReply:
         """ReportMasterGone: here we are. Raises what `on_heartbeat` raises."""
-        self._check_life(cast(ReportMasterGone, call.request))
+        self._check_life(call.request)
         return self._reply()
 
-    def on_get_group(self, call: Call) -> GroupReply:
+    def on_get_group(self, call: Call[GetGroup]) -> GroupReply:
         """GetGroup. Raises ReplicaGroupNotFound."""
-        self._node_of(cast(GetGroup, call.request).broker_name)
+        self._node_of(call.request.broker_name)
         return self._reply()
 
-    def on_get_controller(self, _: Call) -> ControllerReply:
+    def on_get_controller(self, _: Call[GetController]) -> ControllerReply:
         """GetController: the master is the only one, of its only group."""
         node = self._known.node
         own = node.replica(self._name)
@@ -227,7 +239,7 @@ class StaticGroup:
         is_alive = sign is not None and self._clock.monotonic_ms() - sign.heard_ms < ALIVE_MS
         return slave.name == self._name or (is_alive and not slave.has_place_of(present))
 
-    def _hear(self, name: str, call: Call) -> None:
+    def _hear(self, name: str, call: Call[Request]) -> None:
         self._signs[name] = _Sign(call.identity, self._clock.monotonic_ms())
 
     def _reply(self, *, asked: int = NO_VERSION) -> GroupReply:

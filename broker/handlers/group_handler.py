@@ -38,18 +38,16 @@ class GroupHandler:
         self._clock = clock
         self._registry = registry
 
-    def on_create(self, call: Call) -> None:
+    def on_create(self, call: Call[CreateGroup]) -> None:
         """Creates a group, or gives it other settings."""
         request = call.request
-        assert isinstance(request, CreateGroup)
         event = self._state.group_table.event_set(check_group(request.group), request.attributes)
         end = self._state.stage(self._store, GROUPS, event)
         self._acknowledgements.staged.append((call, Done(), end, ()))
 
-    def on_delete(self, call: Call) -> None:
+    def on_delete(self, call: Call[DeleteGroup]) -> None:
         """Deletes a group and its offsets; not while it has members."""
         request = call.request
-        assert isinstance(request, DeleteGroup)
         if request.group not in self._known_groups():
             raise GroupNotFound(request.group[:128])
         members = self._registry.members(request.group)
@@ -58,9 +56,8 @@ class GroupHandler:
         end = self._state.stage(self._store, GROUPS, self._state.group_table.event_deleted(request.group))
         self._acknowledgements.staged.append((call, Done(), end, ()))
 
-    def on_list(self, call: Call) -> None:
+    def on_list(self, call: Call[GetGroups]) -> None:
         """All groups, who is in them and which topics they consume."""
-        assert isinstance(call.request, GetGroups)
         groups = [
             {
                 "name": group,
@@ -72,10 +69,9 @@ class GroupHandler:
         ]
         reply_json(self._loop, call, {"groups": groups})
 
-    def on_statistics(self, call: Call) -> None:
+    def on_statistics(self, call: Call[GetConsumeStatistics]) -> None:
         """How far behind a group is, queue by queue."""
         request = call.request
-        assert isinstance(request, GetConsumeStatistics)
         if request.group not in self._known_groups():
             raise GroupNotFound(request.group[:128])
         now_ms = self._clock.now_ms()

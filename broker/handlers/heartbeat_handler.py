@@ -75,10 +75,9 @@ class HeartbeatHandler:
         self._on_client = on_client
         self._led_since_ms: int | None = None
 
-    def on_heartbeat(self, call: Call) -> HeartbeatReply | None:
+    def on_heartbeat(self, call: Call[Heartbeat]) -> HeartbeatReply | None:
         """Takes a client in, or renews it. Raises what is wrong with it; then nothing changes."""
         request = call.request
-        assert isinstance(request, Heartbeat)
         _check(request, self._conditions)
         fresh = [group for group, _, _ in request.consumers if group not in self._state.group_table.documents]
         if fresh and not self._auto_create_groups:
@@ -112,10 +111,9 @@ class HeartbeatHandler:
         self._acknowledgements.staged.append((call, reply, end, ()))
         return None
 
-    def on_unregister(self, call: Call) -> Done | None:
+    def on_unregister(self, call: Call[UnregisterClient]) -> Done | None:
         """A client leaves all its groups, and all queues that it had locked."""
         request = call.request
-        assert isinstance(request, UnregisterClient)
         if not self._registry.is_of(
             request.client_id, ClientInfo(pid=request.pid, started_at_ms=request.started_at_ms)
         ):
@@ -127,19 +125,17 @@ class HeartbeatHandler:
         self._acknowledgements.staged.append((call, Done(), end, ()))
         return None
 
-    def on_consumer_list(self, call: Call) -> ConsumerListReply:
+    def on_consumer_list(self, call: Call[GetConsumerList]) -> ConsumerListReply:
         """The members of a group, or those of them that share out a topic."""
         request = call.request
-        assert isinstance(request, GetConsumerList)
         if not request.topic:
             return ConsumerListReply(self._registry.members(request.group))
         sharers = self._registry.sharers(request.group, request.topic)
         return ConsumerListReply(tuple(member.client_id for member in sharers), self._is_settled())
 
-    def on_group_clients(self, call: Call) -> None:
+    def on_group_clients(self, call: Call[GetGroupClients]) -> None:
         """What the members of a group tell of themselves."""
         request = call.request
-        assert isinstance(request, GetGroupClients)
         if request.group not in self._state.group_table.documents:
             raise GroupNotFound(check_group(request.group))
         clients = self._registry.describe(request.group, self._clock.monotonic_ms())

@@ -25,10 +25,9 @@ class HoldHandler:
         self._clock = parts.clock
         self.holds = RetentionHolds()
 
-    def on_hold(self, call: Call) -> HoldReply:
+    def on_hold(self, call: Call[HoldMessages]) -> HoldReply:
         """Raises TopicNotFound, InvalidParameter, TooManyHolds; then nothing is held."""
         request = call.request
-        assert isinstance(request, HoldMessages)
         for topic, queue_id, _ in request.queues:
             known(self._topics, topic, queue_id)
         hold = self.holds.take(
@@ -37,16 +36,14 @@ class HoldHandler:
         log.info("hold taken id=%s owner=%s queues=%s", hold.hold_id, hold.owner, len(hold.queues))
         return HoldReply(hold.hold_id)
 
-    def on_renew(self, call: Call) -> HoldReply:
+    def on_renew(self, call: Call[RenewHold]) -> HoldReply:
         """Raises HoldNotFound where it is over, or where another master gave it."""
         request = call.request
-        assert isinstance(request, RenewHold)
         return HoldReply(self.holds.renew(self._clock.monotonic_ms(), request.hold_id, request.lease_ms).hold_id)
 
-    def on_release(self, call: Call) -> Done:
+    def on_release(self, call: Call[ReleaseHold]) -> Done:
         """Ends a hold; one that is not here has ended."""
         request = call.request
-        assert isinstance(request, ReleaseHold)
         self.holds.release(request.hold_id)
         return Done()
 

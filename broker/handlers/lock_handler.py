@@ -18,7 +18,7 @@ from typing import Final
 from ...model.clock import Clock
 from ...model.errors import BrokerBusy, GroupNotFound, InvalidParameter, ZenitError
 from ...model.names import check_group
-from ...remoting.commands import Done, LockQueues, LockReply, Reply, UnlockQueues
+from ...remoting.commands import Done, LockQueues, LockReply, Reply, Request, UnlockQueues
 from ...remoting.server import Call
 from ...store.message_store import MessageStore
 from ..acknowledgements import Acknowledgements
@@ -55,10 +55,9 @@ class LockHandler:
         self._may_be_deposed = may_be_deposed
         self._end = 0  # of the last event, in the log
 
-    def on_lock(self, call: Call) -> None:
+    def on_lock(self, call: Call[LockQueues]) -> None:
         """Takes or renews. Raises what is wrong with the request; then nothing changes."""
         request = call.request
-        assert isinstance(request, LockQueues)
         self._check(request)
         now_ms = self._clock.monotonic_ms()
         wanted = [queue for queue in request.queues if self._exists(queue)]
@@ -69,10 +68,9 @@ class LockHandler:
         had = tuple((topic, queue_id) for _, topic, queue_id in sorted((*decision.kept, *decision.taken)))
         self._answer(call, LockReply(had, self._locks.lease_ms))
 
-    def on_unlock(self, call: Call) -> None:
+    def on_unlock(self, call: Call[UnlockQueues]) -> None:
         """Frees at once what is the client's."""
         request = call.request
-        assert isinstance(request, UnlockQueues)
         self._check(request)
         self._carry_out(
             self._locks.unlock(request.group, request.client_id, request.queues), self._clock.monotonic_ms()
@@ -108,7 +106,7 @@ class LockHandler:
             self._end = self._state.stage(self._store, LOCKS, event)
         self._locks.adopt(decision, now_ms)
 
-    def _answer(self, call: Call, reply: Reply) -> None:
+    def _answer(self, call: Call[Request], reply: Reply) -> None:
         self._acknowledgements.staged.append((call, reply, self._end, ()))
 
     def _check(self, request: LockQueues | UnlockQueues) -> None:

@@ -46,32 +46,28 @@ class OffsetHandler:
         self._acknowledgements = acknowledgements
         self._auto_create_groups = auto_create_groups
 
-    def on_max_offset(self, call: Call) -> OffsetReply:
+    def on_max_offset(self, call: Call[GetMaxOffset]) -> OffsetReply:
         """The offset that the next message will get."""
         request = call.request
-        assert isinstance(request, GetMaxOffset)
         known(self._state.topic_table, request.topic, request.queue_id)
         return OffsetReply(self._store.max_offset(request.topic, request.queue_id))
 
-    def on_min_offset(self, call: Call) -> OffsetReply:
+    def on_min_offset(self, call: Call[GetMinOffset]) -> OffsetReply:
         """The oldest offset still held."""
         request = call.request
-        assert isinstance(request, GetMinOffset)
         known(self._state.topic_table, request.topic, request.queue_id)
         return OffsetReply(self._store.min_offset(request.topic, request.queue_id))
 
-    def on_query_offset(self, call: Call) -> ConsumerOffsetReply:
+    def on_query_offset(self, call: Call[QueryConsumerOffset]) -> ConsumerOffsetReply:
         """What a group has committed."""
         request = call.request
-        assert isinstance(request, QueryConsumerOffset)
         known(self._state.topic_table, request.topic, request.queue_id)
         table, where = self._state.offset_table, (request.group, request.topic, request.queue_id)
         return ConsumerOffsetReply(table.offset(*where), table.era(*where))
 
-    def on_begin_offsets(self, call: Call) -> BeginOffsetsReply:
+    def on_begin_offsets(self, call: Call[GetBeginOffsets]) -> BeginOffsetsReply:
         """Where a group goes on. Raises what is wrong with any of the queues."""
         request = call.request
-        assert isinstance(request, GetBeginOffsets)
         group, topic = request.group, request.topic
         for queue_id in request.queue_ids:
             known(self._state.topic_table, topic, queue_id)
@@ -81,14 +77,13 @@ class OffsetHandler:
             tuple(table.era(group, topic, queue_id) for queue_id in request.queue_ids),
         )
 
-    def on_update_offsets(self, call: Call) -> CommitReply | None:
+    def on_update_offsets(self, call: Call[UpdateConsumerOffsets]) -> CommitReply | None:
         """Commits. Raises what is wrong with any of the offsets; then none is taken.
 
         What the table says here is what the log said before this turn; what comes in one turn with a reset, or with a commit of
         another member, is judged once more by the table, in the log's order.
         """
         request = call.request
-        assert isinstance(request, UpdateConsumerOffsets)
         self._check_group(request.group)
         for topic, queue_id, offset in request.offsets:
             known(self._state.topic_table, topic, queue_id)

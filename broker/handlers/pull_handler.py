@@ -65,16 +65,18 @@ class PullHandler:
         self._wakes_per_turn = config.wakes_per_turn
         self._messages_max = config.store.pull_messages_max
         self._bytes_max = config.store.pull_bytes_max
-        self._woken: deque[Parked[Call]] = deque()
+        self._woken: deque[Parked[Call[PullMessages]]] = deque()
         self._is_resuming = False
         self._conditions = conditions
         self._now_ns = now_ns
         self._scan_end_ns = 0
         self._is_searching = False
-        self._scans: deque[Parked[Call]] = deque()
+        self._scans: deque[Parked[Call[PullMessages]]] = deque()
         self._is_scan_due = False
         self._read_from: Callable[[bool, int], int] = _from_here
-        self.hold: PullHold[Call] = PullHold(count_max=config.parked_pulls_max, bytes_max=config.parked_bytes_max)
+        self.hold: PullHold[Call[PullMessages]] = PullHold(
+            count_max=config.parked_pulls_max, bytes_max=config.parked_bytes_max
+        )
         self.pulls = 0
         self.messages = 0
         self.size_bytes = 0
@@ -85,10 +87,9 @@ class PullHandler:
         """`read_from(is_cold, queue_id)`: the broker id of the replica to read from next."""
         self._read_from = read_from
 
-    def on_pull(self, call: Call) -> None:
+    def on_pull(self, call: Call[PullMessages]) -> None:
         """Answers with what is there, or parks the pull. Raises what is wrong with it, or BrokerBusy."""
         request = call.request
-        assert isinstance(request, PullMessages)
         readable(self._state.topic_table, request.topic, request.queue_id)
         if request.incarnation:
             self._state.topic_table.check_incarnation(request.topic, request.incarnation)
@@ -118,7 +119,7 @@ class PullHandler:
         else:
             parked.has_waited = True
 
-    def _look_closer(self, call: Call, request: PullMessages, end: int) -> None:
+    def _look_closer(self, call: Call[PullMessages], request: PullMessages, end: int) -> None:
         """A worker checks the messages up to `end`; then the pull is answered as if it had come only now. Raises BrokerBusy."""
         store, places = self._store, self._store.places_of(request.topic, request.queue_id, request.queue_offset, end)
 
@@ -128,7 +129,7 @@ class PullHandler:
 
         self._desk.run(call, partial(store.damaged_in, places), then)
 
-    def _set_right(self, call: Call, request: PullMessages, queue_offset: int) -> None:
+    def _set_right(self, call: Call[PullMessages], request: PullMessages, queue_offset: int) -> None:
         """The unit of the message at `queue_offset` does not name it. A worker looks where it is in the log, and whether
         that is damaged; then the pull is answered as if it had come only now. Raises BrokerBusy."""
         store, units = self._store, self._store.damaged_units
@@ -162,7 +163,7 @@ class PullHandler:
             self._is_searching = False
             raise
 
-    def _park(self, call: Call, request: PullMessages, queue_offset: int) -> Parked[Call]:
+    def _park(self, call: Call[PullMessages], request: PullMessages, queue_offset: int) -> Parked[Call[PullMessages]]:
         """Raises BrokerBusy."""
         suspend_ms = min(request.suspend_ms, self._suspend_ms_max)
         parked = self.hold.park(
@@ -176,7 +177,7 @@ class PullHandler:
         parked.may_wait = suspend_ms > 0
         return parked
 
-    def _hasten_before_damage(self, parked: Parked[Call], result: GetResult) -> None:
+    def _hasten_before_damage(self, parked: Parked[Call[PullMessages]], result: GetResult) -> None:
         """Its consumer is told soon why nothing comes."""
         if result.status == GetStatus.OFFSET_OVERFLOW_ONE and result.next_offset < result.max_offset:
             self.hold.hasten(parked, self._clock.monotonic_ms() + DAMAGE_MS)
@@ -224,7 +225,7 @@ class PullHandler:
             self._is_resuming = True
             self._loop.call_later(0, self._serve_woken)
 
-    def _look(self, parked: Parked[Call]) -> None:
+    def _look(self, parked: Parked[Call[PullMessages]]) -> None:
         """More may be read in the queue of a waiting pull."""
         request = parked.waiting.request
         assert isinstance(request, PullMessages)
@@ -233,7 +234,7 @@ class PullHandler:
         else:
             self._serve(parked, is_last=False)
 
-    def _serve(self, parked: Parked[Call], *, is_last: bool) -> None:
+    def _serve(self, parked: Parked[Call[PullMessages]], *, is_last: bool) -> None:
         """Answers a parked pull if there is something for it, or if this is its last chance."""
         request = parked.waiting.request
         assert isinstance(request, PullMessages)
@@ -260,7 +261,7 @@ class PullHandler:
 
     # ---- scanning
 
-    def _scan_on(self, parked: Parked[Call]) -> None:
+    def _scan_on(self, parked: Parked[Call[PullMessages]]) -> None:
         """Lets a parked pull look on in one of the next turns, at the end of this one at the earliest."""
         parked.is_scanning = True
         self._scans.append(parked)
@@ -286,7 +287,7 @@ class PullHandler:
     def _has_scan_time(self) -> bool:
         return self._now_ns() < self._scan_end_ns
 
-    def _read_for(self, parked: Parked[Call], unread: memoryview, unread_end: int) -> None:
+    def _read_for(self, parked: Parked[Call[PullMessages]], unread: memoryview, unread_end: int) -> None:
         """A worker reads what is not in memory; then the pull looks on. Raises BrokerBusy."""
 
         place, store = (unread_end - len(unread), unread_end), self._store
@@ -305,7 +306,7 @@ class PullHandler:
         parked.is_scanning = True
         self._desk.run(parked.waiting, work, then)
 
-    def _get_for(self, parked: Parked[Call], request: PullMessages) -> GetResult:
+    def _get_for(self, parked: Parked[Call[PullMessages]], request: PullMessages) -> GetResult:
         search = None
         if request.sql:
             search = Search(self._conditions.condition(request.sql), self._has_scan_time, parked.read_below)
@@ -325,11 +326,10 @@ class PullHandler:
             search=search,
         )
 
-    def _answer(self, call: Call, result: GetResult, *, is_looked_at: bool = False) -> None:
+    def _answer(self, call: Call[PullMessages], result: GetResult, *, is_looked_at: bool = False) -> None:
         """What may have to come from the disk is read by a worker first, so that the loop waits for no page of it, and touches
         none that the disk cannot give. `is_looked_at`: what is damaged among it was found, and is quarantined."""
         request = call.request
-        assert isinstance(request, PullMessages)
         if result.misplaced is not None:
             self._set_right(call, request, result.misplaced)
             return
@@ -356,13 +356,12 @@ class PullHandler:
 
         self._desk.run(call, work, then)
 
-    def _reply(self, call: Call, result: GetResult) -> None:
+    def _reply(self, call: Call[PullMessages], result: GetResult) -> None:
         self.messages += result.count
         slices = result.slices
         for part in slices:
             self.size_bytes += len(part)
         request = call.request
-        assert isinstance(request, PullMessages)
         reply = PullReply(
             int(result.status),
             result.next_offset,

@@ -7,7 +7,7 @@ from functools import partial
 from ...model.errors import InvalidParameter, MessageNotFound
 from ...model.names import check_topic
 from ...model.queue import PhysicalOffset
-from ...remoting.commands import MessagesReply, OffsetReply, QueryMessages, SearchOffset, ViewMessage
+from ...remoting.commands import MessagesReply, OffsetReply, QueryMessages, Request, SearchOffset, ViewMessage
 from ...remoting.server import Call, RequestLoop
 from ...store.message_store import MessageStore
 from ..config import BrokerConfig
@@ -31,10 +31,9 @@ class QueryHandler:
         self._messages_max = config.store.query_messages_max
         self._bytes_max = config.store.frame_bytes_max
 
-    def on_query(self, call: Call) -> None:
+    def on_query(self, call: Call[QueryMessages]) -> None:
         """Messages by key, newest first; as many as one reply may hold."""
         request = call.request
-        assert isinstance(request, QueryMessages)
         check_topic(request.topic)
         if not 1 <= len(request.key) <= KEY_LENGTH_MAX:
             raise InvalidParameter("key", request.key[:64], f"1 to {KEY_LENGTH_MAX} characters")
@@ -51,26 +50,24 @@ class QueryHandler:
         )
         self._desk.run(call, work, partial(self._reply_messages, call))
 
-    def on_view(self, call: Call) -> None:
+    def on_view(self, call: Call[ViewMessage]) -> None:
         """The message at a physical offset."""
         request = call.request
-        assert isinstance(request, ViewMessage)
         if request.physical_offset < 0:
             raise MessageNotFound(f"physical offset {request.physical_offset}")
         work = partial(self._store.record_at, PhysicalOffset(request.physical_offset))
         self._desk.run(call, work, lambda record: self._reply_messages(call, [record]))
 
-    def on_search(self, call: Call) -> None:
+    def on_search(self, call: Call[SearchOffset]) -> None:
         """The offset of a queue at a time."""
         request = call.request
-        assert isinstance(request, SearchOffset)
         readable(self._state.topic_table, request.topic, request.queue_id)
         work = partial(
             self._store.offset_by_time, request.topic, request.queue_id, request.timestamp_ms, upper=request.upper
         )
         self._desk.run(call, work, lambda offset: self._loop.reply(call, OffsetReply(offset)))
 
-    def _reply_messages(self, call: Call, records: list[bytes]) -> None:
+    def _reply_messages(self, call: Call[Request], records: list[bytes]) -> None:
         room = self._bytes_max
         fitting: list[bytes] = []
         for record in records:

@@ -18,6 +18,7 @@ from ...remoting.commands import (
     JsonReply,
     KeepQueryOffsets,
     Reply,
+    Request,
 )
 from ...remoting.server import Call
 from ..json_reply import encode_document
@@ -40,11 +41,10 @@ class QueryOffsetHandler:
         self._acknowledgements = parts.acknowledgements
         self._end = 0  # of the last change in the log
 
-    def on_keep(self, call: Call) -> None:
+    def on_keep(self, call: Call[KeepQueryOffsets]) -> None:
         """Keeps the document unless there is one of its version or a higher one; answers with the one that is kept. Raises what
         is wrong with it."""
         request = call.request
-        assert isinstance(request, KeepQueryOffsets)
         query, text = check_query(request.query), check_document(call.payload)
         outlived = self._table.outlived(query, text, self._clock.now_ms())
         if outlived is not None and (dropping := self._table.drop(outlived)) is not None:
@@ -55,25 +55,22 @@ class QueryOffsetHandler:
             self._carry_out(event)
         self._answer(call, JsonReply(), self._kept(query))
 
-    def on_get(self, call: Call) -> None:
+    def on_get(self, call: Call[GetQueryOffsets]) -> None:
         """Answers with the document that is kept. Raises QueryOffsetsNotFound."""
         request = call.request
-        assert isinstance(request, GetQueryOffsets)
         self._answer(call, JsonReply(), self._kept(check_query(request.query)))
 
-    def on_drop(self, call: Call) -> None:
+    def on_drop(self, call: Call[DropQueryOffsets]) -> None:
         """Forgets the document. Raises QueryOffsetsNotFound."""
         request = call.request
-        assert isinstance(request, DropQueryOffsets)
         event = self._table.drop(check_query(request.query))
         if event is None:
             raise QueryOffsetsNotFound(request.query)
         self._carry_out(event)
         self._answer(call, Done())
 
-    def on_list(self, call: Call) -> None:
+    def on_list(self, call: Call[GetQueries]) -> None:
         """Which queries keep something here."""
-        assert isinstance(call.request, GetQueries)
         self._answer(call, JsonReply(), encode_document({"queries": self._table.listed()}))
 
     def _kept(self, query: str) -> bytes:
@@ -86,5 +83,5 @@ class QueryOffsetHandler:
         self._end = self._state.stage(self._store, QUERIES, event)
         self._table.adopt(event)
 
-    def _answer(self, call: Call, reply: Reply, payload: bytes = b"") -> None:
+    def _answer(self, call: Call[Request], reply: Reply, payload: bytes = b"") -> None:
         self._acknowledgements.staged.append((call, reply, self._end, (payload,) if payload else ()))

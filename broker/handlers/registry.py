@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ...remoting import commands
-from ...remoting.commands import Reply, Request
-from ...remoting.server import Call
+from ...remoting.request_rows import Row, row
 from ..delay.delay_handler import DelayHandler
 from ..filter.condition_cache import ConditionCache
 from ..statistics import BrokerStatistics
@@ -26,8 +23,6 @@ from .send_handler import SendHandler
 from .sequenced_send_handler import SequencedSendHandler
 from .start_handler import StartHandler
 from .topic_handler import TopicHandler
-
-Handler = Callable[[Call], Reply | None]
 
 
 class Handlers:
@@ -113,70 +108,50 @@ class Handlers:
             self._sequenced,
         )
 
-    def table(self) -> dict[type[Request], Handler]:
+    def rows(self) -> list[Row]:
         """The requests that are answered here."""
-        return {
-            **self._of_messages(),
-            **self._of_groups(),
-            **self._of_topics(),
-            **self._of_pipelines(),
-        }
-
-    def _of_messages(self) -> dict[type[Request], Handler]:
-        return {
-            commands.SendMessages: self.sends.on_send,
-            commands.SendSequenced: self._sequenced.on_send,
-            commands.SendDelayed: self._delays.on_send,
-            commands.SendDelayedSequenced: self._sequenced.on_send_delayed,
-            commands.RecallMessage: self._delays.on_recall,
-            commands.SendBack: self._send_backs.on_send_back,
-            commands.SendReplyMessage: self._replies.on_send_reply,
-            commands.PullMessages: self.pulls.on_pull,
-            commands.QueryMessages: self._queries.on_query,
-            commands.ViewMessage: self._queries.on_view,
-        }
-
-    def _of_groups(self) -> dict[type[Request], Handler]:
-        return {
-            commands.Heartbeat: self._heartbeats.on_heartbeat,
-            commands.UnregisterClient: self._heartbeats.on_unregister,
-            commands.GetConsumerList: self._heartbeats.on_consumer_list,
-            commands.GetGroupClients: self._heartbeats.on_group_clients,
-            commands.CreateGroup: self._groups.on_create,
-            commands.DeleteGroup: self._groups.on_delete,
-            commands.GetGroups: self._groups.on_list,
-            commands.GetConsumeStatistics: self._groups.on_statistics,
-            commands.QueryConsumerOffset: self._offsets.on_query_offset,
-            commands.GetBeginOffsets: self._offsets.on_begin_offsets,
-            commands.UpdateConsumerOffsets: self._offsets.on_update_offsets,
-            commands.ResetOffsets: self._resets.on_reset,
-            commands.CloneOffsets: self._resets.on_clone,
-            commands.StartConsuming: self._starts.on_start,
-            commands.LockQueues: self._locks.on_lock,
-            commands.UnlockQueues: self._locks.on_unlock,
-        }
-
-    def _of_topics(self) -> dict[type[Request], Handler]:
-        return {
-            commands.CreateTopic: self._topics.on_create,
-            commands.DeleteTopic: self._topics.on_delete,
-            commands.GetTopics: self._topics.on_list,
-            commands.GetTopicStatistics: self._topics.on_statistics,
-            commands.GetMaxOffset: self._offsets.on_max_offset,
-            commands.GetMinOffset: self._offsets.on_min_offset,
-            commands.SearchOffset: self._queries.on_search,
-        }
-
-    def _of_pipelines(self) -> dict[type[Request], Handler]:
-        return {
-            commands.KeepQueryOffsets: self._query_offsets.on_keep,
-            commands.GetQueryOffsets: self._query_offsets.on_get,
-            commands.DropQueryOffsets: self._query_offsets.on_drop,
-            commands.GetQueries: self._query_offsets.on_list,
-            commands.HoldMessages: self._holds.on_hold,
-            commands.RenewHold: self._holds.on_renew,
-            commands.ReleaseHold: self._holds.on_release,
-        }
+        return [
+            row(commands.SendMessages, self.sends.on_send),
+            row(commands.SendSequenced, self._sequenced.on_send),
+            row(commands.SendDelayed, self._delays.on_send),
+            row(commands.SendDelayedSequenced, self._sequenced.on_send_delayed),
+            row(commands.RecallMessage, self._delays.on_recall),
+            row(commands.SendBack, self._send_backs.on_send_back),
+            row(commands.SendReplyMessage, self._replies.on_send_reply),
+            row(commands.PullMessages, self.pulls.on_pull),
+            row(commands.QueryMessages, self._queries.on_query),
+            row(commands.ViewMessage, self._queries.on_view),
+            row(commands.Heartbeat, self._heartbeats.on_heartbeat),
+            row(commands.UnregisterClient, self._heartbeats.on_unregister),
+            row(commands.GetConsumerList, self._heartbeats.on_consumer_list),
+            row(commands.GetGroupClients, self._heartbeats.on_group_clients),
+            row(commands.CreateGroup, self._groups.on_create),
+            row(commands.DeleteGroup, self._groups.on_delete),
+            row(commands.GetGroups, self._groups.on_list),
+            row(commands.GetConsumeStatistics, self._groups.on_statistics),
+            row(commands.QueryConsumerOffset, self._offsets.on_query_offset),
+            row(commands.GetBeginOffsets, self._offsets.on_begin_offsets),
+            row(commands.UpdateConsumerOffsets, self._offsets.on_update_offsets),
+            row(commands.ResetOffsets, self._resets.on_reset),
+            row(commands.CloneOffsets, self._resets.on_clone),
+            row(commands.StartConsuming, self._starts.on_start),
+            row(commands.LockQueues, self._locks.on_lock),
+            row(commands.UnlockQueues, self._locks.on_unlock),
+            row(commands.CreateTopic, self._topics.on_create),
+            row(commands.DeleteTopic, self._topics.on_delete),
+            row(commands.GetTopics, self._topics.on_list),
+            row(commands.GetTopicStatistics, self._topics.on_statistics),
+            row(commands.GetMaxOffset, self._offsets.on_max_offset),
+            row(commands.GetMinOffset, self._offsets.on_min_offset),
+            row(commands.SearchOffset, self._queries.on_search),
+            row(commands.KeepQueryOffsets, self._query_offsets.on_keep),
+            row(commands.GetQueryOffsets, self._query_offsets.on_get),
+            row(commands.DropQueryOffsets, self._query_offsets.on_drop),
+            row(commands.GetQueries, self._query_offsets.on_list),
+            row(commands.HoldMessages, self._holds.on_hold),
+            row(commands.RenewHold, self._holds.on_renew),
+            row(commands.ReleaseHold, self._holds.on_release),
+        ]
 
     # ---- the loop's events
 

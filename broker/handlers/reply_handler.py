@@ -18,7 +18,7 @@ from ...model.names import reply_topic
 from ...model.properties import CORRELATION_ID, REPLY_TO_CLIENT
 from ...model.route import PERMISSION_READ, TopicConfig
 from ...record.record_kernel import decode_batch
-from ...remoting.commands import PushReply, ReplyStored, SendReplyMessage
+from ...remoting.commands import PushReply, ReplyStored, Request, SendReplyMessage
 from ...remoting.server import Call, RequestLoop
 from ...store.message_store import MessageStore, Placed
 from ..acknowledgements import Acknowledgements
@@ -37,7 +37,7 @@ NAME_LENGTH_MAX: Final = 255
 class _Stored:
     """A reply that is in the log: who sent it, whom it is for."""
 
-    call: Call
+    call: Call[Request]
     placed: Placed
     push: PushReply
     record: bytes
@@ -71,10 +71,9 @@ class ReplyHandler:
         self._hold: ReplyHold[_Stored] = ReplyHold(held_max=HELD_MAX)
         self._pushed = self._undelivered = 0
 
-    def on_send_reply(self, call: Call) -> None:
+    def on_send_reply(self, call: Call[SendReplyMessage]) -> None:
         """Stages a reply. Raises InvalidParameter, MessageIllegal; then nothing of it is staged."""
         request = call.request
-        assert isinstance(request, SendReplyMessage)
         if request.topic != self._topic:
             raise InvalidParameter("topic", request.topic[:128], f"{self._topic}, where this cluster keeps replies")
         view = self._loop.arena.view

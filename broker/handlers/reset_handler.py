@@ -14,7 +14,7 @@ from typing import Any, Final
 from ...model.errors import GroupNotFound, InvalidParameter
 from ...model.names import check_group, is_system_topic, retry_topic
 from ...model.redelivery import dead_letter_topic
-from ...remoting.commands import CloneOffsets, JsonReply, OffsetsReset, ResetOffsets
+from ...remoting.commands import CloneOffsets, JsonReply, OffsetsReset, Request, ResetOffsets
 from ...remoting.server import Call
 from ..json_reply import encode_document
 from ..state.admission import readable
@@ -34,10 +34,9 @@ class ResetHandler:
         self._parts = parts
         self._store, self._state = parts.store, parts.state
 
-    def on_reset(self, call: Call) -> None:
+    def on_reset(self, call: Call[ResetOffsets]) -> None:
         """Moves a group in all queues of a topic, or in one; times are looked up by a worker."""
         request = call.request
-        assert isinstance(request, ResetOffsets)
         self._check_known(request.group)
         config = readable(self._state.topic_table, request.topic, 0 if request.queue_id == -1 else request.queue_id)
         if request.to not in RESET_WORDS:
@@ -49,10 +48,9 @@ class ResetHandler:
         else:
             self._reset(call, [(queue_id, request.value) for queue_id in queues])
 
-    def on_clone(self, call: Call) -> None:
+    def on_clone(self, call: Call[CloneOffsets]) -> None:
         """Moves a group to where another one is."""
         request = call.request
-        assert isinstance(request, CloneOffsets)
         self._check_known(request.source)
         if request.group == check_group(request.source):
             raise InvalidParameter("group", request.group, "another group than the source")
@@ -74,10 +72,9 @@ class ResetHandler:
         """Worker thread."""
         return [(queue, self._store.offset_by_time(topic, queue, timestamp_ms, upper=False)) for queue in queues]
 
-    def _reset(self, call: Call, values: list[tuple[int, int]]) -> None:
+    def _reset(self, call: Call[ResetOffsets], values: list[tuple[int, int]]) -> None:
         """`values`: [(queue id, the offset that was asked for)]."""
         request = call.request
-        assert isinstance(request, ResetOffsets)
         topic = request.topic
         wanted = [
             (
@@ -94,7 +91,7 @@ class ResetHandler:
         ]
         self._move(call, request.group, wanted, is_plan=request.dry_run)
 
-    def _move(self, call: Call, group: str, wanted: Offsets, *, is_plan: bool) -> None:
+    def _move(self, call: Call[Request], group: str, wanted: Offsets, *, is_plan: bool) -> None:
         before = self._state.offset_table.offset
         rows: list[dict[str, Any]] = [
             {"topic": topic, "queue_id": queue_id, "from": known_offset(before(group, topic, queue_id)), "to": offset}

@@ -36,7 +36,7 @@ from ...model.redelivery import (
 from ...model.route import TopicConfig
 from ...record.record_kernel import StoredMessage, decode_record
 from ...record.sys_flag import NOT_COPIED
-from ...remoting.commands import Done, SendBack
+from ...remoting.commands import Done, Request, SendBack
 from ...remoting.server import Call
 from ...store.integrity.quarantine import Range, overlaps
 from ...store.message_store import Placed
@@ -58,10 +58,9 @@ class SendBackHandler:
         self.retried = 0
         self.given_up = 0
 
-    def on_send_back(self, call: Call) -> None:
+    def on_send_back(self, call: Call[SendBack]) -> None:
         """Raises what is wrong with the request; MessageNotFound where the message is gone."""
         request = call.request
-        assert isinstance(request, SendBack)
         if is_system_topic(check_topic(request.topic)):
             raise NoPermission(f"system topic {request.topic}", "sending back")
         self._check_group(request.group)
@@ -90,10 +89,9 @@ class SendBackHandler:
         is_as_sent = not is_hit and (message.body_crc_matches or store.vouches_for(physical_offset, end))
         return message if is_as_sent else damaged
 
-    def _on_found(self, call: Call, found: StoredMessage | list[Range]) -> None:
+    def _on_found(self, call: Call[SendBack], found: StoredMessage | list[Range]) -> None:
         """Raises BrokerBusy, MessageNotFound, CorruptRecordError where the log's bytes are damaged."""
         request = call.request
-        assert isinstance(request, SendBack)
         if isinstance(found, list):
             self._parts.store.damage.add_all(found, "met as it was sent back")
             found = self._instead(PhysicalOffset(request.physical_offset), call.payload)
@@ -112,7 +110,7 @@ class SendBackHandler:
             raise CorruptRecordError(physical_offset, message.size_bytes, "quarantined")
         return message
 
-    def _send_back(self, call: Call, request: SendBack, message: StoredMessage) -> None:
+    def _send_back(self, call: Call[Request], request: SendBack, message: StoredMessage) -> None:
         state = self._parts.state
         properties = message.properties
         origin = origin_of(message.topic, message.offset_message_id, properties)

@@ -9,7 +9,7 @@ from ...model.errors import MessageIllegal
 from ...model.ids import HostAddress
 from ...model.names import TRACE_TOPIC
 from ...model.route import TopicConfig
-from ...remoting.commands import SendMessages, SendReply
+from ...remoting.commands import Request, SendMessages, SendReply
 from ...remoting.server import Call
 from ...store.message_store import MessageStore
 from ..acknowledgements import Acknowledgements
@@ -46,10 +46,9 @@ class SendHandler:
         self.messages = 0
         self.size_bytes = 0
 
-    def on_send(self, call: Call) -> None:
+    def on_send(self, call: Call[SendMessages]) -> None:
         """Stages a batch. Raises what says why it was refused; then nothing of it is staged."""
         request = call.request
-        assert isinstance(request, SendMessages)
         topic, queue_id = request.topic, request.queue_id
         if not 0 <= queue_id < self._write_queues.get(topic, 0):
             self._create_or_refuse(call, request)
@@ -57,7 +56,7 @@ class SendHandler:
         reply, end = self._stage(call, request)
         self._acknowledgements.staged.append((call, reply, end, ()))
 
-    def _stage(self, call: Call, request: SendMessages) -> tuple[SendReply, int]:
+    def _stage(self, call: Call[Request], request: SendMessages) -> tuple[SendReply, int]:
         begin, end = call.begin, call.end
         if begin >= end:
             raise MessageIllegal("a send without records")
@@ -78,7 +77,7 @@ class SendHandler:
         )
         return reply, placed.end
 
-    def _create_or_refuse(self, call: Call, request: SendMessages) -> None:
+    def _create_or_refuse(self, call: Call[Request], request: SendMessages) -> None:
         """A send to a queue that is not there for writing; creates its topic where the configuration allows it, and the
         trace topic with the first trace.
 

@@ -63,10 +63,9 @@ class SequencedSendHandler:
 
     # ---- messages for now
 
-    def on_send(self, call: Call) -> None:
+    def on_send(self, call: Call[SendSequenced]) -> None:
         """Stages a batch, or finds that it was stored. Raises what says why it was refused; then nothing of it is staged."""
         request = call.request
-        assert isinstance(request, SendSequenced)
         topic, queue_id = request.topic, request.queue_id
         queues = 0
         if not 0 <= queue_id < self._state.topic_table.write_queues.get(topic, 0):
@@ -127,10 +126,9 @@ class SequencedSendHandler:
 
     # ---- messages for later
 
-    def on_send_delayed(self, call: Call) -> None:
+    def on_send_delayed(self, call: Call[SendDelayedSequenced]) -> None:
         """The same, of messages of which some wait."""
         request = call.request
-        assert isinstance(request, SendDelayedSequenced)
         key, known = self._check(request, has_gaps=False)
         if known is not None:
             self._duplicates += 1
@@ -158,7 +156,7 @@ class SequencedSendHandler:
             last_placed = staged[-1][1]
             self._table.stage(key, pieces, last_placed.end, last_placed.store_timestamp_ms)
 
-    def _on_promised(self, call: Call, known: Entry, error: ZenitError | None) -> None:
+    def _on_promised(self, call: Call[SendDelayedSequenced], known: Entry, error: ZenitError | None) -> None:
         """What an earlier try stored is durable (or will not be): its whereabouts are read from the log by a worker."""
         if error is not None:
             call.loop.fail(call, error)
@@ -168,15 +166,13 @@ class SequencedSendHandler:
         except ZenitError as busy:
             call.loop.fail(call, busy)
 
-    def _answer(self, call: Call, places: list[Place]) -> None:
+    def _answer(self, call: Call[SendDelayedSequenced], places: list[Place]) -> None:
         request = call.request
-        assert isinstance(request, SendDelayedSequenced)
         call.loop.reply(call, DelayedReply(request.queue_id, self._store_host), (encode_places(places),))
 
-    def _places(self, call: Call, known: Entry) -> list[Place]:
+    def _places(self, call: Call[SendDelayedSequenced], known: Entry) -> list[Place]:
         """Worker thread. Where each message of the batch is, unknown all of them where that is not known of one."""
         request = call.request
-        assert isinstance(request, SendDelayedSequenced)
         places: list[Place] = []
         for piece in whereabouts(known, request.first_sequence, request.count) or ():
             at = piece.physical_offset

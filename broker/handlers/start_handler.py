@@ -27,10 +27,9 @@ class StartHandler:
         self._parts = parts
         self._store, self._state = parts.store, parts.state
 
-    def on_start(self, call: Call) -> None:
+    def on_start(self, call: Call[StartConsuming]) -> None:
         """Records where a group begins in a topic, if it has not begun. Times are looked up by a worker."""
         request = call.request
-        assert isinstance(request, StartConsuming)
         if request.group not in self._state.group_table.documents:
             check_group(request.group)
             if not self._parts.config.auto_create_groups:
@@ -57,9 +56,8 @@ class StartHandler:
         """Worker thread."""
         return [self._store.offset_by_time(topic, queue_id, timestamp_ms, upper=False) for queue_id in queues]
 
-    def _start(self, call: Call, since_ms: int, offsets: Sequence[int]) -> None:
+    def _start(self, call: Call[StartConsuming], since_ms: int, offsets: Sequence[int]) -> None:
         request = call.request
-        assert isinstance(request, StartConsuming)
         if request.group not in self._state.group_table.documents:
             self._state.stage(self._store, GROUPS, self._state.group_table.event_set(request.group))
         event = self._state.offset_table.event_started(request.group, request.topic, offsets, since_ms)

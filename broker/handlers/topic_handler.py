@@ -35,10 +35,9 @@ class TopicHandler:
         self._loop = loop
         self._queues_max = queues_max
 
-    def on_create(self, call: Call) -> None:
+    def on_create(self, call: Call[CreateTopic]) -> None:
         """Creates a topic, or gives it other settings; its queues never shrink."""
         request = call.request
-        assert isinstance(request, CreateTopic)
         topics = self._state.topic_table
         if is_system_topic(check_topic(request.topic)):
             raise NoPermission(f"system topic {request.topic}", "creating")
@@ -60,10 +59,9 @@ class TopicHandler:
         end = self._state.stage(self._store, TOPICS, topics.event_set(config))
         self._acknowledgements.staged.append((call, Done(), end, ()))
 
-    def on_delete(self, call: Call) -> None:
+    def on_delete(self, call: Call[DeleteTopic]) -> None:
         """Deletes a topic with its queues and the offsets of its groups."""
         request = call.request
-        assert isinstance(request, DeleteTopic)
         if is_system_topic(request.topic):
             raise NoPermission(f"system topic {request.topic[:128]}", "deleting")
         if request.topic not in self._state.topic_table.configs:
@@ -71,9 +69,8 @@ class TopicHandler:
         end = self._state.stage(self._store, TOPICS, self._state.topic_table.event_deleted(request.topic))
         self._acknowledgements.staged.append((call, Done(), end, ()))
 
-    def on_list(self, call: Call) -> None:
+    def on_list(self, call: Call[GetTopics]) -> None:
         """All topics and their settings."""
-        assert isinstance(call.request, GetTopics)
         topics = [
             {
                 "name": config.name,
@@ -89,10 +86,9 @@ class TopicHandler:
         ]
         reply_json(self._loop, call, {"topics": topics})
 
-    def on_statistics(self, call: Call) -> None:
+    def on_statistics(self, call: Call[GetTopicStatistics]) -> None:
         """What each queue of a topic holds."""
         request = call.request
-        assert isinstance(request, GetTopicStatistics)
         config = self._state.topic_table.configs.get(request.topic)
         if config is None:
             raise TopicNotFound(request.topic[:255])

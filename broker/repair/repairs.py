@@ -15,14 +15,14 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 
 from ...model.clock import Clock
 from ...model.errors import BrokerBusy, BufferFull, CorruptRecordError, InvalidParameter, OffsetOutOfRange, ZenitError
 from ...model.repeated_news import RepeatedNews
 from ...record.crc32 import crc32
 from ...remoting.client import RemotingClient
-from ...remoting.commands import GetLogRange, LogRangeReply, ReplicaQuestion, Reply
+from ...remoting.commands import GetLogRange, LogRangeReply, ReplicaQuestion, Reply, Request
 from ...remoting.server import Call, RequestLoop
 from ...store.message_store import MessageStore
 from ..replication.replica_question import QuestionStamp
@@ -195,10 +195,10 @@ class Repairs:
 
     # ---- answering
 
-    def on_get_log_range(self, call: Call) -> None:
+    def on_get_log_range(self, call: Call[GetLogRange]) -> None:
         """GetLogRange, in any role. Raises OtherReplicaMeant, StaleEpoch, UnknownReplica, InvalidParameter, BrokerBusy, and
         OffsetOutOfRange where the log ends before `end`."""
-        request = cast(GetLogRange, call.request)
+        request = call.request
         self._host.check_asker(request)
         begin, end, store = request.begin, request.end, self._store
         if not 0 <= begin < end <= begin + RANGE_BYTES_MAX:
@@ -209,7 +209,7 @@ class Repairs:
             raise BrokerBusy(NOT_YET_MS, f"{end} is not confirmed here yet")
         self._desk.run(call, partial(store.copy_of_range, begin, end), partial(self._reply, call))
 
-    def _reply(self, call: Call, copy: tuple[bytes, bool]) -> None:
+    def _reply(self, call: Call[Request], copy: tuple[bytes, bool]) -> None:
         data, is_whole = copy
         self._loop.reply(call, LogRangeReply(crc32(data), is_whole), (data,))
 

@@ -76,10 +76,9 @@ class Scrub:
             self._keep()
         self._loop.every(TICK_MS, self._on_tick)
 
-    def on_scrub(self, call: Call) -> Done:
+    def on_scrub(self, call: Call[ScrubLog]) -> Done:
         """ScrubLog: a round begins now. Raises InvalidParameter."""
         request = call.request
-        assert isinstance(request, ScrubLog)
         rate = request.bytes_per_second
         if rate and rate < SCRUB_RATE_MIN:
             raise InvalidParameter("bytes_per_second", rate, f"0 (as configured), or {SCRUB_RATE_MIN} and more")

@@ -1,4 +1,4 @@
-"""Every request and its reply, as typed values, in one table {code: request class, reply class, lane}. Pure.
+"""Every request and its reply, as typed values, in one table {code: request class}. Pure.
 
 Codes are RocketMQ's own (`RequestCode`). The fields travel by position in the header's ext list (see `header.py`), in
 the order written here: a field is only ever appended, with a default, so that an older peer's shorter list still
@@ -16,11 +16,13 @@ from .administration import GetTopics as GetTopics
 from .administration import GetTopicStatistics as GetTopicStatistics
 from .administration import ScrubLog as ScrubLog
 from .base import REQUESTS as REQUESTS
+from .base import SERVED_BY_BROKERS as SERVED_BY_BROKERS
 from .base import Done as Done
 from .base import JsonReply as JsonReply
 from .base import Lane as Lane
 from .base import Reply as Reply
 from .base import Request as Request
+from .base import ServedBy as ServedBy
 from .base import request as request
 from .consuming import LockQueues as LockQueues
 from .consuming import LockReply as LockReply

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .base import JsonReply, Lane, Request, request
+from .base import JsonReply, Lane, Request, ServedBy, request
+from .rights import Action, on_cluster, on_topic
 
 
-@request(17, Lane.ADMIN)
+@request(17, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_topic(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
 class CreateTopic(Request):
     """UPDATE_AND_CREATE_TOPIC. attributes: ((name, value), ...). An existing one takes these settings; queues never shrink."""
@@ -20,7 +21,7 @@ class CreateTopic(Request):
     attributes: tuple[tuple[str, str], ...] = ()
 
 
-@request(215, Lane.ADMIN)
+@request(215, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_topic(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
 class DeleteTopic(Request):
     """DELETE_TOPIC_IN_BROKER."""
@@ -28,13 +29,13 @@ class DeleteTopic(Request):
     topic: str
 
 
-@request(21, Lane.ADMIN, JsonReply)
+@request(21, Lane.ADMIN, JsonReply, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_cluster(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
 class GetTopics(Request):
     """GET_ALL_TOPIC_CONFIG: {"topics": [{name, read_queues, write_queues, permission, order, attributes, system}]}."""
 
 
-@request(202, Lane.ADMIN, JsonReply)
+@request(202, Lane.ADMIN, JsonReply, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_topic(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
 class GetTopicStatistics(Request):
     """GET_TOPIC_STATS_INFO: {"topic", "queues": [{queue_id, min_offset, max_offset, last_stored_at_ms}]}."""
@@ -42,13 +43,13 @@ class GetTopicStatistics(Request):
     topic: str
 
 
-@request(28, Lane.ADMIN, JsonReply)
+@request(28, Lane.ADMIN, JsonReply, served_by=ServedBy.ANY_REPLICA, needs=(on_cluster(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
 class GetBrokerStatistics(Request):
     """GET_BROKER_RUNTIME_INFO: counters, positions and memory of the broker (shape: docs/operate.md)."""
 
 
-@request(9009, Lane.ADMIN)
+@request(9009, Lane.ADMIN, served_by=ServedBy.ANY_REPLICA, needs=(on_cluster(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
 class ScrubLog(Request):
     """The broker reads its whole log anew from now on, whatever it is busy with, and checks it; statistics tell how far it is
@@ -57,7 +58,7 @@ class ScrubLog(Request):
     bytes_per_second: int = 0
 
 
-@request(26, Lane.ADMIN, JsonReply)
+@request(26, Lane.ADMIN, JsonReply, served_by=ServedBy.ANY_REPLICA, needs=(on_cluster(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
 class GetBrokerConfig(Request):
     """GET_BROKER_CONFIG: {"key": value} as the process runs with."""

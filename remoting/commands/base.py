@@ -1,4 +1,8 @@
-"""What a request and a reply are, and the table of them. Pure."""
+"""What a request and a reply are, and the table of them: one row for each request, given where its class is. Pure.
+
+A row is what `@request` is told: code, lane, class of the reply, who serves it, which rights it needs. Which method of a
+server answers it stands in the server (`request_rows`), whose rows are held to `served_by` when it starts.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,8 @@ import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Final, TypeVar
+
+from .rights import Right
 
 
 class Lane(enum.Enum):
@@ -18,14 +24,45 @@ class Lane(enum.Enum):
     HEARTBEAT = "heartbeat"
 
 
+class ServedBy(enum.Enum):
+    """Who answers a request. Who may not, says so: NotMaster, NotEnoughReplicas, BrokerBusy, NotLeadingController."""
+
+    NAME_SERVER = "name server"
+    CONTROLLER = "any controller"
+    LEADING_CONTROLLER = "leading controller"
+    ANY_REPLICA = "any replica"
+    MASTER = "master"
+    MASTER_IN_SYNC = "master, enough in sync"
+    """While as many replicas as the group's minimum are in sync: what the request stores can be acknowledged (rule R8)."""
+    MASTER_CONFIRMED = "master, log confirmed"
+    """Once what the master inherited is confirmed: the request reads state that was derived from it (rule R3)."""
+    MASTER_CONFIRMED_IN_SYNC = "master, log confirmed, enough in sync"
+    """Both."""
+    CLIENT = "client"
+    """Whoever sent the last heartbeat or registration on that connection: the server pushes the request, one way."""
+
+
+SERVED_BY_BROKERS: Final = frozenset(
+    {
+        ServedBy.ANY_REPLICA,
+        ServedBy.MASTER,
+        ServedBy.MASTER_IN_SYNC,
+        ServedBy.MASTER_CONFIRMED,
+        ServedBy.MASTER_CONFIRMED_IN_SYNC,
+    }
+)
+
+
 class Request:
-    """Root of requests. `code`, `lane` and `reply` (the class of the answer) are the table's columns."""
+    """Root of requests. What every request class has besides its fields are the columns of its row."""
 
     __slots__ = ()
 
     code: ClassVar[int]
     lane: ClassVar[Lane]
     reply: ClassVar[type[Reply]]
+    served_by: ClassVar[ServedBy]
+    needs: ClassVar[tuple[Right, ...]]
 
 
 class Reply:
@@ -44,13 +81,15 @@ REQUESTS: Final[dict[int, type[Request]]] = {}
 _R = TypeVar("_R", bound=type[Request])
 
 
-def request(code: int, lane: Lane, reply: type[Reply] = Done) -> Callable[[_R], _R]:
-    """Registers a request class in the table; a code is given once."""
+def request(
+    code: int, lane: Lane, reply: type[Reply] = Done, *, served_by: ServedBy, needs: tuple[Right, ...]
+) -> Callable[[_R], _R]:
+    """The row of a request class in the table; a code is given once. `needs` (): no right, whoever can connect may ask."""
 
     def register(cls: _R) -> _R:
         if code in REQUESTS:
             raise ValueError(f"request code {code} is given twice")
-        cls.code, cls.lane, cls.reply = code, lane, reply
+        cls.code, cls.lane, cls.reply, cls.served_by, cls.needs = code, lane, reply, served_by, needs
         REQUESTS[code] = cls
         return cls
 

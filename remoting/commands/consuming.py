@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .base import Lane, Reply, Request, request
+from .base import Lane, Reply, Request, ServedBy, request
+from .rights import Action, on_group, on_topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +15,13 @@ class StartReply(Reply):
     since_ms: int
 
 
-@request(9010, Lane.QUERY, StartReply)
+@request(
+    9010,
+    Lane.QUERY,
+    StartReply,
+    served_by=ServedBy.MASTER_CONFIRMED,
+    needs=(on_topic(Action.RECEIVE), on_group(Action.RECEIVE)),
+)
 @dataclass(frozen=True, slots=True)
 class StartConsuming(Request):
     """A group's first subscription to a topic, sent before the first pull: records where each queue of it begins, durable as
@@ -27,7 +34,12 @@ class StartConsuming(Request):
     value: int = 0
 
 
-@request(36, Lane.QUERY)
+@request(
+    36,
+    Lane.QUERY,
+    served_by=ServedBy.MASTER_CONFIRMED_IN_SYNC,
+    needs=(on_topic(Action.RECEIVE), on_group(Action.RECEIVE)),
+)
 @dataclass(frozen=True, slots=True)
 class SendBack(Request):
     """CONSUMER_SEND_MSG_BACK: a message of `topic` that `group` could not handle comes again later through the group's retry
@@ -56,7 +68,13 @@ class LockReply(Reply):
     lease_ms: int
 
 
-@request(41, Lane.HEARTBEAT, LockReply)
+@request(
+    41,
+    Lane.HEARTBEAT,
+    LockReply,
+    served_by=ServedBy.MASTER_CONFIRMED,
+    needs=(on_topic(Action.RECEIVE, "queues"), on_group(Action.RECEIVE)),
+)
 @dataclass(frozen=True, slots=True)
 class LockQueues(Request):
     """LOCK_BATCH_MQ: takes, or renews, a lease on these queues of this broker for one member of a group.
@@ -71,7 +89,12 @@ class LockQueues(Request):
     renews: bool = False
 
 
-@request(42, Lane.HEARTBEAT)
+@request(
+    42,
+    Lane.HEARTBEAT,
+    served_by=ServedBy.MASTER_CONFIRMED,
+    needs=(on_topic(Action.RECEIVE, "queues"), on_group(Action.RECEIVE)),
+)
 @dataclass(frozen=True, slots=True)
 class UnlockQueues(Request):
     """UNLOCK_BATCH_MQ: gives leases back. Queues that are not the client's are left alone."""

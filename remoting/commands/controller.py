@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...model.groups.group import NO_VERSION
-from .base import Lane, Reply, Request, request
+from .base import Lane, Reply, Request, ServedBy, request
+from .rights import Action, on_cluster
 
 SEEN_DAMAGED: Final = -1
 
@@ -29,7 +30,7 @@ class GroupReply(Reply):
     seen_epoch: int = 0
 
 
-@request(1003, Lane.HEARTBEAT, GroupReply)
+@request(1003, Lane.HEARTBEAT, GroupReply, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.SERVE),))
 @dataclass(frozen=True, slots=True)
 class RegisterReplica(Request):
     """REGISTER_BROKER of the controller: a process tells of its life, and of what it may have forgotten (rule R9).
@@ -69,7 +70,7 @@ class RegisterReplica(Request):
     confirm_heard: int = 0
 
 
-@request(9001, Lane.HEARTBEAT, GroupReply)
+@request(9001, Lane.HEARTBEAT, GroupReply, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.SERVE),))
 @dataclass(frozen=True, slots=True)
 class ReplicaHeartbeat(Request):
     """A sign of life, each 0.5 s. `version`: the newest node adopted. `epoch`: the highest persisted. `probe`: the number of
@@ -96,7 +97,7 @@ class ReplicaHeartbeat(Request):
     newest_begin: int = 0
 
 
-@request(9002, Lane.HEARTBEAT, GroupReply)
+@request(9002, Lane.HEARTBEAT, GroupReply, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.SERVE),))
 @dataclass(frozen=True, slots=True)
 class ReportMasterGone(Request):
     """A slave's session ended because `master`, elected in `epoch`, closed it. Said again each 0.5 s while that lasts."""
@@ -109,7 +110,7 @@ class ReportMasterGone(Request):
     master: str
 
 
-@request(1001, Lane.HEARTBEAT, GroupReply)
+@request(1001, Lane.HEARTBEAT, GroupReply, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.SERVE),))
 @dataclass(frozen=True, slots=True)
 class AlterInSync(Request):
     """ALTER_SYNC_STATE_SET: the master, in its elected life, proposes the in-sync set; built on `version` and no other."""
@@ -123,7 +124,7 @@ class AlterInSync(Request):
     in_sync: tuple[str, ...]
 
 
-@request(1002, Lane.ADMIN, GroupReply)
+@request(1002, Lane.ADMIN, GroupReply, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
 class ElectMaster(Request):
     """ELECT_MASTER, an operator's. candidate "": the best. `force`: also one that may lack acknowledged messages (they are
@@ -135,7 +136,7 @@ class ElectMaster(Request):
     force: bool = False
 
 
-@request(9003, Lane.ADMIN, GroupReply)
+@request(9003, Lane.ADMIN, GroupReply, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
 class ChangeGroup(Request):
     """settings: ((name, value), ...) of GroupSettings as text; those not named stay. Built on `version` and no other."""
@@ -145,7 +146,7 @@ class ChangeGroup(Request):
     settings: tuple[tuple[str, str], ...]
 
 
-@request(1011, Lane.ADMIN, GroupReply)
+@request(1011, Lane.ADMIN, GroupReply, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
 class RemoveReplica(Request):
     """CLEAN_BROKER_DATA: the group forgets a replica, which is neither its master nor needed for an election."""
@@ -155,7 +156,7 @@ class RemoveReplica(Request):
     name: str
 
 
-@request(9004, Lane.ADMIN, GroupReply)
+@request(9004, Lane.ADMIN, GroupReply, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
 class RestoreGroup(Request):
     """After ZooKeeper lost its data: the group begins anew above `epoch`, the highest that any replica has persisted.
@@ -169,7 +170,7 @@ class RestoreGroup(Request):
     force: bool = False
 
 
-@request(1004, Lane.QUERY, GroupReply)
+@request(1004, Lane.QUERY, GroupReply, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
 class GetGroup(Request):
     """GET_REPLICA_INFO: the node as it is now; ReplicaGroupNotFound, or GroupNodeLost where a replica knows of one."""
@@ -186,13 +187,13 @@ class ControllerReply(Reply):
     broker_names: tuple[str, ...]
 
 
-@request(1005, Lane.QUERY, ControllerReply)
+@request(1005, Lane.QUERY, ControllerReply, served_by=ServedBy.CONTROLLER, needs=(on_cluster(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
 class GetController(Request):
     """CONTROLLER_GET_METADATA_INFO: answered by every controller, leading or not."""
 
 
-@request(1008, Lane.HEARTBEAT)
+@request(1008, Lane.HEARTBEAT, served_by=ServedBy.CLIENT, needs=())
 @dataclass(frozen=True, slots=True)
 class GroupChanged(Request):
     """NOTIFY_BROKER_ROLE_CHANGED: controller to replica, one way: the node has become this."""
@@ -202,7 +203,7 @@ class GroupChanged(Request):
     node: bytes
 
 
-@request(9005, Lane.HEARTBEAT)
+@request(9005, Lane.HEARTBEAT, served_by=ServedBy.CLIENT, needs=())
 @dataclass(frozen=True, slots=True)
 class ProbeReplica(Request):
     """Controller to replica, one way: send a heartbeat with this number at once."""
@@ -211,7 +212,7 @@ class ProbeReplica(Request):
     probe: int
 
 
-@request(9007, Lane.ADMIN)
+@request(9007, Lane.ADMIN, served_by=ServedBy.ANY_REPLICA, needs=(on_cluster(Action.SERVE),))
 @dataclass(frozen=True, slots=True)
 class FlushLog(Request):
     """Controller to replica: answered once the disk has all that this life's log held when it was asked. Another life than

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .base import JsonReply, Lane, Reply, Request, request
+from .base import JsonReply, Lane, Reply, Request, ServedBy, request
+from .rights import Action, on_cluster, on_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +17,13 @@ class HeartbeatReply(Reply):
     conflicts: tuple[tuple[str, str, str], ...] = ()
 
 
-@request(34, Lane.HEARTBEAT, HeartbeatReply)
+@request(
+    34,
+    Lane.HEARTBEAT,
+    HeartbeatReply,
+    served_by=ServedBy.MASTER,
+    needs=(on_group(Action.SEND, "producers"), on_group(Action.RECEIVE, "consumers")),
+)
 @dataclass(frozen=True, slots=True)
 class Heartbeat(Request):
     """HEART_BEAT. producers: (group, ...). consumers: ((group, model, ((topic, kind, expression), ...)), ...).
@@ -36,7 +43,7 @@ class Heartbeat(Request):
     allocation: str = ""
 
 
-@request(35, Lane.HEARTBEAT)
+@request(35, Lane.HEARTBEAT, served_by=ServedBy.MASTER, needs=())
 @dataclass(frozen=True, slots=True)
 class UnregisterClient(Request):
     """UNREGISTER_CLIENT: the client leaves all its groups now. pid, started_at_ms: as in its heartbeats; the goodbye of a
@@ -55,7 +62,7 @@ class ConsumerListReply(Reply):
     settled: bool = True
 
 
-@request(38, Lane.HEARTBEAT, ConsumerListReply)
+@request(38, Lane.HEARTBEAT, ConsumerListReply, served_by=ServedBy.MASTER, needs=(on_group(Action.RECEIVE),))
 @dataclass(frozen=True, slots=True)
 class GetConsumerList(Request):
     """GET_CONSUMER_LIST_BY_GROUP. topic: only members that share out its queues: they subscribe to it, and do not each
@@ -65,7 +72,7 @@ class GetConsumerList(Request):
     topic: str = ""
 
 
-@request(9025, Lane.ADMIN, JsonReply)
+@request(9025, Lane.ADMIN, JsonReply, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_group(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
 class GetGroupClients(Request):
     """Who the members of a group are: {"group", "clients": [{client_id, model, language, version, host, pid,
@@ -74,7 +81,7 @@ class GetGroupClients(Request):
     group: str
 
 
-@request(40, Lane.HEARTBEAT)
+@request(40, Lane.HEARTBEAT, served_by=ServedBy.CLIENT, needs=())
 @dataclass(frozen=True, slots=True)
 class ConsumersChanged(Request):
     """NOTIFY_CONSUMER_IDS_CHANGED: broker to client, one way: rebalance now."""
@@ -82,7 +89,7 @@ class ConsumersChanged(Request):
     group: str
 
 
-@request(200, Lane.ADMIN)
+@request(200, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_group(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
 class CreateGroup(Request):
     """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP. attributes: ((name, value as JSON), ...), RocketMQ's field names."""
@@ -91,13 +98,13 @@ class CreateGroup(Request):
     attributes: tuple[tuple[str, str], ...] = ()
 
 
-@request(201, Lane.ADMIN, JsonReply)
+@request(201, Lane.ADMIN, JsonReply, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_cluster(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
 class GetGroups(Request):
     """GET_ALL_SUBSCRIPTIONGROUP_CONFIG: {"groups": [{name, members, topics, ...}]}."""
 
 
-@request(207, Lane.ADMIN)
+@request(207, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_group(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
 class DeleteGroup(Request):
     """DELETE_SUBSCRIPTIONGROUP, with the group's offsets."""
@@ -105,7 +112,7 @@ class DeleteGroup(Request):
     group: str
 
 
-@request(208, Lane.ADMIN, JsonReply)
+@request(208, Lane.ADMIN, JsonReply, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_group(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
 class GetConsumeStatistics(Request):
     """GET_CONSUME_STATS: {"group", "members": [client id], "queues": [{topic, queue_id, broker_queue_offset,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .base import Lane, Reply, Request, request
+from .base import Lane, Reply, Request, ServedBy, request
+from .rights import Action, on_cluster, on_topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +15,7 @@ class MessagesReply(Reply):
     count: int
 
 
-@request(12, Lane.QUERY, MessagesReply)
+@request(12, Lane.QUERY, MessagesReply, served_by=ServedBy.ANY_REPLICA, needs=(on_topic(Action.RECEIVE),))
 @dataclass(frozen=True, slots=True)
 class QueryMessages(Request):
     """QUERY_MESSAGE: by key (or unique id, `unique`) within [begin_ms, end_ms]; newest first, hash collisions resolved."""
@@ -27,7 +28,7 @@ class QueryMessages(Request):
     unique: bool = False
 
 
-@request(33, Lane.QUERY, MessagesReply)
+@request(33, Lane.QUERY, MessagesReply, served_by=ServedBy.ANY_REPLICA, needs=(on_cluster(Action.RECEIVE),))
 @dataclass(frozen=True, slots=True)
 class ViewMessage(Request):
     """VIEW_MESSAGE_BY_ID: the one record that begins at a physical offset; MessageNotFound where none does."""

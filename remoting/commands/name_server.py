@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .base import JsonReply, Lane, Reply, Request, request
+from .base import JsonReply, Lane, Reply, Request, ServedBy, request
+from .rights import Action, on_cluster, on_topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +15,7 @@ class RegisterReply(Reply):
     publish_port: int
 
 
-@request(103, Lane.HEARTBEAT, RegisterReply)
+@request(103, Lane.HEARTBEAT, RegisterReply, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.SERVE),))
 @dataclass(frozen=True, slots=True)
 class RegisterBroker(Request):
     """REGISTER_BROKER: all topics of one broker. topics: ((name, read queues, write queues, permission), ...).
@@ -35,7 +36,7 @@ class RegisterBroker(Request):
     incarnations: tuple[int, ...] = ()
 
 
-@request(104, Lane.HEARTBEAT)
+@request(104, Lane.HEARTBEAT, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.SERVE),))
 @dataclass(frozen=True, slots=True)
 class UnregisterBroker(Request):
     """UNREGISTER_BROKER: this member leaves now."""
@@ -55,7 +56,7 @@ class ClusterIdReply(Reply):
     standing: str
 
 
-@request(9030, Lane.HEARTBEAT, ClusterIdReply)
+@request(9030, Lane.HEARTBEAT, ClusterIdReply, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.SERVE),))
 @dataclass(frozen=True, slots=True)
 class ClaimClusterId(Request):
     """A broker that has no id yet asks which one the cluster of its name has; where none is known, it offers one."""
@@ -71,7 +72,7 @@ class BrokerHeartbeatReply(Reply):
     known: bool
 
 
-@request(904, Lane.HEARTBEAT, BrokerHeartbeatReply)
+@request(904, Lane.HEARTBEAT, BrokerHeartbeatReply, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.SERVE),))
 @dataclass(frozen=True, slots=True)
 class BrokerHeartbeat(Request):
     """BROKER_HEARTBEAT, each second; 10 s of silence = dead. `takes_writes` False: the disk is full, reads go on."""
@@ -100,7 +101,7 @@ class RouteReply(Reply):
     incarnations: tuple[int, ...] = ()
 
 
-@request(105, Lane.QUERY, RouteReply)
+@request(105, Lane.QUERY, RouteReply, served_by=ServedBy.NAME_SERVER, needs=(on_topic(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
 class GetRoute(Request):
     """GET_ROUTEINFO_BY_TOPIC; TopicNotFound where no broker has the topic."""
@@ -115,13 +116,13 @@ class TopicListReply(Reply):
     topics: tuple[str, ...]
 
 
-@request(206, Lane.QUERY, TopicListReply)
+@request(206, Lane.QUERY, TopicListReply, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
 class GetTopicList(Request):
     """GET_ALL_TOPIC_LIST_FROM_NAMESERVER."""
 
 
-@request(106, Lane.QUERY, JsonReply)
+@request(106, Lane.QUERY, JsonReply, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
 class GetClusterInfo(Request):
     """GET_BROKER_CLUSTER_INFO: {"clusters": {name: [broker name]}, "brokers": [{cluster, cluster_id, broker_name,
@@ -135,7 +136,7 @@ class CountReply(Reply):
     count: int
 
 
-@request(205, Lane.ADMIN, CountReply)
+@request(205, Lane.ADMIN, CountReply, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
 class WipeWritePermission(Request):
     """WIPE_WRITE_PERM_OF_BROKER: producers leave this broker; kept over its registrations until given back."""
@@ -143,7 +144,7 @@ class WipeWritePermission(Request):
     broker_name: str
 
 
-@request(327, Lane.ADMIN, CountReply)
+@request(327, Lane.ADMIN, CountReply, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
 class AddWritePermission(Request):
     """ADD_WRITE_PERM_OF_BROKER: gives it back."""
@@ -151,7 +152,7 @@ class AddWritePermission(Request):
     broker_name: str
 
 
-@request(216, Lane.ADMIN)
+@request(216, Lane.ADMIN, served_by=ServedBy.NAME_SERVER, needs=(on_topic(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
 class DeleteTopicRoute(Request):
     """DELETE_TOPIC_IN_NAMESRV: forgets a topic until a broker registers it again."""

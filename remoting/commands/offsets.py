@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .base import JsonReply, Lane, Reply, Request, request
+from .base import JsonReply, Lane, Reply, Request, ServedBy, request
+from .rights import Action, on_group, on_topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +15,7 @@ class OffsetReply(Reply):
     offset: int
 
 
-@request(30, Lane.QUERY, OffsetReply)
+@request(30, Lane.QUERY, OffsetReply, served_by=ServedBy.ANY_REPLICA, needs=(on_topic(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
 class GetMaxOffset(Request):
     """GET_MAX_OFFSET: the offset that the next message will get."""
@@ -23,7 +24,7 @@ class GetMaxOffset(Request):
     queue_id: int
 
 
-@request(31, Lane.QUERY, OffsetReply)
+@request(31, Lane.QUERY, OffsetReply, served_by=ServedBy.ANY_REPLICA, needs=(on_topic(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
 class GetMinOffset(Request):
     """GET_MIN_OFFSET: the oldest offset still held."""
@@ -32,7 +33,7 @@ class GetMinOffset(Request):
     queue_id: int
 
 
-@request(29, Lane.QUERY, OffsetReply)
+@request(29, Lane.QUERY, OffsetReply, served_by=ServedBy.ANY_REPLICA, needs=(on_topic(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
 class SearchOffset(Request):
     """SEARCH_OFFSET_BY_TIMESTAMP. `upper` False: the first message stored at or after the time; True: the last at or before."""
@@ -51,7 +52,13 @@ class ConsumerOffsetReply(Reply):
     era: int = -1
 
 
-@request(14, Lane.QUERY, ConsumerOffsetReply)
+@request(
+    14,
+    Lane.QUERY,
+    ConsumerOffsetReply,
+    served_by=ServedBy.MASTER_CONFIRMED,
+    needs=(on_topic(Action.RECEIVE), on_group(Action.RECEIVE)),
+)
 @dataclass(frozen=True, slots=True)
 class QueryConsumerOffset(Request):
     """QUERY_CONSUMER_OFFSET."""
@@ -70,7 +77,13 @@ class BeginOffsetsReply(Reply):
     eras: tuple[int, ...] = ()
 
 
-@request(9011, Lane.QUERY, BeginOffsetsReply)
+@request(
+    9011,
+    Lane.QUERY,
+    BeginOffsetsReply,
+    served_by=ServedBy.MASTER_CONFIRMED,
+    needs=(on_topic(Action.RECEIVE), on_group(Action.RECEIVE)),
+)
 @dataclass(frozen=True, slots=True)
 class GetBeginOffsets(Request):
     """Where a group goes on in queues of a topic: all of them in one question, since a member may have a thousand."""
@@ -87,7 +100,13 @@ class CommitReply(Reply):
     moved: tuple[tuple[str, int], ...] = ()
 
 
-@request(15, Lane.QUERY, CommitReply)
+@request(
+    15,
+    Lane.QUERY,
+    CommitReply,
+    served_by=ServedBy.MASTER_CONFIRMED,
+    needs=(on_topic(Action.RECEIVE, "offsets"), on_group(Action.RECEIVE)),
+)
 @dataclass(frozen=True, slots=True)
 class UpdateConsumerOffsets(Request):
     """UPDATE_CONSUMER_OFFSET, several queues at once: ((topic, queue id, offset), ...). Durable as a send is.
@@ -109,7 +128,13 @@ class UpdateConsumerOffsets(Request):
     eras: tuple[int, ...] = ()
 
 
-@request(222, Lane.ADMIN, JsonReply)
+@request(
+    222,
+    Lane.ADMIN,
+    JsonReply,
+    served_by=ServedBy.MASTER_CONFIRMED,
+    needs=(on_topic(Action.RECEIVE), on_group(Action.CHANGE)),
+)
 @dataclass(frozen=True, slots=True)
 class ResetOffsets(Request):
     """INVOKE_BROKER_TO_RESET_OFFSET. to: "earliest", "latest", "offset" or "time" with `value` (an offset or ms). queue_id: of
@@ -126,7 +151,7 @@ class ResetOffsets(Request):
     queue_id: int = -1
 
 
-@request(220, Lane.HEARTBEAT)
+@request(220, Lane.HEARTBEAT, served_by=ServedBy.CLIENT, needs=())
 @dataclass(frozen=True, slots=True)
 class OffsetsReset(Request):
     """RESET_CONSUMER_CLIENT_OFFSET: broker to client, one way: an operator moved the group. offsets: ((queue id, offset), ...).
@@ -142,7 +167,13 @@ class OffsetsReset(Request):
     era: int
 
 
-@request(314, Lane.ADMIN, JsonReply)
+@request(
+    314,
+    Lane.ADMIN,
+    JsonReply,
+    served_by=ServedBy.MASTER_CONFIRMED,
+    needs=(on_group(Action.DESCRIBE, "source"), on_group(Action.CHANGE)),
+)
 @dataclass(frozen=True, slots=True)
 class CloneOffsets(Request):
     """CLONE_GROUP_OFFSET: `group` goes on where `source` is, in `topic` or ("") in all topics but the source's retry topic

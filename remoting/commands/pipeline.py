@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .base import JsonReply, Lane, Reply, Request, request
+from .base import JsonReply, Lane, Reply, Request, ServedBy, request
+from .rights import Action, on_cluster, on_query, on_topic
 
 
-@request(9140, Lane.ADMIN, JsonReply)
+@request(9140, Lane.ADMIN, JsonReply, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_query(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
 class KeepQueryOffsets(Request):
     """Payload: a JSON object, at most 1 MiB. It is kept unless the query has one already -> the one that is kept, as text.
@@ -16,7 +17,7 @@ class KeepQueryOffsets(Request):
     query: str
 
 
-@request(9141, Lane.ADMIN, JsonReply)
+@request(9141, Lane.ADMIN, JsonReply, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_query(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
 class GetQueryOffsets(Request):
     """The JSON object that is kept of a query; QueryOffsetsNotFound where none is."""
@@ -24,7 +25,7 @@ class GetQueryOffsets(Request):
     query: str
 
 
-@request(9142, Lane.ADMIN)
+@request(9142, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_query(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
 class DropQueryOffsets(Request):
     """Forgets what is kept of a query; QueryOffsetsNotFound where nothing is. Durable as a send is."""
@@ -32,7 +33,7 @@ class DropQueryOffsets(Request):
     query: str
 
 
-@request(9143, Lane.ADMIN, JsonReply)
+@request(9143, Lane.ADMIN, JsonReply, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_cluster(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
 class GetQueries(Request):
     """{"queries": [{query, kept_at_ms, size_bytes}]}: of which queries something is kept."""
@@ -45,7 +46,7 @@ class HoldReply(Reply):
     hold_id: str
 
 
-@request(9144, Lane.QUERY, HoldReply)
+@request(9144, Lane.QUERY, HoldReply, served_by=ServedBy.MASTER, needs=(on_topic(Action.RECEIVE, "queues"),))
 @dataclass(frozen=True, slots=True)
 class HoldMessages(Request):
     """Keeps retention from what is read, for lease_ms (at most an hour). owner: for people. queues: ((topic, queue id, first
@@ -56,7 +57,7 @@ class HoldMessages(Request):
     lease_ms: int
 
 
-@request(9145, Lane.QUERY, HoldReply)
+@request(9145, Lane.QUERY, HoldReply, served_by=ServedBy.MASTER, needs=())
 @dataclass(frozen=True, slots=True)
 class RenewHold(Request):
     """A whole lease from now; HoldNotFound where it is over, or another master gave it."""
@@ -65,7 +66,7 @@ class RenewHold(Request):
     lease_ms: int
 
 
-@request(9146, Lane.QUERY)
+@request(9146, Lane.QUERY, served_by=ServedBy.MASTER, needs=())
 @dataclass(frozen=True, slots=True)
 class ReleaseHold(Request):
     """Ends a hold; one that is over already is no error."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .base import Lane, Reply, Request, request
+from .base import Lane, Reply, Request, ServedBy, request
+from .rights import Action, on_group, on_topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,9 @@ class PullReply(Reply):
     lost_end: int = 0
 
 
-@request(11, Lane.PULL, PullReply)
+@request(
+    11, Lane.PULL, PullReply, served_by=ServedBy.ANY_REPLICA, needs=(on_topic(Action.RECEIVE), on_group(Action.RECEIVE))
+)
 @dataclass(frozen=True, slots=True)
 class PullMessages(Request):
     """PULL_MESSAGE. Nothing there and `suspend_ms` > 0: the reply waits for a message at most that long.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .base import JsonReply, Lane, Reply, Request, request
+from .base import JsonReply, Lane, Reply, Request, ServedBy, request
+from .rights import Action, on_cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class ReplicaQuestion(Request):
     asked_store_id: str
 
 
-@request(9006, Lane.ADMIN, JsonReply)
+@request(9006, Lane.ADMIN, JsonReply, served_by=ServedBy.MASTER, needs=(on_cluster(Action.SERVE),))
 @dataclass(frozen=True, slots=True)
 class GetBeginning(ReplicaQuestion):
     """What a log that begins at the master's own begin must know (broker/replication/beginning):
@@ -38,7 +39,7 @@ class LogRangeReply(Reply):
     is_whole: bool = True
 
 
-@request(9008, Lane.QUERY, LogRangeReply)
+@request(9008, Lane.QUERY, LogRangeReply, served_by=ServedBy.ANY_REPLICA, needs=(on_cluster(Action.SERVE),))
 @dataclass(frozen=True, slots=True)
 class GetLogRange(ReplicaQuestion):
     """The bytes [begin, end) of the commit log, which are damaged at the asker: whole appends or records of one file, below the

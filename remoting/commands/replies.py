@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .base import Lane, Reply, Request, request
+from .base import Lane, Reply, Request, ServedBy, request
+from .rights import Action, on_topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,7 @@ class ReplyStored(Reply):
     is_delivered: bool
 
 
-@request(324, Lane.SEND, ReplyStored)
+@request(324, Lane.SEND, ReplyStored, served_by=ServedBy.MASTER_IN_SYNC, needs=(on_topic(Action.SEND),))
 @dataclass(frozen=True, slots=True)
 class SendReplyMessage(Request):
     """SEND_REPLY_MESSAGE. Payload: one commit-log record of topic `{cluster}_REPLY_TOPIC`, broker-assigned fields zero,
@@ -30,7 +31,7 @@ class SendReplyMessage(Request):
     producer_group: str = ""
 
 
-@request(326, Lane.SEND)
+@request(326, Lane.SEND, served_by=ServedBy.CLIENT, needs=())
 @dataclass(frozen=True, slots=True)
 class PushReply(Request):
     """PUSH_REPLY_MESSAGE_TO_CLIENT, one way, from a broker to the client that asked. Payload: the record of the reply."""

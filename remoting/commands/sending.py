@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .base import Lane, Reply, Request, request
+from .base import Lane, Reply, Request, ServedBy, request
+from .rights import Action, on_topic
 
 
 @dataclass(slots=True)
@@ -24,7 +25,7 @@ class SendReply(Reply):
     pieces: tuple[tuple[int, int], ...] = ()
 
 
-@request(320, Lane.SEND, SendReply)
+@request(320, Lane.SEND, SendReply, served_by=ServedBy.MASTER_IN_SYNC, needs=(on_topic(Action.SEND),))
 @dataclass(slots=True)
 class SendMessages(Request):
     """SEND_BATCH_MESSAGE. Payload: `count` complete commit-log records of one topic, broker-assigned fields zero.
@@ -46,7 +47,7 @@ class DelayedReply(Reply):
     store_host: bytes
 
 
-@request(9020, Lane.SEND, DelayedReply)
+@request(9020, Lane.SEND, DelayedReply, served_by=ServedBy.MASTER_IN_SYNC, needs=(on_topic(Action.SEND),))
 @dataclass(frozen=True, slots=True)
 class SendDelayed(Request):
     """A batch of which messages wait. Payload as of SendMessages; a record's DELAY (level), TIMER_DELAY_MS, TIMER_DELAY_SEC or
@@ -65,7 +66,7 @@ class RecallReply(Reply):
     message_id: str
 
 
-@request(370, Lane.QUERY, RecallReply)
+@request(370, Lane.QUERY, RecallReply, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_topic(Action.SEND),))
 @dataclass(frozen=True, slots=True)
 class RecallMessage(Request):
     """RECALL_MESSAGE: takes a delayed message back; MessageNotFound where it was delivered, or taken back before. `handle`: as
@@ -85,7 +86,7 @@ class SequencedReply(SendReply):
     last_sequence: int = -1
 
 
-@request(9130, Lane.SEND, SequencedReply)
+@request(9130, Lane.SEND, SequencedReply, served_by=ServedBy.MASTER_IN_SYNC, needs=(on_topic(Action.SEND),))
 @dataclass(frozen=True, slots=True)
 class SendSequenced(Request):
     """As SendMessages, of records with a blank PSEQ property (model.sequence): they are `first_sequence` and so on of what this
@@ -104,7 +105,7 @@ class SendSequenced(Request):
     has_gaps: bool = False
 
 
-@request(9131, Lane.SEND, DelayedReply)
+@request(9131, Lane.SEND, DelayedReply, served_by=ServedBy.MASTER_IN_SYNC, needs=(on_topic(Action.SEND),))
 @dataclass(frozen=True, slots=True)
 class SendDelayedSequenced(Request):
     """The same of messages of which some wait, as SendDelayed has them."""

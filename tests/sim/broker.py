@@ -20,6 +20,7 @@ from zenitmq.model.groups.group import AckMode, GroupNode, KnownGroup
 from zenitmq.model.groups.group_codec import decode_node
 from zenitmq.model.route import MASTER_ID
 from zenitmq.remoting.commands import FlushLog, GetBeginning
+from zenitmq.remoting.request_rows import row
 from zenitmq.store.opening.small_file import NO_ROOM_RETRY_MS, needs_room
 
 from .disk import Disk
@@ -138,7 +139,7 @@ class Broker(Host):
         self.replica = member._replica
         self.group_key = self.replica._identity.group
         self.loop.handle(FlushLog, cast(Any, member.on_flush_log))
-        self.loop.handle(GetBeginning, member.gate(GetBeginning, member.on_get_beginning))
+        self.loop.handle(GetBeginning, member.gate.guarded(row(GetBeginning, member.on_get_beginning)))
 
     def begin(self, controller: ControllerCalls) -> None:
         """Starts the timers."""

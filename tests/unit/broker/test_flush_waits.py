@@ -15,7 +15,8 @@ ASKED = FlushLog("g", "a", "store-a", 2)
 
 
 class Call:
-    def __init__(self, deadline_ms: int = 1000) -> None:
+    def __init__(self, request: FlushLog, deadline_ms: int) -> None:
+        self.request = request
         self.deadline_ms = deadline_ms
 
 
@@ -41,8 +42,8 @@ class Replica:
 
     def ask(self, request: FlushLog = ASKED, *, deadline_ms: int = 1000, now_ms: int = 0) -> Any:
         """The call, where it waits; else the answer."""
-        call: Any = Call(deadline_ms)
-        answer = self.waits.on_flush_log(call, request, now_ms)
+        call: Any = Call(request, deadline_ms)
+        answer = self.waits.on_flush_log(call, now_ms)
         return call if answer is None else answer
 
     def flush_to(self, flushed: int) -> None:

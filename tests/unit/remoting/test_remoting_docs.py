@@ -9,7 +9,7 @@ from pathlib import Path
 
 import zmq
 
-from zenitmq.remoting.commands import REQUESTS
+from zenitmq.remoting.commands import REQUESTS, Request
 from zenitmq.remoting.lanes import DEFAULT_LANES
 from zenitmq.remoting.options import SOCKET_TABLES
 
@@ -21,11 +21,18 @@ def fields_of(cls: type) -> str:
     return ", ".join(field.name for field in dataclasses.fields(cls)) or "(none)"
 
 
+def rights_of(cls: type[Request]) -> str:
+    return ", ".join(map(str, cls.needs)) or "(none)"
+
+
 def requests() -> list[str]:
-    rows = ["| code | request | lane | fields | reply | fields of the reply |", "|---|---|---|---|---|---|"]
+    rows = [
+        "| code | request | lane | served by | rights | fields | reply | fields of the reply |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
     for code, cls in sorted(REQUESTS.items()):
-        lane, reply = cls.lane.name, cls.reply
-        rows.append(f"| {code} | {cls.__name__} | {lane} | {fields_of(cls)} | {reply.__name__} | {fields_of(reply)} |")
+        row = f"{code} | {cls.__name__} | {cls.lane.name} | {cls.served_by.value} | {rights_of(cls)}"
+        rows.append(f"| {row} | {fields_of(cls)} | {cls.reply.__name__} | {fields_of(cls.reply)} |")
     return rows
 
 

@@ -20,6 +20,7 @@ from zenitmq.model.groups.group import GroupNode, GroupSettings, KnownGroup, Rep
 from zenitmq.model.ids import HostAddress
 from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.commands import GetBeginning
+from zenitmq.remoting.request_rows import row
 from zenitmq.remoting.server import RequestLoop
 from zenitmq.store.config import StoreConfig
 from zenitmq.store.message_store import MessageStore, request_arena
@@ -89,7 +90,8 @@ class Node:
                 host=host,
             )
             self.member.controller = host
-            self.loop.handle(GetBeginning, self.member.gate(GetBeginning, self.member.on_get_beginning))
+            begun = row(GetBeginning, self.member.on_get_beginning)
+            self.loop.handle(GetBeginning, self.member.gate.guarded(begun))
             self.member.start()
             self._ready.set()
             self.loop.run()

@@ -1,0 +1,96 @@
+"""Whether a replica of a group may answer a request now: the request's row says who serves it, the replica what it is.
+
+Loop thread.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol
+
+from ...model.errors import BrokerBusy, NotEnoughReplicas, NotMaster
+from ...model.groups.group import KnownGroup
+from ...remoting.commands import Reply, Request, ServedBy
+from ...remoting.request_rows import Row
+from ...remoting.server import Call, Handler
+
+TAKEOVER_RETRY_MS: Final = 50
+
+_IN_SYNC: Final = frozenset({ServedBy.MASTER_IN_SYNC, ServedBy.MASTER_CONFIRMED_IN_SYNC})
+_CONFIRMED: Final = frozenset({ServedBy.MASTER_CONFIRMED, ServedBy.MASTER_CONFIRMED_IN_SYNC})
+
+
+class LeadingState(Protocol):
+    """A master's side of replication, as far as requests depend on it."""
+
+    @property
+    def takes_writes(self) -> bool:
+        """Enough replicas are in sync."""
+
+    @property
+    def serves_state(self) -> bool:
+        """All that was inherited is confirmed."""
+
+
+class GatedReplica(Protocol):
+    """The replica, as far as requests depend on it."""
+
+    @property
+    def master(self) -> LeadingState | None:
+        """None while it does not lead."""
+
+    @property
+    def known(self) -> KnownGroup | None:
+        """The newest news of its group."""
+
+    @property
+    def epoch(self) -> int:
+        """The highest it knows."""
+
+
+class RequestGate:
+    """Of one replica."""
+
+    def __init__(self, replica: GatedReplica, broker_name: str) -> None:
+        self._replica = replica
+        self._broker_name = broker_name
+
+    def guarded(self, row: Row) -> Handler:
+        """The row's handler, behind the question whether this replica may answer such a request now."""
+        replica, request_class, handler = self._replica, row.request_class, row.handler
+        if request_class.served_by is ServedBy.ANY_REPLICA:
+            return handler
+        if request_class.served_by is ServedBy.MASTER_IN_SYNC:  # sends: `check` without its other questions
+
+            def on_send(call: Call[Any]) -> Reply | None:
+                master = replica.master
+                if master is None or not master.takes_writes:
+                    raise self.refusal()
+                return handler(call)
+
+            return on_send
+
+        def on_request(call: Call[Any]) -> Reply | None:
+            self.check(request_class)
+            return handler(call)
+
+        return on_request
+
+    def check(self, request_class: type[Request]) -> None:
+        """Raises why this replica may not answer such a request now: NotMaster, NotEnoughReplicas, BrokerBusy."""
+        served_by = request_class.served_by
+        if served_by is ServedBy.ANY_REPLICA:
+            return
+        master = self._replica.master
+        if master is None:
+            raise self.refusal()
+        if served_by in _CONFIRMED and not master.serves_state:
+            raise BrokerBusy(TAKEOVER_RETRY_MS, "a new master takes over")
+        if served_by in _IN_SYNC and not master.takes_writes:
+            raise self.refusal()
+
+    def refusal(self) -> NotMaster | NotEnoughReplicas:
+        """Why a master's request is refused."""
+        replica, known = self._replica, self._replica.known
+        if replica.master is None or known is None:
+            return NotMaster(self._broker_name, replica.epoch)
+        return NotEnoughReplicas(len(known.node.in_sync), known.node.settings.min_in_sync)

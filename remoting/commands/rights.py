@@ -1,0 +1,65 @@
+"""Which right a request needs: what its sender must be allowed to do, and with which topic, group or query. Pure.
+
+No server asks for rights yet; docs/formats/remoting.md lists them.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class Action(enum.Enum):
+    """What somebody may do with a resource."""
+
+    SEND = "send"
+    RECEIVE = "receive"
+    DESCRIBE = "describe"
+    """See its settings, positions and counters, none of its messages."""
+    CHANGE = "change"
+    """Create it, delete it, give it other settings, move it."""
+    SERVE = "serve"
+    """Take part as a broker, replica or controller."""
+
+
+class Resource(enum.Enum):
+    """What rights are given on."""
+
+    TOPIC = "topic"
+    GROUP = "group"
+    QUERY = "query"
+    CLUSTER = "cluster"
+    """The whole of it, and so everything in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """`field`: of the request, names the resource; where it is a tuple, each element does, or the first item of each. "" for
+    the cluster: there is one."""
+
+    action: Action
+    resource: Resource
+    field: str
+
+    def __str__(self) -> str:
+        return f"{self.action.value}: {self.field or self.resource.value}"
+
+
+def on_topic(action: Action, field: str = "topic") -> Right:
+    """On the topic, or topics, that `field` names."""
+    return Right(action, Resource.TOPIC, field)
+
+
+def on_group(action: Action, field: str = "group") -> Right:
+    """On the group, or groups, that `field` names."""
+    return Right(action, Resource.GROUP, field)
+
+
+def on_query(action: Action) -> Right:
+    """On what is kept of the query that the request names."""
+    return Right(action, Resource.QUERY, "query")
+
+
+def on_cluster(action: Action) -> Right:
+    """On the cluster."""
+    return Right(action, Resource.CLUSTER, "")
