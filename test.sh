@@ -1,17 +1,34 @@
 #!/usr/bin/env bash
 # Everything that must hold before a change lands: set-up, style, types, tests. Arguments go to pytest.
-# Usage: ./test.sh [-k expression ...]     On a fresh Debian with Python >= 3.11 it installs what it needs by itself.
+# Usage: ./test.sh                       everything
+#        ./test.sh --quick [FOLDER]      what takes seconds, of the package or of one folder in it: ./test.sh --quick client/sending
+#        ./test.sh PYTEST_ARGUMENT...    style, types, and those tests
+# On a fresh Debian with Python >= 3.11 it installs what it needs by itself.
 set -euo pipefail
 cd "$(dirname "$0")"
 . deploy/set_up.sh
 
+chosen=everything
+if [ "${1:-}" = --quick ]; then
+  chosen=quick
+  folder=${2:-}
+  folder=${folder%/}
+  [ $# -le 2 ] || fail "--quick takes one folder: ./test.sh --quick client/sending"
+  [ -z "$folder" ] || [ -e "$folder/__init__.py" ] ||
+    fail "--quick: the package has no folder $folder; name one as it stands in the clone: ./test.sh --quick client/sending"
+elif [ $# -gt 0 ]; then
+  chosen=arguments
+fi
+
 missing=()
-command -v g++ >/dev/null || missing+=(g++)
-command -v iptables >/dev/null || missing+=(iptables)
-command -v ip >/dev/null || missing+=(iproute2)
-for shell in zsh fish; do # whose completion is tried in themselves
-  command -v "$shell" >/dev/null || missing+=("$shell")
-done
+if [ "$chosen" != quick ]; then
+  command -v g++ >/dev/null || missing+=(g++)
+  command -v iptables >/dev/null || missing+=(iptables)
+  command -v ip >/dev/null || missing+=(iproute2)
+  for shell in zsh fish; do # whose completion is tried in themselves
+    command -v "$shell" >/dev/null || missing+=("$shell")
+  done
+fi
 if [ ${#missing[@]} -gt 0 ]; then
   apt_install "tools of the tests" "${missing[@]}" || say "tests that need them are skipped, and say so"
 fi
@@ -28,9 +45,9 @@ say "ruff"
 mkdir -p .venv/typecheck .venv/parts
 ln -sfn "$PWD" .venv/typecheck/zenitmq
 types=(env -C .venv/typecheck "$python" -m mypy --strict --config-file ../../pyproject.toml -p zenitmq)
-pytest=("$python" -m pytest --durations=6 --durations-min=8)
+pytest=("$python" -m pytest --durations=10 --durations-min=1)
 
-if [ $# -gt 0 ]; then
+if [ "$chosen" = arguments ]; then
   say "mypy --strict"
   "${types[@]}"
   say "pytest"
@@ -77,28 +94,23 @@ start() { # start HOW NAME COMMAND...: as soon as a lane is free
   running=$((running + 1))
 }
 
-# Long ones first, what computes and what waits by turns. Each folder has its place: what is not named runs in the last of
-# its kind.
-here=tests/integration
-start "$clusters" spark "${pytest[@]}" tests/spark --ignore=tests/spark/matrix # its Java comes with the dev extra, where there is none
-start computes others "${pytest[@]}" tests --ignore=tests/{unit,spark,integration,crash,fuzz}
-start in_memory fuzz "${pytest[@]}" tests/fuzz # a minute of it; skipped, in so many words, where there is no compiler
-start "$clusters" cli "${pytest[@]}" $here/cli
-start "$clusters" docs "${pytest[@]}" $here/docs
-start "$clusters" matrix "${pytest[@]}" tests/spark/matrix # apart: one Java for all of Spark's tests ended after ten minutes
-start computes covered "${pytest[@]}" tests/unit --cov # alone: to trace what properties run as well would take them thrice as long
-start "$clusters" client "${pytest[@]}" $here/client
-start in_memory crash "${pytest[@]}" tests/crash # it tears files itself, thousands of times: a disk's syncs would be most of it
-if "$zenit" --version | grep -q compiled; then
-  # Of these it takes the files that lead to a kernel, by their imports; see tests/conftest.py.
-  start in_memory interpreted "${pytest[@]}" --kernel interpreted tests/unit tests/property tests/wire tests/crash
-fi
-start "$clusters" drills "${pytest[@]}" $here/drills $here/deploy
-start "$clusters" bench "${pytest[@]}" $here/bench
-start "$clusters" broker "${pytest[@]}" $here/broker
-start "$clusters" soak "${pytest[@]}" $here/soak
-start "$clusters" rest "${pytest[@]}" $here --ignore=$here/{client,cli,drills,deploy,docs,bench,broker,soak}
-start computes site "$python" -m mkdocs build --strict # not --quiet: what is not printed is no warning to it
+# tests/parts.py says what is in each part, and puts the longest first. ZENIT_KEEP_DURATIONS=1 has it measured anew.
+measured=.venv/parts
+list=(-m tests.parts)
+[ "$chosen" = everything ] || list+=(--quick ${folder:+"$folder"})
+rm -f "$measured"/*.durations.json
+parts=$("$python" "${list[@]}")
 start computes types "${types[@]}"
+while read -r how name arguments; do
+  [ "$name" != interpreted ] || "$zenit" --version | grep -q compiled || continue # the other parts are that, then
+  [ "$how" != clusters ] || how=$clusters
+  # shellcheck disable=SC2086 # no path of a test has a space
+  start "$how" "$name" "${pytest[@]}" --durations-to "$measured/$name.durations.json" $arguments
+done <<<"$parts"
+# not --quiet: what is not printed is no warning to it
+[ "$chosen" = quick ] || start computes site "$python" -m mkdocs build --strict
 while [ "$running" -gt 0 ]; do ended; done
+if [ "$status$chosen${ZENIT_KEEP_DURATIONS:-}" = 0everything1 ]; then
+  "$python" -m tests.parts --keep "$measured"
+fi
 exit "$status"

@@ -1,7 +1,6 @@
 """`pytest --kernel interpreted` runs a suite on the kernel's source instead of the compiled extension.
 
-It leaves out what would run the same lines twice: files that do not lead to a kernel (kernel_reach says which those are),
-and tests that run on both forms by themselves.
+It leaves out tests that run on both forms by themselves. Which files `./test.sh` runs so: parts.py.
 
 Spark, wherever a test starts it, has the settings of tests/spark/conf. How long an example of a property test takes, and
 how late a log's next segment is, says something of the machine, not of the code.
@@ -27,24 +26,23 @@ settings.load_profile("zenitmq")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kernel", choices=("compiled", "interpreted", "installed"), default="installed")
+    parser.addoption(
+        "--durations-to", type=Path, help="a file for what each test file took, in seconds: see durations.py"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    from durations import Stopwatch
+
     from kernels import COLUMNS, NAME, use_interpreted_kernel
 
+    if report := config.getoption("--durations-to"):
+        config.pluginmanager.register(Stopwatch(report))
     wanted = config.getoption("--kernel")
     if wanted == "interpreted":
         use_interpreted_kernel()
     elif wanted == "compiled" and not all(importlib.import_module(name).COMPILED for name in (NAME, COLUMNS)):
         raise pytest.UsageError("the kernels are not compiled here; a C compiler and Python's headers are needed")
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    if config.getoption("--kernel") != "interpreted" or not collection_path.match("test_*.py"):
-        return None
-    from kernel_reach import reaches_kernel
-
-    return None if reaches_kernel(collection_path) else True
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -106,15 +106,22 @@ def impurities(sources: Mapping[str, str]) -> dict[str, list[str]]:
         pure = left
 
 
-def test_what_says_that_it_is_pure_is_pure() -> None:
-    sources = package_sources()
-    found = impurities(sources)
+@pytest.fixture(scope="module")
+def sources() -> Mapping[str, str]:
+    return package_sources()
+
+
+@pytest.fixture(scope="module")
+def found(sources: Mapping[str, str]) -> dict[str, list[str]]:
+    return impurities(sources)
+
+
+def test_what_says_that_it_is_pure_is_pure(sources: Mapping[str, str], found: dict[str, list[str]]) -> None:
     assert not {path: found[path] for path, source in sources.items() if says_pure(source) and found[path]}
 
 
-def test_what_is_pure_says_so() -> None:
-    sources = package_sources()
-    pure = {path for path, reasons in impurities(sources).items() if not reasons and not path.endswith("__init__.py")}
+def test_what_is_pure_says_so(sources: Mapping[str, str], found: dict[str, list[str]]) -> None:
+    pure = {path for path, reasons in found.items() if not reasons and not path.endswith("__init__.py")}
     silent = sorted(path for path in pure if not says_pure(sources[path]))
     assert not silent, f'pure, so their docstrings say "Pure.": {", ".join(silent)}'
 

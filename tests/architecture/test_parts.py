@@ -1,0 +1,50 @@
+"""`./test.sh` leaves no test file out, and its quick form finds those of a folder."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests import durations, parts
+
+
+def test_every_test_file_is_in_one_part() -> None:
+    compiled = [part for part in parts.every_part() if part.kind != parts.INTERPRETED]
+    listed = Counter(file for part in compiled for file in part.files)
+    assert listed == Counter(parts.test_files("tests"))
+
+
+def test_the_longest_part_is_first() -> None:
+    seconds = [part.seconds for part in parts.every_part()]
+    assert seconds == sorted(seconds, reverse=True)
+
+
+def test_a_kind_is_divided_by_what_its_files_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(durations, "kept", lambda: {"a": 200, "b": 120, "c": 90})
+    kind = parts.Kind("it", "computes", ())
+    assert [(part.name, part.files, part.seconds) for part in parts.divided(kind, ["a", "b", "c", "new"])] == [
+        ("it-1", ("a",), 200),
+        ("it-2", ("b",), 120),
+        ("it-3", ("c", "new"), 90),
+    ]
+    assert [part.files for part in parts.divided(kind, ["a", "b", "c"], count=2)] == [("a",), ("b", "c")]
+
+
+def test_bytes_are_written_and_read_by_interpreted_kernels_too() -> None:
+    assert {
+        "tests/wire/test_golden_stores.py",
+        "tests/unit/record/test_message_store.py",
+        parts.INTERPRETED_STORE,
+    } <= set(parts.interpreted_files())
+
+
+def test_the_quick_form_takes_a_folder_and_the_folders_in_it() -> None:
+    files = {file for part in parts.quick_parts("client") for file in part.files}
+    assert {"tests/unit/client/sending/test_queue_choice.py", "tests/architecture/test_floors.py"} <= files
+    assert not {
+        file
+        for file in files
+        if not file.startswith(("tests/architecture", "tests/unit/client", "tests/property/client"))
+    }
+    assert len(files) < len({file for part in parts.quick_parts(None) for file in part.files})

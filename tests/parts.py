@@ -1,0 +1,155 @@
+"""What `./test.sh` runs side by side: a line for each part, the longest first: how it runs, its name, what pytest is given.
+
+    python -m tests.parts                       everything
+    python -m tests.parts --quick [FOLDER]      what is quick of the whole package, or of one folder of it
+    python -m tests.parts --keep DIRECTORY      writes durations.json from what the parts left in DIRECTORY
+
+A kind whose files take longer than one part should is divided, by the durations that were measured last. Each test file is of
+the kind that names the longest folder around it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import durations
+from .kernel_reach import reaches_kernel
+
+ROOT = Path(__file__).parents[1]
+PART_S = 150
+QUICK_PARTS = 2  # as many as cores: nothing in them waits
+QUICK_KINDS = ("unit", "property", "wire")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Test files that run alike. `how`: see part() in test.sh. `whole`: not divided, since its tests share something dear."""
+
+    name: str
+    how: str
+    folders: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    whole: bool = False
+
+
+KINDS = (
+    Kind("others", "computes", ("tests",)),
+    Kind(
+        "covered", "computes", ("tests/unit",), ("--cov",), whole=True
+    ),  # alone: traced properties take thrice as long
+    Kind("fuzz", "in_memory", ("tests/fuzz",)),
+    Kind("crash", "in_memory", ("tests/crash",)),  # tears files itself, thousands of times: syncs would be most of it
+    Kind("spark", "clusters", ("tests/spark",), whole=True),
+    Kind(
+        "matrix", "clusters", ("tests/spark/matrix",), whole=True
+    ),  # apart: one Java for all of Spark's tests ended early
+    Kind("rest", "clusters", ("tests/integration",)),
+    Kind("bench", "clusters", ("tests/integration/bench",)),
+    Kind("broker", "clusters", ("tests/integration/broker",)),
+    Kind("cli", "clusters", ("tests/integration/cli",)),
+    Kind("client", "clusters", ("tests/integration/client",)),
+    Kind("deploy", "clusters", ("tests/integration/deploy",)),
+    Kind("docs", "clusters", ("tests/integration/docs",)),
+    Kind("drills", "clusters", ("tests/integration/drills",)),
+    Kind("soak", "clusters", ("tests/integration/soak",)),
+)
+
+# Each byte is written and read by the kernels' source too: their own suites, golden bytes, and stores cut at every byte.
+INTERPRETED = Kind("interpreted", "in_memory", (), ("--kernel", "interpreted"), whole=True)
+INTERPRETED_FOLDERS = ("tests/unit/record", "tests/property/record", "tests/wire")
+INTERPRETED_STORE = "tests/crash/test_store_recovery.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one pytest runs, and the seconds that it took last."""
+
+    name: str
+    kind: Kind
+    files: tuple[str, ...]
+    seconds: int
+
+    def __str__(self) -> str:
+        return " ".join((self.kind.how, self.name, *self.kind.options, *self.files))
+
+
+def every_part() -> list[Part]:
+    """Everything, the longest part first."""
+    by_kind: dict[Kind, list[str]] = {kind: [] for kind in KINDS}
+    for file in test_files("tests"):
+        by_kind[kind_of(file)].append(file)
+    parts = [part for kind, files in by_kind.items() for part in divided(kind, files)]
+    parts += divided(INTERPRETED, interpreted_files())
+    return sorted(parts, key=lambda part: -part.seconds)
+
+
+def quick_parts(folder: str | None) -> list[Part]:
+    """The architecture, and unit, property and wire tests: all, or those of a folder of the package and of folders in it."""
+    places = [f"tests/{kind}/{folder}" if folder else f"tests/{kind}" for kind in QUICK_KINDS]
+    files = [file for place in ("tests/architecture", *places) for file in test_files(place)]
+    return divided(Kind("quick", "computes", ()), files, count=QUICK_PARTS)
+
+
+def interpreted_files() -> list[str]:
+    """Those that lead to a kernel: the others would run the same lines twice."""
+    files = [file for folder in INTERPRETED_FOLDERS for file in test_files(folder)]
+    return [file for file in (*files, INTERPRETED_STORE) if reaches_kernel(ROOT / file)]
+
+
+def test_files(folder: str) -> list[str]:
+    return sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / folder).rglob("test_*.py"))
+
+
+def kind_of(file: str) -> Kind:
+    around = [(len(folder), kind) for kind in KINDS for folder in kind.folders if file.startswith(f"{folder}/")]
+    return max(around, key=lambda one: one[0])[1]
+
+
+def divided(kind: Kind, files: list[str], count: int | None = None) -> list[Part]:
+    """Parts of about the same length: each file, the longest first, goes where there is least."""
+    taken = durations.kept()
+    seconds = {file: taken.get(file, 0) for file in files}
+    if count is None:
+        count = 1 if kind.whole else -(-sum(seconds.values()) // PART_S) or 1
+    shares: list[list[str]] = [[] for _ in range(min(count, len(files)))]
+    length = Counter(dict.fromkeys(range(len(shares)), 0))
+    for file in sorted(files, key=lambda file: -seconds[file]):
+        least = min(length, key=lambda share: (length[share], len(shares[share])))
+        shares[least].append(file)
+        length[least] += seconds[file]
+    names = [kind.name if len(shares) == 1 else f"{kind.name}-{number}" for number in range(1, len(shares) + 1)]
+    return [
+        Part(name, kind, tuple(sorted(share)), length[number])
+        for number, (name, share) in enumerate(zip(names, shares, strict=True))
+    ]
+
+
+def keep(directory: Path) -> None:
+    """What the interpreted run took is not a file's usual duration."""
+    measured: dict[str, float] = {}
+    for report in directory.glob("*.durations.json"):
+        if not report.name.startswith(INTERPRETED.name):
+            measured |= json.loads(report.read_text(encoding="utf-8"))
+    durations.keep(measured)
+
+
+def main(arguments: list[str]) -> None:
+    match arguments:
+        case []:
+            print(*every_part(), sep="\n")
+        case ["--quick"]:
+            print(*quick_parts(None), sep="\n")
+        case ["--quick", folder]:
+            print(*quick_parts(folder.strip("/")), sep="\n")
+        case ["--keep", directory]:
+            keep(Path(directory))
+        case _:
+            sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
