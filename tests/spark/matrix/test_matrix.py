@@ -176,7 +176,7 @@ def table_text(table: Table) -> str:
     for fault in FAULTS:
         for work, reason in fault.unmet.items():
             reasons.setdefault(f"`{work}`: {reason}", []).append(fault.name)
-    lines += ["", f"{NEVER}: the two cannot meet."]
+    lines += ["", f"{NEVER}: the two cannot meet.", ""]
     lines += [f"- {reason} ({'; '.join(faults)})" for reason, faults in sorted(reasons.items())]
     return "\n".join(lines) + "\n"
 
