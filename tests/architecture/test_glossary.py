@@ -38,4 +38,5 @@ def test_module_names_are_words_of_the_glossary_or_plain_ones() -> None:
     known.update(PLAIN.read_text(encoding="utf-8").split())
     names = {part for path in package_files() for part in path.relative_to(ROOT).with_suffix("").parts}
     words = {word for name in names - {"__init__"} for word in name.split("_")}
-    assert not {word for word in words if word not in known and word.removesuffix("s") not in known}
+    unknown = sorted(word for word in words if word not in known and word.removesuffix("s") not in known)
+    assert not unknown, f"explain {unknown} in the glossary, or list them in {PLAIN.name} if everybody knows them"
