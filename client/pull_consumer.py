@@ -72,8 +72,9 @@ class PullCore(ABC):
         """`start_from`: where to begin in a queue without a committed offset. `prefetch_bytes`: what may lie ready; each queue
         has its share of it, but at least one answer (`pull_bytes`, with many queues 64 KiB, or one message that is larger).
 
-        `allocation`: how the group shares out queues, by name or as a function (see `allocation`); the same for all
-        members. `room`: the machine room it stands in, for allocations that ask.
+        `allocation`: how the group shares out queues, the same for all members: "averaging", "averaging_by_circle",
+        "consistent_hash", or a function such as `consistent_hash(64)` returns. `room`: the machine room it stands in, for
+        allocations that ask. `namesrv`: as a Producer has it. `pull_bytes`: at most so much in one answer, 64 KiB to 16 MiB.
         `auto_commit`: what was dealt with is committed every `auto_commit_interval` seconds and at close. `timeout`:
         seconds for each question to a broker. `trace`: tell of each message in the trace topic, or in the topic named.
         `on_lost`: called with a `MessagesLost` for messages whose bytes are damaged at the broker and gone for good; reading
@@ -250,7 +251,7 @@ class PullCore(ABC):
         await self._commits.commit(self._work.settle_handed(), timeout_ms=timeout_ms)
 
     async def _committed(self, queue: MessageQueue) -> QueueOffset | None:
-        """What the group has committed in a queue as the broker has it; None = nothing."""
+        """What the group has committed in a queue, as the broker has it; None = nothing. Raises why it cannot be asked."""
         self._check_usable()
         offset, _ = await self._share.committed_offset(queue, timeout_ms=self._timeout_ms)
         return None if offset < 0 else QueueOffset(offset)
@@ -264,14 +265,19 @@ class PullCore(ABC):
         return position
 
     async def _seek(self, queue: MessageQueue, offset: int) -> None:
-        """Goes on at `offset` in a queue; an offset outside of what the broker holds is moved into it, with a warning."""
+        """Goes on at `offset` in a queue; an offset outside of what the broker holds is moved into it, with a warning.
+
+        Raises InvalidParameter for a queue that is not this consumer's.
+        """
         check_count("offset", offset, 0, OFFSET_MAX)
         await self._look()
         if not self._work.seek(queue, offset):
             raise _not_assigned(queue)
 
     async def _seek_to_time(self, queue: MessageQueue, moment: datetime) -> None:
-        """Goes on at the first message stored at or after `moment`."""
+        """Goes on at the first message stored at or after `moment`, which has a time zone. Raises as `seek` does, and why the
+        broker cannot be asked.
+        """
         offset = await self._share.start_offset(queue, check_start_from(moment), timeout_ms=self._timeout_ms)
         await self._seek(queue, offset)
 
@@ -319,11 +325,11 @@ class PullConsumer(PullCore):
         return Blocking(connection.remoting)
 
     def subscribe(self, topic: str | Sequence[str], expression: Expression = None) -> None:
-        """Joins the group for a topic, or several: their queues are shared out among the members. `expression`: "a || b",
-        None = all.
+        """Joins the group for a topic, or several: their queues are shared out among the members.
 
-        Where the group begins is recorded now, so that nothing sent after this is skipped; where that cannot be done within
-        `timeout`, the first poll does it, or raises why not.
+        `expression`: tags as "a || b", None = all, or Sql("..."); of several topics the same for each. Where the group begins
+        is recorded now, so that nothing sent after this is skipped; where that cannot be done within `timeout`, the first
+        poll does it, or raises why not. Raises InvalidName, InvalidParameter.
         """
         super().subscribe(topic, expression)
         for each in [topic] if isinstance(topic, str) else topic:

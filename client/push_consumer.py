@@ -78,16 +78,21 @@ class PushCore(ABC, Generic[H]):
     ) -> None:
         """Connects at `start`. Raises InvalidName or InvalidParameter.
 
-        `start_from`: where the group begins in a topic. `concurrency`: handlers at a time; ordered: at most one a queue.
-        `batch_size`: messages of one queue that a handler gets at once. `consume_timeout`: seconds a handler may take
-        before its messages are sent back (not when ordered). `max_attempts`: tries of a message before it goes to the dead
-        letters; None = as the group says, when ordered without bound. `suspend`: seconds until an ordered queue tries
-        again. `flow`: how much of a queue may be unfinished. `prefetch_bytes`: what may lie ready in all.
-        `commit_interval`: seconds. `timeout`: seconds for each question to a broker. `instance`, `offsets_dir`: the file of
-        a broadcasting member's offsets, <offsets_dir>/<group>/.../<instance>.json, by default below ~/.zenit/offsets.
-        `trace`: tell of each message in the trace topic, or in the topic named.
-        `room`: the machine room it stands in, for allocations that ask. `on_lost`: called with a `MessagesLost` for messages
-        whose bytes are damaged at the broker and gone for good; consuming goes on behind them. It must not block.
+        `namesrv`: as a Producer has it. `model`: CLUSTERING, the members share the queues; BROADCASTING, each reads all.
+        `allocation`: how they are shared, as of a PullConsumer. `room`: the machine room of this member, if allocations ask.
+        `start_from`: where the group begins in a topic: LAST, FIRST or a datetime with a time zone. `ordered`: the messages of
+        a queue one after another, in order. `concurrency`: handlers at a time; ordered: at most one a queue. `batch_size`:
+        messages of one queue that a handler gets at once.
+
+        `consume_timeout`: seconds a handler may take before its messages are sent back (not when ordered). `max_attempts`:
+        tries of a message before it goes to the dead letters; None = as the group says, when ordered without bound. `suspend`:
+        seconds until an ordered queue tries again. `flow`: how much of a queue may be unfinished. `prefetch_bytes`: what may
+        lie ready in all. `commit_interval`: seconds between two commits. `timeout`: seconds for each question to a broker.
+
+        `instance`, `offsets_dir`: the file of a broadcasting member's offsets, OFFSETS_DIR/GROUP/.../INSTANCE.json, by default
+        below ~/.zenit/offsets. `trace`: tell of each message in the trace topic, or in the topic named. `on_lost`: called with
+        a `MessagesLost` for messages whose bytes are damaged at the broker and gone for good; consuming goes on behind them.
+        It must not block.
         """
         self.group = group
         self._settings = PushSettings(

@@ -209,7 +209,8 @@ def members_of(module: str, name: str) -> Members:
                 if given is not None and given[0] in functions:
                     members.methods.setdefault(public, Method(*functions[given[0]], given[1]))
                 elif not public.startswith("_"):
-                    members.fields.setdefault(public, source_lines(home, node))
+                    declared = "cython" in ast.unparse(node.value)  # an attribute of a compiled class
+                    members.fields.setdefault(public, public if declared else source_lines(home, node))
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
                 if not node.target.id.startswith("_"):
                     members.fields.setdefault(node.target.id, source_lines(home, node))
@@ -252,6 +253,7 @@ def argument_texts(module: str, given: ast.arguments) -> Iterator[str]:
 
 def argument_text(module: str, argument: ast.arg, default: ast.expr | None) -> str:
     kind = "" if argument.annotation is None else f": {ast.unparse(argument.annotation)}"
+    kind = kind.replace("cython.Py_ssize_t", "int")
     return f"{argument.arg}{kind}" + ("" if default is None else f" = {default_text(module, default)}")
 
 

@@ -22,11 +22,16 @@ class BrokerAdmin(AdminCalls):
     """What concerns brokers."""
 
     async def _cluster(self, *, timeout: float | None = None) -> Document:
-        """{clusters: {name: [broker name]}, brokers: [{cluster, broker_name, broker_id, address, epoch, ...}]}."""
+        """{clusters: {name: [broker name]}, brokers: [{cluster, cluster_id, broker_name, broker_id, address,
+        replication_address, epoch, last_heartbeat_ms_ago, writeable}]}; `broker_id` 0 is a master."""
         return await self._cluster_document(self._deadline(timeout))
 
     async def _broker_statistics(self, broker: str | None = None, *, timeout: float | None = None) -> Document:
-        """Counters, positions and memory of a broker, by its name or address; None = the only one."""
+        """Counters, positions and memory of a master, by its name or address; None = the only one.
+
+        docs/operate.md says what they mean ("What to watch"). Raises InvalidParameter where no master has that name, or None
+        could mean several, and NoRoute where there is no master.
+        """
         return await self._broker_document(broker, GetBrokerStatistics(), timeout)
 
     async def _broker_config(self, broker: str | None = None, *, timeout: float | None = None) -> Document:

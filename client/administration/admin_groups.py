@@ -30,13 +30,16 @@ class GroupAdmin(AdminCalls):
     async def _create_group(
         self, group: str, attributes: Mapping[str, str] | None = None, *, timeout: float | None = None
     ) -> None:
-        """Creates a group at every master, or gives it these settings (values as JSON text)."""
+        """Creates a group at every master, or gives it these settings, values as JSON text.
+
+        docs/guide/retries.md says what `retryMaxTimes` and `groupRetryPolicy` mean. Raises InvalidName, InvalidParameter.
+        """
         deadline_ms = self._deadline(timeout)
         request = CreateGroup(check_group(group), settings_of(attributes))
         await self._ask_each(await self._masters(deadline_ms), request, deadline_ms)
 
     async def _groups(self, *, timeout: float | None = None) -> list[Document]:
-        """[{name, members, topics, ...}] of all brokers, by name."""
+        """[{name, members, topics, attributes}] of all brokers, by name. `members`: client ids; `topics`: those it consumes."""
         deadline_ms = self._deadline(timeout)
         return merge_groups(
             (await self._documents(await self._masters(deadline_ms), GetGroups(), deadline_ms)).values()

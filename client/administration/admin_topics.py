@@ -45,7 +45,11 @@ class TopicAdmin(AdminCalls):
         permission: int = PERMISSION_READ_WRITE,
         timeout: float | None = None,
     ) -> None:
-        """Creates a topic at every master, or at the named ones, or gives it these settings; returns once it is routed."""
+        """Creates a topic at every master, or at the named ones, or gives it these settings; returns once it is routed.
+
+        `queues`: at each of them. `permission`: 2 = write, 4 = read, 6 = both. `attributes`: texts of your own, kept with the
+        topic. Raises InvalidName, InvalidParameter, NoRoute where there is no master, RequestTimeout.
+        """
         deadline_ms = self._deadline(timeout)
         request = CreateTopic(check_topic(topic), queues, queues, permission, order, settings_of(attributes))
         chosen = await self._chosen_masters(brokers, deadline_ms)
@@ -130,15 +134,15 @@ class TopicAdmin(AdminCalls):
         return await self._fresh_route(topic, self._deadline(timeout))
 
     async def _queues(self, topic: str, *, timeout: float | None = None) -> list[MessageQueue]:
-        """The queues of a topic that may be read, sorted."""
+        """The queues of a topic that may be read, sorted. Raises as `route` does."""
         return (await self._route(topic, timeout=timeout)).read_queues()
 
     async def _min_offset(self, queue: MessageQueue, *, timeout: float | None = None) -> QueueOffset:
-        """The oldest offset that a queue still holds."""
+        """The oldest offset that a queue still holds. Raises TopicNotFound, NoRoute."""
         return await self._offset(queue, GetMinOffset(queue.topic, queue.queue_id), timeout)
 
     async def _max_offset(self, queue: MessageQueue, *, timeout: float | None = None) -> QueueOffset:
-        """The offset that the queue's next message will get."""
+        """The offset that the queue's next message will get. Raises TopicNotFound, NoRoute."""
         return await self._offset(queue, GetMaxOffset(queue.topic, queue.queue_id), timeout)
 
     async def _search_offset(
