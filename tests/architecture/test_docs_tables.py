@@ -99,7 +99,7 @@ def option_rows(options: tuple[Option, ...]) -> list[str]:
 
 def pipeline_table(name: str) -> str:
     if name == "columns":
-        rows = [f"| {column.name} | {column.spark.simpleString()} | {column.meaning} |" for column in COLUMNS]
+        rows = [f"| {column.name} | `{column.spark.simpleString()}` | {column.meaning} |" for column in COLUMNS]
         return "\n".join(["| column | type | what it is |", "|---|---|---|", *rows]) + "\n"
     options = {"read_options": READ_OPTIONS, "write_options": WRITE_OPTIONS}[name]
     return "\n".join(["| option | default | meaning |", "|---|---|---|", *option_rows(options)]) + "\n"
