@@ -135,7 +135,7 @@ PAGES = (
         "Errors",
         "`from zenitmq import ...`. All derive from `ZenitError`. Each class says what a caller may do: `retriable`, the same\n"
         "call may succeed later; `route_stale`, the client asks the name servers again first; `code`, the number on the wire.\n"
-        "What an error knows are its attributes. The others of the tree are in `zenitmq.errors`.",
+        "What an error knows are its attributes.",
         face(" ".join(("ZenitError", *(name for name in ERRORS if name != "ZenitError")))),
     ),
 )
@@ -327,10 +327,30 @@ def entry(shown_by: str, name: str) -> list[str]:
     return [f"## {name}", "", *block(source_lines(module, node))]
 
 
+def other_errors() -> list[str]:
+    """A table of the errors that are seldom caught by name."""
+    rows = []
+    for name, cls in sorted(vars(zenitmq.errors).items()):
+        if isinstance(cls, type) and issubclass(cls, zenitmq.ZenitError) and name not in ERRORS:
+            says = " ".join((inspect.getdoc(cls) or "").split()).replace("|", "\\|")
+            rows.append(f"| `{name}` | {cls.code} | {'yes' if cls.retriable else ''} | {says} |")
+    head = [
+        "## Other errors",
+        "",
+        "Of `zenitmq.errors`.",
+        "",
+        "| error | code | retriable | is raised for |",
+        "|---|---|---|---|",
+    ]
+    return [*head, *rows, ""]
+
+
 def page_text(page: Page) -> str:
     """The whole page."""
     made = "Made from the code: `ZENIT_REWRITE_DOCS=1 pytest tests/architecture` writes this page."
     lines = [f"# {page.title}", "", page.intro, "", made, ""]
     for module, name in page.entries:
         lines += entry(module, name)
+    if page.stem == "errors":
+        lines += other_errors()
     return "\n".join(lines).rstrip() + "\n"
