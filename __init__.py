@@ -64,8 +64,8 @@ if TYPE_CHECKING:
     from .model.subscription import CLUSTERING as CLUSTERING
     from .model.subscription import MessageModel as MessageModel
     from .model.subscription import Sql as Sql
-    from .record.record_kernel import MessageBatch as MessageBatch
-    from .record.record_kernel import StoredMessage as StoredMessage
+    from .record.kernel import MessageBatch as MessageBatch
+    from .record.kernel import StoredMessage as StoredMessage
 
 _HOMES = {
     ".client.admin": "Admin",
@@ -88,7 +88,7 @@ _HOMES = {
     ".model.queue": "MessageQueue PhysicalOffset QueueOffset",
     ".model.route": "TopicRoute",
     ".model.subscription": "BROADCASTING CLUSTERING MessageModel Sql",
-    ".record.record_kernel": "MessageBatch StoredMessage",
+    ".record.kernel": "MessageBatch StoredMessage",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 

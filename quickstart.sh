@@ -33,7 +33,7 @@ store=$(field 'next(p["store_dir"] for p in status["processes"] if p["role"] == 
 echo
 echo "== files of this machine through it, one message a line, and back"
 files=() topics=()
-for file in /var/log/dpkg.log /var/lib/dpkg/status README.md LICENSE record/record_kernel.py; do
+for file in /var/log/dpkg.log /var/lib/dpkg/status README.md LICENSE record/kernel.py; do
   [ ! -s "$file" ] || files+=("$file")
 done
 number=0

@@ -13,7 +13,7 @@ from importlib import metadata
 from typing import Final
 
 from ..model.clock import process_cpu_ns
-from ..record import record_kernel
+from ..record import kernel
 from ..remoting.raw_socket import zmq_version
 
 _ROUNDS: Final = 50_000
@@ -22,7 +22,7 @@ _TRIES: Final = 5
 
 def kernel_kind() -> str:
     """How the record kernel of this process runs."""
-    return "compiled" if record_kernel.COMPILED else "interpreted"
+    return "compiled" if kernel.COMPILED else "interpreted"
 
 
 def python_round_ns() -> float:

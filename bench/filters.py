@@ -24,7 +24,7 @@ from ..model.properties import encode_properties
 from ..model.sql92.condition import Condition
 from ..model.subscription import Expression, Sql, Subscription
 from ..model.tag_hash import java_hash
-from ..record.record_kernel import UnitSelector, encode_record
+from ..record.kernel import UnitSelector, encode_record
 from ..remoting.client import RemotingClient
 from ..remoting.client_socket import ClientContext, Dealer
 from ..remoting.commands import GetBrokerStatistics, PullMessages, PullReply, SendMessages, SendReply

@@ -20,7 +20,7 @@ from typing import Any, Final
 from ..broker.service import SWITCH_INTERVAL_S
 from ..model.clock import SystemClock, monotonic_ns, process_cpu_ns, sleep_ms
 from ..model.ids import HostAddress
-from ..record.record_kernel import encode_record
+from ..record.kernel import encode_record
 from ..store.config import StoreConfig
 from ..store.expiry import NOTHING
 from ..store.message_store import MessageStore

@@ -15,7 +15,7 @@ from typing import Any
 from ..model.clock import monotonic_ns
 from ..model.ids import unique_id_prefix
 from ..model.message import Message
-from ..record.record_kernel import Accumulator
+from ..record.kernel import Accumulator
 from .processes import Channel
 from .works.frames import TAG, bodies
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ..model.clock import Clock, process_cpu_ns
-from ..record.record_kernel import COMPILED
+from ..record.kernel import COMPILED
 from ..remoting.server import LoopStatistics, RequestLoop
 from ..store.message_store import MessageStore
 from .delay.delays import Delays

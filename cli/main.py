@@ -51,7 +51,7 @@ def _print_version(wanted: bool) -> None:
         return
     from importlib.metadata import version
 
-    from ..record.record_kernel import COMPILED
+    from ..record.kernel import COMPILED
 
     typer.echo(f"zenit {version('zenitmq')} (record kernel: {'compiled' if COMPILED else 'interpreted'})")
     raise typer.Exit

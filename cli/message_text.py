@@ -11,7 +11,7 @@ from ..model.errors import CorruptRecordError, InvalidParameter, RemoteProtocolE
 from ..model.times import iso_text
 
 if TYPE_CHECKING:
-    from ..record.record_kernel import StoredMessage
+    from ..record.kernel import StoredMessage
 
 FIELDS: Final[dict[str, Callable[[StoredMessage], object]]] = {
     "topic": lambda message: message.topic,

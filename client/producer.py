@@ -27,7 +27,7 @@ from ..model.names import check_group
 from ..model.queue import MessageQueue, QueueOffset
 from ..model.recall_handle import RecallHandle
 from ..model.sequence import sequence_room
-from ..record.record_kernel import Accumulator, StoredMessage
+from ..record.kernel import Accumulator, StoredMessage
 from ..remoting.commands import RecallMessage
 from .connection.argument_checks import check_count, milliseconds
 from .connection.client_repr import client_repr

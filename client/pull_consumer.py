@@ -19,7 +19,7 @@ from ..model.errors import ClientClosed, InvalidParameter, LocalProtocolError, Z
 from ..model.names import check_group
 from ..model.queue import MessageQueue, QueueOffset
 from ..model.subscription import Expression, subscriptions_of
-from ..record.record_kernel import MessageBatch, StoredMessage, decode_batch
+from ..record.kernel import MessageBatch, StoredMessage, decode_batch
 from .connection.argument_checks import check_count, milliseconds, wait_milliseconds
 from .connection.client_repr import client_repr
 from .connection.connection import Connection, connect

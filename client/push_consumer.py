@@ -21,7 +21,7 @@ from ..model.errors import ClientClosed, InvalidParameter, LocalProtocolError, W
 from ..model.names import RETRY_PREFIX
 from ..model.queue import MessageQueue
 from ..model.subscription import Expression, MessageModel, Subscription, subscriptions_of
-from ..record.record_kernel import StoredMessage
+from ..record.kernel import StoredMessage
 from .connection.argument_checks import wait_milliseconds
 from .connection.client_repr import client_repr
 from .connection.connection import Connection

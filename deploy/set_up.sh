@@ -71,13 +71,12 @@ set_up() {
       fail "pip could not install the project; its messages are above"
     touch ".venv/installed$extras"
   fi
-  # An editable install compiles the kernels; compile again where the source of one is newer than what was built.
-  kernel=$(find record -name 'record_kernel*.so' -newer record/record_kernel.py -print -quit)
-  columns=$(find record -name 'column_kernel*.so' -newer record/column_kernel.py -print -quit)
-  if { [ -z "$kernel" ] || [ -z "$columns" ]; } && can_compile "$base"; then
-    say "compiling the kernels"
+  # An editable install compiles the kernel; compile again where a source of it is newer than what was built.
+  kernel=$(find record -name 'kernel*.so' -print -quit)
+  if { [ -z "$kernel" ] || [ -n "$(find record -name '*.py' -newer "$kernel" -print -quit)" ]; } && can_compile "$base"; then
+    say "compiling the kernel"
     "$python" -m pip install --quiet --disable-pip-version-check --no-deps --editable . ||
-      fail "the kernels did not compile; their messages are above"
+      fail "the kernel did not compile; its messages are above"
   fi
 }
 

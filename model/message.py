@@ -1,6 +1,6 @@
 """What a producer sends, and what it is told about it. Pure.
 
-What a consumer receives is `StoredMessage`: a lazy view of a record's bytes, decoded by `record/record_kernel.py`.
+What a consumer receives is `StoredMessage`: a lazy view of a record's bytes, decoded by `record/kernel.py`.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The record: its layout, and the compiled kernels that encode, check, stamp, scan, select and decode it."""
+"""The record: its layout, and the compiled kernel that encodes, checks, stamps, scans, selects and decodes it."""

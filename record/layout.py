@@ -83,7 +83,6 @@ BLANK_LAYOUT: Final = _fixed(
     ("magic", 4, "0xCBD43194"),
 )
 
-BLANK_BYTES: Final = 8  # of a blank record that are written; no other record is that short
 
 UNIT_LAYOUT: Final = _fixed(
     "consume_queue",

@@ -14,7 +14,7 @@ Loop thread; `query`, `record_at`, `offset_by_time` and `flush_all` may be calle
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
@@ -25,6 +25,7 @@ from ..model.clock import Clock
 from ..model.errors import CorruptRecordError, OffsetOutOfRange, StorePoisoned
 from ..model.ids import HostAddress
 from ..model.queue import PhysicalOffset, QueueOffset
+from ..record.new_record import NewRecord
 from .checksum.checksum_entry import RottenEntry
 from .checksum.checksum_reader import ChecksumReader
 from .config import StoreConfig
@@ -299,42 +300,13 @@ class MessageStore:
         """
         return self._staging.stage
 
-    def stage_record(
-        self,
-        *,
-        topic: str,
-        queue_id: int,
-        body: bytes,
-        properties: Mapping[str, str] | bytes = b"",
-        flag: int = 0,
-        sys_flag: int = 0,
-        born_timestamp_ms: int | None = None,
-        born_host: bytes | None = None,
-        reconsume_times: int = 0,
-        prepared_transaction_offset: int = 0,
-        body_crc: int | None = None,
-        frees_room: bool = False,
-    ) -> Placed:
-        """Takes one record that the broker itself makes. `properties`: a mapping, or encoded. `body_crc`: of the record that
-        it copies, right or wrong; None: the body's own. `frees_room`: it may let files go (a commit, a topic or group that is
+    def stage_record(self, record: NewRecord, *, frees_room: bool = False) -> Placed:
+        """Takes one record that the broker itself makes. `frees_room`: it may let files go (a commit, a topic or group that is
         deleted), so a disk that is over `disk_refuse_ratio` takes it while it has room at all.
 
         Raises InvalidName, MessageIllegal, MessageTooLarge, StoreNotWriteable, StorePoisoned.
         """
-        return self._staging.stage_record(
-            topic=topic,
-            queue_id=queue_id,
-            body=body,
-            properties=properties,
-            flag=flag,
-            sys_flag=sys_flag,
-            born_timestamp_ms=born_timestamp_ms,
-            born_host=born_host,
-            reconsume_times=reconsume_times,
-            prepared_transaction_offset=prepared_transaction_offset,
-            body_crc=body_crc,
-            frees_room=frees_room,
-        )
+        return self._staging.stage_record(record, frees_room=frees_room)
 
     def stage_own(self, records: bytes, *, topic: str, queue_id: int, count: int, flags: int = 0) -> Placed:
         """Takes visible records of one queue that the broker made, back to back, its own fields zero, all or none.

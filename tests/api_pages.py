@@ -1,6 +1,6 @@
 """The pages docs/reference/*.md, made from the signatures and docstrings of what users may call.
 
-The source is parsed, not imported, so that compiled and interpreted kernels give the same page. A method that is given
+The source is parsed, not imported, so that the compiled and the interpreted kernel give the same page. A method that is given
 its public name by `send = blocking(Core._send)` (or by `send = Core._send`, for asyncio) is shown under that name.
 """
 
@@ -155,9 +155,12 @@ def source_lines(module: str, node: ast.stmt) -> str:
 
 
 def home_of(module: str, name: str) -> str:
-    """The module that defines what `module` shows under that name."""
-    found = getattr(import_module(module), name)
-    return str(getattr(found, "__module__", module))
+    """The module whose source defines what `module` shows under that name: the compiled kernel is made of its parts."""
+    home = str(getattr(getattr(import_module(module), name), "__module__", module))
+    for node in tree_of(home).body:
+        if isinstance(node, ast.ImportFrom) and node.level == 1 and any(alias.name == name for alias in node.names):
+            return f"{home.rpartition('.')[0]}.{node.module}"
+    return home
 
 
 def statement(module: str, name: str) -> ast.stmt:

@@ -34,38 +34,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     from durations import Stopwatch
 
-    from kernels import COLUMNS, NAME, use_interpreted_kernel
+    from kernels import NAME, use_interpreted_kernel
 
     if report := config.getoption("--durations-to"):
         config.pluginmanager.register(Stopwatch(report))
     wanted = config.getoption("--kernel")
     if wanted == "interpreted":
         use_interpreted_kernel()
-    elif wanted == "compiled" and not all(importlib.import_module(name).COMPILED for name in (NAME, COLUMNS)):
-        raise pytest.UsageError("the kernels are not compiled here; a C compiler and Python's headers are needed")
+    elif wanted == "compiled" and not importlib.import_module(NAME).COMPILED:
+        raise pytest.UsageError("the kernel is not compiled here; a C compiler and Python's headers are needed")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--kernel") == "interpreted":
-        twice = [item for item in items if {"kernel", "column_kernel"} & set(getattr(item, "fixturenames", ()))]
+        twice = [item for item in items if "kernel" in getattr(item, "fixturenames", ())]
         config.hook.pytest_deselected(items=twice)
         items[:] = [item for item in items if item not in set(twice)]
 
 
 @pytest.fixture(params=["installed", "interpreted"])
 def kernel(request: pytest.FixtureRequest) -> ModuleType:
-    """The record kernel as the package uses it, and as it runs from source."""
+    """The kernel as the package uses it, and as it runs from source."""
     from kernels import NAME, interpreted_kernel
 
     return importlib.import_module(NAME) if request.param == "installed" else interpreted_kernel()
-
-
-@pytest.fixture(params=["installed", "interpreted"])
-def column_kernel(request: pytest.FixtureRequest) -> ModuleType:
-    """The column kernel in both forms too."""
-    from kernels import COLUMNS, interpreted_kernel
-
-    return importlib.import_module(COLUMNS) if request.param == "installed" else interpreted_kernel(COLUMNS)
 
 
 @pytest.fixture(autouse=True, scope="session")

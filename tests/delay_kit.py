@@ -12,6 +12,7 @@ from zenitmq.broker.delay.delays import Delays
 from zenitmq.broker.delay.pace import Pace
 from zenitmq.broker.delay.timer_index import TimerIndex
 from zenitmq.broker.delay.timing import DelayRules
+from zenitmq.record.new_record import NewRecord
 from zenitmq.store.message_store import MessageStore
 
 
@@ -68,9 +69,9 @@ class Scene:
 
     def delay(self, body: bytes, delay_ms: int, topic: str = "t", queue_id: int = 0) -> int:
         placed = self.delays.stage_delayed(
-            topic=topic, queue_id=queue_id, body=body, properties={"own": "o", "DELAY": "1"},
+            NewRecord(topic=topic, queue_id=queue_id, body=body, properties={"own": "o", "DELAY": "1"}),
             deliver_at_ms=self.clock.time_ms + delay_ms,
-        )  # fmt: skip
+        )
         self.store.commit()
         return placed.physical_offset
 

@@ -17,6 +17,7 @@ from zenitmq.broker.state.producer_table import ProducerTable
 from zenitmq.broker.state.state_log import GROUPS, TOPICS, StateLog
 from zenitmq.model.names import SCHEDULE_TOPIC
 from zenitmq.model.route import TopicConfig
+from zenitmq.record.new_record import NewRecord
 from zenitmq.record.sys_flag import SEQUENCED
 from zenitmq.store.config import DELAY_LEVELS, StoreConfig, parse_delay_levels
 from zenitmq.store.message_store import MessageStore
@@ -76,15 +77,17 @@ class Life:
     def delay(self, number: int, delay_ms: int, *, topic: str = "t", named: bool = True) -> int:
         properties = {"PSEQ": "p 1"} | ({"UNIQ_KEY": unique(number)} if named else {})
         placed = self.delays.stage_delayed(
-            topic=topic, queue_id=0, body=b"%d" % number, properties=properties, sys_flag=SEQUENCED,
+            NewRecord(topic=topic, queue_id=0, body=b"%d" % number, properties=properties, sys_flag=SEQUENCED),
             deliver_at_ms=self.clock.time_ms + delay_ms,
-        )  # fmt: skip
+        )
         self.store.commit()
         return placed.physical_offset
 
     def delay_by_level(self, number: int, level: int) -> None:
         named = {"REAL_TOPIC": "t", "REAL_QID": "0", "DELAY": str(level), "UNIQ_KEY": unique(number)}
-        self.store.stage_record(topic=SCHEDULE_TOPIC, queue_id=level - 1, body=b"%d" % number, properties=named)
+        self.store.stage_record(
+            NewRecord(topic=SCHEDULE_TOPIC, queue_id=level - 1, body=b"%d" % number, properties=named)
+        )
         self.store.commit()
 
     def deliver(self, until_ms: int) -> list[bytes]:

@@ -27,7 +27,7 @@ from zenitmq.client.connection import connection as connections
 from zenitmq.client.connection import program_end, waiting
 from zenitmq.model.errors import ConnectionLost, ZenitError
 from zenitmq.model.get_status import GetStatus
-from zenitmq.record.record_kernel import decode_batch, encode_record
+from zenitmq.record.kernel import decode_batch, encode_record
 from zenitmq.remoting import commands as c
 from zenitmq.remoting.timers import Timer
 

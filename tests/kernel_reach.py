@@ -14,7 +14,7 @@ import zenitmq
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
-KERNELS = frozenset({ROOT / "record" / "record_kernel.py", ROOT / "record" / "column_kernel.py"})
+KERNEL = ROOT / "record" / "kernel.py"
 
 
 def reaches_kernel(file: Path) -> bool:
@@ -23,7 +23,7 @@ def reaches_kernel(file: Path) -> bool:
     waiting = [file]
     while waiting:
         found = _imports(waiting.pop()) - seen
-        if found & KERNELS:
+        if KERNEL in found:
             return True
         seen |= found
         waiting += found

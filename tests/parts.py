@@ -58,7 +58,7 @@ KINDS = (
     Kind("soak", "clusters", ("tests/integration/soak",)),
 )
 
-# Each byte is written and read by the kernels' source too: their own suites, golden bytes, and stores cut at every byte.
+# Each byte is written and read by the kernel's source too: their own suites, golden bytes, and stores cut at every byte.
 INTERPRETED = Kind("interpreted", "in_memory", (), ("--kernel", "interpreted"), whole=True)
 INTERPRETED_FOLDERS = ("tests/unit/record", "tests/property/record", "tests/wire")
 INTERPRETED_STORE = "tests/crash/test_store_recovery.py"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from zenitmq.model.ids import HostAddress
-from zenitmq.record.record_kernel import StoredMessage, decode_batch, encode_record
+from zenitmq.record.kernel import StoredMessage, decode_batch, encode_record
 from zenitmq.store.config import StoreConfig
 from zenitmq.store.get_result import GetResult
 from zenitmq.store.message_store import MessageStore, Placed

@@ -23,7 +23,7 @@ from ...model.clock import monotonic_ns, process_cpu_ns, sleep_ms
 from ...model.errors import RequestTimeout
 from ...model.message import FailedSend
 from ...model.queue import MessageQueue
-from ...record.record_kernel import StoredMessage
+from ...record.kernel import StoredMessage
 from ..percentiles import Samples
 from ..processes import Channel
 from .frames import bodies

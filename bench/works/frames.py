@@ -12,7 +12,7 @@ from typing import Final
 
 from ...model.clock import now_ms
 from ...model.ids import unique_id_prefix
-from ...record.record_kernel import Accumulator
+from ...record.kernel import Accumulator
 
 BATCHES_BYTES_MAX: Final = 128 << 20  # of ready batches held in memory, a process
 _MONTH_MS: Final = 31 * 24 * 3600 * 1000

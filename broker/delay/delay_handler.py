@@ -13,7 +13,7 @@ from ...model.ids import HostAddress
 from ...model.names import TIMER_TOPIC
 from ...model.recall_handle import RecallHandle
 from ...model.route import TopicConfig
-from ...record.record_kernel import RunKernel, decode_batch, why_refused
+from ...record.kernel import RunKernel, decode_batch, why_refused
 from ...remoting.commands import DelayedReply, RecallMessage, RecallReply, Request, SendDelayed, SendDelayedSequenced
 from ...remoting.delayed_places import NOWHERE, Place, encode_places
 from ...remoting.server import Call, RequestLoop

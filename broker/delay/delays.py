@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import is_
 from typing import Final, Protocol
 
@@ -33,7 +33,8 @@ from ...model.errors import (
 from ...model.names import SCHEDULE_TOPIC, TIMER_TOPIC, check_topic
 from ...model.properties import TIMER_DELETES, TIMER_DELIVER_MS, TIMER_OUT_MS, UNIQUE_KEY, decode_properties
 from ...model.queue import PhysicalOffset
-from ...record.record_kernel import StoredMessage, decode_record
+from ...record.kernel import StoredMessage, decode_record
+from ...record.new_record import NewRecord
 from ...record.sys_flag import ENDS_WAIT
 from ...store.integrity.quarantine import Range
 from ...store.message_store import MessageStore, Placed
@@ -134,49 +135,27 @@ class Delays:
 
     # ---- taking
 
-    def stage_delayed(
-        self,
-        *,
-        topic: str,
-        queue_id: int,
-        body: bytes,
-        properties: Mapping[str, str],
-        deliver_at_ms: int,
-        flag: int = 0,
-        sys_flag: int = 0,
-        born_timestamp_ms: int | None = None,
-        born_host: bytes | None = None,
-        reconsume_times: int = 0,
-        body_crc: int | None = None,
-    ) -> Placed:
+    def stage_delayed(self, record: NewRecord, deliver_at_ms: int) -> Placed:
         """See DelayStage."""
         now_ms = self._clock.now_ms()
         self.rules.check(deliver_at_ms, now_ms)
-        own = {name: value for name, value in properties.items() if name not in _WAITING_TEXTS}
-        waits = deliver_at_ms > now_ms
-        if waits:
-            own |= waiting_properties(check_topic(topic), queue_id, deliver_at_ms)
-        return self._store.stage_record(
-            topic=TIMER_TOPIC if waits else topic,
-            queue_id=0 if waits else queue_id,
-            body=body,
-            properties=own,
-            flag=flag,
-            sys_flag=sys_flag,
-            born_timestamp_ms=born_timestamp_ms,
-            born_host=born_host,
-            reconsume_times=reconsume_times,
-            body_crc=body_crc,
-        )
+        given = decode_properties(record.properties) if isinstance(record.properties, bytes) else record.properties
+        own = {name: value for name, value in given.items() if name not in _WAITING_TEXTS}
+        if deliver_at_ms <= now_ms:
+            return self._store.stage_record(replace(record, properties=own))
+        own |= waiting_properties(check_topic(record.topic), record.queue_id, deliver_at_ms)
+        return self._store.stage_record(replace(record, topic=TIMER_TOPIC, queue_id=0, properties=own))
 
     def stage_end(self, offset: int, topic: str, message_id: str, due_ms: int) -> Placed:
         """Stages that the record at `offset` waits no longer and is not delivered. Raises StoreNotWriteable, StorePoisoned."""
         placed = self._store.stage_record(
-            topic=TIMER_TOPIC,
-            queue_id=0,
-            body=RECALL_BODY,
-            properties=recall_properties(topic, message_id, due_ms),
-            prepared_transaction_offset=-1 - offset,
+            NewRecord(
+                topic=TIMER_TOPIC,
+                queue_id=0,
+                body=RECALL_BODY,
+                properties=recall_properties(topic, message_id, due_ms),
+                prepared_transaction_offset=-1 - offset,
+            )
         )
         self._table.on_end_staged(offset)
         return placed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...model.names import TIMER_TOPIC
 from ...model.properties import TIMER_OUT_MS, UNIQUE_KEY
-from ...record.record_kernel import StoredMessage, encode_record
+from ...record.kernel import StoredMessage, encode_record
 from ...record.sys_flag import NOT_COPIED, TRANSACTION_MASK
 from .timing import NOT_DELIVERED, NOT_HANDED_OVER, WAITING_NAMES, changed, waiting_properties
 

@@ -19,7 +19,7 @@ from ...model.clock import Clock
 from ...model.errors import StoreFormatError
 from ...model.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from ...model.queue import PhysicalOffset
-from ...record.record_kernel import decode_batch, ended_waits
+from ...record.kernel import decode_batch, ended_waits
 from ...record.sys_flag import ENDS_WAIT
 from ...store.opening.snapshot import read_snapshot
 from ...store.opening.store_files import read_abort

@@ -17,7 +17,7 @@ from ...model.ids import HostAddress
 from ...model.names import reply_topic
 from ...model.properties import CORRELATION_ID, REPLY_TO_CLIENT
 from ...model.route import PERMISSION_READ, TopicConfig
-from ...record.record_kernel import decode_batch
+from ...record.kernel import decode_batch
 from ...remoting.commands import PushReply, ReplyStored, Request, SendReplyMessage
 from ...remoting.server import Call, RequestLoop
 from ...store.message_store import MessageStore, Placed

@@ -34,7 +34,8 @@ from ...model.redelivery import (
     retry_properties,
 )
 from ...model.route import TopicConfig
-from ...record.record_kernel import StoredMessage, decode_record
+from ...record.kernel import StoredMessage, decode_record
+from ...record.new_record import NewRecord
 from ...record.sys_flag import NOT_COPIED
 from ...remoting.commands import Done, Request, SendBack
 from ...remoting.server import Call
@@ -143,33 +144,37 @@ class SendBackHandler:
         delay_ms: int,
     ) -> int:
         placed = self._parts.delays.stage_delayed(
-            topic=retry_topic(group),
-            queue_id=message.queue_id % queues,
-            body=message.body_as_stored,
-            properties=retry_properties(properties, origin),
-            deliver_at_ms=self._parts.clock.now_ms() + min(delay_ms, self._delay_ms_max),
-            flag=message.flag,
-            sys_flag=message.sys_flag & ~NOT_COPIED,
-            born_timestamp_ms=message.born_at_ms,
-            born_host=message.born_host,
-            reconsume_times=message.reconsume_times + 1,
-            body_crc=message.body_crc,
+            NewRecord(
+                topic=retry_topic(group),
+                queue_id=message.queue_id % queues,
+                body=message.body_as_stored,
+                properties=retry_properties(properties, origin),
+                flag=message.flag,
+                sys_flag=message.sys_flag & ~NOT_COPIED,
+                born_timestamp_ms=message.born_at_ms,
+                born_host=message.born_host,
+                reconsume_times=message.reconsume_times + 1,
+                body_crc=message.body_crc,
+            ),
+            self._parts.clock.now_ms() + min(delay_ms, self._delay_ms_max),
         )
         self.retried += 1
         return placed.end
 
     def _give_up(self, message: StoredMessage, properties: dict[str, str], origin: Origin, request: SendBack) -> int:
         placed: Placed = self._parts.store.stage_record(
-            topic=dead_letter_topic(request.group),
-            queue_id=0,
-            body=message.body_as_stored,
-            properties=dead_letter_properties(properties, origin, request.reason),
-            flag=message.flag,
-            sys_flag=message.sys_flag & ~NOT_COPIED,
-            born_timestamp_ms=message.born_at_ms,
-            born_host=message.born_host,
-            reconsume_times=min(message.reconsume_times + request.handled, RETRIES_MAX_MAX),
-            body_crc=message.body_crc,
+            NewRecord(
+                topic=dead_letter_topic(request.group),
+                queue_id=0,
+                body=message.body_as_stored,
+                properties=dead_letter_properties(properties, origin, request.reason),
+                flag=message.flag,
+                sys_flag=message.sys_flag & ~NOT_COPIED,
+                born_timestamp_ms=message.born_at_ms,
+                born_host=message.born_host,
+                reconsume_times=min(message.reconsume_times + request.handled, RETRIES_MAX_MAX),
+                body_crc=message.body_crc,
+            )
         )
         self.given_up += 1
         return placed.end

@@ -22,7 +22,7 @@ from ...model.properties import TIMER_OUT_MS
 from ...model.queue import PhysicalOffset, QueueOffset
 from ...model.route import TopicConfig
 from ...model.sequence import check_producer_id, check_sequences
-from ...record.record_kernel import decode_record, why_refused, write_sequences
+from ...record.kernel import decode_record, why_refused, write_sequences
 from ...record.sys_flag import SEQUENCED
 from ...remoting.commands import DelayedReply, SendDelayedSequenced, SendSequenced, SequencedReply
 from ...remoting.delayed_places import NOWHERE, Place, encode_places

@@ -22,7 +22,8 @@ from ...model.clock import Clock
 from ...model.errors import StoreFormatError
 from ...model.names import STATE_TOPICS, TIMER_TOPIC
 from ...model.queue import PhysicalOffset
-from ...record.record_kernel import StoredMessage, decode_batch, sequenced_stretches
+from ...record.kernel import StoredMessage, decode_batch, sequenced_stretches
+from ...record.new_record import NewRecord
 from ...record.sys_flag import SEQUENCED
 from ...store.opening.snapshot import read_snapshot, write_snapshot
 from ...store.queues.dispatch import Run
@@ -74,9 +75,7 @@ Table = TopicTable | GroupTable | OffsetTable | QueueLocks | QueryOffsets | Prod
 class RecordStage(Protocol):
     """Where events go: the message store."""
 
-    def stage_record(
-        self, *, topic: str, queue_id: int, body: bytes, properties: Mapping[str, str] = ..., frees_room: bool = ...
-    ) -> Placed: ...
+    def stage_record(self, record: NewRecord, *, frees_room: bool = ...) -> Placed: ...
 
 
 class StateLog:
@@ -140,7 +139,7 @@ class StateLog:
         A disk over its watermark takes it: without commits and deletions it would never have room again.
         """
         body = encode_document(event)
-        return PhysicalOffset(store.stage_record(topic=topic, queue_id=0, body=body, frees_room=True).end)
+        return PhysicalOffset(store.stage_record(NewRecord(topic, 0, body), frees_room=True).end)
 
     def settle(self, log_begin: PhysicalOffset, log_end: PhysicalOffset) -> None:  # noqa: ARG002
         """The log was found to end there, and will be replayed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...model.queue import QueueOffset
-from ...record.record_kernel import decode_record
+from ...record.kernel import decode_record
 from ...store.log.segment import page_in
 from ...store.message_store import MessageStore
 

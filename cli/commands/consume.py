@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ...client.consuming.prefetch import MessagesLost
     from ...client.consuming.start_from import StartFrom
     from ...client.pull_consumer import PullConsumer
-    from ...record.record_kernel import StoredMessage
+    from ...record.kernel import StoredMessage
 
 POLL_MESSAGES: Final = 1000
 POLL_SECONDS: Final = 0.25

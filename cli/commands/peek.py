@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ...client.admin import Admin
     from ...client.pull_consumer import PullConsumer
     from ...model.subscription import Expression
-    from ...record.record_kernel import StoredMessage
+    from ...record.kernel import StoredMessage
 
 PEEK_MAX: Final = 10_000
 PATIENCE_MS: Final = 10_000  # without any message that was asked for

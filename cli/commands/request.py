@@ -15,7 +15,7 @@ from ..output import note, print_json
 
 if TYPE_CHECKING:
     from ...client.producer import Producer
-    from ...record.record_kernel import StoredMessage
+    from ...record.kernel import StoredMessage
 
 POLL_SECONDS = 0.25
 SECONDS_MAX = 86_400.0

@@ -13,7 +13,7 @@ from ...model.errors import InvalidParameter, MessageNotFound, NoRoute, TopicNot
 from ...model.ids import HostAddress, parse_offset_message_id
 from ...model.names import TRACE_TOPIC
 from ...model.queue import PhysicalOffset
-from ...record.record_kernel import StoredMessage, decode_batch
+from ...record.kernel import StoredMessage, decode_batch
 from ...remoting.commands import QueryMessages, ViewMessage
 from ..tracing.message_trace import Finder, find_journey
 from .admin_calls import AdminCalls, masters_of

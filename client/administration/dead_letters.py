@@ -18,7 +18,7 @@ from ...model.names import check_group
 from ...model.properties import DEAD_LETTER_REASON
 from ...model.queue import MessageQueue
 from ...model.redelivery import dead_letter_group, dead_letter_origin, dead_letter_topic
-from ...record.record_kernel import MessageBatch, StoredMessage, decode_batch
+from ...record.kernel import MessageBatch, StoredMessage, decode_batch
 from ...remoting.commands import (
     ConsumerOffsetReply,
     GetMaxOffset,

@@ -23,7 +23,7 @@ from ...model.redelivery import (
     redriven_properties,
     retry_properties,
 )
-from ...record.record_kernel import StoredMessage, encode_record
+from ...record.kernel import StoredMessage, encode_record
 from ...record.sys_flag import COMPRESSED, COMPRESSION_MASK, MULTI_TAGS
 from ...remoting.commands import CreateGroup, SendMessages, UpdateConsumerOffsets
 from ..connection.connection import Connection

@@ -17,7 +17,7 @@ from typing import Final
 
 from ...model.properties import SHARDING_KEY
 from ...model.queue import MessageQueue
-from ...record.record_kernel import StoredMessage
+from ...record.kernel import StoredMessage
 
 REDRIVER: Final = "ZENIT_REDRIVE"
 RUN_LETTERS: Final = 64

@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 from ...model.clock import monotonic_ms
 from ...model.errors import LocalProtocolError, RequestTimeout, ZenitError
 from ...model.message import FailedSend, Message, SendReceipt
-from ...record.record_kernel import StoredMessage
+from ...record.kernel import StoredMessage
 from ..connection.argument_checks import milliseconds
 from ..connection.connection import Connection
 from ..connection.waiting import Waits

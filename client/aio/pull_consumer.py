@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
-from ...record.record_kernel import StoredMessage
+from ...record.kernel import StoredMessage
 from ..connection.connection import Connection
 from ..connection.waiting import Waits
 from ..consuming.pull.pull_work import Taken

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Self
 
-from ...record.record_kernel import StoredMessage
+from ...record.kernel import StoredMessage
 from ..connection.connection import Connection
 from ..connection.waiting import Lock, Waits
 from ..consuming.push.handling import ConsumeResult, checked_answer

@@ -20,7 +20,7 @@ from ...model.errors import CorruptRecordError, DamageAwaited
 from ...model.get_status import GetStatus
 from ...model.queue import MessageQueue, QueueOffset
 from ...model.subscription import Subscription
-from ...record.record_kernel import MessageBatch, decode_batch
+from ...record.kernel import MessageBatch, decode_batch
 from ...remoting.commands import PullReply
 
 PREFETCH_BYTES: Final = 16 * 1024 * 1024

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...model.message import BODY_BYTES_MAX
-from ...record.record_kernel import Accumulator
+from ...record.kernel import Accumulator
 from ..connection.connection import Connection, local_ip_towards
 from ..connection.unique_ids import BornTime, new_id_prefix
 from .outgoing import Parts

@@ -17,7 +17,7 @@ from ...model.clock import monotonic_ms
 from ...model.errors import BufferFull, ClientClosed, NoRoute, RequestTimeout, SendFailed, ZenitError
 from ...model.message import FailedSend
 from ...model.queue import MessageQueue
-from ...record.record_kernel import COMPILED, Accumulator
+from ...record.kernel import COMPILED, Accumulator
 from ...remoting.io_thread import check_may_wait
 from ..connection.connection import Connection
 from ..connection.waiting import Waits

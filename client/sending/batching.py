@@ -19,7 +19,7 @@ from typing import Final
 from ...model.clock import monotonic_ns
 from ...model.errors import ZenitError
 from ...model.queue import MessageQueue
-from ...record.record_kernel import Accumulator, batch_sizes
+from ...record.kernel import Accumulator, batch_sizes
 from ..connection.unique_ids import BornTime
 from .delayed_send import Answer
 from .idempotent.sequencing import SequencedBatch

@@ -10,7 +10,7 @@ from typing import Final
 from ...model.errors import SendFailed, ZenitError
 from ...model.message import FailedSend
 from ...model.properties import RESERVED, SHARDING_KEY
-from ...record.record_kernel import decode_batch
+from ...record.kernel import decode_batch
 from .batching import Sealed
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from ...model.message import BODY_BYTES_MAX, Message
 from ...model.names import check_topic, is_system_topic
 from ...model.properties import RESERVED, SHARDING_KEY, encode_properties
 from ...record.compression import compress_lz4
-from ...record.record_kernel import Accumulator, check_texts
+from ...record.kernel import Accumulator, check_texts
 from ...record.sys_flag import COMPRESSED, COMPRESSION_LZ4
 from .delayed_send import DelayedParts, delay_properties, is_delayed
 from .sent_fields import check_message_types, check_properties, check_sharding_key, plain_body

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ...model.errors import MessageTooLarge
-from ...record.record_kernel import Accumulator, batch_sizes
+from ...record.kernel import Accumulator, batch_sizes
 from ..connection.unique_ids import BornTime
 from .outgoing import Fill
 from .send_future import SealedFacts

@@ -39,7 +39,7 @@ from ...model.properties import (
 )
 from ...model.queue import MessageQueue, PhysicalOffset, QueueOffset
 from ...model.route import BrokerData
-from ...record.record_kernel import StoredMessage, decode_batch
+from ...record.kernel import StoredMessage, decode_batch
 from ...remoting.commands import PushReply, ReplyStored, SendReplyMessage
 from ...remoting.io_thread import check_may_wait
 from ..connection.connection import Connection

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from ...model.errors import InvalidParameter, MessageIllegal
 from ...model.message import Message
-from ...record.record_kernel import check_texts
+from ...record.kernel import check_texts
 
 
 def plain_body(body: object) -> bytes:

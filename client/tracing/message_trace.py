@@ -15,7 +15,7 @@ from .trace_format import Published, decode_trace
 from .trace_journey import Document, Found, Told, groups_of, journey
 
 if TYPE_CHECKING:
-    from ...record.record_kernel import StoredMessage
+    from ...record.kernel import StoredMessage
 
 log = logging.getLogger(__name__)
 

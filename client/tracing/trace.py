@@ -18,7 +18,7 @@ from typing import Final
 from ...model.clock import monotonic_ms, now_ms
 from ...model.errors import BufferFull, ClientClosed, InvalidParameter, ZenitError
 from ...model.names import TRACE_TOPIC
-from ...record.record_kernel import MessageBatch, StoredMessage
+from ...record.kernel import MessageBatch, StoredMessage
 from ...remoting.commands import Reply, SendMessages, SendReply
 from ..connection.connection import Connection
 from ..connection.waiting import Signals, Waits

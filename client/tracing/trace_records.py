@@ -17,7 +17,7 @@ from ...model.properties import (
     TRANSACTION_PREPARED,
     UNIQUE_KEY,
 )
-from ...record.record_kernel import MessageBatch, StoredMessage, decode_batch
+from ...record.kernel import MessageBatch, StoredMessage, decode_batch
 from ..sending.delayed_send import Answer
 from ..sending.send_future import record_begins, record_position
 from .trace_format import REGION, ConsumeCode, Consumed, Delivered, Published, TracedType

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Final
 
-from ...record.record_kernel import MAGIC_BLANK
+from ...record.codes import MAGIC_BLANK
 from ...store.log.commit_log import COMMIT_LOG_FOLDER
 
 HEAD: Final = struct.Struct(">iI")  # of a record: its size, its magic

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...model.clock import monotonic_ms, sleep_ms
 from ...model.errors import ConnectionLost, RemoteProtocolError, RequestTimeout, TopicNotFound, ZenitError
-from ...record.record_kernel import decode_batch
+from ...record.kernel import decode_batch
 from ...remoting.client import RemotingClient
 from ...remoting.commands import PullMessages, PullReply
 from .ledger import STORED, STORED_ROW, Table, queue_number, read_body

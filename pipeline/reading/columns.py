@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from ...record.column_kernel import ENTRIES_ROOM, NO_ROOM, PROPERTIES_ROOM_BYTES, BytesColumn, ColumnFiller
-from ...record.record_kernel import MessageBatch
+from ...record.codes import ENTRIES_ROOM, NO_ROOM, PROPERTIES_ROOM_BYTES
+from ...record.kernel import BytesColumn, ColumnFiller, MessageBatch
 from ..column_names import SYS_FLAG
 from ..schema import arrow_schema
 

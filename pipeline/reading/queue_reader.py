@@ -17,8 +17,9 @@ from ...model.clock import monotonic_ms
 from ...model.errors import CorruptRecordError, DamagedMessage, ZenitError
 from ...model.route import MASTER_ID
 from ...model.subscription import Sql, Subscription
-from ...record.column_kernel import ALL_TAKEN, BEHIND_END, NO_ROOM, REASONS
-from ...record.record_kernel import decode_batch
+from ...record.codes import ALL_TAKEN, BEHIND_END, NO_ROOM
+from ...record.codes import FILL_REASONS as REASONS
+from ...record.kernel import decode_batch
 from ...remoting.commands import PullMessages, PullReply, Reply
 from ..options.options import ReadOptions
 from ..session.connections import connection

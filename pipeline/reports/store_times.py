@@ -13,7 +13,7 @@ from typing import Final
 from ...client.connection.waiting import Blocking, run_blocking
 from ...model.clock import monotonic_ms
 from ...model.errors import WrongCluster, ZenitError
-from ...record.record_kernel import decode_batch
+from ...record.kernel import decode_batch
 from ...remoting.commands import PullMessages, PullReply
 from ..reading.offsets import QueueKey
 from ..session.connections import connection

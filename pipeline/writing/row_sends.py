@@ -27,7 +27,7 @@ from ...client.sending.waited_send import WaitedSends
 from ...model.errors import BatchChanged, BatchOutdated
 from ...model.queue import MessageQueue
 from ...model.route import TopicRoute
-from ...record.record_kernel import Accumulator
+from ...record.kernel import Accumulator
 from ..options.options import WriteOptions
 from .arrow_records import Rows
 from .batch_pins import Pin

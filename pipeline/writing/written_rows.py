@@ -25,7 +25,7 @@ from ...model.errors import BatchChanged, BatchOutdated, DataLost, NoRoute, Offs
 from ...model.properties import SEQUENCE, UNIQUE_KEY
 from ...model.queue import MessageQueue
 from ...model.route import TopicRoute
-from ...record.record_kernel import decode_batch
+from ...record.kernel import decode_batch
 from ...record.sys_flag import SEQUENCED
 from ..column_names import SYS_FLAG
 from ..options.options import ReadOptions, WriteOptions

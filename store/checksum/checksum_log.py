@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
-from ...record.layout import BLANK_BYTES
+from ...record.codes import BLANK_BYTES
 from ..log.segment import NO_SPACE, SYSTEM_DISK, Disk, make_directory, segment_name, sync_directory
 from .checksum_entry import ENTRY, ChecksumEntry, RottenEntry, entries_in, has_gap, pack_gap, raws_in, slots_in
 

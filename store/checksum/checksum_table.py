@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ...model.queue import PhysicalOffset
-from ...record.layout import BLANK_BYTES
+from ...record.codes import BLANK_BYTES
 from .checksum_entry import ChecksumEntry
 from .checksum_log import ChecksumLog
 

@@ -18,8 +18,9 @@ from typing import Final
 import numpy as np
 
 from ...model.errors import StoreFormatError
+from ...record.codes import ENTRY_BYTES, INDEX_HEADER_BYTES
+from ...record.kernel import index_insert, index_search
 from ...record.layout import INDEX_ENTRY, INDEX_HEADER
-from ...record.record_kernel import ENTRY_BYTES, INDEX_HEADER_BYTES, index_insert, index_search
 from ..log.segment import MappedFile, disk_error
 
 SLOT_BYTES: Final = 4

@@ -7,7 +7,8 @@ from typing import Final
 from ...model.errors import CorruptRecordError, MessageNotFound, OffsetOutOfRange
 from ...model.properties import KEYS, UNIQUE_KEY
 from ...model.queue import PhysicalOffset
-from ...record.record_kernel import RECORD_OVERHEAD_BYTES, decode_record, index_key_hash
+from ...record.codes import RECORD_OVERHEAD_BYTES
+from ...record.kernel import decode_record, index_key_hash
 from ..integrity.quarantine import Quarantine, overlaps
 from ..log.commit_log import CommitLog
 from ..queues.confirmation import Confirmation

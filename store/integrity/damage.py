@@ -19,7 +19,7 @@ from typing import Final
 
 from ...model.errors import OffsetOutOfRange
 from ...record.crc32 import crc32
-from ...record.record_kernel import RunKernel
+from ...record.kernel import RunKernel
 from ..checksum.checksum_entry import ChecksumEntry
 from ..checksum.splice import spliced
 from ..log.chunk_reader import ChunkCheck

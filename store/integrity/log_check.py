@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...model.queue import PhysicalOffset
+from ...record.codes import BLANK_BYTES, MAGIC_BLANK, RECORD_OVERHEAD_BYTES, RUN_BLANK
 from ...record.crc32 import crc32
-from ...record.layout import BLANK_BYTES
-from ...record.record_kernel import MAGIC_BLANK, RECORD_OVERHEAD_BYTES, RUN_BLANK, RunKernel
+from ...record.kernel import RunKernel
 from ..checksum.checksum_entry import ChecksumEntry, RottenEntry, Suspect
 from ..checksum.checksum_reader import ChecksumReader
 from .quarantine import Range

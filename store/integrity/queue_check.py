@@ -20,8 +20,9 @@ from typing import Final
 
 from ...model.errors import OffsetOutOfRange
 from ...model.names import SCHEDULE_TOPIC
+from ...record.codes import RECORD_OVERHEAD_BYTES, RUN_BLANK
+from ...record.kernel import RunKernel, is_record_of
 from ...record.layout import UNIT
-from ...record.record_kernel import RECORD_OVERHEAD_BYTES, RUN_BLANK, RunKernel, is_record_of
 from ..log.commit_log import CommitLog
 from ..log.segment import segment_name
 from ..queues.consume_queue import FILLER_SIZE, UNIT_BYTES

@@ -40,8 +40,7 @@ from typing import Final
 from ...model.errors import CorruptRecordError, InvalidName
 from ...model.names import check_topic
 from ...model.queue import PhysicalOffset, QueueOffset
-from ...record.crc32 import crc32
-from ...record.record_kernel import (
+from ...record.codes import (
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
@@ -50,10 +49,9 @@ from ...record.record_kernel import (
     RUN_END,
     RUN_MORE,
     UNIT_BYTES,
-    RunKernel,
-    StoredMessage,
-    decode_record,
 )
+from ...record.crc32 import crc32
+from ...record.kernel import RunKernel, StoredMessage, decode_record
 from ..checksum.checksum_entry import ChecksumEntry
 from ..checksum.checksum_table import ChecksumTable
 from ..log.commit_log import CommitLog, may_follow_append

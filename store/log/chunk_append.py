@@ -13,11 +13,11 @@ from typing import Final
 
 from ...model.errors import CorruptRecordError, InvalidName, OffsetOutOfRange, StoreNotWriteable
 from ...model.names import check_topic
-from ...record.layout import BLANK_BYTES
-from ...record.record_kernel import MAGIC_BLANK, REASONS, RUN_BLANK, RUN_END, RUN_MORE
+from ...record.codes import BLANK_BYTES, MAGIC_BLANK, REASONS, RUN_BLANK, RUN_END, RUN_MORE
+from ...record.kernel import WrittenRun
 from ..config import StoreConfig
 from ..opening.store_opening import Opened, scanning_kernel
-from ..queues.run_dispatch import TOPIC_EVENTS, UNITS_WAIT, RunDispatch, RunTarget, WrittenRun
+from ..queues.run_dispatch import TOPIC_EVENTS, UNITS_WAIT, RunDispatch, RunTarget
 
 _TOPIC_EVENTS: Final = TOPIC_EVENTS.encode()
 _NAMES_MAX: Final = 10_000

@@ -17,8 +17,8 @@ from typing import Final
 
 from ...model.errors import CorruptRecordError, OffsetOutOfRange, RemoteProtocolError
 from ...model.queue import PhysicalOffset
-from ...record.layout import BLANK_BYTES
-from ...record.record_kernel import RECORD_OVERHEAD_BYTES, RUN_BLANK, whole_records
+from ...record.codes import BLANK_BYTES, RECORD_OVERHEAD_BYTES, RUN_BLANK
+from ...record.kernel import whole_records
 from ..integrity.log_check import LogChecker
 from ..integrity.quarantine import Range, overlapping
 from .commit_log import CommitLog

@@ -8,7 +8,7 @@ records behind them.
 
 Life: the constructor maps what is there, for reading (`written` = the end of the last segment); recovery finds the true
 end and calls `truncate`; `start` makes the log writable. A tool that only reads stops at the constructor.
-Not here: what a record is (record_kernel), where the log ends after a crash (recovery), when it may go (retention).
+Not here: what a record is (record/), where the log ends after a crash (recovery), when it may go (retention).
 """
 
 from __future__ import annotations
@@ -23,16 +23,10 @@ from typing import Final
 
 from ...model.errors import MessageTooLarge, OffsetOutOfRange, StoreNotWriteable, StorePoisoned
 from ...model.queue import PhysicalOffset
+from ...record.codes import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_OVERHEAD_BYTES, TERMINATOR_BYTES
 from ...record.crc32 import crc32
+from ...record.kernel import encode_blank
 from ...record.layout import physical_offset_of, store_timestamp_of
-from ...record.record_kernel import (
-    MAGIC_BLANK,
-    MAGIC_V1,
-    MAGIC_V2,
-    RECORD_OVERHEAD_BYTES,
-    TERMINATOR_BYTES,
-    encode_blank,
-)
 from ..checksum.checksum_log import ChecksumLog
 from .allocator import Allocator
 from .flusher import Flusher

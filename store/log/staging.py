@@ -9,7 +9,7 @@ What does not fit behind what is staged first has that written, then rolls the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -17,22 +17,22 @@ from ...model.arena import Arena
 from ...model.errors import MessageIllegal, StoreNotWriteable
 from ...model.names import check_topic
 from ...model.properties import encode_properties
-from ...record.record_kernel import (
+from ...record.codes import (
     BAD_BODY_SIZE,
     BAD_SIZE,
+    BODY_CRC_AT,
+    HALF_OR_ROLLBACK,
+    PHYSICAL_OFFSET_AT,
     RECORD_OVERHEAD_BYTES,
     TERMINATOR_BYTES,
-    RunKernel,
-    batch_sizes,
-    encode_record,
-    index_topic_hash,
-    why_refused,
 )
+from ...record.kernel import RunKernel, WrittenRun, batch_sizes, encode_record, index_topic_hash, why_refused
+from ...record.new_record import NewRecord
 from ..config import StoreConfig
 from ..opening.store_opening import Opened
 from ..queues.consume_queue import ConsumeQueue
 from ..queues.queue_table import goes_to_queue
-from ..queues.run_dispatch import UNITS_WAIT, RunDispatch, RunTarget, WrittenRun
+from ..queues.run_dispatch import UNITS_WAIT, RunDispatch, RunTarget
 
 
 @dataclass(slots=True)
@@ -140,9 +140,8 @@ class Staging:
             self._is_plain = False
         tail.next_offset = queue_offset + done
         self._staged.append(
-            (tail, queue_offset, done, physical, physical + size, now_ms, units_begin, kernel.units_end, keys_begin,
-             kernel.keys_end, begin, flags)
-        )  # fmt: skip
+            kernel.written(tail, queue_offset, done, physical, size, now_ms, units_begin, keys_begin, begin, flags)
+        )
         self._staged_end = physical + size
         self._staged_room -= size
         self._arena.used = end
@@ -163,68 +162,54 @@ class Staging:
         self._memory[begin : begin + size] = records
         return self.stage(begin, begin + size, topic, queue_id, count, own=True, flags=flags)
 
-    def stage_record(
-        self,
-        *,
-        topic: str,
-        queue_id: int,
-        body: bytes,
-        properties: Mapping[str, str] | bytes = b"",
-        flag: int = 0,
-        sys_flag: int = 0,
-        born_timestamp_ms: int | None = None,
-        born_host: bytes | None = None,
-        reconsume_times: int = 0,
-        prepared_transaction_offset: int = 0,
-        body_crc: int | None = None,
-        frees_room: bool = False,
-    ) -> Placed:
+    def stage_record(self, new: NewRecord, *, frees_room: bool = False) -> Placed:
         """Takes one record that the broker itself makes; as `MessageStore.stage_record` has it.
 
         Raises MessageIllegal, MessageTooLarge, StoreNotWriteable, StorePoisoned.
         """
-        tail = self._tails.get((topic, queue_id)) or self._tail(topic, queue_id)
-        encoded = properties if isinstance(properties, bytes) else encode_properties(properties)
+        tail = self._tails.get((new.topic, new.queue_id)) or self._tail(new.topic, new.queue_id)
+        encoded = new.properties if isinstance(new.properties, bytes) else encode_properties(new.properties)
         now_ms = self._now_ms()
-        is_visible = goes_to_queue(sys_flag)
+        is_visible = goes_to_queue(new.sys_flag)
         record = bytearray(
             encode_record(
                 topic=tail.topic_bytes,
-                body=body,
+                body=new.body,
                 properties=encoded,
-                queue_id=queue_id,
-                flag=flag,
+                queue_id=new.queue_id,
+                flag=new.flag,
                 queue_offset=tail.next_offset if is_visible else 0,
-                sys_flag=sys_flag,
-                born_timestamp_ms=now_ms if born_timestamp_ms is None else born_timestamp_ms,
-                born_host=self._store_host if born_host is None else born_host,
+                sys_flag=new.sys_flag,
+                born_timestamp_ms=now_ms if new.born_timestamp_ms is None else new.born_timestamp_ms,
+                born_host=self._store_host if new.born_host is None else new.born_host,
                 store_timestamp_ms=now_ms,
                 store_host=self._store_host,
-                reconsume_times=reconsume_times,
-                prepared_transaction_offset=prepared_transaction_offset,
+                reconsume_times=new.reconsume_times,
+                prepared_transaction_offset=new.prepared_transaction_offset,
             )
         )
-        if body_crc is not None:
-            record[8:12] = body_crc.to_bytes(4, "big")
+        if new.body_crc is not None:
+            record[BODY_CRC_AT : BODY_CRC_AT + 4] = new.body_crc.to_bytes(4, "big")
         size = len(record)
         if size > self._config.record_bytes_max or size + TERMINATOR_BYTES > self._log.segment_bytes:
             raise self._refusal(BAD_SIZE)
         if size > self._staged_room or self._arena.used + size > len(self._memory):
             self._make_room(size, frees_room=frees_room)
         physical, begin = self._staged_end, self._arena.used
-        record[28:36] = physical.to_bytes(8, "big")
+        record[PHYSICAL_OFFSET_AT : PHYSICAL_OFFSET_AT + 8] = physical.to_bytes(8, "big")
         self._memory[begin : begin + size] = record
         kernel = self._kernel
         units_begin, keys_begin = kernel.units_end, kernel.keys_end
         if kernel.scan(self._memory, begin, begin + size, physical, False, 1) != 1:
             raise self._refusal(kernel.status)
         queue_offset = tail.next_offset
-        self._is_plain = self._is_plain and tail.is_plain and kernel.sys_flag & 0xC == 0
+        self._is_plain = self._is_plain and tail.is_plain and kernel.sys_flag & HALF_OR_ROLLBACK == 0
         tail.next_offset += is_visible
         self._staged.append(
-            (tail, queue_offset, 1, physical, physical + size, now_ms, units_begin, kernel.units_end, keys_begin,
-             kernel.keys_end, begin, kernel.sys_flag)
-        )  # fmt: skip
+            kernel.written(
+                tail, queue_offset, 1, physical, size, now_ms, units_begin, keys_begin, begin, kernel.sys_flag
+            )
+        )
         self._staged_end = physical + size
         self._staged_room = -1 if self._upkeep.is_refusing else self._staged_room - size
         self._arena.used = begin + size
@@ -303,8 +288,8 @@ class Staging:
         staged = self._staged
         if staged and not self._is_appended:
             first, last = staged[0], staged[-1]
-            begin = first[10]
-            self._log.append((self._arena.view[begin : begin + last[4] - first[3]],))
+            begin = first.at
+            self._log.append((self._arena.view[begin : begin + last.end - first.begin],))
             self._is_appended = True
 
     def dispatch(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ...model.clock import now_ms
 from ...model.queue import PhysicalOffset
-from ...record.record_kernel import StoredMessage
+from ...record.kernel import StoredMessage
 from ..config import StoreConfig, parse_delay_levels
 from ..index.key_index import KeyIndex
 from ..index.key_reader import KeyReader

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ...model.errors import OffsetOutOfRange, StoreFormatError
-from ...record.record_kernel import RUN_BLANK, RunKernel, StoredMessage, decode_batch
+from ...record.codes import RUN_BLANK
+from ...record.kernel import RunKernel, StoredMessage, decode_batch
 from ..checksum.checksum_entry import RottenEntry
 from ..checksum.checksum_reader import ChecksumReader
 from ..config import StoreConfig

@@ -15,8 +15,8 @@ from ...model.get_status import GetStatus
 from ...model.names import HALF_OP_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from ...model.properties import REAL_QUEUE_ID, REAL_TOPIC, TIMER_DELETES, TIMER_OUT_MS, UNIQUE_KEY
 from ...model.queue import PhysicalOffset
+from ...record.kernel import StoredMessage, decode_batch, decode_record
 from ...record.layout import UNIT
-from ...record.record_kernel import StoredMessage, decode_batch, decode_record
 from ..index.key_reader import KeyReader
 from ..opening.snapshot import read_snapshot
 from ..queues.queue_reader import QueueReader

@@ -18,7 +18,8 @@ from typing import Any, Final
 from ...model.clock import Clock
 from ...model.errors import StoreFormatError, StorePoisoned
 from ...model.queue import PhysicalOffset
-from ...record.record_kernel import RUN_BLANK, RUN_END, RUN_MORE, RunKernel
+from ...record.codes import RUN_BLANK, RUN_END, RUN_MORE
+from ...record.kernel import RunKernel
 from ..config import StoreConfig, parse_delay_levels
 from ..index.key_index import INDEX_FOLDER, KeyIndex
 from ..integrity.quarantine import FACTS_FILE as FACTS_FILE

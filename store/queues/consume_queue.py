@@ -27,8 +27,8 @@ from typing import Final
 
 from ...model.errors import StoreFormatError
 from ...model.queue import PhysicalOffset, QueueOffset
+from ...record.codes import RECORD_OVERHEAD_BYTES
 from ...record.layout import UNIT
-from ...record.record_kernel import RECORD_OVERHEAD_BYTES
 from ..log.segment import NAME_DIGITS, clear_range, create_sparse, first_hole, is_blank, segment_name, write_fully
 from ..log.spare_files import SpareFiles
 from ..log.unsynced_files import UnsyncedFiles, folders_to_sync

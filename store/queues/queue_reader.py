@@ -18,8 +18,9 @@ import numpy as np
 from ...model.errors import OffsetOutOfRange, SystemFault
 from ...model.get_status import GetStatus
 from ...model.queue import PhysicalOffset, QueueOffset
+from ...record.codes import RECORD_OVERHEAD_BYTES
+from ...record.kernel import UnitSelector
 from ...record.layout import UNIT, store_timestamp_of
-from ...record.record_kernel import RECORD_OVERHEAD_BYTES, UnitSelector
 from ..config import StoreConfig
 from ..get_result import GetResult, Search
 from ..integrity.quarantine import Quarantine, overlaps

@@ -10,7 +10,7 @@ from typing import Final
 
 from ...model.names import STATE_TOPICS
 from ...model.queue import PhysicalOffset, QueueOffset
-from ...record.record_kernel import RunKernel
+from ...record.kernel import RunKernel, WrittenRun
 from ..index.key_index import KeyIndex, is_indexed
 from ..opening.store_opening import Opened
 from .confirmation import Confirmation
@@ -32,11 +32,6 @@ class RunTarget:
     queue: ConsumeQueue
     queue_id: int
     topic: str
-
-
-# target, queue offset, count, begin, end, time, units begin, units end, keys begin, keys end, at (in the bytes), flags:
-# sysFlag of the last record, ENDS_WAIT and SEQUENCED of any of them
-WrittenRun = tuple[RunTarget, int, int, int, int, int, int, int, int, int, int, int]
 
 
 class RunDispatch:
@@ -64,21 +59,23 @@ class RunDispatch:
         and the runs of one queue follow one another in it. Raises OSError.
         """
         units = memoryview(kernel.units)
-        end = runs[-1][4]
+        end = runs[-1].end
         if grouped and len(runs) > 1:
             self._put_grouped(runs, kernel)
         else:
-            for target, queue_offset, _, _, _, now_ms, units_begin, units_end, _, _, _, flags in runs:
-                if goes_to_queue(flags):
-                    self._queues.put(target.queue, queue_offset, units[units_begin:units_end], now_ms)
-                    self._arrivals[target.queue.key] = None
+            for run in runs:
+                if goes_to_queue(run.sys_flag):
+                    queue: ConsumeQueue = run.target.queue
+                    found = units[run.units_begin : run.units_end]
+                    self._queues.put(queue, run.queue_offset, found, run.store_timestamp_ms)
+                    self._arrivals[queue.key] = None
         self._queues.advance(end)
         if self._index is not None:
             self._index_runs(self._index, runs, kernel)
             self._index.advance(end)
         messages = 0
         for run in runs:
-            messages += run[2]
+            messages += run.count
         self.messages += messages
         if self._confirmation.offset is not None:
             self._await_confirmation(runs)
@@ -96,35 +93,50 @@ class RunDispatch:
         hashes, offsets = kernel.hashes, kernel.key_offsets
         begin = end = now_ms = 0  # keys of neighbouring runs of one store time go in together
         for run in runs:
-            if run[8] == run[9] or (run[11] and not is_indexed(run[11])):
+            keys_begin, keys_end, flags = run.keys_begin, run.keys_end, run.sys_flag
+            if keys_begin == keys_end or (flags and not is_indexed(flags)):
                 continue
-            if run[5] != now_ms or run[8] != end:
+            if run.store_timestamp_ms != now_ms or keys_begin != end:
                 if begin < end:
                     index.put(hashes, offsets, begin, end, now_ms)
-                begin, now_ms = run[8], run[5]
-            end = run[9]
+                begin, now_ms = keys_begin, run.store_timestamp_ms
+            end = keys_end
         if begin < end:
             index.put(hashes, offsets, begin, end, now_ms)
 
     def _await_confirmation(self, runs: list[WrittenRun]) -> None:
         self._arrivals.clear()
-        for target, queue_offset, count, _, end, _, _, _, _, _, _, flags in runs:
-            if goes_to_queue(flags):
-                self._confirmation.on_run(target.queue.key, queue_offset, count, end)
+        for run in runs:
+            if goes_to_queue(run.sys_flag):
+                self._confirmation.on_run(run.target.queue.key, run.queue_offset, run.count, run.end)
 
     def _tell_others(self, runs: list[WrittenRun], kernel: RunKernel, units: memoryview, data: memoryview) -> None:
-        end = PhysicalOffset(runs[-1][4])
+        end = PhysicalOffset(runs[-1].end)
         every, wanted = self._topics, self._flags
         if every is not None:
-            runs = [run for run in runs if run[0].topic in every or run[11] & wanted]
+            runs = [run for run in runs if run.target.topic in every or run.sys_flag & wanted]
         for dispatcher, topics, own_flags, advance in self._others:
-            for target, queue_offset, count, begin, run_end, now_ms, ub, ue, kb, ke, at, flags in runs:
-                if topics is None or target.topic in topics or flags & own_flags:
+            for run in runs:
+                target: RunTarget = run.target
+                if topics is None or target.topic in topics or run.sys_flag & own_flags:
                     dispatcher.on_run(
-                        Run(target.topic, target.queue_id, QueueOffset(queue_offset), count, PhysicalOffset(begin),
-                            PhysicalOffset(run_end), now_ms, units[ub:ue], kernel.hashes, kernel.key_offsets,
-                            kb, ke, data[at : at + run_end - begin], flags)
-                    )  # fmt: skip
+                        Run(
+                            target.topic,
+                            target.queue_id,
+                            QueueOffset(run.queue_offset),
+                            run.count,
+                            PhysicalOffset(run.begin),
+                            PhysicalOffset(run.end),
+                            run.store_timestamp_ms,
+                            units[run.units_begin : run.units_end],
+                            kernel.hashes,
+                            kernel.key_offsets,
+                            run.keys_begin,
+                            run.keys_end,
+                            data[run.at : run.at + run.end - run.begin],
+                            run.sys_flag,
+                        )
+                    )
             if advance is not None:
                 advance(end)
 

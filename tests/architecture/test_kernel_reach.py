@@ -8,15 +8,14 @@ import pytest
 from kernel_reach import reaches_kernel
 
 LEADS = {
-    "from zenitmq.record.record_kernel import encode_record": True,
-    "from zenitmq.record import column_kernel": True,
+    "from zenitmq.record.kernel import encode_record": True,
     "import zenitmq.broker.service": True,
     "def test() -> None:\n    from zenitmq.broker.service import Broker": True,
     "from zenitmq import Message, StoredMessage": True,
     "from store_kit import make_store": True,
     "from zenitmq import Message": False,
     "from zenitmq.model.groups.group import Group": False,
-    "if TYPE_CHECKING:\n    from zenitmq.record.record_kernel import StoredMessage": False,
+    "if TYPE_CHECKING:\n    from zenitmq.record.kernel import StoredMessage": False,
 }
 
 

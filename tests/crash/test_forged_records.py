@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from store_kit import HOST, StillClock, kill, make_store, message, put, read_queue
 
-from zenitmq.record.record_kernel import TERMINATOR_BYTES, encode_record
+from zenitmq.record.codes import TERMINATOR_BYTES
+from zenitmq.record.kernel import encode_record
 from zenitmq.store.message_store import MessageStore
 
 SEGMENT = 65_536

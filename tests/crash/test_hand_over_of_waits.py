@@ -21,7 +21,8 @@ from zenitmq.broker.group.group_membership import join_group
 from zenitmq.broker.group.hand_over import MARK_FILE, hand_over
 from zenitmq.model.errors import StoreFormatError, StoreInGroup, StoreLocked
 from zenitmq.model.names import SCHEDULE_TOPIC, TIMER_TOPIC
-from zenitmq.record.record_kernel import StoredMessage
+from zenitmq.record.kernel import StoredMessage
+from zenitmq.record.new_record import NewRecord
 from zenitmq.record.sys_flag import SEQUENCED
 
 NOW_MS = 1_700_000_000_400
@@ -177,7 +178,7 @@ def test_the_largest_message_of_all_fits_into_what_is_printed(tmp_path: Path) ->
     with Life(tmp_path, StillClock(NOW_MS), config=config) as life:
         life.begin()
         life.delays.stage_delayed(
-            topic="t", queue_id=0, body=b"x" * 50_000, properties={}, deliver_at_ms=life.clock.time_ms + 1000
+            NewRecord(topic="t", queue_id=0, body=b"x" * 50_000, properties={}), deliver_at_ms=life.clock.time_ms + 1000
         )
         life.store.commit()
     for _ in ("a first run", "one more"):

@@ -10,7 +10,7 @@ import pytest
 from store_kit import ALL_TIME, StillClock, index_bytes, kill, make_store, message, put, tree
 
 from zenitmq.model.errors import StoreNotWriteable
-from zenitmq.record.record_kernel import decode_record
+from zenitmq.record.kernel import decode_record
 from zenitmq.store.log import segment as segment_module
 from zenitmq.store.message_store import MessageStore
 from zenitmq.store.offline.offline import inspect_store

@@ -14,7 +14,8 @@ import zlib
 import pytest
 
 from zenitmq.model.errors import StoreNotWriteable, StorePoisoned
-from zenitmq.record.record_kernel import RUN_BLANK, RunKernel, encode_record
+from zenitmq.record.codes import RUN_BLANK
+from zenitmq.record.kernel import RunKernel, encode_record
 from zenitmq.store.log import commit_log
 from zenitmq.store.log.commit_log import CommitLog, may_follow_append
 from zenitmq.store.log.segment import Disk
@@ -273,7 +274,7 @@ APPENDER = """
 import sys
 from zenitmq.store.log import commit_log
 from zenitmq.store.log.commit_log import CommitLog
-from zenitmq.record.record_kernel import encode_record
+from zenitmq.record.kernel import encode_record
 from test_log_tail import BLOCK, record
 commit_log.BLOCK_BYTES = BLOCK
 log = CommitLog(sys.argv[1], segment_bytes=int(sys.argv[2]), preallocate_segments=1)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from store_kit import ALL_TIME, StillClock, kill, make_store, message, put, read_queue
 
-from zenitmq.record.record_kernel import decode_record
+from zenitmq.record.kernel import decode_record
 from zenitmq.store.log.allocator import Allocator
 from zenitmq.store.log.spare_files import SPARE_INDEX_FOLDER, SPARE_QUEUE_FOLDER, SpareFiles
 from zenitmq.store.message_store import MessageStore

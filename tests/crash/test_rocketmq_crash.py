@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from store_kit import kill, make_store, message, put, read_queue
 
-from zenitmq.record.record_kernel import encode_record
+from zenitmq.record.kernel import encode_record
 from zenitmq.store.config import StoreConfig
 from zenitmq.store.offline.hand_over import hand_over_store
 from zenitmq.store.offline.offline_log import open_log

@@ -25,7 +25,9 @@ from store_kit import (
 
 from zenitmq.model.errors import OffsetOutOfRange, StoreLocked
 from zenitmq.model.names import STATE_TOPICS
-from zenitmq.record.record_kernel import ENTRY_BYTES, INDEX_HEADER_BYTES, StoredMessage, decode_batch, decode_record
+from zenitmq.record.codes import ENTRY_BYTES, INDEX_HEADER_BYTES
+from zenitmq.record.kernel import StoredMessage, decode_batch, decode_record
+from zenitmq.record.new_record import NewRecord
 from zenitmq.store.config import StoreConfig
 from zenitmq.store.index.index_file import SLOT_BYTES
 from zenitmq.store.log.segment import segment_name
@@ -358,7 +360,7 @@ def events_of(directory: Path) -> tuple[list[bytes], list[int]]:
         ends = []
         for step in ("old", "delete", "new", "delete", "newer"):
             if step == "delete":
-                master.stage_record(topic=STATE_TOPICS[0], queue_id=0, body=b"t")
+                master.stage_record(NewRecord(topic=STATE_TOPICS[0], queue_id=0, body=b"t"))
                 master.commit()
                 ends.append(master.written)
                 master.delete_topic("t", master.written)
@@ -416,7 +418,9 @@ def test_of_two_deletions_in_one_turn_the_cut_takes_back_the_second_alone(
             put(master, topic, 0, message(topic, topic.encode()))
         before = master.written
         master.confirm(before)
-        ends = [master.stage_record(topic=STATE_TOPICS[0], queue_id=0, body=topic).end for topic in (b"t", b"u")]
+        ends = [
+            master.stage_record(NewRecord(topic=STATE_TOPICS[0], queue_id=0, body=topic)).end for topic in (b"t", b"u")
+        ]
         master.commit()
         if confirmed_first:
             master.confirm(ends[0])

@@ -12,7 +12,7 @@ import pytest
 from store_kit import ALL_TIME, StillClock, index_bytes, kill, make_store, message, put, read_queue, stage, tree
 
 from zenitmq.model.errors import CorruptRecordError, MessageNotFound, StoreFormatError, StoreLocked
-from zenitmq.record.record_kernel import decode_record
+from zenitmq.record.kernel import decode_record
 from zenitmq.store.integrity.recovery import LastStop
 from zenitmq.store.message_store import MessageStore
 from zenitmq.store.offline.offline import verify_store

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from store_kit import HOST, StillClock, kill, make_store, message, put, put_unchecked, read_queue
 
-from zenitmq.record.record_kernel import encode_record
+from zenitmq.record.kernel import encode_record
 from zenitmq.store.checksum import checksum_log
 from zenitmq.store.log.segment import Disk
 from zenitmq.store.message_store import MessageStore

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from store_kit import StillClock, kill, make_store, message, put, put_unchecked, read_queue
 
+from zenitmq.record.kernel import encode_record
 from zenitmq.record.layout import UNIT
-from zenitmq.record.record_kernel import encode_record
 from zenitmq.store.queues.queue_witness import QueueWitness
 
 SETTINGS = {"segment_bytes": 65_536, "index_entries": 1000}

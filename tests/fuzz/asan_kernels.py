@@ -1,6 +1,6 @@
-"""Both kernels compiled with AddressSanitizer, in a folder of their own, and how a process comes to run on them.
+"""The kernel compiled with AddressSanitizer, in a folder of their own, and how a process comes to run on it.
 
-The folder is named by what they are made of, so that it is never stale. AddressSanitizer must be the first library of a
+The folder is named by what it is made of, so that it is never stale. AddressSanitizer must be the first library of a
 process: `environment` says what a child is to be started with. A single block of more than ALLOCATION_MIB is refused there,
 which Python raises as MemoryError: no decoder may ask for so much.
 """
@@ -18,9 +18,11 @@ from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
+from zenitmq.record.kernel_join import PARTS, joined
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = "zenitmq.record"
-KERNELS = ("record_kernel", "column_kernel")
+NAME = f"{PACKAGE}.kernel"
 ALLOCATION_MIB = 96
 _FLAGS = "-O1 -g -fno-omit-frame-pointer -fsanitize=address -fPIC -shared -fwrapv -DNDEBUG -w".split()
 _OPTIONS = (
@@ -49,17 +51,15 @@ def asan_library() -> str:
 
 
 def build() -> Path:
-    """The folder with both kernels; compiles them where they are not there yet. Raises NoCompiler, CalledProcessError."""
+    """The folder with the kernel; compiles it where it is not there yet. Raises NoCompiler, CalledProcessError."""
     asan_library()
-    sources = [ROOT / "record" / f"{name}.py" for name in KERNELS]
-    made_of = b"".join([path.read_bytes() for path in sources]) + " ".join([sys.version, *_FLAGS]).encode()
+    source = joined({part: (ROOT / "record" / f"{part}.py").read_text("utf-8") for part in PARTS})
+    made_of = " ".join([source, sys.version, *_FLAGS]).encode()
     folder = ROOT / "build" / "fuzz" / hashlib.sha256(made_of).hexdigest()[:16]
     if not folder.exists():
         making = folder.with_name(f"{folder.name}.{os.getpid()}")
         making.mkdir(parents=True)
-        for compiling in [_compile(name, making) for name in KERNELS]:
-            if compiling.wait():
-                raise subprocess.CalledProcessError(compiling.returncode, compiling.args)
+        _compile(source, making)
         try:
             making.rename(folder)
         except OSError:  # another process was as quick
@@ -67,12 +67,15 @@ def build() -> Path:
     return folder
 
 
-def _compile(name: str, folder: Path) -> subprocess.Popen[bytes]:
-    code = folder / f"{name}.c"
-    cython = [sys.executable, "-m", "cython", "-3", "--module-name", f"{PACKAGE}.{name}", "-o", str(code)]
-    subprocess.run([*cython, str(ROOT / "record" / f"{name}.py")], check=True, stdout=subprocess.DEVNULL)
+def _compile(source: str, folder: Path) -> None:
+    text, code = folder / "kernel.py", folder / "kernel.c"
+    text.write_text(source, encoding="utf-8")
+    cython = [sys.executable, "-m", "cython", "-3", "--module-name", NAME, "-o", str(code), str(text)]
+    subprocess.run(cython, check=True, stdout=subprocess.DEVNULL)
     include = f"-I{sysconfig.get_path('include')}"
-    return subprocess.Popen(["gcc", *_FLAGS, include, "-o", str(folder / f"{name}{EXTENSION_SUFFIXES[0]}"), str(code)])
+    subprocess.run(
+        ["gcc", *_FLAGS, include, "-o", str(folder / f"kernel{EXTENSION_SUFFIXES[0]}"), str(code)], check=True
+    )
 
 
 def environment() -> dict[str, str]:
@@ -81,15 +84,13 @@ def environment() -> dict[str, str]:
 
 
 def use(folder: Path) -> None:
-    """Makes the package run on the kernels of `build`; before anything imports them."""
-    for name in KERNELS:
-        whole = f"{PACKAGE}.{name}"
-        if whole in sys.modules:
-            raise RuntimeError(f"{whole} is imported already")
-        path = str(folder / f"{name}{EXTENSION_SUFFIXES[0]}")
-        spec = spec_from_file_location(whole, path, loader=ExtensionFileLoader(whole, path))
-        assert spec is not None
-        assert spec.loader is not None
-        module = sys.modules[whole] = module_from_spec(spec)
-        spec.loader.exec_module(module)
-        setattr(importlib.import_module(PACKAGE), name, module)
+    """Makes the package run on the kernel of `build`; before anything imports it."""
+    if NAME in sys.modules:
+        raise RuntimeError(f"{NAME} is imported already")
+    path = str(folder / f"kernel{EXTENSION_SUFFIXES[0]}")
+    spec = spec_from_file_location(NAME, path, loader=ExtensionFileLoader(NAME, path))
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[NAME] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    importlib.import_module(PACKAGE).kernel = module  # type: ignore[attr-defined]

@@ -44,7 +44,7 @@ from zenitmq.model.names import SCHEDULE_TOPIC, STATE_TOPICS, TIMER_TOPIC
 from zenitmq.model.properties import encode_properties
 from zenitmq.model.route import TopicConfig
 from zenitmq.namesrv.route_table import RouteTable
-from zenitmq.record.record_kernel import RunKernel, decode_batch, encode_record
+from zenitmq.record.kernel import RunKernel, decode_batch, encode_record
 from zenitmq.remoting.commands import BrokerHeartbeat, RegisterBroker
 from zenitmq.remoting.header import decode_request, encode_request
 from zenitmq.store.opening.snapshot import parse_snapshot, write_snapshot

@@ -28,7 +28,7 @@ from zenitmq.model.errors import (
     SystemFault,
 )
 from zenitmq.record.crc32 import crc32
-from zenitmq.record.record_kernel import RunKernel, decode_batch, encode_record
+from zenitmq.record.kernel import RunKernel, decode_batch, encode_record
 from zenitmq.store.checksum.checksum_entry import ENTRY
 from zenitmq.store.checksum.checksum_log import ChecksumLog
 from zenitmq.store.index.index_file import IndexFile, find_slot_count, index_file_bytes

@@ -10,8 +10,8 @@ from typing import Any
 
 from kernels import interpreted_kernel
 from zenitmq.model.errors import CorruptRecordError, MessageIllegal, MessageTooLarge, RemoteProtocolError
-from zenitmq.record import column_kernel, record_kernel
-from zenitmq.record.record_kernel import Accumulator, RunKernel, UnitSelector, decode_batch, encode_record
+from zenitmq.record import codes, kernel
+from zenitmq.record.kernel import Accumulator, RunKernel, UnitSelector, decode_batch, encode_record
 
 from .mutation import EDGES, Field, mutated, some_number
 from .target import Target
@@ -111,7 +111,7 @@ def _sent(draw: Random) -> bytes:
 
 def _stored(draw: Random) -> bytes:
     data, fields = run_of_records(draw, is_sent=False)
-    data += draw.choice((b"", bytes(8), struct.pack(">II", draw.choice((8, 100, 0)), record_kernel.MAGIC_BLANK)))
+    data += draw.choice((b"", bytes(8), struct.pack(">II", draw.choice((8, 100, 0)), codes.MAGIC_BLANK)))
     return bytes(mutated(data, draw, fields))
 
 
@@ -120,7 +120,7 @@ def exact(data: bytes) -> memoryview:
     return memoryview(array.array("B", data))
 
 
-def _run_kernel(draw: Random, kernel: Any = record_kernel) -> RunKernel:
+def _run_kernel(draw: Random, kernel: Any = kernel) -> RunKernel:
     return kernel.RunKernel(
         store_host=bytes(draw.choice((8, 8, 8, 20))),
         record_max=draw.choice((4096, 1 << 20, 0x7FFFFFFF, 91)),
@@ -138,11 +138,11 @@ def check_stamp(data: bytes, draw: Random) -> None:
     begin = draw.choice((0, 0, 0, len(data) // 2, -1))
     end = draw.choice((len(data),) * 3 + (len(data) - 1, len(data) + 1))
     physical = draw.choice((0, 4096, 1 << 40, (1 << 63) - 100, -1))
-    topic_hash = record_kernel.index_topic_hash(topic)
+    topic_hash = kernel.index_topic_hash(topic)
     count = draw.choice((1, 2, 3))
     done = kernel.stamp(buffer, begin, end, topic, topic_hash, count, 1, 5, physical, 7, draw.randrange(3) == 0)
     if done < 0:
-        assert record_kernel.why_refused(done, buffer, begin, end).startswith(record_kernel.REASONS[done])
+        assert kernel.why_refused(done, buffer, begin, end).startswith(codes.REASONS[done])
         assert kernel.units_end == kernel.keys_end == 0
         return
     messages = list(decode_batch(bytes(buffer[begin:end])))
@@ -172,7 +172,7 @@ def _scanned(kernel: Any, data: bytes, draw: Random) -> list[Any]:
 def check_scan(data: bytes, draw: Random) -> None:
     """Both forms of the kernel find the same runs, units and keys."""
     number = draw.getrandbits(32)
-    found = _scanned(record_kernel, data, Random(number))
+    found = _scanned(kernel, data, Random(number))
     if number % 8 == 0:
         assert found == _scanned(interpreted_kernel(), data, Random(number))
     _scanned_runs(exact(data), Random(number))
@@ -185,14 +185,14 @@ class _Queue:
 
 def _scanned_runs(data: memoryview, draw: Random) -> None:
     run = _run_kernel(draw)
-    runs: list[tuple[Any, ...]] = []
+    runs: list[kernel.WrittenRun] = []
     run.scan_runs(data, 0, len(data), 0, {}, lambda _at, _size: _Queue(0), draw.choice(TOPICS), runs)
     if runs:
         gathered = run.units_by_target(runs)
         assert sum(len(units) for _, _, units in gathered) == run.units_end
     begin, stop = draw.choice((0, 0, 3, len(data) + 3)), draw.choice((len(data), len(data) - 1))
     try:
-        at, _ = record_kernel.whole_records(data, begin, stop, draw.choice((0, 100, 1 << 30)))
+        at, _ = kernel.whole_records(data, begin, stop, draw.choice((0, 100, 1 << 30)))
     except ValueError:
         assert stop > len(data) or begin > len(data) or begin < 0
     else:
@@ -203,11 +203,11 @@ def check_sequences(data: bytes, draw: Random) -> None:
     """A batch gets its producer's sequences whole, or is refused by a number."""
     buffer, producer = exact(data), draw.choice((b"p", b"p", b"producer1", b""))
     first = draw.choice((0, 5, (1 << 62) - 1))
-    done = record_kernel.write_sequences(buffer, 0, len(buffer), draw.choice((4096, 1 << 20, 91)), producer, first)
+    done = kernel.write_sequences(buffer, 0, len(buffer), draw.choice((4096, 1 << 20, 91)), producer, first)
     if done < 0:
-        assert record_kernel.why_refused(done, buffer, 0, len(buffer)).startswith(record_kernel.REASONS[done])
+        assert kernel.why_refused(done, buffer, 0, len(buffer)).startswith(codes.REASONS[done])
     elif done and producer:
-        stretches = record_kernel.sequenced_stretches(bytes(buffer))
+        stretches = kernel.sequenced_stretches(bytes(buffer))
         assert [(stretch[0], stretch[1], stretch[2]) for stretch in stretches] == [
             (producer.decode(), first, first + done - 1)
         ]
@@ -222,8 +222,8 @@ def check_decode(data: bytes, draw: Random) -> None:
     """Whatever is decoded may be read: each attribute, each slice; encoded again from them, it is the same bytes."""
     messages = decode_batch(data, "broker-a", draw.choice((0x7FFFFFFF, 4096)))
     assert len(messages) == len(messages.positions)
-    record_kernel.ended_waits(data)
-    record_kernel.sequenced_stretches(data)
+    kernel.ended_waits(data)
+    kernel.sequenced_stretches(data)
     for message in messages:
         for name in attributes(message):
             try:
@@ -251,7 +251,7 @@ def _units(draw: Random) -> bytes:
 def check_select(data: bytes, draw: Random) -> None:
     """What is taken lies within the limits, in as many ranges as there is room for; both forms take the same."""
     number = draw.getrandbits(32)
-    found = _selected(record_kernel, data, Random(number))
+    found = _selected(kernel, data, Random(number))
     if number % 4 == 0:
         assert found == _selected(interpreted_kernel(), data, Random(number))
 
@@ -298,7 +298,7 @@ def _first_says(data: bytes) -> tuple[bytes, int, int, int] | None:
     """(topic, queue id, queue offset, position) of the first record; None where it is none."""
     size = struct.unpack_from(">I", data)[0] if len(data) >= 4 else 0
     try:
-        first = record_kernel.decode_record(bytes(data[:size]))
+        first = kernel.decode_record(bytes(data[:size]))
         return first.topic.encode(), first.queue_id, first.queue_offset, first.physical_offset
     except (CorruptRecordError, UnicodeError):
         return None
@@ -308,7 +308,7 @@ def check_stranger(data: bytes, draw: Random) -> None:
     """Units that point anywhere into records that hold anything: each one that is named as a stranger's is none of its queue,
     those at the ends of what passes are; both forms say the same."""
     number = draw.getrandbits(32)
-    found = _strangers(record_kernel, data, Random(number))
+    found = _strangers(kernel, data, Random(number))
     if number % 4 == 0:
         assert found == _strangers(interpreted_kernel(), data, Random(number))
 
@@ -350,7 +350,7 @@ def check_is_record(data: bytes, draw: Random) -> None:
     if first is not None and draw.randrange(4):
         topics, queue_id, slot, place = (*TOPICS, first[0]), *first[1:]
     for topic in topics:
-        found = record_kernel.is_record_of(exact(part), place, topic, queue_id, slot)
+        found = kernel.is_record_of(exact(part), place, topic, queue_id, slot)
         assert found == interpreted_kernel().is_record_of(exact(part), place, topic, queue_id, slot)
         if found:
             assert (int.from_bytes(part[:4], "big"), int.from_bytes(part[28:36], "big")) == (
@@ -377,7 +377,7 @@ def _columns(draw: Random, rows: int) -> dict[str, Any]:
 
     def texts(count: int, *, has_nulls: bool = True) -> Any:
         data_bytes = draw.choice((0, 10, 200, 5000, 300_000))
-        return column_kernel.BytesColumn(
+        return kernel.BytesColumn(
             room(count + 1, "i"), room(data_bytes, "B"), room((count + 7) // 8 if has_nulls else 0, "B")
         )
 
@@ -397,7 +397,7 @@ def check_columns(data: bytes, draw: Random) -> None:
     """Rows are filled while there is room, and never beyond it."""
     messages = decode_batch(data)
     rows = draw.choice((1, 2, 9))
-    filler = column_kernel.ColumnFiller(
+    filler = kernel.ColumnFiller(
         rows, _columns(draw, rows), tags=draw.choice((None, None, (b"x", b"k"))), check_crc=draw.randrange(3) > 0
     )
     at = 0
@@ -414,7 +414,7 @@ def _index(draw: Random) -> bytes:
     struct.pack_into(">II", data, 0, slots, entries)
     hashes = memoryview(array.array("I", [draw.getrandbits(31) for _ in range(entries - 1)]))
     offsets = memoryview(array.array("q", [draw.getrandbits(40) for _ in range(entries - 1)]))
-    record_kernel.index_insert(memoryview(data)[8:], slots, 1, hashes, offsets, 0, entries - 1, 1)
+    kernel.index_insert(memoryview(data)[8:], slots, 1, hashes, offsets, 0, entries - 1, 1)
     return bytes(mutated(data, draw, [(at, 4) for at in range(8, len(data), 4)]))
 
 
@@ -426,10 +426,10 @@ def check_index(data: bytes, draw: Random) -> None:
     hashes = memoryview(array.array("I", [draw.getrandbits(32) for _ in range(4)]))
     offsets = memoryview(array.array("q", [draw.getrandbits(40) for _ in range(4)]))
     found_max = draw.choice((1, 100))
-    found = record_kernel.index_search(file, slots, draw.choice((1, entries)), hashes[0], 0, 1 << 40, found_max)
+    found = kernel.index_search(file, slots, draw.choice((1, entries)), hashes[0], 0, 1 << 40, found_max)
     assert len(found) <= found_max
     first = draw.choice((0, 1, entries, some_number(draw, entries) & 0x7FFFFFFFFFFFFFFF))
-    record_kernel.index_insert(file, slots, first, hashes, offsets, 0, 4, -1)
+    kernel.index_insert(file, slots, first, hashes, offsets, 0, 4, -1)
 
 
 def _texts_to_send(draw: Random) -> bytes:

@@ -22,7 +22,7 @@ from zenitmq.model.errors import ConfigError, GroupNotFound, TopicNotFound
 from zenitmq.model.properties import encode_properties
 from zenitmq.model.redelivery import Origin, dead_letter_properties
 from zenitmq.pipeline.jobs import dlq_redrive, lag_report
-from zenitmq.record.record_kernel import encode_record
+from zenitmq.record.kernel import encode_record
 from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.commands import SendMessages
 from zenitmq.testing import LocalCluster

@@ -7,7 +7,9 @@ broker makes itself (delayed, committed, sent back) through `stage_record`. Then
 import pytest
 from store_kit import StillClock, index_bytes, make_store, tree, unpack_golden
 
-from zenitmq.record.record_kernel import RUN_BLANK, RunKernel, StoredMessage, decode_batch
+from zenitmq.record.codes import RUN_BLANK
+from zenitmq.record.kernel import RunKernel, StoredMessage, decode_batch
+from zenitmq.record.new_record import NewRecord
 from zenitmq.store.message_store import MessageStore
 
 SEGMENT = 65_536
@@ -33,16 +35,18 @@ def feed(store: MessageStore, run: bytes, kernel: RunKernel) -> None:
         return
     for message in messages:
         store.stage_record(
-            topic=topic,
-            queue_id=message.queue_id,
-            body=message.body_as_stored,
-            properties=message.properties_as_stored,
-            flag=message.flag,
-            sys_flag=message.sys_flag,
-            born_timestamp_ms=message.born_at_ms,
-            born_host=message.born_host,
-            reconsume_times=message.reconsume_times,
-            prepared_transaction_offset=message.prepared_transaction_offset,
+            NewRecord(
+                topic=topic,
+                queue_id=message.queue_id,
+                body=message.body_as_stored,
+                properties=message.properties_as_stored,
+                flag=message.flag,
+                sys_flag=message.sys_flag,
+                born_timestamp_ms=message.born_at_ms,
+                born_host=message.born_host,
+                reconsume_times=message.reconsume_times,
+                prepared_transaction_offset=message.prepared_transaction_offset,
+            )
         )
 
 

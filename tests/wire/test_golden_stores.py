@@ -24,8 +24,8 @@ from zenitmq.model.ids import parse_offset_message_id
 from zenitmq.model.sql92.condition import Condition
 from zenitmq.model.subscription import Subscription
 from zenitmq.model.tag_hash import java_hash
+from zenitmq.record.kernel import StoredMessage, decode_batch, decode_record
 from zenitmq.record.layout import UNIT
-from zenitmq.record.record_kernel import StoredMessage, decode_batch, decode_record
 from zenitmq.store.config import StoreConfig
 from zenitmq.store.get_result import Search
 from zenitmq.store.message_store import MessageStore

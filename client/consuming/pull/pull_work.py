@@ -17,7 +17,7 @@ from ....model.clock import monotonic_ms
 from ....model.errors import DamageAwaited, LocalProtocolError, RemoteProtocolError, ZenitError
 from ....model.queue import MessageQueue, QueueOffset
 from ....model.subscription import Subscription
-from ....record.record_kernel import MessageBatch, StoredMessage
+from ....record.kernel import MessageBatch, StoredMessage
 from ....remoting.commands import PullReply, Reply
 from ...connection.connection import Connection
 from ...connection.waiting import Signals, Waits

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 from ....model.errors import InvalidParameter, WrongAnswer
 from ....model.names import RETRY_PREFIX
 from ....model.properties import RETRY_TOPIC
-from ....record.record_kernel import StoredMessage
+from ....record.kernel import StoredMessage
 from .push_queues import Delivery, Failure
 
 REASON_LENGTH_MAX: Final = 1024

@@ -15,7 +15,7 @@ from typing import Final
 from ....model.errors import InvalidParameter
 from ....model.queue import MessageQueue
 from ....model.subscription import Subscription
-from ....record.record_kernel import MessageBatch
+from ....record.kernel import MessageBatch
 
 NOT_LEASED: Final = 0
 

@@ -29,7 +29,7 @@ from typing import Final, cast
 from ....model.errors import CorruptRecordError
 from ....model.queue import MessageQueue
 from ....model.subscription import Subscription
-from ....record.record_kernel import MessageBatch, StoredMessage
+from ....record.kernel import MessageBatch, StoredMessage
 from ....remoting.commands import PullReply
 from ..prefetch import Event, Prefetch, Pull
 from .process_queue import DEFAULT_LIMITS, FlowLimits, ProcessQueue

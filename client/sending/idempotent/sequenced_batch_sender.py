@@ -7,7 +7,7 @@ from functools import partial
 
 from ....model.errors import ZenitError
 from ....model.queue import MessageQueue
-from ....record.record_kernel import batch_sizes
+from ....record.kernel import batch_sizes
 from ....remoting.commands import Reply, Request
 from ...connection.connection import Connection
 from ...connection.retry import RetryPolicy

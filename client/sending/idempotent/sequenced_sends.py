@@ -15,7 +15,7 @@ from ....model.clock import monotonic_ms
 from ....model.errors import OutcomeUnknown, RemoteProtocolError, SequenceKnownInPart, ZenitError
 from ....model.queue import MessageQueue
 from ....model.sequence import check_producer_id, check_sequences, sequence_room
-from ....record.record_kernel import batch_sizes
+from ....record.kernel import batch_sizes
 from ....remoting.commands import SendSequenced, SequencedReply
 from ...connection.connection import Connection
 from ...connection.retry import RetryPolicy

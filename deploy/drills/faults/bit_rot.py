@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterator
 from typing import Final
 
-from ....record.record_kernel import MAGIC_BLANK
+from ....record.codes import MAGIC_BLANK
 from ....store.log.commit_log import COMMIT_LOG_FOLDER
 from ..log_compare import HEAD
 

@@ -13,7 +13,7 @@ import pytest
 from zenitmq.broker.config import BrokerConfig
 from zenitmq.broker.service import Broker
 from zenitmq.model.properties import encode_properties
-from zenitmq.record.record_kernel import decode_batch, encode_record
+from zenitmq.record.kernel import decode_batch, encode_record
 from zenitmq.remoting import commands
 from zenitmq.remoting.client import RemotingClient
 from zenitmq.store.config import StoreConfig

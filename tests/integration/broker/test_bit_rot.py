@@ -13,7 +13,7 @@ import pytest
 from zenitmq.broker.repair.replica_copy import copy_replica
 from zenitmq.model.errors import BrokerBusy, CorruptRecordError, MessageNotFound
 from zenitmq.model.get_status import GetStatus
-from zenitmq.record.record_kernel import StoredMessage, decode_batch
+from zenitmq.record.kernel import StoredMessage, decode_batch
 from zenitmq.remoting.commands import GetBrokerStatistics, PullMessages, PullReply, ScrubLog, SendBack
 
 from .static_group_kit import Serve, StaticGroup, answers, await_that, in_sync, replication

@@ -10,7 +10,7 @@ import pytest
 from zenitmq.model.errors import MessageIllegal
 from zenitmq.model.properties import encode_properties
 from zenitmq.model.sequence import sequence_room
-from zenitmq.record.record_kernel import encode_record
+from zenitmq.record.kernel import encode_record
 from zenitmq.remoting import commands
 
 WHOLE, LATER = b"whole", b"TIMER_DELAY_MS\x011\x02"

@@ -9,7 +9,7 @@ from typing import Any
 
 from zenitmq.model.clock import SystemClock
 from zenitmq.model.properties import encode_properties
-from zenitmq.record.record_kernel import encode_record
+from zenitmq.record.kernel import encode_record
 from zenitmq.remoting import commands
 from zenitmq.remoting.delayed_places import decode_places
 

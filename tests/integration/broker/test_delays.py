@@ -12,7 +12,7 @@ from zenitmq.model.errors import InvalidParameter, MessageIllegal, MessageNotFou
 from zenitmq.model.names import TIMER_TOPIC
 from zenitmq.model.properties import encode_properties
 from zenitmq.model.recall_handle import RecallHandle
-from zenitmq.record.record_kernel import decode_record, encode_record
+from zenitmq.record.kernel import decode_record, encode_record
 from zenitmq.remoting import commands
 from zenitmq.remoting.delayed_places import NOWHERE, Place, decode_places
 

@@ -14,7 +14,7 @@ import pytest
 from store_kit import unpack_golden
 
 from zenitmq.model.properties import encode_properties
-from zenitmq.record.record_kernel import encode_record
+from zenitmq.record.kernel import encode_record
 from zenitmq.remoting import commands
 from zenitmq.remoting.delayed_places import decode_places
 

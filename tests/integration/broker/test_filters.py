@@ -14,7 +14,7 @@ from zenitmq.model.errors import InvalidParameter, SqlSyntaxError
 from zenitmq.model.get_status import GetStatus
 from zenitmq.model.properties import encode_properties
 from zenitmq.model.tag_hash import java_hash
-from zenitmq.record.record_kernel import encode_record
+from zenitmq.record.kernel import encode_record
 from zenitmq.remoting import commands
 
 TOPIC = "trades"

@@ -10,7 +10,7 @@ import pytest
 
 from zenitmq.model.errors import InvalidParameter, MessageIllegal, NoPermission, ZenitError
 from zenitmq.model.properties import encode_properties
-from zenitmq.record.record_kernel import decode_batch, encode_record
+from zenitmq.record.kernel import decode_batch, encode_record
 from zenitmq.remoting import commands
 
 TOPIC = "zenit_REPLY_TOPIC"

@@ -9,7 +9,7 @@ import pytest
 from zenitmq import Admin, Message, Producer
 from zenitmq.model.clock import monotonic_ms, now_ms, sleep_ms
 from zenitmq.model.errors import NotEnoughReplicas, ReplicaTimeout, RequestTimeout, ZenitError
-from zenitmq.record.record_kernel import decode_batch
+from zenitmq.record.kernel import decode_batch
 from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.commands import PullMessages, PullReply, Request, SendBack
 from zenitmq.testing import LocalCluster

@@ -19,6 +19,7 @@ from zenitmq.model.errors import (
     NoPermission,
 )
 from zenitmq.model.ids import HostAddress
+from zenitmq.record.new_record import NewRecord
 from zenitmq.remoting import commands
 from zenitmq.store.message_store import MessageStore
 
@@ -230,7 +231,7 @@ def test_a_body_that_an_older_broker_took_with_anothers_crc_goes_its_way_and_kee
 
     broker.stop()
     with made_store(broker) as store:
-        store.stage_record(topic="trades", queue_id=0, body=b"poison", body_crc=0x01020304)
+        store.stage_record(NewRecord(topic="trades", queue_id=0, body=b"poison", body_crc=0x01020304))
         store.commit()
     broker.start()
     first = only(broker.pull("trades", is_doubted=True))

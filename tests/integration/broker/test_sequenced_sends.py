@@ -22,7 +22,7 @@ from zenitmq.model.errors import (
 )
 from zenitmq.model.properties import encode_properties
 from zenitmq.model.sequence import sequence_room
-from zenitmq.record.record_kernel import encode_record
+from zenitmq.record.kernel import encode_record
 from zenitmq.record.sys_flag import SEQUENCED
 from zenitmq.remoting import commands
 from zenitmq.remoting.delayed_places import NOWHERE, Place, decode_places

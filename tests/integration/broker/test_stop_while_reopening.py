@@ -11,6 +11,7 @@ import pytest
 
 from zenitmq.model.clock import SystemClock
 from zenitmq.model.ids import HostAddress
+from zenitmq.record.new_record import NewRecord
 from zenitmq.store.message_store import MessageStore
 
 from .conftest import SMALL
@@ -49,7 +50,7 @@ def append_alone(broker: Any, body: bytes) -> int:
         on_poisoned=lambda _: None,
     )
     with store:
-        store.stage_record(topic="t", queue_id=0, body=body)
+        store.stage_record(NewRecord(topic="t", queue_id=0, body=body))
         store.commit()
         return int(store.written)
 

@@ -10,7 +10,7 @@ from integration.broker.conftest import record
 
 from zenitmq.model.errors import InvalidParameter, TopicMadeAnew
 from zenitmq.model.properties import encode_properties
-from zenitmq.record.record_kernel import encode_record
+from zenitmq.record.kernel import encode_record
 from zenitmq.remoting import commands
 
 

@@ -130,7 +130,7 @@ def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
         "cython",
         "rocksdict",
         "kazoo",
-        "zenitmq.record.record_kernel",
+        "zenitmq.record.kernel",
     }
 
 

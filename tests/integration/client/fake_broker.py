@@ -13,7 +13,7 @@ from zenitmq.model.clock import SystemClock, now_ms
 from zenitmq.model.errors import MessageNotFound, TopicNotFound, ZenitError
 from zenitmq.model.get_status import GetStatus
 from zenitmq.model.ids import HostAddress
-from zenitmq.record.record_kernel import MessageBatch, RunKernel, decode_batch, index_topic_hash
+from zenitmq.record.kernel import MessageBatch, RunKernel, decode_batch, index_topic_hash
 from zenitmq.remoting import commands as c
 from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.server import Call, RequestLoop

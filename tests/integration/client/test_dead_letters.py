@@ -14,7 +14,7 @@ from zenitmq.client.administration.letter_selection import LetterSelection
 from zenitmq.model.clock import monotonic_ms
 from zenitmq.model.properties import encode_properties
 from zenitmq.model.redelivery import Origin, dead_letter_properties
-from zenitmq.record.record_kernel import encode_record
+from zenitmq.record.kernel import encode_record
 from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.commands import SendMessages
 

@@ -19,7 +19,7 @@ from zenitmq.client.connection.connection import connect, release
 from zenitmq.client.connection.waiting import Blocking, run_blocking
 from zenitmq.client.sending.idempotent.sequenced_sends import SequencedResult, SequencedSends
 from zenitmq.model.errors import InvalidParameter, MessageIllegal, RequestTimeout
-from zenitmq.record.record_kernel import Accumulator, batch_sizes
+from zenitmq.record.kernel import Accumulator, batch_sizes
 from zenitmq.remoting import commands
 from zenitmq.remoting.client import RemotingClient
 

@@ -22,7 +22,7 @@ from zenitmq.deploy.cluster_status import ask_json
 from zenitmq.deploy.drills.log_compare import differences
 from zenitmq.deploy.processes import terminate
 from zenitmq.model.clock import monotonic_ms, sleep_ms
-from zenitmq.record.record_kernel import decode_batch
+from zenitmq.record.kernel import decode_batch
 from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.commands import GetBrokerStatistics, PullMessages, PullReply
 from zenitmq.testing import LocalCluster

@@ -17,7 +17,7 @@ from zenitmq.deploy.drills.log_compare import differences
 from zenitmq.deploy.processes import terminate
 from zenitmq.model.clock import monotonic_ms, sleep_ms
 from zenitmq.model.get_status import GetStatus
-from zenitmq.record.record_kernel import StoredMessage, decode_batch
+from zenitmq.record.kernel import StoredMessage, decode_batch
 from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.commands import PullMessages, PullReply
 from zenitmq.store.log.segment import segment_name

@@ -13,7 +13,7 @@ from store_kit import get, make_store, message, put, read_queue
 
 from zenitmq.model.errors import CorruptRecordError
 from zenitmq.model.get_status import GetStatus
-from zenitmq.record.record_kernel import StoredMessage, decode_batch
+from zenitmq.record.kernel import StoredMessage, decode_batch
 from zenitmq.store.message_store import MessageStore
 
 SEGMENT = 4096

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from column_kit import NAMES, Columns, expected_row
-from kernels import COLUMNS, interpreted_kernel
+from kernels import NAME, interpreted_kernel
+from zenitmq.record import codes
 from zenitmq.record.compression import compress_lz4
-from zenitmq.record.record_kernel import decode_batch, encode_record
+from zenitmq.record.kernel import decode_batch, encode_record
 
-FORMS = [importlib.import_module(COLUMNS), interpreted_kernel(COLUMNS)]
+FORMS = [importlib.import_module(NAME), interpreted_kernel()]
 
 LONG = st.integers(-(1 << 63), (1 << 63) - 1)
 COUNT = st.integers(0, (1 << 32) - 1)
@@ -57,7 +58,7 @@ def records(draw: st.DrawFn) -> bytes:
 def test_rows_are_what_messages_say(form, data: list[bytes]) -> None:
     batch = decode_batch(b"".join(data), "broker-a")
     columns = Columns(form, rows=16, text_bytes=1 << 15, body_bytes=1 << 12, entries=1 << 10)
-    assert columns.fill(batch) == (len(batch), form.ALL_TAKEN)
+    assert columns.fill(batch) == (len(batch), codes.ALL_TAKEN)
     assert columns.rows() == [expected_row(message) for message in batch]
 
 
@@ -76,8 +77,8 @@ def test_batches_of_any_size_together_hold_every_row(
     wanted = tuple(sorted(names))
     batch = decode_batch(b"".join(data), "broker-a")
     found: list[dict] = []
-    index, status = 0, form.NO_ROOM
-    while status == form.NO_ROOM:
+    index, status = 0, codes.NO_ROOM
+    while status == codes.NO_ROOM:
         columns = Columns(form, wanted, rows=rows, text_bytes=text_bytes, body_bytes=256, entries=entries)
         index, status = columns.fill(batch, index)
         assert columns.filler.rows or index == len(batch)

@@ -13,6 +13,7 @@ from kernels import NAME, interpreted_kernel
 from zenitmq.model.errors import CorruptRecordError
 from zenitmq.model.properties import decode_properties
 from zenitmq.model.tag_hash import java_hash
+from zenitmq.record.kernel import WrittenRun
 
 INSTALLED = importlib.import_module(NAME)
 INTERPRETED = interpreted_kernel()
@@ -211,6 +212,11 @@ def laid_out(kernel, records: list) -> bytes:
     return data
 
 
+def facts_of(run: WrittenRun) -> tuple:
+    return (run.target.name, run.queue_offset, run.count, run.begin, run.end, run.store_timestamp_ms, run.units_begin,
+            run.units_end, run.keys_begin, run.keys_end, run.at, run.sys_flag)  # fmt: skip
+
+
 @pytest.mark.parametrize("kernel", [INSTALLED, INTERPRETED], ids=["installed", "interpreted"])
 @given(records=placed, tail=st.sampled_from([b"", bytes(40), b"\xff" * 40]))
 def test_many_runs_in_one_call_are_those_of_many_calls(kernel, records: list, tail: bytes) -> None:
@@ -218,7 +224,7 @@ def test_many_runs_in_one_call_are_those_of_many_calls(kernel, records: list, ta
     one, many = kernel.RunKernel(**LIMITS), kernel.RunKernel(**LIMITS)
     begin = 0
     while begin < len(data):
-        targets, runs = dict[tuple[bytes, int], Target](), list[tuple]()
+        targets, runs = dict[tuple[bytes, int], Target](), list[WrittenRun]()
         found_at = list[tuple[int, int]]()
 
         def find(position: int, size: int, asked=found_at) -> Target:
@@ -241,7 +247,7 @@ def test_many_runs_in_one_call_are_those_of_many_calls(kernel, records: list, ta
             at = one.end
             if one.topic == b"events":
                 break
-        assert [(run[0].name, *run[1:]) for run in runs] == expected
+        assert [facts_of(run) for run in runs] == expected
         assert (plain, many.status, many.count, many.end) == (visible, one.status, one.count, one.end)
         assert bytes(many.units[: many.units_end]) == bytes(one.units[: one.units_end])
         assert list(many.hashes[: many.keys_end]) == list(one.hashes[: one.keys_end])

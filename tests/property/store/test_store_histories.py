@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_kit import StillClock, index_bytes, kill, make_store, message, read_queue, stage, tree
 
+from zenitmq.record.new_record import NewRecord
+
 APPEND_BYTES_MAX = 2048
 
 steps = st.lists(
@@ -62,7 +64,9 @@ class History:
     def record(self, queue_id: int, flags: int) -> None:
         self.number += 1
         body = b"%d" % self.number
-        self.store.stage_record(topic="t", queue_id=queue_id, body=body, properties={"TAGS": "t"}, sys_flag=flags)
+        self.store.stage_record(
+            NewRecord(topic="t", queue_id=queue_id, body=body, properties={"TAGS": "t"}, sys_flag=flags)
+        )
         self.staged.append((queue_id, [body] if flags in (0, 0x8) else []))
 
     def commit(self) -> None:

@@ -7,7 +7,7 @@ import pytest
 from zenitmq.cli.message_text import compile_format, message_document, record_document
 from zenitmq.model.errors import InvalidParameter
 from zenitmq.model.properties import encode_properties
-from zenitmq.record.record_kernel import StoredMessage, decode_record, encode_record
+from zenitmq.record.kernel import StoredMessage, decode_record, encode_record
 
 PROPERTIES = {"UNIQ_KEY": "7F0000010001", "KEYS": "o-17 acme", "TAGS": "buy", "region": "eu"}
 

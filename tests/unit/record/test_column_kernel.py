@@ -11,7 +11,8 @@ import pytest
 from column_kit import NAMES, Columns, expected_row
 from zenitmq.model.errors import CorruptRecordError
 from zenitmq.model.properties import encode_properties
-from zenitmq.record.record_kernel import MessageBatch, decode_batch, encode_record
+from zenitmq.record import codes
+from zenitmq.record.kernel import MessageBatch, decode_batch, encode_record
 
 V6 = bytes(range(16)) + struct.pack(">i", 10911)
 LONG_TOPIC = b"%RETRY%" + b"g" * 200
@@ -85,89 +86,89 @@ RECORDS = [
 
 
 @pytest.mark.parametrize("data", RECORDS)
-def test_a_record_becomes_the_row_that_its_message_is(column_kernel: ModuleType, data: bytes) -> None:
+def test_a_record_becomes_the_row_that_its_message_is(kernel: ModuleType, data: bytes) -> None:
     batch = decode_batch(data, "broker-a")
-    columns = Columns(column_kernel)
-    assert columns.fill(batch) == (1, column_kernel.ALL_TAKEN)
+    columns = Columns(kernel)
+    assert columns.fill(batch) == (1, codes.ALL_TAKEN)
     assert columns.rows() == [expected_row(batch[0])]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_column_can_be_had_alone(column_kernel: ModuleType, name: str) -> None:
+def test_each_column_can_be_had_alone(kernel: ModuleType, name: str) -> None:
     batch = batch_of(*(case.values[0] for case in RECORDS))  # type: ignore[arg-type]
-    columns = Columns(column_kernel, (name,))
-    assert columns.fill(batch) == (len(batch), column_kernel.ALL_TAKEN)
+    columns = Columns(kernel, (name,))
+    assert columns.fill(batch) == (len(batch), codes.ALL_TAKEN)
     assert columns.rows() == [expected_row(message, (name,)) for message in batch]
 
 
-def test_runs_of_records_follow_each_other(column_kernel: ModuleType) -> None:
+def test_runs_of_records_follow_each_other(kernel: ModuleType) -> None:
     """Rows beyond the eighth begin a new byte of the bitmaps, whatever was in the buffer before."""
-    columns = Columns(column_kernel)
+    columns = Columns(kernel)
     properties = [b"", b"TAGS\x01t\x02TIMER_OUT_MS\x019\x02", b"KEYS\x01a b\x02"]
     runs = [batch_of(*(record(properties=properties[(run + n) % 3]) for n in range(7))) for run in range(4)]
     for run in runs:
-        assert columns.fill(run) == (7, column_kernel.ALL_TAKEN)
+        assert columns.fill(run) == (7, codes.ALL_TAKEN)
     assert columns.rows() == [expected_row(message) for run in runs for message in run]
 
 
-def test_a_slice_of_a_batch_is_its_messages(column_kernel: ModuleType) -> None:
-    columns = Columns(column_kernel, ("queueOffset",))
-    assert columns.fill(numbered(9).slice(3, 6), 1) == (3, column_kernel.ALL_TAKEN)
+def test_a_slice_of_a_batch_is_its_messages(kernel: ModuleType) -> None:
+    columns = Columns(kernel, ("queueOffset",))
+    assert columns.fill(numbered(9).slice(3, 6), 1) == (3, codes.ALL_TAKEN)
     assert columns.rows() == [{"queueOffset": 4}, {"queueOffset": 5}]
 
 
-def test_only_the_range_is_taken(column_kernel: ModuleType) -> None:
-    columns = Columns(column_kernel, ("queueOffset", "body"))
-    assert columns.fill(numbered(9), 0, (3, 6)) == (6, column_kernel.BEHIND_END)
+def test_only_the_range_is_taken(kernel: ModuleType) -> None:
+    columns = Columns(kernel, ("queueOffset", "body"))
+    assert columns.fill(numbered(9), 0, (3, 6)) == (6, codes.BEHIND_END)
     assert columns.rows() == [{"queueOffset": n, "body": b"%d" % n} for n in (3, 4, 5)]
 
 
-def test_only_wanted_tags_are_taken(column_kernel: ModuleType) -> None:
+def test_only_wanted_tags_are_taken(kernel: ModuleType) -> None:
     """Letter by letter: "Aa" and "BB" have one hash."""
     texts = [b"TAGS\x01Aa\x02", b"TAGS\x01BB\x02", b"", b"TAGS\x01\xff\x02", b"TAGS\x01Aab\x02", b"TAGS\x01q\x02"]
     batch = batch_of(*(record(properties=text, queue_offset=n) for n, text in enumerate(texts)))
-    columns = Columns(column_kernel, ("queueOffset",), tags=(b"Aa", b"q", "�".encode()))
-    assert columns.fill(batch) == (6, column_kernel.ALL_TAKEN)
+    columns = Columns(kernel, ("queueOffset",), tags=(b"Aa", b"q", "�".encode()))
+    assert columns.fill(batch) == (6, codes.ALL_TAKEN)
     assert [row["queueOffset"] for row in columns.rows()] == [0, 3, 5]
 
 
-def test_a_full_batch_of_rows_is_gone_on_with_in_the_next(column_kernel: ModuleType) -> None:
+def test_a_full_batch_of_rows_is_gone_on_with_in_the_next(kernel: ModuleType) -> None:
     batch = numbered(9)
-    columns = Columns(column_kernel, ("body",), rows=4)
-    assert columns.fill(batch) == (4, column_kernel.NO_ROOM)
-    again = Columns(column_kernel, ("body",), rows=4)
-    assert again.fill(batch, 4) == (8, column_kernel.NO_ROOM)
+    columns = Columns(kernel, ("body",), rows=4)
+    assert columns.fill(batch) == (4, codes.NO_ROOM)
+    again = Columns(kernel, ("body",), rows=4)
+    assert again.fill(batch, 4) == (8, codes.NO_ROOM)
     assert [row["body"] for row in columns.rows() + again.rows()] == [b"%d" % n for n in range(8)]
 
 
-def test_a_body_that_finds_no_room_says_how_much_it_needs(column_kernel: ModuleType) -> None:
+def test_a_body_that_finds_no_room_says_how_much_it_needs(kernel: ModuleType) -> None:
     batch = batch_of(record(b"x" * 30), record(b"y" * 31))
-    columns = Columns(column_kernel, ("body",), body_bytes=60)
-    assert columns.fill(batch) == (1, column_kernel.NO_ROOM)
+    columns = Columns(kernel, ("body",), body_bytes=60)
+    assert columns.fill(batch) == (1, codes.NO_ROOM)
     assert columns.filler.needed_bytes == 31
     assert columns.rows() == [{"body": b"x" * 30}]
 
 
 @pytest.mark.parametrize("name", ["messageId", "keys", "tags", "messageGroup", "traceparent", "properties"])
-def test_a_text_that_finds_no_room_waits_for_the_next_batch(column_kernel: ModuleType, name: str) -> None:
+def test_a_text_that_finds_no_room_waits_for_the_next_batch(kernel: ModuleType, name: str) -> None:
     """Nothing of it is taken, though the other columns have room."""
     batch = batch_of(*[record(properties=encode_properties(EVERYTHING))] * 3)
     size_bytes = len(encode_properties(EVERYTHING))
-    columns = Columns(column_kernel, ("queueOffset", name), text_bytes=size_bytes + 64 + 1)
-    assert columns.fill(batch) == (1, column_kernel.NO_ROOM)
+    columns = Columns(kernel, ("queueOffset", name), text_bytes=size_bytes + 64 + 1)
+    assert columns.fill(batch) == (1, codes.NO_ROOM)
     assert columns.rows() == [expected_row(batch[0], ("queueOffset", name))]
 
 
-def test_values_that_find_no_room_though_names_do(column_kernel: ModuleType) -> None:
+def test_values_that_find_no_room_though_names_do(kernel: ModuleType) -> None:
     batch = batch_of(*[record(properties=b"n\x01" + b"v" * 100 + b"\x02")] * 2)
-    columns = Columns(column_kernel, ("properties",), text_bytes=168)
-    assert columns.fill(batch) == (1, column_kernel.NO_ROOM)
+    columns = Columns(kernel, ("properties",), text_bytes=168)
+    assert columns.fill(batch) == (1, codes.NO_ROOM)
 
 
-def test_properties_that_find_no_entry(column_kernel: ModuleType) -> None:
+def test_properties_that_find_no_entry(kernel: ModuleType) -> None:
     batch = batch_of(*[record(properties=b"a\x01b\x02c\x01d\x02")] * 2)
-    columns = Columns(column_kernel, ("properties",), entries=3)
-    assert columns.fill(batch) == (1, column_kernel.NO_ROOM)
+    columns = Columns(kernel, ("properties",), entries=3)
+    assert columns.fill(batch) == (1, codes.NO_ROOM)
     assert columns.rows() == [{"properties": [("a", "b"), ("c", "d")]}]
 
 
@@ -177,29 +178,29 @@ def damaged_body() -> bytes:
     return bytes(data)
 
 
-def test_a_damaged_body_is_told_and_can_be_passed_over(column_kernel: ModuleType) -> None:
+def test_a_damaged_body_is_told_and_can_be_passed_over(kernel: ModuleType) -> None:
     batch = batch_of(record(b"0"), damaged_body(), record(b"2", queue_offset=2))
-    columns = Columns(column_kernel, ("body",))
-    assert columns.fill(batch) == (1, column_kernel.BAD_BODY_CRC)
-    assert columns.fill(batch, 2) == (3, column_kernel.ALL_TAKEN)
+    columns = Columns(kernel, ("body",))
+    assert columns.fill(batch) == (1, codes.FILL_BAD_BODY_CRC)
+    assert columns.fill(batch, 2) == (3, codes.ALL_TAKEN)
     assert columns.rows() == [{"body": b"0"}, {"body": b"2"}]
 
 
 @pytest.mark.parametrize(("names", "check_crc"), [(("queueOffset",), True), (("body",), False)])
 def test_a_body_is_checked_only_where_that_is_wanted(
-    column_kernel: ModuleType, names: tuple[str, ...], check_crc: bool
+    kernel: ModuleType, names: tuple[str, ...], check_crc: bool
 ) -> None:
-    columns = Columns(column_kernel, names, check_crc=check_crc)
-    assert columns.fill(batch_of(damaged_body())) == (1, column_kernel.ALL_TAKEN)
+    columns = Columns(kernel, names, check_crc=check_crc)
+    assert columns.fill(batch_of(damaged_body())) == (1, codes.ALL_TAKEN)
 
 
-def test_a_body_that_cannot_be_unpacked_is_told(column_kernel: ModuleType) -> None:
+def test_a_body_that_cannot_be_unpacked_is_told(kernel: ModuleType) -> None:
     batch = batch_of(record(b"no zlib", sys_flag=0x301), record(zlib.compress(b"plain"), sys_flag=0x301))
-    columns = Columns(column_kernel, ("body",))
-    assert columns.fill(batch) == (0, column_kernel.BAD_PACKING)
-    assert columns.fill(batch, 1) == (2, column_kernel.ALL_TAKEN)
+    columns = Columns(kernel, ("body",))
+    assert columns.fill(batch) == (0, codes.FILL_BAD_PACKING)
+    assert columns.fill(batch, 1) == (2, codes.ALL_TAKEN)
     assert columns.rows() == [{"body": b"plain"}]
-    assert set(column_kernel.REASONS) == {column_kernel.BAD_BODY_CRC, column_kernel.BAD_PACKING}
+    assert set(codes.FILL_REASONS) == {codes.FILL_BAD_BODY_CRC, codes.FILL_BAD_PACKING}
 
 
 def outcome(kernel: ModuleType, data: bytes) -> object:
@@ -212,16 +213,16 @@ def outcome(kernel: ModuleType, data: bytes) -> object:
     return columns.fill(batch), columns.rows()
 
 
-def test_every_flip_and_every_cut_is_told_or_harmless(column_kernel: ModuleType) -> None:
+def test_every_flip_and_every_cut_is_told_or_harmless(kernel: ModuleType) -> None:
     """Of each byte of a small payload; whatever the lengths then say, both forms see the same."""
-    import zenitmq.record.column_kernel as installed
+    import zenitmq.record.kernel as installed
 
     whole = record(b"ab", b"TAGS\x01t\x02KEYS\x01k\x02") + record(zlib.compress(b"c"), sys_flag=0x301)
-    assert outcome(column_kernel, whole)[0] == (2, column_kernel.ALL_TAKEN)  # type: ignore[index]
+    assert outcome(kernel, whole)[0] == (2, codes.ALL_TAKEN)  # type: ignore[index]
     for at in range(len(whole)):
         for flip in (0x01, 0x10, 0x80, 0xFF):
             changed = bytearray(whole)
             changed[at] ^= flip
-            assert outcome(column_kernel, bytes(changed)) == outcome(installed, bytes(changed))
+            assert outcome(kernel, bytes(changed)) == outcome(installed, bytes(changed))
         if at > 0 and at != len(record(b"ab", b"TAGS\x01t\x02KEYS\x01k\x02")):
-            assert outcome(column_kernel, whole[:at])[0] is CorruptRecordError  # type: ignore[index]
+            assert outcome(kernel, whole[:at])[0] is CorruptRecordError  # type: ignore[index]

@@ -21,7 +21,7 @@ if sys.argv[1] == "interpreted":
     sys.path.append(sys.argv[2])
     from kernels import use_interpreted_kernel
     use_interpreted_kernel()
-from zenitmq.record import record_kernel as kernel
+from zenitmq.record import codes, kernel
 from zenitmq.record.crc32 import crc32, crc32_address
 assert crc32 is zlib.crc32 and crc32_address() == 0
 for size in (0, 1, 128, 1000):
@@ -29,7 +29,7 @@ for size in (0, 1, 128, 1000):
     record = kernel.encode_record(topic=b"t", body=body[:size])
     assert int.from_bytes(record[8:12], "big") == zlib.crc32(body[:size]) & 0x7FFFFFFF
     run = kernel.RunKernel(record_max=1 << 20, body_max=1 << 20)
-    for batch, expected in ((record, 1), (record[:8] + b"wide" + record[12:], kernel.BAD_BODY_CRC)):
+    for batch, expected in ((record, 1), (record[:8] + b"wide" + record[12:], codes.BAD_BODY_CRC)):
         assert run.stamp(bytearray(batch), 0, len(batch), b"t", 0, 1, 0, 0, 0, 0) == expected
     assert kernel.decode_record(record).body == body[:size]
 """

@@ -8,6 +8,8 @@ import pytest
 from store_kit import make_store, message
 
 from zenitmq.model.errors import MessageIllegal
+from zenitmq.record import codes
+from zenitmq.record.new_record import NewRecord
 from zenitmq.record.sys_flag import ENDS_WAIT
 
 
@@ -45,7 +47,7 @@ def test_a_scan_tells_of_them(
 def test_a_client_may_not_make_them(kernel: ModuleType) -> None:
     run = kernel.RunKernel(record_max=1 << 20, body_max=1 << 20)
     data = bytearray(records(kernel, -1))
-    assert run.stamp(data, 0, len(data), b"t", 0, 1, 0, 0, 0, 1) == kernel.BAD_TRANSACTION
+    assert run.stamp(data, 0, len(data), b"t", 0, 1, 0, 0, 0, 1) == codes.BAD_TRANSACTION
     assert run.stamp(data, 0, len(data), b"t", 0, 1, 0, 0, 0, 1, True) == 1
 
 
@@ -78,8 +80,8 @@ def test_who_wants_them_is_told_of_their_runs_only(tmp_path) -> None:
         placed = master.stage_own(block, topic="t", queue_id=0, count=2, flags=ENDS_WAIT)
         assert placed.count == 2
         master.stage_own(message("t", b"c"), topic="t", queue_id=1, count=1)
-        master.stage_record(topic="u", queue_id=0, body=b"d", prepared_transaction_offset=-1)
-        master.stage_record(topic="other", queue_id=0, body=b"e")
+        master.stage_record(NewRecord(topic="u", queue_id=0, body=b"d", prepared_transaction_offset=-1))
+        master.stage_record(NewRecord(topic="other", queue_id=0, body=b"e"))
         master.commit()
         expected = [("t", 2, ENDS_WAIT), ("u", 1, ENDS_WAIT), ("other", 1, 0)]
         assert told[0].runs == expected

@@ -10,8 +10,9 @@ import pytest
 
 from column_kit import Columns, numbers
 from zenitmq.model.errors import HostTooNarrow
+from zenitmq.record import codes
+from zenitmq.record.codes import BAD_OFFSET, BAD_SIZE
 from zenitmq.record.kernel_host import check_host
-from zenitmq.record.record_kernel import BAD_OFFSET, BAD_SIZE
 
 LAST = (1 << 63) - 1  # no offset is higher
 DAMAGED = [(-1, 0xFFFFFFFF, -1), (-1, 100, 0), (-100, 100, 0), (-(1 << 63), 0x7FFFFFFE, 0)]  # offset, size, tags code
@@ -142,33 +143,33 @@ def test_an_index_file_is_neither_read_nor_written_beyond_its_room(kernel: Modul
             kernel.index_search(file, slots, entries, 1, 0, 1, 1)
 
 
-def test_columns_without_room_for_the_rows_are_refused(kernel: ModuleType, column_kernel: ModuleType) -> None:
+def test_columns_without_room_for_the_rows_are_refused(kernel: ModuleType) -> None:
     bits = memoryview(bytearray(1))
     data = memoryview(bytearray(100))
     nine = {
         "queueOffset": numbers("q", 8),
         "queueId": numbers("i", 8),
         "deliverTimestamp": (numbers("q", 9), bits),
-        "keys": column_kernel.BytesColumn(numbers("i", 10), data, bits),
-        "body": column_kernel.BytesColumn(numbers("i", 9), data, memoryview(bytearray())),
-        "properties": (numbers("i", 9), *[column_kernel.BytesColumn(numbers("i", 2), data, bits)] * 2),
+        "keys": kernel.BytesColumn(numbers("i", 10), data, bits),
+        "body": kernel.BytesColumn(numbers("i", 9), data, memoryview(bytearray())),
+        "properties": (numbers("i", 9), *[kernel.BytesColumn(numbers("i", 2), data, bits)] * 2),
     }
     for name, column in nine.items():
-        column_kernel.ColumnFiller(8, {name: column})
+        kernel.ColumnFiller(8, {name: column})
         with pytest.raises(ValueError, match=name):
-            column_kernel.ColumnFiller(9, {name: column})
+            kernel.ColumnFiller(9, {name: column})
     with pytest.raises(ValueError, match="one end more"):
-        column_kernel.BytesColumn(numbers("i", 0), data, bits)
+        kernel.BytesColumn(numbers("i", 0), data, bits)
 
 
-def test_columns_are_filled_from_a_message_on_that_there_is(column_kernel: ModuleType) -> None:
-    from zenitmq.record.record_kernel import decode_batch, encode_record
+def test_columns_are_filled_from_a_message_on_that_there_is(kernel: ModuleType) -> None:
+    from zenitmq.record.kernel import decode_batch, encode_record
 
     batch = decode_batch(encode_record(topic=b"trades", body=b"x"))
-    columns = Columns(column_kernel, ("queueOffset",))
+    columns = Columns(kernel, ("queueOffset",))
     with pytest.raises(ValueError, match="below zero"):
         columns.fill(batch, -1)
-    assert columns.fill(batch, 5) == (5, column_kernel.ALL_TAKEN)
+    assert columns.fill(batch, 5) == (5, codes.ALL_TAKEN)
 
 
 def test_a_host_of_less_than_64_bits_is_refused_by_name() -> None:

@@ -19,7 +19,8 @@ from zenitmq.model.errors import (
 )
 from zenitmq.model.get_status import GetStatus
 from zenitmq.model.tag_hash import java_hash
-from zenitmq.record.record_kernel import decode_record
+from zenitmq.record.kernel import decode_record
+from zenitmq.record.new_record import NewRecord
 from zenitmq.store.log import unsynced_files
 from zenitmq.store.queues.consume_queue import ConsumeQueue, OpenFiles
 from zenitmq.store.retention_needs import FixedNeeds
@@ -63,10 +64,10 @@ def test_a_turn_shares_one_write(store, monkeypatch) -> None:
 def test_records_of_the_broker_and_of_producers_mix(store, clock) -> None:
     stage(store, "t", 0, message("t", b"a", keys="k"))
     clock.time_ms += 5
-    store.stage_record(topic="t", queue_id=0, body=b"b", properties={"KEYS": "k"})
+    store.stage_record(NewRecord(topic="t", queue_id=0, body=b"b", properties={"KEYS": "k"}))
     stage(store, "t", 0, message("t", b"c", keys="k"))
     clock.time_ms += 5
-    store.stage_record(topic="state", queue_id=0, body=b"d")
+    store.stage_record(NewRecord(topic="state", queue_id=0, body=b"d"))
     store.commit()
     assert (bodies(store), bodies(store, "state")) == ([b"a", b"b", b"c"], [b"d"])
     found = [decode_record(r) for r in store.query("t", "k", max_messages=9, unique=False, **ALL_TIME)]
@@ -77,8 +78,8 @@ def test_records_of_the_broker_and_of_producers_mix(store, clock) -> None:
 @pytest.mark.parametrize("flags", [0x4, 0xC])
 def test_half_and_rolled_back_records_are_invisible(store, flags: int) -> None:
     put(store, "t", 0, message("t", b"a"))
-    store.stage_record(topic="t", queue_id=0, body=b"half", properties={"KEYS": "h"}, sys_flag=flags)
-    store.stage_record(topic="t", queue_id=0, body=b"commit", sys_flag=0x8, prepared_transaction_offset=7)
+    store.stage_record(NewRecord(topic="t", queue_id=0, body=b"half", properties={"KEYS": "h"}, sys_flag=flags))
+    store.stage_record(NewRecord(topic="t", queue_id=0, body=b"commit", sys_flag=0x8, prepared_transaction_offset=7))
     store.commit()
     assert bodies(store) == [b"a", b"commit"]
     indexed = store.query("t", "h", max_messages=9, unique=False, **ALL_TIME)
@@ -111,7 +112,7 @@ def test_a_name_never_becomes_a_path(tmp_path, store, topic: str) -> None:
     with pytest.raises(InvalidName):
         stage(store, topic, 0, message("t", b"x"))
     with pytest.raises(InvalidName):
-        store.stage_record(topic=topic, queue_id=0, body=b"x")
+        store.stage_record(NewRecord(topic=topic, queue_id=0, body=b"x"))
     assert store.get_messages(topic, 0, 0, **BOUNDS).status == GetStatus.NO_MATCHED_LOGIC_QUEUE
     assert not (tmp_path / "s" / "consumequeue").exists()
 
@@ -123,7 +124,7 @@ def test_limits_are_told(tmp_path) -> None:
         with pytest.raises(MessageIllegal, match="limit 1024 bytes"):
             stage(store, "t", 0, message("t", bytes(1000)))
         with pytest.raises(MessageIllegal):
-            store.stage_record(topic="t", queue_id=0, body=bytes(1000))
+            store.stage_record(NewRecord(topic="t", queue_id=0, body=bytes(1000)))
         assert store.written == 0
 
 
@@ -459,12 +460,12 @@ def test_a_disk_over_its_watermark_takes_what_may_free_room_and_nothing_behind_i
         put(store, "t", 0, message("t", b"a"))
         store.on_tick(1)
         for number in range(60):  # over the ends of segments
-            store.stage_record(topic="state", queue_id=0, body=b"%0100d" % number, frees_room=True)
+            store.stage_record(NewRecord(topic="state", queue_id=0, body=b"%0100d" % number), frees_room=True)
             with pytest.raises(StoreNotWriteable):
                 stage(store, "t", 0, message("t", b"b"))
         store.commit()
         with pytest.raises(StoreNotWriteable):
-            store.stage_record(topic="state", queue_id=0, body=b"no")
+            store.stage_record(NewRecord(topic="state", queue_id=0, body=b"no"))
         assert bodies(store) == [b"a"]
         assert len(read_queue(store, "state", 0)) == 60
 
@@ -556,7 +557,7 @@ def test_other_dispatchers_are_told_in_order_and_again_after_a_start(tmp_path) -
     with make_store(tmp_path / "s", dispatchers=(notes,)) as store:
         for number in range(5):
             put(store, "t", 0, message("t", b"x"))
-            store.stage_record(topic="state", queue_id=0, body=b"%d" % number)
+            store.stage_record(NewRecord(topic="state", queue_id=0, body=b"%d" % number))
             store.commit()
         assert notes.told == [("state", n, b"%d" % n) for n in range(5)]
         assert notes.position == store.written

@@ -11,6 +11,7 @@ import pytest
 from zenitmq.model.errors import CorruptRecordError, MessageIllegal, MessageTooLarge
 from zenitmq.model.properties import encode_properties
 from zenitmq.model.tag_hash import java_hash, tags_code
+from zenitmq.record import codes
 
 V4 = bytes([10, 0, 0, 1]) + struct.pack(">i", 10911)
 V6 = bytes(range(16)) + struct.pack(">i", 10911)
@@ -273,25 +274,25 @@ def test_a_body_must_be_bytes(kernel: ModuleType, body: object) -> None:
 
 @pytest.mark.parametrize("full", range(0, 330, 3))
 def test_whole_records_end_where_the_next_has_no_room(kernel: ModuleType, full: int) -> None:
-    sizes = [kernel.RECORD_OVERHEAD_BYTES, kernel.RECORD_OVERHEAD_BYTES + 9, 120]
+    sizes = [codes.RECORD_OVERHEAD_BYTES, codes.RECORD_OVERHEAD_BYTES + 9, 120]
     segment = b"".join(size.to_bytes(4, "big") + b"\xda\xa3\x20\xa7" + bytes(size - 8) for size in sizes)
     ends = [sum(sizes[: count + 1]) for count in range(3)]
     expected = max([ends[0], *(end for end in ends if end <= full)])
-    assert kernel.whole_records(segment, 0, len(segment), full) == (expected, kernel.RUN_MORE)
-    assert kernel.whole_records(segment, ends[0], ends[1], full) == (ends[1], kernel.RUN_MORE)
+    assert kernel.whole_records(segment, 0, len(segment), full) == (expected, codes.RUN_MORE)
+    assert kernel.whole_records(segment, ends[0], ends[1], full) == (ends[1], codes.RUN_MORE)
 
 
 def test_whole_records_end_at_a_blank_and_before_what_is_no_record(kernel: ModuleType) -> None:
     record = (100).to_bytes(4, "big") + b"\xda\xa3\x20\xa8" + bytes(92)
     blank = kernel.encode_blank(60) + bytes(52)
     for tail, followed_by in (
-        (blank, kernel.RUN_BLANK),
-        (kernel.encode_blank(59) + bytes(52), kernel.BAD_SIZE),  # does not fill the segment
-        (bytes(60), kernel.BAD_SIZE),
-        ((kernel.RECORD_OVERHEAD_BYTES - 1).to_bytes(4, "big") + bytes(200), kernel.BAD_SIZE),
-        ((101).to_bytes(4, "big") + bytes(96), kernel.BAD_SIZE),  # longer than what is left
-        (b"\0\0\0\x64", kernel.BAD_SIZE),
-        (b"\xff\xff\xff\xff" + bytes(100), kernel.BAD_SIZE),
+        (blank, codes.RUN_BLANK),
+        (kernel.encode_blank(59) + bytes(52), codes.BAD_SIZE),  # does not fill the segment
+        (bytes(60), codes.BAD_SIZE),
+        ((codes.RECORD_OVERHEAD_BYTES - 1).to_bytes(4, "big") + bytes(200), codes.BAD_SIZE),
+        ((101).to_bytes(4, "big") + bytes(96), codes.BAD_SIZE),  # longer than what is left
+        (b"\0\0\0\x64", codes.BAD_SIZE),
+        (b"\xff\xff\xff\xff" + bytes(100), codes.BAD_SIZE),
     ):
         segment = record + record + tail
         assert kernel.whole_records(segment, 0, len(segment), 1 << 20) == (200, followed_by), tail
@@ -382,7 +383,7 @@ def test_a_scan_ends_where_another_run_begins(kernel: ModuleType) -> None:
         seen.append((run.topic, run.queue_id, run.queue_offset, run.count))
         begin = run.end
     assert seen == [(b"a", 0, 7, 2), (b"a", 0, 10, 1), (b"a", 1, 11, 1), (b"b", 1, 12, 1)]
-    assert run.status == kernel.RUN_BLANK
+    assert run.status == codes.RUN_BLANK
 
 
 def damaged(kernel: ModuleType, position: int, layout: str, value: int, count: int = 5) -> bytearray:
@@ -425,8 +426,8 @@ def test_a_lying_batch_is_refused_whole(
         result = stamp(kernel, run, batch, 5)
         assert result < 0
         if skip == 0:
-            assert result == getattr(kernel, reason)
-            assert kernel.REASONS[result]
+            assert result == getattr(codes, reason)
+            assert codes.REASONS[result]
         assert (run.units_end, run.keys_end) == before
 
 
@@ -449,8 +450,8 @@ def test_every_bit_of_a_body_and_of_its_checksum_counts(kernel: ModuleType, size
             assert [message.body_crc_matches for message in decoded] == [i != index for i in range(3)]
             with pytest.raises(CorruptRecordError):
                 decoded[index].body  # noqa: B018
-            assert stamp(kernel, run, batch, 3, b"t") == kernel.BAD_BODY_CRC
-            text = kernel.why_refused(kernel.BAD_BODY_CRC, batch, 0, len(batch))
+            assert stamp(kernel, run, batch, 3, b"t") == codes.BAD_BODY_CRC
+            text = kernel.why_refused(codes.BAD_BODY_CRC, batch, 0, len(batch))
             assert f"message {index} (from 0) of the batch, at byte {index * len(good[0])};" in text
             assert run.units_end == 0
 
@@ -465,18 +466,18 @@ def test_what_the_broker_made_keeps_the_checksum_it_has(kernel: ModuleType) -> N
 
 def test_wrong_counts_topics_and_sizes_are_refused(kernel: ModuleType) -> None:
     run = kernel.RunKernel(store_host=V4, **LIMITS)
-    assert stamp(kernel, run, batch_of(kernel), 4) == kernel.BAD_COUNT
-    assert stamp(kernel, run, batch_of(kernel), 6) == kernel.BAD_COUNT
-    assert stamp(kernel, run, bytearray(), 1) == kernel.BAD_COUNT
-    assert stamp(kernel, run, batch_of(kernel), 5, b"trade") == kernel.BAD_TOPIC
-    assert stamp(kernel, run, batch_of(kernel), 5, b"tradez") == kernel.BAD_TOPIC
+    assert stamp(kernel, run, batch_of(kernel), 4) == codes.BAD_COUNT
+    assert stamp(kernel, run, batch_of(kernel), 6) == codes.BAD_COUNT
+    assert stamp(kernel, run, bytearray(), 1) == codes.BAD_COUNT
+    assert stamp(kernel, run, batch_of(kernel), 5, b"trade") == codes.BAD_TOPIC
+    assert stamp(kernel, run, batch_of(kernel), 5, b"tradez") == codes.BAD_TOPIC
     small = kernel.RunKernel(store_host=V4, record_max=1 << 20, body_max=5)
-    assert stamp(kernel, small, batch_of(kernel), 5) == kernel.BAD_BODY_SIZE
+    assert stamp(kernel, small, batch_of(kernel), 5) == codes.BAD_BODY_SIZE
     tiny = kernel.RunKernel(store_host=V4, record_max=100, body_max=5)
-    assert stamp(kernel, tiny, batch_of(kernel), 5) == kernel.BAD_SIZE
+    assert stamp(kernel, tiny, batch_of(kernel), 5) == codes.BAD_SIZE
     six = kernel.RunKernel(store_host=V6, **LIMITS)
-    assert stamp(kernel, six, batch_of(kernel), 5) == kernel.BAD_SYS_FLAG
-    assert stamp(kernel, run, batch_of(kernel)[:-1], 5) == kernel.BAD_SIZE
+    assert stamp(kernel, six, batch_of(kernel), 5) == codes.BAD_SYS_FLAG
+    assert stamp(kernel, run, batch_of(kernel)[:-1], 5) == codes.BAD_SIZE
     assert (run.units_end, run.keys_end) == (0, 0)
 
 

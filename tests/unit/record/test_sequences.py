@@ -8,7 +8,8 @@ import pytest
 from store_kit import make_store
 
 from zenitmq.model.sequence import sequence_room
-from zenitmq.record.record_kernel import encode_record, sequenced_stretches, write_sequences
+from zenitmq.record import codes
+from zenitmq.record.kernel import encode_record, sequenced_stretches, write_sequences
 from zenitmq.record.sys_flag import SEQUENCED
 
 MORE = b"KEYS\x01k1 k2\x02UNIQ_KEY\x01" + b"0" * 32 + b"\x02"
@@ -68,22 +69,22 @@ def test_what_the_broker_does_not_write_is_no_sequence(kernel: ModuleType, value
 def test_records_without_the_room_are_refused(kernel: ModuleType) -> None:
     room = sequence_room(3)
     for properties in (b"", MORE, sequence_room(2), sequence_room(4), room[:-1], b"PSEQ", b"x" + room):
-        assert fill_in(kernel, bytearray(record(kernel, room) + record(kernel, properties))) == kernel.BAD_SEQUENCE_ROOM
-    assert fill_in(kernel, bytearray(record(kernel, room, sys_flag=SEQUENCED))) == kernel.BAD_SYS_FLAG
-    assert fill_in(kernel, bytearray(record(kernel, room, sys_flag=4))) == kernel.BAD_SYS_FLAG
-    assert fill_in(kernel, bytearray(record(kernel, room, prepared_transaction_offset=-1))) == kernel.BAD_TRANSACTION
-    assert fill_in(kernel, bytearray(record(kernel, room)[:-1])) == kernel.BAD_SIZE
+        assert fill_in(kernel, bytearray(record(kernel, room) + record(kernel, properties))) == codes.BAD_SEQUENCE_ROOM
+    assert fill_in(kernel, bytearray(record(kernel, room, sys_flag=SEQUENCED))) == codes.BAD_SYS_FLAG
+    assert fill_in(kernel, bytearray(record(kernel, room, sys_flag=4))) == codes.BAD_SYS_FLAG
+    assert fill_in(kernel, bytearray(record(kernel, room, prepared_transaction_offset=-1))) == codes.BAD_TRANSACTION
+    assert fill_in(kernel, bytearray(record(kernel, room)[:-1])) == codes.BAD_SIZE
     hurt = bytearray(record(kernel, room) * 2)
     hurt[len(hurt) // 2 + 88] ^= 1
-    assert fill_in(kernel, hurt) == kernel.BAD_BODY_CRC
-    assert "message 1 " in kernel.why_refused(kernel.BAD_BODY_CRC, hurt, 0, len(hurt))
-    assert kernel.write_sequences(bytearray(10), 0, 11, 1 << 20, b"p", 0) == kernel.BAD_SIZE
+    assert fill_in(kernel, hurt) == codes.BAD_BODY_CRC
+    assert "message 1 " in kernel.why_refused(codes.BAD_BODY_CRC, hurt, 0, len(hurt))
+    assert kernel.write_sequences(bytearray(10), 0, 11, 1 << 20, b"p", 0) == codes.BAD_SIZE
 
 
 def test_a_client_may_not_say_that_a_record_counts(kernel: ModuleType) -> None:
     run = kernel.RunKernel(record_max=1 << 20, body_max=1 << 20)
     data = bytearray(record(kernel, sequence_room(3), sys_flag=SEQUENCED))
-    assert run.stamp(data, 0, len(data), b"t", 0, 1, 0, 0, 0, 1) == kernel.BAD_SYS_FLAG
+    assert run.stamp(data, 0, len(data), b"t", 0, 1, 0, 0, 0, 1) == codes.BAD_SYS_FLAG
     assert run.stamp(data, 0, len(data), b"t", 0, 1, 0, 0, 0, 1, True) == 1
 
 

@@ -3,14 +3,9 @@
 import pytest
 
 from zenitmq.model.errors import ConfigError
+from zenitmq.record.codes import ENTRY_BYTES, INDEX_HEADER_BYTES, RECORD_OVERHEAD_BYTES, UNIT_BYTES
+from zenitmq.record.kernel import encode_record
 from zenitmq.record.layout import CHECKSUM_LAYOUT, INDEX_ENTRY, INDEX_HEADER, LAYOUTS, RECORD, UNIT, store_timestamp_of
-from zenitmq.record.record_kernel import (
-    ENTRY_BYTES,
-    INDEX_HEADER_BYTES,
-    RECORD_OVERHEAD_BYTES,
-    UNIT_BYTES,
-    encode_record,
-)
 from zenitmq.store.checksum.checksum_entry import ENTRY
 from zenitmq.store.config import DELAY_LEVELS, StoreConfig, parse_delay_levels
 

@@ -10,7 +10,7 @@ from store_kit import make_store, put
 
 from zenitmq.model.get_status import GetStatus
 from zenitmq.model.sql92.condition import Condition
-from zenitmq.record.record_kernel import decode_batch, encode_record
+from zenitmq.record.kernel import decode_batch, encode_record
 from zenitmq.store.get_result import GetResult, Search
 from zenitmq.store.message_store import MessageStore
 

@@ -10,13 +10,14 @@ import pytest
 from store_kit import make_store, message, put
 
 from zenitmq.model.errors import MessageIllegal, StorePoisoned
+from zenitmq.record.new_record import NewRecord
 from zenitmq.store.message_store import MessageStore, Placed
 
 WRONG = b"\x01\x02\x03\x04"
 
 
 def put_unmatched(store: MessageStore, topic: str, body: bytes) -> Placed:
-    placed = store.stage_record(topic=topic, queue_id=0, body=body, body_crc=int.from_bytes(WRONG, "big"))
+    placed = store.stage_record(NewRecord(topic=topic, queue_id=0, body=body, body_crc=int.from_bytes(WRONG, "big")))
     store.commit()
     return placed
 

@@ -19,7 +19,7 @@ from zenitmq.broker.state.state_log import GROUPS, LOCKS, OFFSETS, QUERIES, TOPI
 from zenitmq.model.clock import SystemClock
 from zenitmq.model.queue import PhysicalOffset, QueueOffset
 from zenitmq.model.route import TopicConfig
-from zenitmq.record.record_kernel import encode_record
+from zenitmq.record.kernel import encode_record
 from zenitmq.store.queues.dispatch import Run
 
 NAMES = st.sampled_from(["a", "b", "c"])

@@ -14,7 +14,7 @@ from interrupt_kit import NAMESRV, TOPIC, Interrupted, Interrupter, Stage, on
 from zenitmq import FIRST, Message, Producer, PullConsumer
 from zenitmq.client.connection import program_end
 from zenitmq.model.errors import ZenitError
-from zenitmq.record.record_kernel import encode_record
+from zenitmq.record.kernel import encode_record
 
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 

@@ -7,7 +7,7 @@ from zenitmq.client.consuming.prefetch import Prefetch
 from zenitmq.model.get_status import GetStatus
 from zenitmq.model.queue import MessageQueue
 from zenitmq.model.subscription import Subscription
-from zenitmq.record.record_kernel import encode_record
+from zenitmq.record.kernel import encode_record
 from zenitmq.remoting.commands import PullReply
 
 QUEUE = MessageQueue("t", "x", 0)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_kit import SMALL, StillClock, kill, make_store, message, read_queue, stage, tree
 
+from zenitmq.record.new_record import NewRecord
 from zenitmq.store.config import StoreConfig
 from zenitmq.store.opening.store_cut import truncate_store
 
@@ -57,7 +58,7 @@ class Pair:
         self.clock.time_ms += self.number % 3
 
     def hidden(self, queue_id: int, flags: int) -> None:
-        self.master.stage_record(topic="t", queue_id=queue_id, body=b"hidden", sys_flag=flags)
+        self.master.stage_record(NewRecord(topic="t", queue_id=queue_id, body=b"hidden", sys_flag=flags))
         self.master.commit()
 
     def follow(self, bytes_max: int) -> None:

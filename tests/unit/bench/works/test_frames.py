@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zenitmq.bench.works.frames import TAG, bodies, ready_batches
-from zenitmq.record.record_kernel import decode_batch
+from zenitmq.record.kernel import decode_batch
 
 
 def test_bodies_differ_and_have_the_size() -> None:

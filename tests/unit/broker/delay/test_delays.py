@@ -13,6 +13,7 @@ from store_kit import StillClock, kill, read_queue
 from zenitmq.broker.delay.delays import DAMAGED_RETRY_MS, WAKE_MS, message_recalled
 from zenitmq.model.errors import InvalidName, InvalidParameter, StoreNotWriteable, StorePoisoned
 from zenitmq.model.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from zenitmq.record.new_record import NewRecord
 
 
 @pytest.fixture
@@ -273,7 +274,9 @@ def test_what_was_taken_back_in_the_turn_in_which_it_falls_due_is_not_delivered(
 def test_rocketmq_s_are_delivered_unless_their_copy_is_there(scene: Scene) -> None:
     def schedule(unique: str, body: bytes, **properties: str) -> int:
         named = {"REAL_TOPIC": "t", "REAL_QID": "0", **({"UNIQ_KEY": unique} if unique else {}), **properties}
-        return scene.store.stage_record(topic=SCHEDULE_TOPIC, queue_id=0, body=body, properties=named).physical_offset
+        return scene.store.stage_record(
+            NewRecord(topic=SCHEDULE_TOPIC, queue_id=0, body=body, properties=named)
+        ).physical_offset
 
     schedule("A", b"copied")
     schedule("B", b"waits")
@@ -282,9 +285,9 @@ def test_rocketmq_s_are_delivered_unless_their_copy_is_there(scene: Scene) -> No
     schedule("", b"nameless")
     schedule("D", b"recalled")
     schedule("E", b"lost", REAL_QID="x")
-    scene.store.stage_record(topic="t", queue_id=0, body=b"copied", properties={"UNIQ_KEY": "A"})
+    scene.store.stage_record(NewRecord(topic="t", queue_id=0, body=b"copied", properties={"UNIQ_KEY": "A"}))
     scene.store.stage_record(
-        topic=TIMER_TOPIC, queue_id=0, body=b"0", properties={"UNIQ_KEY": "D", "TIMER_DEL_UNIQKEY": "t+D"}
+        NewRecord(topic=TIMER_TOPIC, queue_id=0, body=b"0", properties={"UNIQ_KEY": "D", "TIMER_DEL_UNIQKEY": "t+D"})
     )
     scene.store.commit()
     scene.clock.time_ms += 5000

@@ -10,7 +10,8 @@ from store_kit import StillClock, make_store, message, put
 from zenitmq.broker.delay.timing import RECALL_BODY, recall_properties
 from zenitmq.model.names import TIMER_TOPIC
 from zenitmq.model.properties import encode_properties
-from zenitmq.record.record_kernel import encode_record
+from zenitmq.record.kernel import encode_record
+from zenitmq.record.new_record import NewRecord
 
 DELAY_MS = 60_000
 
@@ -21,9 +22,9 @@ def unique(number: int) -> str:
 
 def stage_waiting(scene: Scene, number: int) -> int:
     placed = scene.delays.stage_delayed(
-        topic="t", queue_id=0, body=b"%d" % number, properties={"UNIQ_KEY": unique(number)},
+        NewRecord(topic="t", queue_id=0, body=b"%d" % number, properties={"UNIQ_KEY": unique(number)}),
         deliver_at_ms=scene.clock.time_ms + DELAY_MS,
-    )  # fmt: skip
+    )
     scene.store.commit()
     return placed.physical_offset
 
@@ -37,8 +38,10 @@ def had_by_rocketmq(directory: Path, clock: StillClock, delivered: list[int], re
             properties = encode_properties(recall_properties("t", unique(number), clock.time_ms))
             store.stage_own(
                 encode_record(topic=TIMER_TOPIC.encode(), body=RECALL_BODY, properties=properties),
-                topic=TIMER_TOPIC, queue_id=0, count=1,
-            )  # fmt: skip
+                topic=TIMER_TOPIC,
+                queue_id=0,
+                count=1,
+            )
             store.commit()
     with open(directory / "checkpoint", "r+b") as file:
         file.write(struct.pack(">5Q", clock.time_ms, clock.time_ms, clock.time_ms, 7, 7))

@@ -13,6 +13,7 @@ from zenitmq.broker.delay.timing import DelayRules, waiting_properties
 from zenitmq.model.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from zenitmq.model.properties import encode_properties
 from zenitmq.model.queue import PhysicalOffset
+from zenitmq.record.new_record import NewRecord
 from zenitmq.record.sys_flag import TRANSACTION_PREPARED
 from zenitmq.store.message_store import MessageStore
 from zenitmq.store.opening.store_files import write_abort
@@ -32,11 +33,13 @@ def new_index(directory: Path, clock: StillClock) -> TimerIndex:
 
 def wait_in(store: MessageStore, due_ms: int = DUE, **fields: int) -> int:
     properties = {**waiting_properties("t", 0, due_ms), "UNIQ_KEY": "A"}
-    return store.stage_record(topic=TIMER_TOPIC, queue_id=0, body=b"x", properties=properties, **fields).physical_offset
+    return store.stage_record(
+        NewRecord(topic=TIMER_TOPIC, queue_id=0, body=b"x", properties=properties, **fields)
+    ).physical_offset
 
 
 def end(store: MessageStore, offset: int, topic: str = "t") -> None:
-    store.stage_record(topic=topic, queue_id=0, body=b"x", prepared_transaction_offset=-1 - offset)
+    store.stage_record(NewRecord(topic=topic, queue_id=0, body=b"x", prepared_transaction_offset=-1 - offset))
 
 
 def test_it_follows_the_log_and_is_durable_as_far_as_the_disk_is(tmp_path: Path, clock: StillClock) -> None:
@@ -50,7 +53,9 @@ def test_it_follows_the_log_and_is_durable_as_far_as_the_disk_is(tmp_path: Path,
         third = wait_in(store, prepared_transaction_offset=-1 - first)  # carried on
         end(store, second)
         wait_in(store, sys_flag=TRANSACTION_PREPARED)  # in no queue, so it waits for nothing
-        store.stage_record(topic=TIMER_TOPIC, queue_id=0, body=b"x", properties=encode_properties({"a": "b"}))
+        store.stage_record(
+            NewRecord(topic=TIMER_TOPIC, queue_id=0, body=b"x", properties=encode_properties({"a": "b"}))
+        )
         store.commit()
         assert index.table.count == 1
         assert [index.table.is_waiting(offset, DUE) for offset in (first, third)] == [False, True]
@@ -147,7 +152,7 @@ def test_rocketmq_s_schedule_topic_waits_by_level_but_for_what_it_had_delivered(
     index = new_index(tmp_path, clock)
     with make_store(tmp_path, dispatchers=(index,)) as store:
         offsets = [
-            store.stage_record(topic=SCHEDULE_TOPIC, queue_id=queue_id, body=b"x").physical_offset
+            store.stage_record(NewRecord(topic=SCHEDULE_TOPIC, queue_id=queue_id, body=b"x")).physical_offset
             for queue_id in (0, 0, 1)
         ]
         store.commit()

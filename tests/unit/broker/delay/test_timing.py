@@ -19,7 +19,7 @@ from zenitmq.broker.delay.timing import (
 from zenitmq.model.errors import InvalidParameter, MessageIllegal, MessageTooLarge
 from zenitmq.model.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from zenitmq.model.properties import encode_properties
-from zenitmq.record.record_kernel import decode_record, encode_record
+from zenitmq.record.kernel import decode_record, encode_record
 from zenitmq.record.sys_flag import COMPRESSED, TRANSACTION_COMMIT
 
 NOW = 1_700_000_000_000

@@ -16,7 +16,8 @@ from zenitmq.model.errors import StoreFormatError
 from zenitmq.model.names import TIMER_TOPIC
 from zenitmq.model.properties import encode_properties
 from zenitmq.model.queue import PhysicalOffset, QueueOffset
-from zenitmq.record.record_kernel import encode_record
+from zenitmq.record.kernel import encode_record
+from zenitmq.record.new_record import NewRecord
 from zenitmq.record.sys_flag import SEQUENCED
 from zenitmq.store.queues.dispatch import Run
 
@@ -256,8 +257,8 @@ def test_half_of_a_pair_goes_into_the_log_and_the_snapshot_as_its_escape(tmp_pat
     staged: list[bytes] = []
 
     class Store:
-        def stage_record(self, *, topic: str, queue_id: int, body: bytes, frees_room: bool) -> Any:
-            staged.append(body)
+        def stage_record(self, record: NewRecord, *, frees_room: bool) -> Any:
+            staged.append(record.body)
             return SimpleNamespace(end=5)
 
     state.stage(Store(), GROUPS, state.group_table.event_set("g", [("attributes", json.dumps({"a": text}))]))

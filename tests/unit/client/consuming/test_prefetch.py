@@ -7,7 +7,7 @@ from zenitmq.model.errors import CorruptRecordError, DamageAwaited
 from zenitmq.model.get_status import GetStatus
 from zenitmq.model.queue import MessageQueue
 from zenitmq.model.subscription import Sql, Subscription
-from zenitmq.record.record_kernel import decode_batch, encode_record
+from zenitmq.record.kernel import decode_batch, encode_record
 from zenitmq.remoting.commands import PullReply
 
 A, B = MessageQueue("t", "x", 0), MessageQueue("t", "x", 1)

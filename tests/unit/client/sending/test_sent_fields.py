@@ -13,7 +13,7 @@ from zenitmq.client.sending.ready_batch import BATCH_BYTES_MAX, ReadyBatches
 from zenitmq.model.errors import InvalidParameter, MessageIllegal, MessageTooLarge, ZenitError
 from zenitmq.model.message import Message
 from zenitmq.model.properties import RESERVED
-from zenitmq.record.record_kernel import Accumulator, decode_batch
+from zenitmq.record.kernel import Accumulator, decode_batch
 
 NEVER = 1 << 22  # compress nothing
 

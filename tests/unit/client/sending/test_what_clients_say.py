@@ -12,7 +12,7 @@ from zenitmq.client.sending.send_future import BatchOutcome, SendFuture
 from zenitmq.model.errors import InvalidName, InvalidParameter, LocalProtocolError, MessageIllegal
 from zenitmq.model.queue import MessageQueue
 from zenitmq.model.subscription import Sql, subscriptions_of
-from zenitmq.record.record_kernel import decode_batch, encode_record
+from zenitmq.record.kernel import decode_batch, encode_record
 
 NOBODY = "127.0.0.1:9"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from zenitmq.deploy.drills.log_compare import differences
-from zenitmq.record.record_kernel import MAGIC_BLANK
+from zenitmq.record.codes import MAGIC_BLANK
 
 SEGMENT = 64
 

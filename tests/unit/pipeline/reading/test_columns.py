@@ -12,8 +12,8 @@ from zenitmq.model.properties import encode_properties
 from zenitmq.pipeline.column_names import COLUMN_NAMES
 from zenitmq.pipeline.reading.columns import BatchBuilder
 from zenitmq.pipeline.schema import arrow_schema
-from zenitmq.record.column_kernel import ALL_TAKEN, BEHIND_END, NO_ROOM
-from zenitmq.record.record_kernel import MessageBatch, StoredMessage, decode_batch, encode_record
+from zenitmq.record.codes import ALL_TAKEN, BEHIND_END, NO_ROOM
+from zenitmq.record.kernel import MessageBatch, StoredMessage, decode_batch, encode_record
 
 PROPERTIES = [
     {},

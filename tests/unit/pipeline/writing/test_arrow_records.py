@@ -11,7 +11,7 @@ import pytest
 from zenitmq.model.errors import MessageIllegal, UnwritableColumn
 from zenitmq.pipeline.writing.arrow_records import RECORD_BYTES, REQUEST_BYTES, Rows, rows_of, sizes_of
 from zenitmq.pipeline.writing.write_columns import plan_columns
-from zenitmq.record.record_kernel import Accumulator, decode_batch
+from zenitmq.record.kernel import Accumulator, decode_batch
 
 SPARK = {
     pa.binary(): "binary",

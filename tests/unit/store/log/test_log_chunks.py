@@ -16,7 +16,9 @@ from zenitmq.model.errors import (
     StorePoisoned,
 )
 from zenitmq.model.names import STATE_TOPICS
-from zenitmq.record.record_kernel import RECORD_OVERHEAD_BYTES, decode_batch, encode_record
+from zenitmq.record.codes import RECORD_OVERHEAD_BYTES
+from zenitmq.record.kernel import decode_batch, encode_record
+from zenitmq.record.new_record import NewRecord
 from zenitmq.store.integrity.log_check import LogChecker
 from zenitmq.store.log import chunk_reader
 from zenitmq.store.log.commit_log import CommitLog
@@ -35,7 +37,7 @@ def fill(store: MessageStore, clock: StillClock, *, seed: int, turns: int) -> No
             if chosen.random() < 0.2:
                 flags = chosen.choice([0, 0x4, 0x8, 0xC])
                 store.stage_record(
-                    topic=topic, queue_id=queue_id, body=b"own", properties={"KEYS": "o"}, sys_flag=flags
+                    NewRecord(topic=topic, queue_id=queue_id, body=b"own", properties={"KEYS": "o"}, sys_flag=flags)
                 )
             else:
                 body = b"%d" % turn * chosen.randrange(1, 60)
@@ -294,7 +296,7 @@ def test_dispatchers_are_told_as_the_master_s_are(tmp_path) -> None:
         for _ in range(2):
             put(master, "u", 0, message("u", b"before"))
         put(master, "t", 0, message("t", b"x"), message("t", b"y"))
-        master.stage_record(topic=STATE_TOPICS[0], queue_id=0, body=b"delete u")
+        master.stage_record(NewRecord(topic=STATE_TOPICS[0], queue_id=0, body=b"delete u"))
         master.commit()
         master.delete_topic("u", master.written)
         put(master, "u", 0, message("u", b"anew"))

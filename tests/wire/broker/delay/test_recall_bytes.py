@@ -5,7 +5,7 @@ import pytest
 from zenitmq.broker.delay.timing import RECALL_BODY, due_of, recall_properties
 from zenitmq.model.names import TIMER_TOPIC
 from zenitmq.model.properties import decode_properties, encode_properties
-from zenitmq.record.record_kernel import decode_record, encode_record
+from zenitmq.record.kernel import decode_record, encode_record
 
 ROWS = [
     (

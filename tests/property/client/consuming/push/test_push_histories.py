@@ -12,7 +12,7 @@ from zenitmq.client.consuming.push.push_queues import Delivery, Failure, PushQue
 from zenitmq.model.get_status import GetStatus
 from zenitmq.model.queue import MessageQueue
 from zenitmq.model.subscription import Subscription
-from zenitmq.record.record_kernel import encode_record
+from zenitmq.record.kernel import encode_record
 from zenitmq.remoting.commands import PullReply
 
 QUEUES = [MessageQueue("t", "x", index) for index in range(2)]

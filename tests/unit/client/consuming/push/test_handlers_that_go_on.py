@@ -10,7 +10,7 @@ from zenitmq.client.consuming.push.push_queues import STALLED_MS, Delivery, Push
 from zenitmq.model.get_status import GetStatus
 from zenitmq.model.queue import MessageQueue
 from zenitmq.model.subscription import Subscription
-from zenitmq.record.record_kernel import encode_record
+from zenitmq.record.kernel import encode_record
 from zenitmq.remoting.commands import PullReply
 
 A, B = MessageQueue("t", "x", 0), MessageQueue("t", "x", 1)

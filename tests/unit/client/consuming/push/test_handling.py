@@ -25,7 +25,7 @@ from zenitmq.client.consuming.push.push_settings import PushSettings
 from zenitmq.model.errors import InvalidName, InvalidParameter, WrongAnswer
 from zenitmq.model.queue import MessageQueue
 from zenitmq.model.subscription import BROADCASTING, Subscription
-from zenitmq.record.record_kernel import StoredMessage, decode_batch, encode_record
+from zenitmq.record.kernel import StoredMessage, decode_batch, encode_record
 
 
 def delivery_of(topic: str, attempt: int, properties: bytes = b"", times: int = 0) -> Delivery:

@@ -21,7 +21,7 @@ from zenitmq.model.errors import CorruptRecordError
 from zenitmq.model.get_status import GetStatus
 from zenitmq.model.queue import MessageQueue
 from zenitmq.model.subscription import Sql, Subscription
-from zenitmq.record.record_kernel import encode_record
+from zenitmq.record.kernel import encode_record
 from zenitmq.remoting.commands import PullReply
 
 A, B = MessageQueue("t", "x", 0), MessageQueue("t", "x", 1)

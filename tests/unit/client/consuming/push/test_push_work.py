@@ -13,7 +13,7 @@ from zenitmq.client.consuming.push.push_work import PushWork
 from zenitmq.model.get_status import GetStatus
 from zenitmq.model.queue import MessageQueue
 from zenitmq.model.subscription import Subscription
-from zenitmq.record.record_kernel import StoredMessage, encode_record
+from zenitmq.record.kernel import StoredMessage, encode_record
 from zenitmq.remoting.commands import PullMessages, PullReply
 
 QUEUE = MessageQueue("t", "a", 0)

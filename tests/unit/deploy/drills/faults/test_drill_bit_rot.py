@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from zenitmq.deploy.drills.faults.bit_rot import rot
-from zenitmq.record.record_kernel import MAGIC_BLANK
+from zenitmq.record.codes import MAGIC_BLANK
 
 SEGMENT_BYTES = 1024
 SIZE_BYTES = 100

@@ -1,20 +1,17 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # cython: binding=True, nonecheck=False
-"""The column kernel: records as columns, so that whoever reads millions of messages makes no object of any of them.
+"""Records as columns, so that whoever reads millions of messages makes no object of any of them. Pure.
 
-Plain loops over memoryviews in Cython's pure-Python mode, as the record kernel beside it, which has proven the lengths of
-every record that comes here (`decode_batch`) and draws their layout. One pass over a run of records fills buffers
+`decode_batch` has proven the lengths of every record that comes here. One pass over a run of records fills buffers
 that the caller gives: numbers of fixed width; text and bytes as running ends (int32, one more than there are rows) and
 one area of data; properties as a map of two such; a bitmap, lowest bit first, of the rows that are not null. That is how
 Arrow lays columns out, but nothing here knows of it.
 
 A record goes in whole or not at all: `fill` stops before the first that finds no room, is behind the range, or is damaged.
-Pure.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,81 +19,37 @@ import cython
 
 from ..model.errors import RemoteProtocolError
 from ..model.properties import decode_properties
+from .codes import (
+    ALL_TAKEN,
+    BEHIND_END,
+    BODY_AT,
+    BODY_CRC_AT,
+    BODY_LENGTH_BACK,
+    BORN_HOST_V6,
+    BORN_TIMESTAMP_AT,
+    ENTRIES_ROOM,
+    FILL_BAD_BODY_CRC,
+    FILL_BAD_PACKING,
+    FLAG_AT,
+    HOST_V6_MORE,
+    MAGIC_AT,
+    NO_ROOM,
+    PHYSICAL_OFFSET_AT,
+    QUEUE_ID_AT,
+    QUEUE_OFFSET_AT,
+    STORE_HOST_V6,
+    STORE_TIMESTAMP_AT,
+    SYS_FLAG_AT,
+)
 from .compression import decompress
-from .crc32 import crc32, crc32_address
-from .kernel_host import check_host
-
-COMPILED = cython.compiled
-
-check_host(struct.calcsize("n"))
-
-# Why `fill` stopped.
-ALL_TAKEN = 0
-NO_ROOM = 1
-BEHIND_END = 2
-BAD_BODY_CRC = 3
-BAD_PACKING = 4
-
-REASONS = {BAD_BODY_CRC: "body checksum does not match", BAD_PACKING: "compressed body cannot be unpacked"}
-
-PROPERTIES_ROOM_BYTES = 131_072
-"""What each text needs for a row of any kind: 32767 bytes of properties, three for each that is no UTF-8."""
-
-ENTRIES_ROOM = 10_923
-"""As many properties fit into 32767 bytes: each has a separator, a value and an end."""
+from .primitives import MAGIC_V1_C, crc_in, get32, get64, get_s32, hex_digit
 
 _COMPARED_MAX = cython.declare(
     cython.Py_ssize_t, 16
 )  # properties that are compared each with each, to find one named twice
 _ID_ROOM = cython.declare(cython.Py_ssize_t, 64)  # an offset message id has at most 56 characters
-_V1 = cython.declare(cython.uint, 0xDAA320A7)
 _ROOM_MAX = cython.declare(cython.Py_ssize_t, 0x7FFFFFFF)  # ends of rows have 31 bits
 _MS_MAX = cython.declare(cython.longlong, 9_223_372_036_854_775)  # as microseconds just within 64 bits
-_crc_at = cython.declare("unsigned int (*)(unsigned int, const unsigned char *, unsigned long long) noexcept nogil")
-if cython.compiled:
-    _crc_at = cython.cast(
-        "unsigned int (*)(unsigned int, const unsigned char *, unsigned long long) noexcept nogil",
-        cython.cast("void *", cython.cast(cython.size_t, crc32_address())),
-    )
-
-
-# The same as the record kernel's: compiled functions that are to be inlined cannot be shared between modules.
-@cython.cfunc
-@cython.inline
-def _get32(buf: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.uint:
-    if not cython.compiled:  # a cast is a call there, dearer than all the rest
-        return (buf[at] << 24) | (buf[at + 1] << 16) | (buf[at + 2] << 8) | buf[at + 3]
-    return (
-        (cython.cast(cython.uint, buf[at]) << 24)
-        | (cython.cast(cython.uint, buf[at + 1]) << 16)
-        | (cython.cast(cython.uint, buf[at + 2]) << 8)
-        | cython.cast(cython.uint, buf[at + 3])
-    )
-
-
-@cython.cfunc
-@cython.inline
-def _get_s32(buf: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.int:
-    value: cython.uint = _get32(buf, at)
-    return cython.cast(cython.int, value) if cython.compiled else (value ^ (1 << 31)) - (1 << 31)
-
-
-@cython.cfunc
-@cython.inline
-def _get64(buf: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.longlong:
-    if not cython.compiled:
-        return (((_get32(buf, at) << 32) | _get32(buf, at + 4)) ^ (1 << 63)) - (1 << 63)
-    value: cython.ulonglong = (cython.cast(cython.ulonglong, _get32(buf, at)) << 32) | _get32(buf, at + 4)
-    return cython.cast(cython.longlong, value)
-
-
-@cython.cfunc
-@cython.inline
-def _crc_in(buf: cython.const[cython.uchar][::1], begin: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.uint:
-    """The CRC-32 of buf[begin : begin + size], the 31 bits of it that a record has."""
-    if cython.compiled and _crc_at:
-        return _crc_at(0, cython.address(buf[begin]), size) & 0x7FFFFFFF
-    return crc32(buf[begin : begin + size]) & 0x7FFFFFFF
 
 
 @cython.cfunc
@@ -113,7 +66,7 @@ def _microseconds(ms: cython.longlong) -> cython.longlong:
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
-def _copy(
+def _copy_span(
     out: cython.uchar[::1],
     at: cython.Py_ssize_t,
     data: cython.const[cython.uchar][::1],
@@ -153,12 +106,6 @@ def _is(
         if text[begin + i] != name[i]:
             return False
     return True
-
-
-@cython.cfunc
-@cython.inline
-def _hex(nibble: cython.uint) -> cython.uchar:
-    return nibble + (48 if nibble < 10 else 55)
 
 
 @cython.final
@@ -205,7 +152,7 @@ def _put(
     """text [begin, end) as the row's value; `begin` below 0: null."""
     used: cython.Py_ssize_t = column.used_bytes
     if begin >= 0:
-        _copy(column._data, used, text, begin, end)
+        _copy_span(column._data, used, text, begin, end)
         used += end - begin
         column.used_bytes = used
     else:
@@ -232,8 +179,8 @@ def _put_offset_id(
     c: cython.uchar
     for i in range(host_bytes + 8):
         c = buf[host + i] if i < host_bytes else buf[offset_at + i - host_bytes]
-        data[used] = _hex(c >> 4)
-        data[used + 1] = _hex(c & 15)
+        data[used] = hex_digit(c >> 4)
+        data[used + 1] = hex_digit(c & 15)
         used += 2
     column.used_bytes = used
     column._ends[row + 1] = used
@@ -397,12 +344,17 @@ class ColumnFiller:
 
     @cython.cfunc
     def _take(self, data: bytes, buf: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.int:
-        sys_flag: cython.uint = _get32(buf, at + 36)
-        queue_offset: cython.longlong = _get64(buf, at + 20)
-        body: cython.Py_ssize_t = at + 88 + (12 if sys_flag & 0x10 else 0) + (12 if sys_flag & 0x20 else 0)
-        body_end: cython.Py_ssize_t = body + _get32(buf, body - 4)
+        sys_flag: cython.uint = get32(buf, at + SYS_FLAG_AT)
+        queue_offset: cython.longlong = get64(buf, at + QUEUE_OFFSET_AT)
+        body: cython.Py_ssize_t = (
+            at
+            + BODY_AT
+            + (HOST_V6_MORE if sys_flag & BORN_HOST_V6 else 0)
+            + (HOST_V6_MORE if sys_flag & STORE_HOST_V6 else 0)
+        )
+        body_end: cython.Py_ssize_t = body + get32(buf, body - BODY_LENGTH_BACK)
         begin: cython.Py_ssize_t
-        end: cython.Py_ssize_t = at + _get32(buf, at)
+        end: cython.Py_ssize_t = at + get32(buf, at)
         is_packed: cython.bint
         if queue_offset >= self._end:
             return BEHIND_END
@@ -410,13 +362,13 @@ class ColumnFiller:
             return ALL_TAKEN
         if self.rows == self._rows_max:
             return NO_ROOM
-        if _get32(buf, at + 4) == _V1:
+        if get32(buf, at + MAGIC_AT) == MAGIC_V1_C:
             begin = body_end + 3 + buf[body_end]
         else:
             begin = body_end + 4 + ((buf[body_end] << 8) | buf[body_end + 1])
         is_packed = self._bodies is not None and sys_flag & 1 != 0
-        if self._checks_crc and _crc_in(buf, body, body_end - body) != _get32(buf, at + 8):
-            return BAD_BODY_CRC
+        if self._checks_crc and crc_in(buf, body, body_end - body) != get32(buf, at + BODY_CRC_AT):
+            return FILL_BAD_BODY_CRC
         if self._reads_properties and not self._read_properties(data, buf, begin, end):
             return self._take_odd(data, buf, at, begin, end, body, body_end, is_packed, _cleaned(data[begin:end]))
         if is_packed:
@@ -443,16 +395,16 @@ class ColumnFiller:
         text_bytes: cython.Py_ssize_t = end - begin
         if is_packed:
             try:
-                plain = decompress(data[body:body_end], _get32(buf, at + 36))
+                plain = decompress(data[body:body_end], get32(buf, at + SYS_FLAG_AT))
             except RemoteProtocolError:
-                return BAD_PACKING
+                return FILL_BAD_PACKING
             body, body_end = 0, len(plain)
         bodies = plain
         if cleaned is not None:
             text = cleaned
             text_bytes = len(cleaned)
             self._scan(text, 0, text_bytes)
-        return self._add(buf, at, _get32(buf, at + 36), text, text_bytes, bodies, body, body_end)
+        return self._add(buf, at, get32(buf, at + SYS_FLAG_AT), text, text_bytes, bodies, body, body_end)
 
     @cython.cfunc
     @cython.inline
@@ -590,35 +542,35 @@ class ColumnFiller:
     ) -> cython.int:
         """The record at `at` as the next row; its properties are those found in `text`, its body lies in `bodies`."""
         row: cython.Py_ssize_t = self.rows
-        stored: cython.Py_ssize_t = at + 56 + (12 if sys_flag & 0x10 else 0)
-        tries: cython.Py_ssize_t = stored + 16 + (12 if sys_flag & 0x20 else 0)
+        stored: cython.Py_ssize_t = at + STORE_TIMESTAMP_AT + (HOST_V6_MORE if sys_flag & BORN_HOST_V6 else 0)
+        tries: cython.Py_ssize_t = stored + 16 + (HOST_V6_MORE if sys_flag & STORE_HOST_V6 else 0)
         if self._tags_wanted is not None and not self._is_wanted(text):
             return ALL_TAKEN
         if self._is_full(text_bytes, body_end - body):
             return NO_ROOM
         if self._has_queue_ids:
-            self._queue_ids[row] = _get_s32(buf, at + 12)
+            self._queue_ids[row] = get_s32(buf, at + QUEUE_ID_AT)
         if self._has_flags:
-            self._flags[row] = _get_s32(buf, at + 16)
+            self._flags[row] = get_s32(buf, at + FLAG_AT)
         if self._has_sys_flags:
-            self._sys_flags[row] = _get_s32(buf, at + 36)
+            self._sys_flags[row] = get_s32(buf, at + SYS_FLAG_AT)
         if self._has_queue_offsets:
-            self._queue_offsets[row] = _get64(buf, at + 20)
+            self._queue_offsets[row] = get64(buf, at + QUEUE_OFFSET_AT)
         if self._has_crcs:
-            self._crcs[row] = _get32(buf, at + 8)
+            self._crcs[row] = get32(buf, at + BODY_CRC_AT)
         if self._has_born:
-            self._born[row] = _microseconds(_get64(buf, at + 40))
+            self._born[row] = _microseconds(get64(buf, at + BORN_TIMESTAMP_AT))
         if self._has_stored:
-            self._stored[row] = _microseconds(_get64(buf, stored))
+            self._stored[row] = _microseconds(get64(buf, stored))
         if self._has_tries:
-            self._tries[row] = _get_s32(buf, tries)
+            self._tries[row] = get_s32(buf, tries)
         if self._bodies is not None:
             _put(self._bodies, row, bodies, body, body_end)
         if self._ids is not None:
             if self._id_begin >= 0:
                 _put(self._ids, row, text, self._id_begin, self._id_end)
             else:
-                _put_offset_id(self._ids, row, buf, stored + 8, tries - stored - 8, at + 28)
+                _put_offset_id(self._ids, row, buf, stored + 8, tries - stored - 8, at + PHYSICAL_OFFSET_AT)
         if self._keys is not None:
             _put(self._keys, row, text, self._keys_begin, self._keys_end)
         if self._tags is not None:

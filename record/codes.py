@@ -1,0 +1,129 @@
+"""The numbers of records, units and index entries by their names: offsets, sizes, magics, statuses. Pure.
+
+The record (RocketMQ's, big-endian; `docs/formats/record.md`). An IPv6 host takes 20 bytes instead of 8 and shifts what follows
+by 12. In the compiled kernel each of these names is its number (kernel_join).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+MAGIC_V1: Final = 0xDAA320A7
+MAGIC_V2: Final = 0xDAA320AB
+MAGIC_BLANK: Final = 0xCBD43194
+RECORD_OVERHEAD_BYTES: Final = 91  # v1, two IPv4 hosts, without body, topic and properties
+TERMINATOR_BYTES: Final = 8  # zero bytes behind the last record; a record must leave room for them
+UNIT_BYTES: Final = 20  # a consume-queue unit: physical offset 8, size 4, tags code 8
+ENTRY_BYTES: Final = 20  # an index entry: key hash 4, physical offset 8, time difference 4, previous entry 4
+INDEX_HEADER_BYTES: Final = 40
+# The record, with two IPv4 hosts: where each field begins.
+MAGIC_AT: Final = 4  # behind the size
+BODY_CRC_AT: Final = 8
+QUEUE_ID_AT: Final = 12
+FLAG_AT: Final = 16
+QUEUE_OFFSET_AT: Final = 20
+PHYSICAL_OFFSET_AT: Final = 28
+SYS_FLAG_AT: Final = 36
+BORN_TIMESTAMP_AT: Final = 40
+BORN_HOST_AT: Final = 48
+STORE_TIMESTAMP_AT: Final = 56
+BODY_LENGTH_AT: Final = 84
+BODY_AT: Final = 88
+# The same fields wherever the hosts end: how far before the body they begin.
+RECONSUME_TIMES_BACK: Final = 16
+PREPARED_OFFSET_BACK: Final = 12
+BODY_LENGTH_BACK: Final = 4
+# And how far behind the store host.
+PREPARED_OFFSET_ON: Final = 4
+BODY_LENGTH_ON: Final = 12
+BODY_ON: Final = 16
+HOST_V4_BYTES: Final = 8  # address 4, port 4
+HOST_V6_BYTES: Final = 20
+HOST_V6_MORE: Final = 12  # bytes that an IPv6 host has more
+BORN_HOST_V6: Final = 0x10  # bits of sysFlag
+STORE_HOST_V6: Final = 0x20
+HALF_OR_ROLLBACK: Final = 0xC
+COMPRESSED_BIT: Final = 0x1
+FIXED_BYTES: Final = 72  # of a record beside hosts, body, topic and properties
+PROPERTIES_MAX: Final = 32767
+PROPERTIES_SENT_MAX: Final = 31743  # the rest is for what a delay, a retry and a dead letter add
+TOPIC_V1_MAX: Final = 127
+TOPIC_MAX: Final = 65535
+CRC_BITS: Final = 0x7FFFFFFF  # of a body's CRC-32, those that a record has
+NAME_END: Final = 1  # 0x01 ends a property's name, 0x02 its value
+VALUE_END: Final = 2
+SHORT_NAME_BYTES: Final = 5  # a name of four letters (TAGS, KEYS, PSEQ) and its end
+LONG_NAME_BYTES: Final = 9  # UNIQ_KEY and its end
+BLANK_BYTES: Final = 8  # of a blank record that are written, size and magic; no other record is that short
+SPACE: Final = 32  # between keys
+# Of a unit.
+UNIT_SIZE_AT: Final = 8
+UNIT_TAGS_AT: Final = 12
+FILLER_SIZE: Final = 0x7FFFFFFF  # the size in a unit that stands for no record
+# Of an index file.
+SLOT_BYTES: Final = 4
+ENTRY_OFFSET_AT: Final = 4
+ENTRY_TIME_AT: Final = 12
+ENTRY_PREVIOUS_AT: Final = 16
+# PSEQ: a producer's id, ":", its sequence in hex.
+SEQUENCE_DIGITS: Final = 16
+SEQUENCE_BYTES: Final = 17
+COLON: Final = 58
+# How a property compares with a constant, as bits.
+LESS: Final = 1
+EQUAL: Final = 2
+GREATER: Final = 4
+ANY_OUTCOME: Final = 7
+# Why a scan or a check stopped. Zero and below are no records; reasons for refusal are texts in REASONS.
+RUN_MORE: Final = 1  # another run begins here
+RUN_END: Final = 0  # zeros: nothing was ever written here
+RUN_BLANK: Final = -1  # the rest of the segment is filler
+BAD_SIZE: Final = -2
+BAD_MAGIC: Final = -3
+BAD_LENGTHS: Final = -4
+BAD_TOPIC: Final = -5
+BAD_SYS_FLAG: Final = -6
+BAD_BODY_SIZE: Final = -7
+BAD_PROPERTIES_SIZE: Final = -8
+BAD_COUNT: Final = -9
+BAD_OFFSET: Final = -10
+BAD_BODY_CRC: Final = -11
+BAD_TRANSACTION: Final = -12
+BAD_SEQUENCE_ROOM: Final = -13
+WHY_BAD_SIZE: Final = "record size is below the minimum, over the limit, or past the end of the batch"
+WHY_BAD_LENGTHS: Final = "inner lengths do not add up to the record size"
+REASONS: Final = {
+    BAD_SIZE: WHY_BAD_SIZE,
+    BAD_MAGIC: "record magic is neither v1 nor v2",
+    BAD_LENGTHS: WHY_BAD_LENGTHS,
+    BAD_TOPIC: "record topic is not the topic of the request",
+    BAD_SYS_FLAG: "sysFlag has bits a client may not set, or a store host of the other address family",
+    BAD_BODY_SIZE: "body is over the limit",
+    BAD_PROPERTIES_SIZE: "properties are over 32767 bytes",
+    BAD_COUNT: "the batch does not hold as many records as its header says",
+    BAD_OFFSET: "physical offset is not the record's position",
+    BAD_BODY_CRC: "body checksum does not match",
+    BAD_TRANSACTION: "prepared transaction offset must be zero",
+    BAD_SEQUENCE_ROOM: "record has no property PSEQ of the size that its producer's sequence takes",
+}
+
+# Why `ColumnFiller.fill` stopped.
+ALL_TAKEN: Final = 0
+NO_ROOM: Final = 1
+BEHIND_END: Final = 2
+FILL_BAD_BODY_CRC: Final = 3
+FILL_BAD_PACKING: Final = 4
+FILL_REASONS: Final = {
+    FILL_BAD_BODY_CRC: "body checksum does not match",
+    FILL_BAD_PACKING: "compressed body cannot be unpacked",
+}
+PROPERTIES_ROOM_BYTES: Final = 131_072
+
+
+"""What each text needs for a row of any kind: 32767 bytes of properties, three for each that is no UTF-8."""
+
+
+ENTRIES_ROOM: Final = 10_923
+
+
+"""As many properties fit into 32767 bytes: each has a separator, a value and an end."""

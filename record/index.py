@@ -1,0 +1,120 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: binding=True, nonecheck=False
+"""Key hashes, and the entries of an index file. Pure."""
+
+from __future__ import annotations
+
+import cython
+
+from .codes import ENTRY_BYTES, ENTRY_OFFSET_AT, ENTRY_PREVIOUS_AT, ENTRY_TIME_AT, INDEX_HEADER_BYTES, SLOT_BYTES
+from .primitives import MASK32, SIGN32, get32, get64, get_s32, hash_on, put32, put64
+
+
+@cython.cfunc
+@cython.inline
+def index_hash(h: cython.uint) -> cython.uint:
+    """RocketMQ's key hash for the index: abs(hashCode), and abs(MIN_VALUE), still negative there, becomes 0."""
+    if h & SIGN32:
+        h = ((h ^ MASK32) + 1) & MASK32
+        if h == SIGN32:
+            return 0
+    return h
+
+
+def hash_text(text: bytes) -> int:
+    """Java's String.hashCode of UTF-8 `text`, signed 32 bits."""
+    h: cython.uint = hash_on(0, text, 0, len(text))
+    return int(h) - (1 << 32) if h & SIGN32 else int(h)
+
+
+def index_topic_hash(topic: bytes) -> int:
+    """Where the hash of each index key of a topic starts: of the text `topic#`, not yet made positive."""
+    text = topic + b"#"
+    return int(hash_on(0, text, 0, len(text)))
+
+
+def index_key_hash(topic: bytes, key: bytes) -> int:
+    """The hash under which the index files hold a key: of the text `topic#key`."""
+    text = topic + b"#" + key
+    return int(index_hash(hash_on(0, text, 0, len(text))))
+
+
+def index_insert(
+    file: cython.uchar[::1],
+    slot_count: cython.Py_ssize_t,
+    first_entry: cython.Py_ssize_t,
+    hashes: cython.const[cython.uint][::1],
+    offsets: cython.const[cython.longlong][::1],
+    begin: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    time_difference_s: cython.int,
+) -> cython.int:
+    """Puts keys [begin, end) into an index file's map as entries first_entry, first_entry + 1, ...; the caller sees to room.
+
+    Returns how many slots were empty before. The header is the caller's. Raises ValueError where there is no such room, or
+    are no such keys.
+    """
+    i: cython.Py_ssize_t
+    slot: cython.Py_ssize_t
+    entry: cython.Py_ssize_t = first_entry
+    at: cython.Py_ssize_t
+    previous: cython.uint
+    opened: cython.int = 0
+    entries: cython.Py_ssize_t = INDEX_HEADER_BYTES + SLOT_BYTES * slot_count
+    view: cython.const[cython.uchar][::1] = file
+    if not 0 <= begin <= end <= len(hashes) or end > len(offsets):
+        raise ValueError("there are no such keys")
+    if not 0 < slot_count <= len(file) or not 0 < first_entry <= len(file):
+        raise ValueError("the index file has no room for these keys")
+    if entries + ENTRY_BYTES * (first_entry + end - begin) > len(file):
+        raise ValueError("the index file has no room for these keys")
+    for i in range(begin, end):
+        slot = INDEX_HEADER_BYTES + SLOT_BYTES * (hashes[i] % slot_count)
+        previous = get32(view, slot)
+        if previous == 0 or previous >= entry:
+            previous = 0
+            opened += 1
+        at = entries + ENTRY_BYTES * entry
+        put32(file, at, hashes[i])
+        put64(file, at + ENTRY_OFFSET_AT, offsets[i])
+        put32(file, at + ENTRY_TIME_AT, time_difference_s)
+        put32(file, at + ENTRY_PREVIOUS_AT, previous)
+        put32(file, slot, entry)
+        entry += 1
+    return opened
+
+
+def index_search(
+    file: cython.const[cython.uchar][::1],
+    slot_count: cython.Py_ssize_t,
+    entry_count: cython.Py_ssize_t,
+    key_hash: cython.uint,
+    begin_difference_s: cython.longlong,
+    end_difference_s: cython.longlong,
+    found_max: cython.int,
+) -> list[int]:
+    """Physical offsets under a key hash, newest first, whose time difference is within [begin, end] seconds.
+
+    Raises ValueError where `file` does not hold as many slots and entries.
+    """
+    found: list[int] = []
+    entries: cython.Py_ssize_t = INDEX_HEADER_BYTES + SLOT_BYTES * slot_count
+    entry: cython.Py_ssize_t
+    previous: cython.Py_ssize_t
+    at: cython.Py_ssize_t
+    difference: cython.longlong
+    if not 0 < slot_count <= len(file) or entry_count > len(file) or entries + ENTRY_BYTES * entry_count > len(file):
+        raise ValueError("the index file is shorter than its header says")
+    entry = get32(file, INDEX_HEADER_BYTES + SLOT_BYTES * (key_hash % slot_count))
+    while 0 < entry < entry_count and len(found) < found_max:
+        at = entries + ENTRY_BYTES * entry
+        difference = get_s32(file, at + ENTRY_TIME_AT)
+        if difference < 0:
+            break
+        if get32(file, at) == key_hash and begin_difference_s <= difference <= end_difference_s:
+            found.append(get64(file, at + ENTRY_OFFSET_AT))
+        previous = get32(file, at + ENTRY_PREVIOUS_AT)
+        if previous >= entry:  # chains lead to older entries only
+            break
+        entry = previous
+    return found

@@ -1,0 +1,43 @@
+"""The kernel, the one place where code touches every record: encodes, checks, stamps, scans, selects, indexes, decodes. Pure.
+
+Where it was compiled (setup.py), Python takes the extension beside this file instead of this file; both forms pass the same
+tests, and `COMPILED` says which one runs. The parts are plain loops over memoryviews, annotated for Cython's pure-Python mode.
+Compiled code does not check bounds: every function that takes bytes from outside first proves each inner length.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from .columns import BytesColumn as BytesColumn
+from .columns import ColumnFiller as ColumnFiller
+from .encoding import Accumulator as Accumulator
+from .encoding import batch_sizes as batch_sizes
+from .encoding import check_texts as check_texts
+from .encoding import encode_blank as encode_blank
+from .encoding import encode_record as encode_record
+from .index import hash_text as hash_text
+from .index import index_insert as index_insert
+from .index import index_key_hash as index_key_hash
+from .index import index_search as index_search
+from .index import index_topic_hash as index_topic_hash
+from .messages import MessageBatch as MessageBatch
+from .messages import StoredMessage as StoredMessage
+from .messages import _unpickled as _unpickled
+from .messages import decode_batch as decode_batch
+from .messages import decode_record as decode_record
+from .runs import RunKernel as RunKernel
+from .runs import WrittenRun as WrittenRun
+from .runs import ended_waits as ended_waits
+from .runs import is_record_of as is_record_of
+from .runs import whole_records as whole_records
+from .runs import why_refused as why_refused
+from .sequences import sequenced_stretches as sequenced_stretches
+from .sequences import write_sequences as write_sequences
+from .units import UnitSelector as UnitSelector
+
+COMPILED: Final = False
+
+_named: Any
+for _named in (StoredMessage, MessageBatch, _unpickled):  # a pickled message names the kernel, in whichever form it was
+    _named.__module__ = __name__

@@ -1,0 +1,418 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: binding=True, nonecheck=False
+"""Records as messages: a lazy view for each, decoded as its attributes are read. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any
+
+import cython
+
+from ..model.clock import datetime_of_ms
+from ..model.errors import CorruptRecordError
+from ..model.properties import decode_properties
+from ..model.queue import MessageQueue
+from .codes import (
+    BODY_CRC_AT,
+    BODY_LENGTH_BACK,
+    BORN_HOST_AT,
+    BORN_HOST_V6,
+    BORN_TIMESTAMP_AT,
+    COMPRESSED_BIT,
+    FLAG_AT,
+    HOST_V4_BYTES,
+    HOST_V6_BYTES,
+    MAGIC_AT,
+    PHYSICAL_OFFSET_AT,
+    PREPARED_OFFSET_BACK,
+    QUEUE_ID_AT,
+    QUEUE_OFFSET_AT,
+    REASONS,
+    RECONSUME_TIMES_BACK,
+    RECORD_OVERHEAD_BYTES,
+    STORE_HOST_V6,
+    SYS_FLAG_AT,
+    WHY_BAD_LENGTHS,
+    WHY_BAD_SIZE,
+)
+from .compression import decompress
+from .primitives import check_lengths, crc_in, crc_of, find_body, find_topic, get32, get64, get_s32, topic_size
+
+_is_making = cython.declare(cython.bint, False)  # while a batch is made by who fills it in
+
+
+@cython.final
+@cython.cclass
+class MessageBatch:
+    """A run of records as a sequence of StoredMessage; slices share the buffer.
+
+    `queue_offsets` are not assumed to be contiguous: a filter may have left gaps.
+    """
+
+    broker_name = cython.declare(object, visibility="readonly")
+    _data: bytes
+    _view: cython.const[cython.uchar][::1]
+    _at: cython.const[cython.uint][::1]
+    _begin: cython.Py_ssize_t
+    _end: cython.Py_ssize_t
+    _is_whole: cython.bint
+
+    def __cinit__(self) -> None:
+        if not _is_making:  # nobody fills it in: compiled, its attributes would read memory that is not there
+            raise TypeError("a MessageBatch comes from decode_batch and decode_record only")
+
+    def __init__(self) -> None:
+        raise TypeError("a MessageBatch comes from decode_batch and decode_record only")
+
+    def __len__(self) -> int:
+        return self._end - self._begin
+
+    def __getitem__(self, index: object) -> Any:
+        if isinstance(index, slice):
+            begin, end, step = index.indices(self._end - self._begin)
+            if step != 1:
+                raise ValueError("a batch is sliced in steps of one")
+            return self.slice(begin, end)
+        i: cython.Py_ssize_t = index
+        if i < 0:
+            i += self._end - self._begin
+        if not 0 <= i < self._end - self._begin:
+            raise IndexError(index)
+        return _message(self, self._at[self._begin + i])
+
+    def __iter__(self) -> Iterator[StoredMessage]:
+        i: cython.Py_ssize_t
+        for i in range(self._begin, self._end):
+            yield _message(self, self._at[i])
+
+    def slice(self, begin: cython.Py_ssize_t, end: cython.Py_ssize_t) -> MessageBatch:
+        """Messages [begin, end) of this batch."""
+        if not 0 <= begin <= end <= self._end - self._begin:
+            raise IndexError((begin, end))
+        part: MessageBatch = _new_batch()
+        part.broker_name = self.broker_name
+        part._data = self._data
+        part._view = self._view
+        part._at = self._at
+        part._begin = self._begin + begin
+        part._end = self._begin + end
+        part._is_whole = self._is_whole
+        return part
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the records in this batch."""
+        if self._begin == self._end:
+            return 0
+        last: cython.Py_ssize_t = self._at[self._end - 1]
+        return last + get32(self._view, last) - self._at[self._begin]
+
+    @property
+    def data(self) -> bytes:
+        """What the records lie in."""
+        return self._data
+
+    @property
+    def positions(self) -> memoryview:
+        """Where in `data` each record begins; all their lengths are proven."""
+        return memoryview(self._at[self._begin : self._end])
+
+    def first_damaged(self) -> int:
+        """The index of the first message whose stored body has not its checksum; -1 where there is none: then `body` checks
+        none of these again."""
+        buf: cython.const[cython.uchar][::1] = self._view
+        i: cython.Py_ssize_t
+        at: cython.Py_ssize_t
+        body: cython.Py_ssize_t
+        for i in range(self._begin, self._end):
+            at = self._at[i]
+            body = find_body(buf, at)
+            if crc_in(buf, body, get32(buf, body - BODY_LENGTH_BACK)) != get32(buf, at + BODY_CRC_AT):
+                return i - self._begin
+        self._is_whole = True
+        return -1
+
+    def next_offset(self) -> int:
+        """The queue offset behind the last message. Raises IndexError for an empty batch."""
+        if self._begin == self._end:
+            raise IndexError("an empty batch")
+        return get64(self._view, self._at[self._end - 1] + QUEUE_OFFSET_AT) + 1
+
+
+@cython.final
+@cython.nonecheck(True)  # one that Python's own `__new__` made has no batch; a __cinit__ would cost each message more
+@cython.cclass
+class StoredMessage:
+    """A message as it is stored: a view of its record, decoded as its attributes are read.
+
+    Messages of one poll share one buffer. `body` is plain (decompressed where the sender compressed it) and checked
+    against its checksum at each read: CorruptRecordError where it does not match.
+    """
+
+    _batch: MessageBatch
+    _at: cython.Py_ssize_t
+    _first_topic: str | None
+    _tries: cython.Py_ssize_t
+
+    def __init__(self) -> None:
+        raise TypeError("a StoredMessage comes from decode_batch and decode_record only")
+
+    def tried_again(self, topic: str | None, tries: cython.Py_ssize_t) -> StoredMessage:
+        """The same message as its consumer is to see it at another try: under the topic it first had (None = the record's
+        own), and handed out `tries` times more than its record says."""
+        again: StoredMessage = _message(self._batch, self._at)
+        again._first_topic = topic
+        again._tries = tries
+        return again
+
+    @property
+    def broker_name(self) -> str:
+        """The replica group it was read from."""
+        return self._batch.broker_name
+
+    @property
+    def body(self) -> bytes:
+        """The plain body. Raises CorruptRecordError, RemoteProtocolError (it cannot be unpacked)."""
+        batch: MessageBatch = self._batch
+        data: bytes = batch._data
+        body: cython.Py_ssize_t = find_body(batch._view, self._at)
+        plain: bytes = data[body : body + get32(batch._view, body - BODY_LENGTH_BACK)]
+        if not batch._is_whole and crc_of(plain) != get32(batch._view, self._at + BODY_CRC_AT):
+            raise CorruptRecordError(self.physical_offset, self.size_bytes, "body checksum")
+        flags: cython.uint = get32(batch._view, self._at + SYS_FLAG_AT)
+        if flags & COMPRESSED_BIT:
+            return decompress(plain, flags)
+        return plain
+
+    @property
+    def body_as_stored(self) -> bytes:
+        """The body's bytes in the record, compressed or not, unchecked."""
+        body: cython.Py_ssize_t = find_body(self._batch._view, self._at)
+        return self._batch._data[body : body + get32(self._batch._view, body - BODY_LENGTH_BACK)]
+
+    @property
+    def body_crc_matches(self) -> bool:
+        """Whether the stored body has its checksum."""
+        return bool(crc_of(self.body_as_stored) == get32(self._batch._view, self._at + BODY_CRC_AT))
+
+    @property
+    def topic(self) -> str:
+        """The topic it was sent to: the record's, or the one it first had where it came back for another try."""
+        return _stored_topic(self) if self._first_topic is None else self._first_topic
+
+    @property
+    def properties_as_stored(self) -> bytes:
+        """The properties field's bytes."""
+        tail: cython.Py_ssize_t = find_topic(self._batch._view, self._at)
+        begin: cython.Py_ssize_t = tail + topic_size(self._batch._view, self._at, tail) + 2
+        return self._batch._data[begin : self._at + get32(self._batch._view, self._at)]
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """All properties, the reserved ones (KEYS, TAGS, UNIQ_KEY ...) too; a new dict at each read."""
+        return decode_properties(self.properties_as_stored)
+
+    @property
+    def tags(self) -> str | None:
+        """The message's tag."""
+        return self.properties.get("TAGS")
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys under which the message can be queried."""
+        return tuple(self.properties.get("KEYS", "").split())
+
+    @property
+    def message_id(self) -> str:
+        """The unique id its producer gave it; the offset message id where it gave none."""
+        unique = self.properties.get("UNIQ_KEY")
+        return unique if unique is not None else self.offset_message_id
+
+    @property
+    def offset_message_id(self) -> str:
+        """Store host and physical offset in hex."""
+        return (
+            (self.store_host + self._batch._data[self._at + PHYSICAL_OFFSET_AT : self._at + SYS_FLAG_AT]).hex().upper()
+        )
+
+    @property
+    def queue(self) -> MessageQueue:
+        """The queue it lies in."""
+        return MessageQueue(_stored_topic(self), self.broker_name, self.queue_id)
+
+    @property
+    def queue_id(self) -> int:
+        """The queue's number."""
+        return get_s32(self._batch._view, self._at + QUEUE_ID_AT)
+
+    @property
+    def queue_offset(self) -> int:
+        """n-th message of its queue."""
+        return get64(self._batch._view, self._at + QUEUE_OFFSET_AT)
+
+    @property
+    def physical_offset(self) -> int:
+        """Byte in its broker's commit log."""
+        return get64(self._batch._view, self._at + PHYSICAL_OFFSET_AT)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the whole record."""
+        return get32(self._batch._view, self._at)
+
+    @property
+    def magic(self) -> int:
+        """MAGIC_V1 or MAGIC_V2."""
+        return get32(self._batch._view, self._at + MAGIC_AT)
+
+    @property
+    def body_crc(self) -> int:
+        """CRC-32 of the stored body, 31 bits."""
+        return get32(self._batch._view, self._at + BODY_CRC_AT)
+
+    @property
+    def flag(self) -> int:
+        """The sender's own 32 bits."""
+        return get_s32(self._batch._view, self._at + FLAG_AT)
+
+    @property
+    def sys_flag(self) -> int:
+        """Bits of `model.sys_flag`."""
+        return get32(self._batch._view, self._at + SYS_FLAG_AT)
+
+    @property
+    def born_at_ms(self) -> int:
+        """When the producer made it, ms since the epoch."""
+        return get64(self._batch._view, self._at + BORN_TIMESTAMP_AT)
+
+    @property
+    def born_at(self) -> datetime:
+        """The same as an aware datetime. Raises CorruptRecordError where no calendar has it."""
+        return _moment(self, self.born_at_ms)
+
+    @property
+    def born_host(self) -> bytes:
+        """The producer's address: ip and port, 8 or 20 bytes."""
+        return self._batch._data[self._at + BORN_HOST_AT : self._at + (68 if self.sys_flag & BORN_HOST_V6 else 56)]
+
+    @property
+    def stored_at_ms(self) -> int:
+        """When the broker stored it, ms since the epoch."""
+        return get64(self._batch._view, self._at + (68 if self.sys_flag & BORN_HOST_V6 else 56))
+
+    @property
+    def stored_at(self) -> datetime:
+        """The same as an aware datetime. Raises CorruptRecordError where no calendar has it."""
+        return _moment(self, self.stored_at_ms)
+
+    @property
+    def store_host(self) -> bytes:
+        """The address of the broker that took it: ip and port, 8 or 20 bytes."""
+        begin: cython.Py_ssize_t = self._at + (76 if self.sys_flag & BORN_HOST_V6 else 64)
+        return self._batch._data[begin : begin + (HOST_V6_BYTES if self.sys_flag & STORE_HOST_V6 else HOST_V4_BYTES)]
+
+    @property
+    def reconsume_times(self) -> int:
+        """How often it was handed out again."""
+        return get32(self._batch._view, find_body(self._batch._view, self._at) - RECONSUME_TIMES_BACK) + self._tries
+
+    @property
+    def prepared_transaction_offset(self) -> int:
+        """Of a transaction's record; 0 otherwise."""
+        return get64(self._batch._view, find_body(self._batch._view, self._at) - PREPARED_OFFSET_BACK)
+
+    @property
+    def record(self) -> bytes:
+        """The whole record's bytes."""
+        return self._batch._data[self._at : self._at + get32(self._batch._view, self._at)]
+
+    def __reduce__(self) -> tuple[Callable[..., StoredMessage], tuple[object, ...]]:
+        """Pickled it is its record alone, without the others of its poll."""
+        return _unpickled, (self.record, self.broker_name, self._first_topic, self._tries)
+
+    def __repr__(self) -> str:
+        return f"<StoredMessage {self.message_id} {self.topic}:{self.queue_id}@{self.queue_offset}>"
+
+
+@cython.cfunc
+def _new_batch() -> MessageBatch:
+    """An empty shell, for its maker to fill in."""
+    global _is_making
+    _is_making = True
+    batch: MessageBatch = MessageBatch.__new__(MessageBatch)
+    _is_making = False
+    return batch
+
+
+def _unpickled(record: bytes, broker_name: str, first_topic: str | None, tries: int) -> StoredMessage:
+    return decode_record(record, broker_name).tried_again(first_topic, tries)
+
+
+def _moment(message: StoredMessage, at_ms: int) -> datetime:
+    try:
+        return datetime_of_ms(at_ms)
+    except (ValueError, OverflowError) as error:
+        raise CorruptRecordError(message.physical_offset, message.size_bytes, f"a time of {at_ms} ms") from error
+
+
+@cython.cfunc
+@cython.nonecheck(True)
+def _stored_topic(message: StoredMessage) -> str:
+    batch: MessageBatch = message._batch
+    begin: cython.Py_ssize_t = find_topic(batch._view, message._at)
+    return batch._data[begin : begin + topic_size(batch._view, message._at, begin)].decode("utf-8", "replace")
+
+
+@cython.cfunc
+@cython.inline
+def _message(batch: MessageBatch, at: cython.Py_ssize_t) -> StoredMessage:
+    message: StoredMessage = StoredMessage.__new__(StoredMessage)
+    message._batch = batch
+    message._at = at
+    message._first_topic = None
+    message._tries = 0
+    return message
+
+
+def decode_batch(data: bytes, broker_name: str = "", record_max: int = 0x7FFFFFFF) -> MessageBatch:
+    """The records that lie back to back in `data`, all lengths proven.
+
+    Raises CorruptRecordError with the position in `data`.
+    """
+    at: cython.Py_ssize_t = 0
+    end: cython.Py_ssize_t = len(data)
+    limit: cython.Py_ssize_t = record_max
+    count: cython.Py_ssize_t = 0
+    size: cython.Py_ssize_t
+    room: cython.Py_ssize_t = end // RECORD_OVERHEAD_BYTES + 1
+    if end > 0xFFFFFFFF:  # positions have 32 bits
+        raise CorruptRecordError(0, end, WHY_BAD_SIZE)
+    positions = memoryview(bytearray(4 * room)).cast("I")
+    view: cython.uint[::1] = positions
+    buf: cython.const[cython.uchar][::1] = data
+    while at < end:
+        size = check_lengths(buf, at, end, limit)
+        if size < 0:
+            raise CorruptRecordError(at, end - at, REASONS[size])
+        view[count] = at
+        count += 1
+        at += size
+    batch: MessageBatch = _new_batch()
+    batch.broker_name = broker_name
+    batch._data = data
+    batch._view = buf
+    batch._at = positions
+    batch._begin = 0
+    batch._end = count
+    batch._is_whole = False
+    return batch
+
+
+def decode_record(data: bytes, broker_name: str = "") -> StoredMessage:
+    """The one record that `data` is. Raises CorruptRecordError."""
+    batch: MessageBatch = decode_batch(data, broker_name)
+    if len(batch) != 1:
+        raise CorruptRecordError(0, len(data), WHY_BAD_LENGTHS)
+    return _message(batch, 0)
