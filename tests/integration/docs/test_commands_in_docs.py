@@ -2,58 +2,44 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parents[3]
-README = ROOT / "README.md"
-PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+from integration.docs.pages import BLOCK, PAGES, README, ROOT, blocks, name_of, run_session
 
 # Run from a directory of the session's own, where a clone has to be there by name.
 pytestmark = pytest.mark.timeout(300)
 FROM_THE_CLONE = {"./quickstart.sh"}
-FOR_A_MOMENT = "--own-cluster --seconds 0.3 --limit-seconds 0.1"  # another test may have one on the usual port
-FEW_ROWS = "--messages 5000"  # of the one that is measured by rows, half a million of them
-SESSION_S = 280  # some start Spark several times, beside other tests
+FOR_A_MOMENT = "--seconds 0.3 --limit-seconds 0.1"
+TRIED_ELSEWHERE = ("--warm", "--log-gib", "bench spark")  # in tests/integration/bench and tests/spark/test_measuring.py
+HOLD_JAVA = """
+import os, sys
+from zenitmq.pipeline.session.java import bring_java
+os.environ["JAVA_HOME"] = bring_java()
+from pyspark.java_gateway import launch_gateway
+java = launch_gateway().gateway_parameters
+print(java.port, java.auth_token, flush=True)
+sys.stdin.read()
+"""
 SHELLS = {"bash", "shell", "console", "zsh"}
 
 
-def blocks(page: Path, language: str) -> list[str]:
-    return [text for name, text in BLOCK.findall(page.read_text(encoding="utf-8")) if name == language]
-
-
-def name_of(page: Path) -> str:
-    return page.relative_to(ROOT).as_posix()
-
-
-def run_session(script: str, home: Path, *, cwd: Path) -> None:
-    """Runs a script that must succeed line by line; whatever cluster it leaves up in its home is taken down."""
-    binaries = Path(sys.executable).parent
-    environment = {**os.environ, "HOME": str(home), "PATH": f"{binaries}:{os.environ['PATH']}"}
-    for name in ("ZENIT_NAMESRV", "ZENIT_CONTEXT", "XDG_CONFIG_HOME"):
-        environment.pop(name, None)
-    try:
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", script],
-            env=environment,
-            cwd=cwd,
-            capture_output=True,
-            text=True,
-            timeout=SESSION_S,
-            check=False,
-        )
-        assert done.returncode == 0, f"{script}\n--- printed\n{done.stdout}\n--- and\n{done.stderr}"
-    finally:
-        last = home / ".zenit" / "last"
-        if last.exists():
-            down = [str(binaries / "zenit"), "down", "--dir", last.read_text().strip()]
-            subprocess.run(down, env=environment, capture_output=True, timeout=60, check=False)
+@contextmanager
+def one_java(directory: Path) -> Iterator[str]:
+    """Lines of a script, after which its jobs share a Java that works in that directory: to start one is most of what a job
+    costs. Each job makes its own session in it, and ends that."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD_JAVA], cwd=directory, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        port, secret = holder.stdout.readline().split()
+        shared = f"PYSPARK_GATEWAY_PORT={port} PYSPARK_GATEWAY_SECRET={secret}"
+        yield f'zenit() {{ if [ "$1" = job ]; then {shared} command zenit "$@"; else command zenit "$@"; fi; }}\n'
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page != README and blocks(page, "sh")], ids=name_of)
@@ -63,7 +49,8 @@ def test_the_commands_of_a_page_work_as_written(page: Path, tmp_path: Path) -> N
     work.mkdir()
     # Pages name fixed places under /tmp; a session in a test has its own.
     script = commands.replace("/tmp/zenit", f"{tmp_path}/zenit")
-    run_session(script, tmp_path, cwd=work)
+    with one_java(work) if script.count("zenit job run") > 1 else nullcontext("") as preamble:
+        run_session(preamble + script, tmp_path, cwd=work)
 
 
 def test_the_readme_works_from_top_to_bottom(tmp_path: Path) -> None:
@@ -83,26 +70,14 @@ def test_the_quickstart_works(tmp_path: Path) -> None:
     run_session("./quickstart.sh", tmp_path, cwd=ROOT)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page != README and blocks(page, "python")], ids=name_of)
-def test_the_python_of_a_page_works_as_written(page: Path, tmp_path: Path) -> None:
-    """Against a cluster that has the topic which the pages speak of."""
-    work = tmp_path / "work"
-    work.mkdir()
-    for number, text in enumerate(blocks(page, "python")):
-        (work / f"{number}.py").write_text(text, encoding="utf-8")
-    up = f"zenit up --dir {tmp_path}/zenit --detach\nzenit topic create trades --queues 4\n"
-    run_session(up + "for file in *.py; do python -W error $file; done", tmp_path, cwd=work)
-
-
 def test_the_benchmarks_of_the_page_run(tmp_path: Path) -> None:
-    """Each for a moment; of those that first fill a log for minutes, only that their options are known."""
+    """Each for a moment; of those that fill a log for minutes, or start Spark, only that their options are known."""
     text = "".join(blocks(ROOT / "docs" / "benchmarks.md", ""))
     commands = [line.partition(" #")[0].strip() for line in text.splitlines() if line.startswith("zenit bench")]
     assert len(commands) > 4
-    script = [
-        f"{command} --help"
-        if "--warm" in command or "--log-gib" in command
-        else f"{command} {FOR_A_MOMENT} {FEW_ROWS if command.startswith('zenit bench spark') else ''}"
+    script = [f"zenit up --dir {tmp_path}/zenit --detach"]
+    script += [
+        f"{command} --help" if any(each in command for each in TRIED_ELSEWHERE) else f"{command} {FOR_A_MOMENT}"
         for command in commands
     ]
     run_session("\n".join(script), tmp_path, cwd=tmp_path)

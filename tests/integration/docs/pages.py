@@ -1,0 +1,52 @@
+"""Pages of the documentation, the blocks in them, and a shell that runs what a page says."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+README = ROOT / "README.md"
+PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SESSION_S = 280  # some start Spark several times, beside other tests
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [text for name, text in BLOCK.findall(page.read_text(encoding="utf-8")) if name == language]
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def user(home: Path) -> dict[str, str]:
+    """The environment of a user whose home that is."""
+    binaries = Path(sys.executable).parent
+    environment = {**os.environ, "HOME": str(home), "PATH": f"{binaries}:{os.environ['PATH']}"}
+    for name in ("ZENIT_NAMESRV", "ZENIT_CONTEXT", "XDG_CONFIG_HOME"):
+        environment.pop(name, None)
+    return environment
+
+
+def run_script(script: str, home: Path, *, cwd: Path) -> None:
+    """Runs a script that must succeed line by line."""
+    command = ["bash", "-euo", "pipefail", "-c", script]
+    done = subprocess.run(
+        command, env=user(home), cwd=cwd, capture_output=True, text=True, timeout=SESSION_S, check=False
+    )
+    assert done.returncode == 0, f"{script}\n--- printed\n{done.stdout}\n--- and\n{done.stderr}"
+
+
+def run_session(script: str, home: Path, *, cwd: Path) -> None:
+    """Runs a script; whatever cluster it leaves up in its home is taken down."""
+    try:
+        run_script(script, home, cwd=cwd)
+    finally:
+        last = home / ".zenit" / "last"
+        if last.exists():
+            down = ["zenit", "down", "--dir", last.read_text().strip()]
+            subprocess.run(down, env=user(home), capture_output=True, timeout=60, check=False)

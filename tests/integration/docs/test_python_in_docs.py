@@ -1,0 +1,44 @@
+"""Every Python block of docs/ works as written, those of a page in order. One cluster is for all pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from integration.docs.pages import PAGES, README, blocks, name_of, run_script
+
+from zenitmq import Admin
+from zenitmq.model.errors import NoPermission
+from zenitmq.testing import LocalCluster
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster() as running:
+        yield running
+
+
+@pytest.fixture
+def emptied(cluster: LocalCluster) -> LocalCluster:
+    """With the topic which the pages speak of, and nothing of the page before."""
+    with Admin(cluster.namesrv) as admin:
+        for group in admin.groups():
+            admin.delete_group(group["name"])
+        for topic in admin.topics():
+            with suppress(NoPermission):  # the broker's own
+                admin.delete_topic(topic)
+        admin.create_topic("trades", queues=4)
+    return cluster
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != README and blocks(page, "python")], ids=name_of)
+def test_the_python_of_a_page_works_as_written(page: Path, emptied: LocalCluster, tmp_path: Path) -> None:
+    for number, text in enumerate(blocks(page, "python")):
+        (tmp_path / f"{number}.py").write_text(text, encoding="utf-8")
+    (tmp_path / ".zenit").mkdir()
+    (tmp_path / ".zenit" / "last").write_text(f"{emptied.directory}\n")
+    run_script("for file in *.py; do python -W error $file; done", tmp_path, cwd=tmp_path)
