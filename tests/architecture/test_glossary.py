@@ -40,3 +40,13 @@ def test_module_names_are_words_of_the_glossary_or_plain_ones() -> None:
     words = {word for name in names - {"__init__"} for word in name.split("_")}
     unknown = sorted(word for word in words if word not in known and word.removesuffix("s") not in known)
     assert not unknown, f"explain {unknown} in the glossary, or list them in {PLAIN.name} if everybody knows them"
+
+
+def test_what_the_page_says_to_read_is_there() -> None:
+    """The functions that "in one hour" names are in their files."""
+    text, _ = page_and_glossary()
+    hour = text.partition("**In one hour**")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| \[(\S+)\]\(\S+\) \| (.*) \|$", hour, re.MULTILINE)
+    assert len(rows) > 5
+    named = [(file, name) for file, names in rows for name in re.findall(r"`(\w+)`", names)]
+    assert not [(file, name) for file, name in named if f"def {name}(" not in (ROOT / file).read_text(encoding="utf-8")]
