@@ -10,6 +10,7 @@ import ast
 import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
@@ -141,39 +142,56 @@ PAGES = (
 )
 
 
-def tree_of(module: str) -> ast.Module:
+def file_of(module: str) -> Path:
     path = ROOT.joinpath(*module.split(".")[1:])
-    file = path.with_suffix(".py") if path.with_suffix(".py").exists() else path / "__init__.py"
-    return ast.parse(file.read_text(encoding="utf-8"))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+@cache
+def tree_of(module: str) -> ast.Module:
+    return ast.parse(file_of(module).read_text(encoding="utf-8"))
 
 
 def source_lines(module: str, node: ast.stmt) -> str:
     """The lines of a statement with the comments on them, less their indentation."""
-    path = ROOT.joinpath(*module.split(".")[1:]).with_suffix(".py")
-    lines = path.read_text(encoding="utf-8").splitlines()[node.lineno - 1 : node.end_lineno]
+    lines = file_of(module).read_text(encoding="utf-8").splitlines()[node.lineno - 1 : node.end_lineno]
     return "\n".join(line[node.col_offset :] for line in lines)
 
 
-def home_of(module: str, name: str) -> str:
-    """The module whose source defines what `module` shows under that name: the compiled kernel is made of its parts."""
-    home = str(getattr(getattr(import_module(module), name), "__module__", module))
-    for node in tree_of(home).body:
-        if isinstance(node, ast.ImportFrom) and node.level == 1 and any(alias.name == name for alias in node.names):
-            return f"{home.rpartition('.')[0]}.{node.module}"
-    return home
+def defines(node: ast.stmt, name: str) -> bool:
+    """Whether a statement defines the name."""
+    if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        return node.name == name
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return any(isinstance(target, ast.Name) and target.id == name for target in targets)
 
 
-def statement(module: str, name: str) -> ast.stmt:
-    """Where a module defines a name."""
-    for node in tree_of(module).body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
-            return node
-        targets = (
-            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-        )
-        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
-            return node
-    raise LookupError(f"{module} does not define {name}")
+def imported_from(module: str, node: ast.ImportFrom) -> str:
+    """The module that a relative import names."""
+    parts = module.split(".")
+    package = parts if file_of(module).name == "__init__.py" else parts[:-1]
+    return ".".join([*package[: len(package) - node.level + 1], *(node.module.split(".") if node.module else ())])
+
+
+def definition(module: str, name: str) -> tuple[str, ast.stmt] | None:
+    """Where a name that a module shows is defined: in it, or where its imports lead. None where that is not ours."""
+    tree = tree_of(module)
+    for node in tree.body:
+        if defines(node, name):
+            return module, node
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level and any(alias.name == name for alias in node.names):
+            return definition(imported_from(module, node), name)
+    return None
+
+
+def bodies_of(module: str, node: ast.ClassDef) -> Iterator[tuple[str, ast.ClassDef]]:
+    """A class of ours, then those of ours that it derives from, each with its module."""
+    yield module, node
+    for base in node.bases:
+        found = definition(module, ast.unparse(base).partition("[")[0])
+        if found is not None and isinstance(found[1], ast.ClassDef):
+            yield from bodies_of(found[0], found[1])
 
 
 def given_name(value: ast.expr | None) -> tuple[str, bool] | None:
@@ -188,15 +206,9 @@ def given_name(value: ast.expr | None) -> tuple[str, bool] | None:
     return None
 
 
-def members_of(module: str, name: str) -> Members:
+def members_of(module: str, node: ast.ClassDef) -> Members:
     """The public members of a class; those of our classes that it derives from come after its own."""
-    cls = getattr(import_module(module), name)
-    bodies = [
-        (base.__module__, node.body)
-        for base in inspect.getmro(cls)
-        if base.__module__.startswith("zenitmq")
-        and isinstance(node := statement(base.__module__, base.__name__), ast.ClassDef)
-    ]
+    bodies = [(home, base.body) for home, base in bodies_of(module, node)]
     functions = {
         node.name: (node, home)
         for home, body in reversed(bodies)
@@ -205,32 +217,32 @@ def members_of(module: str, name: str) -> Members:
     }
     members = Members()
     for home, body in bodies:
-        for node in body:
-            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-                public = node.targets[0].id
-                given = given_name(node.value)
+        for part in body:
+            if isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Name):
+                public = part.targets[0].id
+                given = given_name(part.value)
                 if given is not None and given[0] in functions:
                     members.methods.setdefault(public, Method(*functions[given[0]], given[1]))
                 elif not public.startswith("_"):
-                    declared = "cython" in ast.unparse(node.value)  # an attribute of a compiled class
-                    members.fields.setdefault(public, public if declared else source_lines(home, node))
-            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                if not node.target.id.startswith("_"):
-                    members.fields.setdefault(node.target.id, source_lines(home, node))
-            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+                    declared = "cython" in ast.unparse(part.value)  # an attribute of a compiled class
+                    members.fields.setdefault(public, public if declared else source_lines(home, part))
+            elif isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
+                if not part.target.id.startswith("_"):
+                    members.fields.setdefault(part.target.id, source_lines(home, part))
+            elif isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef) and not part.name.startswith("_"):
                 members.methods.setdefault(
-                    node.name, Method(*functions[node.name], isinstance(node, ast.AsyncFunctionDef))
+                    part.name, Method(*functions[part.name], isinstance(part, ast.AsyncFunctionDef))
                 )
     if "__init__" in functions:
         members.methods.setdefault("__init__", Method(*functions["__init__"], False))
     return members
 
 
-def signature(module: str, node: ast.FunctionDef | ast.AsyncFunctionDef, shown: str, *, awaited: bool) -> str:
-    """`shown(arguments) -> result` as it is called: without `self`; over several lines where it is long."""
+def signature(module: str, node: ast.FunctionDef | ast.AsyncFunctionDef, name: str, *, awaited: bool) -> str:
+    """`name(arguments) -> result` as it is called: without `self`; over several lines where it is long."""
     parts = list(argument_texts(module, node.args))
-    result = "" if node.returns is None or shown[:1].isupper() else f" -> {ast.unparse(node.returns)}"
-    call = f"{'await ' if awaited else ''}{shown}"
+    result = "" if node.returns is None or name[:1].isupper() else f" -> {ast.unparse(node.returns)}"
+    call = f"{'await ' if awaited else ''}{name}"
     text = f"{call}({', '.join(parts)}){result}"
     return (
         text if len(text) <= LINE_LENGTH else f"{call}(\n" + "".join(f"    {part},\n" for part in parts) + f"){result}"
@@ -281,12 +293,12 @@ def block(text: str) -> list[str]:
 
 
 def class_entry(module: str, name: str, node: ast.ClassDef) -> list[str]:
-    members = members_of(module, name)
+    members = members_of(module, node)
     lines = [f"## {name}", "", *docstring(node)]
     init = members.methods.pop("__init__", None)
     if init is not None and name not in MADE_BY_US and not isinstance(init.node.body[0], ast.Raise):
         lines += [*block(signature(init.module, init.node, name, awaited=False)), *docstring(init.node)]
-    if members.fields and not issubclass(getattr(import_module(module), name), zenitmq.ZenitError):
+    if members.fields:
         lines += block("\n".join(members.fields.values()))
     properties = {key: method.node for key, method in members.methods.items() if is_property(method.node)}
     if properties:
@@ -295,8 +307,8 @@ def class_entry(module: str, name: str, node: ast.ClassDef) -> list[str]:
         lines += [""]
     for key, method in members.methods.items():
         if key not in properties:
-            shown = signature(method.module, method.node, key, awaited=method.awaited)
-            lines += [f"### {name}.{key}", "", *block(shown), *docstring(method.node)]
+            text = signature(method.module, method.node, key, awaited=method.awaited)
+            lines += [f"### {name}.{key}", "", *block(text), *docstring(method.node)]
     return lines
 
 
@@ -314,19 +326,24 @@ def error_entry(module: str, name: str, node: ast.ClassDef) -> list[str]:
     return [*lines, f"Derives from {bases}; code {cls.code}{flags.replace('_', ' ')}.", ""]
 
 
+def shown(module: str, name: str) -> tuple[str, ast.stmt]:
+    """Where an entry of a page is defined."""
+    found = definition(module, name)
+    if found is None:
+        raise LookupError(f"{module} does not show {name}")
+    return found
+
+
 def entry(shown_by: str, name: str) -> list[str]:
-    module = home_of(shown_by, name)
-    node = statement(module, name)
+    module, node = shown(shown_by, name)
     if isinstance(node, ast.ClassDef):
         return error_entry(module, name, node) if name in ERRORS else class_entry(module, name, node)
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         fixture = any("fixture" in ast.unparse(decorator) for decorator in node.decorator_list)
-        shown = (
-            f"{name}: {ast.unparse(node.returns)}"
-            if fixture and node.returns
-            else signature(module, node, name, awaited=False)
-        )
-        return [f"## {name}", "", *block(shown), *docstring(node)]
+        text = signature(module, node, name, awaited=False)
+        if fixture and node.returns is not None:
+            text = f"{name}: {ast.unparse(node.returns)}"
+        return [f"## {name}", "", *block(text), *docstring(node)]
     return [f"## {name}", "", *block(source_lines(module, node))]
 
 

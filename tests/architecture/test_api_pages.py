@@ -6,7 +6,7 @@ import ast
 import os
 
 import pytest
-from api_pages import AIO, PAGES, ROOT, Page, home_of, members_of, page_text, statement
+from api_pages import AIO, PAGES, ROOT, Page, members_of, page_text, shown
 
 import zenitmq
 import zenitmq.aio
@@ -33,20 +33,15 @@ def test_every_public_name_is_in_the_reference() -> None:
 
 def silent_names(module: str, name: str) -> list[str]:
     """What of a class or function, and of a class's members, has no docstring."""
-    node = statement(module, name)
+    home, node = shown(module, name)
     if isinstance(node, ast.FunctionDef):
         return [] if ast.get_docstring(node) else [name]
     if not isinstance(node, ast.ClassDef):
         return []
-    methods = members_of(module, name).methods.items()
+    methods = members_of(home, node).methods.items()
     members = [f"{name}.{key}" for key, method in methods if key != "__init__" and not ast.get_docstring(method.node)]
     return members if ast.get_docstring(node) else [name, *members]
 
 
 def test_every_public_name_says_what_it_is() -> None:
-    assert not [
-        silent
-        for page in PAGES
-        for module, name in page.entries
-        for silent in silent_names(home_of(module, name), name)
-    ]
+    assert not [silent for page in PAGES for module, name in page.entries for silent in silent_names(module, name)]
