@@ -54,12 +54,13 @@ if [ "$chosen" = arguments ]; then
   exec "${pytest[@]}" "$@"
 fi
 
-# The rest in parts, two more at a time than there are cores: many mostly wait. What starts clusters does so in a network of
-# its own, since all of them would take the usual ports; where that is not allowed, one part after the other.
-lanes=$(($(nproc) + 2))
+# The rest in parts, side by side. What computes, or is Spark, keeps a core busy; the other parts mostly wait for clusters: each
+# of the two has lanes of its own. What starts clusters does so in a network of its own, since all of them would take the usual
+# ports; where that is not allowed, one part after the other.
+declare -A lanes=([busy]=$(nproc) [waiting]=$(($(nproc) + 1))) running=([busy]=0 [waiting]=0) lane_of=()
 clusters=apart
 unshare --net true 2>/dev/null || clusters=in_turn
-running=0 status=0
+status=0
 
 part() { # part HOW NAME COMMAND...: runs it, then prints what it said
   local how=$1 name=$2 log=.venv/parts/$2.log began=$SECONDS told=passed lock scratch room_kib
@@ -83,15 +84,24 @@ part() { # part HOW NAME COMMAND...: runs it, then prints what it said
   cat "$log"
   [ "$told" = passed ] && rm -rf "$scratch"
 }
-ended() {
-  wait -n || status=1
-  running=$((running - 1))
+start() { # start LANE HOW NAME ARGUMENT...
+  local lane=$1 how=$2 name=$3
+  shift 3
+  [ "$how" != clusters ] || how=$clusters
+  case $name in
+    types) set -- "${types[@]}" ;;
+    site) set -- "$python" -m mkdocs build --strict ;; # not --quiet: what is not printed is no warning to it
+    *) set -- "${pytest[@]}" --durations-to "$measured/$name.durations.json" "$@" ;;
+  esac
+  say "$name"
+  part "$how" "$name" "$@" &
+  lane_of[$!]=$lane
+  running[$lane]=$((running[$lane] + 1))
 }
-start() { # start HOW NAME COMMAND...: as soon as a lane is free
-  [ "$running" -lt "$lanes" ] || ended
-  say "$2"
-  part "$@" &
-  running=$((running + 1))
+ended() { # waits for a part
+  local pid
+  wait -n -p pid || status=1
+  running[${lane_of[$pid]}]=$((running[${lane_of[$pid]}] - 1))
 }
 
 # tests/parts.py says what is in each part, and puts the longest first. ZENIT_KEEP_DURATIONS=1 has it measured anew.
@@ -99,17 +109,24 @@ measured=.venv/parts
 list=(-m tests.parts)
 [ "$chosen" = everything ] || list+=(--quick ${folder:+"$folder"})
 rm -f "$measured"/*.durations.json
-parts=$("$python" "${list[@]}")
-start computes types "${types[@]}"
-while read -r how name arguments; do
-  [ "$name" != interpreted ] || "$zenit" --version | grep -q compiled || continue # the other parts are that, then
-  [ "$how" != clusters ] || how=$clusters
-  # shellcheck disable=SC2086 # no path of a test has a space
-  start "$how" "$name" "${pytest[@]}" --durations-to "$measured/$name.durations.json" $arguments
-done <<<"$parts"
-# not --quiet: what is not printed is no warning to it
-[ "$chosen" = quick ] || start computes site "$python" -m mkdocs build --strict
-while [ "$running" -gt 0 ]; do ended; done
+listed=$("$python" "${list[@]}")
+listed+=$'\nbusy computes types'
+[ "$chosen" = quick ] || listed+=$'\nbusy computes site'
+if ! "$zenit" --version | grep -q compiled; then
+  listed=$(grep -v ' interpreted ' <<<"$listed") # the other parts are that
+fi
+mapfile -t parts <<<"$listed"
+while [ ${#parts[@]} -gt 0 ] || [ $((running[busy] + running[waiting])) -gt 0 ]; do
+  for number in "${!parts[@]}"; do
+    lane=${parts[number]%% *}
+    if [ "${running[$lane]}" -lt "${lanes[$lane]}" ]; then
+      # shellcheck disable=SC2086 # no path of a test has a space
+      start ${parts[number]}
+      unset "parts[number]"
+    fi
+  done
+  ended
+done
 if [ "$status$chosen${ZENIT_KEEP_DURATIONS:-}" = 0everything1 ]; then
   "$python" -m tests.parts --keep "$measured"
 fi

@@ -1,4 +1,4 @@
-"""What `./test.sh` runs side by side: a line for each part, the longest first: how it runs, its name, what pytest is given.
+"""What `./test.sh` runs side by side. A line for each part, the longest first: its lane, how it runs, its name, its arguments.
 
     python -m tests.parts                       everything
     python -m tests.parts --quick [FOLDER]      what is quick of the whole package, or of one folder of it
@@ -27,33 +27,40 @@ QUICK_KINDS = ("unit", "property", "wire")
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Test files that run alike. `how`: see part() in test.sh. `whole`: not divided, since its tests share something dear."""
+    """Test files that run alike. `how`: see part() in test.sh. `whole`: not divided, since its tests share something dear.
+
+    `busy`: keeps a core busy although it starts clusters.
+    """
 
     name: str
     how: str
     folders: tuple[str, ...]
     options: tuple[str, ...] = ()
     whole: bool = False
+    busy: bool = False
+
+    @property
+    def lane(self) -> str:
+        """Parts of the same lane wait for each other."""
+        return "busy" if self.busy or self.how != "clusters" else "waiting"
 
 
 KINDS = (
     Kind("others", "computes", ("tests",)),
-    Kind(
-        "covered", "computes", ("tests/unit",), ("--cov",), whole=True
-    ),  # alone: traced properties take thrice as long
+    # Unit tests alone are traced: properties would take thrice as long.
+    Kind("covered", "computes", ("tests/unit",), ("--cov",), whole=True),
     Kind("fuzz", "in_memory", ("tests/fuzz",)),
     Kind("crash", "in_memory", ("tests/crash",)),  # tears files itself, thousands of times: syncs would be most of it
-    Kind("spark", "clusters", ("tests/spark",), whole=True),
-    Kind(
-        "matrix", "clusters", ("tests/spark/matrix",), whole=True
-    ),  # apart: one Java for all of Spark's tests ended early
+    # Apart from each other: one Java for all of Spark's tests ended early.
+    Kind("spark", "clusters", ("tests/spark",), whole=True, busy=True),
+    Kind("matrix", "clusters", ("tests/spark/matrix",), whole=True, busy=True),
     Kind("rest", "clusters", ("tests/integration",)),
     Kind("bench", "clusters", ("tests/integration/bench",)),
     Kind("broker", "clusters", ("tests/integration/broker",)),
     Kind("cli", "clusters", ("tests/integration/cli",)),
     Kind("client", "clusters", ("tests/integration/client",)),
     Kind("deploy", "clusters", ("tests/integration/deploy",)),
-    Kind("docs", "clusters", ("tests/integration/docs",)),
+    Kind("docs", "clusters", ("tests/integration/docs",), busy=True),
     Kind("drills", "clusters", ("tests/integration/drills",)),
     Kind("soak", "clusters", ("tests/integration/soak",)),
 )
@@ -74,7 +81,7 @@ class Part:
     seconds: int
 
     def __str__(self) -> str:
-        return " ".join((self.kind.how, self.name, *self.kind.options, *self.files))
+        return " ".join((self.kind.lane, self.kind.how, self.name, *self.kind.options, *self.files))
 
 
 def every_part() -> list[Part]:
