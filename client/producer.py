@@ -225,7 +225,7 @@ class ProducerCore(ABC):
             lambda accumulator: accumulator.append(*parts),
             sharding_key,
             self._total_ms(timeout),
-            waits=is_delayed(message),
+            delayed=is_delayed(message),
         )
         return batch.facts().receipt(queue, reply, 0)
 
@@ -242,9 +242,9 @@ class ProducerCore(ABC):
             return ()
         self._check_usable()
         fill = fill_messages(messages, self._compress_over, sharding_key)
-        waits = any(map(is_delayed, messages))
+        delayed = any(map(is_delayed, messages))
         batch, queue, reply = await self._waited.send(
-            messages[0].topic, fill, sharding_key, self._total_ms(timeout), waits=waits
+            messages[0].topic, fill, sharding_key, self._total_ms(timeout), delayed=delayed
         )
         return BatchReceipts(batch.facts(), queue, reply)
 
@@ -277,7 +277,7 @@ class ProducerCore(ABC):
             lambda accumulator: accumulator.append(*parts),
             sharding_key,
             self._timeout_ms,
-            waits=is_delayed(message),
+            delayed=is_delayed(message),
         )
 
     async def _recall(self, receipt: SendReceipt | str, *, timeout: float | None = None) -> None:

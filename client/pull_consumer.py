@@ -1,7 +1,7 @@
 """The pull consumer: messages are fetched ahead in the background and handed out when the caller asks.
 
 The I/O thread keeps a long poll at every queue that has room (pull_work); the caller takes what is ready, and while it is
-there it also looks whether the group's members or the routes changed and moves queues accordingly (pull_moves). What it was
+there it also looks whether the group's members or the routes changed and moves queues accordingly (pull_rebalance). What it was
 handed is committed by a timer and at the end (pull_commits).
 """
 
@@ -25,13 +25,13 @@ from .connection.client_repr import client_repr
 from .connection.connection import Connection, connect
 from .connection.waiting import Blocking, Waits, blocking, run_blocking
 from .consuming.allocation import Allocation, allocation_of, name_of
-from .consuming.group_share import GroupShare
+from .consuming.assignment import Assignment
 from .consuming.losses import OnLost
 from .consuming.machine_rooms import check_room
 from .consuming.prefetch import PREFETCH_BYTES, PULL_BYTES, PULL_BYTES_MIN
 from .consuming.pull.pull_commits import PullCommits
 from .consuming.pull.pull_end import PullEnd
-from .consuming.pull.pull_moves import PullMoves
+from .consuming.pull.pull_rebalance import PullRebalance
 from .consuming.pull.pull_work import PullWork, Taken
 from .consuming.start_from import LAST, StartFrom, check_start_from
 from .tracing.trace import PullTrace, TraceRecorder, trace_topic
@@ -104,19 +104,19 @@ class PullCore(ABC):
             trace=PullTrace(self._recorder) if self._recorder is not None else None,
             on_lost=on_lost,
         )
-        self._share = GroupShare(connection, self._waits, group, self._client_id, allocate)
+        self._group_assignment = Assignment(connection, self._waits, group, self._client_id, allocate)
         self._commits = PullCommits(
             connection,
             self._waits,
             self._work,
             group,
             timeout_ms=self._timeout_ms,
-            on_moved=lambda queues: moves.on_moved(queues),
+            on_moved=lambda queues: rebalance.on_moved(queues),
         )
-        moves = self._moves = PullMoves(
+        rebalance = self._rebalance = PullRebalance(
             connection,
             self._work,
-            self._share,
+            self._group_assignment,
             self._commits,
             group=group,
             client_id=self._client_id,
@@ -135,7 +135,7 @@ class PullCore(ABC):
             client_id=self._client_id,
             auto_commit=auto_commit,
             committer=connection.remoting.every(interval_ms, self._commits.send_settled) if auto_commit else None,
-            unwatch=connection.routes.watch(self._moves.on_route_changed),
+            unwatch=connection.routes.watch(self._rebalance.on_route_changed),
         )
         self._check_usable = self._end.check_usable
         finalize(self, self._end.on_dropped).atexit = False
@@ -157,17 +157,17 @@ class PullCore(ABC):
         each. Raises InvalidName, InvalidParameter.
         """
         self._check_usable()
-        self._moves.subscribe(subscriptions_of(topic, expression))
+        self._rebalance.subscribe(subscriptions_of(topic, expression))
 
     def unsubscribe(self, topic: str) -> None:
         """Leaves a topic; its queues are given up at the next poll."""
         self._check_usable()
-        self._moves.unsubscribe(topic)
+        self._rebalance.unsubscribe(topic)
 
     def assign(self, queues: Sequence[MessageQueue], expression: Expression = None) -> None:
         """Reads exactly these queues, whoever else does; offsets are the group's all the same."""
         self._check_usable()
-        self._moves.assign(queues, expression)
+        self._rebalance.assign(queues, expression)
 
     async def _assignment(self) -> list[MessageQueue]:
         """The queues that are this consumer's now, sorted. Looks first where that is due."""
@@ -176,14 +176,14 @@ class PullCore(ABC):
 
     async def _look(self) -> None:
         """Moves queues where that is due. Raises why there are none yet."""
-        await self._moves.move_if_due()
-        if self._moves.waits_for is not None and not self._work.queues():
-            raise self._moves.waits_for
+        await self._rebalance.move_if_due()
+        if self._rebalance.waits_for is not None and not self._work.queues():
+            raise self._rebalance.waits_for
 
     @property
     def waits_for(self) -> ZenitError | None:
         """What keeps messages from coming at present and is expected to pass, as the last poll or pull saw it; else None."""
-        return self._moves.waits_for or self._work.waits_for()
+        return self._rebalance.waits_for or self._work.waits_for()
 
     # ---- reading
 
@@ -225,18 +225,18 @@ class PullCore(ABC):
 
     async def _wait_next(self, max_messages: int, deadline_ms: int, *, is_iterated: bool) -> Taken | None:
         self._check_usable()
-        if not self._moves.is_begun:
+        if not self._rebalance.is_begun:
             raise LocalProtocolError("nothing to read: subscribe(topic) or assign(queues) first")
         self._work.come_back()
         while True:
             seen = self._work.changes  # before anything is looked at: what changes from here on ends the wait below
-            await self._moves.move_if_due()
+            await self._rebalance.move_if_due()
             taken = self._work.take(max_messages, is_iterated=is_iterated)
             if taken is not None:
                 return taken
             if self._work.is_closed or monotonic_ms() >= deadline_ms:
                 return None
-            await self._work.wait_change(seen, min(deadline_ms, self._moves.look_again_ms))
+            await self._work.wait_change(seen, min(deadline_ms, self._rebalance.look_again_ms))
 
     # ---- positions
 
@@ -253,7 +253,7 @@ class PullCore(ABC):
     async def _committed(self, queue: MessageQueue) -> QueueOffset | None:
         """What the group has committed in a queue, as the broker has it; None = nothing. Raises why it cannot be asked."""
         self._check_usable()
-        offset, _ = await self._share.committed_offset(queue, timeout_ms=self._timeout_ms)
+        offset, _ = await self._group_assignment.committed_offset(queue, timeout_ms=self._timeout_ms)
         return None if offset < 0 else QueueOffset(offset)
 
     async def _position(self, queue: MessageQueue) -> QueueOffset:
@@ -278,7 +278,7 @@ class PullCore(ABC):
         """Goes on at the first message stored at or after `moment`, which has a time zone. Raises as `seek` does, and why the
         broker cannot be asked.
         """
-        offset = await self._share.start_offset(queue, check_start_from(moment), timeout_ms=self._timeout_ms)
+        offset = await self._group_assignment.start_offset(queue, check_start_from(moment), timeout_ms=self._timeout_ms)
         await self._seek(queue, offset)
 
     @property
@@ -333,7 +333,7 @@ class PullConsumer(PullCore):
         """
         super().subscribe(topic, expression)
         for each in [topic] if isinstance(topic, str) else topic:
-            run_blocking(self._moves.begin_topic(each))
+            run_blocking(self._rebalance.begin_topic(each))
 
     def __enter__(self) -> Self:
         return self

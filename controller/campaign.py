@@ -1,11 +1,11 @@
-"""How one controller takes part: it joins the others, and while it is the first of them it reigns.
+"""How one controller takes part: it joins the others, and while it is the first of them it leads.
 
-    connected --join, read who takes part--> follows (says who leads) --first--> reign --lost, or another is first--> ...
+    connected --join, read who takes part--> follows (says who leads) --first--> term --lost, or another is first--> ...
 
-Once it has a session with ZooKeeper, the controller joins the others; where it is the first it begins a reign (reign),
+Once it has a session with ZooKeeper, the controller joins the others; where it is the first it begins a term (leadership_term),
 which ends when the connection is lost or another is the first. ZooKeeper away, slow or refusing is waited for.
 
-Loop thread. What it stands on (loop, desk, client, clock, how a session begins) is given to it: the process's own
+Loop thread. What it stands on (loop, worker, client, clock, how a session begins) is given to it: the process's own
 (service), or a simulation's.
 """
 
@@ -45,8 +45,8 @@ from .flush_round import Asker, FlushRound
 from .group.detection import Detection
 from .group.leadership import Leadership
 from .group_store import GroupStore, Listener, Member, MembersTouched, SessionChanged, SessionState, StoreEvent, Touched
-from .reign import Reign, ReignLoop
-from .store_desk import StoreDesk
+from .leadership_term import LeadershipTerm, TermLoop
+from .store_worker import StoreWorker
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class OpenStore(Protocol):
         """The session; entering it raises ZooKeeperUnavailable where none begins in time."""
 
 
-class CampaignLoop(ReignLoop, Protocol):
+class CampaignLoop(TermLoop, Protocol):
     """The request loop, as far as a controller uses it."""
 
     def handle(self, request_class: type[Request], handler: Handler) -> None:
@@ -83,11 +83,11 @@ class CampaignLoop(ReignLoop, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """What a campaign stands on. `session`: left when the process ends, in the desk's worker. `on_dropped`: the loop had no
+    """What a campaign stands on. `session`: left when the process ends, in the worker's worker. `on_dropped`: the loop had no
     room for what ZooKeeper said, so that nobody will ever know it: the process ends; from any thread."""
 
     loop: CampaignLoop
-    desk: StoreDesk
+    worker: StoreWorker
     client: Asker
     clock: Clock
     open_store: OpenStore
@@ -112,7 +112,7 @@ class Campaign:
         self.address = address
         self._ground = ground
         self._loop = ground.loop
-        self._desk = ground.desk
+        self._worker = ground.worker
         self._new_group = new_group
         self._new_detection = new_detection
         self._naming = naming
@@ -120,7 +120,7 @@ class Campaign:
         self._leadership = Leadership()
         self._names: tuple[str, ...] = ()  # groups, as they were listed last while another led
         self._store: GroupStore | None = None
-        self._reign: Reign | None = None
+        self._term: LeadershipTerm | None = None
         self._attempts = 0  # to begin a session
         self._session_changes = 0  # who took part before the last one says nothing about now
         self._campaigning = self._must_campaign = False
@@ -135,27 +135,27 @@ class Campaign:
     def _serve(self) -> None:
         rows = (
             row(GetController, self._on_get_controller),
-            row(RegisterReplica, self._led(Reign.on_register)),
-            row(ReplicaHeartbeat, self._led(Reign.on_heartbeat)),
-            row(ReportMasterGone, self._led(Reign.on_master_gone)),
-            row(AlterInSync, self._led(Reign.on_alter_in_sync)),
-            row(ElectMaster, self._led(Reign.on_elect)),
-            row(ChangeGroup, self._led(partial(Reign.on_change_group, flush=self._flush))),
-            row(RemoveReplica, self._led(Reign.on_remove_replica)),
-            row(RestoreGroup, self._led(Reign.on_restore)),
-            row(GetGroup, self._led(Reign.on_get_group)),
+            row(RegisterReplica, self._led(LeadershipTerm.on_register)),
+            row(ReplicaHeartbeat, self._led(LeadershipTerm.on_heartbeat)),
+            row(ReportMasterGone, self._led(LeadershipTerm.on_master_gone)),
+            row(AlterInSync, self._led(LeadershipTerm.on_alter_in_sync)),
+            row(ElectMaster, self._led(LeadershipTerm.on_elect)),
+            row(ChangeGroup, self._led(partial(LeadershipTerm.on_change_group, flush=self._flush))),
+            row(RemoveReplica, self._led(LeadershipTerm.on_remove_replica)),
+            row(RestoreGroup, self._led(LeadershipTerm.on_restore)),
+            row(GetGroup, self._led(LeadershipTerm.on_get_group)),
         )
         check_rows(rows, (ServedBy.CONTROLLER, ServedBy.LEADING_CONTROLLER))
         for one in rows:
             self._loop.handle(one.request_class, one.handler)
 
-    def _led(self, handler: Callable[[Reign, Call[_R]], Reply | None]) -> Callable[[Call[_R]], Reply | None]:
-        """The handler of whichever reign there is; without one the request is sent on to the controller that leads."""
+    def _led(self, handler: Callable[[LeadershipTerm, Call[_R]], Reply | None]) -> Callable[[Call[_R]], Reply | None]:
+        """The handler of whichever term there is; without one the request is sent on to the controller that leads."""
 
         def while_leading(call: Call[_R]) -> Reply | None:
-            if self._reign is None or not self._reign.is_ready:
-                raise NotLeadingController("" if self._reign is not None else self._leadership.leader)
-            return handler(self._reign, call)
+            if self._term is None or not self._term.is_ready:
+                raise NotLeadingController("" if self._term is not None else self._leadership.leader)
+            return handler(self._term, call)
 
         return while_leading
 
@@ -165,9 +165,9 @@ class Campaign:
         FlushRound(self._ground.client, self._loop, node, names, then).begin(timeout_ms)
 
     def _on_get_controller(self, _: Call[Request]) -> ControllerReply:
-        leads = self._reign is not None and self._reign.is_ready
+        leads = self._term is not None and self._term.is_ready
         leader = self._leadership.leader if leads or not self._leadership.leads else ""
-        names = self._reign.broker_names if self._reign is not None and leads else self._names
+        names = self._term.broker_names if self._term is not None and leads else self._names
         return ControllerReply(leader, self._leadership.addresses, names)
 
     # ---- the session with ZooKeeper
@@ -176,7 +176,7 @@ class Campaign:
         """Begins a session; tries again until one begins. From then on the store renews it by itself."""
         self._attempts += 1
         store = self._ground.open_store(partial(self._post_event, self._attempts))
-        self._desk.ask(partial(self._ground.session.enter_context, store), self._on_connected)
+        self._worker.ask(partial(self._ground.session.enter_context, store), self._on_connected)
 
     def _on_connected(self, result: GroupStore | ZenitError) -> None:
         if isinstance(result, ZenitError):
@@ -201,10 +201,10 @@ class Campaign:
                 log.log(*_SAID[event.state])
             self._session_changes += 1
             self._leadership = self._leadership.on_session(event.state)
-            self._change_reign()
+            self._change_term()
             self._campaign()
-        elif isinstance(event, Touched) and self._reign is not None:
-            self._reign.on_touched(event.broker_name)
+        elif isinstance(event, Touched) and self._term is not None:
+            self._term.on_touched(event.broker_name)
         elif isinstance(event, MembersTouched) or event.broker_name is None:
             self._campaign()
 
@@ -219,7 +219,7 @@ class Campaign:
             self._must_campaign, self._campaigning = False, True
             work = partial(_take_part, self._store, self.address)
             try:
-                self._desk.ask(work, partial(self._on_members, self._session_changes))
+                self._worker.ask(work, partial(self._on_members, self._session_changes))
             except BrokerBusy as error:
                 self._on_members(self._session_changes, error)
 
@@ -234,23 +234,23 @@ class Campaign:
             members, self._names, cluster_id = result
             self._naming.on_read(cluster_id)
             self._leadership = self._leadership.on_members(members)
-            self._change_reign()
+            self._change_term()
         if self._must_campaign:
             self._campaign()
         elif not self._leadership.has_joined:
             self._loop.call_later(TRY_AGAIN_MS, self._campaign)
 
-    def _change_reign(self) -> None:
-        """A reign begins or ends, where who leads has changed."""
-        if self._reign is not None and not self._leadership.leads:
+    def _change_term(self) -> None:
+        """A term begins or ends, where who leads has changed."""
+        if self._term is not None and not self._leadership.leads:
             log.warning("leading no more leader=%s", self._leadership.leader or "unknown")
-            self._reign.end()
-            self._reign = None
-        if self._reign is None and self._leadership.leads and self._store is not None:
+            self._term.end()
+            self._term = None
+        if self._term is None and self._leadership.leads and self._store is not None:
             log.info("leading controllers=%s", ",".join(self._leadership.addresses))
-            self._reign = Reign(
+            self._term = LeadershipTerm(
                 self._store,
-                self._desk,
+                self._worker,
                 self._loop,
                 self._ground.clock,
                 detection=self._new_detection(),
@@ -258,7 +258,7 @@ class Campaign:
                 new_group_replicas=self._new_group_replicas,
                 naming=self._naming,
             )
-            self._reign.begin()
+            self._term.begin()
 
 
 def _take_part(store: GroupStore, address: str) -> tuple[tuple[Member, ...], tuple[str, ...], str]:

@@ -3,7 +3,7 @@
     read with the members --> known; else the first registration makes it: the operator's, what was read before ZooKeeper was
     emptied, that of the group nodes, the one that the broker brings, or a new one --> whoever comes later is told what it says
 
-A controller with the setting `cluster_id` ends where ZooKeeper holds another. Loop thread; the desk's worker asks ZooKeeper.
+A controller with the setting `cluster_id` ends where ZooKeeper holds another. Loop thread; the worker's worker asks ZooKeeper.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import partial
 from ..model.errors import BrokerBusy, ConfigError, WrongCluster, ZenitError
 from ..model.new_cluster import new_cluster_id
 from .group_store import GroupStore
-from .store_desk import RETRY_AFTER_MS, StoreDesk
+from .store_worker import RETRY_AFTER_MS, StoreWorker
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class ClusterNaming:
     def settle(
         self,
         store: GroupStore,
-        desk: StoreDesk,
+        worker: StoreWorker,
         known: Iterable[str],
         then: Callable[[ZenitError | None], None],
         *,
@@ -68,7 +68,7 @@ class ClusterNaming:
             return
         offered = offered or new_cluster_id()
         try:
-            desk.ask(partial(store.make_cluster_id, offered), partial(self._on_made, then))
+            worker.ask(partial(store.make_cluster_id, offered), partial(self._on_made, then))
         except BrokerBusy as error:
             then(error)
 

@@ -16,7 +16,7 @@ from ..model.errors import BufferFull, ZenitError
 from ..model.groups.group import GroupNode
 from ..remoting.channel import OnReply
 from ..remoting.commands import FlushLog, Reply, Request
-from .store_desk import Poster
+from .store_worker import Poster
 
 log = logging.getLogger(__name__)
 

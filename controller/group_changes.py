@@ -17,7 +17,7 @@ from functools import partial
 from ..model.errors import ZenitError
 from ..model.groups.group import NO_VERSION, GroupNode, KnownGroup
 from .group_store import GroupStore, Outcome, Written
-from .store_desk import StoreDesk
+from .store_worker import StoreWorker
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ class Change:
 class GroupChanges:
     """The changes under way and those that wait. Loop thread."""
 
-    def __init__(self, store: GroupStore, desk: StoreDesk) -> None:
+    def __init__(self, store: GroupStore, worker: StoreWorker) -> None:
         self._store = store
-        self._desk = desk
+        self._worker = worker
         self._waiting: dict[str, deque[Change]] = {}
         self._under_way: dict[str, Change] = {}
         self._on_hold: set[str] = set()
@@ -104,7 +104,7 @@ class GroupChanges:
             write = change.decide()
             if write is None:
                 return
-            self._desk.ask(partial(carry_out, self._store, write), partial(self._on_done, broker_name))
+            self._worker.ask(partial(carry_out, self._store, write), partial(self._on_done, broker_name))
         except ZenitError as error:
             change.refuse(error)
         else:

@@ -1,11 +1,11 @@
-"""What one reign hears of replicas besides the node: who knows more than ZooKeeper, and who was not heard yet. Loop thread.
+"""What one term hears of replicas besides the node: who knows more than ZooKeeper, and who was not heard yet. Loop thread.
 
-A new reign has only what ZooKeeper holds, which may be older than it was (set_back). So before it writes a group that it
+A new term has only what ZooKeeper holds, which may be older than it was (set_back). So before it writes a group that it
 has found it *listens*: until each replica of the group has registered or sent a heartbeat, for LISTEN_MS at most. A replica
 that lives beats each 0.5 s; what it knows is heard before anything is built on a node that was set back. Before it founds a
 group that it has not found it listens longer (founding): who registers first may be the one that was wiped.
 
-A sighting counts from the moment it is heard and is kept in ZooKeeper at once, so that the next reign knows it too. Where
+A sighting counts from the moment it is heard and is kept in ZooKeeper at once, so that the next term knows it too. Where
 that fails it is tried again with the next sign of the kind: the replica goes on registering.
 """
 
@@ -21,7 +21,7 @@ from ..model.groups.group import KnownGroup, Seen, Sighting
 from ..remoting.commands import SEEN_DAMAGED
 from .group.set_back import check_not_set_back, newest_epoch_seen
 from .group_store import GroupStore
-from .store_desk import StoreDesk
+from .store_worker import StoreWorker
 
 log = logging.getLogger(__name__)
 
@@ -40,10 +40,10 @@ class Hearing:
     """`on_heard_out(broker_name)`: the group was listened to long enough."""
 
     def __init__(
-        self, store: GroupStore, desk: StoreDesk, *, listen_ms: int, on_heard_out: Callable[[str], None]
+        self, store: GroupStore, worker: StoreWorker, *, listen_ms: int, on_heard_out: Callable[[str], None]
     ) -> None:
         self._store = store
-        self._desk = desk
+        self._worker = worker
         self._listen_ms = listen_ms
         self._on_heard_out = on_heard_out
         self._seen: dict[str, Seen | SightingsDamaged] = {}
@@ -155,7 +155,7 @@ class Hearing:
         self._seen[broker_name] = after
         self._unkept.add((broker_name, sighting))
         try:
-            self._desk.ask(
+            self._worker.ask(
                 partial(self._store.remember, broker_name, sighting), partial(self._on_kept, broker_name, sighting)
             )
         except BrokerBusy:
@@ -170,7 +170,7 @@ class Hearing:
                 self._seen[broker_name] = Seen(broker_name).with_sighting(sighting)
             then(result)
 
-        self._desk.ask(partial(self._store.renew_seen, broker_name, sighting), on_renewed)
+        self._worker.ask(partial(self._store.renew_seen, broker_name, sighting), on_renewed)
 
     def _on_kept(self, broker_name: str, sighting: Sighting, result: ZenitError | None) -> None:
         if result is None:

@@ -1,7 +1,7 @@
-"""Reads groups for a reign: all of them first, then each that ZooKeeper says has changed; again where it did not answer.
+"""Reads groups for a term: all of them first, then each that ZooKeeper says has changed; again where it did not answer.
 
 `is_ready` once all that there were have been read. What replicas were heard to know (`seen`) is read with all of them: a
-reign writes that itself, and no other does meanwhile. Watches tell only that it is time to read; what is touched while it
+term writes that itself, and no other does meanwhile. Watches tell only that it is time to read; what is touched while it
 is being read is read once more. Loop thread, but for the functions at the end.
 """
 
@@ -16,7 +16,7 @@ from ..model.clock import Clock
 from ..model.errors import BrokerBusy, GroupNodeDamaged, InvalidName, SightingsDamaged, ZenitError
 from ..model.groups.group import KnownGroup, Seen
 from .group_store import GroupStore
-from .store_desk import StoreDesk
+from .store_worker import StoreWorker
 
 READ_AGAIN_MS: Final = 500
 
@@ -39,7 +39,7 @@ class NodeReader:
     def __init__(
         self,
         store: GroupStore,
-        desk: StoreDesk,
+        worker: StoreWorker,
         clock: Clock,
         *,
         on_found: Callable[[str, Found], None],
@@ -47,7 +47,7 @@ class NodeReader:
     ) -> None:
         self.is_ready = False
         self._store = store
-        self._desk = desk
+        self._worker = worker
         self._clock = clock
         self._on_found = on_found
         self._on_seen = on_seen
@@ -86,7 +86,7 @@ class NodeReader:
         names = frozenset(self._unread)
         work = read_all if self._must_list else read_each
         try:
-            self._desk.ask(partial(work, self._store, names), partial(self._on_read, names, self._must_list))
+            self._worker.ask(partial(work, self._store, names), partial(self._on_read, names, self._must_list))
         except BrokerBusy:
             return
         self._unread.clear()

@@ -1,6 +1,6 @@
 """The controller process: a request loop, one session with ZooKeeper, and a campaign to lead (campaign).
 
-    ZooKeeper's own threads --post--> loop thread --StoreDesk--> one worker that asks ZooKeeper --post--> loop thread
+    ZooKeeper's own threads --post--> loop thread --StoreWorker--> one worker that asks ZooKeeper --post--> loop thread
 
 The loop answers brokers and operators and never waits for ZooKeeper. Only SIGTERM, a wrong configuration and a fault of
 our own end the process: what a callback left half done is not gone on with, and all that counts is in ZooKeeper.
@@ -26,7 +26,7 @@ from .cluster_naming import ClusterNaming
 from .config import ControllerConfig
 from .group.detection import Detection
 from .group_store import Listener
-from .store_desk import StoreDesk
+from .store_worker import StoreWorker
 from .zookeeper import ZooKeeperStore
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class Controller:
             opened.callback(worker.shutdown, cancel_futures=True)
             ground = Ground(
                 loop=self._loop,
-                desk=StoreDesk(worker, self._loop, on_dropped=self._on_dropped),
+                worker=StoreWorker(worker, self._loop, on_dropped=self._on_dropped),
                 client=opened.enter_context(RemotingClient("zenit-controller-io")),
                 clock=clock,
                 open_store=open_store or partial(_open_zookeeper, config),
@@ -113,7 +113,7 @@ class Controller:
         self._loop.stop()
 
     def _on_dropped(self) -> None:
-        """What ZooKeeper said is lost to the loop: it could wait for ever, or reign on news that it never had. Any thread."""
+        """What ZooKeeper said is lost to the loop: it could wait for ever, or term on news that it never had. Any thread."""
         self._fault = RuntimeError("the loop had no room for what ZooKeeper said")
         self._loop.stop()
 

@@ -113,7 +113,7 @@ def force_wanted(node: GroupNode) -> str | None:
 
 def _replica_document(broker: ProcessRecord, statistics: Statistics) -> dict[str, Any]:
     """One replica; all null where it does not answer. One that masters itself tells its store's positions. One that has
-    halted takes no part in the present reign: its role is "halted", and `halted` says why, and what to do. `delayed_damaged`:
+    halted takes no part in the present term: its role is "halted", and `halted` says why, and what to do. `delayed_damaged`:
     delayed messages that are held up by damage; `delayed_lost`: of these, those that no replica has whole."""
     replica: dict[str, Any] = {"name": broker.name, "address": broker.address, "role": "down", "epoch": None}
     facts: Mapping[str, Any] = {}

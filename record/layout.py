@@ -55,7 +55,7 @@ RECORD: Final = Layout(
         Field("flag", 4, "the sender's own", 16),
         Field("queueOffset", 8, "n-th message of the queue; set by the broker", 20),
         Field("physicalOffset", 8, "its position in the commit log; set by the broker", 28),
-        Field("sysFlag", 4, "bits of model.sys_flag", 36),
+        Field("sysFlag", 4, "bits of record.sys_flag", 36),
         Field("bornTimestamp", 8, "when the producer made it, ms since the epoch", 40),
         Field("bornHost", "8, or 20 where sysFlag has 0x10", "address of the producer: ip 4 or 16, port 4", 48),
         Field("storeTimestamp", 8, "when the broker took it, ms since the epoch"),

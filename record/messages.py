@@ -279,7 +279,7 @@ class StoredMessage:
 
     @property
     def sys_flag(self) -> int:
-        """Bits of `model.sys_flag`."""
+        """Bits of `record.sys_flag`."""
         return get32(self._batch._view, self._at + SYS_FLAG_AT)
 
     @property

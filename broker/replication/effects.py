@@ -109,7 +109,7 @@ class WritesAllowed(Effect):
 
 @dataclass(frozen=True, slots=True)
 class Halt(Effect):
-    """This replica takes no part in this reign and says so, with what an operator can do: `reason` is CutRefused where the
+    """This replica takes no part in this term and says so, with what an operator can do: `reason` is CutRefused where the
     master asked it to forget what may be confirmed (R4), TooManyEpochs where the list of epochs is full, SegmentsDiffer where
     its log files are of another size than the master's."""
 

@@ -6,7 +6,7 @@ master sends chunks of the log, and idle frames where there is nothing to send; 
     slave   Opening ............ Credit ........ Ack ....... Ack Credit
     master          Accepted            Chunk Chunk   Chunk             Idle
 
-Every frame names the group, the epoch of the master's reign that it belongs to, and the session (R2, R14). A chunk's
+Every frame names the group, the epoch of the master's term that it belongs to, and the session (R2, R14). A chunk's
 bytes travel as a second ZeroMQ frame (chunk_payload). All numbers are big-endian; docs/formats/replication.md shows
 the same table. Pure.
 """
@@ -60,7 +60,7 @@ class RefusalReason(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What all frames carry: the group's key, the epoch of the master's reign, the session."""
+    """What all frames carry: the group's key, the epoch of the master's term, the session."""
 
     group: int
     epoch: int
@@ -179,7 +179,7 @@ HEADER: Final = (
     FrameField("version", "B", "of this protocol: 1"),
     FrameField("kind", "B", "which frame"),
     FrameField("group", "q", "the first 63 bits of the BLAKE2b (8 bytes) of cluster, a zero byte, broker name"),
-    FrameField("epoch", "q", "of the reign the frame belongs to"),
+    FrameField("epoch", "q", "of the term the frame belongs to"),
     FrameField("session", "q", "number the slave gave the session"),
 )
 

@@ -1,4 +1,4 @@
-"""A master's side of replication, for one reign: sessions, what to send to whom, confirm offset, acknowledgements.
+"""A master's side of replication, for one term: sessions, what to send to whom, confirm offset, acknowledgements.
 
     log position moved | Ack | Credit | Opening | news of the node | tick  -->  MasterState  -->  effects
 
@@ -147,7 +147,7 @@ class MasterState:
             return self._on_opening(peer, frame, now_ms)
         member = self._members.get(peer)
         if frame.epoch != self.epoch or member is None or not member.is_open or frame.session != member.session:
-            return []  # of a session that is closed, or of another reign
+            return []  # of a session that is closed, or of another term
         if isinstance(frame, Ack):
             return self._on_ack(member, frame, now_ms)
         if isinstance(frame, Credit):

@@ -125,7 +125,7 @@ class Replica:
         that it has, whatever new ones would be given."""
         self.log = replica_log
         self.master: MasterState | None = None
-        self.halted: str | None = None  # why it takes no part in the present reign, and what an operator can do
+        self.halted: str | None = None  # why it takes no part in the present term, and what an operator can do
         self._identity = identity
         self._disk = disk
         self._clock = clock

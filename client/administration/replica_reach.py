@@ -20,7 +20,7 @@ from ...remoting.commands import GetBrokerStatistics
 
 @dataclass(frozen=True, slots=True)
 class ReplicaReach:
-    """What a replica tells of itself. `halted`: why it takes no part in the present reign, "" where it does. `hole_at`: where
+    """What a replica tells of itself. `halted`: why it takes no part in the present term, "" where it does. `hole_at`: where
     the first hole of its log begins, at which the log ends; None where it has none."""
 
     role: str

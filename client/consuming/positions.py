@@ -15,8 +15,8 @@ from ...model.errors import ConnectionLost, NoRoute, RequestTimeout, TopicNotFou
 from ...model.queue import MessageQueue
 from ..connection.connection import Connection
 from ..connection.waiting import Waits
+from .assignment import Assignment
 from .broadcast_offsets import BroadcastOffsets
-from .group_share import GroupShare
 from .offset_commits import OnCommitted, OnMoved, commit_and_wait
 from .start_from import StartFrom
 
@@ -44,7 +44,7 @@ class GroupPositions:
         connection: Connection,
         waits: Waits,
         group: str,
-        share: GroupShare,
+        assignment: Assignment,
         start_from: StartFrom | datetime,
         retry_topic: str | None,
         client_id: str,
@@ -53,7 +53,7 @@ class GroupPositions:
         self._connection = connection
         self._waits = waits
         self._group = group
-        self._share = share
+        self._assignment = assignment
         self._start_from = start_from
         self._retry_topic = retry_topic
         self._client_id = client_id
@@ -61,12 +61,12 @@ class GroupPositions:
 
     async def start(self, topic: str, *, timeout_ms: int) -> None:
         """See Positions."""
-        await self._share.start(topic, self._start_of(topic), timeout_ms=timeout_ms)
+        await self._assignment.start(topic, self._start_of(topic), timeout_ms=timeout_ms)
 
     async def begin(self, queues: Sequence[MessageQueue], *, timeout_ms: int) -> dict[MessageQueue, tuple[int, int]]:
         """See Positions."""
         start_from = self._start_of(queues[0].topic)
-        offsets = await self._share.begin_offsets(queues, start_from, timeout_ms=timeout_ms)
+        offsets = await self._assignment.begin_offsets(queues, start_from, timeout_ms=timeout_ms)
         return {queue: (offset, offset) for queue, offset in offsets.items()}
 
     async def commit(self, offsets: Mapping[MessageQueue, int], on_done: OnCommitted, *, timeout_ms: int) -> None:
@@ -94,13 +94,13 @@ class LocalPositions:
         self,
         connection: Connection,
         waits: Waits,
-        share: GroupShare,
+        assignment: Assignment,
         start_from: StartFrom | datetime,
         offsets: BroadcastOffsets,
     ) -> None:
         self._connection = connection
         self._waits = waits
-        self._share = share
+        self._assignment = assignment
         self._start_from = start_from
         self._offsets = offsets
 
@@ -138,7 +138,7 @@ class LocalPositions:
             log.warning("another cluster is at these name servers: offsets of the one before are forgotten")
 
     async def _offset_of(self, queue: MessageQueue, start_from: StartFrom | datetime, timeout_ms: int) -> int:
-        return await self._share.start_offset(queue, start_from, timeout_ms=timeout_ms)
+        return await self._assignment.start_offset(queue, start_from, timeout_ms=timeout_ms)
 
     async def commit(self, offsets: Mapping[MessageQueue, int], on_done: OnCommitted, *, timeout_ms: int) -> None:  # noqa: ARG002  # a file has no time limit
         """See Positions."""

@@ -234,8 +234,8 @@ class BackgroundSends:
             lane = lanes.get(name)
             if lane is None:
                 accumulator = self._new_accumulator(topic, self._batch_bytes)
-                futures, waits = lanes is not self._post_lanes, lanes is self._delayed_lanes
-                lane = lanes[name] = Lane(topic, accumulator, with_outcome=futures, shard=shard, waits=waits)
+                futures, delayed = lanes is not self._post_lanes, lanes is self._delayed_lanes
+                lane = lanes[name] = Lane(topic, accumulator, with_outcome=futures, shard=shard, delayed=delayed)
         return lane
 
     async def _prepare(self, topic: str, wait_ms: int) -> None:

@@ -198,7 +198,7 @@ class BatchSender:
 
     def _request_of(self, sealed: Sealed, serial: int, queue: MessageQueue) -> tuple[Request, memoryview]:  # noqa: ARG002
         """What the next try asks. `serial`: of the batch."""
-        return send_request(queue, sealed.count, self._group, waits=sealed.lane.waits), sealed.payload()
+        return send_request(queue, sealed.count, self._group, delayed=sealed.lane.delayed), sealed.payload()
 
     def _answer_of(self, sealed: Sealed, serial: int, reply: Reply | None, payload: bytes) -> Answer:  # noqa: ARG002
         """What it was answered. Raises RemoteProtocolError."""

@@ -125,6 +125,7 @@ class Lane:
         "_with_outcome",
         "accumulator",
         "begun_ns",
+        "delayed",
         "in_flight",
         "is_open",
         "lock",
@@ -135,7 +136,6 @@ class Lane:
         "swapped_outcome",
         "swapped_watchers",
         "topic",
-        "waits",
         "watchers",
     )
 
@@ -146,15 +146,15 @@ class Lane:
         *,
         with_outcome: bool,
         shard: MessageQueue | None = None,
-        waits: bool = False,
+        delayed: bool = False,
     ) -> None:
         """`with_outcome`: its messages have futures. `shard`: the only queue its batches go to, one after the other.
-        `waits`: its messages are to be delivered later.
+        `delayed`: its messages are to be delivered later.
         """
         self.topic = topic
         self.accumulator = accumulator
         self.shard = shard
-        self.waits = waits
+        self.delayed = delayed
         self.lock = threading.Lock()
         self.is_open = False
         self.begun_ns = 0

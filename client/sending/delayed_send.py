@@ -87,9 +87,9 @@ def delay_properties(message: Message) -> dict[str, str]:
     return {DELAY_LEVEL: str(message.delay_level)}
 
 
-def send_request(queue: MessageQueue, count: int, group: str, *, waits: bool) -> SendMessages | SendDelayed:
-    """Asks to store a batch of `count` records. `waits`: some of them wait."""
-    request = SendDelayed if waits else SendMessages
+def send_request(queue: MessageQueue, count: int, group: str, *, delayed: bool) -> SendMessages | SendDelayed:
+    """Asks to store a batch of `count` records. `delayed`: some of them wait."""
+    request = SendDelayed if delayed else SendMessages
     return request(queue.topic, queue.queue_id, count, group)
 
 

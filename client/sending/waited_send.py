@@ -47,9 +47,9 @@ class WaitedSends:
         self._retry = retry
 
     async def send(
-        self, topic: str, fill: Fill, sharding_key: str | None, total_ms: int, *, waits: bool = False
+        self, topic: str, fill: Fill, sharding_key: str | None, total_ms: int, *, delayed: bool = False
     ) -> tuple[ReadyBatch, MessageQueue, Answer]:
-        """Encodes what `fill` appends and sends it until a broker has it. `waits`: some of it is to be delivered later.
+        """Encodes what `fill` appends and sends it until a broker has it. `delayed`: some of it is to be delivered later.
 
         Raises what the last try ended with.
         """
@@ -66,7 +66,7 @@ class WaitedSends:
                 avoid = queue.broker_name
                 reply, payload = await self._waits.call(
                     self._destinations.address_of(queue),
-                    send_request(queue, batch.count, self._group, waits=waits),
+                    send_request(queue, batch.count, self._group, delayed=delayed),
                     batch.payload(),
                     timeout_ms=self._retry.try_timeout_ms(total_ms, deadline_ms - started_ms),
                 )
@@ -88,13 +88,13 @@ class WaitedSends:
             return batch, queue, answer
 
     async def send_oneway(
-        self, topic: str, fill: Fill, sharding_key: str | None, total_ms: int, *, waits: bool
+        self, topic: str, fill: Fill, sharding_key: str | None, total_ms: int, *, delayed: bool
     ) -> None:
         """Hands the batch to the connection; what becomes of it is not asked. Raises why it could not leave."""
         await self._routes.served_route(check_send_topic(topic), self._waits, timeout_ms=total_ms)
         batch = self._batches.make(topic, fill)
         queue = self._queue_for(topic, sharding_key, None)
-        request = send_request(queue, batch.count, self._group, waits=waits)
+        request = send_request(queue, batch.count, self._group, delayed=delayed)
         address = self._destinations.address_of(queue)
         if not self._remoting.oneway(address, request, batch.payload()):
             raise ConnectionLost(address)

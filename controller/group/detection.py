@@ -1,6 +1,6 @@
 """Who is alive, when a group needs another master, and whom: what the leading controller makes of what it hears. Pure.
 
-Events in, effects out; the service carries effects out and comes back with what it read. A reign of leadership begins
+Events in, effects out; the service carries effects out and comes back with what it read. A term of leadership begins
 with a new `Detection`: a leader trusts the nodes and what it hears itself, and restores nothing from memory.
 
     on_group       a node was read or written          -> TellReplicas, and perhaps WriteGroup (an election)
@@ -15,7 +15,7 @@ that the master closed its socket while a probe stays unanswered, or where it st
 wrong at no cost but a change of master: whoever is elected holds all that was acknowledged, so all this is a matter of
 speed.
 
-Whom it chooses is in candidates: of those heard within the last second, and so, where a reign of leadership begins, not
+Whom it chooses is in candidates: of those heard within the last second, and so, where a term of leadership begins, not
 before all who may be chosen had that long to be heard. Nobody is chosen while a replica tells of a later epoch than the
 node has: then ZooKeeper's data was set back, and an operator restores it.
 
@@ -90,7 +90,7 @@ class Choice:
 class _Group:
     known: KnownGroup
     since_ms: int  # silence counts from here where nothing was heard
-    reign_began_ms: int  # the master had so long to promise
+    term_began_ms: int  # the master had so long to promise
     candidates: Candidates = field(default_factory=Candidates)
     suspicion: Suspicion | None = None
     writing: int = NO_VERSION  # the version that an election under way was built on
@@ -99,7 +99,7 @@ class _Group:
 
 
 class Detection:
-    """One reign of a leading controller over all its groups."""
+    """One term of a leading controller over all its groups."""
 
     def __init__(self, *, dead_after_ms: int = DEAD_AFTER_MS, probe_timeout_ms: int = PROBE_TIMEOUT_MS) -> None:
         self._dead_after_ms = dead_after_ms
@@ -165,7 +165,7 @@ class Detection:
         self._ticked_ms = now_ms
         if away_ms >= self._dead_after_ms // 2:
             for group in self._groups.values():
-                group.since_ms = group.reign_began_ms = now_ms
+                group.since_ms = group.term_began_ms = now_ms
                 group.suspicion = None
         return [effect for group in self._groups.values() for effect in self._decide(group, now_ms)]
 
@@ -230,7 +230,7 @@ class Detection:
         if group is None:
             group = self._groups[known.node.broker_name] = _Group(known, now_ms, now_ms)
         elif known.node.epoch != group.known.node.epoch:
-            group.reign_began_ms = now_ms
+            group.term_began_ms = now_ms
             if known.node.master not in electable(group.known.node):  # by force: confirmed is what it holds
                 group.confirmed = 0
         group.known, group.writing = known, NO_VERSION
@@ -260,7 +260,7 @@ class Detection:
 
     def _stall(self, group: _Group, now_ms: int) -> Stall | None:
         """Why the master does not do its work, alive as it is; None where it does."""
-        times = {"reign_began_ms": group.reign_began_ms, "dead_after_ms": self._dead_after_ms, "now_ms": now_ms}
+        times = {"term_began_ms": group.term_began_ms, "dead_after_ms": self._dead_after_ms, "now_ms": now_ms}
         return stall(group.known.node, group.candidates, **times)
 
     @staticmethod
@@ -346,7 +346,7 @@ class Detection:
             and sign.epoch < node.epoch
             and now_ms - sign.heard_ms < self._dead_after_ms
         ]
-        return max([0, group.reign_began_ms + self._dead_after_ms - now_ms, *late])
+        return max([0, group.term_began_ms + self._dead_after_ms - now_ms, *late])
 
     def _group(self, broker_name: str) -> _Group:
         group = self._groups.get(broker_name)

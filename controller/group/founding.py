@@ -1,7 +1,7 @@
-"""From when on a reign makes what ZooKeeper has nothing of: a group's first node, a cluster's id. Pure; the reign asks.
+"""From when on a term makes what ZooKeeper has nothing of: a group's first node, a cluster's id. Pure; the term asks.
 
 ZooKeeper may be empty because it was emptied. Replicas that live say so as they register; but one that was cut off may wait
-for an answer that was lost, and come to this controller seconds later. So a reign that has just begun listens for
+for an answer that was lost, and come to this controller seconds later. So a term that has just begun listens for
 FOUND_LISTEN_MS before it founds. A group that is really new need not wait so long: once as many replicas as the operator says
 it has have registered, and none of them knows of anything, nobody is left to be heard.
 """
@@ -17,7 +17,7 @@ FOUND_LISTEN_MS: Final = 4500
 
 
 class Founding:
-    """Of one reign. `replicas`: how many a new group has, by the operator's word; 0 = not known."""
+    """Of one term. `replicas`: how many a new group has, by the operator's word; 0 = not known."""
 
     def __init__(self, *, listen_ms: int, replicas: int) -> None:
         self._listen_ms = listen_ms

@@ -8,7 +8,7 @@ group is founded, whoever else registers. An operator's `restore` at or above th
 above all that was ever given.
 
 What is known about versions lives in processes only. So a node that was set back within one epoch shows while one lives
-that knows more, and that one is heard before a controller writes anything (reign).
+that knows more, and that one is heard before a controller writes anything (leadership_term).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Why a master that is alive stalls its group, and another would not: what the controller makes of what it hears. Pure.
 
-A master gives up its reign where its own heartbeats say, for the whole dead time, that it cannot do its work (a full disk
+A master gives up its term where its own heartbeats say, for the whole dead time, that it cannot do its work (a full disk
 is no suspicion, and waited for half as long), and where others say that they could:
 
 - it was chosen, and has not said that its promise is durable;
@@ -9,7 +9,7 @@ is no suspicion, and waited for half as long), and where others say that they co
 - too few replicas for the minimum acknowledge anything to it, while as many others as the minimum say that they have no
   session with it, though they reach the controller.
 
-What costs nothing is no reason: a master that has its minimum keeps its reign whatever one slave says of it, and so does
+What costs nothing is no reason: a master that has its minimum keeps its term whatever one slave says of it, and so does
 one whose successor would have fewer than the minimum. Who takes over, and how often, is for candidates.
 """
 
@@ -31,17 +31,17 @@ class Stall:
 
 
 def stall(
-    node: GroupNode, candidates: Candidates, *, reign_began_ms: int, dead_after_ms: int, now_ms: int
+    node: GroupNode, candidates: Candidates, *, term_began_ms: int, dead_after_ms: int, now_ms: int
 ) -> Stall | None:
     """What is wrong with the master that `node` names; None where nothing is that others could do better.
 
-    `reign_began_ms`: when this epoch was first known here.
+    `term_began_ms`: when this epoch was first known here.
     """
     sign = candidates.sign(node, node.master)
     if sign is None or not candidates.is_heard(node, node.master, now_ms, dead_after_ms):
         return None
     if sign.epoch < node.epoch:
-        is_late = now_ms - reign_began_ms >= dead_after_ms
+        is_late = now_ms - term_began_ms >= dead_after_ms
         return Stall(f"{node.master} has not promised epoch {node.epoch} in {dead_after_ms} ms") if is_late else None
     is_sync = node.settings.flush_mode is FlushMode.SYNC
 

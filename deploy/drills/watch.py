@@ -28,7 +28,7 @@ class Watch:
     samples: int = 0
     lost_at: Mapping[str, int] | None = None
     _epochs: dict[str, int] = field(default_factory=dict)
-    _reigns: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)  # -> (master, its confirm offset)
+    _terms: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)  # -> (master, its confirm offset)
 
     def on_sample(self, groups: Iterable[Mapping[str, Any]], *, lost_at: Mapping[str, int] | None = None) -> None:
         """The groups as they stand now. `lost_at`: ZooKeeper has lost them since these epochs; {}: they are being restored."""
@@ -52,12 +52,12 @@ class Watch:
         self._epochs[group] = max(epoch, before)
 
     def _on_master(self, group: str, epoch: int, name: str, confirm: int) -> None:
-        master, before = self._reigns.get((group, epoch), (name, confirm))
+        master, before = self._terms.get((group, epoch), (name, confirm))
         if master != name:
             self.tell(f"{group}: {name} and {master} both lead epoch {epoch}")
         if master == name and confirm < before:
             self.tell(f"{group}: {name} confirmed {confirm} in epoch {epoch}, after {before}")
-        self._reigns[group, epoch] = (master, max(confirm, before))
+        self._terms[group, epoch] = (master, max(confirm, before))
 
     def tell(self, text: str) -> None:
         """Something is wrong."""

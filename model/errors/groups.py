@@ -412,7 +412,7 @@ class ForeignLog(ZenitError):
 
 class CutRefused(ZenitError):
     """A slave does not cut its log to where its master's agrees: confirmed bytes would be forgotten, or it does not reach
-    back so far. Args: replica, master, epoch (of its reign), truncate_at, begin, end, confirm (of the slave's log, bytes).
+    back so far. Args: replica, master, epoch (of its term), truncate_at, begin, end, confirm (of the slave's log, bytes).
     """
 
     code = 9122

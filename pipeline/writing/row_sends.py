@@ -134,7 +134,7 @@ class LooseSends:
         group = None if queue is None else rows.group(picks[0])  # by which the queue is found again
 
         def request() -> int:
-            run_blocking(self._sends.send(topic, rows.fill(picks), group, self._total_ms, waits=rows.waits(picks)))
+            run_blocking(self._sends.send(topic, rows.fill(picks), group, self._total_ms, delayed=rows.waits(picks)))
             return 0
 
         if queue is not None:

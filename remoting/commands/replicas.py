@@ -12,7 +12,7 @@ from .rights import Action, on_cluster
 class ReplicaQuestion(Request):
     """What every question from one replica to another names, so that only the one that is meant answers.
 
-    `group_id`: of the group's node ("" where a static master is the controller). `epoch`: of the reign that the asker knows.
+    `group_id`: of the group's node ("" where a static master is the controller). `epoch`: of the term that the asker knows.
     `store_id`: the asker's store; `asked_store_id`: the store of the replica that is asked. Whoever is not that one, in that
     epoch, of that group refuses: StaleEpoch, OtherReplicaMeant, UnknownReplica; what only a master answers, NotMaster too.
     """

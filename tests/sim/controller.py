@@ -1,4 +1,4 @@
-"""One life of a controller: the shipped campaign, reign and detection, over a model of ZooKeeper that fails.
+"""One life of a controller: the shipped campaign, term and detection, over a model of ZooKeeper that fails.
 
 Its worker is an executor whose work takes virtual time, and may find the connection gone before or after it was done.
 """
@@ -14,8 +14,8 @@ from zenitmq.controller.campaign import Campaign, Ground
 from zenitmq.controller.cluster_naming import ClusterNaming
 from zenitmq.controller.group.detection import Detection
 from zenitmq.controller.group_store import Listener, StoreEvent
-from zenitmq.controller.reign import Reign
-from zenitmq.controller.store_desk import StoreDesk
+from zenitmq.controller.leadership_term import LeadershipTerm
+from zenitmq.controller.store_worker import StoreWorker
 from zenitmq.model.groups.group import GroupSettings
 from zenitmq.remoting.commands import Request
 
@@ -44,7 +44,7 @@ class SlowZooKeeper(ModelZooKeeper):
 
 
 class SlowWorker:
-    """The executor under a `StoreDesk`, with virtual time: one thing after the other, and what came of it later still."""
+    """The executor under a `StoreWorker`, with virtual time: one thing after the other, and what came of it later still."""
 
     def __init__(self, controller: Controller, zookeeper: SlowZooKeeper) -> None:
         self.loss_rate = 0.0
@@ -93,7 +93,7 @@ class Controller(Host):
         self._client = SimulatedClient(simulation, self)
         ground = Ground(
             loop=cast(Any, self.loop),
-            desk=StoreDesk(cast(Any, self.worker), self.worker, on_dropped=self.end),
+            worker=StoreWorker(cast(Any, self.worker), self.worker, on_dropped=self.end),
             client=self._client,
             clock=self,
             open_store=self._open_store,
@@ -116,9 +116,9 @@ class Controller(Host):
         yield self.store
 
     @property
-    def reign(self) -> Reign | None:
+    def term(self) -> LeadershipTerm | None:
         """While this controller leads."""
-        return self._campaign._reign
+        return self._campaign._term
 
     def end(self) -> None:
         """The process is killed."""

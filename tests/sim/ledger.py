@@ -44,13 +44,13 @@ class Account:
 
 
 class Ledger:
-    """`seen`: below a confirm offset somewhere. `acked`: acknowledged by a master, in its own reign."""
+    """`seen`: below a confirm offset somewhere. `acked`: acknowledged by a master, in its own term."""
 
     def __init__(self) -> None:
         self.seen = Account()
         self.acked = Account()
         self.masters: dict[int, tuple[str, int]] = {}  # epoch -> life
-        self.reigning: dict[str, Broker] = {}
+        self.leading: dict[str, Broker] = {}
         self.counts_acks = True
         self.heard: dict[tuple[int, int], int] = {}  # (producer, queue) -> offset of what was acknowledged last
         self._queue_ends: dict[int, int] = {}
@@ -63,7 +63,7 @@ class Ledger:
         other = self.masters.setdefault(epoch, life)
         if other != life:
             raise Violation(f"I4: epoch {epoch} has two masters, {other} and {life}")
-        self.reigning[broker.name] = broker
+        self.leading[broker.name] = broker
         for what, account in (("I1: acknowledged", self.acked), ("I3: seen", self.seen)):
             for begin, end, since in account.ranges:
                 if since < epoch:
@@ -71,7 +71,7 @@ class Ledger:
 
     def on_deposed(self, broker: Broker) -> None:
         """It leads no more."""
-        self.reigning.pop(broker.name, None)
+        self.leading.pop(broker.name, None)
 
     def on_confirm(self, broker: Broker, confirm: int, end: int) -> None:
         """Everything below may be read at this replica."""
@@ -93,7 +93,7 @@ class Ledger:
             self._extend(broker, max(begin, len(known)), end)
 
     def on_acknowledged(self, broker: Broker, begin: int, end: int) -> None:
-        """A master answers for the records [begin, end) of its reign."""
+        """A master answers for the records [begin, end) of its term."""
         epoch = broker.replica.epoch
         data = bytes(broker.disk.log[begin:end])
         known = bytes(self.acked.data[begin:end])
@@ -126,7 +126,7 @@ class Ledger:
         self._check_later_masters("I3: seen", self.seen, begin, end, epoch)
 
     def _check_later_masters(self, what: str, account: Account, begin: int, end: int, epoch: int) -> None:
-        for name, master in self.reigning.items():
+        for name, master in self.leading.items():
             if master.replica.epoch > epoch:
                 self._check_held(master, f"{what} by {name}'s predecessor", account, begin, end, master.replica.epoch)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from zenitmq.controller import reign
+from zenitmq.controller import leadership_term
 from zenitmq.controller.group import detection, group_settings, group_state, registration
 from zenitmq.model.groups.group import GroupNode
 
@@ -15,7 +15,7 @@ from .mutation_table import Patch, mutation
 
 def everywhere(name: str, value: Any) -> list[Patch]:
     """A function of group_state, wherever it was imported to."""
-    modules = (group_state, group_settings, registration, reign, detection)
+    modules = (group_state, group_settings, registration, leadership_term, detection)
     return [(module, name, value) for module in modules if hasattr(module, name)]
 
 
@@ -43,13 +43,16 @@ def _() -> list[Patch]:
 
 @mutation("propver", "R7: the controller applies a proposal to a node newer than the one it was built on")
 def _() -> list[Patch]:
-    on_alter = reign.Reign.on_alter_in_sync
+    on_alter = leadership_term.LeadershipTerm.on_alter_in_sync
 
-    def mutant(self: reign.Reign, call: Any) -> None:
+    def mutant(self: leadership_term.LeadershipTerm, call: Any) -> None:
         call.request = replace(call.request, version=self._detection.known(call.request.broker_name).version)
         on_alter(self, call)
 
-    return [(group_state, "check_version", lambda known, _: known.node), (reign.Reign, "on_alter_in_sync", mutant)]
+    return [
+        (group_state, "check_version", lambda known, _: known.node),
+        (leadership_term.LeadershipTerm, "on_alter_in_sync", mutant),
+    ]
 
 
 @mutation("wipeid", "R9: a store of another identity stays in the sets")
@@ -98,7 +101,7 @@ def _() -> list[Patch]:
     return [(group_state, "crowned", crowned)]
 
 
-@mutation("modeepoch", "R1: the flush mode changes in mid-reign, and each counts by it once it has heard of it")
+@mutation("modeepoch", "R1: the flush mode changes in mid-term, and each counts by it once it has heard of it")
 def _() -> list[Patch]:
     return everywhere("begin_epoch_anew", lambda node, **_: node)
 
@@ -117,4 +120,4 @@ def _() -> list[Patch]:
         with patch.object(registration, "_why_unclean", mutant):
             return register(node, request, **facts)
 
-    return [(registration, "register", forgiving), (reign, "register", forgiving)]
+    return [(registration, "register", forgiving), (leadership_term, "register", forgiving)]

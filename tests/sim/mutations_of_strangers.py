@@ -9,7 +9,7 @@ from zenitmq.broker.group import group_member
 from zenitmq.broker.replication import epochs, master, replica_log
 from zenitmq.broker.replication.effects import Effect
 from zenitmq.broker.replication.frames import Opening
-from zenitmq.controller import reign
+from zenitmq.controller import leadership_term
 from zenitmq.controller.group import detection, forcing, group_state, registration
 from zenitmq.model.groups.group import GroupNode, Incarnation
 
@@ -25,7 +25,7 @@ def _() -> list[Patch]:
         known = node is not None and request.group_id
         return register(node, replace(request, group_id=node.group_id) if known else request, **facts)
 
-    return [(registration, "register", mutant), (reign, "register", mutant)]
+    return [(registration, "register", mutant), (leadership_term, "register", mutant)]
 
 
 @mutation("R14-store", "R14: a session is opened in a member's name, whatever store asks")

@@ -305,7 +305,7 @@ class Simulation(World):
         lines = [
             str(self.swarm),
             str(self.node()),
-            f"dark {self.faults.dark} reigns {[c.reign for c in self.controllers]}",
+            f"dark {self.faults.dark} terms {[c.term for c in self.controllers]}",
         ]
         for name, broker in sorted(self.brokers.items()):
             replica, slave = broker.replica, broker.replica._slave

@@ -1,8 +1,8 @@
 """ZooKeeper loses its data, or is set back, once in some seeds; and the operator who restores the group then.
 
-All brokers live, are reached and not paused at that moment: a new reign hears whoever knows more, as the rule has it. What
+All brokers live, are reached and not paused at that moment: a new term hears whoever knows more, as the rule has it. What
 only the dead know, or who is not reached, is a documented window. So is who waits for a lost answer where a node is there, to
-which a reign listens shorter: no link has waited for one for a while when ZooKeeper is set back. Afterwards all faults go on.
+which a term listens shorter: no link has waited for one for a while when ZooKeeper is set back. Afterwards all faults go on.
 The operator restores above the highest epoch of any disk once a controller says that it must be, and forces the replica whose
 log is worth most: it must have everything.
 """

@@ -21,13 +21,13 @@ from ...connection.waiting import Waits, run_blocking
 from ...tracing.trace import TraceRecorder, traced_handle
 from ...tracing.trace_backlog import TraceStatistics
 from ..allocation import Allocation, name_of
+from ..assignment import Assignment
 from ..broadcast_offsets import BroadcastOffsets
-from ..group_share import GroupShare
 from ..losses import OnLost
 from ..offset_commits import commit_nowait, moved_queues
 from ..positions import GroupPositions, LocalPositions, Positions
 from ..queue_locks import QueueLocks
-from ..queue_moves import QueueMoves
+from ..rebalance import Rebalance
 from .handling import Handle
 from .push_settings import PushSettings
 from .push_work import PushWork
@@ -80,7 +80,7 @@ class PushMember:
         self._subscriptions: Mapping[str, Subscription] = {}
         shares = _everything if settings.is_broadcasting else allocation
         self._allocation_name = "" if settings.is_broadcasting else name_of(allocation)
-        share = GroupShare(self._connection, self._waits, settings.group, self._client_id, shares)
+        assignment = Assignment(self._connection, self._waits, settings.group, self._client_id, shares)
         self._locks = (
             QueueLocks(self._connection, self._waits, settings.group, self._client_id) if settings.ordered else None
         )
@@ -96,11 +96,11 @@ class PushMember:
             on_queues_lost=self._look_now,
             on_lost=on_lost,
         )
-        self._moves = QueueMoves(
+        self._rebalance = Rebalance(
             self._waits,
             self.work,
-            share,
-            self._positions(share, *offsets_path),
+            assignment,
+            self._positions(assignment, *offsets_path),
             self._locks,
             group=settings.group,
             member=self._member,
@@ -109,20 +109,29 @@ class PushMember:
             save_ms=settings.commit_ms if settings.is_broadcasting else None,
         )
 
-    def _positions(self, share: GroupShare, directory: str, instance: str) -> Positions:
+    def _positions(self, assignment: Assignment, directory: str, instance: str) -> Positions:
         settings, start_from = self._settings, self._settings.start_from
         if settings.is_broadcasting:
             file = BroadcastOffsets(directory, settings.group, self._connection.addresses, instance)
-            return LocalPositions(self._connection, self._waits, share, start_from, self._opened.enter_context(file))
+            return LocalPositions(
+                self._connection, self._waits, assignment, start_from, self._opened.enter_context(file)
+            )
         who = self._client_id if settings.ordered else ""
         return GroupPositions(
-            self._connection, self._waits, settings.group, share, start_from, self._retry_topic, who, self.work.on_moved
+            self._connection,
+            self._waits,
+            settings.group,
+            assignment,
+            start_from,
+            self._retry_topic,
+            who,
+            self.work.on_moved,
         )
 
     async def begin_topic(self, topic: str, check_usable: Callable[[], None]) -> None:
         """Makes sure that nothing sent to the topic from now on is skipped. Raises why not; between tries what `check_usable`
         raises."""
-        await self._moves.begin_topic(topic, check_usable)
+        await self._rebalance.begin_topic(topic, check_usable)
 
     def start(self, subscriptions: Mapping[str, Subscription]) -> None:
         """Joins the group and begins."""
@@ -134,7 +143,7 @@ class PushMember:
         self._opened.callback(self._begin_nothing)
         self.subscribe(subscriptions)
         self.work.start()
-        self._moves.start()
+        self._rebalance.start()
         beat_ms = max(BEAT_MS_MIN, min(BEAT_MS, settings.rules().consume_timeout_ms // 2))
         timers = [remoting.every(beat_ms, self.work.on_beat)]
         if not settings.is_broadcasting:
@@ -163,10 +172,10 @@ class PushMember:
                 if self._locks is not None and work.is_busy():
                     # A handler goes on: its queues are free when the leases have ended, and not by a goodbye.
                     self._connection.members.forget(self._client_id)
-            await self._moves.stop(max(deadline_ms, monotonic_ms() + settings.timeout_ms))
+            await self._rebalance.stop(max(deadline_ms, monotonic_ms() + settings.timeout_ms))
             if not is_calm:
                 log.warning("closed with handlers that go on group=%s", settings.group)
-            await self._moves.save(work.uncommitted())
+            await self._rebalance.save(work.uncommitted())
             ours, leaving = work.queues()
             work.revoke(ours | leaving)
             if self._locks is not None and is_calm:
@@ -175,7 +184,7 @@ class PushMember:
     def _begin_nothing(self) -> None:
         """However it ends, cancelled or interrupted too: before it leaves, so that nothing of it joins the group again."""
         self.work.end()
-        self._moves.end()
+        self._rebalance.end()
         self.work.revoke(set[MessageQueue]().union(*self.work.queues()))
 
     def trace_statistics(self) -> TraceStatistics | None:
@@ -215,7 +224,7 @@ class PushMember:
     # ---- events
 
     def _look_now(self) -> None:
-        self._moves.look_now()
+        self._rebalance.look_now()
 
     def _on_members_changed(self) -> None:
         """In the I/O thread: a queue may go to another member, who begins where the group has committed."""
@@ -250,7 +259,7 @@ class PushMember:
         )
 
     def _on_committed(self, part: list[tuple[MessageQueue, int]], error: ZenitError | None) -> None:
-        self._moves.on_committed(part, error)
+        self._rebalance.on_committed(part, error)
         if error is None:
             return
         log.warning("offsets not committed group=%s error=%s", self._settings.group, error)

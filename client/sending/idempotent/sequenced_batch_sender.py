@@ -94,7 +94,7 @@ class SequencedBatchSender(BatchSender):
     def _request_of(self, sealed: Sealed, serial: int, queue: MessageQueue) -> tuple[Request, memoryview]:  # noqa: ARG002
         batch = _batch_of(sealed)
         part, payload = batch.part_bytes(), sealed.payload()
-        request = batch.request(self._group, waits=sealed.lane.waits)
+        request = batch.request(self._group, delayed=sealed.lane.delayed)
         return request, payload if part is None else payload[part[0] : part[1]]
 
     def _answer_of(self, sealed: Sealed, serial: int, reply: Reply | None, payload: bytes) -> Answer:  # noqa: ARG002

@@ -39,7 +39,7 @@ class SequencedWaitedSends(WaitedSends):
         self._streams = streams
 
     async def send(
-        self, topic: str, fill: Fill, sharding_key: str | None, total_ms: int, *, waits: bool = False
+        self, topic: str, fill: Fill, sharding_key: str | None, total_ms: int, *, delayed: bool = False
     ) -> tuple[ReadyBatch, MessageQueue, Answer]:
         """As the base has it. Raises OutcomeUnknown where the time was over before a broker said what it has."""
         deadline_ms = monotonic_ms() + total_ms
@@ -55,7 +55,7 @@ class SequencedWaitedSends(WaitedSends):
                 try:
                     if sequenced.queue is None:
                         await self._enter(sequenced, topic, sharding_key, avoid, total_ms, deadline_ms)
-                    answer = await self._try(sequenced, batch, total_ms, deadline_ms, waits=waits)
+                    answer = await self._try(sequenced, batch, total_ms, deadline_ms, delayed=delayed)
                 except ZenitError as error:
                     if sequenced.on_error(error, new_producer_id):
                         continue
@@ -82,7 +82,7 @@ class SequencedWaitedSends(WaitedSends):
             self._leave(sequenced)
 
     async def _try(
-        self, sequenced: SequencedBatch, batch: ReadyBatch, total_ms: int, deadline_ms: int, *, waits: bool
+        self, sequenced: SequencedBatch, batch: ReadyBatch, total_ms: int, deadline_ms: int, *, delayed: bool
     ) -> Answer | None:
         """Asks the batch's queue; None where there is more to ask. From here on a caller who is gone leaves it in doubt."""
         queue = sequenced.queue
@@ -90,7 +90,7 @@ class SequencedWaitedSends(WaitedSends):
         address = self._destinations.address_of(queue)
         payload, part = batch.payload(), sequenced.part_bytes()
         timeout_ms = self._retry.try_timeout_ms(total_ms, deadline_ms - monotonic_ms())
-        request = sequenced.request(self._group, waits=waits)
+        request = sequenced.request(self._group, delayed=delayed)
         was_in_doubt, sequenced.in_doubt = sequenced.in_doubt, True
         try:
             reply, data = await self._waits.call(

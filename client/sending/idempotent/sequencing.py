@@ -114,12 +114,12 @@ class SequencedBatch:
         begin, end = self._parts[0]
         return self._begins[begin], self._begins[end]
 
-    def request(self, group: str, *, waits: bool) -> SendSequenced | SendDelayedSequenced:
-        """The next request. `waits`: some of the messages are to be delivered later."""
+    def request(self, group: str, *, delayed: bool) -> SendSequenced | SendDelayedSequenced:
+        """The next request. `delayed`: some of the messages are to be delivered later."""
         assert self.queue is not None
         assert self.stream is not None
         queue, begin = self.queue, self._parts[0][0]
-        request = SendDelayedSequenced if waits else SendSequenced
+        request = SendDelayedSequenced if delayed else SendSequenced
         first = self.stream.next_sequence + begin
         return request(queue.topic, queue.queue_id, self.part_count, group, self.stream.producer_id, first)
 

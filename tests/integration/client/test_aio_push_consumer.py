@@ -21,7 +21,7 @@ from zenitmq import (
     TopicNotFound,
     aio,
 )
-from zenitmq.client.consuming import queue_moves
+from zenitmq.client.consuming import rebalance
 from zenitmq.model.errors import LocalProtocolError
 from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.commands import LockQueues, LockReply
@@ -309,7 +309,7 @@ def test_a_close_that_is_cancelled_leaves_the_group_for_good(
 ) -> None:
     """Its connection goes on: the admin and the producer have the same one. Who announced it again would keep queues for it
     that nobody reads."""
-    monkeypatch.setattr(queue_moves, "LOOK_MS", 50)
+    monkeypatch.setattr(rebalance, "LOOK_MS", 50)
     producer.send(Message(TOPIC, b"x"))
 
     async def main() -> None:

@@ -9,7 +9,7 @@ from integration.client.push_kit import Seen, wait_until
 
 from zenitmq import FIRST, Admin, Producer, PullConsumer, PushConsumer, StoredMessage
 from zenitmq.broker.service import Broker
-from zenitmq.client.consuming.pull.pull_moves import PullMoves
+from zenitmq.client.consuming.pull.pull_rebalance import PullRebalance
 from zenitmq.client.consuming.push.push_member import PushMember
 from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.commands import ConsumerOffsetReply, QueryConsumerOffset, UpdateConsumerOffsets
@@ -140,7 +140,7 @@ def test_a_pull_member_that_was_not_told_of_a_reset_does_not_undo_it(
     monkeypatch: pytest.MonkeyPatch,
     subscribes: bool,
 ) -> None:
-    monkeypatch.setattr(PullMoves, "_on_offsets_reset", lambda *_: None)
+    monkeypatch.setattr(PullRebalance, "_on_offsets_reset", lambda *_: None)
     with PullConsumer("g", namesrv=namesrv, start_from=FIRST, auto_commit=False) as consumer:
         if subscribes:
             consumer.subscribe(TOPIC)

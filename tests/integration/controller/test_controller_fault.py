@@ -42,7 +42,7 @@ def test_a_callback_that_fails_ends_the_controller(how: str) -> None:
 
 
 def test_what_zookeeper_said_and_the_loop_dropped_ends_the_controller() -> None:
-    """It could not be made up for: the process would wait for ever, or reign on news that it never had."""
+    """It could not be made up for: the process would wait for ever, or term on news that it never had."""
     how = "self._loop.call_later(5, self._ground.on_dropped)"
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT.replace("{how}", how)],

@@ -1,4 +1,4 @@
-"""Stories of lives and reigns: who may lead which epoch, and what a new master keeps (R1, R2, R13)."""
+"""Stories of lives and terms: who may lead which epoch, and what a new master keeps (R1, R2, R13)."""
 
 from __future__ import annotations
 

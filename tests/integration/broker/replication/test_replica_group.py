@@ -31,7 +31,7 @@ def test_a_slave_s_log_is_its_master_s_byte_for_byte(tmp_path: Path) -> None:
         end = a.written()
         assert end > 3 * SEGMENT_BYTES
         assert eventually(lambda: a.acknowledged() == end and b.bodies(0) == b.bodies(1) == 3000)
-        running.elect("a", in_sync="ab")  # a new reign of the same master; the third hears of it too
+        running.elect("a", in_sync="ab")  # a new term of the same master; the third hears of it too
         assert eventually(lambda: c.bodies(1) == 3000 and running.known.node.in_sync == ("a", "b", "c"))
         running.stop()
         assert log_bytes(b) == log_bytes(c) == log_bytes(a)

@@ -458,7 +458,7 @@ class Group:
     # ---- what must hold
 
     def acknowledge(self, process: Process, up_to: int) -> None:
-        """A master answers its producers: those of records of its own reign."""
+        """A master answers its producers: those of records of its own term."""
         assert process.master is not None
         for index in range(process.disk.begin, up_to // RECORD):
             number = process.disk.records[index]

@@ -1,7 +1,7 @@
 """Members that come, go and vanish, notices that are late or lost, a broker that forgets: whatever happens, no message is
 lost, none is handled by two members that have seen the same change, and in the end every queue has one owner.
 
-The members are `GroupShare` and the broker's is `ClientRegistry`, as shipped; between them is a network of a dictionary.
+The members are `Assignment` and the broker's is `ClientRegistry`, as shipped; between them is a network of a dictionary.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from zenitmq.broker.state.client_registry import ClientInfo, ClientRegistry
 from zenitmq.client.connection.membership import Member
 from zenitmq.client.connection.waiting import run_blocking
 from zenitmq.client.consuming.allocation import ALLOCATIONS
-from zenitmq.client.consuming.group_share import GroupShare
+from zenitmq.client.consuming.assignment import Assignment
 from zenitmq.model.errors import RequestTimeout
 from zenitmq.model.queue import MessageQueue
 from zenitmq.model.route import BrokerData, QueueData, TopicRoute
@@ -44,7 +44,7 @@ class Consumer:
     """One member as a consumer is: where it stands in each of its queues, and what it knows."""
 
     name: str
-    share: GroupShare
+    share: Assignment
     member: Member
     positions: dict[MessageQueue, int] = field(default_factory=dict)
     seen: int = -1  # the change of the group that it saw last
@@ -69,7 +69,7 @@ class World:
         self.handled: dict[tuple[MessageQueue, int], list[tuple[str, int]]] = {}
         self.serial = 0
 
-    # ---- the network, as GroupShare uses it
+    # ---- the network, as Assignment uses it
 
     @property
     def routes(self) -> World:
@@ -146,7 +146,7 @@ class World:
             f"{name}{self.serial}", consumer=("g", "CLUSTERING", (("t", "TAG", "*"),)), allocation=self.allocation
         )
         world: Any = self
-        share = GroupShare(world, world, "g", member.client_id, ALLOCATIONS[self.allocation])
+        share = Assignment(world, world, "g", member.client_id, ALLOCATIONS[self.allocation])
         self.consumers[name] = Consumer(member.client_id, share, member)
 
     def leave(self, consumer: Consumer) -> None:
@@ -260,7 +260,7 @@ def test_who_reads_all_queues_by_itself_is_known_and_shares_nothing() -> None:
     world.settle()
     network: Any = world
     member = Member("all", consumer=("g", "BROADCASTING", (("t", "TAG", "*"),)))
-    share = GroupShare(network, network, "g", "all", lambda _client_id, _members, queues: queues)
+    share = Assignment(network, network, "g", "all", lambda _client_id, _members, queues: queues)
     assert run_blocking(share.queues_of(["t"], member, timeout_ms=1)) == (ROUTE.read_queues(), True)
     world.settle()
     assert len(world.consumers["a"].positions) == QUEUES

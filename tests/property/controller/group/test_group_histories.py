@@ -44,7 +44,7 @@ class Process:
     awaits_hearing: bool = False  # its disk is an image, and no controller has told it so: a documented window
     known: KnownGroup | None = None
     leads: bool = False
-    positions: dict[str, list[tuple[int, int]]] = field(default_factory=dict)  # of this reign's sessions
+    positions: dict[str, list[tuple[int, int]]] = field(default_factory=dict)  # of this term's sessions
     proposed: frozenset[str] = frozenset()
     proposed_on: int = -1
     image: tuple[list[tuple[int, int]], int, int] = ([], 0, 0)  # log, epoch and starts, as a copy of the disk has them
@@ -216,7 +216,7 @@ class History:
             process.positions = {}
             process.proposed = frozenset()
             if process.leads:
-                self.note(f"reign {process.name} of epoch {node.epoch}")
+                self.note(f"term {process.name} of epoch {node.epoch}")
                 lost = self.acknowledged - set(process.log)
                 assert not lost, f"acknowledged, but missing at the new master: {sorted(lost)}"
         process.known = known
@@ -401,5 +401,5 @@ def test_histories_are_worth_their_time() -> None:
     total: Counter[str] = Counter()
     for seed in range(20):
         total += run(seed).counts
-    for what, often in {"reign": 60, "acknowledged": 200, "alter": 200, "power": 50, "wipe": 30, "remove": 5}.items():
+    for what, often in {"term": 60, "acknowledged": 200, "alter": 200, "power": 50, "wipe": 30, "remove": 5}.items():
         assert total[what] >= often, total

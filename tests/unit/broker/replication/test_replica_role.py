@@ -218,7 +218,7 @@ def test_a_deposed_master_stops_before_it_does_anything_else() -> None:
     assert roles.hear(news(6, 4, "A")) == [StopLeading(), PersistPromise(4), Follow("A", 4)]
 
 
-def test_a_master_elected_again_begins_another_reign() -> None:
+def test_a_master_elected_again_begins_another_term() -> None:
     roles = Roles()
     roles.hear(news(5, 3, "B"))
     effects = roles.hear(news(6, 4, "B"))

@@ -655,7 +655,7 @@ def test_a_late_word_of_an_old_socket_does_no_harm() -> None:
     assert master.core.on_bad_frame("B", 2) == closed("B", 2)
 
 
-def test_news_of_another_epoch_are_not_for_this_reign() -> None:
+def test_news_of_another_epoch_are_not_for_this_term() -> None:
     master = Master()
     assert master.core.on_group(news(version=8, in_sync="A", epoch=EPOCH + 1), 0) == []
     assert master.core.takes_writes

@@ -122,7 +122,7 @@ def test_who_leads_takes_its_log_with_the_hole_for_good(with_a_hole, caplog) -> 
 def test_a_log_with_holes_is_led_only_once_it_is_written_down_that_it_is_taken_as_it_is(
     with_a_hole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The disk was full: the reign began all the same, and after a kill the log ended before all that it had acknowledged."""
+    """The disk was full: the term began all the same, and after a kill the log ended before all that it had acknowledged."""
     directory, _, end = with_a_hole
 
     def refuse(*_: object) -> None:

@@ -116,8 +116,8 @@ def test_times_that_say_nothing_or_too_much_are_refused(fields: dict[str, object
 
 def test_a_broker_s_answer_becomes_receipts() -> None:
     queue = MessageQueue("t", "broker-a", 2)
-    assert isinstance(send_request(queue, 2, "g", waits=True), SendDelayed)
-    assert isinstance(send_request(queue, 2, "g", waits=False), SendMessages)
+    assert isinstance(send_request(queue, 2, "g", delayed=True), SendDelayed)
+    assert isinstance(send_request(queue, 2, "g", delayed=False), SendMessages)
     plain = SendReply(2, 5, 100, 7, bytes(8))
     assert answer_of(plain, b"", 1) is plain
     places = [Place(1_000, NOWHERE, 500), Place(NOWHERE, 9, 700)]

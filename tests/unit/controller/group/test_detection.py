@@ -564,9 +564,9 @@ def test_a_master_that_no_slave_reaches_gives_up() -> None:
         {"a": CUT_OFF, "b": CUT_OFF, "c": CUT_OFF | {"no_room_ms": 1}},
         {"a": CUT_OFF, "b": CUT_OFF, "c": CUT_OFF | {"epoch": 0}},
     ],
-    ids=["the master serves", "c has a session", "not for long", "c is full", "c speaks of another reign"],
+    ids=["the master serves", "c has a session", "not for long", "c is full", "c speaks of another term"],
 )
-def test_a_master_keeps_its_reign_where_nobody_would_do_better(facts: dict[str, dict[str, int]]) -> None:
+def test_a_master_keeps_its_term_where_nobody_would_do_better(facts: dict[str, dict[str, int]]) -> None:
     story = Group(group(in_sync="a", eligible="bc"))
     story.facts = facts
     assert story.pass_ms(60_000) == []

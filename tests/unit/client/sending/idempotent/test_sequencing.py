@@ -50,8 +50,8 @@ def stored(offset: int, position: int = 0) -> SendReply:
 
 
 def test_a_batch_that_is_stored_moves_the_stream_on(batch: SequencedBatch, stream: Stream) -> None:
-    assert batch.request("g", waits=False) == SendSequenced("trades", 3, 5, "g", "p", 100)
-    assert batch.request("g", waits=True) == SendDelayedSequenced("trades", 3, 5, "g", "p", 100)
+    assert batch.request("g", delayed=False) == SendSequenced("trades", 3, 5, "g", "p", 100)
+    assert batch.request("g", delayed=True) == SendDelayedSequenced("trades", 3, 5, "g", "p", 100)
     assert batch.part_bytes() is None
     assert batch.on_answer(stored(7)) == stored(7)
     assert stream.next_sequence == 105
@@ -74,7 +74,7 @@ def test_what_has_no_answer_is_in_doubt_until_it_has_one(
     assert batch.in_doubt
     assert not batch.on_error(BrokerBusy(1), new_id)
     assert batch.in_doubt, "a refusal now says nothing of the try before"
-    assert batch.request("g", waits=False).first_sequence == 100
+    assert batch.request("g", delayed=False).first_sequence == 100
     assert batch.on_answer(stored(7)) is not None
     assert not batch.in_doubt
 
@@ -97,7 +97,7 @@ def test_a_wait_for_a_queue_leaves_nothing_in_doubt() -> None:
 def test_a_broker_that_forgot_us_is_met_under_a_new_id_once(batch: SequencedBatch, stream: Stream) -> None:
     forgot = OutOfOrderSequence(100, -1)
     assert batch.on_error(forgot, new_id)
-    assert batch.request("g", waits=False) == SendSequenced("trades", 3, 5, "g", "fresh", 0)
+    assert batch.request("g", delayed=False) == SendSequenced("trades", 3, 5, "g", "fresh", 0)
     assert not batch.on_error(forgot, new_id)
     assert batch.failure(forgot) is forgot
 
@@ -113,10 +113,10 @@ def test_a_batch_known_in_part_goes_on_in_two(batch: SequencedBatch, stream: Str
     assert batch.on_error(SequenceKnownInPart(100, 101), new_id)
     assert batch.in_doubt
     assert batch.part_bytes() == (0, 20)
-    assert batch.request("g", waits=False) == SendSequenced("trades", 3, 2, "g", "p", 100)
+    assert batch.request("g", delayed=False) == SendSequenced("trades", 3, 2, "g", "p", 100)
     assert batch.on_answer(stored(50, 1000)) is None
     assert batch.part_bytes() == (20, 50)
-    assert batch.request("g", waits=False) == SendSequenced("trades", 3, 3, "g", "p", 102)
+    assert batch.request("g", delayed=False) == SendSequenced("trades", 3, 3, "g", "p", 102)
     assert batch.on_error(SequenceKnownInPart(102, 103), new_id), "torn once more"
     assert batch.part_count == 2
     assert batch.on_answer(stored(60, 2000)) is None

@@ -9,7 +9,7 @@ import pytest
 from zenitmq.client.connection.membership import Member
 from zenitmq.client.connection.waiting import run_blocking
 from zenitmq.client.consuming.allocation import ALLOCATIONS
-from zenitmq.client.consuming.group_share import GroupShare
+from zenitmq.client.consuming.assignment import Assignment
 from zenitmq.model.errors import TopicNotFound
 from zenitmq.model.queue import MessageQueue
 from zenitmq.model.route import BrokerData, QueueData, TopicRoute
@@ -62,7 +62,7 @@ def test_a_topic_that_was_made_again_is_told_once(
 ) -> None:
     """Whether or not a look found it gone: 0 is a broker that does not say which life it is."""
     network: Any = Network()
-    share = GroupShare(network, network, "g", "me", ALLOCATIONS["averaging"])
+    share = Assignment(network, network, "g", "me", ALLOCATIONS["averaging"])
     for life in lives:
         network.life = life
         looked = (

@@ -1,10 +1,10 @@
-"""One reign of the leading controller: it answers brokers and operators, writes groups, tells replicas. Loop thread.
+"""One term of the leading controller: it answers brokers and operators, writes groups, tells replicas. Loop thread.
 
     begin: read every node -> is_ready -> listen (hearing) -> requests, ticks, watches -> Detection and the rules -> writes,
     probes, pushes
     -> end: another leads, or ZooKeeper is away; all that waits is refused
 
-A reign begins with nothing but what ZooKeeper holds and ends with everything it knew. What was written is adopted, then
+A term begins with nothing but what ZooKeeper holds and ends with everything it knew. What was written is adopted, then
 told: pushed to each replica on the connection that its registration or last heartbeat came from, so that brokers hear of
 an election at once. Nodes that could not be read are tried again until they can be. A node that a replica knows to be older
 than it was is not written by anything but an operator's `restore` (set_back).
@@ -60,7 +60,7 @@ from .group_changes import Attempt, Change, GroupChanges, Write
 from .group_store import GroupStore, Stale, Unknown, Written
 from .hearing import LISTEN_MS, Hearing
 from .node_reader import Found, NodeReader
-from .store_desk import StoreDesk
+from .store_worker import StoreWorker
 
 log = logging.getLogger(__name__)
 
@@ -73,8 +73,8 @@ Flush = Callable[[GroupNode, frozenset[str], int, Callable[[frozenset[str]], Non
 """Asks the replicas of a node that are named to flush within so many ms; calls back, on the loop, with those that did."""
 
 
-class ReignLoop(Protocol):
-    """The request loop, as far as a reign uses it."""
+class TermLoop(Protocol):
+    """The request loop, as far as a term uses it."""
 
     def reply(self, call: Call[Request], reply: Reply, payload: Sequence[bytes | memoryview] = ()) -> None:
         """Answers a call."""
@@ -89,14 +89,14 @@ class ReignLoop(Protocol):
         """Calls back each interval."""
 
 
-class Reign:
+class LeadershipTerm:
     """Made when this controller finds itself first; `end` it, then drop it."""
 
     def __init__(
         self,
         store: GroupStore,
-        desk: StoreDesk,
-        loop: ReignLoop,
+        worker: StoreWorker,
+        loop: TermLoop,
         clock: Clock,
         *,
         detection: Detection,
@@ -109,16 +109,16 @@ class Reign:
         """`listen_ms`: to a group that has a node; `found_listen_ms`: before anything is founded. `new_group_replicas`: how
         many a new group has, 0 = not known."""
         self._store = store
-        self._desk = desk
+        self._worker = worker
         self._naming = naming
         self._founding = Founding(listen_ms=found_listen_ms, replicas=new_group_replicas)
         self._loop = loop
         self._clock = clock
         self._detection = detection
         self._new_group = new_group
-        self._changes = GroupChanges(store, desk)
-        self._hearing = Hearing(store, desk, listen_ms=listen_ms, on_heard_out=self._on_heard_out)
-        self._reader = NodeReader(store, desk, clock, on_found=self._on_found, on_seen=self._hearing.on_seen)
+        self._changes = GroupChanges(store, worker)
+        self._hearing = Hearing(store, worker, listen_ms=listen_ms, on_heard_out=self._on_heard_out)
+        self._reader = NodeReader(store, worker, clock, on_found=self._on_found, on_seen=self._hearing.on_seen)
         self._names: set[str] = set()
         self._damaged: dict[str, GroupNodeDamaged] = {}
         self._connections: dict[tuple[str, str], bytes] = {}  # (group, replica) -> where it was heard last
@@ -212,7 +212,7 @@ class Reign:
         now_ms = self._clock.monotonic_ms()
         may_draw = now_ms >= self._founding.until_ms(now_ms)
         self._naming.settle(
-            self._store, self._desk, (*known, brought), partial(self._on_named, call), may_draw=may_draw
+            self._store, self._worker, (*known, brought), partial(self._on_named, call), may_draw=may_draw
         )
 
     def _on_named(self, call: Call[RegisterReplica], error: ZenitError | None) -> None:

@@ -32,7 +32,7 @@ class Poster(Protocol):
         """Runs `callback` on the loop soon; raises BufferFull."""
 
 
-class StoreDesk:
+class StoreWorker:
     """Hands work to an executor of one thread. Loop thread, but for `_work`."""
 
     def __init__(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from zenitmq.controller.store_desk import StoreDesk
+from zenitmq.controller.store_worker import StoreWorker
 from zenitmq.model.errors import BrokerBusy, BufferFull, SystemFault, UnknownReplica, ZenitError, ZooKeeperUnavailable
 
 
@@ -38,8 +38,8 @@ def hands() -> Hands:
     return Hands()
 
 
-def desk(hands: Hands, **limits: int) -> StoreDesk:
-    return StoreDesk(hands, hands, on_dropped=pytest.fail, **limits)  # type: ignore[arg-type]
+def store_worker(hands: Hands, **limits: int) -> StoreWorker:
+    return StoreWorker(hands, hands, on_dropped=pytest.fail, **limits)  # type: ignore[arg-type]
 
 
 def raises(error: Exception) -> Callable[[], Any]:
@@ -51,7 +51,7 @@ def raises(error: Exception) -> Callable[[], Any]:
 
 def test_the_answer_comes_on_the_loop_and_in_order(hands: Hands) -> None:
     told: list[int | ZenitError] = []
-    one = desk(hands)
+    one = store_worker(hands)
     for number in range(3):
         one.ask(lambda number=number: number, told.append)  # type: ignore[misc]
     assert told == []
@@ -65,7 +65,7 @@ def test_the_answer_comes_on_the_loop_and_in_order(hands: Hands) -> None:
 
 def test_an_error_is_an_answer(hands: Hands, caplog: pytest.LogCaptureFixture) -> None:
     told: list[Any] = []
-    one = desk(hands)
+    one = store_worker(hands)
     one.ask(raises(UnknownReplica("g", "r")), told.append)
     one.ask(raises(KeyError("ours")), told.append)
     hands.do_all()
@@ -75,7 +75,7 @@ def test_an_error_is_an_answer(hands: Hands, caplog: pytest.LogCaptureFixture) -
 
 
 def test_over_its_limit_it_refuses_until_it_has_answered(hands: Hands) -> None:
-    one = desk(hands, waiting_max=2)
+    one = store_worker(hands, waiting_max=2)
     told: list[Any] = []
     one.ask(lambda: 1, told.append)
     one.ask(lambda: 2, told.append)
@@ -89,7 +89,7 @@ def test_over_its_limit_it_refuses_until_it_has_answered(hands: Hands) -> None:
 
 def test_trouble_is_said_once_and_its_end_once(hands: Hands, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    one = desk(hands)
+    one = store_worker(hands)
     away = raises(ZooKeeperUnavailable("read", "no answer"))
     for work in (lambda: 1, away, away, raises(UnknownReplica("g", "r")), away, lambda: 2, lambda: 3, away):
         one.ask(work, lambda _: None)
@@ -108,7 +108,7 @@ def test_an_answer_that_the_loop_has_no_room_for_ends_the_process(hands: Hands) 
 
     ended: list[str] = []
     full = Full()
-    one = StoreDesk(full, full, on_dropped=lambda: ended.append("dropped"))  # type: ignore[arg-type]
+    one = StoreWorker(full, full, on_dropped=lambda: ended.append("dropped"))  # type: ignore[arg-type]
     one.ask(lambda: 1, pytest.fail)
     full.do_all()
     assert ended == ["dropped"]

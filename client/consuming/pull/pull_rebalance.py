@@ -24,7 +24,7 @@ from ....remoting.commands import OffsetsReset
 from ...connection.connection import Connection
 from ...connection.membership import Member
 from ...connection.waiting import take
-from ..group_share import GroupShare, by_broker, made_anew
+from ..assignment import Assignment, by_broker, made_anew
 from ..offset_commits import moved_queues
 from ..start_from import StartFrom
 from .pull_commits import PullCommits
@@ -36,14 +36,14 @@ REBALANCE_MS: Final = 20_000
 REBALANCE_AGAIN_MS: Final = 200  # after one that could not be done
 
 
-class PullMoves:
+class PullRebalance:
     """One consumer's. `look_now`, and what is told of the group, from any thread; queues are moved by one at a time."""
 
     def __init__(
         self,
         connection: Connection,
         work: PullWork,
-        share: GroupShare,
+        assignment: Assignment,
         commits: PullCommits,
         *,
         group: str,
@@ -55,7 +55,7 @@ class PullMoves:
     ) -> None:
         """`allocation`: its name, told to the other members."""
         self._work = work
-        self._share = share
+        self._assignment = assignment
         self._commits = commits
         self._group = group
         self._client_id = client_id
@@ -96,7 +96,7 @@ class PullMoves:
 
     def _join(self) -> None:
         self._members.join(self._member(), self._on_members_changed, self._on_offsets_reset)
-        self._share.forget_announcements()
+        self._assignment.forget_announcements()
         self.look_now()
 
     def assign(self, queues: Sequence[MessageQueue], expression: Expression) -> None:
@@ -114,7 +114,7 @@ class PullMoves:
             is_mine = take(self._moving, blocking=False)
             if not is_mine:
                 return  # a look is under way, and does it
-            await self._share.start(topic, self._start_from, timeout_ms=self._timeout_ms)
+            await self._assignment.start(topic, self._start_from, timeout_ms=self._timeout_ms)
         except ZenitError as error:
             log.info("not begun yet group=%s topic=%s error=%s", self._group, topic, error)
         finally:
@@ -182,9 +182,9 @@ class PullMoves:
             self._is_stale = True
             self.look_again_ms = monotonic_ms() + REBALANCE_AGAIN_MS
             topics = self._topics()
-            if not error.retriable or (is_first and not self._share.may_pass(error, topics)):
+            if not error.retriable or (is_first and not self._assignment.may_pass(error, topics)):
                 raise
-            self._share.refresh_soon(topics)
+            self._assignment.refresh_soon(topics)
             count = self._news.count_to_tell(self._group, type(error).__name__, monotonic_ms())
             if count:
                 log.warning("queues stay as they are group=%s error=%s times=%d", self._group, error, count)
@@ -207,17 +207,17 @@ class PullMoves:
         wanted: dict[MessageQueue, Subscription]
         is_known = True
         if self._assigned is not None:
-            routed = await self._share.as_routed(self._assigned, timeout_ms=self._timeout_ms)
+            routed = await self._assignment.as_routed(self._assigned, timeout_ms=self._timeout_ms)
             wanted = {queue: self._assigned[queue] for queue in routed}
         else:
             with self._lock:
                 subscriptions = dict(self._subscriptions)
-            mine, is_known = await self._share.queues_of(
+            mine, is_known = await self._assignment.queues_of(
                 sorted(subscriptions), self._member(), timeout_ms=self._timeout_ms
             )
             wanted = {queue: subscriptions[queue.topic] for queue in mine}
         if not is_known:
-            self._share.forget_announcements()
+            self._assignment.forget_announcements()
         self.look_again_ms = monotonic_ms() + (REBALANCE_MS if is_known else REBALANCE_AGAIN_MS)
         anew = made_anew(self._work.queues(), wanted)
         self._work.revoke(anew)  # what was handed out of them is not committed: it is of a topic that is gone
@@ -225,7 +225,7 @@ class PullMoves:
         if lost:
             await self._give_up(lost)
         if gained and self._assigned is None:
-            await self._share.wait_for_fellows()
+            await self._assignment.wait_for_fellows()
         for part in by_broker(gained):
             await self._begin(part, wanted, anew)
         if lost or gained:
@@ -246,14 +246,14 @@ class PullMoves:
     ) -> None:
         """Queues of one topic and broker. Those that were made anew begin with their first message: the group was there."""
         if self._assigned is None:
-            begin = await self._share.begin_offsets(queues, self._start_from, timeout_ms=self._timeout_ms)
+            begin = await self._assignment.begin_offsets(queues, self._start_from, timeout_ms=self._timeout_ms)
             for queue, offset in begin.items():
                 self._work.assign(queue, offset, committed=offset, subscription=subscriptions[queue])
             return
         for queue in queues:
-            committed, era = await self._share.committed_offset(queue, timeout_ms=self._timeout_ms)
+            committed, era = await self._assignment.committed_offset(queue, timeout_ms=self._timeout_ms)
             offset = committed
             if committed < 0:
                 start_from = StartFrom.FIRST if queue in anew else self._start_from
-                offset = await self._share.start_offset(queue, start_from, timeout_ms=self._timeout_ms)
+                offset = await self._assignment.start_offset(queue, start_from, timeout_ms=self._timeout_ms)
             self._work.assign(replace(queue, era=era), offset, committed=committed, subscription=subscriptions[queue])

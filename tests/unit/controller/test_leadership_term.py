@@ -1,4 +1,4 @@
-"""A reign over the model of ZooKeeper: what is written, answered and pushed, in which order, and what goes wrong.
+"""A term over the model of ZooKeeper: what is written, answered and pushed, in which order, and what goes wrong.
 
 Nothing happens by itself: the worker does its next job when the story says so (`work`), the clock moves by `pass_ms`.
 """
@@ -24,8 +24,8 @@ from zenitmq.controller.group.detection import Detection
 from zenitmq.controller.group.founding import FOUND_LISTEN_MS
 from zenitmq.controller.group_store import StoreEvent, Touched
 from zenitmq.controller.hearing import SEEN_GROUPS_MAX
-from zenitmq.controller.reign import TICK_MS, Reign
-from zenitmq.controller.store_desk import StoreDesk
+from zenitmq.controller.leadership_term import TICK_MS, LeadershipTerm
+from zenitmq.controller.store_worker import StoreWorker
 from zenitmq.model.errors import (
     BrokerBusy,
     ConfigError,
@@ -149,7 +149,7 @@ def _never() -> None:
 
 
 class Story:
-    """One reign; replica "a" speaks on connection b"a", and so on."""
+    """One term; replica "a" speaks on connection b"a", and so on."""
 
     def __init__(
         self,
@@ -169,9 +169,9 @@ class Story:
         self.store = self.zookeeper.store(self._on_event)
         self.naming = ClusterNaming(cluster="zenit")
         self.naming.on_read(self.zookeeper.cluster_id)
-        self.reign = Reign(
+        self.term = LeadershipTerm(
             self.store,
-            StoreDesk(self.loop, self.loop, waiting_max=waiting_max, on_dropped=_never),  # type: ignore[arg-type]
+            StoreWorker(self.loop, self.loop, waiting_max=waiting_max, on_dropped=_never),  # type: ignore[arg-type]
             self.loop,
             self.loop,  # type: ignore[arg-type]
             detection=Detection(),
@@ -182,12 +182,12 @@ class Story:
             naming=self.naming,
         )
         if begin:
-            self.reign.begin()
+            self.term.begin()
             self.work()
 
     def _on_event(self, event: StoreEvent) -> None:
         if isinstance(event, Touched):
-            self.reign.on_touched(event.broker_name)
+            self.term.on_touched(event.broker_name)
 
     def work(self, count: int | None = None) -> None:
         """The worker does its next jobs; all of them, and those that follow, for None."""
@@ -209,21 +209,21 @@ class Story:
         return asked
 
     def register(self, name: str, starts: int = 1, **facts: Any) -> Asked:
-        return self.ask(self.reign.on_register, registration(name, starts, **facts), name)
+        return self.ask(self.term.on_register, registration(name, starts, **facts), name)
 
     def beat(self, names: str = "abc", **changed: Any) -> list[Asked]:
-        return [self.ask(self.reign.on_heartbeat, heartbeat(name, **changed), name) for name in names]
+        return [self.ask(self.term.on_heartbeat, heartbeat(name, **changed), name) for name in names]
 
     def change(self, version: int, name: str, value: str) -> Asked:
         """One setting."""
-        handler = partial(self.reign.on_change_group, flush=lambda *round_: self.rounds.append(Round(*round_)))
+        handler = partial(self.term.on_change_group, flush=lambda *round_: self.rounds.append(Round(*round_)))
         return self.ask(handler, ChangeGroup(GROUP, version, ((name, value),)))
 
     def propose(self, in_sync: str, version: int, **changed: Any) -> Asked:
-        return self.ask(self.reign.on_alter_in_sync, plain_proposal(in_sync, version=version, **changed), "a")
+        return self.ask(self.term.on_alter_in_sync, plain_proposal(in_sync, version=version, **changed), "a")
 
     def known(self) -> KnownGroup:
-        asked = self.ask(self.reign.on_get_group, GetGroup(GROUP))
+        asked = self.ask(self.term.on_get_group, GetGroup(GROUP))
         return KnownGroup(asked.node(), asked.reply.version)  # type: ignore[union-attr]
 
     def stored(self) -> GroupNode:
@@ -244,40 +244,40 @@ class Story:
 
 def test_it_is_ready_once_every_group_was_read() -> None:
     story = Story(group(), begin=False)
-    story.reign.begin()
-    assert not story.reign.is_ready
+    story.term.begin()
+    assert not story.term.is_ready
     story.work()
-    assert story.reign.is_ready
-    assert story.reign.broker_names == (GROUP,)
+    assert story.term.is_ready
+    assert story.term.broker_names == (GROUP,)
     assert story.known() == KnownGroup(group(), 0)
 
 
 def test_zookeeper_that_does_not_answer_is_asked_again() -> None:
     story = Story(group(), begin=False)
     story.zookeeper.suspend(story.store)
-    story.reign.begin()
+    story.term.begin()
     story.work()
     story.loop.pass_ms(400)
     assert not story.loop.jobs
     story.loop.pass_ms(200)
     story.zookeeper.resume(story.store)
     story.work()
-    assert story.reign.is_ready
+    assert story.term.is_ready
 
 
 def test_a_node_that_makes_no_sense_stops_its_group_alone() -> None:
     story = Story(group(), begin=False)
     story.zookeeper.apply("broker-z", b"{}", None)
-    story.reign.begin()
+    story.term.begin()
     story.work()
-    assert story.reign.broker_names == (GROUP, "broker-z")
-    assert isinstance(story.ask(story.reign.on_get_group, GetGroup("broker-z")).error, GroupNodeDamaged)
-    asked = story.ask(story.reign.on_register, registration("a", broker_name="broker-z", epoch=5))
+    assert story.term.broker_names == (GROUP, "broker-z")
+    assert isinstance(story.ask(story.term.on_get_group, GetGroup("broker-z")).error, GroupNodeDamaged)
+    asked = story.ask(story.term.on_register, registration("a", broker_name="broker-z", epoch=5))
     assert isinstance(asked.error, GroupNodeDamaged), "it is not lost"
     mended = encode_node(replace(group(), broker_name="broker-z"))
     story.zookeeper.apply("broker-z", mended, 0)
     story.work()
-    assert story.ask(story.reign.on_get_group, GetGroup("broker-z")).error is None
+    assert story.ask(story.term.on_get_group, GetGroup("broker-z")).error is None
 
 
 # ---- registering
@@ -379,7 +379,7 @@ def test_proposals_take_turns_and_the_second_is_too_late() -> None:
 
 def test_a_proposal_that_waited_behind_an_election_is_of_an_old_epoch() -> None:
     story = led()
-    story.ask(story.reign.on_elect, ElectMaster(GROUP, 0, "b"))
+    story.ask(story.term.on_elect, ElectMaster(GROUP, 0, "b"))
     asked = story.propose("ab", 0)
     story.work()
     assert story.stored().master == "b"
@@ -418,7 +418,7 @@ def test_a_silent_master_is_replaced() -> None:
 def test_a_master_that_its_slaves_lost_is_probed_on_its_connection() -> None:
     story = led()
     for name in "bc":
-        assert story.ask(story.reign.on_master_gone, report(name), name).error is None
+        assert story.ask(story.term.on_master_gone, report(name), name).error is None
     assert story.pushes(ProbeReplica) == {"a": [ProbeReplica(GROUP, 1)]}
     story.loop.pass_ms(250)
     assert not story.loop.jobs
@@ -430,7 +430,7 @@ def test_a_master_that_its_slaves_lost_is_probed_on_its_connection() -> None:
 def test_a_probe_that_is_answered_ends_the_suspicion() -> None:
     story = led()
     for name in "bc":
-        story.ask(story.reign.on_master_gone, report(name), name)
+        story.ask(story.term.on_master_gone, report(name), name)
     story.loop.pass_ms(250)
     story.beat("a", probe=1)
     story.loop.pass_ms(200)
@@ -527,14 +527,14 @@ def test_a_forced_election_keeps_its_record_first() -> None:
     story.loop.pass_ms(2000)
     story.beat("c", log_end=500)
     story.store.next_write = Loss.BEFORE
-    asked = story.ask(story.reign.on_elect, ElectMaster(GROUP, 0, "c", force=True))
+    asked = story.ask(story.term.on_elect, ElectMaster(GROUP, 0, "c", force=True))
     story.work()
     assert isinstance(asked.error, ZooKeeperUnavailable)
     (record,) = map(json.loads, story.zookeeper.kept_records)
     assert (record["elected"], record["epoch"], record["in_sync"]) == ("c", 2, ["a"])
     assert record["at_ms"] == WALL_MS + 12_000
     story.beat("c", log_end=500)
-    done = story.ask(story.reign.on_elect, ElectMaster(GROUP, 0, "c", force=True))
+    done = story.ask(story.term.on_elect, ElectMaster(GROUP, 0, "c", force=True))
     story.work()
     assert (done.node().master, done.node().epoch) == ("c", 2)
 
@@ -548,7 +548,7 @@ def test_without_its_record_nothing_is_forced(monkeypatch: pytest.MonkeyPatch) -
         raise ZooKeeperUnavailable("keep a record", "no answer")
 
     monkeypatch.setattr(story.store, "append_record", refuse)
-    asked = story.ask(story.reign.on_elect, ElectMaster(GROUP, 0, "c", force=True))
+    asked = story.ask(story.term.on_elect, ElectMaster(GROUP, 0, "c", force=True))
     story.work()
     assert isinstance(asked.error, ZooKeeperUnavailable)
     assert story.stored() == group(in_sync="a")
@@ -604,10 +604,10 @@ def test_other_changes_go_on_while_replicas_flush_and_outdate_it() -> None:
     assert story.stored().settings.flush_mode is FlushMode.ASYNC
 
 
-def test_a_flush_that_ends_after_the_reign_changes_nothing() -> None:
+def test_a_flush_that_ends_after_the_term_changes_nothing() -> None:
     story = led()
     asked = story.change(0, "flush_mode", "sync")
-    story.reign.end()
+    story.term.end()
     assert asked.error is None
     story.rounds[0].then(frozenset("abc"))
     story.work()
@@ -625,7 +625,7 @@ def test_going_over_to_async_needs_no_flush() -> None:
 
 def test_a_replica_is_removed() -> None:
     story = led()
-    asked = story.ask(story.reign.on_remove_replica, RemoveReplica(GROUP, 0, "c"))
+    asked = story.ask(story.term.on_remove_replica, RemoveReplica(GROUP, 0, "c"))
     story.work()
     assert asked.node().replicas == (replica("a"), replica("b"))
 
@@ -634,7 +634,7 @@ def test_a_replica_is_removed() -> None:
 
 
 def restored(story: Story, version: int, epoch: int, group_id: str = "") -> Asked:
-    asked = story.ask(story.reign.on_restore, RestoreGroup(GROUP, version, epoch, group_id))
+    asked = story.ask(story.term.on_restore, RestoreGroup(GROUP, version, epoch, group_id))
     story.work()
     return asked
 
@@ -655,10 +655,10 @@ def test_a_lost_group_is_restored_above_what_replicas_have_seen() -> None:
     story.loop.pass_ms(2000)
     story.beat("a", epoch=7)
     version = story.known().version
-    early = story.ask(story.reign.on_elect, ElectMaster(GROUP, version, "a", True))
+    early = story.ask(story.term.on_elect, ElectMaster(GROUP, version, "a", True))
     assert isinstance(early.error, MasterStillAlive), "it has not promised the epoch of the restore"
     story.beat("a", epoch=8)
-    forced = story.ask(story.reign.on_elect, ElectMaster(GROUP, version, "a", True))
+    forced = story.ask(story.term.on_elect, ElectMaster(GROUP, version, "a", True))
     story.work()
     assert (forced.error, elected(story)) == (None, ("a", 9))
 
@@ -678,12 +678,12 @@ def test_a_refused_epoch_is_remembered_and_stops_elections() -> None:
         story.work()
     assert elected(story) == ("a", 5)
     for name in ("", "a"):
-        refused = story.ask(story.reign.on_elect, ElectMaster(GROUP, 0, name, True))
+        refused = story.ask(story.term.on_elect, ElectMaster(GROUP, 0, name, True))
         assert isinstance(refused.error, GroupNodeLost)
     assert isinstance(story.propose("a", 0, epoch=5).error, GroupNodeLost)
     assert isinstance(story.change(0, "min_in_sync", "1").error, GroupNodeLost)
-    assert isinstance(story.ask(story.reign.on_remove_replica, RemoveReplica(GROUP, 0, "b")).error, GroupNodeLost)
-    assert story.ask(story.reign.on_get_group, GetGroup(GROUP)).reply.seen_epoch == 7  # type: ignore[union-attr]
+    assert isinstance(story.ask(story.term.on_remove_replica, RemoveReplica(GROUP, 0, "b")).error, GroupNodeLost)
+    assert story.ask(story.term.on_get_group, GetGroup(GROUP)).reply.seen_epoch == 7  # type: ignore[union-attr]
 
 
 def test_where_there_is_no_node_a_remembered_epoch_stops_founding() -> None:
@@ -694,24 +694,24 @@ def test_where_there_is_no_node_a_remembered_epoch_stops_founding() -> None:
     story.work()
     assert isinstance(wiped.error, GroupNodeLost)
     assert story.zookeeper.groups == {}
-    assert story.reign.broker_names == (GROUP,), "an operator is told"
-    assert isinstance(story.ask(story.reign.on_get_group, GetGroup(GROUP)).error, GroupNodeLost)
+    assert story.term.broker_names == (GROUP,), "an operator is told"
+    assert isinstance(story.ask(story.term.on_get_group, GetGroup(GROUP)).error, GroupNodeLost)
     for is_forced in (False, True):
-        elected = story.ask(story.reign.on_elect, ElectMaster(GROUP, -1, "b", is_forced))
+        elected = story.ask(story.term.on_elect, ElectMaster(GROUP, -1, "b", is_forced))
         assert isinstance(elected.error, GroupNodeLost)
-    unknown = story.ask(story.reign.on_get_group, GetGroup("broker-z")).error
+    unknown = story.ask(story.term.on_get_group, GetGroup("broker-z")).error
     assert isinstance(unknown, ReplicaGroupNotFound)
 
 
 def test_what_was_seen_and_cannot_be_read_stops_its_group_until_it_is_restored() -> None:
     story = Story(group("ab", in_sync="ab", epoch=5))
-    story.reign.end()
+    story.term.end()
     story.zookeeper.seen[GROUP] = b"{no"
     story = Story(zookeeper=story.zookeeper)
     story.beat("ab", epoch=5)
     assert isinstance(story.propose("a", 0, epoch=5).error, SightingsDamaged)
     assert "controller restore" in str(story.propose("a", 0, epoch=5).error)
-    reply = story.ask(story.reign.on_get_group, GetGroup(GROUP)).reply
+    reply = story.ask(story.term.on_get_group, GetGroup(GROUP)).reply
     assert reply is not None
     assert (reply.version, reply.seen_epoch) == (0, SEEN_DAMAGED), "its version, for who restores it"
     assert isinstance(restored(story, 0, 5, "store-z").error, InvalidParameter)
@@ -724,11 +724,11 @@ def test_what_was_seen_and_cannot_be_read_stops_its_group_until_it_is_restored()
 
 def test_a_group_without_a_node_whose_sightings_cannot_be_read_is_restored_by_its_id() -> None:
     story = Story()
-    story.reign.end()
+    story.term.end()
     story.zookeeper.seen[GROUP] = b""
     story = Story(zookeeper=story.zookeeper)
     assert isinstance(story.register("a", epoch=5).error, GroupNodeLost)
-    assert isinstance(story.ask(story.reign.on_get_group, GetGroup(GROUP)).error, SightingsDamaged)
+    assert isinstance(story.ask(story.term.on_get_group, GetGroup(GROUP)).error, SightingsDamaged)
     assert isinstance(restored(story, -1, 5).error, GroupIdUnclear)
     assert restored(story, -1, 5, "store-a").node().group_id == "store-a"
     assert story.register("a", 2, epoch=5).error is None
@@ -746,11 +746,11 @@ def test_of_unknown_groups_so_many_are_remembered_and_then_none_is_founded() -> 
     assert isinstance(founder.error, TooManyLostGroups)
 
 
-def test_the_next_reign_knows_what_was_seen() -> None:
+def test_the_next_term_knows_what_was_seen() -> None:
     first = Story(group("ab", in_sync="ab", epoch=5))
     first.register("b", 2, epoch=7)
     first.work()
-    first.reign.end()
+    first.term.end()
     second = Story(zookeeper=first.zookeeper)
     assert isinstance(second.register("a", 2, epoch=5).error, GroupNodeLost)
     assert restored(second, 0, 7).error is None
@@ -801,7 +801,7 @@ def test_sightings_that_make_no_sense_stop_their_group() -> None:
     assert elected(story) == ("a", 1)
 
 
-def test_a_new_reign_listens_before_it_writes() -> None:
+def test_a_new_term_listens_before_it_writes() -> None:
     """A replica that lives and knows more is heard, whoever registers first."""
     story = Story(group("ab", in_sync="ab", epoch=5, min_in_sync=1), listen_ms=1000)
     asked = story.register("a", 2, epoch=5)
@@ -831,7 +831,7 @@ def test_once_all_were_heard_or_time_has_passed_changes_take_their_turns() -> No
     assert (asked.error, elected(story)) == (None, ("a", 2)), "a master that was started anew is elected again"
 
 
-def test_no_group_is_founded_before_a_reign_has_listened() -> None:
+def test_no_group_is_founded_before_a_term_has_listened() -> None:
     """ZooKeeper was emptied, and the wiped replica is the first to register."""
     story = Story(listen_ms=1000)
     wiped = story.register("c", store_id="new", epoch=0, log_end=0, group_id="")
@@ -844,7 +844,7 @@ def test_no_group_is_founded_before_a_reign_has_listened() -> None:
     assert story.zookeeper.groups == {}
 
 
-def test_a_group_is_founded_once_a_reign_has_listened_and_at_once_later() -> None:
+def test_a_group_is_founded_once_a_term_has_listened_and_at_once_later() -> None:
     for early in (True, False):
         story = Story(listen_ms=1000)
         if not early:
@@ -899,10 +899,10 @@ def test_who_waits_for_a_lost_answer_is_heard_before_a_group_is_founded() -> Non
     assert isinstance(wiped.error, GroupNodeLost)
 
 
-def test_a_reign_listens_from_when_it_can_hear() -> None:
+def test_a_term_listens_from_when_it_can_hear() -> None:
     """ZooKeeper answers so slowly that the time would be over before a broker is answered at all."""
     story = Story(begin=False, listen_ms=1000)
-    story.reign.begin()
+    story.term.begin()
     story.loop.pass_ms(1500)
     story.work()
     wiped = story.register("c", store_id="new", epoch=0, log_end=0, group_id="")
@@ -920,7 +920,7 @@ def test_a_reign_listens_from_when_it_can_hear() -> None:
 def test_a_node_that_vanishes_under_its_controller_is_remembered_by_it() -> None:
     story = Story(group(epoch=5))
     del story.zookeeper.groups[GROUP]
-    story.reign.on_touched(GROUP)
+    story.term.on_touched(GROUP)
     story.work()
     wiped = story.register("c", store_id="new", epoch=0, log_end=0, group_id="")
     assert isinstance(wiped.error, GroupNodeLost)
@@ -987,7 +987,7 @@ def test_the_operators_id_is_refused_where_zookeeper_has_another() -> None:
 def test_at_the_end_whoever_waits_is_told_and_late_answers_are_not() -> None:
     story = led()
     first, second = story.propose("ab", 0), story.propose("abc", 0)
-    story.reign.end()
+    story.term.end()
     assert isinstance(first.error, NotLeadingController)
     assert isinstance(second.error, NotLeadingController)
     story.work()
@@ -1001,5 +1001,5 @@ def test_a_desk_that_is_full_refuses() -> None:
     story = Story(group(), waiting_max=1)
     story.beat()
     story.propose("ab", 0)
-    refused = story.ask(story.reign.on_register, registration("a", broker_name="broker-b"))
+    refused = story.ask(story.term.on_register, registration("a", broker_name="broker-b"))
     assert isinstance(refused.error, BrokerBusy)

@@ -23,7 +23,7 @@ from ...model.subscription import Subscription
 from ..connection.membership import Member
 from ..connection.retry import RetryPolicy
 from ..connection.waiting import Signal, Signals, Waits
-from .group_share import GroupShare, by_broker, made_anew
+from .assignment import Assignment, by_broker, made_anew
 from .positions import Positions
 from .push.push_work import PushWork
 from .queue_locks import QueueLocks
@@ -37,14 +37,14 @@ START_RETRIES: Final = RetryPolicy()
 HANDOVER_MS: Final = 1_000  # how long a queue that moves waits for its handlers
 
 
-class QueueMoves:
+class Rebalance:
     """One consumer's. `look_now` from any thread; the rest by one at a time."""
 
     def __init__(
         self,
         waits: Waits,
         work: PushWork,
-        share: GroupShare,
+        assignment: Assignment,
         positions: Positions,
         locks: QueueLocks | None,
         *,
@@ -57,7 +57,7 @@ class QueueMoves:
         """`locks`: where queues are consumed in order. `save_ms`: how often this keeps offsets; None = another does."""
         self._waits = waits
         self._work = work
-        self._share = share
+        self._assignment = assignment
         self._positions = positions
         self._locks = locks
         self._group = group
@@ -113,9 +113,9 @@ class QueueMoves:
                 tries += 1
                 left_ms = deadline_ms - monotonic_ms()
                 delay_ms = START_RETRIES.delay_ms(error, tries=tries, left_ms=left_ms, elsewhere=False)
-                if delay_ms is None or not self._share.may_pass(error, [topic]):
+                if delay_ms is None or not self._assignment.may_pass(error, [topic]):
                     raise
-            self._share.refresh_soon([topic])
+            self._assignment.refresh_soon([topic])
             await self._waits.sleep(delay_ms)
 
     async def save(self, offsets: Mapping[MessageQueue, int]) -> None:
@@ -217,9 +217,9 @@ class QueueMoves:
 
     async def _queues_of(self, topic: str) -> tuple[list[MessageQueue], bool]:
         async with self._asking:
-            queues, is_known = await self._share.queues_of([topic], self._member(), timeout_ms=self._timeout_ms)
+            queues, is_known = await self._assignment.queues_of([topic], self._member(), timeout_ms=self._timeout_ms)
             if not is_known:
-                self._share.forget_announcements()
+                self._assignment.forget_announcements()
         return queues, is_known
 
     async def _give_up(self, lost: set[MessageQueue]) -> bool:
@@ -243,7 +243,7 @@ class QueueMoves:
             return True
         leases = dict.fromkeys(fresh, 0)
         if self._locks is None:
-            await self._share.wait_for_fellows()
+            await self._assignment.wait_for_fellows()
         else:
             leases = await self._locks.lock(fresh, timeout_ms=self._timeout_ms)
         begun = []

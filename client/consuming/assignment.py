@@ -66,7 +66,7 @@ def _shares_out(member: Member) -> bool:
     return member.consumer is not None and member.consumer[1] == MessageModel.CLUSTERING.value
 
 
-class GroupShare:
+class Assignment:
     """One member's view of its group. Used by one thread at a time."""
 
     def __init__(
