@@ -14,45 +14,37 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from functools import partial
 from types import FrameType, TracebackType
-from typing import Final, NoReturn, Self
+from typing import Final, Self
 
 from ..model.clock import Clock, SystemClock, monotonic_ns
 from ..model.config import describe_config
-from ..model.errors import FlushTimeout, NotMaster, ReplicaTimeout, StoreNotWriteable, StorePoisoned, UnknownRequest
+from ..model.errors import NotMaster, StorePoisoned
 from ..model.ids import HostAddress
-from ..model.route import MASTER_ID
 from ..remoting import commands
 from ..remoting.client import RemotingClient
 from ..remoting.commands import Request
-from ..remoting.request_rows import check_rows, row
+from ..remoting.request_rows import Row, check_rows, row
 from ..remoting.server import Call, RequestLoop
 from ..store.config import parse_delay_levels
 from ..store.message_store import MessageStore, request_arena
-from ..store.opening.small_file import NO_ROOM_RETRY_MS, needs_room
-from ..store.opening.store_files import StoreLock
+from ..store.opening.small_file import needs_room
 from .acknowledgements import Acknowledgements
 from .config import BrokerConfig
 from .delay.delays import Delays
 from .delay.pace import Pace
 from .delay.timer_index import TimerIndex
 from .delay.timing import DelayRules
+from .group.alone import prepare_alone
 from .group.cluster_file import ClusterFile
 from .group.cluster_membership import ClusterMembership
-from .group.epoch_file import begin_epoch
-from .group.group_link import link_to_group
-from .group.group_member import GroupMember, carry_through_cut
-from .group.group_membership import check_membership
-from .group.store_directory import DirectoryOnDisk
+from .group.group_part import GroupPart, PartGround
+from .group.in_group import prepare_in_group
 from .handlers.parts import Parts
 from .handlers.registry import Handlers
 from .json_reply import reply_json
 from .registration import BrokerIdentity, Registration
-from .repair.repairs import Repairs
 from .repair.scrub import Scrub
-from .replication.replica_files import ReplicaFiles
-from .replication.sockets import ZeroMqSockets
 from .stage_clock import StageClock
 from .state.admission import queue_count
 from .state.client_registry import ClientRegistry
@@ -86,7 +78,7 @@ class Broker:
         self._upkeep_goes_on = False
         self._steady = SteadyTime()
         self._deleted: list[tuple[str, int]] = []  # topics whose deletion was applied in this turn, and where that ends
-        self._member: GroupMember | None = None  # where the group has more than this one
+        self._on_disk_failed: Callable[[], None] = _tell_nobody  # until there is a part that must know
         self._is_failing = False
         self.is_reopening = False  # the store must be closed and opened anew
 
@@ -97,8 +89,18 @@ class Broker:
 
     def __enter__(self) -> Self:
         """Raises ConfigError (port), StoreInGroup, StoreLocked, StoreFormatError, StoreNotWriteable."""
+        config = self._config
         with ExitStack() as started, needs_room():
-            self._open(started)
+            make_part: Callable[[PartGround], GroupPart]
+            make_part = prepare_in_group(config) if config.has_group else prepare_alone(config)
+            self._bind(started)
+            store_closed = started.enter_context(ExitStack())
+            self._open_store(started)
+            self._part = part = make_part(self._ground(started))
+            started.callback(part.close)
+            store_closed.callback(self._mark_clean)
+            self._on_disk_failed = part.on_disk_failed
+            self._identity = self._first_identity()
             self._wire(started)
             self._running = started.pop_all()
         return self
@@ -113,12 +115,9 @@ class Broker:
         """Serves until `stop`; returns the exit status: 0, or 86 where the disk failed."""
         self._cluster.start()
         self._registration.start()
-        if self._member is not None:
-            self._member.start()
-            self._link.start(self._member.life(self._identity.address))
+        self._part.start()
         self._loop.run()
-        if self._member is not None:
-            self._link.stop()
+        self._part.stop()
         self._registration.stop()
         deadline_ms = self._clock.monotonic_ms() + FINISH_MS
         while self._acknowledgements.waiting_count and self._clock.monotonic_ms() < deadline_ms:
@@ -136,23 +135,23 @@ class Broker:
 
     # ---- starting
 
-    def _open(self, started: ExitStack) -> None:
-        """Binds, then opens the store: records tell the port, which may be a free one that the system chose."""
+    def _bind(self, started: ExitStack) -> None:
+        """Before the store is opened: records tell the port, which may be a free one that the system chose."""
         config = self._config
-        directory = DirectoryOnDisk(config.store_dir, config.store)
-        left_epoch = check_membership(config)
-        with StoreLock(config.store_dir):  # another process that has the store writes these files too
-            files = ReplicaFiles.open(config.store_dir) if config.has_group else None
-        if files is not None:
-            carry_through_cut(files, directory)
-            started.callback(self._mark_clean)
-        arena = request_arena(config.store)
-        bind = f"{config.listen_host or config.host}:{config.port}"
+        self._arena = request_arena(config.store)
         self._loop = RequestLoop(
-            bind=bind, arena=arena, clock=self._clock, on_turn_end=self._on_turn_end, on_replied=self._on_replied
+            bind=f"{config.listen_host or config.host}:{config.port}",
+            arena=self._arena,
+            clock=self._clock,
+            on_turn_end=self._on_turn_end,
+            on_replied=self._on_replied,
         )
         started.enter_context(self._loop)
         self._store_host = HostAddress.parse(config.host, self._loop.port)
+
+    def _open_store(self, started: ExitStack) -> None:
+        """The log, and the state that follows from it."""
+        config = self._config
         self._state = StateLog(
             config.store_dir,
             clock=self._clock,
@@ -173,14 +172,17 @@ class Broker:
             on_flushed=self._on_flushed,
             on_poisoned=self._on_poisoned,
             dispatchers=(self._state, self._timers),
-            arena=arena,
+            arena=self._arena,
         )
         self._state.on_topic_deleted = self._store.delete_topic
         started.enter_context(self._store)
         self._state.on_opened(self._store.written, lambda: self._store.flushed)
         self._timers.on_opened(lambda: self._store.flushed)
         self._store.protect(Unconsumed(self._state.offset_table, self._state.topic_table.configs))
-        self._identity = BrokerIdentity(config.cluster, config.name, str(self._store_host), 0, None)
+
+    def _ground(self, started: ExitStack) -> PartGround:
+        """What this broker's part in its group stands on."""
+        config, address = self._config, str(self._store_host)
         self._client = started.enter_context(RemotingClient())
         self._cluster = ClusterMembership(
             ClusterFile.open(config.store_dir, pinned=config.cluster_id),
@@ -191,53 +193,39 @@ class Broker:
             name_servers=config.namesrv,
             ask_ms=config.namesrv_heartbeat_ms,
             on_known=self._on_cluster_known,
-            is_told=config.has_group and config.static_master != self._identity.address,
+            is_told=config.has_group and config.static_master != address,
         )
-        if not config.has_group:
-            self._store.damage.take_holes()
-            epoch = begin_epoch(config.store_dir, self._store.begin, self._store.written, above=left_epoch)
-            self._identity = replace(self._identity, epoch=epoch.number, broker_id=MASTER_ID)
-            return
-        assert files is not None
-        member = self._member = GroupMember(
-            config,
+        return PartGround(
+            config=config,
             loop=self._loop,
             clock=self._clock,
             store=self._store,
-            files=files,
-            directory=directory,
-            sockets=ZeroMqSockets(),
             client=self._client,
+            cluster=self._cluster,
             host=self,
+            address=address,
         )
-        started.callback(member.close)
-        self._identity = replace(self._identity, replication_address=member.replication_address)
+
+    def _first_identity(self) -> BrokerIdentity:
+        broker_id, epoch = self._part.first_role
+        return BrokerIdentity(
+            self._config.cluster,
+            self._config.name,
+            str(self._store_host),
+            epoch,
+            broker_id,
+            replication_address=self._part.replication_address,
+        )
 
     def _wire(self, started: ExitStack) -> None:
-        config, loop, clock, state, member = self._config, self._loop, self._clock, self._state, self._member
+        config, loop, clock, part = self._config, self._loop, self._clock, self._part
         workers = ThreadPoolExecutor(config.worker_threads, thread_name_prefix="zenit-worker")
         started.callback(workers.shutdown, cancel_futures=True)
-        check = _nothing_against if member is None else member.gate.check
-        self._desk = WorkerDesk(workers, loop, clock, waiting_max=config.worker_queue_max, check=check)
+        self._desk = WorkerDesk(workers, loop, clock, waiting_max=config.worker_queue_max, check=part.check)
         self._acknowledgements = Acknowledgements(
-            loop,
-            promised=self._promise(),
-            timeout_ms=config.store.sync_flush_timeout_ms,
-            late=FlushTimeout if member is None else ReplicaTimeout,
+            loop, promised=part.promised, timeout_ms=config.store.sync_flush_timeout_ms, late=part.late
         )
-        leads = _always if member is None else member.leads
-        delays = Delays(
-            self._store,
-            self._timers,
-            loop,
-            clock,
-            leads=leads,
-            on_damaged=self._on_timers_damaged,
-            queues_of=lambda topic: queue_count(state.topic_table, topic),
-            made_at=state.topic_table.made_at,
-            pace=Pace(per_second=config.timer_deliver_per_second, per_turn=config.timer_deliver_per_turn),
-            store_host_bytes=len(self._store_host.encode()),
-        )
+        delays = self._new_delays()
         self._store.keep_waiting(delays.clear_below)
         self._handlers = Handlers(
             Parts(
@@ -245,99 +233,75 @@ class Broker:
                 loop=loop,
                 clock=clock,
                 store=self._store,
-                state=state,
+                state=self._state,
                 acknowledgements=self._acknowledgements,
                 registry=ClientRegistry(heartbeat_ms=config.heartbeat_ms, clients_max=config.clients_max),
                 desk=self._desk,
                 stages=self._stages,
                 store_host=self._store_host,
                 delays=delays,
-                leads=leads,
+                leads=part.leads,
+                read_from=part.read_from,
             )
         )
-        self._registration = Registration(
+        self._registration = self._new_registration()
+        self._state.on_topics_changed = self._registration.on_topics_changed
+        self._state.on_topic_deleted = self._on_topic_deleted
+        self._scrub = Scrub(self._store, loop, clock, self._desk, config)
+        self._serve(part.serve_replicas(self._desk, self._handlers.pulls.look_again))
+        self._scrub.start()
+        delays.start()
+        loop.every(FAST_TICK_MS, self._on_fast_tick)
+        loop.every(SLOW_TICK_MS, self._on_slow_tick)
+
+    def _new_delays(self) -> Delays:
+        config, topics = self._config, self._state.topic_table
+        return Delays(
+            self._store,
+            self._timers,
+            self._loop,
+            self._clock,
+            leads=self._part.leads,
+            on_damaged=self._on_timers_damaged,
+            queues_of=lambda topic: queue_count(topics, topic),
+            made_at=topics.made_at,
+            pace=Pace(per_second=config.timer_deliver_per_second, per_turn=config.timer_deliver_per_turn),
+            store_host_bytes=len(self._store_host.encode()),
+        )
+
+    def _new_registration(self) -> Registration:
+        config, topics = self._config, self._state.topic_table
+        return Registration(
             self._client,
-            loop,
-            clock,
+            self._loop,
+            self._clock,
             addresses=config.namesrv,
             identity=self._identity,
-            topics=state.topic_table.registered,
-            incarnations=state.topic_table.incarnations,
+            topics=topics.registered,
+            incarnations=topics.incarnations,
             register_interval_ms=config.register_interval_ms,
             heartbeat_ms=config.namesrv_heartbeat_ms,
             takes_writes=lambda: self._store.refusal is None,
             on_answer=self._cluster.on_registration,
         )
-        state.on_topics_changed = self._registration.on_topics_changed
-        state.on_topic_deleted = self._on_topic_deleted
-        self._scrub = Scrub(self._store, loop, clock, self._desk, config)
-        if member is not None:
-            self._repairs = Repairs(
-                self._store,
-                loop,
-                clock,
-                self._client,
-                self._desk,
-                member,
-                wait_ms=config.repair_wait_ms,
-                look_again=self._handlers.pulls.look_again,
-            )
-            self._store.damage.on_change = self._repairs.on_change
-            self._repairs.start()
-        self._scrub.start()
-        self._handle()
-        delays.start()
-        loop.every(FAST_TICK_MS, self._on_fast_tick)
-        loop.every(SLOW_TICK_MS, self._on_slow_tick)
-        if member is not None:
-            self._link = member.controller = link_to_group(
-                config,
-                member,
-                self._client,
-                loop,
-                clock,
-                own_address=self._identity.address,
-                is_empty=self._store.written == 0,
-                on_start_counter_behind=self._on_start_counter_behind,
-                cluster=self._cluster,
-            )
-            self._handlers.pulls.suggest(member.read_from)
 
-    def _mark_clean(self) -> None:
-        """Last of all, once the store is closed. Without it the next life is one that was killed."""
-        if self._member is not None and self._poisoned is None:
-            try:
-                self._member.mark_clean()
-            except StoreNotWriteable as error:
-                _log.warning("this stop is not noted as a clean one: %s", error)
-
-    def _promise(self) -> Callable[[], int] | None:
-        """What an acknowledgement waits for."""
-        member, store = self._member, self._store
-        if member is not None:
-            return lambda: member.acknowledged
-        return (lambda: store.flushed) if self._config.store.flush_mode == "sync" else None
-
-    def _handle(self) -> None:
+    def _serve(self, rows_of_replicas: list[Row]) -> None:
         """The table of requests, each behind the question whether this replica may answer it."""
-        member = self._member
         rows = [
             *self._handlers.rows(),
+            *rows_of_replicas,
             row(commands.GetBrokerStatistics, self._on_statistics),
             row(commands.GetBrokerConfig, self._on_config),
             row(commands.ScrubLog, self._scrub.on_scrub),
         ]
-        if member is None:
-            rows += [row(asked, _refuse) for asked in (commands.GetLogRange, commands.GetBeginning, commands.FlushLog)]
-        else:
-            rows += [
-                row(commands.GetLogRange, self._repairs.on_get_log_range),
-                row(commands.GetBeginning, member.on_get_beginning),
-                row(commands.FlushLog, member.on_flush_log),
-            ]
         check_rows(rows, commands.SERVED_BY_BROKERS)
         for one in rows:
-            self._loop.handle(one.request_class, one.handler if member is None else member.gate.guarded(one))
+            self._loop.handle(one.request_class, self._part.guarded(one))
+
+    def _mark_clean(self) -> None:
+        """Last of all, once the store is closed."""
+        if self._poisoned is None:
+            self._part.mark_clean()
 
     # ---- the loop's events
 
@@ -357,8 +321,7 @@ class Broker:
         written = monotonic_ns() if begun else 0
         if self._acknowledgements.staged or self._acknowledgements.callbacks:
             self._acknowledgements.on_committed(self._clock.monotonic_ms())
-        if self._member is not None:
-            self._member.on_turn()
+        self._part.on_turn()
         if begun:
             stages.on_answered(begun, written, monotonic_ns())
 
@@ -404,36 +367,32 @@ class Broker:
     def _on_topic_deleted(self, topic: str, at: int) -> None:
         """A slave's store deletes at once, since what follows in the same chunk may make the topic's queues anew; in a
         turn of our own nothing follows."""
-        if self._member is not None and not self._member.is_master:
+        if not self._part.is_master:
             self._store.delete_topic(topic, at)
         self._deleted.append((topic, at))
 
     def _delete_topics(self) -> None:
         """The store's part of deletions, which it cannot do while it dispatches the events that tell of them."""
         for topic, at in self._deleted:
-            if self._member is None or self._member.is_master:
+            if self._part.is_master:
                 self._store.delete_topic(topic, at)
             self._handlers.on_topic_deleted(topic)
         self._deleted.clear()
 
     def _on_flushed(self) -> None:
-        """The flush thread's, which runs as soon as the store is open: before there is a member or an acknowledgement."""
+        """The flush thread's, which runs as soon as the store is open: before there is a part or an acknowledgement."""
         if self._config.has_group or self._config.store.flush_mode == "sync":
             self._loop.post(self._tell_flushed)
 
     def _tell_flushed(self) -> None:
-        if self._member is not None:
-            self._member.on_flushed()
-        else:
-            self._acknowledgements.on_promised()
+        self._part.on_flushed()
 
     def _on_poisoned(self, error: StorePoisoned) -> None:
         """Whoever met the failure: nothing is acknowledged from here on, and the process ends."""
         if self._poisoned is None:
             self._poisoned = error
             _log.critical("the disk failed, stopping: nothing is acknowledged any more; reason=%s", error.what)
-            if self._member is not None:
-                self._member.on_disk_failed()
+            self._on_disk_failed()
             self._loop.stop()
 
     def _on_cluster_known(self, cluster_id: str) -> None:
@@ -441,7 +400,7 @@ class Broker:
         self._identity = replace(self._identity, cluster_id=cluster_id)
         self._registration.on_role(self._identity)
 
-    # ---- from the group member
+    # ---- from the part in a group
 
     def on_role(self, broker_id: int | None, epoch: int) -> None:
         """What we are to clients from now on; name servers are told at once."""
@@ -472,44 +431,21 @@ class Broker:
         self._is_failing = True
         self._loop.stop()
 
-    def _on_start_counter_behind(self, current: int) -> None:
-        """Our disk was set back: we need a life that nobody knows."""
-        assert self._member is not None
-        try:
-            with needs_room():
-                self._member.files.start_above(current)
-        except StoreNotWriteable as error:
-            _log.warning("cannot raise the start counter yet: %s", error)
-            self._loop.call_later(NO_ROOM_RETRY_MS, partial(self._on_start_counter_behind, current))
-        else:
-            self.on_reopen_needed()
-
     # ---- requests about the broker itself
 
     def _on_statistics(self, call: Call[Request]) -> None:
         waits = {"flush": self._acknowledgements.waiting_count, "workers": self._desk.waiting}
         document = self._handlers.statistics.document(self._identity, waits)
         document["scrub"] = self._scrub.document()
-        if self._member is not None:
-            document["replication"] = self._member.document()
-            document["repairs"] = self._repairs.document()
+        document.update(self._part.document())
         reply_json(self._loop, call, document)
 
     def _on_config(self, call: Call[Request]) -> None:
         reply_json(self._loop, call, describe_config(self._config))
 
 
-def _always() -> bool:
-    return True
-
-
-def _refuse(call: Call[Request]) -> NoReturn:
-    """There are no other replicas that could ask this."""
-    raise UnknownRequest(call.request.code)
-
-
-def _nothing_against(_request_class: type[Request]) -> None:
-    """Without replicas every request is ours to answer."""
+def _tell_nobody() -> None:
+    """The disk failed while the store was opened."""
 
 
 def run(config: BrokerConfig) -> int:

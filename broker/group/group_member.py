@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from ...model.clock import Clock
-from ...model.errors import BrokerBusy, OffsetOutOfRange, StoreNotWriteable
+from ...model.errors import BrokerBusy, StoreNotWriteable
 from ...model.groups.group import FlushMode, KnownGroup
 from ...model.route import MASTER_ID
 from ...remoting import commands
@@ -22,12 +22,6 @@ from ...store.message_store import MessageStore
 from ...store.opening.small_file import NO_ROOM_RETRY_MS, needs_room
 from ..config import BrokerConfig
 from ..flush_waits import FlushWaits
-from ..json_reply import reply_json
-from ..replication.beginning import (
-    Beginning,
-    beginning_document,
-    carry_out_beginning,
-)
 from ..replication.disk import StoreDisk
 from ..replication.effects import PersistIntent
 from ..replication.epochs import EpochList
@@ -38,9 +32,11 @@ from ..replication.replica_log import ReplicaLog
 from ..replication.replica_question import QuestionStamp, check_question, question_stamp_for
 from ..replication.role import Role
 from ..replication.sockets import ReplicationSockets
+from .beginning_anew import BeginningSource
 from .beginning_search import BeginningSearch
 from .controller_link import HeartbeatFacts, Life
 from .epoch_file import Epoch, read_epochs
+from .group_part import PartHost
 from .request_gate import RequestGate
 from .store_directory import StoreDirectory
 
@@ -49,48 +45,8 @@ log = logging.getLogger(__name__)
 HALTED_RETRY_MS: Final = 10_000
 
 
-def carry_through_cut(files: ReplicaFiles, directory: StoreDirectory) -> None:
-    """A cut of the log, or its new beginning, that was under way when the last life ended; before the store is opened.
-
-    Raises StoreFormatError, StoreLocked, OSError.
-    """
-    if carry_out_beginning(directory):
-        log.warning("the store begins anew")
-    elif files.intent is not None:
-        epoch, offset = files.intent
-        log.warning("the log is cut epoch=%s offset=%s", epoch, offset)
-        try:
-            directory.truncate(offset)
-        except (
-            OffsetOutOfRange
-        ) as error:  # nothing was cut; asked by its master once more, this replica halts and says why
-            log.critical("the log begins above where it is to be cut, it stays as it is: %s", error)
-            files.clear_intent()
-
-
-class MemberHost(Protocol):
-    """The broker."""
-
-    def on_role(self, broker_id: int | None, epoch: int) -> None:
-        """What we are to clients: 0 = master, more = a slave, None = nothing yet."""
-
-    def on_acknowledged(self) -> None:
-        """`GroupMember.acknowledged` has grown."""
-
-    def on_deposed(self) -> None:
-        """We lead no more: what waits to be acknowledged never will be, by us."""
-
-    def on_reopen_needed(self) -> None:
-        """The store must be closed and opened anew: what follows can only be done to a closed one."""
-
-    def on_fatal(self) -> None:
-        """Going on would do harm: end the process with a status that says so."""
-
-
 class GroupMember:
-    """Made once the store is open. `controller`: given before `start`."""
-
-    controller: ControllerCalls
+    """Made once the store is open."""
 
     def __init__(
         self,
@@ -103,12 +59,11 @@ class GroupMember:
         directory: StoreDirectory,
         client: RemotingClient,
         sockets: ReplicationSockets,
-        host: MemberHost,
+        host: PartHost,
     ) -> None:
         """`sockets`: closed with the member. Raises ConfigError where the replication port is taken."""
         self.files = files
         self.name = config.replica_name
-        self._broker_name = config.name
         self._directory = directory
         self._loop = loop
         self._clock = clock
@@ -139,12 +94,8 @@ class GroupMember:
             withdraw_beginning=self._beginning_search.withdraw,
             on_fatal=host.on_fatal,
         )
-        replica_log = ReplicaLog(begin=store.begin, epochs=self._recovered_epochs(), has_hole=self._disk.has_hole)
-        replica_log.on_position(*self._disk.position())
+        replica_log = self._found_log()
         self._start_facts = files.start_facts(replica_log.end, has_hole=replica_log.has_hole)
-        if replica_log.has_hole:
-            log.warning("the log has a hole and counts up to it only end=%s written=%s", replica_log.end, store.written)
-        replica_log.confirm = min(self._confirm_heard, replica_log.end)
         self._replica = Replica(
             ReplicaIdentity.of(config.cluster, config.name, self.name, files.incarnation),
             self._disk,
@@ -155,6 +106,9 @@ class GroupMember:
             wants_lz4=config.replication_lz4,
         )
         self.gate = RequestGate(self._replica, config.name)
+        self.beginning_source = BeginningSource(
+            loop, store, directory, replica_log=replica_log, check_question=self.check_question
+        )
         self._flush_waits = FlushWaits(
             loop, store, broker_name=config.name, name=self.name, incarnation=files.incarnation
         )
@@ -171,16 +125,23 @@ class GroupMember:
         self._replica.port = self._port
         self.replication_address = f"{config.host}:{self._port.address.rpartition(':')[2]}"
 
-    def _recovered_epochs(self) -> EpochList:
-        """The file's rows, without those of epochs that never got a byte here."""
-        return EpochList(self._read_epochs()).recovered(self._store.written)
+    def _found_log(self) -> ReplicaLog:
+        """As recovery left it; without the rows of epochs that never got a byte here."""
+        store = self._store
+        epochs = EpochList(self._read_epochs()).recovered(store.written)
+        found = ReplicaLog(begin=store.begin, epochs=epochs, has_hole=self._disk.has_hole)
+        found.on_position(*self._disk.position())
+        if found.has_hole:
+            log.warning("the log has a hole and counts up to it only end=%s written=%s", found.end, store.written)
+        found.confirm = min(self._confirm_heard, found.end)
+        return found
 
     def _read_epochs(self) -> tuple[Epoch, ...]:
         return read_epochs(self._directory.path, self._directory.small_files)
 
-    def start(self) -> None:
+    def start(self, controller: ControllerCalls) -> None:
         """Carries through a cut that was under way. The controller is told of us by its own link."""
-        self._replica.controller = self.controller
+        self._replica.controller = controller
         self.on_damage()
         intent = self.files.intent
         self._replica.start(None if intent is None else PersistIntent(*intent))
@@ -371,21 +332,6 @@ class GroupMember:
         if self._replica.log.begin != self._store.begin:
             self._replica.on_log_begin(self._store.begin)
         self._replica.on_tick()
-
-    # ---- beginning anew
-
-    def on_get_beginning(self, call: Call[commands.GetBeginning]) -> None:
-        """The master's: what a slave's log that begins where ours does must know, all as of now.
-
-        Raises NotMaster, OtherReplicaMeant, StaleEpoch, UnknownReplica.
-        """
-        self.check_question(call.request)
-        begin = self._store.begin
-        epochs = EpochList(tuple(row for row in self._replica.log.epochs.rows if row.begin <= begin))
-        beginning = Beginning(
-            begin, self._store.segment_bytes, epochs, self._directory.state_files(), self._store.queue_minimums(begin)
-        )
-        reply_json(self._loop, call, beginning_document(beginning))
 
     # ---- from the replica
 

@@ -24,6 +24,7 @@ class Parts:
 
     `leads`: whether this broker is its group's master and everything it inherited is confirmed, so that it may act of
     its own accord on what its state says (deliver what is due, hand out locks); always true without a group.
+    `read_from(is_cold, queue_id)`: the broker id of the replica to read a queue from next.
     """
 
     config: BrokerConfig
@@ -38,3 +39,4 @@ class Parts:
     store_host: HostAddress
     delays: Delays
     leads: Callable[[], bool]
+    read_from: Callable[[bool, int], int]

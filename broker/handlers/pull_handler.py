@@ -19,7 +19,6 @@ from ...model.clock import Clock, monotonic_ns
 from ...model.errors import BrokerBusy, InvalidParameter, OffsetOutOfRange, TopicNotFound, ZenitError
 from ...model.get_status import GetStatus
 from ...model.names import check_group
-from ...model.route import MASTER_ID
 from ...model.subscription import TAGS_MAX
 from ...remoting.commands import PullMessages, PullReply
 from ...remoting.server import Call, RequestLoop
@@ -53,9 +52,11 @@ class PullHandler:
         desk: WorkerDesk,
         config: BrokerConfig,
         conditions: ConditionCache,
+        read_from: Callable[[bool, int], int],
         *,
         now_ns: Callable[[], int] = monotonic_ns,
     ) -> None:
+        """`read_from(is_cold, queue_id)`: the broker id of the replica to read a queue from next."""
         self._store = store
         self._state = state
         self._loop = loop
@@ -73,7 +74,7 @@ class PullHandler:
         self._is_searching = False
         self._scans: deque[Parked[Call[PullMessages]]] = deque()
         self._is_scan_due = False
-        self._read_from: Callable[[bool, int], int] = _from_here
+        self._read_from = read_from
         self.hold: PullHold[Call[PullMessages]] = PullHold(
             count_max=config.parked_pulls_max, bytes_max=config.parked_bytes_max
         )
@@ -82,10 +83,6 @@ class PullHandler:
         self.size_bytes = 0
         self.scanned = 0
         self.scan_ns_max = 0
-
-    def suggest(self, read_from: Callable[[bool, int], int]) -> None:
-        """`read_from(is_cold, queue_id)`: the broker id of the replica to read from next."""
-        self._read_from = read_from
 
     def on_pull(self, call: Call[PullMessages]) -> None:
         """Answers with what is there, or parks the pull. Raises what is wrong with it, or BrokerBusy."""
@@ -373,11 +370,6 @@ class PullHandler:
             *result.lost,
         )
         self._loop.reply(call, reply, slices if len(slices) <= FRAMES_MAX else (b"".join(slices),))
-
-
-def _from_here(_is_cold: bool, _queue_id: int) -> int:
-    """Without replicas there is only the master."""
-    return MASTER_ID
 
 
 def _page_in(slices: list[memoryview]) -> bool:

@@ -55,7 +55,7 @@ class Handlers:
         )
         self._sequenced = SequencedSendHandler(parts, self.sends, self._delays, auto_create_queues=auto_create_queues)
         conditions = ConditionCache()
-        self.pulls = PullHandler(store, state, loop, clock, desk, config, conditions)
+        self.pulls = PullHandler(store, state, loop, clock, desk, config, conditions, parts.read_from)
         self._locks = LockHandler(
             store, state, acknowledgements, clock, parts.leads, may_be_deposed=bool(config.controllers)
         )

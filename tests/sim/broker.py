@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Final, Protocol, cast
 
+from zenitmq.broker.group.beginning_anew import carry_through_cut
 from zenitmq.broker.group.controller_link import HeartbeatFacts, Life
-from zenitmq.broker.group.group_member import GroupMember, carry_through_cut
+from zenitmq.broker.group.group_member import GroupMember
 from zenitmq.broker.replication.replica import SESSION_SHIFT, ControllerCalls
 from zenitmq.broker.replication.replica_files import ReplicaFiles
 from zenitmq.model.errors import NotEnoughReplicas, NotMaster, StoreNotWriteable, StorePoisoned, ZenitError
@@ -139,13 +140,12 @@ class Broker(Host):
         self.replica = member._replica
         self.group_key = self.replica._identity.group
         self.loop.handle(FlushLog, cast(Any, member.on_flush_log))
-        self.loop.handle(GetBeginning, member.gate.guarded(row(GetBeginning, member.on_get_beginning)))
+        self.loop.handle(GetBeginning, member.gate.guarded(row(GetBeginning, member.beginning_source.on_get_beginning)))
 
     def begin(self, controller: ControllerCalls) -> None:
         """Starts the timers."""
-        self.member.controller = controller
         self.is_started = True
-        self.member.start()
+        self.member.start(controller)
         self.loop.every(self._flush_ms, self.store.request_flush)
         self.loop.every(CHECKPOINT_MS, self.store.write_checkpoint)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from zenitmq.broker.group import group_member
+from zenitmq.broker.group import beginning_anew
 from zenitmq.broker.replication import epochs, master, replica_log
 from zenitmq.broker.replication.effects import Effect
 from zenitmq.broker.replication.frames import Opening
@@ -48,8 +48,8 @@ def _() -> list[Patch]:
 
 @mutation("R12", "R12: a log that begins later is told nothing of what came before")
 def _() -> list[Patch]:
-    tell = group_member.beginning_document
-    return [(group_member, "beginning_document", lambda said: tell(replace(said, queue_minimums={})))]
+    tell = beginning_anew.beginning_document
+    return [(beginning_anew, "beginning_document", lambda said: tell(replace(said, queue_minimums={})))]
 
 
 @mutation("R4-recovered", "R4: rows that begin above the recovered end stay")

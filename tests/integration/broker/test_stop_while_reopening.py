@@ -21,9 +21,9 @@ pytestmark = pytest.mark.timeout(120)
 
 SLAVE = """
 import os, signal, sys
-from zenitmq.broker import service
+from zenitmq.broker.group import in_group
 
-carry_through = service.carry_through_cut
+carry_through = in_group.carry_through_cut
 
 def interrupted(files, config):
     is_cut = files.intent is not None
@@ -31,7 +31,7 @@ def interrupted(files, config):
     if is_cut:
         os.kill(os.getpid(), signal.SIGTERM)  # the broker that was is closed, the next one is not made yet
 
-service.carry_through_cut = interrupted
+in_group.carry_through_cut = interrupted
 sys.argv = ["zenit", "broker", *sys.argv[1:]]
 from zenitmq.cli.main import run
 run()

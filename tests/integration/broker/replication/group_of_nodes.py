@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from zenitmq.broker.config import BrokerConfig
-from zenitmq.broker.group.group_member import GroupMember, carry_through_cut
+from zenitmq.broker.group.beginning_anew import carry_through_cut
+from zenitmq.broker.group.group_member import GroupMember
 from zenitmq.broker.group.store_directory import DirectoryOnDisk
 from zenitmq.broker.replication.replica_files import ReplicaFiles
 from zenitmq.broker.replication.sockets import ZeroMqSockets
@@ -89,10 +90,9 @@ class Node:
                 sockets=ZeroMqSockets(),
                 host=host,
             )
-            self.member.controller = host
-            begun = row(GetBeginning, self.member.on_get_beginning)
+            begun = row(GetBeginning, self.member.beginning_source.on_get_beginning)
             self.loop.handle(GetBeginning, self.member.gate.guarded(begun))
-            self.member.start()
+            self.member.start(host)
             self._ready.set()
             self.loop.run()
             self.member.close()

@@ -20,7 +20,7 @@ from zenitmq.broker.group.cluster_choice import Belongs, Disagreement, Waits, ch
 from zenitmq.broker.group.cluster_file import ClusterFile
 from zenitmq.broker.group.cluster_membership import ClusterMembership
 from zenitmq.broker.group.controller_link import Life
-from zenitmq.broker.group.group_link import link_to_group
+from zenitmq.broker.group.in_group import link_to_group
 from zenitmq.broker.registration import BrokerIdentity, Registration
 from zenitmq.model.cluster_id import Standing
 from zenitmq.model.errors import BrokerBusy, RequestTimeout, ZenitError
@@ -429,17 +429,15 @@ def test_a_static_master_lets_no_slave_in_under_an_id_that_it_may_give_up(networ
     handlers: dict[type[Request], Callable[[Any], Any]] = {}
     wired: Any = master
     wired.handle, wired.send_to = handlers.__setitem__, lambda *_: True
-    group = link_to_group(
-        BrokerConfig(name=GROUP, static_master=master.identity.address),
-        cast(Any, SimpleNamespace(name="m", epoch_seen=0, on_group=lambda _: None)),
-        wired,
-        wired,
-        wired,
-        own_address=master.identity.address,
-        is_empty=True,
-        on_start_counter_behind=lambda _: None,
+    ground = SimpleNamespace(
+        config=BrokerConfig(name=GROUP, static_master=master.identity.address),
+        loop=wired,
+        clock=wired,
         cluster=master.membership,
+        address=master.identity.address,
     )
+    member = SimpleNamespace(name="m", epoch_seen=0, on_group=lambda _: None)
+    group = link_to_group(cast(Any, ground), cast(Any, member), on_start_counter_behind=lambda _: None)
     life = Incarnation("store-m", 1)
     group.start(
         Life(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from store_kit import SMALL, make_store, message, put
 
-from zenitmq.broker.group.group_member import carry_through_cut
+from zenitmq.broker.group.beginning_anew import carry_through_cut
 from zenitmq.broker.group.store_directory import DirectoryOnDisk
 from zenitmq.broker.replication.replica_files import ReplicaFiles
 from zenitmq.store.config import StoreConfig

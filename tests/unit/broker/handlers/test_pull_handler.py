@@ -15,7 +15,7 @@ from zenitmq.broker.state.group_table import GroupTable
 from zenitmq.broker.state.topic_table import TopicTable
 from zenitmq.model.errors import BrokerBusy, InvalidParameter, SqlSyntaxError, TopicNotFound, ZenitError
 from zenitmq.model.get_status import GetStatus
-from zenitmq.model.route import TopicConfig
+from zenitmq.model.route import MASTER_ID, TopicConfig
 from zenitmq.remoting.commands import PullMessages, PullReply
 from zenitmq.store.get_result import GetResult, Search
 
@@ -126,7 +126,7 @@ def world() -> World:
 def pulls(world: World) -> PullHandler:
     it: Any = world
     config = BrokerConfig(parked_pulls_max=4, wakes_per_turn=2, suspend_ms_max=1000)
-    return PullHandler(it, it, it, it, it, config, ConditionCache(), now_ns=lambda: it.now_ns)
+    return PullHandler(it, it, it, it, it, config, ConditionCache(), lambda *_: MASTER_ID, now_ns=lambda: it.now_ns)
 
 
 def pull(

@@ -1,0 +1,184 @@
+"""A broker that is one replica of several: its replica, its link to whoever leads the group, its repairs. Loop thread.
+
+It hears who leads from controllers, or from the one broker that always does; where it is that broker itself, it takes the
+place of controllers for its slaves (static_group).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ...model.errors import ReplicaTimeout, StoreNotWriteable
+from ...model.groups.group import FlushMode, GroupSettings, KnownGroup
+from ...remoting.commands import FlushLog, GetBeginning, GetLogRange
+from ...remoting.request_rows import Row, row
+from ...store.opening.small_file import NO_ROOM_RETRY_MS, needs_room
+from ...store.opening.store_files import StoreLock
+from ..config import BrokerConfig
+from ..repair.repairs import Repairs
+from ..replication.replica_files import ReplicaFiles
+from ..replication.sockets import ZeroMqSockets
+from ..worker_desk import WorkerDesk
+from .beginning_anew import carry_through_cut
+from .controller_link import ControllerLink
+from .followed_store import FollowedStore
+from .group_member import GroupMember
+from .group_membership import check_membership
+from .group_part import PartGround
+from .held_news import HeldNews
+from .static_group import StaticGroup
+from .store_directory import DirectoryOnDisk, StoreDirectory
+
+log = logging.getLogger(__name__)
+
+
+def prepare_in_group(config: BrokerConfig) -> Callable[[PartGround], InGroup]:
+    """Before the store is opened: ends what the last life has begun to do to it. What is returned is called once it is open.
+
+    Raises StoreInGroup, StoreLocked, StoreFormatError, OSError.
+    """
+    check_membership(config)
+    directory = DirectoryOnDisk(config.store_dir, config.store)
+    with StoreLock(config.store_dir):  # another process that has the store writes these files too
+        files = ReplicaFiles.open(config.store_dir)
+    carry_through_cut(files, directory)
+    return partial(InGroup, files=files, directory=directory)
+
+
+class InGroup:
+    """Its replica (`GroupMember`) decides; this makes the broker's other parts follow."""
+
+    first_role: tuple[int | None, int] = (None, 0)
+    late = ReplicaTimeout
+
+    def __init__(self, ground: PartGround, *, files: ReplicaFiles, directory: StoreDirectory) -> None:
+        """Raises ConfigError where the replication port is taken."""
+        self._ground = ground
+        self._member = member = GroupMember(
+            ground.config,
+            loop=ground.loop,
+            clock=ground.clock,
+            store=ground.store,
+            files=files,
+            directory=directory,
+            client=ground.client,
+            sockets=ZeroMqSockets(),
+            host=ground.host,
+        )
+        self._link = link_to_group(ground, member, on_start_counter_behind=self._on_start_counter_behind)
+        self._repairs: Repairs | None = None
+        self.replication_address = member.replication_address
+        self.promised: Callable[[], int] | None = lambda: member.acknowledged
+        self.leads, self.read_from = member.leads, member.read_from
+        self.check, self.guarded = member.gate.check, member.gate.guarded
+        self.on_turn, self.on_flushed, self.on_disk_failed = member.on_turn, member.on_flushed, member.on_disk_failed
+        self.close = member.close
+
+    @property
+    def is_master(self) -> bool:
+        """We lead."""
+        return self._member.is_master
+
+    def serve_replicas(self, desk: WorkerDesk, look_again: Callable[[], None]) -> list[Row]:
+        """What is damaged here is fetched from others from now on, and they are answered."""
+        ground, member = self._ground, self._member
+        self._repairs = repairs = Repairs(
+            ground.store,
+            ground.loop,
+            ground.clock,
+            ground.client,
+            desk,
+            member,
+            wait_ms=ground.config.repair_wait_ms,
+            look_again=look_again,
+        )
+        ground.store.damage.on_change = repairs.on_change
+        repairs.start()
+        return [
+            row(FlushLog, member.on_flush_log),
+            row(GetBeginning, member.beginning_source.on_get_beginning),
+            row(GetLogRange, repairs.on_get_log_range),
+        ]
+
+    def start(self) -> None:
+        """Registers this life."""
+        self._member.start(self._link)
+        self._link.start(self._member.life(self._ground.address))
+
+    def stop(self) -> None:
+        """Whoever leads the group hears no more of this life."""
+        self._link.stop()
+
+    def mark_clean(self) -> None:
+        """Without it the next life is one that was killed."""
+        try:
+            self._member.mark_clean()
+        except StoreNotWriteable as error:
+            log.warning("this stop is not noted as a clean one: %s", error)
+
+    def document(self) -> dict[str, Any]:
+        """The replica, and what became of damage."""
+        assert self._repairs is not None
+        return {"replication": self._member.document(), "repairs": self._repairs.document()}
+
+    def _on_start_counter_behind(self, current: int) -> None:
+        """Our disk was set back: we need a life that nobody knows."""
+        try:
+            with needs_room():
+                self._member.files.start_above(current)
+        except StoreNotWriteable as error:
+            log.warning("cannot raise the start counter yet: %s", error)
+            self._ground.loop.call_later(NO_ROOM_RETRY_MS, partial(self._on_start_counter_behind, current))
+        else:
+            self._ground.host.on_reopen_needed()
+
+
+def link_to_group(
+    ground: PartGround, member: GroupMember, *, on_start_counter_behind: Callable[[int], None]
+) -> ControllerLink | StaticGroup:
+    """Where the member hears who leads its group."""
+    config, cluster = ground.config, ground.cluster
+    if config.static_master == ground.address:
+        return _static_group(ground, member)
+
+    def take(known: KnownGroup) -> None:
+        if cluster.on_told(known.node.cluster_id):
+            member.on_group(known)
+
+    if config.static_master:
+        is_empty = ground.store.written == 0
+        take = FollowedStore(config.store_dir, is_empty=is_empty, on_group=take).on_group
+    return ControllerLink(
+        ground.client,
+        ground.loop,
+        ground.clock,
+        addresses=config.controllers or (config.static_master,),
+        broker_name=config.name,
+        replica_name=member.name,
+        on_group=HeldNews(ground.loop, take).on_group,
+        heartbeat_facts=member.heartbeat_facts,
+        on_start_counter_behind=on_start_counter_behind,
+        cluster_id=lambda: cluster.cluster_id,
+        on_other_cluster=cluster.on_refused,
+    )
+
+
+def _static_group(ground: PartGround, member: GroupMember) -> StaticGroup:
+    """What takes the place of controllers where this broker is always the master."""
+    config, cluster, loop = ground.config, ground.cluster, ground.loop
+    group = StaticGroup(
+        loop,
+        ground.clock,
+        broker_name=config.name,
+        name=member.name,
+        settings=GroupSettings(min_in_sync=config.static_min_in_sync, flush_mode=FlushMode(config.store.flush_mode)),
+        epoch_seen=member.epoch_seen,
+        on_group=HeldNews(loop, member.on_group).on_group,
+        cluster_id=lambda: cluster.settled_id,
+    )
+    for one in group.rows():
+        loop.handle(one.request_class, one.handler)
+    return group
