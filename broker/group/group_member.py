@@ -29,14 +29,13 @@ from ..replication.port import ReplicationPort
 from ..replication.replica import TICK_MS, ControllerCalls, Replica, ReplicaIdentity
 from ..replication.replica_files import ReplicaFiles
 from ..replication.replica_log import ReplicaLog
-from ..replication.replica_question import QuestionStamp, check_question, question_stamp_for
 from ..replication.role import Role
 from ..replication.sockets import ReplicationSockets
-from .beginning_anew import BeginningSource
-from .beginning_search import BeginningSearch
+from .beginning_anew import BeginningSearch, BeginningSource
 from .controller_link import HeartbeatFacts, Life
 from .epoch_file import Epoch, read_epochs
 from .group_part import PartHost
+from .replica_question import QuestionStamp, check_question, question_stamp_for
 from .request_gate import RequestGate
 from .store_directory import StoreDirectory
 

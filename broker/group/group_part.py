@@ -56,14 +56,21 @@ class PartGround:
 class GroupPart(Protocol):
     """Made once the store is open; loop thread, but for `on_disk_failed`."""
 
-    first_role: tuple[int | None, int]
-    """What it is to clients at first, as `PartHost.on_role` has it."""
-    replication_address: str
-    """Where other replicas reach it; "" where there are none."""
-    promised: Callable[[], int] | None
-    """What an acknowledgement waits for: up to which physical offset there is enough of it. None: it waits for nothing."""
-    late: Callable[[int], ZenitError]
-    """What becomes of an acknowledgement that has waited for so many milliseconds."""
+    @property
+    def first_role(self) -> tuple[int | None, int]:
+        """What it is to clients at first, as `PartHost.on_role` has it."""
+
+    @property
+    def replication_address(self) -> str:
+        """Where other replicas reach it; "" where there are none."""
+
+    @property
+    def promised(self) -> Callable[[], int] | None:
+        """What an acknowledgement waits for: up to which physical offset there is enough of it. None: it waits for nothing."""
+
+    @property
+    def late(self) -> Callable[[int], ZenitError]:
+        """What becomes of an acknowledgement that has waited for so many milliseconds."""
 
     @property
     def is_master(self) -> bool:

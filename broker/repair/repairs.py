@@ -25,7 +25,7 @@ from ...remoting.client import RemotingClient
 from ...remoting.commands import GetLogRange, LogRangeReply, ReplicaQuestion, Reply, Request
 from ...remoting.server import Call, RequestLoop
 from ...store.message_store import MessageStore
-from ..replication.replica_question import QuestionStamp
+from ..group.replica_question import QuestionStamp
 from ..worker_desk import WorkerDesk
 from .repair_plan import Ask, Outcome, RepairPlan
 

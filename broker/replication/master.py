@@ -6,7 +6,7 @@ The confirm offset is the lowest position over the union (in_sync), and moves on
 what it has passed is acknowledged (R8), or with ack = master what the master itself holds. A position is what a member
 has flushed under flush = sync, else what it has written: from the opening and the acks of its present session (R8,
 R14). Catching up and following the tail are one loop: each event sends each session at most one chunk, within its
-credit and once it is worth one (`_is_due`); `has_more` says that another turn is due at once.
+credit and once it is worth one (`chunk_pacing`); `has_more` says that another turn is due at once.
 
 Made at `Lead`, dropped at `StopLeading`; news of another epoch are not for this object. All times are monotonic
 milliseconds. Loop thread; `on_turn` and `on_ack` cost a few microseconds and grow with the members only. Pure.
@@ -14,10 +14,10 @@ milliseconds. Loop thread; `on_turn` and `on_ack` cost a few microseconds and gr
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from ...model.groups.group import AckMode, FlushMode, KnownGroup
+from .chunk_pacing import ChunkPacing, CutAt, is_due
 from .effects import (
     Acknowledge,
     CloseSession,
@@ -28,9 +28,9 @@ from .effects import (
     WritesAllowed,
 )
 from .epochs import truncation_point
-from .frames import CHUNK_BYTES, Accepted, Ack, Chunk, Credit, Frame, Goodbye, Idle, Opening, RefusalReason, Refused
+from .following_member import FollowingMember
+from .frames import Accepted, Ack, Chunk, Credit, Frame, Goodbye, Idle, Opening, RefusalReason, Refused
 from .in_sync import InSyncSet
-from .member import Member
 from .replica_log import ReplicaLog
 
 SILENCE_MS: Final = 1500
@@ -40,16 +40,8 @@ HANGS_MS: Final = 2000
 IDLE_MS: Final = 250
 CONFIRM_MS: Final = 20
 """How long a slave that gets no chunks may not hear that the confirm offset has moved."""
-HELD_BYTES: Final = CHUNK_BYTES // 4
-"""While so much is on its way to a slave, what comes next waits until it is worth a chunk."""
-CHUNK_ENDS_MAX: Final = 32
-"""Chunks whose ends are remembered: as many as one slave's credit has that another may be behind."""
-
 OWN_PAUSE_MS: Final = 400
 """Ticks further apart than this: the process was stopped, or its machine was."""
-
-CutAt = Callable[[int, int], int]
-"""(begin, limit) -> the end of the last whole record in [begin, limit); where the first is longer alone, its end."""
 
 
 def refusal(opening: Opening, reason: RefusalReason, *, epoch: int, offset: int = 0) -> SendFrame:
@@ -80,13 +72,11 @@ class MasterState:
         self._name = name
         self._group_key = group_key
         self._log = log
-        self._segment_bytes = segment_bytes
-        self._cut_at = cut_at
+        self._pacing = ChunkPacing(log, segment_bytes=segment_bytes, cut_at=cut_at)
         self._in_sync = InSyncSet(group)
-        self._members: dict[str, Member] = {}
-        self._chunk_ends: dict[int, int] = {}  # of chunks that were sent lately, by where they begin
-        self._sessions: tuple[Member, ...] = ()  # members with an open session
-        self._others: tuple[Member, ...] = ()  # members of the union but this one
+        self._members: dict[str, FollowingMember] = {}
+        self._sessions: tuple[FollowingMember, ...] = ()  # members with an open session
+        self._others: tuple[FollowingMember, ...] = ()  # members of the union but this one
         self._is_sync = self._is_ack_all = False
         self._ticked_ms = now_ms
         self._adopt(now_ms)
@@ -114,7 +104,7 @@ class MasterState:
         acked_ms = sorted((member.acked_ms for member in self._members.values()), reverse=True)
         return now_ms - acked_ms[others - 1] if 0 < others <= len(acked_ms) else 0
 
-    def members(self) -> tuple[Member, ...]:
+    def members(self) -> tuple[FollowingMember, ...]:
         """All replicas but this one, for statistics."""
         return tuple(self._members.values())
 
@@ -127,7 +117,7 @@ class MasterState:
         log = self._log
         for member in self._sessions:
             end = log.sendable_end(member.sent) if log.damaged else log.end
-            if _is_due(member, end):
+            if is_due(member, end):
                 self._send_chunk(member, end, now_ms, effects)
         self._progress(effects)
         return effects
@@ -175,7 +165,7 @@ class MasterState:
         if member is not None and member.is_open and member.session == session:
             member.sent = begin
             member.epoch_end = 0  # it may lie in an earlier epoch than what came behind it
-        self._chunk_ends.pop(begin, None)  # before damage no record's end is known
+        self._pacing.on_unsent(begin)
 
     def on_bad_frame(self, peer: str, session: int) -> list[Effect]:
         """What came from this session could not be decoded: it ends; the slave opens another."""
@@ -259,12 +249,12 @@ class MasterState:
         offset = min(self._log.epochs.rows[0].begin, opening.end) if agreed is None else agreed
         return SendFrame(opening.name, Refused(*stamp, RefusalReason.BEHIND_RETENTION, offset, begin, epochs))
 
-    def _end(self, member: Member) -> list[Effect]:
+    def _end(self, member: FollowingMember) -> list[Effect]:
         """Closes a session whose slave may not know: told, it opens another at once."""
         stamp = (self._group_key, self.epoch, member.session)
         return [SendFrame(member.name, Refused(*stamp, RefusalReason.CLOSED)), self._close(member)]
 
-    def _close(self, member: Member) -> Effect:
+    def _close(self, member: FollowingMember) -> Effect:
         """Forgets the session; its number and its last position stay."""
         member.is_open = False
         self._list_sessions()
@@ -273,7 +263,7 @@ class MasterState:
     def _list_sessions(self) -> None:
         self._sessions = tuple(member for member in self._members.values() if member.is_open)
 
-    def _on_ack(self, member: Member, ack: Ack, now_ms: int) -> list[Effect]:
+    def _on_ack(self, member: FollowingMember, ack: Ack, now_ms: int) -> list[Effect]:
         """An ack counts with last ack <= ack <= sent; anything else closes the session (R14)."""
         if not (member.written <= ack.written <= member.sent and member.flushed <= ack.flushed):
             return self._end(member)
@@ -284,7 +274,7 @@ class MasterState:
         effects: list[Effect] = []
         if log.damaged:
             end = log.sendable_end(member.sent)
-        if _is_due(member, end):
+        if is_due(member, end):
             self._send_chunk(member, end, now_ms, effects)
         self._progress(effects)
         if not member.is_counted:
@@ -293,48 +283,20 @@ class MasterState:
 
     # ---- what to send
 
-    def _send_chunk(self, member: Member, end: int, now_ms: int, effects: list[Effect]) -> None:
+    def _send_chunk(self, member: FollowingMember, end: int, now_ms: int, effects: list[Effect]) -> None:
         """The next range of the log for a session."""
         begin = member.sent
-        limit = self._chunk_end(member, begin, end)
+        limit = self._pacing.next_end(member, end)
         confirm = self._log.confirm
         chunk = Chunk(
             self._group_key, self.epoch, member.session, member.data_epoch, begin, limit, confirm, 0, member.wants_lz4
         )
         member.sent, member.sent_ms, member.told_confirm = limit, now_ms, confirm
         effects.append(SendChunk(member.name, chunk))
-        if _is_due(member, end):
+        if is_due(member, end):
             self.has_more = True
 
-    def _chunk_end(self, member: Member, begin: int, end: int) -> int:
-        """Of one epoch, in one segment, at most CHUNK_BYTES, whole records; what another was sent from `begin` on, if it was
-        much: one range for several is read, summed up and copied once.
-        """
-        if begin >= member.epoch_end:
-            self._enter_epoch(member, begin)
-        known = self._chunk_ends.get(begin)
-        if known is not None and known <= member.credit and known <= end:
-            return known
-        segment_end = begin - begin % self._segment_bytes + self._segment_bytes
-        limit = min(end, member.epoch_end, segment_end)
-        allowed = min(begin + CHUNK_BYTES, member.credit)
-        if allowed < limit:
-            limit = self._cut_at(begin, allowed)
-        if limit - begin >= HELD_BYTES:
-            while len(self._chunk_ends) >= CHUNK_ENDS_MAX:
-                del self._chunk_ends[next(iter(self._chunk_ends))]
-            self._chunk_ends[begin] = limit
-        return limit
-
-    def _enter_epoch(self, member: Member, begin: int) -> None:
-        epochs = self._log.epochs
-        row = epochs.covering(begin)
-        assert row is not None, "every kept byte has its row"
-        after = epochs.begin_after(begin)
-        member.data_epoch = row.number
-        member.epoch_end = 1 << 63 if after is None else after
-
-    def _idle(self, member: Member, now_ms: int) -> Effect:
+    def _idle(self, member: FollowingMember, now_ms: int) -> Effect:
         member.sent_ms, member.told_confirm = now_ms, self._log.confirm
         return SendFrame(member.name, Idle(self._group_key, self.epoch, member.session, member.sent, self._log.confirm))
 
@@ -366,7 +328,7 @@ class MasterState:
         self._is_ack_all = node.settings.ack_mode is AckMode.ALL
         lives = {replica.name: replica.incarnation for replica in node.replicas}
         for name in sorted({*self._members, *lives, *node.in_sync} - {self._name}):
-            member = self._members.setdefault(name, Member(name, now_ms))
+            member = self._members.setdefault(name, FollowingMember(name, now_ms))
             member.incarnation = lives.get(name)
         self._list_union()
 
@@ -397,16 +359,3 @@ class MasterState:
             return []
         self._list_union()
         return [proposal]
-
-
-def _is_due(member: Member, end: int) -> bool:
-    """Whether a session should get its next chunk now.
-
-    While little is on its way to a slave it gets each turn of the log at once. Behind `HELD_BYTES` and more what comes
-    is held back until as much waits as is on its way, or a whole chunk: what a chunk costs both ends beside its bytes is
-    then paid once for several turns, and by the acks of a slave that keeps up it is never held for longer than a round trip.
-    """
-    waiting, on_its_way = min(end, member.credit) - member.sent, member.sent - member.written
-    if waiting <= 0:
-        return False
-    return on_its_way < HELD_BYTES or waiting >= min(on_its_way, CHUNK_BYTES)

@@ -21,10 +21,11 @@ from ...model.groups.group import Incarnation, KnownGroup
 from ...model.repeated_news import RepeatedNews
 from ...store.opening.small_file import NO_ROOM_RETRY_MS
 from . import effects as fx
+from .chunk_pacing import CutAt
 from .chunk_payload import Sealer
 from .effects import DiskEffect, Effect
 from .frames import Ack, Frame, Opening, RefusalReason, group_key
-from .master import CutAt, MasterState, refusal
+from .master import MasterState, refusal
 from .port import ReplicationPort
 from .replica_log import ReplicaLog
 from .role import Role, RoleState

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from zenitmq.broker.replication import in_sync, master, member
+from zenitmq.broker.replication import following_member, in_sync, master
 from zenitmq.broker.replication.effects import ConfirmMoved, Effect
 from zenitmq.model.groups.group import KnownGroup
 
@@ -143,12 +143,18 @@ def _() -> list[Patch]:
 
 @mutation("expinc", "R7: a member joins on the acks of a session of an earlier life")
 def _() -> list[Patch]:
-    def may_join(self: member.Member, bar: int, is_sync: bool) -> bool:
+    def may_join(self: following_member.FollowingMember, bar: int, is_sync: bool) -> bool:
         return (self.flushed if is_sync else self.written) >= bar
 
-    return [(member.Member, "may_join", may_join)]
+    return [(following_member.FollowingMember, "may_join", may_join)]
 
 
 @mutation("join-any", "R7: a member joins without having caught up")
 def _() -> list[Patch]:
-    return [(member.Member, "may_join", lambda self, *_: self.is_open and self.session_incarnation == self.incarnation)]
+    return [
+        (
+            following_member.FollowingMember,
+            "may_join",
+            lambda self, *_: self.is_open and self.session_incarnation == self.incarnation,
+        )
+    ]

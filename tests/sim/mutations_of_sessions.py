@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from zenitmq.broker.replication import master, member, slave
+from zenitmq.broker.replication import following_member, master, slave
 from zenitmq.broker.replication.effects import Effect
 from zenitmq.broker.replication.frame_codec import decode
 from zenitmq.broker.replication.frames import Accepted, Ack, Side
@@ -74,7 +74,7 @@ def _() -> list[Patch]:
 def _() -> list[Patch]:
     close = master.MasterState._close
 
-    def mutant(self: master.MasterState, one: member.Member) -> Effect:
+    def mutant(self: master.MasterState, one: following_member.FollowingMember) -> Effect:
         effect = close(self, one)
         one.session = 0
         return effect
@@ -84,7 +84,7 @@ def _() -> list[Patch]:
 
 @mutation("R14", "R14: an ack counts even beyond what was sent")
 def _() -> list[Patch]:
-    def mutant(self: master.MasterState, one: member.Member, ack: Ack, now_ms: int) -> list[Effect]:
+    def mutant(self: master.MasterState, one: following_member.FollowingMember, ack: Ack, now_ms: int) -> list[Effect]:
         one.written, one.flushed, one.heard_ms = ack.written, ack.flushed, now_ms
         effects: list[Effect] = []
         one.observe_lag(self._log.end, self._is_sync, now_ms)
@@ -98,9 +98,9 @@ def _() -> list[Patch]:
 
 @mutation("hellofl", "R8: an opening counts up to the truncation point under sync too, flushed or not")
 def _() -> list[Patch]:
-    opens = member.Member.open
+    opens = following_member.FollowingMember.open
 
-    def mutant(self: member.Member, opening: Any, offset: int, **now: Any) -> None:
+    def mutant(self: following_member.FollowingMember, opening: Any, offset: int, **now: Any) -> None:
         opens(self, replace(opening, flushed=offset), offset, **now)
 
-    return [(member.Member, "open", mutant)]
+    return [(following_member.FollowingMember, "open", mutant)]

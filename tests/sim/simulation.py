@@ -13,8 +13,7 @@ from functools import partial
 from typing import Final
 from unittest.mock import patch
 
-from zenitmq.broker.replication import epochs
-from zenitmq.broker.replication import master as master_core
+from zenitmq.broker.replication import chunk_pacing, epochs
 from zenitmq.model.errors import NotMaster, ZenitError
 from zenitmq.model.groups.group import GroupNode
 
@@ -83,7 +82,7 @@ class Simulation(World):
         try:
             with ExitStack() as patched:
                 chunk_bytes = self.swarm.chunk_records * RECORD
-                patched.enter_context(patch.object(master_core, "CHUNK_BYTES", chunk_bytes))
+                patched.enter_context(patch.object(chunk_pacing, "CHUNK_BYTES", chunk_bytes))
                 if self.seed % 4 == 3:
                     patched.enter_context(patch.object(epochs, "ROWS_KEPT", FEW_ROWS))
                 self.schedule.run(self.swarm.chaos_ms * MS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from unittest.mock import patch
 
-from zenitmq.broker.replication import epochs, master
+from zenitmq.broker.replication import chunk_pacing, epochs
 from zenitmq.broker.replication.frames import Accepted, Chunk, Credit, Opening
 
 from ..ledger import Violation
@@ -22,7 +22,7 @@ def guard_is_no_higher_than_the_log() -> None:
     stage.hear("c")
     stage.one("c", "a", Opening)
     stage.one("a", "c", Accepted)
-    with patch.object(master, "CHUNK_BYTES", RECORD):
+    with patch.object(chunk_pacing, "CHUNK_BYTES", RECORD):
         stage.one("c", "a", Credit)
     stage.one("a", "c", Chunk)  # one record, and word that two are confirmed
     stage.elect("b")

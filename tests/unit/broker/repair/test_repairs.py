@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from store_kit import StillClock, make_store, message, put, wait_until
 
+from zenitmq.broker.group.replica_question import QuestionStamp
 from zenitmq.broker.repair.repair_plan import SETTLE_MS
 from zenitmq.broker.repair.repairs import RANGE_BYTES_MAX, Repairs
-from zenitmq.broker.replication.replica_question import QuestionStamp
 from zenitmq.model.errors import (
     BrokerBusy,
     BufferFull,

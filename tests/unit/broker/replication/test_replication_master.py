@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from zenitmq.broker.replication.chunk_pacing import HELD_BYTES
 from zenitmq.broker.replication.effects import (
     Acknowledge,
     CloseSession,
@@ -29,7 +30,7 @@ from zenitmq.broker.replication.frames import (
     Refused,
 )
 from zenitmq.broker.replication.in_sync import PROPOSE_AGAIN_MS
-from zenitmq.broker.replication.master import CONFIRM_MS, HANGS_MS, HELD_BYTES, IDLE_MS, SILENCE_MS, MasterState
+from zenitmq.broker.replication.master import CONFIRM_MS, HANGS_MS, IDLE_MS, SILENCE_MS, MasterState
 from zenitmq.broker.replication.replica_log import ReplicaLog
 from zenitmq.model.groups.group import (
     AckMode,
@@ -418,7 +419,7 @@ def test_an_opening_is_answered_with_the_truncation_point_and_credit_lets_chunks
 
 def test_chunks_keep_to_credit_segment_and_size() -> None:
     master = Master(end=3 * CHUNK_BYTES)
-    master.core._segment_bytes = CHUNK_BYTES + 40  # a segment ends just behind the first chunk
+    master.core._pacing._segment_bytes = CHUNK_BYTES + 40  # a segment ends just behind the first chunk
     master.open("B", end=100)
     effects = master.core.on_frame("B", Credit(KEY, EPOCH, 1, 135), 0)
     assert chunks(effects) == [("B", 3, 100, 130)]
@@ -700,7 +701,7 @@ def test_where_a_chunk_ends_is_looked_up_anew_once_damaged_bytes_are_back() -> N
     master = Master()
     master.follow("B")
     guesses = [True]
-    master.core._cut_at = lambda begin, limit: limit if guesses else cut_at(begin, limit)
+    master.core._pacing._cut_at = lambda begin, limit: limit if guesses else cut_at(begin, limit)
     assert chunks(master.write(START + 3 * CHUNK_BYTES)) == [("B", EPOCH, START, START + CHUNK_BYTES)]
     master.core.on_unsent("B", 1, START)
     guesses.clear()

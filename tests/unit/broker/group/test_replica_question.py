@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from zenitmq.broker.replication.replica_question import check_question, question_stamp
+from zenitmq.broker.group.replica_question import check_question, question_stamp
 from zenitmq.model.errors import OtherReplicaMeant, StaleEpoch, UnknownReplica, ZenitError
 from zenitmq.model.groups.group import GroupNode, Incarnation, Replica
 from zenitmq.remoting.commands import GetBeginning

@@ -10,7 +10,7 @@ import pytest
 from link_kit import FakeClient, ManualLoop
 from sim.group_kit import group
 
-from zenitmq.broker.group.beginning_search import GIVE_UP_MS, RETRY_MS, BeginningSearch
+from zenitmq.broker.group.beginning_anew import GIVE_UP_MS, RETRY_MS, BeginningSearch
 from zenitmq.broker.group.store_directory import DirectoryOnDisk
 from zenitmq.broker.replication.beginning import Beginning, beginning_document, is_beginning_noted
 from zenitmq.broker.replication.epochs import Epoch, EpochList

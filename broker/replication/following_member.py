@@ -13,7 +13,7 @@ from .frames import Opening
 
 
 @dataclass(slots=True)
-class Member:
+class FollowingMember:
     """Offsets are physical, times monotonic milliseconds. `session`: the highest number seen, open or not (R14).
 
     `incarnation`: the one the node names, None where it names none; `session_incarnation`: the one that opened.
