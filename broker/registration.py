@@ -84,7 +84,7 @@ class NameServerLink:
         self.known_version = 0
 
 
-class Registration:
+class NameServerRegistration:
     """The links to all name servers. Owned by the loop thread."""
 
     def __init__(

@@ -43,7 +43,7 @@ from .group.in_group import prepare_in_group
 from .handlers.parts import Parts
 from .handlers.registry import Handlers
 from .json_reply import reply_json
-from .registration import BrokerIdentity, Registration
+from .registration import BrokerIdentity, NameServerRegistration
 from .repair.scrub import Scrub
 from .stage_clock import StageClock
 from .state.admission import queue_count
@@ -53,7 +53,7 @@ from .state.state_log import StateLog
 from .state.unconsumed import Unconsumed
 from .statistics import kernel_kind
 from .steady_time import SteadyTime
-from .worker_desk import WorkerDesk
+from .worker_pool import WorkerPool
 
 _log = logging.getLogger(__name__)
 
@@ -219,9 +219,9 @@ class Broker:
 
     def _wire(self, started: ExitStack) -> None:
         config, loop, clock, part = self._config, self._loop, self._clock, self._part
-        workers = ThreadPoolExecutor(config.worker_threads, thread_name_prefix="zenit-worker")
-        started.callback(workers.shutdown, cancel_futures=True)
-        self._desk = WorkerDesk(workers, loop, clock, waiting_max=config.worker_queue_max, check=part.check)
+        threads = ThreadPoolExecutor(config.worker_threads, thread_name_prefix="zenit-worker")
+        started.callback(threads.shutdown, cancel_futures=True)
+        self._workers = WorkerPool(threads, loop, clock, waiting_max=config.worker_queue_max, check=part.check)
         self._acknowledgements = Acknowledgements(
             loop, promised=part.promised, timeout_ms=config.store.sync_flush_timeout_ms, late=part.late
         )
@@ -236,7 +236,7 @@ class Broker:
                 state=self._state,
                 acknowledgements=self._acknowledgements,
                 registry=ClientRegistry(heartbeat_ms=config.heartbeat_ms, clients_max=config.clients_max),
-                desk=self._desk,
+                workers=self._workers,
                 stages=self._stages,
                 store_host=self._store_host,
                 delays=delays,
@@ -247,8 +247,8 @@ class Broker:
         self._registration = self._new_registration()
         self._state.on_topics_changed = self._registration.on_topics_changed
         self._state.on_topic_deleted = self._on_topic_deleted
-        self._scrub = Scrub(self._store, loop, clock, self._desk, config)
-        self._serve(part.serve_replicas(self._desk, self._handlers.pulls.look_again))
+        self._scrub = Scrub(self._store, loop, clock, self._workers, config)
+        self._serve(part.serve_replicas(self._workers, self._handlers.pulls.look_again))
         self._scrub.start()
         delays.start()
         loop.every(FAST_TICK_MS, self._on_fast_tick)
@@ -269,9 +269,9 @@ class Broker:
             store_host_bytes=len(self._store_host.encode()),
         )
 
-    def _new_registration(self) -> Registration:
+    def _new_registration(self) -> NameServerRegistration:
         config, topics = self._config, self._state.topic_table
-        return Registration(
+        return NameServerRegistration(
             self._client,
             self._loop,
             self._clock,
@@ -434,7 +434,7 @@ class Broker:
     # ---- requests about the broker itself
 
     def _on_statistics(self, call: Call[Request]) -> None:
-        waits = {"flush": self._acknowledgements.waiting_count, "workers": self._desk.waiting}
+        waits = {"flush": self._acknowledgements.waiting_count, "workers": self._workers.waiting}
         document = self._handlers.statistics.document(self._identity, waits)
         document["scrub"] = self._scrub.document()
         document.update(self._part.document())

@@ -26,7 +26,7 @@ _POST_RETRY_MS: Final = 5
 _POST_TRIES: Final = 1000
 
 
-class WorkerDesk:
+class WorkerPool:
     """Hands work to an executor and brings the results back."""
 
     def __init__(

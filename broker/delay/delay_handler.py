@@ -22,7 +22,7 @@ from ...store.message_store import MessageStore, Placed
 from ..acknowledgements import Acknowledgements
 from ..state.admission import queues_to_create
 from ..state.state_log import TOPICS, StateLog
-from ..worker_desk import WorkerDesk
+from ..worker_pool import WorkerPool
 from .delays import Delays, message_recalled
 from .rewriting import immediate_record, waiting_record
 
@@ -40,7 +40,7 @@ class DelayHandler:
         state: StateLog,
         acknowledgements: Acknowledgements,
         delays: Delays,
-        desk: WorkerDesk,
+        workers: WorkerPool,
         loop: RequestLoop,
         clock: Clock,
         config: StoreConfig,
@@ -54,7 +54,7 @@ class DelayHandler:
         self._state = state
         self._acknowledgements = acknowledgements
         self._delays = delays
-        self._desk = desk
+        self._workers = workers
         self._loop = loop
         self._clock = clock
         self._has_index = config.index_enabled
@@ -167,7 +167,7 @@ class DelayHandler:
             self._store.query, TIMER_TOPIC, handle.message_id, max_messages=_COPIES_MAX, begin_ms=0, end_ms=_ALL_TIME,
             unique=True,
         )  # fmt: skip
-        self._desk.run(call, work, partial(self._end_wait, call, handle))
+        self._workers.run(call, work, partial(self._end_wait, call, handle))
 
     def _end_wait(self, call: Call[Request], handle: RecallHandle, records: list[bytes]) -> None:
         end = 0

@@ -81,7 +81,7 @@ class _Copy:
     record: bytes
 
 
-class Timers(Protocol):
+class DelayTimers(Protocol):
     """What calls back later: the loop."""
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> object:
@@ -95,7 +95,7 @@ class Delays:
         self,
         store: MessageStore,
         index: TimerIndex,
-        loop: Timers,
+        loop: DelayTimers,
         clock: Clock,
         *,
         leads: Callable[[], bool],

@@ -27,7 +27,7 @@ class Want:
 
 
 @dataclass(frozen=True, slots=True)
-class Disagreement:
+class SubscriptionDisagreement:
     """A topic of which members want different things: two or more."""
 
     topic: str
@@ -48,7 +48,7 @@ class GroupSubscriptions:
 
     def __init__(self) -> None:
         self._members: dict[Subscriptions, dict[str, None]] = {}
-        self._found: tuple[Disagreement, ...] | None = ()
+        self._found: tuple[SubscriptionDisagreement, ...] | None = ()
 
     def put(self, client_id: str, subscriptions: Subscriptions) -> None:
         """A member says what it wants; one that wanted something else is taken out before."""
@@ -63,7 +63,7 @@ class GroupSubscriptions:
             del self._members[subscriptions]
         self._found = None
 
-    def disagreements(self) -> tuple[Disagreement, ...]:
+    def disagreements(self) -> tuple[SubscriptionDisagreement, ...]:
         """By topic."""
         if self._found is None:
             self._found = _disagreements(self._members) if len(self._members) > 1 else ()
@@ -81,7 +81,7 @@ class GroupSubscriptions:
         return found
 
 
-def _disagreements(members: dict[Subscriptions, dict[str, None]]) -> tuple[Disagreement, ...]:
+def _disagreements(members: dict[Subscriptions, dict[str, None]]) -> tuple[SubscriptionDisagreement, ...]:
     topics: dict[str, dict[object, Want]] = {}
     for subscriptions, clients in members.items():
         named = sorted(clients)[:MEMBERS_NAMED_MAX]
@@ -95,7 +95,9 @@ def _disagreements(members: dict[Subscriptions, dict[str, None]]) -> tuple[Disag
                 both = sorted({*known.client_ids, *named})[:MEMBERS_NAMED_MAX]
                 wants[meaning] = Want(known.kind, known.expression, tuple(both))
     return tuple(
-        Disagreement(topic, tuple(wants.values())) for topic, wants in sorted(topics.items()) if len(wants) > 1
+        SubscriptionDisagreement(topic, tuple(wants.values()))
+        for topic, wants in sorted(topics.items())
+        if len(wants) > 1
     )
 
 

@@ -13,7 +13,7 @@ from ...remoting.request_rows import Row, row
 from ...remoting.server import Call, Handler
 from ...store.opening.store_files import StoreLock
 from ..config import BrokerConfig
-from ..worker_desk import WorkerDesk
+from ..worker_pool import WorkerPool
 from .epoch_file import begin_epoch
 from .group_membership import check_membership
 from .group_part import PartGround
@@ -59,7 +59,7 @@ class Alone:
         """From here."""
         return MASTER_ID
 
-    def serve_replicas(self, _desk: WorkerDesk, _look_again: Callable[[], None]) -> list[Row]:
+    def serve_replicas(self, _workers: WorkerPool, _look_again: Callable[[], None]) -> list[Row]:
         """Nobody of this group can ask."""
         return [row(FlushLog, _refuse), row(GetBeginning, _refuse), row(GetLogRange, _refuse)]
 

@@ -26,14 +26,14 @@ class Belongs:
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
+class Undecided:
     """Nothing can be chosen yet. `reason`: for the log."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Disagreement:
+class ClusterDisagreement:
     """Name servers know different clusters of the name: {name server: its id}."""
 
     ids: Mapping[str, str]
@@ -42,20 +42,22 @@ class Disagreement:
         return ", ".join(f"{address} knows {cluster_id}" for address, cluster_id in sorted(self.ids.items()))
 
 
-def choose(name_servers: Iterable[str], replies: Mapping[str, ClusterIdReply]) -> Belongs | Waits | Disagreement:
+def choose(
+    name_servers: Iterable[str], replies: Mapping[str, ClusterIdReply]
+) -> Belongs | Undecided | ClusterDisagreement:
     """`replies`: of the name servers that answered when all of them were asked."""
     for standing in (Standing.LIVING, Standing.REMEMBERED):
         ids = {address: reply.cluster_id for address, reply in replies.items() if reply.standing == standing}
         if len(set(ids.values())) > 1:
-            return Disagreement(ids)
+            return ClusterDisagreement(ids)
         if ids:
             return Belongs(min(ids.values()))
     silent = sorted(set(name_servers) - replies.keys())
     if silent:
-        return Waits(f"no other name server knows a cluster, and no answer came from {', '.join(silent)}")
+        return Undecided(f"no other name server knows a cluster, and no answer came from {', '.join(silent)}")
     listening = sorted(address for address, reply in replies.items() if reply.standing != Standing.OFFERED)
     if listening:
-        return Waits(
+        return Undecided(
             f"no name server knows a cluster, and {', '.join(listening)} was started a moment ago: brokers may come back"
         )
     return Belongs(min(reply.cluster_id for reply in replies.values()))

@@ -25,7 +25,7 @@ from ...remoting.client import RemotingClient
 from ...remoting.commands import ClaimClusterId, ClusterIdReply, Reply, Request
 from ...remoting.server import RequestLoop
 from ...remoting.timers import Timer
-from .cluster_choice import Belongs, Disagreement, choose
+from .cluster_choice import Belongs, ClusterDisagreement, choose
 from .cluster_file import ClusterFile
 
 _log = logging.getLogger(__name__)
@@ -206,7 +206,7 @@ class ClusterMembership:
             _log.info("cluster id from name servers cluster=%s cluster_id=%s", self._cluster, choice.cluster_id)
             with suppress(StoreNotWriteable):  # a full disk: asked again
                 self._adopt(choice.cluster_id)
-        elif isinstance(choice, Disagreement):
+        elif isinstance(choice, ClusterDisagreement):
             self._say_once(logging.ERROR, DISAGREEMENT, str(choice))
         else:
             self._say_once(logging.INFO, UNKNOWN, choice.reason)

@@ -26,7 +26,7 @@ from ..replication.disk import StoreDisk
 from ..replication.effects import PersistIntent
 from ..replication.epochs import EpochList
 from ..replication.port import ReplicationPort
-from ..replication.replica import TICK_MS, ControllerCalls, Replica, ReplicaIdentity
+from ..replication.replica import TICK_MS, GroupReplica, ReplicaController, ReplicaIdentity
 from ..replication.replica_files import ReplicaFiles
 from ..replication.replica_log import ReplicaLog
 from ..replication.role import Role
@@ -95,7 +95,7 @@ class GroupMember:
         )
         replica_log = self._found_log()
         self._start_facts = files.start_facts(replica_log.end, has_hole=replica_log.has_hole)
-        self._replica = Replica(
+        self._replica = GroupReplica(
             ReplicaIdentity.of(config.cluster, config.name, self.name, files.incarnation),
             self._disk,
             clock,
@@ -138,7 +138,7 @@ class GroupMember:
     def _read_epochs(self) -> tuple[Epoch, ...]:
         return read_epochs(self._directory.path, self._directory.small_files)
 
-    def start(self, controller: ControllerCalls) -> None:
+    def start(self, controller: ReplicaController) -> None:
         """Carries through a cut that was under way. The controller is told of us by its own link."""
         self._replica.controller = controller
         self.on_damage()

@@ -16,7 +16,7 @@ from ...remoting.request_rows import Row
 from ...remoting.server import Handler, RequestLoop
 from ...store.message_store import MessageStore
 from ..config import BrokerConfig
-from ..worker_desk import WorkerDesk
+from ..worker_pool import WorkerPool
 from .cluster_membership import ClusterMembership
 
 
@@ -88,7 +88,7 @@ class GroupPart(Protocol):
     def read_from(self, is_cold: bool, queue_id: int) -> int:
         """The broker id to read a queue from next. `is_cold`: its reader is so far behind that the disk must be read."""
 
-    def serve_replicas(self, desk: WorkerDesk, look_again: Callable[[], None]) -> list[Row]:
+    def serve_replicas(self, workers: WorkerPool, look_again: Callable[[], None]) -> list[Row]:
         """What other replicas ask of this one. Once, before `start`. `look_again`: has readers that wait before damage look
         whether they may go on."""
 

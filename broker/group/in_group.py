@@ -21,7 +21,7 @@ from ..config import BrokerConfig
 from ..repair.repairs import Repairs
 from ..replication.replica_files import ReplicaFiles
 from ..replication.sockets import ZeroMqSockets
-from ..worker_desk import WorkerDesk
+from ..worker_pool import WorkerPool
 from .beginning_anew import carry_through_cut
 from .controller_link import ControllerLink
 from .followed_store import FollowedStore
@@ -82,7 +82,7 @@ class InGroup:
         """We lead."""
         return self._member.is_master
 
-    def serve_replicas(self, desk: WorkerDesk, look_again: Callable[[], None]) -> list[Row]:
+    def serve_replicas(self, workers: WorkerPool, look_again: Callable[[], None]) -> list[Row]:
         """What is damaged here is fetched from others from now on, and they are answered."""
         ground, member = self._ground, self._member
         self._repairs = repairs = Repairs(
@@ -90,7 +90,7 @@ class InGroup:
             ground.loop,
             ground.clock,
             ground.client,
-            desk,
+            workers,
             member,
             wait_ms=ground.config.repair_wait_ms,
             look_again=look_again,

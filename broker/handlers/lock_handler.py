@@ -22,7 +22,7 @@ from ...remoting.commands import Done, LockQueues, LockReply, Reply, Request, Un
 from ...remoting.server import Call
 from ...store.message_store import MessageStore
 from ..acknowledgements import Acknowledgements
-from ..state.queue_locks import Decision, Queue, renewal_of
+from ..state.queue_locks import LockDecision, Queue, renewal_of
 from ..state.state_log import LOCKS, StateLog
 
 log = logging.getLogger(__name__)
@@ -101,7 +101,7 @@ class LockHandler:
         """This broker leads no more."""
         self._locks.on_deposed()
 
-    def _carry_out(self, decision: Decision, now_ms: int) -> None:
+    def _carry_out(self, decision: LockDecision, now_ms: int) -> None:
         for event in decision.events():
             self._end = self._state.stage(self._store, LOCKS, event)
         self._locks.adopt(decision, now_ms)

@@ -15,7 +15,7 @@ from ..delay.delays import Delays
 from ..stage_clock import StageClock
 from ..state.client_registry import ClientRegistry
 from ..state.state_log import StateLog
-from ..worker_desk import WorkerDesk
+from ..worker_pool import WorkerPool
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Parts:
     state: StateLog
     acknowledgements: Acknowledgements
     registry: ClientRegistry
-    desk: WorkerDesk
+    workers: WorkerPool
     stages: StageClock
     store_host: HostAddress
     delays: Delays

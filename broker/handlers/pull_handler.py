@@ -30,7 +30,7 @@ from ..config import BrokerConfig
 from ..filter.condition_cache import ConditionCache
 from ..state.admission import readable
 from ..state.state_log import StateLog
-from ..worker_desk import WorkerDesk
+from ..worker_pool import WorkerPool
 from .pull_hold import Parked, PullHold
 
 FRAMES_MAX: Final = 16  # more slices than this cost more as frames than as one copy
@@ -49,7 +49,7 @@ class PullHandler:
         state: StateLog,
         loop: RequestLoop,
         clock: Clock,
-        desk: WorkerDesk,
+        workers: WorkerPool,
         config: BrokerConfig,
         conditions: ConditionCache,
         read_from: Callable[[bool, int], int],
@@ -61,7 +61,7 @@ class PullHandler:
         self._state = state
         self._loop = loop
         self._clock = clock
-        self._desk = desk
+        self._workers = workers
         self._suspend_ms_max = config.suspend_ms_max
         self._wakes_per_turn = config.wakes_per_turn
         self._messages_max = config.store.pull_messages_max
@@ -124,7 +124,7 @@ class PullHandler:
             store.damage.add_all(damaged, "met on its way to a consumer")
             self._answer(call, self._get(request, request.queue_offset), is_looked_at=True)
 
-        self._desk.run(call, partial(store.damaged_in, places), then)
+        self._workers.run(call, partial(store.damaged_in, places), then)
 
     def _set_right(self, call: Call[PullMessages], request: PullMessages, queue_offset: int) -> None:
         """The unit of the message at `queue_offset` does not name it. A worker looks where it is in the log, and whether
@@ -155,7 +155,7 @@ class PullHandler:
 
         self._is_searching = True
         try:
-            self._desk.run(call, work, then)
+            self._workers.run(call, work, then)
         except BrokerBusy:
             self._is_searching = False
             raise
@@ -301,7 +301,7 @@ class PullHandler:
             self._scan_on(parked)
 
         parked.is_scanning = True
-        self._desk.run(parked.waiting, work, then)
+        self._workers.run(parked.waiting, work, then)
 
     def _get_for(self, parked: Parked[Call[PullMessages]], request: PullMessages) -> GetResult:
         search = None
@@ -351,7 +351,7 @@ class PullHandler:
             else:
                 self._look_closer(call, request, result.next_offset)
 
-        self._desk.run(call, work, then)
+        self._workers.run(call, work, then)
 
     def _reply(self, call: Call[PullMessages], result: GetResult) -> None:
         self.messages += result.count

@@ -13,7 +13,7 @@ from ...store.message_store import MessageStore
 from ..config import BrokerConfig
 from ..state.admission import readable
 from ..state.state_log import StateLog
-from ..worker_desk import WorkerDesk
+from ..worker_pool import WorkerPool
 
 KEY_LENGTH_MAX = 32_767
 
@@ -22,12 +22,12 @@ class QueryHandler:
     """QueryMessages, ViewMessage, SearchOffset. Loop thread."""
 
     def __init__(
-        self, store: MessageStore, state: StateLog, loop: RequestLoop, desk: WorkerDesk, config: BrokerConfig
+        self, store: MessageStore, state: StateLog, loop: RequestLoop, workers: WorkerPool, config: BrokerConfig
     ) -> None:
         self._store = store
         self._state = state
         self._loop = loop
-        self._desk = desk
+        self._workers = workers
         self._messages_max = config.store.query_messages_max
         self._bytes_max = config.store.frame_bytes_max
 
@@ -48,7 +48,7 @@ class QueryHandler:
             end_ms=request.end_ms,
             unique=request.unique,
         )
-        self._desk.run(call, work, partial(self._reply_messages, call))
+        self._workers.run(call, work, partial(self._reply_messages, call))
 
     def on_view(self, call: Call[ViewMessage]) -> None:
         """The message at a physical offset."""
@@ -56,7 +56,7 @@ class QueryHandler:
         if request.physical_offset < 0:
             raise MessageNotFound(f"physical offset {request.physical_offset}")
         work = partial(self._store.record_at, PhysicalOffset(request.physical_offset))
-        self._desk.run(call, work, lambda record: self._reply_messages(call, [record]))
+        self._workers.run(call, work, lambda record: self._reply_messages(call, [record]))
 
     def on_search(self, call: Call[SearchOffset]) -> None:
         """The offset of a queue at a time."""
@@ -65,7 +65,7 @@ class QueryHandler:
         work = partial(
             self._store.offset_by_time, request.topic, request.queue_id, request.timestamp_ms, upper=request.upper
         )
-        self._desk.run(call, work, lambda offset: self._loop.reply(call, OffsetReply(offset)))
+        self._workers.run(call, work, lambda offset: self._loop.reply(call, OffsetReply(offset)))
 
     def _reply_messages(self, call: Call[Request], records: list[bytes]) -> None:
         room = self._bytes_max

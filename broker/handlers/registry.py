@@ -30,7 +30,7 @@ class Handlers:
 
     def __init__(self, parts: Parts) -> None:
         config, store, state, loop, clock = parts.config, parts.store, parts.state, parts.loop, parts.clock
-        acknowledgements, registry, desk = parts.acknowledgements, parts.registry, parts.desk
+        acknowledgements, registry, workers = parts.acknowledgements, parts.registry, parts.workers
         auto_create_queues = config.default_topic_queues if config.auto_create_topics else 0
         self.sends = SendHandler(
             store,
@@ -45,7 +45,7 @@ class Handlers:
             state,
             acknowledgements,
             parts.delays,
-            desk,
+            workers,
             loop,
             clock,
             config.store,
@@ -55,7 +55,7 @@ class Handlers:
         )
         self._sequenced = SequencedSendHandler(parts, self.sends, self._delays, auto_create_queues=auto_create_queues)
         conditions = ConditionCache()
-        self.pulls = PullHandler(store, state, loop, clock, desk, config, conditions, parts.read_from)
+        self.pulls = PullHandler(store, state, loop, clock, workers, config, conditions, parts.read_from)
         self._locks = LockHandler(
             store, state, acknowledgements, clock, parts.leads, may_be_deposed=bool(config.controllers)
         )
@@ -83,7 +83,7 @@ class Handlers:
             auto_create_groups=config.auto_create_groups,
             on_client=self._replies.on_client,
         )
-        self._queries = QueryHandler(store, state, loop, desk, config)
+        self._queries = QueryHandler(store, state, loop, workers, config)
         self._topics = TopicHandler(store, state, acknowledgements, loop, queues_max=config.topic_queues_max)
         self._groups = GroupHandler(store, state, acknowledgements, loop, clock, registry)
         self._offsets = OffsetHandler(store, state, acknowledgements, auto_create_groups=config.auto_create_groups)

@@ -44,7 +44,7 @@ class ResetHandler:
         queues = range(config.read_queues) if request.queue_id == -1 else (request.queue_id,)
         if request.to == "time":
             work = partial(self._offsets_at, request.topic, queues, request.value)
-            self._parts.desk.run(call, work, partial(self._reset, call))
+            self._parts.workers.run(call, work, partial(self._reset, call))
         else:
             self._reset(call, [(queue_id, request.value) for queue_id in queues])
 

@@ -70,7 +70,7 @@ class SendBackHandler:
         if request.physical_offset < 0:
             raise MessageNotFound(f"physical offset {request.physical_offset}")
         work = partial(self._find, PhysicalOffset(request.physical_offset), call.payload)
-        self._parts.desk.run(call, work, partial(self._on_found, call))
+        self._parts.workers.run(call, work, partial(self._on_found, call))
 
     def _find(self, physical_offset: PhysicalOffset, pulled: bytes) -> StoredMessage | list[Range]:
         """Worker thread. The record, or what the consumer pulled of it where the log does not hold it any more; where the

@@ -30,7 +30,7 @@ from ...remoting.server import Call
 from ...store.message_store import Placed
 from ..delay.delay_handler import DelayHandler
 from ..state.admission import queues_to_create
-from ..state.producer_table import UNKNOWN, Entry, Key, Piece, whereabouts
+from ..state.producer_table import UNKNOWN, Key, Piece, ProducerEntry, whereabouts
 from ..state.state_log import TOPICS
 from .parts import Parts
 from .send_handler import SendHandler
@@ -48,7 +48,7 @@ class SequencedSendHandler:
         self._state = parts.state
         self._table = parts.state.producer_table
         self._acknowledgements = parts.acknowledgements
-        self._desk = parts.desk
+        self._workers = parts.workers
         self._clock = parts.clock
         self._record_max = parts.config.store.record_bytes_max
         self._store_host = parts.store_host.encode()
@@ -103,7 +103,7 @@ class SequencedSendHandler:
         )
         self._acknowledgements.staged.append((call, reply, reply_end, ()))
 
-    def _known_reply(self, request: SendSequenced, known: Entry) -> SequencedReply:
+    def _known_reply(self, request: SendSequenced, known: ProducerEntry) -> SequencedReply:
         """Where the batch is, as far as that is known: offsets of one that lies side by side in its queue."""
         self._duplicates += 1
         pieces = whereabouts(known, request.first_sequence, request.count) or []
@@ -156,13 +156,13 @@ class SequencedSendHandler:
             last_placed = staged[-1][1]
             self._table.stage(key, pieces, last_placed.end, last_placed.store_timestamp_ms)
 
-    def _on_promised(self, call: Call[SendDelayedSequenced], known: Entry, error: ZenitError | None) -> None:
+    def _on_promised(self, call: Call[SendDelayedSequenced], known: ProducerEntry, error: ZenitError | None) -> None:
         """What an earlier try stored is durable (or will not be): its whereabouts are read from the log by a worker."""
         if error is not None:
             call.loop.fail(call, error)
             return
         try:
-            self._desk.run(call, partial(self._places, call, known), partial(self._answer, call))
+            self._workers.run(call, partial(self._places, call, known), partial(self._answer, call))
         except ZenitError as busy:
             call.loop.fail(call, busy)
 
@@ -170,7 +170,7 @@ class SequencedSendHandler:
         request = call.request
         call.loop.reply(call, DelayedReply(request.queue_id, self._store_host), (encode_places(places),))
 
-    def _places(self, call: Call[SendDelayedSequenced], known: Entry) -> list[Place]:
+    def _places(self, call: Call[SendDelayedSequenced], known: ProducerEntry) -> list[Place]:
         """Worker thread. Where each message of the batch is, unknown all of them where that is not known of one."""
         request = call.request
         places: list[Place] = []
@@ -196,7 +196,9 @@ class SequencedSendHandler:
         if entry is not None and entry.last >= first:
             raise SequenceKnownInPart(first, entry.last) from None
 
-    def _check(self, request: SendSequenced | SendDelayedSequenced, *, has_gaps: bool) -> tuple[Key, Entry | None]:
+    def _check(
+        self, request: SendSequenced | SendDelayedSequenced, *, has_gaps: bool
+    ) -> tuple[Key, ProducerEntry | None]:
         first, count = request.first_sequence, request.count
         check_sequences(first, count)
         key = (check_producer_id(request.producer_id), request.topic, request.queue_id)

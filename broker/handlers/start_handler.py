@@ -45,7 +45,7 @@ class StartHandler:
             self._parts.acknowledgements.staged.append((call, StartReply(since_ms), self._store.written, ()))
         elif request.start == "time":
             work = partial(self._offsets_at, request.topic, queues, request.value)
-            self._parts.desk.run(call, work, partial(self._start, call, request.value))
+            self._parts.workers.run(call, work, partial(self._start, call, request.value))
         elif request.start == "first":
             self._start(call, 0, [self._store.min_offset(request.topic, queue_id) for queue_id in queues])
         else:

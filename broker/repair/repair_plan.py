@@ -28,7 +28,7 @@ SETTLE_MS: Final = 10_000
 Range = tuple[int, int]
 
 
-class Outcome(Enum):
+class RepairOutcome(Enum):
     """What came of a question."""
 
     MENDED = "mended"
@@ -38,7 +38,7 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class RangeAsk:
     """Ask this replica for the bytes [begin, end) of the log."""
 
     begin: int
@@ -65,7 +65,7 @@ class RepairPlan:
     def __init__(self, *, wait_ms: int) -> None:
         self._wait_ms = wait_ms
         self._tasks: dict[Range, _Task] = {}
-        self._under_way: dict[str, Ask] = {}  # by replica
+        self._under_way: dict[str, RangeAsk] = {}  # by replica
         self._replicas: frozenset[str] = frozenset()
         self.mended = 0
 
@@ -89,7 +89,7 @@ class RepairPlan:
         known = self._tasks
         self._tasks = {found: known.get(found) or _Task(now_ms, now_ms) for found in ranges}
 
-    def next_ask(self, now_ms: int, replicas: tuple[str, ...] | None, confirm: int) -> Ask | None:
+    def next_ask(self, now_ms: int, replicas: tuple[str, ...] | None, confirm: int) -> RangeAsk | None:
         """A question to be put now. `replicas`: the group's others; None while nobody knows the group."""
         self._meet(now_ms, replicas or ())
         self._give_up(now_ms, replicas)
@@ -105,24 +105,24 @@ class RepairPlan:
         due_ms, (begin, end), name = min(due, default=(now_ms + 1, (0, 0), ""))
         if due_ms > now_ms:
             return None
-        ask = self._under_way[name] = Ask(begin, end, name)
+        ask = self._under_way[name] = RangeAsk(begin, end, name)
         return ask
 
-    def on_outcome(self, ask: Ask, outcome: Outcome, now_ms: int) -> None:
+    def on_outcome(self, ask: RangeAsk, outcome: RepairOutcome, now_ms: int) -> None:
         """A question was settled. What is mended leaves with the next `on_damage`."""
         assert self._under_way[ask.replica] == ask
         del self._under_way[ask.replica]
         task = self._tasks.get((ask.begin, ask.end))
-        if outcome is Outcome.MENDED:
+        if outcome is RepairOutcome.MENDED:
             self.mended += 1
         if task is None:
             return
         task.behind.discard(ask.replica)
-        if outcome is Outcome.REFUSED:
+        if outcome is RepairOutcome.REFUSED:
             task.refused.add(ask.replica)
-        elif outcome is Outcome.NOT_THERE_YET:
+        elif outcome is RepairOutcome.NOT_THERE_YET:
             task.behind.add(ask.replica)
-        if outcome in (Outcome.UNANSWERED, Outcome.NOT_THERE_YET):
+        if outcome in (RepairOutcome.UNANSWERED, RepairOutcome.NOT_THERE_YET):
             task.again_ms[ask.replica] = now_ms + (LOST_RETRY_MS if task.is_lost else RETRY_MS)
 
     def _meet(self, now_ms: int, replicas: tuple[str, ...]) -> None:

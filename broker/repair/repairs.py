@@ -26,8 +26,8 @@ from ...remoting.commands import GetLogRange, LogRangeReply, ReplicaQuestion, Re
 from ...remoting.server import Call, RequestLoop
 from ...store.message_store import MessageStore
 from ..group.replica_question import QuestionStamp
-from ..worker_desk import WorkerDesk
-from .repair_plan import Ask, Outcome, RepairPlan
+from ..worker_pool import WorkerPool
+from .repair_plan import RangeAsk, RepairOutcome, RepairPlan
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class Repairs:
         loop: RequestLoop,
         clock: Clock,
         client: RemotingClient,
-        desk: WorkerDesk,
+        workers: WorkerPool,
         host: RepairHost,
         *,
         wait_ms: int,
@@ -71,12 +71,12 @@ class Repairs:
         self._loop = loop
         self._clock = clock
         self._client = client
-        self._desk = desk
+        self._workers = workers
         self._host = host
         self._look_again = look_again
         self._plan = RepairPlan(wait_ms=wait_ms)
         self._news = RepeatedNews()  # by replica: why it gives nothing
-        self._dropped: deque[Ask] = deque()  # the loop had no room for what came of them
+        self._dropped: deque[RangeAsk] = deque()  # the loop had no room for what came of them
         self._plan.on_damage(self._damaged(), clock.monotonic_ms())
         self._set_awaited()
 
@@ -112,7 +112,7 @@ class Repairs:
 
     def _on_tick(self) -> None:
         while self._dropped:
-            self._settle(self._dropped.popleft(), Outcome.UNANSWERED)
+            self._settle(self._dropped.popleft(), RepairOutcome.UNANSWERED)
         others = self._host.others()
         names = None if others is None else tuple(others)
         ask = self._plan.next_ask(self._clock.monotonic_ms(), names, self._store.confirm_offset)
@@ -131,11 +131,11 @@ class Repairs:
         except ZenitError as error:
             self._on_reply(ask, None, b"", error)
 
-    def _post_reply(self, ask: Ask, reply: Reply | None, data: bytes, error: ZenitError | None) -> None:
+    def _post_reply(self, ask: RangeAsk, reply: Reply | None, data: bytes, error: ZenitError | None) -> None:
         """A thread of the client's."""
         self._post(ask, partial(self._on_reply, ask, reply, data, error))
 
-    def _post(self, ask: Ask, callback: Callable[[], None]) -> None:
+    def _post(self, ask: RangeAsk, callback: Callable[[], None]) -> None:
         """Any thread. What the loop has no room for is asked for again."""
         try:
             self._loop.post(callback)
@@ -143,7 +143,7 @@ class Repairs:
             log.warning("a repair was dropped, the loop is behind begin=%s end=%s", ask.begin, ask.end)
             self._dropped.append(ask)
 
-    def _on_reply(self, ask: Ask, reply: Reply | None, data: bytes, error: ZenitError | None) -> None:
+    def _on_reply(self, ask: RangeAsk, reply: Reply | None, data: bytes, error: ZenitError | None) -> None:
         if error is not None:
             count = self._news.count_to_tell(ask.replica, type(error).__name__, self._clock.monotonic_ms())
             if count:
@@ -154,12 +154,12 @@ class Repairs:
             self._settle(ask, _outcome_of(error))
         elif not isinstance(reply, LogRangeReply) or len(data) != ask.end - ask.begin or crc32(data) != reply.crc:
             log.warning("damaged on the way begin=%s end=%s replica=%s", ask.begin, ask.end, ask.replica)
-            self._settle(ask, Outcome.UNANSWERED)
+            self._settle(ask, RepairOutcome.UNANSWERED)
         else:
             self._news.is_over(ask.replica)
             self._write(ask, bytes(data), is_whole=reply.is_whole)
 
-    def _write(self, ask: Ask, data: bytes, *, is_whole: bool) -> None:
+    def _write(self, ask: RangeAsk, data: bytes, *, is_whole: bool) -> None:
         damage = self._store.damage
         try:
             mended = damage.made_whole(ask.begin, data)
@@ -168,12 +168,12 @@ class Repairs:
             if mended is None:
                 what = "not what our checksums say" if is_whole else "damaged there too, and not made whole by our copy"
                 log.error("%s begin=%s end=%s replica=%s", what, ask.begin, ask.end, ask.replica)
-                self._settle(ask, Outcome.REFUSED)
+                self._settle(ask, RepairOutcome.REFUSED)
                 return
             written = damage.write(ask.begin, mended)
         except (OSError, OffsetOutOfRange) as error:
             log.warning("cannot be written in place begin=%s end=%s error=%s", ask.begin, ask.end, error)
-            self._settle(ask, Outcome.UNANSWERED)
+            self._settle(ask, RepairOutcome.UNANSWERED)
             return
 
         def on_written(future: Future[None]) -> None:
@@ -183,14 +183,14 @@ class Repairs:
 
         written.add_done_callback(on_written)
 
-    def _on_written(self, ask: Ask) -> None:
+    def _on_written(self, ask: RangeAsk) -> None:
         if self._store.is_poisoned:
             return
-        self._plan.on_outcome(ask, Outcome.MENDED, self._clock.monotonic_ms())
+        self._plan.on_outcome(ask, RepairOutcome.MENDED, self._clock.monotonic_ms())
         self._store.damage.on_whole(ask.begin, ask.end)
         self._look_again()
 
-    def _settle(self, ask: Ask, outcome: Outcome) -> None:
+    def _settle(self, ask: RangeAsk, outcome: RepairOutcome) -> None:
         self._plan.on_outcome(ask, outcome, self._clock.monotonic_ms())
 
     # ---- answering
@@ -207,16 +207,16 @@ class Repairs:
             raise OffsetOutOfRange("commit log", end, store.begin, store.written)
         if end > store.confirm_offset:
             raise BrokerBusy(NOT_YET_MS, f"{end} is not confirmed here yet")
-        self._desk.run(call, partial(store.copy_of_range, begin, end), partial(self._reply, call))
+        self._workers.run(call, partial(store.copy_of_range, begin, end), partial(self._reply, call))
 
     def _reply(self, call: Call[Request], copy: tuple[bytes, bool]) -> None:
         data, is_whole = copy
         self._loop.reply(call, LogRangeReply(crc32(data), is_whole), (data,))
 
 
-def _outcome_of(error: ZenitError) -> Outcome:
+def _outcome_of(error: ZenitError) -> RepairOutcome:
     """Of a question that was answered with this error, or not at all."""
     if isinstance(error, OffsetOutOfRange) and error.offset > error.maximum:
-        return Outcome.NOT_THERE_YET
+        return RepairOutcome.NOT_THERE_YET
     is_refusal = isinstance(error, CorruptRecordError | OffsetOutOfRange | InvalidParameter)
-    return Outcome.REFUSED if is_refusal else Outcome.UNANSWERED
+    return RepairOutcome.REFUSED if is_refusal else RepairOutcome.UNANSWERED

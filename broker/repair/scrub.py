@@ -28,7 +28,7 @@ from ...store.message_store import MessageStore
 from ...store.opening.snapshot import read_snapshot, write_snapshot
 from ...store.queues.queue_table import WrongUnit
 from ..config import SCRUB_RATE_MIN, BrokerConfig
-from ..worker_desk import WorkerDesk
+from ..worker_pool import WorkerPool
 
 log = logging.getLogger(__name__)
 
@@ -47,13 +47,13 @@ class Scrub:
     """One broker's."""
 
     def __init__(
-        self, store: MessageStore, loop: RequestLoop, clock: Clock, desk: WorkerDesk, config: BrokerConfig
+        self, store: MessageStore, loop: RequestLoop, clock: Clock, workers: WorkerPool, config: BrokerConfig
     ) -> None:
         """`store` is open. Raises OSError."""
         self._store = store
         self._loop = loop
         self._clock = clock
-        self._desk = desk
+        self._workers = workers
         self._busy_share = config.scrub_busy_share
         self._path = os.path.join(config.store_dir, SCRUB_FILE)
         known = read_snapshot(self._path)
@@ -108,7 +108,7 @@ class Scrub:
         self._sample()
         step = plan.next_step(now_ms, begin=store.begin, end=store.flushed, is_busy=self._is_busy)
         if step is not None:
-            self._desk.run_aside(lambda: self._check(step), lambda checked: self._on_checked(step, checked))
+            self._workers.run_aside(lambda: self._check(step), lambda checked: self._on_checked(step, checked))
         if plan.last is not self._kept_last:
             self._tell_result(plan.last)
         is_stale = plan.current is not None and self._clock.monotonic_ms() >= self._kept_ms + KEEP_EACH_MS
@@ -193,4 +193,4 @@ class Scrub:
     def _keep(self) -> None:
         self._kept_ms, self._kept_last = self._clock.monotonic_ms(), self._plan.last
         document = self._plan.document()
-        self._desk.run_aside(lambda: write_snapshot(self._path, document, 0), lambda _done: None)
+        self._workers.run_aside(lambda: write_snapshot(self._path, document, 0), lambda _done: None)

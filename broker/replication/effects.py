@@ -71,7 +71,7 @@ class ProposeInSync(Effect):
 
 
 @dataclass(frozen=True, slots=True)
-class ReportMasterGone(Effect):
+class TellMasterGone(Effect):
     """The master's end closed the session's socket: the controller should know at once."""
 
     peer: str

@@ -64,7 +64,7 @@ class ReplicaDisk(Protocol):
         """The end of the last whole record in [begin, limit); where the first is longer alone, its end."""
 
 
-class ControllerCalls(Protocol):
+class ReplicaController(Protocol):
     """What the replica says to the leading controller; nothing of it waits."""
 
     def propose_in_sync(self, version: int, names: tuple[str, ...]) -> None:
@@ -87,7 +87,7 @@ class ReplicaHost(Protocol):
         """Everything below may be read."""
 
     def on_acknowledged(self) -> None:
-        """`Replica.acknowledged` has grown."""
+        """`GroupReplica.acknowledged` has grown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +104,11 @@ class ReplicaIdentity:
         return cls(name, incarnation, group_key(cluster, broker_name))
 
 
-class Replica:
+class GroupReplica:
     """Give it its port, its controller and its host before `start`. Loop thread."""
 
     port: ReplicationPort
-    controller: ControllerCalls
+    controller: ReplicaController
     host: ReplicaHost
 
     def __init__(
@@ -155,7 +155,7 @@ class Replica:
             fx.OpenSession: self._open_session,
             fx.CloseSession: self._close_session,
             fx.ProposeInSync: self._propose,
-            fx.ReportMasterGone: self._report,
+            fx.TellMasterGone: self._report,
             fx.AskController: self._ask,
             fx.ConfirmMoved: self._confirm,
             fx.Acknowledge: self._acknowledge,
@@ -448,7 +448,7 @@ class Replica:
         log.info("in-sync set proposed version=%s names=%s", effect.version, effect.names)
         self.controller.propose_in_sync(effect.version, effect.names)
 
-    def _report(self, effect: fx.ReportMasterGone, _core: object) -> None:
+    def _report(self, effect: fx.TellMasterGone, _core: object) -> None:
         log.warning("the master's end closed our session master=%s epoch=%s", effect.peer, effect.epoch)
         self.controller.report_master_gone(effect.peer, effect.epoch)
 

@@ -60,7 +60,7 @@ class StartFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Membership:
+class StoreMembership:
     """What a store says of the group it is a replica's of. `group_id`: "" under a static master, and where it is in none;
     `epoch`: the highest that was promised to it, 0 where none was; `left_epoch`: the highest before it left another."""
 
@@ -127,10 +127,10 @@ class ReplicaFiles:
     # ---- what it says
 
     @staticmethod
-    def membership(directory: str, small_files: SmallFiles = SYSTEM_FILES) -> Membership:
+    def membership(directory: str, small_files: SmallFiles = SYSTEM_FILES) -> StoreMembership:
         """Of a store that is not opened yet. Raises StoreFormatError where its file is damaged, OSError."""
         facts = _read(os.path.join(directory, FILE_NAME), small_files)
-        return Membership() if facts is None else Membership(facts.group_id, facts.promised, facts.left_epoch)
+        return StoreMembership() if facts is None else StoreMembership(facts.group_id, facts.promised, facts.left_epoch)
 
     @property
     def incarnation(self) -> Incarnation:
@@ -193,7 +193,7 @@ class ReplicaFiles:
         return wanted, promised
 
     @classmethod
-    def leave(cls, directory: str, *, newest_epoch: int) -> Membership:
+    def leave(cls, directory: str, *, newest_epoch: int) -> StoreMembership:
         """An operator's word that this store is in its group no more, for good: it gets another identity, so that no controller
         takes its log for the group's again. `newest_epoch`: the last row of its epochs; those to come are above all it knew.
 
@@ -226,7 +226,7 @@ class ReplicaFiles:
 
     @classmethod
     @contextmanager
-    def copying(cls, source: str, target: str) -> Iterator[Membership]:
+    def copying(cls, source: str, target: str) -> Iterator[StoreMembership]:
         """Around an operator's copying of all that the store `source`, a replica's, has into the directory `target`. At its end
         that is another replica of the same group, under an identity of its own: no earlier life of it has counted any bytes, so
         it may have forgotten none. Until then, and if it breaks off, no broker starts there.
@@ -248,7 +248,7 @@ class ReplicaFiles:
         )
         path = os.path.join(target, FILE_NAME)
         SYSTEM_FILES.replace(path, UNFINISHED_COPY)
-        yield Membership(copied.group_id, copied.promised, copied.left_epoch)
+        yield StoreMembership(copied.group_id, copied.promised, copied.left_epoch)
         files = cls(path, copied, SYSTEM_FILES)
         files._write(copied)
 

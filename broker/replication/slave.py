@@ -27,10 +27,10 @@ from .effects import (
     Halt,
     OpenSession,
     PersistIntent,
-    ReportMasterGone,
     SendFrame,
     StartAnew,
     Stopped,
+    TellMasterGone,
 )
 from .frames import Accepted, Ack, Chunk, Credit, Frame, Goodbye, Idle, Opening, RefusalReason, Refused
 from .intake import Intake
@@ -163,7 +163,7 @@ class SlaveState:
         if session != self.session or not self._is_open:
             return []
         assert self.master is not None
-        return [ReportMasterGone(self.master, self.epoch), *self._reopen_later(now_ms)]
+        return [TellMasterGone(self.master, self.epoch), *self._reopen_later(now_ms)]
 
     def on_tick(self, now_ms: int) -> list[Effect]:
         """Time has passed; every 50 ms is often enough."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...model.errors import AllocationConflict, BrokerBusy, DuplicateClient
 from ...model.subscription import MessageModel
-from ..filter.subscription_check import Disagreement, GroupSubscriptions, Subscriptions
+from ..filter.subscription_check import GroupSubscriptions, SubscriptionDisagreement, Subscriptions
 
 Consumers = tuple[tuple[str, str, Subscriptions], ...]  # (group, message model, subscriptions)
 
@@ -52,7 +52,7 @@ class Client:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ConsumerMember:
     """One consumer of a group."""
 
     client_id: str
@@ -71,7 +71,7 @@ class ClientRegistry:
         self.heartbeat_ms = heartbeat_ms
         self._clients_max = clients_max
         self._clients: dict[str, Client] = {}
-        self._groups: dict[str, dict[str, Member]] = {}
+        self._groups: dict[str, dict[str, ConsumerMember]] = {}
         self._wants: dict[str, GroupSubscriptions] = {}  # of the same groups
 
     def on_heartbeat(
@@ -106,7 +106,7 @@ class ClientRegistry:
             left.discard(group)
             members = self._groups.setdefault(group, {})
             known = members.get(client_id)
-            members[client_id] = Member(client_id, identity, model, subscriptions)
+            members[client_id] = ConsumerMember(client_id, identity, model, subscriptions)
             if known is None or (known.model, known.subscriptions) != (model, subscriptions):
                 changed.add(group)
                 wants = self._wants.setdefault(group, GroupSubscriptions())
@@ -157,7 +157,7 @@ class ClientRegistry:
         """Client ids of a group's members, sorted."""
         return tuple(sorted(self._groups.get(group, ())))
 
-    def sharers(self, group: str, topic: str) -> list[Member]:
+    def sharers(self, group: str, topic: str) -> list[ConsumerMember]:
         """The members among whom a topic's queues are shared out, by client id; who broadcasts reads all by itself."""
         return [
             member
@@ -198,10 +198,10 @@ class ClientRegistry:
 
     def topics_of(self, group: str) -> list[str]:
         """Topics that members of a group subscribe to; sorted."""
-        members: Iterable[Member] = self._groups.get(group, {}).values()
+        members: Iterable[ConsumerMember] = self._groups.get(group, {}).values()
         return sorted({topic for member in members for topic, _, _ in member.subscriptions})
 
-    def disagreements(self, group: str) -> tuple[Disagreement, ...]:
+    def disagreements(self, group: str) -> tuple[SubscriptionDisagreement, ...]:
         """The topics of which the group's members want different things."""
         wants = self._wants.get(group)
         return () if wants is None else wants.disagreements()
@@ -234,6 +234,6 @@ class ClientRegistry:
                 del self._wants[group]
 
 
-def _shared(member: Member) -> Subscriptions:
+def _shared(member: ConsumerMember) -> Subscriptions:
     """What a member shares with others: who broadcasts reads all by itself."""
     return member.subscriptions if member.model == MessageModel.CLUSTERING.value else ()

@@ -55,7 +55,7 @@ class Piece(NamedTuple):
     waits: bool = False
 
 
-class Entry(NamedTuple):
+class ProducerEntry(NamedTuple):
     """What is known of one producer in one queue. `end`: behind its last record in the log; `stored_ms`: when that came, as the
     broker's clock said; `heard_ms`: the same, monotonic, and never before what is older in the table.
 
@@ -69,19 +69,21 @@ class Entry(NamedTuple):
     heard_ms: int = 0
 
 
-def advanced(entry: Entry | None, piece: Piece, end: int, stored_ms: int, heard_ms: int = 0) -> Entry | None:
+def advanced(
+    entry: ProducerEntry | None, piece: Piece, end: int, stored_ms: int, heard_ms: int = 0
+) -> ProducerEntry | None:
     """The entry once `piece` is in the log; None where it was before (or nothing behind it was missing)."""
     if entry is None:
-        return Entry(piece.last, end, stored_ms, (piece,), heard_ms)
+        return ProducerEntry(piece.last, end, stored_ms, (piece,), heard_ms)
     if piece.last <= entry.last:
         return None
     known = entry.last - piece.first + 1
     if known > 0:  # told before of its first ones
         piece = Piece(entry.last + 1, piece.last, piece.queue_offset + known, UNKNOWN, piece.waits)
-    return Entry(piece.last, end, stored_ms, (*entry.pieces, piece)[-PIECES_MAX:], heard_ms)
+    return ProducerEntry(piece.last, end, stored_ms, (*entry.pieces, piece)[-PIECES_MAX:], heard_ms)
 
 
-def whereabouts(entry: Entry, first: int, count: int) -> list[Piece] | None:
+def whereabouts(entry: ProducerEntry, first: int, count: int) -> list[Piece] | None:
     """Where the sequences [first, first + count) lie, piece by piece; None where that is not known of all of them.
 
     The physical offset of one that does not begin its piece is UNKNOWN.
@@ -103,26 +105,26 @@ class ProducerTable:
     def __init__(self, *, retention_ms: int, entries_max: int) -> None:
         self._retention_ms = retention_ms
         self._entries_max = entries_max
-        self._ordinary: dict[Key, Entry] = {}  # values are replaced, never changed
-        self._named: dict[Key, Entry] = {}
-        self.staged: dict[Key, Entry] = {}
+        self._ordinary: dict[Key, ProducerEntry] = {}  # values are replaced, never changed
+        self._named: dict[Key, ProducerEntry] = {}
+        self.staged: dict[Key, ProducerEntry] = {}
         self._heard_ms = 0  # the newest of all
         self._rest: Document = {}
 
     def __len__(self) -> int:
         return len(self._ordinary) + len(self._named)
 
-    def _like(self, key: Key) -> dict[Key, Entry]:
+    def _like(self, key: Key) -> dict[Key, ProducerEntry]:
         """The entries among which this one counts."""
         return self._named if _NAME_MARK in key[0] else self._ordinary
 
     # ---- questions
 
-    def entry(self, key: Key) -> Entry | None:
+    def entry(self, key: Key) -> ProducerEntry | None:
         """What is known, with what is staged."""
         return self.staged.get(key) or self._like(key).get(key)
 
-    def check(self, key: Key, first: int, count: int, *, has_gaps: bool, now_ms: int) -> Entry | None:
+    def check(self, key: Key, first: int, count: int, *, has_gaps: bool, now_ms: int) -> ProducerEntry | None:
         """Whether a batch is to be stored (None), or is known already (the entry that says so). `now_ms`: monotonic.
 
         Raises OutOfOrderSequence, SequenceKnownInPart, BrokerBusy: nothing of it may be stored.
@@ -211,7 +213,7 @@ class ProducerTable:
         try:
             for producer_id, topic, queue_id, last, end, stored_ms, pieces in document.get("producers") or ():
                 key = str(producer_id), str(topic), int(queue_id)
-                self._like(key)[key] = Entry(
+                self._like(key)[key] = ProducerEntry(
                     int(last), int(end), int(stored_ms), tuple(_piece(*fields) for fields in pieces)
                 )
         except (TypeError, ValueError, OverflowError) as error:
@@ -235,7 +237,7 @@ class ProducerTable:
         return {**self._rest, "producers": rows}
 
 
-def _longest_silent_ms(entries: Mapping[Key, Entry]) -> int:
+def _longest_silent_ms(entries: Mapping[Key, ProducerEntry]) -> int:
     """When the one that has been silent for longest was heard."""
     return next(iter(entries.values())).heard_ms
 

@@ -38,7 +38,7 @@ Lock = tuple[str, str, int]  # group, topic, queue id
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class LockDecision:
     """`kept`: what the client has had already; `taken`, `freed`: changes of owner."""
 
     client_id: str = ""
@@ -56,7 +56,7 @@ class Decision:
 
 
 @dataclass(slots=True)
-class QueueLocks:
+class QueueLockTable:
     """The owners, and their leases while this broker leads. `lease_ms`: how long an owner may stay silent."""
 
     lease_ms: int = LEASE_MS
@@ -129,7 +129,7 @@ class QueueLocks:
 
     # ---- deciding, where this broker leads
 
-    def lock(self, now_ms: int, group: str, client_id: str, queues: Iterable[Queue], *, renews: bool) -> Decision:
+    def lock(self, now_ms: int, group: str, client_id: str, queues: Iterable[Queue], *, renews: bool) -> LockDecision:
         """What of these queues the client gets. `renews`: only what it has, and has had without a gap. `now_ms`: monotonic."""
         kept, taken = [], []
         for queue in dict.fromkeys(queues):
@@ -140,27 +140,27 @@ class QueueLocks:
                 kept.append(lock)
             elif is_over and not renews:
                 taken.append(lock)
-        return Decision(client_id, kept=tuple(kept), taken=tuple(taken))
+        return LockDecision(client_id, kept=tuple(kept), taken=tuple(taken))
 
-    def unlock(self, group: str, client_id: str, queues: Iterable[Queue]) -> Decision:
+    def unlock(self, group: str, client_id: str, queues: Iterable[Queue]) -> LockDecision:
         """Gives back what of these queues is the client's."""
         locks = [(group, *queue) for queue in dict.fromkeys(queues)]
-        return Decision(client_id, freed=tuple(lock for lock in locks if self.owner(*lock) == client_id))
+        return LockDecision(client_id, freed=tuple(lock for lock in locks if self.owner(*lock) == client_id))
 
-    def leave(self, client_id: str) -> Decision:
+    def leave(self, client_id: str) -> LockDecision:
         """Gives back all that is the client's."""
-        return Decision(client_id, freed=tuple(lock for lock in self._locks() if self.owner(*lock) == client_id))
+        return LockDecision(client_id, freed=tuple(lock for lock in self._locks() if self.owner(*lock) == client_id))
 
-    def lapsed(self, now_ms: int) -> list[Decision]:
+    def lapsed(self, now_ms: int) -> list[LockDecision]:
         """Takes from each owner whose lease is over what it had; an inherited lease begins at the first call."""
         freed: dict[str, list[Lock]] = {}
         for lock in self._locks():
             owner = self.owner(*lock)
             if owner is not None and self._end_ms(lock, now_ms) <= now_ms:
                 freed.setdefault(owner, []).append(lock)
-        return [Decision(owner, freed=tuple(locks)) for owner, locks in freed.items()]
+        return [LockDecision(owner, freed=tuple(locks)) for owner, locks in freed.items()]
 
-    def adopt(self, decision: Decision, now_ms: int) -> None:
+    def adopt(self, decision: LockDecision, now_ms: int) -> None:
         """The decision's events are staged: it counts."""
         for lock in decision.freed:
             self._adopted[lock] = None

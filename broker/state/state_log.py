@@ -34,7 +34,7 @@ from .offset_table import COMMITTED, RESET, STARTED, OffsetTable
 from .producer_table import FILE_NAME as SEQUENCES_FILE
 from .producer_table import Piece, ProducerTable
 from .query_offsets import DROPPED, KEPT, QueryOffsets
-from .queue_locks import LEASE_MS, LOCKED, RENEWED, UNLOCKED, QueueLocks
+from .queue_locks import LEASE_MS, LOCKED, RENEWED, UNLOCKED, QueueLockTable
 from .topic_table import DELETED, SET, Document, TopicTable
 from .unknown_events import is_passed_over
 
@@ -69,7 +69,7 @@ INCARNATION_BITS: Final = 53  # what any reader of JSON takes for a whole number
 _LAG_BYTES_MAX: Final = 256 << 20  # a snapshot is renewed before a replay takes longer than about a second
 
 
-Table = TopicTable | GroupTable | OffsetTable | QueueLocks | QueryOffsets | ProducerTable
+Table = TopicTable | GroupTable | OffsetTable | QueueLockTable | QueryOffsets | ProducerTable
 
 
 class RecordStage(Protocol):
@@ -97,7 +97,7 @@ class StateLog:
         self.topic_table = TopicTable(_new_incarnation)
         self.group_table = GroupTable()
         self.offset_table = OffsetTable()
-        self.queue_locks = QueueLocks(lock_lease_ms)
+        self.queue_locks = QueueLockTable(lock_lease_ms)
         self.query_offsets = QueryOffsets()
         self.producer_table = producers
         self.on_topics_changed: Callable[[], None] = _nothing
@@ -112,7 +112,7 @@ class StateLog:
             SEQUENCES: self.producer_table,
         }
         self._files = tuple((topic, os.path.join(config, name), tables[topic]) for topic, name in FILE_NAMES.items())
-        self._plain: dict[str, OffsetTable | QueueLocks | QueryOffsets] = {  # whose events concern nobody else
+        self._plain: dict[str, OffsetTable | QueueLockTable | QueryOffsets] = {  # whose events concern nobody else
             OFFSETS: self.offset_table,
             LOCKS: self.queue_locks,
             QUERIES: self.query_offsets,

@@ -19,7 +19,7 @@ from zenitmq.broker.state.group_table import GroupTable
 from zenitmq.broker.state.offset_table import OffsetTable
 from zenitmq.broker.state.producer_table import ProducerTable
 from zenitmq.broker.state.query_offsets import QueryOffsets
-from zenitmq.broker.state.queue_locks import QueueLocks
+from zenitmq.broker.state.queue_locks import QueueLockTable
 from zenitmq.broker.state.retry_policy import parse_backoff
 from zenitmq.broker.state.state_log import FILE_NAMES, StateLog
 from zenitmq.broker.state.topic_table import TopicTable
@@ -196,7 +196,7 @@ _TABLES: dict[str, Callable[[], Any]] = {
     "topics.json": TopicTable,
     "subscriptionGroup.json": GroupTable,
     "consumerOffset.json": OffsetTable,
-    "queueLocks.json": QueueLocks,
+    "queueLocks.json": QueueLockTable,
     "queryOffsets.json": QueryOffsets,
     "producerSequences.json": lambda: ProducerTable(entries_max=100, retention_ms=1000),
 }

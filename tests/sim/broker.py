@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, cast
 from zenitmq.broker.group.beginning_anew import carry_through_cut
 from zenitmq.broker.group.controller_link import HeartbeatFacts, Life
 from zenitmq.broker.group.group_member import GroupMember
-from zenitmq.broker.replication.replica import SESSION_SHIFT, ControllerCalls
+from zenitmq.broker.replication.replica import SESSION_SHIFT, ReplicaController
 from zenitmq.broker.replication.replica_files import ReplicaFiles
 from zenitmq.model.errors import NotEnoughReplicas, NotMaster, StoreNotWriteable, StorePoisoned, ZenitError
 from zenitmq.model.groups.group import AckMode, GroupNode, KnownGroup
@@ -142,7 +142,7 @@ class Broker(Host):
         self.loop.handle(FlushLog, cast(Any, member.on_flush_log))
         self.loop.handle(GetBeginning, member.gate.guarded(row(GetBeginning, member.beginning_source.on_get_beginning)))
 
-    def begin(self, controller: ControllerCalls) -> None:
+    def begin(self, controller: ReplicaController) -> None:
         """Starts the timers."""
         self.is_started = True
         self.member.start(controller)

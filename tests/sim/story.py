@@ -73,7 +73,7 @@ class HeldNetwork:
 
 
 class StageCalls:
-    """`ControllerCalls` of one replica: what it proposes is kept for the story."""
+    """`ReplicaController` of one replica: what it proposes is kept for the story."""
 
     def __init__(self) -> None:
         self.proposals: list[AlterInSync] = []

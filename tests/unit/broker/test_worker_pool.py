@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from zenitmq.broker.worker_desk import WorkerDesk
+from zenitmq.broker.worker_pool import WorkerPool
 from zenitmq.model.errors import BrokerBusy, NotMaster, SystemFault, ZenitError
 from zenitmq.remoting.commands import GetTopics, Request
 
@@ -48,7 +48,7 @@ class Bench:
         self.loop = Loop()
         self.against: ZenitError | None = None
         self.results: list[object] = []
-        self.desk = WorkerDesk(Now(), self.loop, None, waiting_max=2, check=self.check)  # type: ignore[arg-type]
+        self.workers = WorkerPool(Now(), self.loop, None, waiting_max=2, check=self.check)  # type: ignore[arg-type]
 
     def check(self, request_class: type[Request]) -> None:
         assert request_class is GetTopics
@@ -56,7 +56,7 @@ class Bench:
             raise self.against
 
     def run(self, work: Callable[[], object]) -> None:
-        self.desk.run(Call(), work, self.results.append)  # type: ignore[arg-type]
+        self.workers.run(Call(), work, self.results.append)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -66,9 +66,9 @@ def bench() -> Bench:
 
 def test_a_result_comes_back_to_the_loop(bench: Bench) -> None:
     bench.run(lambda: 7)
-    assert (bench.results, bench.desk.waiting) == ([], 1)
+    assert (bench.results, bench.workers.waiting) == ([], 1)
     bench.loop.turn()
-    assert (bench.results, bench.desk.waiting, bench.desk.done) == ([7], 0, 1)
+    assert (bench.results, bench.workers.waiting, bench.workers.done) == ([7], 0, 1)
 
 
 def test_nothing_is_done_with_it_once_another_broker_leads(bench: Bench) -> None:
@@ -77,7 +77,7 @@ def test_nothing_is_done_with_it_once_another_broker_leads(bench: Bench) -> None
     bench.loop.turn()
     assert bench.results == []
     assert bench.loop.failed == [bench.against]
-    assert bench.desk.waiting == 0
+    assert bench.workers.waiting == 0
 
 
 def test_an_error_is_answered_and_a_fault_told_as_one(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
@@ -105,9 +105,9 @@ def test_work_of_the_broker_s_own_brings_its_result_or_none(bench: Bench, caplog
     def fails() -> object:
         raise ValueError("of its own")
 
-    bench.desk.run_aside(lambda: 5, bench.results.append)
-    bench.desk.run_aside(fails, bench.results.append)
+    bench.workers.run_aside(lambda: 5, bench.results.append)
+    bench.workers.run_aside(fails, bench.results.append)
     assert bench.results == []
     bench.loop.turn()
-    assert (bench.results, bench.desk.waiting, bench.loop.failed) == ([5, None], 0, [])
+    assert (bench.results, bench.workers.waiting, bench.loop.failed) == ([5, None], 0, [])
     assert "of its own" in caplog.text

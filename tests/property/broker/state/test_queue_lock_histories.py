@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zenitmq.broker.state.queue_locks import Decision, QueueLocks
+from zenitmq.broker.state.queue_locks import LockDecision, QueueLockTable
 
 LEASE_MS = 60
 CLIENTS = st.sampled_from("abc")
@@ -30,13 +30,13 @@ STEPS = st.one_of(
 class World:
     """One group's master and its clients. `trust`: until when each client takes a queue for its own."""
 
-    locks: QueueLocks = field(default_factory=lambda: QueueLocks(LEASE_MS))
+    locks: QueueLockTable = field(default_factory=lambda: QueueLockTable(LEASE_MS))
     log: list[dict[str, Any]] = field(default_factory=list)
     applied: int = 0
     now_ms: int = 0
     trust: dict[tuple[str, tuple[str, int]], int] = field(default_factory=dict)
 
-    def carry_out(self, decision: Decision) -> None:
+    def carry_out(self, decision: LockDecision) -> None:
         self.log += decision.events()
         self.locks.adopt(decision, self.now_ms)
 
@@ -77,7 +77,7 @@ class World:
 
     def new_master(self, *, by_snapshot: bool) -> None:
         self.turn()
-        heir = QueueLocks(LEASE_MS)
+        heir = QueueLockTable(LEASE_MS)
         if by_snapshot:
             heir.load(self.locks.document())
         else:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zenitmq.broker.state.producer_table import ProducerTable
-from zenitmq.broker.state.queue_locks import Decision
+from zenitmq.broker.state.queue_locks import LockDecision
 from zenitmq.broker.state.state_log import GROUPS, LOCKS, OFFSETS, QUERIES, TOPICS, StateLog
 from zenitmq.model.clock import SystemClock
 from zenitmq.model.queue import PhysicalOffset, QueueOffset
@@ -103,7 +103,7 @@ def append(log: Log, state: StateLog, step: tuple[Any, ...]) -> None:
         run = log.append(OFFSETS, state.offset_table.event_reset(rest[0], [(rest[1], rest[2], rest[3])], 1)[0])
     elif kind in ("lock", "unlock"):
         client, lock = rest[0], (rest[1], rest[2], rest[3])
-        decision = Decision(client, taken=(lock,)) if kind == "lock" else Decision(client, freed=(lock,))
+        decision = LockDecision(client, taken=(lock,)) if kind == "lock" else LockDecision(client, freed=(lock,))
         run = log.append(LOCKS, next(decision.events()))
     elif kind == "start":
         run = log.append(OFFSETS, state.offset_table.event_started(rest[0], rest[1], [rest[2], rest[2] + 1], 7))

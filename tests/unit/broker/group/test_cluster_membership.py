@@ -16,12 +16,12 @@ import pytest
 from sim.group_kit import GROUP, registration
 
 from zenitmq.broker.config import BrokerConfig
-from zenitmq.broker.group.cluster_choice import Belongs, Disagreement, Waits, choose
+from zenitmq.broker.group.cluster_choice import Belongs, ClusterDisagreement, Undecided, choose
 from zenitmq.broker.group.cluster_file import ClusterFile
 from zenitmq.broker.group.cluster_membership import ClusterMembership
 from zenitmq.broker.group.controller_link import Life
 from zenitmq.broker.group.in_group import link_to_group
-from zenitmq.broker.registration import BrokerIdentity, Registration
+from zenitmq.broker.registration import BrokerIdentity, NameServerRegistration
 from zenitmq.model.cluster_id import Standing
 from zenitmq.model.errors import BrokerBusy, RequestTimeout, ZenitError
 from zenitmq.model.groups.group import Incarnation
@@ -119,7 +119,7 @@ class Broker:
             on_known=self._on_known,
             is_told=is_told,
         )
-        self.registration = Registration(
+        self.registration = NameServerRegistration(
             wired,
             wired,
             wired,
@@ -478,16 +478,16 @@ def reply(cluster_id: str, standing: Standing) -> ClusterIdReply:
         ({"ns1": reply("b", Standing.OFFERED), "ns2": reply("a", Standing.OFFERED)}, Belongs("a")),
         (
             {"ns1": reply("b", Standing.LIVING), "ns2": reply("a", Standing.LIVING)},
-            Disagreement({"ns1": "b", "ns2": "a"}),
+            ClusterDisagreement({"ns1": "b", "ns2": "a"}),
         ),
         (
             {"ns1": reply("b", Standing.REMEMBERED), "ns2": reply("a", Standing.REMEMBERED)},
-            Disagreement({"ns1": "b", "ns2": "a"}),
+            ClusterDisagreement({"ns1": "b", "ns2": "a"}),
         ),
     ],
 )
 def test_what_is_known_goes_before_what_is_offered(
-    replies: dict[str, ClusterIdReply], chosen: Belongs | Disagreement
+    replies: dict[str, ClusterIdReply], chosen: Belongs | ClusterDisagreement
 ) -> None:
     assert choose(TWO, replies) == chosen
 
@@ -502,4 +502,4 @@ def test_what_is_known_goes_before_what_is_offered(
     ],
 )
 def test_nothing_begins_while_a_name_server_may_know_more(replies: dict[str, ClusterIdReply]) -> None:
-    assert isinstance(choose(TWO, replies), Waits)
+    assert isinstance(choose(TWO, replies), Undecided)

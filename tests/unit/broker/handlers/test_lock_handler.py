@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from zenitmq.broker.handlers.lock_handler import LockHandler
-from zenitmq.broker.state.queue_locks import QueueLocks
+from zenitmq.broker.state.queue_locks import QueueLockTable
 from zenitmq.remoting.commands import LockQueues
 
 ONE, TWO = ("t", 0), ("t", 1)
@@ -18,7 +18,7 @@ class State:
     """Stands for the state log: what is staged is applied at once, and each event ends 100 bytes further on."""
 
     def __init__(self) -> None:
-        self.queue_locks = QueueLocks(1000)
+        self.queue_locks = QueueLockTable(1000)
         self.topic_table = SimpleNamespace(configs={"t": SimpleNamespace(read_queues=4)})
         self.group_table = SimpleNamespace(documents={"g": {}})
         self.kinds: list[str] = []

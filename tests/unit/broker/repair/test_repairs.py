@@ -27,7 +27,7 @@ STAMP = QuestionStamp("g", 1, "own", "other")
 
 
 class World:
-    """The loop, the client, the desk and the group member in one."""
+    """The loop, the client, the workers and the group member in one."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, GetLogRange]] = []

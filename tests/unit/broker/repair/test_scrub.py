@@ -20,7 +20,7 @@ WEEK_MS = 7 * 86_400_000
 
 
 class World:
-    """The loop and the desk: work is done at once."""
+    """The loop and the workers: work is done at once."""
 
     def __init__(self) -> None:
         self.tick: Callable[[], None] = lambda: None

@@ -11,7 +11,7 @@ from sim.group_kit import group, life
 from zenitmq.broker.replication.effects import DiskEffect, StartAnew
 from zenitmq.broker.replication.epochs import Epoch, EpochList
 from zenitmq.broker.replication.frames import Opening, RefusalReason, Refused
-from zenitmq.broker.replication.replica import Replica, ReplicaIdentity
+from zenitmq.broker.replication.replica import GroupReplica, ReplicaIdentity
 from zenitmq.broker.replication.replica_log import ReplicaLog
 from zenitmq.broker.replication.role import Role
 from zenitmq.model.groups.group import KnownGroup
@@ -32,7 +32,7 @@ class Shell:
         log = ReplicaLog(end=END, flushed=END, epochs=ROWS)
         identity = ReplicaIdentity.of("c", "broker-a", "b", life("b"))
         fake: Any = self
-        self.replica = Replica(
+        self.replica = GroupReplica(
             identity, fake, fake, replica_log=log, promised=0, segment_bytes=1 << 20, wants_lz4=False
         )
         self.replica.port = self.replica.host = self.replica.controller = fake

@@ -17,10 +17,10 @@ from zenitmq.broker.replication.effects import (
     OpenSession,
     PersistEpochs,
     PersistIntent,
-    ReportMasterGone,
     SendFrame,
     StartAnew,
     Stopped,
+    TellMasterGone,
 )
 from zenitmq.broker.replication.epochs import ROWS_MAX, EpochList
 from zenitmq.broker.replication.frame_codec import decode, encode
@@ -535,7 +535,7 @@ def test_a_closed_socket_is_reported_at_once_and_tried_again() -> None:
     slave = streaming()
     number = slave.core.session
     effects = slave.run(slave.core.on_socket_closed(number, 10), 10)
-    assert effects == [ReportMasterGone("A", EPOCH), CloseSession("A", number)]
+    assert effects == [TellMasterGone("A", EPOCH), CloseSession("A", number)]
     assert slave.core.on_socket_closed(number, 11) == []
     assert OpenSession("A", number + 1) in slave.tick(10 + PAUSE_MS)
     assert slave.core.on_socket_closed(number, 12) == []  # late word of the old one

@@ -10,9 +10,9 @@ from zenitmq.broker.state.producer_table import (
     PIECES_MAX,
     QUIET_MS,
     UNKNOWN,
-    Entry,
     Key,
     Piece,
+    ProducerEntry,
     ProducerTable,
     advanced,
     whereabouts,
@@ -105,11 +105,11 @@ def test_the_newest_pieces_are_kept() -> None:
 
 
 def test_whereabouts() -> None:
-    entry = Entry(19, 0, 0, (Piece(0, 9, 50, 5000), Piece(10, 19, 80, 8000, True)))
+    entry = ProducerEntry(19, 0, 0, (Piece(0, 9, 50, 5000), Piece(10, 19, 80, 8000, True)))
     assert whereabouts(entry, 0, 10) == [Piece(0, 9, 50, 5000)]
     assert whereabouts(entry, 8, 4) == [Piece(8, 9, 58, UNKNOWN), Piece(10, 11, 80, 8000, True)]
     assert whereabouts(entry, 12, 2) == [Piece(12, 13, 82, UNKNOWN, True)]
-    assert whereabouts(Entry(19, 0, 0, entry.pieces[1:]), 9, 2) is None
+    assert whereabouts(ProducerEntry(19, 0, 0, entry.pieces[1:]), 9, 2) is None
 
 
 def test_who_is_silent_for_long_is_forgotten() -> None:
