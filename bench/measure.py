@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from ..model.clock import monotonic_ns
-from .options import Progress, Report
+from .options import BenchProgress, Report
 from .percentiles import Nanoseconds, joined
-from .processes import Worker, gather
+from .processes import BenchWorker, gather
 
 _SETUP_SECONDS = 120.0
 _GRACE_SECONDS = 90.0
@@ -78,7 +78,7 @@ def measure(
     Raises the failure of any of them; all of them are gone afterwards.
     """
     with ExitStack() as running:
-        workers = [running.enter_context(Worker(load.role, load.job)) for load in loads]
+        workers = [running.enter_context(BenchWorker(load.role, load.job)) for load in loads]
         for worker in workers:
             worker.wait_ready(_SETUP_SECONDS)
         os.sync()  # or this would pay for what the part before has left in memory
@@ -120,15 +120,15 @@ def _taken(path: str) -> Nanoseconds:
 class _Watch:
     """Follows workers' progress: for the live table and the picture's timeline."""
 
-    def __init__(self, phase: str, seconds: float, report: Report, shown: set[Worker]) -> None:
+    def __init__(self, phase: str, seconds: float, report: Report, shown: set[BenchWorker]) -> None:
         self._phase, self._seconds, self._report, self._shown = phase, seconds, report, shown
         self._begin_ns = self._told_ns = monotonic_ns()
         self._told_messages = 0
-        self._counts: dict[Worker, tuple[int, int]] = {}
+        self._counts: dict[BenchWorker, tuple[int, int]] = {}
         self.timeline: list[tuple[float, float]] = []
-        self.results: dict[Worker, dict[str, Any]] = {}
+        self.results: dict[BenchWorker, dict[str, Any]] = {}
 
-    def on_event(self, worker: Worker, event: dict[str, Any]) -> bool:
+    def on_event(self, worker: BenchWorker, event: dict[str, Any]) -> bool:
         """Takes a line of a worker; True once it has ended."""
         if "progress" in event and worker in self._shown:
             messages, size_bytes = event["progress"]
@@ -149,7 +149,7 @@ class _Watch:
         self._told_ns, self._told_messages = now_ns, messages
         self.timeline.append((elapsed, rate))
         self._report(
-            Progress(
+            BenchProgress(
                 phase=self._phase,
                 elapsed_seconds=elapsed,
                 total_seconds=self._seconds,

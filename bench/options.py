@@ -96,7 +96,7 @@ class GivenCluster:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class BenchProgress:
     """Told about four times a second. Counts are of the phase that runs."""
 
     phase: str  # e.g. "start cluster", "warm", "limit before", "produce", "limit after"
@@ -104,7 +104,7 @@ class Progress:
     total_seconds: float  # 0 = unknown
     messages: int = 0
     bytes: int = 0
-    messages_per_second: float = 0.0  # since the Progress before
+    messages_per_second: float = 0.0  # since the report before
     note: str = ""
 
 
@@ -116,4 +116,4 @@ class BenchResult:
     svg: str
 
 
-Report = Callable[[Progress], None]
+Report = Callable[[BenchProgress], None]

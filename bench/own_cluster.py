@@ -19,7 +19,7 @@ from ..remoting.commands import GetBrokerStatistics, GetClusterInfo
 from ..store.log.commit_log import SPARE_FOLDER
 from ..store.log.spare_files import SPARE_INDEX_FOLDER, SPARE_QUEUE_FOLDER
 from .cached_pages import touch_pages
-from .processes import Worker
+from .processes import BenchWorker
 
 _READY_S: Final = 60.0
 _ENTRIES_PER_SLOT: Final = 4  # as the defaults have it
@@ -63,14 +63,14 @@ class OwnCluster:
         self.files = files
         self._directory = directory
         self._stack = ExitStack()
-        self._broker: Worker | None = None
+        self._broker: BenchWorker | None = None
         self.namesrv = ""
         self.address = ""  # of the broker, once it ran
 
     def __enter__(self) -> Self:
         self._client = self._stack.enter_context(RemotingClient())
         job = ServiceJob(settings={"port": 0, "listen_ms": 0}, log_path=os.path.join(self._directory, "namesrv.log"))
-        server = self._stack.enter_context(Worker("namesrv", job))
+        server = self._stack.enter_context(BenchWorker("namesrv", job))
         try:
             self.namesrv = str(server.wait_ready(_READY_S)["address"])
         except BaseException:
@@ -94,7 +94,7 @@ class OwnCluster:
         port = int(self.address.rpartition(":")[2]) if self.address else 0
         log_path = os.path.join(self._directory, "broker.log")
         settings = {"port": port, "namesrv": [self.namesrv], "store_dir": self.store_directory}
-        self._broker = Worker("broker", ServiceJob(settings=settings, store=store, log_path=log_path))
+        self._broker = BenchWorker("broker", ServiceJob(settings=settings, store=store, log_path=log_path))
         deadline = monotonic_ms() + round(seconds * 1000)
         while not self._is_up():
             if not self._broker.is_running or monotonic_ms() >= deadline:

@@ -25,7 +25,7 @@ _STOP_SECONDS: Final = 10.0
 PROGRESS_NS: Final = 250_000_000
 
 
-class Worker:
+class BenchWorker:
     """A process that runs `python -m zenitmq.bench.worker ROLE`. Context manager: on the way out it is gone."""
 
     def __init__(self, role: str, job: object) -> None:
@@ -114,7 +114,7 @@ class Worker:
     def _wait_for(self, kind: str, seconds: float) -> dict[str, Any]:
         found: dict[str, Any] | None = None
 
-        def take(_: Worker, event: dict[str, Any]) -> bool:
+        def take(_: BenchWorker, event: dict[str, Any]) -> bool:
             nonlocal found
             found = event.get(kind, found)
             return found is not None
@@ -125,8 +125,8 @@ class Worker:
 
 
 def gather(
-    workers: Sequence[Worker],
-    on_event: Callable[[Worker, dict[str, Any]], bool],
+    workers: Sequence[BenchWorker],
+    on_event: Callable[[BenchWorker, dict[str, Any]], bool],
     *,
     seconds: float,
     what: str,
@@ -150,7 +150,7 @@ def gather(
                 on_tick()
 
 
-class Channel:
+class WorkerChannel:
     """The worker's end. Used by its main thread only."""
 
     def __init__(self) -> None:

@@ -14,18 +14,18 @@ from ..model.errors import InvalidParameter
 from .document import picture, result_document
 from .environment import environment, kernel_kind
 from .measure import Load, Measured, measure
-from .options import GROUP_WORKS, SPARK_WORKS, BenchOptions, BenchResult, GivenCluster, Progress, Report
+from .options import GROUP_WORKS, SPARK_WORKS, BenchOptions, BenchResult, GivenCluster, Report
 from .own_cluster import LogFiles
 from .percentiles import Nanoseconds, joined, latency_us
-from .processes import Worker
+from .processes import BenchWorker
 from .raw.raw_path import RawPath, default_in_flight, fdatasync_latencies, limit_document, raw_shape, slice_bytes
 from .stages import EncodeJob, broker_stages, client_stages
 from .target import Target, opened_target
 from .works.limits import measure_limits
 from .works.restart import restart
-from .works.works import WORKS, Bench, Outcome, prebuilt_job, warm_up, write_log
+from .works.works import WORKS, Bench, WorkOutcome, prebuilt_job, warm_up, write_log
 
-__all__ = ["BenchOptions", "BenchResult", "Progress", "Report", "run"]
+__all__ = ["BenchOptions", "BenchResult", "Report", "run"]
 
 _RAW_OF: Final = {
     "produce": "the same frames over the same sockets and the same pwritev, without a broker",
@@ -157,7 +157,7 @@ def _pages(options: BenchOptions, given: GivenCluster) -> str:
     return "cold: fresh preallocated files" if options.own_cluster else "cold, unless the cluster recycled segments"
 
 
-def _stages(bench: Bench, outcome: Outcome) -> dict[str, dict[str, float]]:
+def _stages(bench: Bench, outcome: WorkOutcome) -> dict[str, dict[str, float]]:
     """Nanoseconds a message, of one producer's process and of the broker."""
     options = bench.options
     broker = broker_stages(outcome.before.stages, outcome.after.stages, batch=raw_shape(options).batch)
@@ -173,7 +173,7 @@ def _stages(bench: Bench, outcome: Outcome) -> dict[str, dict[str, float]]:
         job = EncodeJob(
             topic=bench.target.topic, api=options.api, size=options.size, keys=options.keys, tags=options.tags
         )
-        with Worker("encode", job) as worker:
+        with BenchWorker("encode", job) as worker:
             worker.wait_ready(_SETUP_SECONDS)
             encoding = worker.ask("go", _SETUP_SECONDS)
     client = client_stages(

@@ -14,10 +14,10 @@ from ..namesrv.config import NameServerConfig
 from ..namesrv.service import NameServer
 from ..store.config import StoreConfig
 from .own_cluster import ServiceJob
-from .processes import Channel
+from .processes import WorkerChannel
 
 
-def serve_namesrv(job: ServiceJob, channel: Channel) -> None:
+def serve_namesrv(job: ServiceJob, channel: WorkerChannel) -> None:
     """A name server until the parent closes the channel."""
     _log_to(job.log_path)
     with NameServer(NameServerConfig(**job.settings)) as server:
@@ -25,7 +25,7 @@ def serve_namesrv(job: ServiceJob, channel: Channel) -> None:
         server.run()
 
 
-def serve_broker(job: ServiceJob, channel: Channel) -> None:
+def serve_broker(job: ServiceJob, channel: WorkerChannel) -> None:
     """A broker until the parent closes the channel; it answers some time after it told "ready"."""
     _log_to(job.log_path)
     _end_with_parent(channel, {})
@@ -33,7 +33,7 @@ def serve_broker(job: ServiceJob, channel: Channel) -> None:
     broker_service.run(BrokerConfig(**settings, store=StoreConfig(**job.store)))
 
 
-def _end_with_parent(channel: Channel, facts: dict[str, Any]) -> None:
+def _end_with_parent(channel: WorkerChannel, facts: dict[str, Any]) -> None:
     def watch() -> None:
         """Thread: once the parent closes our input, the process gets the signal that stops its service."""
         channel.ready(facts)

@@ -16,7 +16,7 @@ from ..model.clock import monotonic_ns
 from ..model.ids import unique_id_prefix
 from ..model.message import Message
 from ..record.kernel import Accumulator
-from .processes import Channel
+from .processes import WorkerChannel
 from .works.frames import TAG, bodies
 
 Stages = Mapping[str, tuple[int, int]]  # stage -> (nanoseconds, calls) so far
@@ -69,7 +69,7 @@ class EncodeJob:
     tags: bool = False
 
 
-def measure_encoding(job: EncodeJob, channel: Channel) -> None:
+def measure_encoding(job: EncodeJob, channel: WorkerChannel) -> None:
     """{build_ns, encode_ns} a message: the best of a few rounds, alone on its core as far as there is one."""
     content = bodies(1024, job.size)
     tags = TAG if job.tags else None

@@ -23,7 +23,7 @@ from ..remoting.commands import (
     OffsetReply,
     RouteReply,
 )
-from .options import BenchOptions, Progress, Report
+from .options import BenchOptions, BenchProgress, Report
 from .own_cluster import LogFiles, OwnCluster, Pages, store_settings
 from .stages import Stages, added_stages
 
@@ -138,12 +138,12 @@ def opened_target(options: BenchOptions, directory: str, files: LogFiles, report
         if found and _answers(client, found[0]):
             with _topic(client, options, ",".join(found)) as target:
                 _check_flush(target, options)
-                report(Progress(phase="cluster", elapsed_seconds=0.0, total_seconds=0.0, note=_which(target)))
+                report(BenchProgress(phase="cluster", elapsed_seconds=0.0, total_seconds=0.0, note=_which(target)))
                 yield target
             return
         if options.namesrv is not None:
             raise ConnectionLost(options.namesrv)
-        report(Progress(phase="start cluster", elapsed_seconds=0.0, total_seconds=0.0))
+        report(BenchProgress(phase="start cluster", elapsed_seconds=0.0, total_seconds=0.0))
         with OwnCluster(directory, files) as cluster:
             pages: Pages = "filling" if options.warm else "fresh"
             cluster.start_broker(store_settings(files, flush=options.flush, index=options.index, pages=pages))

@@ -7,7 +7,7 @@ import sys
 from typing import Final
 
 from ..model.errors import ZenitError
-from .processes import Channel
+from .processes import WorkerChannel
 
 # role -> (module, class of its job, function); a process loads only what its role needs
 ROLES: Final[dict[str, tuple[str, str, str]]] = {
@@ -28,7 +28,7 @@ ROLES: Final[dict[str, tuple[str, str, str]]] = {
 
 def main(role: str) -> int:
     """Runs one job; a failure is told to the parent as one line."""
-    channel = Channel()
+    channel = WorkerChannel()
     module_name, job_class, function = ROLES[role]
     try:
         module = importlib.import_module(f".{module_name}", __package__)

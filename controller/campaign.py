@@ -44,7 +44,16 @@ from .cluster_naming import ClusterNaming
 from .flush_round import Asker, FlushRound
 from .group.detection import Detection
 from .group.leadership import Leadership
-from .group_store import GroupStore, Listener, Member, MembersTouched, SessionChanged, SessionState, StoreEvent, Touched
+from .group_store import (
+    ControllerMember,
+    GroupStore,
+    Listener,
+    MembersTouched,
+    SessionChanged,
+    SessionState,
+    StoreEvent,
+    Touched,
+)
 from .leadership_term import LeadershipTerm, TermLoop
 from .store_worker import StoreWorker
 
@@ -224,7 +233,7 @@ class Campaign:
                 self._on_members(self._session_changes, error)
 
     def _on_members(
-        self, session_changes: int, result: tuple[tuple[Member, ...], tuple[str, ...], str] | ZenitError
+        self, session_changes: int, result: tuple[tuple[ControllerMember, ...], tuple[str, ...], str] | ZenitError
     ) -> None:
         self._campaigning = False
         if isinstance(result, ZenitError):
@@ -261,7 +270,7 @@ class Campaign:
             self._term.begin()
 
 
-def _take_part(store: GroupStore, address: str) -> tuple[tuple[Member, ...], tuple[str, ...], str]:
+def _take_part(store: GroupStore, address: str) -> tuple[tuple[ControllerMember, ...], tuple[str, ...], str]:
     """Worker thread: joins, and reads who takes part, which groups there are, and the cluster's id. Raises
     ZooKeeperUnavailable."""
     store.join(address)

@@ -75,7 +75,7 @@ Listener = Callable[[StoreEvent], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ControllerMember:
     """A controller that takes part: where brokers and tools reach it. `own`: it is this process."""
 
     address: str
@@ -118,7 +118,7 @@ class GroupStore(Protocol):
     def join(self, address: str) -> None:
         """Takes part in leading, as long as the session lasts; once more in the same session changes nothing."""
 
-    def members(self) -> tuple[Member, ...]:
+    def members(self) -> tuple[ControllerMember, ...]:
         """The controllers that take part, oldest first: the first one leads."""
 
     def append_record(self, record: bytes) -> str:

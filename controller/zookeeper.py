@@ -39,8 +39,8 @@ from ..model.groups.group import GroupNode, KnownGroup, Seen, Sighting
 from ..model.groups.group_codec import decode_node, decode_seen, encode_node, encode_seen
 from ..model.groups.group_limits import check_name, check_token
 from .group_store import (
+    ControllerMember,
     Listener,
-    Member,
     MembersTouched,
     Outcome,
     SessionChanged,
@@ -236,7 +236,7 @@ class ZooKeeperStore:
         path, data = f"{self._controllers}/{self._token}-", address.encode("ascii")
         self._ask("join", end_ms, self._client.create_async, path, data, ephemeral=True, sequence=True)
 
-    def members(self) -> tuple[Member, ...]:
+    def members(self) -> tuple[ControllerMember, ...]:
         end_ms = self._deadline_ms()
         found = []
         for name in sorted(self._children(self._controllers, self._on_members, end_ms), key=_sequence):
@@ -245,7 +245,7 @@ class ZooKeeperStore:
                 data, _ = self._ask("list controllers", end_ms, self._client.get_async, path)
             except NoNodeError:
                 continue  # left meanwhile
-            found.append(Member(data.decode("ascii", "replace"), self._is_own(name)))
+            found.append(ControllerMember(data.decode("ascii", "replace"), self._is_own(name)))
         return tuple(found)
 
     # ---- records

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class LineComparison:
     """What was found. `problem` is "" where everything came out whole."""
 
     lines: int
@@ -24,7 +24,7 @@ class Comparison:
     problem: str = ""
 
 
-def compare(sent: Sequence[bytes], consumed: Iterable[tuple[int, bytes]]) -> Comparison:
+def compare(sent: Sequence[bytes], consumed: Iterable[tuple[int, bytes]]) -> LineComparison:
     """Compares the lines of a file with (queue id, body) in the order in which they were consumed."""
     by_queue: dict[int, list[bytes]] = defaultdict(list)
     for queue_id, body in consumed:
@@ -35,11 +35,11 @@ def compare(sent: Sequence[bytes], consumed: Iterable[tuple[int, bytes]]) -> Com
     if missing or extra:
         example = next(iter(missing or extra))
         text = f"{missing.total()} lines missing, {extra.total()} too many; one of them: {example[:80]!r}"
-        return Comparison(*facts, text)
+        return LineComparison(*facts, text)
     for queue_id, bodies in sorted(by_queue.items()):
         if not _in_order(bodies, sent):
-            return Comparison(*facts, f"queue {queue_id} is out of order")
-    return Comparison(*facts)
+            return LineComparison(*facts, f"queue {queue_id} is out of order")
+    return LineComparison(*facts)
 
 
 def _in_order(part: Iterable[bytes], whole: Iterable[bytes]) -> bool:

@@ -96,7 +96,7 @@ def last_directory() -> str | None:
     return directory if os.path.exists(os.path.join(directory, FILE_NAME)) else None
 
 
-class LocalCluster:
+class ProcessCluster:
     """The cluster of one directory. Any thread, one at a time; several processes take turns by the lock file."""
 
     def __init__(self, directory: str, *, say: Say = lambda _: None, ready_timeout_ms: int = READY_TIMEOUT_MS) -> None:

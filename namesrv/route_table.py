@@ -46,7 +46,7 @@ NOTHING_CHANGED: Final[frozenset[str]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ListedBroker:
     """One broker process of a group, as it registered itself."""
 
     address: str
@@ -62,7 +62,7 @@ class Group:
     broker_name: str
     cluster_id: str = ""
     epoch: int = 0
-    members: Mapping[int, Member] = field(default_factory=dict)
+    members: Mapping[int, ListedBroker] = field(default_factory=dict)
     topics: Mapping[str, QueueData] = field(default_factory=dict)
 
 
@@ -113,7 +113,7 @@ class RouteTable:
         }
         if broker_id == MASTER_ID or MASTER_ID not in members:
             group = replace(group, topics=topics)
-        members[broker_id] = Member(request.address, request.epoch, request.replication_address)
+        members[broker_id] = ListedBroker(request.address, request.epoch, request.replication_address)
         changed = self._adopt(replace(group, epoch=request.epoch, members=members))
         self._heard_ms[name, broker_id] = now_ms
         return changed

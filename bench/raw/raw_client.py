@@ -12,7 +12,7 @@ from ...model.clock import monotonic_ns
 from ...model.errors import RequestTimeout
 from ...remoting.raw_socket import RawDealer
 from ..percentiles import Samples
-from ..processes import Channel
+from ..processes import WorkerChannel
 from ..works.frames import ready_batches
 from .raw_server import READ
 
@@ -40,7 +40,7 @@ class RawClientJob:
     reads: bool = False
 
 
-def drive(job: RawClientJob, channel: Channel) -> None:
+def drive(job: RawClientJob, channel: WorkerChannel) -> None:
     """One measurement: {messages, bytes, seconds, requests}; latencies of requests to `samples_path`."""
     header = bytes.fromhex(job.header)
     record_bytes = 0
@@ -67,7 +67,7 @@ def drive(job: RawClientJob, channel: Channel) -> None:
 
 def _pump(
     job: RawClientJob,
-    channel: Channel,
+    channel: WorkerChannel,
     dealer: RawDealer,
     header: bytes,
     payloads: list[bytes],

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...remoting.raw_socket import RawDealer
-from ..processes import Channel
+from ..processes import WorkerChannel
 from .raw_server import FOLLOW, RawFiles, RawServerJob, listened, obey
 
 _WAIT_MS: Final = 50
@@ -24,7 +24,7 @@ class RawCopyJob:
     segment_bytes: int = 128 << 20
 
 
-def follow(job: RawCopyJob, channel: Channel) -> None:
+def follow(job: RawCopyJob, channel: WorkerChannel) -> None:
     """Runs until the parent closes the channel. Words as of the raw server."""
     files = RawFiles(
         RawServerJob(

@@ -20,7 +20,7 @@ from ...remoting.header import encode_reply, encode_request
 from ..measure import Load, Measured, measure
 from ..options import BenchOptions, Report
 from ..percentiles import Samples
-from ..processes import Worker
+from ..processes import BenchWorker
 from ..works.frames import ready_batches
 from ..works.prebuilt import BATCHES_IN_A_ROW
 from .raw_client import RawClientJob
@@ -127,7 +127,7 @@ class RawPath:
             segments=segments,
             copies=copies,
         )
-        self._workers = [Worker("raw-server", job)]
+        self._workers = [BenchWorker("raw-server", job)]
         try:
             addresses = self._workers[0].wait_ready(_READY_SECONDS)
             self.address = str(addresses["address"])
@@ -137,7 +137,7 @@ class RawPath:
                 copy = RawCopyJob(
                     address=str(addresses["copies_address"]), directory=place, warm=warm, sync=sync, segments=segments
                 )
-                self._workers.append(Worker("raw-copy", copy))
+                self._workers.append(BenchWorker("raw-copy", copy))
                 self._workers[-1].wait_ready(_READY_SECONDS)
             for worker in self._workers:
                 worker.go()

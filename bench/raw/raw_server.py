@@ -18,7 +18,7 @@ from ...remoting.raw_socket import RawRouter
 from ...remoting.server_socket import shared_payload
 from ...store.log.segment import MappedFile, create_allocated
 from ..cached_pages import touch_pages
-from ..processes import Channel
+from ..processes import WorkerChannel
 
 _ZEROS: Final = bytes(8)
 _WAIT_MS: Final = 50
@@ -120,7 +120,7 @@ class RawFiles:
             os.unlink(file.path)
 
 
-def serve(job: RawServerJob, channel: Channel) -> None:
+def serve(job: RawServerJob, channel: WorkerChannel) -> None:
     """Runs until the parent closes the channel. Words: "go", then "renew" and "state", each answered with {ran_out}."""
     arena = memoryview(bytearray(job.drain_bytes + job.frame_bytes_max))
     files = RawFiles(job)
@@ -139,14 +139,14 @@ def serve(job: RawServerJob, channel: Channel) -> None:
         files.close()
 
 
-def listened(channel: Channel) -> deque[str]:
+def listened(channel: WorkerChannel) -> deque[str]:
     """The parent's words from now on, as a thread hears them; "" is the last."""
     words: deque[str] = deque()
     threading.Thread(target=_listen, args=(channel, words), daemon=True).start()
     return words
 
 
-def _listen(channel: Channel, words: deque[str]) -> None:
+def _listen(channel: WorkerChannel, words: deque[str]) -> None:
     """Thread: hands the parent's words to the loop; "" ends it."""
     while word := channel.next_word():
         words.append(word)
@@ -154,7 +154,7 @@ def _listen(channel: Channel, words: deque[str]) -> None:
 
 
 def _loop(
-    job: RawServerJob, channel: Channel, router: RawRouter, files: RawFiles, arena: memoryview, words: deque[str]
+    job: RawServerJob, channel: WorkerChannel, router: RawRouter, files: RawFiles, arena: memoryview, words: deque[str]
 ) -> None:
     header = bytes.fromhex(job.reply_header)
     while True:
@@ -173,7 +173,7 @@ def _loop(
 
 def _loop_with_copies(
     job: RawServerJob,
-    channel: Channel,
+    channel: WorkerChannel,
     router: RawRouter,
     copies: RawRouter,
     files: RawFiles,
@@ -214,7 +214,7 @@ def _drained(job: RawServerJob, router: RawRouter, arena: memoryview) -> tuple[l
     return router.drain(arena, wait_ms=0, requests_max=_DRAIN_REQUESTS, bytes_max=job.drain_bytes)
 
 
-def obey(word: str, channel: Channel, files: RawFiles) -> bool:
+def obey(word: str, channel: WorkerChannel, files: RawFiles) -> bool:
     """Does what the parent says and answers it; False where it is to end."""
     if not word:
         return False

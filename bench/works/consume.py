@@ -12,7 +12,7 @@ from ...model.clock import monotonic_ns
 from ...model.errors import RequestTimeout
 from ...model.queue import MessageQueue
 from ..percentiles import Samples
-from ..processes import Channel
+from ..processes import WorkerChannel
 
 _SAMPLES: Final = 2_000_000
 _POLL_S: Final = 10.0
@@ -33,7 +33,7 @@ class ConsumeJob:
     samples_path: str
 
 
-def consume(job: ConsumeJob, channel: Channel) -> None:
+def consume(job: ConsumeJob, channel: WorkerChannel) -> None:
     """One measurement: {messages, bytes, seconds}; the time between polls' ends to `samples_path` (untouched only)."""
     samples = Samples(_SAMPLES)
     queues = {MessageQueue(job.topic, broker, queue_id): offset for broker, queue_id, offset in job.queues}
@@ -52,7 +52,7 @@ def consume(job: ConsumeJob, channel: Channel) -> None:
     channel.result({"messages": messages, "bytes": size_bytes, "seconds": seconds})
 
 
-def _iterate(job: ConsumeJob, channel: Channel, consumer: PullConsumer) -> tuple[int, int]:
+def _iterate(job: ConsumeJob, channel: WorkerChannel, consumer: PullConsumer) -> tuple[int, int]:
     """A loop over messages that reads each body, as a user writes it."""
     count = size_bytes = 0
     for message in consumer:
@@ -65,7 +65,7 @@ def _iterate(job: ConsumeJob, channel: Channel, consumer: PullConsumer) -> tuple
     return count, size_bytes
 
 
-def _untouched(job: ConsumeJob, channel: Channel, consumer: PullConsumer, samples: Samples) -> tuple[int, int]:
+def _untouched(job: ConsumeJob, channel: WorkerChannel, consumer: PullConsumer, samples: Samples) -> tuple[int, int]:
     """Whole polls: counted, not looked into. Bytes are those of the records. Raises RequestTimeout where it dries up."""
     count = size_bytes = 0
     before_ns = monotonic_ns()

@@ -25,7 +25,7 @@ from ...model.message import FailedSend
 from ...model.queue import MessageQueue
 from ...record.kernel import StoredMessage
 from ..percentiles import Samples
-from ..processes import Channel
+from ..processes import WorkerChannel
 from .frames import bodies
 
 STAMP: Final = struct.Struct(">q")  # when the message was due, monotonic ns
@@ -74,7 +74,7 @@ def due_ns(start_ns: int, index: int, rate: float) -> int:
     return start_ns + int(index * 1e9 / rate)
 
 
-def send_on_schedule(job: ScheduleJob, channel: Channel) -> None:
+def send_on_schedule(job: ScheduleJob, channel: WorkerChannel) -> None:
     """One schedule: {messages, bytes, seconds, late_us}; how late each burst left, to `samples_path`."""
     padding = bodies(1024, max(0, job.size - STAMP.size))
     failed: list[FailedSend] = []
@@ -102,7 +102,7 @@ def send_on_schedule(job: ScheduleJob, channel: Channel) -> None:
     channel.result({"messages": sent, "bytes": sent * job.size, "seconds": seconds, "failed": len(failed)})
 
 
-def receive(job: ReceiveJob, channel: Channel) -> None:
+def receive(job: ReceiveJob, channel: WorkerChannel) -> None:
     """One consumer: {messages, bytes, seconds}; each message's latency from when it was due, to `samples_path`."""
     if job.push:
         _receive_pushed(job, channel)
@@ -136,7 +136,7 @@ def receive(job: ReceiveJob, channel: Channel) -> None:
     channel.result({"messages": samples.count, "bytes": size_bytes, "seconds": seconds})
 
 
-def _receive_pushed(job: ReceiveJob, channel: Channel) -> None:
+def _receive_pushed(job: ReceiveJob, channel: WorkerChannel) -> None:
     """The same by the handler of a push consumer, which has its share of the topic's queues.
 
     `idle_cpu`: what its process used of a core while nothing came, from when it had its first queue on. `settled_cpu`:

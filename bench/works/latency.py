@@ -17,7 +17,7 @@ from ...model.errors import RequestTimeout
 from ...model.message import Message
 from ...remoting.raw_socket import RawDealer
 from ..percentiles import Samples
-from ..processes import Channel
+from ..processes import WorkerChannel
 from .frames import TAG, bodies, ready_batches
 
 _SAMPLES: Final = 4_000_000
@@ -41,7 +41,7 @@ class LatencyJob:
     tags: bool = False
 
 
-def send_one_by_one(job: LatencyJob, channel: Channel) -> None:
+def send_one_by_one(job: LatencyJob, channel: WorkerChannel) -> None:
     """One measurement: {messages, bytes, seconds}; latencies of sends and of round trips to the two paths."""
     content = bodies(1024, job.size)
     payload = ready_batches(job.topic, size=job.size, batch=1, keys=job.keys, tags=job.tags, count=2)[0]

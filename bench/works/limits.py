@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..measure import Measured
-from ..options import BenchOptions, Progress, Report
+from ..options import BenchOptions, BenchProgress, Report
 from ..percentiles import latency_us
 from ..raw.raw_path import RawPath, RawShape, default_in_flight, fdatasync_latencies, raw_shape
 
@@ -24,7 +24,7 @@ def measure_limits(options: BenchOptions, directory: str, report: Report) -> tup
     chosen: Measured | None = None
     for kind in ("cold", "warm"):
         with ExitStack() as running:
-            report(Progress(phase=f"{kind} files", elapsed_seconds=0.0, total_seconds=0.0))
+            report(BenchProgress(phase=f"{kind} files", elapsed_seconds=0.0, total_seconds=0.0))
             raw = running.enter_context(
                 RawPath(directory, warm=kind == "warm", sync=options.flush == "sync", seconds=options.seconds)
             )
@@ -37,7 +37,7 @@ def measure_limits(options: BenchOptions, directory: str, report: Report) -> tup
                 if name == f"write_{'warm' if options.warm else 'cold'}":
                     chosen = found
     assert chosen is not None
-    report(Progress(phase="fdatasync", elapsed_seconds=0.0, total_seconds=options.limit_seconds))
+    report(BenchProgress(phase="fdatasync", elapsed_seconds=0.0, total_seconds=options.limit_seconds))
     flushes = fdatasync_latencies(directory, seconds=max(options.limit_seconds, 0.2))
     table["fdatasync_64_kib"] = {"count": flushes.count, "latency_us": latency_us(flushes.values)}
     return chosen, {"limits": table, "in_flight": default_in_flight(options)}

@@ -20,7 +20,7 @@ from ...remoting.client_socket import ClientContext, Dealer
 from ...remoting.commands import SendMessages, SendReply
 from ...remoting.header import decode_reply, encode_request
 from ..percentiles import Samples
-from ..processes import Channel
+from ..processes import WorkerChannel
 from .frames import ready_batches
 
 _SAMPLES: Final = 4_000_000
@@ -106,7 +106,7 @@ class Pump:
         while self._sent_at:
             self.take_answers()
 
-    def run(self, channel: Channel) -> None:
+    def run(self, channel: WorkerChannel) -> None:
         """Sends until the time is over, or as many messages as wanted."""
         job = self._job
         now_ns = monotonic_ns()
@@ -124,7 +124,7 @@ class Pump:
         self.drain()
 
 
-def send_prebuilt(job: PrebuiltJob, channel: Channel) -> None:
+def send_prebuilt(job: PrebuiltJob, channel: WorkerChannel) -> None:
     """One measurement: {messages, bytes, seconds, send_ns}; latencies of requests to `samples_path`."""
     batches = ready_batches(job.topic, size=job.size, batch=job.batch, keys=job.keys, tags=job.tags, count=job.prepared)
     samples = Samples(_SAMPLES)

@@ -23,7 +23,7 @@ from ...model.clock import monotonic_ns
 from ...model.errors import ZenitError
 from ...model.message import Message
 from ..percentiles import Samples
-from ..processes import Channel
+from ..processes import WorkerChannel
 from .frames import TAG, bodies
 
 _CHUNK: Final = 4096  # calls between two looks at the clock
@@ -50,7 +50,7 @@ class ProduceJob:
 class _Load:
     """What one measurement counts."""
 
-    def __init__(self, job: ProduceJob, channel: Channel) -> None:
+    def __init__(self, job: ProduceJob, channel: WorkerChannel) -> None:
         self.job = job
         self.samples = Samples(_SAMPLES)
         self.messages = 0
@@ -66,7 +66,7 @@ class _Load:
         return now_ns < self.end_ns
 
 
-def produce(job: ProduceJob, channel: Channel) -> None:
+def produce(job: ProduceJob, channel: WorkerChannel) -> None:
     """One measurement: {messages, bytes, seconds}; latencies, where the road tells them, to `samples_path`."""
     content = bodies(_CHUNK, job.size)
     keys = [[f"k{index}-{key}" for key in range(job.keys)] for index in range(_CHUNK)] if job.keys else None

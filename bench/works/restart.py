@@ -13,7 +13,7 @@ from typing import Any, Final
 from ...model.clock import monotonic_ns
 from ...model.errors import InvalidParameter, SystemFault
 from ..measure import Load, Measured, measure
-from ..options import BenchOptions, Progress
+from ..options import BenchOptions, BenchProgress
 from ..own_cluster import OwnCluster, store_settings
 from ..raw.raw_path import record_bytes
 from .works import Bench, prebuilt_job
@@ -31,7 +31,7 @@ def restart(bench: Bench) -> tuple[Measured, dict[str, Any]]:
     filled = _fill(bench)
     before = sum(offset for _, _, offset in bench.target.end_offsets())
     cluster.kill_broker()
-    bench.report(Progress(phase="restart", elapsed_seconds=0.0, total_seconds=0.0))
+    bench.report(BenchProgress(phase="restart", elapsed_seconds=0.0, total_seconds=0.0))
     seconds = _start(cluster, options)
     after = sum(offset for _, _, offset in bench.target.end_offsets())
     if after != before:

@@ -34,7 +34,7 @@ _FILL_KEYS_MAX: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class WorkOutcome:
     """A work's figures: what was measured, the brokers' use around it, and what else goes into the document."""
 
     measured: Measured
@@ -57,7 +57,7 @@ class Bench:
         """Of a file for latencies."""
         return os.path.join(self.directory, name + ".npy")
 
-    def measured(self, loads: list[Load], *, phase: str, seconds: float) -> Outcome:
+    def measured(self, loads: list[Load], *, phase: str, seconds: float) -> WorkOutcome:
         """The loads, with the brokers' use read just before and after."""
         started: list[BrokerUse] = []
         found = measure(
@@ -67,10 +67,10 @@ class Bench:
             report=self.report,
             on_started=lambda: started.append(self.target.use()),
         )
-        return Outcome(measured=found, before=started[0], after=self.target.use())
+        return WorkOutcome(measured=found, before=started[0], after=self.target.use())
 
 
-def produce(bench: Bench) -> Outcome:
+def produce(bench: Bench) -> WorkOutcome:
     """Producers at full speed, by a road of `Producer` or with ready batches."""
     options = bench.options
     loads = []
@@ -112,7 +112,7 @@ def prebuilt_job(bench: Bench, path: str) -> PrebuiltJob:
     )
 
 
-def consume(bench: Bench) -> Outcome:
+def consume(bench: Bench) -> WorkOutcome:
     """A backlog is made first; then consumers read all of it."""
     options, target = bench.options, bench.target
     first = {(name, queue): offset for name, queue, offset in target.end_offsets()}
@@ -156,7 +156,7 @@ def _make_backlog(bench: Bench) -> None:
     measure([Load(role="prebuilt", job=job, samples_path=path)], phase="backlog", seconds=0.0, report=bench.report)
 
 
-def latency(bench: Bench) -> Outcome:
+def latency(bench: Bench) -> WorkOutcome:
     """One thread, one synchronous send at a time, a bare round trip between."""
     options = bench.options
     path, raw_path = bench.path("sends"), bench.path("trips")
@@ -182,7 +182,7 @@ def latency(bench: Bench) -> Outcome:
     return replace(outcome, extra={"raw_latency_us": raw, "ratio_to_raw": ratio})
 
 
-def end_to_end(bench: Bench) -> Outcome:
+def end_to_end(bench: Bench) -> WorkOutcome:
     """Producers on a schedule; the consumers' latencies count from when each message was due."""
     options = replace(bench.options, size=max(bench.options.size, STAMP.size))
     target = bench.target
@@ -286,7 +286,7 @@ def write_log(bench: Bench, files: LogFiles, log_bytes: int, *, size_min: int = 
     measure([load], phase="warm", seconds=0.0, report=bench.report)
 
 
-WORKS: Final[dict[str, Callable[[Bench], Outcome]]] = {
+WORKS: Final[dict[str, Callable[[Bench], WorkOutcome]]] = {
     "produce": produce,
     "consume": consume,
     "latency": latency,

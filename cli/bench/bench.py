@@ -16,7 +16,7 @@ from ..options import Json, Namesrv, usage_of_values
 from ..output import note, print_facts, readable_bytes, show
 
 if TYPE_CHECKING:
-    from ...bench.options import Progress
+    from ...bench.options import BenchProgress
 
 USUAL: Final = BenchOptions(work="produce")
 ON, OFF = True, False
@@ -142,12 +142,12 @@ def _check_can_write(path: str) -> None:
 
 
 @contextlib.contextmanager
-def _live_table() -> Iterator[Callable[[Progress], None]]:
+def _live_table() -> Iterator[Callable[[BenchProgress], None]]:
     """A function to be told how the run goes: a live table where a person watches, else a line a phase on stderr."""
     if not sys.stderr.isatty():
         phases: set[str] = set()
 
-        def tell(progress: Progress) -> None:
+        def tell(progress: BenchProgress) -> None:
             if progress.phase not in phases:
                 phases.add(progress.phase)
                 note(f"bench: {progress.phase} {progress.note}".rstrip())
@@ -161,7 +161,7 @@ def _live_table() -> Iterator[Callable[[Progress], None]]:
     rows: dict[str, tuple[str, ...]] = {}
     with Live(console=Console(stderr=True), refresh_per_second=4) as live:
 
-        def draw(progress: Progress) -> None:
+        def draw(progress: BenchProgress) -> None:
             rows[progress.phase] = _cells(progress)
             table = Table("phase", "time", "messages", "messages/s", "bytes", "")
             for cells in rows.values():
@@ -171,7 +171,7 @@ def _live_table() -> Iterator[Callable[[Progress], None]]:
         yield draw
 
 
-def _cells(progress: Progress) -> tuple[str, ...]:
+def _cells(progress: BenchProgress) -> tuple[str, ...]:
     total = f" / {progress.total_seconds:.0f}" if progress.total_seconds else ""
     return (
         progress.phase,

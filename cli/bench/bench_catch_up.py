@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ...bench.environment import environment, kernel_kind
-from ...bench.options import BenchOptions, Progress, Report
+from ...bench.options import BenchOptions, BenchProgress, Report
 from ...bench.percentiles import Samples, latency_us
 from ...bench.runner import run
 from ...client.admin import Admin
@@ -104,7 +104,7 @@ def _caught_up(cluster: DrilledCluster, report: Report) -> _CaughtUp:
                 look_ms = monotonic_ms() + _LOOK_MS
                 has = _written(client, slave) or 0
                 seconds = (monotonic_ns() - begin_ns) / 1e9
-                report(Progress(phase=WORK, elapsed_seconds=seconds, total_seconds=0.0, bytes=has))
+                report(BenchProgress(phase=WORK, elapsed_seconds=seconds, total_seconds=0.0, bytes=has))
                 if has >= target:
                     return _CaughtUp(target - already, seconds, samples)
                 if monotonic_ms() >= deadline_ms:

@@ -8,7 +8,7 @@ from importlib import metadata
 from typing import Any, Final
 
 from ...bench.environment import environment
-from ...bench.options import BenchOptions, Progress, Report
+from ...bench.options import BenchOptions, BenchProgress, Report
 from ...bench.own_cluster import LogFiles
 from ...bench.target import opened_target
 from ...model.errors import RequirementMissing
@@ -29,7 +29,7 @@ def run_spark(options: BenchOptions, report: Report) -> dict[str, Any]:
         raise RequirementMissing(str(error.name), "pip install 'zenitmq[spark]'") from error
 
     def tell(phase: str) -> None:
-        report(Progress(phase=phase, elapsed_seconds=0.0, total_seconds=0.0))
+        report(BenchProgress(phase=phase, elapsed_seconds=0.0, total_seconds=0.0))
 
     if options.directory is not None:
         os.makedirs(options.directory, exist_ok=True)

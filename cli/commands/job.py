@@ -15,7 +15,7 @@ from ..output import print_facts, print_rows, print_table, show
 
 if TYPE_CHECKING:
     from ...pipeline.jobs.job import Document, Report
-    from ...pipeline.jobs.summary import Progress
+    from ...pipeline.jobs.summary import JobProgress
 
 # Each job has options of its own; they are read by the job, not here.
 TAKES_ANY = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
@@ -119,7 +119,7 @@ def _progress() -> Iterator[Report]:
         yield lambda _progress: None
         return
 
-    def draw(progress: Progress) -> None:
+    def draw(progress: JobProgress) -> None:
         sys.stderr.write(f"\r\x1b[K{progress.line()}")
         sys.stderr.flush()
 

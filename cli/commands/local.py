@@ -17,7 +17,7 @@ from ..watch import watched
 
 if TYPE_CHECKING:
     from ...deploy.cluster_record import Shape
-    from ...deploy.local_cluster import LocalCluster
+    from ...deploy.local_cluster import ProcessCluster
 
 WATCH_MS: Final = 500
 
@@ -67,9 +67,9 @@ def up(
     (9878) elect each group's master anew when it dies; with --no-controller nobody does: the group waits for its master.
     Without --detach they stop at Ctrl-C.
     """
-    from ...deploy.local_cluster import LocalCluster
+    from ...deploy.local_cluster import ProcessCluster
 
-    cluster = LocalCluster(directory, say=note, ready_timeout_ms=round(timeout * 1000))
+    cluster = ProcessCluster(directory, say=note, ready_timeout_ms=round(timeout * 1000))
     if no_controller and controllers is not None:
         raise typer.BadParameter("expected nothing beside --no-controller", param_hint="--controllers")
     asked = {"replicas": replicas, "groups": groups, "controllers": controllers, "zookeeper": zookeeper}
@@ -99,7 +99,7 @@ def up(
         cluster.down()
 
 
-def _shape(cluster: LocalCluster, asked: dict[str, Any], no_controller: bool) -> Shape:
+def _shape(cluster: ProcessCluster, asked: dict[str, Any], no_controller: bool) -> Shape:
     """What the cluster is to be: as it is, but for what was asked. Raises typer.BadParameter."""
     from ...deploy.cluster_plan import check_shape
     from ...deploy.cluster_record import Shape
@@ -121,10 +121,10 @@ def _shape(cluster: LocalCluster, asked: dict[str, Any], no_controller: bool) ->
 
 def down(directory: Directory = DEFAULT_DIRECTORY, as_json: Json = False) -> None:
     """End the processes of a cluster; its data stays."""
-    from ...deploy.local_cluster import LocalCluster, last_directory
+    from ...deploy.local_cluster import ProcessCluster, last_directory
 
     try:
-        ended = LocalCluster(directory, say=note).down()
+        ended = ProcessCluster(directory, say=note).down()
     except NoCluster as error:
         raise NoCluster(error.directory, last_directory() or "") from error
     document = {"ended": [{"role": p.role, "name": p.name, "pid": p.pid} for p in ended]}
@@ -146,13 +146,13 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Tell which processes run, where, and how far each broker's log reaches."""
-    from ...deploy.local_cluster import LocalCluster, last_directory
+    from ...deploy.local_cluster import ProcessCluster, last_directory
 
-    document = LocalCluster(directory or last_directory() or DEFAULT_DIRECTORY).status()
+    document = ProcessCluster(directory or last_directory() or DEFAULT_DIRECTORY).status()
     show(document, as_json, lambda: _print_status(document))
 
 
-def _watch(cluster: LocalCluster) -> None:
+def _watch(cluster: ProcessCluster) -> None:
     """Until a signal raises KeyboardInterrupt. Raises ClusterNotStarted where a process ends by itself."""
     note("Ctrl-C ends the cluster")
     while (dead := cluster.first_dead()) is None:

@@ -301,10 +301,10 @@ def _down_brokers(broker: str | None, namesrv: str | None, begun: Iterable[str])
     servers forget a broker that has stopped."""
     from ...client.connection.cluster import name_servers
     from ...deploy.cluster_record import BROKER
-    from ...deploy.local_cluster import LocalCluster, last_directory
+    from ...deploy.local_cluster import ProcessCluster, last_directory
 
     directory = last_directory()
-    record = LocalCluster(directory).read() if directory is not None else None
+    record = ProcessCluster(directory).read() if directory is not None else None
     if record is None or record.namesrv not in name_servers(namesrv):
         return {}
     known = {process.address: process.group or process.name for process in record.of_role(BROKER)}

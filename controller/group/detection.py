@@ -87,7 +87,7 @@ class Choice:
 
 
 @dataclass(slots=True)
-class _Group:
+class _WatchedGroup:
     known: KnownGroup
     since_ms: int  # silence counts from here where nothing was heard
     term_began_ms: int  # the master had so long to promise
@@ -104,7 +104,7 @@ class Detection:
     def __init__(self, *, dead_after_ms: int = DEAD_AFTER_MS, probe_timeout_ms: int = PROBE_TIMEOUT_MS) -> None:
         self._dead_after_ms = dead_after_ms
         self._probe_timeout_ms = probe_timeout_ms
-        self._groups: dict[str, _Group] = {}
+        self._groups: dict[str, _WatchedGroup] = {}
         self._probes = 0
         self._ticked_ms: int | None = None
 
@@ -228,7 +228,7 @@ class Detection:
             return []
         news = group is None or known.version > group.known.version
         if group is None:
-            group = self._groups[known.node.broker_name] = _Group(known, now_ms, now_ms)
+            group = self._groups[known.node.broker_name] = _WatchedGroup(known, now_ms, now_ms)
         elif known.node.epoch != group.known.node.epoch:
             group.term_began_ms = now_ms
             if known.node.master not in electable(group.known.node):  # by force: confirmed is what it holds
@@ -236,7 +236,7 @@ class Detection:
         group.known, group.writing = known, NO_VERSION
         return [TellReplicas(known)] if news else []
 
-    def _decide(self, group: _Group, now_ms: int) -> Iterator[Effect]:
+    def _decide(self, group: _WatchedGroup, now_ms: int) -> Iterator[Effect]:
         """An election, where one is needed and can be."""
         node, version, heard = group.known.node, group.known.version, group.candidates
         if group.writing == version or node.epoch < heard.epoch_seen:
@@ -258,26 +258,26 @@ class Detection:
         group.writing = version
         yield WriteGroup(elect(node, name, old_master_is_dead=dead, epoch_seen=heard.epoch_seen), version, why)
 
-    def _stall(self, group: _Group, now_ms: int) -> Stall | None:
+    def _stall(self, group: _WatchedGroup, now_ms: int) -> Stall | None:
         """Why the master does not do its work, alive as it is; None where it does."""
         times = {"term_began_ms": group.term_began_ms, "dead_after_ms": self._dead_after_ms, "now_ms": now_ms}
         return stall(group.known.node, group.candidates, **times)
 
     @staticmethod
-    def _tell_stalled(group: _Group, why: str) -> Iterator[Stalled]:
+    def _tell_stalled(group: _WatchedGroup, why: str) -> Iterator[Stalled]:
         node = group.known.node
         if group.stalled != (node.epoch, why):
             group.stalled = (node.epoch, why)
             yield Stalled(node.broker_name, why)
 
-    def _has_listened(self, group: _Group, now_ms: int) -> bool:
+    def _has_listened(self, group: _WatchedGroup, now_ms: int) -> bool:
         """Whether all who may be chosen were heard, or had the time to be."""
         node = group.known.node
         if now_ms - group.since_ms >= HEARD_MS:
             return True
         return all(group.candidates.is_heard(node, name, now_ms) for name in electable(node))
 
-    def _need(self, group: _Group, now_ms: int) -> str | None:
+    def _need(self, group: _WatchedGroup, now_ms: int) -> str | None:
         """Why the group needs another master; None where it does not."""
         node = group.known.node
         if node.master is None:
@@ -290,13 +290,13 @@ class Detection:
             return f"master {node.master} closed its sockets and answers no probe"
         return None
 
-    def _best(self, group: _Group, now_ms: int) -> str | None:
+    def _best(self, group: _WatchedGroup, now_ms: int) -> str | None:
         """Whom to choose, but for a master that is gone."""
         node = group.known.node
         is_gone = self._is_elected_life(node) and self._is_gone(group, now_ms)
         return group.candidates.best(node, now_ms, but=node.master if is_gone else None)
 
-    def _alive(self, group: _Group, name: str | None, now_ms: int) -> bool:
+    def _alive(self, group: _WatchedGroup, name: str | None, now_ms: int) -> bool:
         """Whether the registered life was heard within the dead time, and is not known to be gone."""
         node = group.known.node
         if not group.candidates.is_heard(node, name, now_ms, self._dead_after_ms):
@@ -309,7 +309,7 @@ class Detection:
         replica = node.replica(node.master) if node.master is not None else None
         return replica is not None and replica.incarnation == node.master_incarnation
 
-    def _is_gone(self, group: _Group, now_ms: int) -> bool:
+    def _is_gone(self, group: _WatchedGroup, now_ms: int) -> bool:
         """Whether the slaves' reports and the unanswered probe make the master dead."""
         node, suspicion = group.known.node, self._standing(group, now_ms)
         if suspicion is None or now_ms - suspicion.probed_ms < self._probe_timeout_ms:
@@ -319,12 +319,12 @@ class Detection:
         return others <= reporters and bool(reporters & electable(node))
 
     @staticmethod
-    def _standing(group: _Group, now_ms: int) -> Suspicion | None:
+    def _standing(group: _WatchedGroup, now_ms: int) -> Suspicion | None:
         """The suspicion, while it is of this epoch and somebody's report still counts."""
         found = group.suspicion
         return found if found and found.epoch == group.known.node.epoch and found.reporters(now_ms) else None
 
-    def _dead_time_left_ms(self, group: _Group, now_ms: int) -> int:
+    def _dead_time_left_ms(self, group: _WatchedGroup, now_ms: int) -> int:
         """How long until the elected life of the master counts as dead by its silence; 0 where it does."""
         node = group.known.node
         if not self._is_elected_life(node):
@@ -333,7 +333,7 @@ class Detection:
         heard_ms = group.since_ms if sign is None else max(group.since_ms, sign.heard_ms)
         return max(0, heard_ms + self._dead_after_ms - now_ms)
 
-    def _force_waits_ms(self, group: _Group, now_ms: int) -> int:
+    def _force_waits_ms(self, group: _WatchedGroup, now_ms: int) -> int:
         """How long a forced election waits for the old master's silence. A group that was restored does not know it: any
         replica that has not promised the epoch of the restore may lead an earlier one still, and has a dead time to hear."""
         node = group.known.node
@@ -348,7 +348,7 @@ class Detection:
         ]
         return max([0, group.term_began_ms + self._dead_after_ms - now_ms, *late])
 
-    def _group(self, broker_name: str) -> _Group:
+    def _group(self, broker_name: str) -> _WatchedGroup:
         group = self._groups.get(broker_name)
         if group is None:
             raise ReplicaGroupNotFound(broker_name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ..group_store import Member, SessionState
+from ..group_store import ControllerMember, SessionState
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,14 +18,14 @@ class Leadership:
     """What is known of it. `members`: as they were last read, the first one leads."""
 
     is_connected: bool = False
-    members: tuple[Member, ...] = ()
+    members: tuple[ControllerMember, ...] = ()
     is_current: bool = False  # the members were read since the connection was made
 
     def on_session(self, state: SessionState) -> Leadership:
         """The session is in another state; whoever led does not any more until the members were read again."""
         return replace(self, is_connected=state is SessionState.CONNECTED, is_current=False)
 
-    def on_members(self, members: tuple[Member, ...]) -> Leadership:
+    def on_members(self, members: tuple[ControllerMember, ...]) -> Leadership:
         """They were just read. Those read over a connection that is lost meanwhile say nothing about now."""
         return replace(self, members=members, is_current=self.is_connected)
 

@@ -37,7 +37,7 @@ from .group_state import check_not_lost, electable, with_in_sync
 
 
 @dataclass(frozen=True, slots=True)
-class Registration:
+class ReplicaRegistration:
     """What came of it. `unclean`: why the replica left both sets, None where it did not have to.
 
     `repeated`: this very life is registered already, and `node` is the node as it was: nothing is to be written.
@@ -55,7 +55,7 @@ def register(
     settings: GroupSettings,
     present_is_alive: bool,
     confirmed: int = 0,
-) -> Registration:
+) -> ReplicaRegistration:
     """The group's node once the process is registered. `node` None: the group does not exist, the process founds it
     with `settings`. `present_is_alive`: the life that the node has of this name was heard lately. `confirmed`: what the
     group's master has told to be confirmed; whoever is electable holds it.
@@ -69,7 +69,7 @@ def register(
     if node is None:
         if request.epoch > 0:  # it was in a group that ZooKeeper has forgotten
             raise GroupNodeLost(request.broker_name, 0, request.epoch)
-        return Registration(_founded(request, replica, group_id or request.store_id, settings))
+        return ReplicaRegistration(_founded(request, replica, group_id or request.store_id, settings))
     epoch = max(request.epoch, request.newest_epoch)
     if group_id and group_id != node.group_id:
         raise ForeignReplica(node.broker_name, request.name, group_id, node.group_id, epoch, node.epoch)
@@ -80,20 +80,20 @@ def register(
     if present is None:
         if len(node.replicas) >= REPLICAS_MAX:
             raise InvalidParameter("replicas", len(node.replicas) + 1, f"at most {REPLICAS_MAX}; remove one first")
-        return Registration(_with_replica(node, replica))
+        return ReplicaRegistration(_with_replica(node, replica))
     if (present.incarnation, present.life) == (replica.incarnation, replica.life):
-        return Registration(node, repeated=True)
+        return ReplicaRegistration(node, repeated=True)
     if present.incarnation.store_id == request.store_id and request.starts <= present.incarnation.starts:
         raise StartCounterBehind(node.broker_name, request.name, request.starts, present.incarnation.starts)
     if (
         node.master is None and node.in_sync
     ):  # founded, never led: nothing was acknowledged that could have been forgotten
-        return Registration(_with_replica(node, replica))
+        return ReplicaRegistration(_with_replica(node, replica))
     is_electable = request.name in electable(node)
     why = _why_unclean(request, present.incarnation, node.settings.flush_mode, confirmed if is_electable else 0)
     if why is not None and is_electable:
         node = with_in_sync(node, node.in_sync, forgetful=frozenset({request.name}))
-    return Registration(_with_replica(node, replica), unclean=why)
+    return ReplicaRegistration(_with_replica(node, replica), unclean=why)
 
 
 def _founded(request: RegisterReplica, replica: Replica, group_id: str, settings: GroupSettings) -> GroupNode:

@@ -21,7 +21,7 @@ from ...remoting.client import RemotingClient
 from ...remoting.commands import GetBrokerStatistics
 from ..cluster_record import BROKER, CONTROLLER, ProcessRecord
 from ..cluster_status import ask_json
-from ..local_cluster import LocalCluster
+from ..local_cluster import ProcessCluster
 from ..processes import is_running, terminate
 from .log_compare import differences
 from .watch import quarantined
@@ -57,7 +57,7 @@ class DrilledCluster:
         self.is_given = is_given
         self._controllers = controllers
         self._settings = tuple(settings)
-        self._local = LocalCluster(self.directory)
+        self._local = ProcessCluster(self.directory)
         self._started: tuple[ProcessRecord, ...] = ()
 
     # ---- up and down

@@ -35,7 +35,7 @@ class LoadResult:
     tries_failed: int
 
 
-class Load:
+class DrillLoad:
     """Several load processes. Context manager: entered, each producer had its first acknowledgement. One thread."""
 
     def __init__(self, job: LoadJob, *, processes: int, directory: str) -> None:

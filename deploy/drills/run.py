@@ -33,7 +33,7 @@ from .faults import disk_faults, faults, partition, power_cut
 from .faults.faults import Tools
 from .ledger import Table, of_group
 from .load import SEND_TIMEOUT_S, LoadJob
-from .load_processes import Load
+from .load_processes import DrillLoad
 from .read_back import ReadBack
 from .report import RotAccount, RunReport
 from .watch import Watch
@@ -151,7 +151,7 @@ def run(options: DrillOptions, say: Say = lambda _: None) -> dict[str, Any]:
         reports = []
         for number in range(options.runs):
             say(f"{drill.name}: run {number + 1} of {options.runs}")
-            found = _Run(options, drill, cluster, tools, place.path, number, say).carry_out()
+            found = _DrillRun(options, drill, cluster, tools, place.path, number, say).carry_out()
             reports.append(found)
             place.is_evidence |= not found.passed
             if options.report_directory is not None:
@@ -246,7 +246,7 @@ def _cluster(options: DrillOptions, say: Say, *, is_apart: bool) -> Iterator[tup
         yield cluster, tools, place
 
 
-class _Run:
+class _DrillRun:
     """One run of a drill. One thread."""
 
     def __init__(
@@ -291,7 +291,7 @@ class _Run:
         )
         with (
             watching(cluster.directory, self._watch),
-            Load(job, processes=PROCESSES, directory=self._work) as load,
+            DrillLoad(job, processes=PROCESSES, directory=self._work) as load,
         ):
             begin_ns = monotonic_ns()
             self._settle(load, self._drill.longest_hold_ms)
@@ -339,7 +339,7 @@ class _Run:
                 return
             yield fault
 
-    def _strike(self, fault: Fault, load: Load) -> None:
+    def _strike(self, fault: Fault, load: DrillLoad) -> None:
         """One fault, from its begin until all is in sync again; several processes one after another where it says so."""
         self._cluster.aim = self._chance.randrange(self._options.groups)
         processes = faults.whom(self._cluster, fault, self._tools.seed)
@@ -349,7 +349,7 @@ class _Run:
         for process in processes:
             self._strike_at(fault, [self._cluster.process(process.name)], load)
 
-    def _strike_at(self, fault: Fault, processes: Sequence[ProcessRecord], load: Load) -> None:
+    def _strike_at(self, fault: Fault, processes: Sequence[ProcessRecord], load: DrillLoad) -> None:
         names = ", ".join(process.name for process in processes)
         self._say(f"{fault.deed.value}: {names} ({load.count():,} acknowledged so far)")
         self._tools.seed += 1
@@ -372,13 +372,13 @@ class _Run:
         self._tools.watch.lost_at = None
         self._settle(load)
 
-    def _settle(self, load: Load, least_ms: int = 0) -> None:
+    def _settle(self, load: DrillLoad, least_ms: int = 0) -> None:
         deadline_ms = monotonic_ms() + max(SETTLE_MS, least_ms)
         while monotonic_ms() < deadline_ms:
             sleep_ms(100)
             self._tell(load)
 
-    def _tell(self, load: Load) -> None:
+    def _tell(self, load: DrillLoad) -> None:
         count = load.count()
         self._say(f"{count:,} acknowledged")
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from ...model.errors import ZenitError
-from ..local_cluster import LocalCluster
+from ..local_cluster import ProcessCluster
 from .watch import Watch
 
 LOOK_S: Final = 1.0
@@ -19,7 +19,7 @@ END_S: Final = 30.0
 def watching(directory: str, watch: Watch) -> Iterator[None]:
     """Within, the cluster of that directory is looked at; `watch` is this thread's again afterwards."""
     stop = threading.Event()
-    thread = threading.Thread(target=_look, args=(LocalCluster(directory), watch, stop), name="zenit-drill-watch")
+    thread = threading.Thread(target=_look, args=(ProcessCluster(directory), watch, stop), name="zenit-drill-watch")
     thread.start()
     try:
         yield
@@ -28,7 +28,7 @@ def watching(directory: str, watch: Watch) -> Iterator[None]:
         thread.join(END_S)
 
 
-def _look(cluster: LocalCluster, watch: Watch, stop: threading.Event) -> None:
+def _look(cluster: ProcessCluster, watch: Watch, stop: threading.Event) -> None:
     while not stop.wait(LOOK_S):
         lost_at = watch.lost_at
         try:

@@ -37,7 +37,7 @@ from .archives.range_files import write_ranges
 from .archives.range_source import NAME, RangeSource, located, ranges_of
 from .archives.spans import Span, Spans, common, union
 from .job import Document, Job, Report, Session, moment_ms, required
-from .summary import Progress, rows_behind
+from .summary import JobProgress, rows_behind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -185,9 +185,9 @@ class Batches:
         with self.writing:
             self.is_closed = True
 
-    def progress(self, behind: int | None) -> Progress:
+    def progress(self, behind: int | None) -> JobProgress:
         """How it goes."""
-        return Progress(self.rows, (monotonic_ms() - self.begin_ms) / 1000, behind)
+        return JobProgress(self.rows, (monotonic_ms() - self.begin_ms) / 1000, behind)
 
     def summary(self) -> Document:
         """What was done so far."""

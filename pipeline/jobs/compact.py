@@ -24,7 +24,7 @@ from .archives.merge_plan import Merge, merges
 from .archives.parquet_files import STORED_NAMES, staged_of, staged_text, write_rows
 from .archives.spans import union
 from .job import Document, Job, Report, Session, required
-from .summary import Progress
+from .summary import JobProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,7 +83,7 @@ def run(options: CompactOptions, session: Session, report: Report) -> Document:
         tree.commit(name, staged, replaces=[file.path for merge in planned for file in merge.files])
         tree.forget(tree.catalogue().spent())
     summary = _summary(planned, staged)
-    report(Progress(summary["rows"], (monotonic_ms() - begin_ms) / 1000))
+    report(JobProgress(summary["rows"], (monotonic_ms() - begin_ms) / 1000))
     return summary
 
 

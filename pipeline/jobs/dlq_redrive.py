@@ -14,7 +14,7 @@ from ...model.clock import datetime_of_ms, monotonic_ms
 from ...model.config import check_settings, setting
 from .job import Document, Job, Report, Session, moment_ms, required
 from .letters import groups_with_letters, selection_of
-from .summary import Progress
+from .summary import JobProgress
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,7 +61,7 @@ def _redrive(options: RedriveOptions, report: Report, *, dry_run: bool) -> Docum
 
     def on_progress(looked_at: int, to_look_at: int) -> None:
         before = sum(row["redriven"] for row in done.values())
-        report(Progress(before + looked_at, (monotonic_ms() - begin_ms) / 1000, max(0, to_look_at - looked_at)))
+        report(JobProgress(before + looked_at, (monotonic_ms() - begin_ms) / 1000, max(0, to_look_at - looked_at)))
 
     with Admin(options.namesrv or None) as admin:
         for row in groups_with_letters(admin, options.groups):

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ...model.config import SettingInfo, config_schema, load_config
 from ...model.errors import ConfigError, InvalidParameter
-from .summary import Progress
+from .summary import JobProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 O = TypeVar("O")  # noqa: E741 - the options of a job
 
 Document = dict[str, Any]
-Report = Callable[[Progress], None]
+Report = Callable[[JobProgress], None]
 Session = Callable[[], "SparkSession"]
 
 

@@ -10,11 +10,11 @@ from ...model.clock import monotonic_ms, now_ms, sleep_ms
 from ...model.config import check_settings, setting
 from ...model.errors import GroupNotFound
 from ..options.durations import duration_ms
-from ..reports.group_lag import GroupLag, Limits, lag_summary
+from ..reports.group_lag import GroupLag, LagLimits, lag_summary
 from ..reports.report_pages import lag_parts
 from .archives.report_files import check_page, write_page
 from .job import Document, Job, Report, Session
-from .summary import Progress
+from .summary import JobProgress
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,8 +56,8 @@ def run(options: LagReportOptions, session: Session, report: Report) -> Document
             sleep_ms(max(0, begin_ms + number * every_ms - monotonic_ms()))
             looks.append(list(_look(admin, options.groups)))
             rows = sum(len(group.queues) for look in looks for group in look)
-            report(Progress(rows, (monotonic_ms() - begin_ms) / 1000))
-    summary = lag_summary(looks, Limits(options.max_lag or None, options.max_lag_seconds or None))
+            report(JobProgress(rows, (monotonic_ms() - begin_ms) / 1000))
+    summary = lag_summary(looks, LagLimits(options.max_lag or None, options.max_lag_seconds or None))
     return summary | write_page(options.html, "Consumer lag", lag_parts(summary))
 
 

@@ -14,25 +14,25 @@ from .job import Job
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class JobEntry:
     """One job. `module`: where its `JOB` is, relative to this package."""
 
     meaning: str
     module: str
 
 
-JOBS: Final[Mapping[str, Entry]] = MappingProxyType(
+JOBS: Final[Mapping[str, JobEntry]] = MappingProxyType(
     {
-        "archive": Entry("topics to Parquet files, each message once", ".archive"),
-        "compact": Entry("merge an archive's small files of past days", ".compact"),
-        "verify": Entry("hold an archive against its manifest and the brokers: gaps, duplicates, CRCs", ".verify"),
-        "replay": Entry("send messages of an archive or of past offsets to a topic", ".replay"),
-        "dlq-report": Entry("dead letters by group, topic, tag and kind of failure", ".dlq_report"),
-        "dlq-redrive": Entry("send chosen dead letters again, at a pace", ".dlq_redrive"),
-        "lag-report": Entry("how far groups are behind, held against limits", ".lag_report"),
-        "trace-report": Entry("where messages lose their time: hops, retry storms, failures", ".trace_report"),
-        "dedup": Entry("topics to another topic, each message once", ".dedup"),
-        "window": Entry("count and sum by key over windows of time", ".window"),
+        "archive": JobEntry("topics to Parquet files, each message once", ".archive"),
+        "compact": JobEntry("merge an archive's small files of past days", ".compact"),
+        "verify": JobEntry("hold an archive against its manifest and the brokers: gaps, duplicates, CRCs", ".verify"),
+        "replay": JobEntry("send messages of an archive or of past offsets to a topic", ".replay"),
+        "dlq-report": JobEntry("dead letters by group, topic, tag and kind of failure", ".dlq_report"),
+        "dlq-redrive": JobEntry("send chosen dead letters again, at a pace", ".dlq_redrive"),
+        "lag-report": JobEntry("how far groups are behind, held against limits", ".lag_report"),
+        "trace-report": JobEntry("where messages lose their time: hops, retry storms, failures", ".trace_report"),
+        "dedup": JobEntry("topics to another topic, each message once", ".dedup"),
+        "window": JobEntry("count and sum by key over windows of time", ".window"),
     }
 )
 

@@ -38,7 +38,7 @@ from .archives.replay_plan import STATE_BYTES_MAX, Replay, decode_replay, digest
 from .archives.row_compare import stored_rows
 from .archives.spans import union
 from .job import Document, Job, Report, Session, moment_ms, required
-from .summary import Progress
+from .summary import JobProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -127,7 +127,7 @@ class ReplayOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class ReplayedRows:
     """Where the rows of a replay come from. `tree`, `files`: of the archive; None: the brokers."""
 
     options: ReplayOptions
@@ -135,10 +135,10 @@ class Rows:
     files: tuple[ArchivedFile, ...]
 
     @staticmethod
-    def of(options: ReplayOptions) -> Rows:
+    def of(options: ReplayOptions) -> ReplayedRows:
         """Raises NoArchive, ArchiveDamaged."""
         if not options.archive:
-            return Rows(options, None, ())
+            return ReplayedRows(options, None, ())
         tree = ArchiveTree(local_path("archive", options.archive))
         since_ms, until_ms = options.times()
         files = [
@@ -148,7 +148,7 @@ class Rows:
             and (since_ms is None or file.stored_to_ms >= since_ms)
             and (until_ms is None or file.stored_from_ms < until_ms)
         ]
-        return Rows(options, tree, tuple(files))
+        return ReplayedRows(options, tree, tuple(files))
 
     def ranges(self) -> list[QueueRange]:
         """What there is to send, before filters. Raises TopicNotFound, and why brokers do not answer."""
@@ -189,7 +189,7 @@ class Rows:
 
 def plan(options: ReplayOptions, session: Session) -> Document:
     """How many messages would be sent. Changes nothing; starts Spark only where a filter or a time is to be tried."""
-    rows = Rows.of(options)
+    rows = ReplayedRows.of(options)
     ranges = rows.ranges()
     number = sum(each.rows for each in ranges)
     if ranges and (options.filter or options.sql or options.since or options.until):
@@ -212,7 +212,7 @@ def run(options: ReplayOptions, session: Session, report: Report) -> Document:
     except OSError as error:
         raise ArchiveNotWritable(directory, error.strerror or str(error)) from error
     with locked_file(os.path.join(directory, f"{name}.lock"), f"the replay {name}"), options.reading():
-        rows = Rows.of(options)
+        rows = ReplayedRows.of(options)
         state = _state(path, name, digest, rows, options)
         already = state.sent
         begin_ms = monotonic_ms()
@@ -222,7 +222,7 @@ def run(options: ReplayOptions, session: Session, report: Report) -> Document:
             write_whole(path, encode_replay(state))
             sent = state.sent - already
             seconds = (monotonic_ms() - begin_ms) / 1000
-            report(Progress(sent, seconds, state.left))
+            report(JobProgress(sent, seconds, state.left))
             if options.rate and state.next_chunk < state.chunks and (wait_s := sent / options.rate - seconds) > 0:
                 sleep_ms(wait_s * 1000)
         _forget(options, state)
@@ -267,7 +267,7 @@ def meet(sql: str, properties: pa.Array) -> list[bool]:
     return [condition.matches([None if text is None else text.encode() for text in row]) for row in rows]
 
 
-def _state(path: str, name: str, digest: str, rows: Rows, options: ReplayOptions) -> Replay:
+def _state(path: str, name: str, digest: str, rows: ReplayedRows, options: ReplayOptions) -> Replay:
     """What was written down of this replay, or a new one.
 
     Raises ReplayChanged, ReplayElsewhere, ArchiveDamaged, ArchiveNotWritable, and why brokers do not answer.
@@ -285,7 +285,7 @@ def _state(path: str, name: str, digest: str, rows: Rows, options: ReplayOptions
     return state
 
 
-def _send(options: ReplayOptions, spark: SparkSession, rows: Rows, state: Replay) -> int:
+def _send(options: ReplayOptions, spark: SparkSession, rows: ReplayedRows, state: Replay) -> int:
     """Sends the next chunk; returns how many messages that was.
 
     Where a row stands in which partition is told by the rows alone, not by files or tasks: it is part of its identity.

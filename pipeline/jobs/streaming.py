@@ -21,7 +21,7 @@ from ..lag import LagListener
 from ..options.durations import duration_ms
 from .job import Report, moment_ms, required
 from .stream_counts import StreamCounts
-from .summary import Progress
+from .summary import JobProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -147,7 +147,7 @@ def _watched(query: StreamingQuery, report: Report) -> StreamCounts:
         with contextlib.suppress(KeyboardInterrupt):  # how one that goes on is ended
             while not query.awaitTermination(LOOK_S):
                 counts.on_progress(_recent(query))
-                report(Progress(counts.rows, (monotonic_ms() - begin_ms) / 1000, counts.rows_behind))
+                report(JobProgress(counts.rows, (monotonic_ms() - begin_ms) / 1000, counts.rows_behind))
     finally:
         query.stop()
     counts.on_progress(_recent(query))

@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class JobProgress:
     """So many rows in so many seconds; `rows_behind`: those still to come, None where that is not known."""
 
     rows: int

@@ -22,7 +22,7 @@ from .archives.row_compare import differing_rows
 from .archives.spans import Span, count
 from .archives.verify_report import FileFinding, comparable, facts_of, report
 from .job import Document, Job, Report, Session, required
-from .summary import Progress
+from .summary import JobProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,7 +79,7 @@ def _verified(options: VerifyOptions, session: Session, tell: Report, tree: Arch
     checks = _checked(session(), tree, files)
     archived = spans_of((check.topic, check.ranges) for check in checks)
     rows = sum(count(spans) for spans in archived.values())
-    tell(Progress(rows, (monotonic_ms() - begin_ms) / 1000))
+    tell(JobProgress(rows, (monotonic_ms() - begin_ms) / 1000))
     broker = _broker_spans(options, sorted({file.topic for file in files} | set(options.topics)))
     differing = {} if options.quick else _compared(options, session(), tree, files, archived, broker)
     findings = [FileFinding(check.path, check.problem) for check in checks if check.problem]

@@ -42,7 +42,7 @@ _COLUMNS_OF_TIME: Final = {"stored": "storeTimestamp", "born": "bornTimestamp"}
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ResultColumn:
     """A column of the result: its name, and its expression in Spark SQL over the columns of a topic."""
 
     name: str
@@ -58,8 +58,8 @@ class WindowSpec:
     slide_ms: int
     watermark_ms: int
     time_column: str
-    keys: tuple[Column, ...]
-    aggregates: tuple[Column, ...]
+    keys: tuple[ResultColumn, ...]
+    aggregates: tuple[ResultColumn, ...]
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -119,22 +119,22 @@ def _texts(table: Mapping[str, Any], key: str, *, at_least: int) -> Iterable[str
     return values
 
 
-def _key(field: str) -> Column:
+def _key(field: str) -> ResultColumn:
     if field.startswith("@"):
         name = field.removeprefix("@")
         if name not in MESSAGE_FIELDS:
             raise ConfigError("key", field, f"one of {', '.join('@' + each for each in MESSAGE_FIELDS)}")
-        return Column(name, name)
-    return Column(field.replace(".", "_"), _json_field("key", field))
+        return ResultColumn(name, name)
+    return ResultColumn(field.replace(".", "_"), _json_field("key", field))
 
 
-def _aggregates(table: object) -> tuple[Column, ...]:
+def _aggregates(table: object) -> tuple[ResultColumn, ...]:
     if not isinstance(table, dict) or not 1 <= len(table) <= ITEMS_MAX:
         raise ConfigError("aggregates", table, f'a table of 1 to {ITEMS_MAX} such as orders = "count"')
     return tuple(_aggregate(name, what) for name, what in table.items())
 
 
-def _aggregate(name: str, what: object) -> Column:
+def _aggregate(name: str, what: object) -> ResultColumn:
     key = f"aggregates.{name}"
     if _NAME.fullmatch(name) is None:
         raise ConfigError(key, name, "a name of letters, digits and _")
@@ -142,10 +142,10 @@ def _aggregate(name: str, what: object) -> Column:
     if match is None or (match[2] is None and match[1] != "count"):
         raise ConfigError(key, what, "count, or one of count, sum, min, max, avg of a field, such as sum(amount)")
     if match[2] is None:
-        return Column(name, "count(1)")
+        return ResultColumn(name, "count(1)")
     field = _json_field(key, match[2].strip())
     inside = field if match[1] == "count" else f"try_cast({field} AS double)"
-    return Column(name, f"{match[1]}({inside})")
+    return ResultColumn(name, f"{match[1]}({inside})")
 
 
 def _json_field(key: str, field: str) -> str:

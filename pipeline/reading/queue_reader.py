@@ -25,7 +25,7 @@ from ..options.options import ReadOptions
 from ..session.connections import connection
 from .columns import ROWS_MAX, BatchBuilder
 from .offsets import QueueRange
-from .range_pulls import Ask, Limits, RangePulls, Taken
+from .range_pulls import NextPull, PullLimits, RangePulls, Taken
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 WAIT_MS: Final = 1_000  # the longest wait for an answer before the time is looked at
 TRY_MS_MIN: Final = 1_000
 
-_Answer = tuple[Ask, Reply | None, bytes, ZenitError | None]
+_Answer = tuple[NextPull, Reply | None, bytes, ZenitError | None]
 
 
 def read_range(options: ReadOptions, item: QueueRange) -> Iterator[pa.RecordBatch]:
@@ -62,7 +62,9 @@ class _RangeReader:
         subscription = Subscription.parse(item.topic, expression)
         self._tag_codes, self._sql = subscription.codes(), subscription.sql
         self._try_ms = max(TRY_MS_MIN, options.request_timeout_ms // 3)
-        limits = Limits(options.fetch_max_bytes, options.request_timeout_ms, options.retries, options.fail_on_data_loss)
+        limits = PullLimits(
+            options.fetch_max_bytes, options.request_timeout_ms, options.retries, options.fail_on_data_loss
+        )
         self._pulls = RangePulls(
             str(item.key),
             item.start,
@@ -116,7 +118,7 @@ class _RangeReader:
         except Empty:
             return
 
-    def _on_answer(self, ask: Ask, reply: Reply | None, payload: bytes, error: ZenitError | None) -> None:
+    def _on_answer(self, ask: NextPull, reply: Reply | None, payload: bytes, error: ZenitError | None) -> None:
         now_ms = monotonic_ms()
         if isinstance(reply, PullReply):
             lost = self._pulls.on_reply(ask, reply, payload, now_ms)
@@ -129,7 +131,7 @@ class _RangeReader:
                 self._shared.routes.refresh_soon(self._item.topic)
             self._pulls.on_error(ask, error, now_ms)
 
-    def _send(self, ask: Ask) -> None:
+    def _send(self, ask: NextPull) -> None:
         def on_reply(reply: Reply | None, payload: bytes, error: ZenitError | None) -> None:
             self._answers.put((ask, reply, payload, error))
 

@@ -28,7 +28,7 @@ PAUSE_MS_MAX: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PullLimits:
     """How patient a read is: it fails once more than `retries` tries in a row brought nothing, or `timeout_ms` of tries."""
 
     bytes_max: int  # of one answer
@@ -38,7 +38,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class NextPull:
     """A pull to send now: messages [offset, end), at most `messages_max` of them. `is_doubted`: what was answered here before
     was damaged."""
 
@@ -87,7 +87,7 @@ class RangePulls:
     """One range of one queue. One thread; times are given."""
 
     def __init__(
-        self, queue: str, begin: int, end: int, limits: Limits, *, is_filtered: bool, is_replica_good: bool
+        self, queue: str, begin: int, end: int, limits: PullLimits, *, is_filtered: bool, is_replica_good: bool
     ) -> None:
         """`is_filtered`: by the broker. `is_replica_good`: a replica may be asked, until one has not what is asked for."""
         self._queue = queue
@@ -109,7 +109,7 @@ class RangePulls:
         """Whether all was handed out."""
         return not self._strips and self._next >= self._end
 
-    def asks(self, now_ms: int) -> list[Ask]:
+    def asks(self, now_ms: int) -> list[NextPull]:
         """The pulls to send now; each counts as in flight until it is answered."""
         while len(self._strips) < STRIPS_MAX and self._next < self._end:
             end = self._end if self._is_filtered else min(self._end, self._next + self._rows())
@@ -123,7 +123,7 @@ class RangePulls:
                 messages = MESSAGES_MAX if self._is_filtered else min(MESSAGES_MAX, strip.end - strip.position)
                 is_doubted = strip.position == self._doubted
                 is_replica_good = self._is_replica_good and not is_doubted  # the master's is mended
-                found.append(Ask(strip.number, strip.position, strip.end, messages, is_replica_good, is_doubted))
+                found.append(NextPull(strip.number, strip.position, strip.end, messages, is_replica_good, is_doubted))
         return found
 
     def next_due_ms(self) -> int | None:
@@ -147,7 +147,7 @@ class RangePulls:
         self._next = offset
         self._doubted = offset if is_doubted else None
 
-    def on_error(self, ask: Ask, error: ZenitError, now_ms: int) -> None:
+    def on_error(self, ask: NextPull, error: ZenitError, now_ms: int) -> None:
         """A pull failed. Raises the error where trying again cannot help, RangeUnread where it did not for too long."""
         strip = self._answered(ask)
         if strip is None:
@@ -157,7 +157,7 @@ class RangePulls:
         if self._is_hopeless(strip, ask, now_ms):
             raise RangeUnread(self._queue, ask.offset, now_ms - self._failing_since_ms, str(error))
 
-    def on_reply(self, ask: Ask, reply: PullReply, payload: bytes, now_ms: int) -> Lost | None:
+    def on_reply(self, ask: NextPull, reply: PullReply, payload: bytes, now_ms: int) -> Lost | None:
         """Takes an answer in; says what was lost, where that is no error.
 
         Raises DataLost, OffsetOutOfRange (the queue ends before the range does), RangeUnread, RemoteProtocolError.
@@ -182,7 +182,7 @@ class RangePulls:
             return self._give_up(strip, strip.end)
         return None
 
-    def _on_found(self, strip: _Strip, ask: Ask, reply: PullReply, payload: bytes) -> None:
+    def _on_found(self, strip: _Strip, ask: NextPull, reply: PullReply, payload: bytes) -> None:
         if reply.next_offset <= ask.offset or reply.count < 1:
             raise RemoteProtocolError(f"a pull at {ask.offset} found {reply.count} messages up to {reply.next_offset}")
         self._row_bytes = max(1, len(payload) // reply.count)
@@ -219,7 +219,7 @@ class RangePulls:
         """How many rows a strip has, so that one answer bears them."""
         return max(1, min(MESSAGES_MAX, self._answer_bytes * 15 // 16 // self._row_bytes))
 
-    def _answered(self, ask: Ask) -> _Strip | None:
+    def _answered(self, ask: NextPull) -> _Strip | None:
         """The strip of an answer; None where it is asked for no more."""
         for strip in self._strips:
             if strip.number == ask.strip:
@@ -231,7 +231,7 @@ class RangePulls:
         strip.position = min(offset, strip.end)
         self._failures = 0
 
-    def _is_hopeless(self, strip: _Strip, ask: Ask, now_ms: int) -> bool:
+    def _is_hopeless(self, strip: _Strip, ask: NextPull, now_ms: int) -> bool:
         """A try brought nothing: True where no other is to follow, else it follows after a pause that grows.
 
         Where a replica was asked, the master is from now on, and at once.

@@ -10,7 +10,7 @@ from .offsets import Offsets, QueueKey, row_count, within_bytes, within_rows
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BatchLimits:
     """Of one trigger; 0 = none. `delay_max_ms`: how long `rows_min` may be waited for."""
 
     rows_min: int = 0
@@ -19,13 +19,13 @@ class Limits:
     delay_max_ms: int = 0
 
     @staticmethod
-    def of(options: ReadOptions) -> Limits:
+    def of(options: ReadOptions) -> BatchLimits:
         """Those of a reader."""
-        return Limits(options.rows_min, options.rows_max, options.bytes_max, options.delay_max_ms)
+        return BatchLimits(options.rows_min, options.rows_max, options.bytes_max, options.delay_max_ms)
 
-    def without_minimum(self) -> Limits:
+    def without_minimum(self) -> BatchLimits:
         """Those of a run that reads what is there and ends: it waits for nothing."""
-        return Limits(0, self.rows_max, self.bytes_max, 0)
+        return BatchLimits(0, self.rows_max, self.bytes_max, 0)
 
 
 def reachable(start: Mapping[QueueKey, int], end: Mapping[QueueKey, int]) -> Offsets:
@@ -46,13 +46,15 @@ def until(target: Mapping[QueueKey, int], start: Mapping[QueueKey, int], end: Ma
     }
 
 
-def is_waiting(start: Mapping[QueueKey, int], end: Mapping[QueueKey, int], limits: Limits, *, waited_ms: int) -> bool:
+def is_waiting(
+    start: Mapping[QueueKey, int], end: Mapping[QueueKey, int], limits: BatchLimits, *, waited_ms: int
+) -> bool:
     """Whether there are too few rows yet to begin a batch."""
     return bool(limits.rows_min) and row_count(start, end) < limits.rows_min and waited_ms < limits.delay_max_ms
 
 
 def next_end(
-    start: Mapping[QueueKey, int], end: Mapping[QueueKey, int], limits: Limits, row_bytes: Mapping[QueueKey, int]
+    start: Mapping[QueueKey, int], end: Mapping[QueueKey, int], limits: BatchLimits, row_bytes: Mapping[QueueKey, int]
 ) -> Offsets:
     """The end of the next batch. `row_bytes`: of each queue that has something new, where `bytes_max` is set."""
     taken = dict(end)

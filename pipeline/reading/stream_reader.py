@@ -48,7 +48,7 @@ from .offsets import (
     split_ranges,
 )
 from .range_partition import RangePartition
-from .stream_plan import Limits, begun_anew, is_waiting, made_anew, next_end, reachable, shrunk, until
+from .stream_plan import BatchLimits, begun_anew, is_waiting, made_anew, next_end, reachable, shrunk, until
 from .topic_positions import TopicPositions
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        self._limits = Limits.of(options)
+        self._limits = BatchLimits.of(options)
         self._positions = TopicPositions(options)
         self._initial: tuple[Offsets, Lives] | None = None
         self._available: tuple[Offsets, Lives] | None = None

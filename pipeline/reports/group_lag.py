@@ -10,7 +10,7 @@ Document = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class LagLimits:
     """How far behind is too far; None = no limit."""
 
     lag: int | None = None
@@ -52,7 +52,7 @@ class GroupLag:
         )
 
 
-def lag_summary(looks: Sequence[Sequence[GroupLag]], limits: Limits) -> Document:
+def lag_summary(looks: Sequence[Sequence[GroupLag]], limits: LagLimits) -> Document:
     """{rows, lag, samples, passed, groups, queues, over_time}: the groups and queues of the last look, furthest behind first.
 
     `rows`: queues looked at; `over_time`: of every look, if there was more than one.

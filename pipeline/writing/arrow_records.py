@@ -26,7 +26,7 @@ _V = TypeVar("_V")
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class ArrowRows:
     """The rows of one batch, column by column; a text instead of a list: that of every row; None: no row has it.
 
     `bodies`: of type binary. `sizes`: of a row's record, in bytes, about. `properties`: encoded, with the message group.
@@ -108,7 +108,7 @@ class Rows:
         return parts
 
 
-def rows_of(batch: pa.RecordBatch, columns: WriteColumns, topic: str | None) -> Rows:
+def rows_of(batch: pa.RecordBatch, columns: WriteColumns, topic: str | None) -> ArrowRows:
     """The rows of a batch. `topic`: of all of them, where an option says so. Raises UnwritableColumn, MessageIllegal."""
     names = columns.names
 
@@ -124,7 +124,7 @@ def rows_of(batch: pa.RecordBatch, columns: WriteColumns, topic: str | None) -> 
     delivered_ms = _milliseconds(column(columns.deliver_at))
     keys = _keys(column(columns.keys))
     properties = _properties(len(body), column(columns.properties), groups, delivered_ms)
-    return Rows(
+    return ArrowRows(
         bodies,
         sizes_of(bodies, keys, properties),
         topics=_topics(batch, columns, topic),

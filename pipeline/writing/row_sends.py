@@ -29,7 +29,7 @@ from ...model.queue import MessageQueue
 from ...model.route import TopicRoute
 from ...record.kernel import Accumulator
 from ..options.options import WriteOptions
-from .arrow_records import Rows
+from .arrow_records import ArrowRows
 from .batch_pins import Pin
 from .row_shares import pinned_queue
 from .send_lanes import LANES, TaskLanes
@@ -58,7 +58,7 @@ class RowSends(Protocol):
     def destination(self, topic: str, group: str | None, block: int) -> MessageQueue | None:
         """See row_shares. Raises TopicNotFound, NoRoute, and what kept the question from being answered."""
 
-    def send(self, topic: str, queue: MessageQueue | None, rows: Rows, picks: Sequence[int]) -> None:
+    def send(self, topic: str, queue: MessageQueue | None, rows: ArrowRows, picks: Sequence[int]) -> None:
         """These rows are stored as durably as the cluster promises once the lanes have finished. Raises what the last try of
         some rows ended with."""
 
@@ -129,7 +129,7 @@ class LooseSends:
             run_blocking(routes.served_route(check_send_topic(topic), self._waits, timeout_ms=self._total_ms))
         return self._destinations.sharded_queue(topic, group)
 
-    def send(self, topic: str, queue: MessageQueue | None, rows: Rows, picks: Sequence[int]) -> None:
+    def send(self, topic: str, queue: MessageQueue | None, rows: ArrowRows, picks: Sequence[int]) -> None:
         """See `RowSends`."""
         group = None if queue is None else rows.group(picks[0])  # by which the queue is found again
 
@@ -200,7 +200,7 @@ class PinnedSends:
             queue = self._queues[topic, group] = pinned_queue(self._pin(topic).queues, group, 0, 0)
         return queue
 
-    def send(self, topic: str, queue: MessageQueue | None, rows: Rows, picks: Sequence[int]) -> None:  # noqa: ARG002  # the queue's
+    def send(self, topic: str, queue: MessageQueue | None, rows: ArrowRows, picks: Sequence[int]) -> None:  # noqa: ARG002  # the queue's
         """See `RowSends`. It raises BatchChanged, BatchOutdated, too."""
         assert queue is not None
         first = self._next.get(queue, 0)
@@ -208,7 +208,7 @@ class PinnedSends:
         lane = self._lane_of.setdefault(queue, len(self._lane_of) % LANES)
         self.lanes.add(lane, lambda: self._send(lane, queue, rows, picks, first))
 
-    def _send(self, lane: int, queue: MessageQueue, rows: Rows, picks: Sequence[int], first: int) -> int:
+    def _send(self, lane: int, queue: MessageQueue, rows: ArrowRows, picks: Sequence[int], first: int) -> int:
         """In the queue's lane: these rows are the task's from the `first`-th on in the queue. Returns how many were there."""
         task = self.task
         known = min(len(picks), self._written(queue, first)) if self._is_doubtful(queue) else 0
@@ -247,7 +247,7 @@ class PinnedSends:
             written.look()
         return max(0, len(written.digests(queue, self.task.partition_id)) // DIGEST_BYTES - first)
 
-    def _check_same(self, queue: MessageQueue, rows: Rows, picks: Sequence[int], first: int) -> None:
+    def _check_same(self, queue: MessageQueue, rows: ArrowRows, picks: Sequence[int], first: int) -> None:
         task = self.task
         there = self._written_in(queue.topic).digests(queue, task.partition_id)[first * DIGEST_BYTES :]
         digests = record_digests(bytes(self._batches.make(queue.topic, rows.fill(picks)).payload()))

@@ -14,7 +14,7 @@ from typing import Final
 
 from ...client.sending.queue_choice import shard_queue
 from ...model.queue import MessageQueue
-from .arrow_records import Rows
+from .arrow_records import ArrowRows
 
 BLOCK_ROWS: Final = 512
 
@@ -31,7 +31,7 @@ class Share:
     picks: Sequence[int]
 
 
-def shares(rows: Rows, first_row: int, destination: Destination) -> list[Share]:
+def shares(rows: ArrowRows, first_row: int, destination: Destination) -> list[Share]:
     """The ways of a batch's rows; within one way rows keep their order. `first_row`: the batch's first, in its task."""
     if isinstance(rows.topics, str) and rows.groups is None:
         found = []

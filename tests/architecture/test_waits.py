@@ -77,8 +77,8 @@ MAY_WAIT: Final[dict[str, tuple[str, ...]]] = {
         "store/upkeep.py Upkeep.forget_remembered_confirm: result",
     ),
     "a benchmark's or drill's worker: its parent speaks, or by its end closes the pipe": (
-        "bench/processes.py Channel.job: sys.stdin.readline",
-        "bench/processes.py Channel.next_word: sys.stdin.readline",
+        "bench/processes.py WorkerChannel.job: sys.stdin.readline",
+        "bench/processes.py WorkerChannel.next_word: sys.stdin.readline",
         "deploy/drills/load.py main.listen: sys.stdin.readline",
         "deploy/drills/load.py main: sys.stdin.readline",
         "deploy/drills/load.py work: thread.join",

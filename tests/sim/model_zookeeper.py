@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from zenitmq.controller.group_store import (
+    ControllerMember,
     Listener,
-    Member,
     MembersTouched,
     Outcome,
     SessionChanged,
@@ -233,11 +233,11 @@ class ModelStore:
         self.server.controllers[self.server.next_sequence()] = (self.session, address)
         self.server.members_touched()
 
-    def members(self) -> tuple[Member, ...]:
+    def members(self) -> tuple[ControllerMember, ...]:
         self._check("list controllers")
         self.watches_members = True
         oldest_first = [taken for _, taken in sorted(self.server.controllers.items())]
-        return tuple(Member(address, session is self.session) for session, address in oldest_first)
+        return tuple(ControllerMember(address, session is self.session) for session, address in oldest_first)
 
     def append_record(self, record: bytes) -> str:
         self._check("keep a record")

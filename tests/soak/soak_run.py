@@ -23,7 +23,7 @@ from typing import Any, Final
 from unittest import mock
 
 from zenitmq.bench.environment import environment
-from zenitmq.deploy.local_cluster import LocalCluster as ClusterFiles
+from zenitmq.deploy.local_cluster import ProcessCluster
 from zenitmq.deploy.processes import birth_of, terminate
 from zenitmq.model.errors import ZenitError
 from zenitmq.testing import LocalCluster
@@ -185,7 +185,7 @@ class _Soak:
     def __init__(self, options: SoakOptions, directory: str, work: str, cluster: LocalCluster, say: Say) -> None:
         self._options, self._directory, self._work = options, directory, work
         self._cluster, self._say = cluster, say
-        self._files = ClusterFiles(cluster.directory)
+        self._files = ProcessCluster(cluster.directory)
         self._scale = min(1.0, options.seconds / SHORT_S)
         self._sample_s = max(1.0, SAMPLE_S * self._scale)
         self._account = MessageAccount(topics.rules(stream=options.stream))

@@ -34,7 +34,7 @@ from zenitmq.pipeline.jobs.archived_rows import archive_frame
 from zenitmq.pipeline.jobs.archives import archive_tree
 from zenitmq.pipeline.jobs.archives.archive_tree import ArchiveTree
 from zenitmq.pipeline.jobs.compact import CompactOptions
-from zenitmq.pipeline.jobs.summary import Progress
+from zenitmq.pipeline.jobs.summary import JobProgress
 from zenitmq.pipeline.jobs.verify import VerifyOptions
 from zenitmq.testing import LocalCluster
 
@@ -44,7 +44,7 @@ FOR_EVER = "9999-12-31"
 ZENIT = str(Path(sys.executable).with_name("zenit"))
 
 
-def silent(_progress: Progress) -> None:
+def silent(_progress: JobProgress) -> None:
     """Nobody is told how it goes."""
 
 
@@ -202,7 +202,7 @@ def test_an_archive_that_goes_on_drops_where_it_began(jobs: Jobs) -> None:
     send(jobs.cluster.namesrv, jobs.topic, 10)
     deadline_ms = monotonic_ms() + 90_000
 
-    def until_dropped(progress: Progress) -> None:
+    def until_dropped(progress: JobProgress) -> None:
         if (progress.rows == 10 and not jobs.is_start_kept()) or monotonic_ms() > deadline_ms:
             raise KeyboardInterrupt
 

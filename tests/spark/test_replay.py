@@ -18,14 +18,14 @@ from zenitmq.pipeline.jobs import archive, replay
 from zenitmq.pipeline.jobs.archive import ArchiveOptions
 from zenitmq.pipeline.jobs.archives.replay_plan import Replay
 from zenitmq.pipeline.jobs.replay import ReplayOptions
-from zenitmq.pipeline.jobs.summary import Progress
+from zenitmq.pipeline.jobs.summary import JobProgress
 from zenitmq.testing import LocalCluster
 
 Document = dict[str, Any]
 COUNT = 120
 
 
-def silent(_progress: Progress) -> None:
+def silent(_progress: JobProgress) -> None:
     """Nobody is told how it goes."""
 
 

@@ -30,12 +30,12 @@ from zenitmq.testing import LocalCluster
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from zenitmq.pipeline.jobs.summary import Progress
+    from zenitmq.pipeline.jobs.summary import JobProgress
 
 pytestmark = pytest.mark.timeout(300)  # Spark on a busy machine
 
 
-def ignore(_progress: Progress) -> None:
+def ignore(_progress: JobProgress) -> None:
     """Nobody watches."""
 
 

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from ....model.clock import monotonic_ms, now_ms
 from ....model.errors import ZenitError
-from ...local_cluster import LocalCluster
+from ...local_cluster import ProcessCluster
 from ..catalogue import check_limits
 from ..run import CLUSTER_FOLDER
 from . import campaign_page, campaign_picture
@@ -219,7 +219,7 @@ def _end_what_runs(work: str) -> None:
     """The clusters of legs that could not end them."""
     for directory in _directories(work):
         with contextlib.suppress(ZenitError):  # it has no cluster
-            LocalCluster(os.path.join(directory, CLUSTER_FOLDER)).down()
+            ProcessCluster(os.path.join(directory, CLUSTER_FOLDER)).down()
 
 
 def _directories(work: str) -> list[str]:

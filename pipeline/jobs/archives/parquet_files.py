@@ -56,7 +56,7 @@ class RowFiles:
         stored = rows.select(STORED_NAMES)
         for begin, end, offsets in runs(rows, codes(topics), days):
             times = stored_us[begin:end]
-            run = _Run(offsets, int(times.min()) // 1000, int(times.max()) // 1000)
+            run = _FileRun(offsets, int(times.min()) // 1000, int(times.max()) // 1000)
             self._add_run((topics[begin].as_py(), int(days[begin])), run, stored.slice(begin, end - begin))
         while sum(each.pending_bytes for each in self._open.values()) > PENDING_BYTES_MAX:
             max(self._open.values(), key=lambda each: each.pending_bytes).write_pending()
@@ -73,7 +73,7 @@ class RowFiles:
             each.abandon()
         self._open.clear()
 
-    def _add_run(self, key: tuple[str, int], run: _Run, rows: pa.RecordBatch) -> None:
+    def _add_run(self, key: tuple[str, int], run: _FileRun, rows: pa.RecordBatch) -> None:
         current = self._open.get(key)
         if current is not None and (not current.may_follow(run) or current.size_bytes >= self._target_bytes):
             self._close(key)
@@ -92,7 +92,7 @@ class RowFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _FileRun:
     """Rows of one queue without a hole, and the first and last time that one was stored, ms."""
 
     range: FileRange
@@ -119,12 +119,12 @@ class _OpenFile:
         """What is in the file already."""
         return 0 if self._sink is None else self._sink.size_bytes
 
-    def may_follow(self, run: _Run) -> bool:
+    def may_follow(self, run: _FileRun) -> bool:
         """Whether these rows come after all that the file has."""
         last, new = self.ranges[-1], run.range
         return (last.broker, last.queue_id, last.end) <= (new.broker, new.queue_id, new.begin)
 
-    def add(self, run: _Run, rows: pa.RecordBatch) -> None:
+    def add(self, run: _FileRun, rows: pa.RecordBatch) -> None:
         joined(self.ranges, run.range)
         self.rows += rows.num_rows
         self.stored_from_ms = min(self.stored_from_ms, run.stored_from_ms)

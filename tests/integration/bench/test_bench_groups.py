@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from zenitmq.bench.options import BenchOptions, Progress
+from zenitmq.bench.options import BenchOptions, BenchProgress
 from zenitmq.bench.own_cluster import LogFiles, spare_files
 from zenitmq.bench.raw.raw_path import RawPath, RawShape
 from zenitmq.bench.runner import run
@@ -33,7 +33,7 @@ def test_a_group_is_measured_beside_a_single_broker(tmp_path: Path, monkeypatch:
         cache_spares(store_directory)
 
     monkeypatch.setattr(bench_replicas, "cache_spares", cache)
-    told: list[Progress] = []
+    told: list[BenchProgress] = []
     options = BenchOptions(
         work="produce", prebuilt=True, size=1024, seconds=0.5, limit_seconds=0.1, queues=2, warm=True,
         directory=str(tmp_path),
@@ -67,7 +67,7 @@ def test_the_raw_path_s_copies_hold_what_its_server_has_answered(tmp_path: Path)
 
 @pytest.mark.timeout(180)
 def test_a_wiped_slave_catches_up_while_the_master_serves(tmp_path: Path) -> None:
-    told: list[Progress] = []
+    told: list[BenchProgress] = []
     options = BenchOptions(work="catch-up", log_gib=0.01, directory=str(tmp_path))
     document = run_catch_up(options, 2, told.append)
     assert document["log_bytes"] > 0.01 * (1 << 30)

@@ -10,8 +10,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from zenitmq.bench.options import BenchProgress
 from zenitmq.bench.own_cluster import LogFiles
-from zenitmq.bench.runner import USUAL_FILES, BenchOptions, Progress, run
+from zenitmq.bench.runner import USUAL_FILES, BenchOptions, run
 
 SHORT = {"seconds": 0.4, "limit_seconds": 0.1, "own_cluster": True, "queues": 2}
 
@@ -20,8 +21,8 @@ def bench(
     tmp_path: Path,
     files: LogFiles = USUAL_FILES,
     **options: Any,
-) -> tuple[dict[str, Any], list[Progress]]:
-    told: list[Progress] = []
+) -> tuple[dict[str, Any], list[BenchProgress]]:
+    told: list[BenchProgress] = []
     result = run(BenchOptions(directory=str(tmp_path), **options), told.append, files=files)
     ET.fromstring(result.svg)
     assert os.listdir(tmp_path) == []

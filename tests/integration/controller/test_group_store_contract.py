@@ -15,8 +15,8 @@ from kazoo.client import KazooClient
 from sim.model_zookeeper import ModelStore, ModelZooKeeper
 
 from zenitmq.controller.group_store import (
+    ControllerMember,
     GroupStore,
-    Member,
     MembersTouched,
     SessionChanged,
     SessionState,
@@ -276,12 +276,15 @@ def test_the_first_to_join_leads_until_it_leaves(cluster: Cluster) -> None:
     first.store.join("host-a:9878")
     second.store.join("host-b:9878")
     first.store.join("host-a:9878")  # nothing new
-    assert second.store.members() == (Member("host-a:9878", own=False), Member("host-b:9878", own=True))
-    assert first.store.members()[0] == Member("host-a:9878", own=True)
+    assert second.store.members() == (
+        ControllerMember("host-a:9878", own=False),
+        ControllerMember("host-b:9878", own=True),
+    )
+    assert first.store.members()[0] == ControllerMember("host-a:9878", own=True)
     second.events.clear()
     cluster.leave(first)
     second.await_event(MembersTouched())
-    assert second.store.members() == (Member("host-b:9878", own=True),)
+    assert second.store.members() == (ControllerMember("host-b:9878", own=True),)
 
 
 def test_who_lost_its_session_joins_again_at_the_end(cluster: Cluster) -> None:
@@ -292,7 +295,7 @@ def test_who_lost_its_session_joins_again_at_the_end(cluster: Cluster) -> None:
     cluster.expire(first)
     first.await_event(LOST)
     await_that(lambda: CONNECTED in first.events and first.events.index(CONNECTED) > first.events.index(LOST))
-    assert second.store.members() == (Member("host-b:9878", own=True),)
+    assert second.store.members() == (ControllerMember("host-b:9878", own=True),)
     first.store.join("host-a:9878")
     assert [member.address for member in first.store.members()] == ["host-b:9878", "host-a:9878"]
 

@@ -8,7 +8,7 @@ import pytest
 
 from zenitmq import Message, Producer, ZenitError
 from zenitmq.deploy.cluster_record import CONTROLLER, ZOOKEEPER, Shape
-from zenitmq.deploy.local_cluster import LocalCluster as Directory
+from zenitmq.deploy.local_cluster import ProcessCluster
 from zenitmq.model.clock import monotonic_ms, sleep_ms
 from zenitmq.model.errors import InvalidParameter, NotEnoughReplicas
 from zenitmq.testing import LocalCluster
@@ -27,12 +27,12 @@ def await_that(condition: Callable[[], bool], timeout_ms: int = 20_000) -> None:
 
 def test_a_static_master_takes_writes_while_enough_are_in_sync_and_nobody_takes_its_place() -> None:
     with LocalCluster(replicas=3, controllers=0) as cluster:
-        record = Directory(cluster.directory).existing()
+        record = ProcessCluster(cluster.directory).existing()
         assert record.of_role(CONTROLLER) == record.of_role(ZOOKEEPER) == ()
         master, second, third = cluster.brokers
         first = cluster.group()
         assert (first["master"], first["epoch"], first["min_in_sync"]) == (master, 1, 2)
-        assert "controller" not in Directory(cluster.directory).status()
+        assert "controller" not in ProcessCluster(cluster.directory).status()
         topic = cluster.create_topic("t", queues=1)
         with Producer(namesrv=cluster.namesrv) as producer:
 
@@ -62,4 +62,4 @@ def test_a_static_master_takes_writes_while_enough_are_in_sync_and_nobody_takes_
             send(101)
         assert bodies(cluster.namesrv, topic, 102) == [b"%03d" % number for number in range(102)]
         with pytest.raises(InvalidParameter, match="0 controllers"):
-            Directory(cluster.directory).up(shape=Shape(replicas=3))
+            ProcessCluster(cluster.directory).up(shape=Shape(replicas=3))

@@ -24,7 +24,7 @@ from zenitmq import Admin, Message, Producer
 from zenitmq.model.clock import monotonic_ms, sleep_ms
 from zenitmq.pipeline.jobs import archive, compact, dedup, replay, window
 from zenitmq.pipeline.jobs.archives.archive_tree import ArchiveTree
-from zenitmq.pipeline.jobs.summary import Progress
+from zenitmq.pipeline.jobs.summary import JobProgress
 from zenitmq.testing import LocalCluster
 
 ROWS: Final = 40  # of each lot that is sent
@@ -68,7 +68,7 @@ class Watch:
     stop: bool = False
     deadline_ms: float = field(default_factory=lambda: monotonic_ms() + RUN_S * 1000)
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: JobProgress) -> None:
         if monotonic_ms() > self.deadline_ms:
             raise TimeoutError("the job does not end")
         if self.stop and progress.rows:

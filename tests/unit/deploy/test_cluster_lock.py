@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from zenitmq.deploy import local_cluster
-from zenitmq.deploy.local_cluster import LocalCluster
+from zenitmq.deploy.local_cluster import ProcessCluster
 from zenitmq.model.errors import ClusterNotStarted
 
 
@@ -18,4 +18,4 @@ def test_a_lock_that_is_never_given_back_ends_the_wait(tmp_path: Path, monkeypat
     with (tmp_path / "cluster.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(ClusterNotStarted, match=r"cluster\.lock"):
-            LocalCluster(str(tmp_path)).up()
+            ProcessCluster(str(tmp_path)).up()

@@ -9,7 +9,7 @@ import pytest
 from zenitmq.client.connection.controller_calls import ControllerCalls, GroupState
 from zenitmq.deploy import local_cluster
 from zenitmq.deploy.cluster_record import BROKER, CONTROLLER, ClusterRecord, ProcessRecord, Shape
-from zenitmq.deploy.local_cluster import LocalCluster
+from zenitmq.deploy.local_cluster import ProcessCluster
 from zenitmq.model.errors import GroupNodeLost, ReplicaGroupNotFound
 from zenitmq.model.groups.group import GroupNode, KnownGroup
 
@@ -45,7 +45,7 @@ def test_a_group_that_zookeeper_has_lost_is_told_and_not_waited_for(
     lost = GroupNodeLost(GROUP, 0, 4)
     answer_with(monkeypatch, GroupState(None, lost))
     said: list[str] = []
-    assert LocalCluster(str(tmp_path), say=said.append)._is_served(RECORD, GROUP)
+    assert ProcessCluster(str(tmp_path), say=said.append)._is_served(RECORD, GROUP)
     assert said == [str(lost)]
 
 
@@ -56,11 +56,11 @@ def test_a_group_whose_master_an_operator_has_to_force_is_told_and_not_waited_fo
     """Else `up` would end what it started when its time is over, and there would be nobody to elect."""
     answer_with(monkeypatch, GroupState(KnownGroup(GroupNode(broker_name=GROUP, epoch=4, in_sync=names), 9), None))
     said: list[str] = []
-    assert LocalCluster(str(tmp_path), say=said.append)._is_served(RECORD, GROUP) == (not names)
+    assert ProcessCluster(str(tmp_path), say=said.append)._is_served(RECORD, GROUP) == (not names)
     force = "nobody is known to have all messages: zenit controller elect broker-a --force"
     assert said == ([] if names else [f"broker-a: no master: {force}"])
 
 
 def test_a_group_that_is_not_there_yet_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answer_with(monkeypatch, ReplicaGroupNotFound(GROUP))
-    assert not LocalCluster(str(tmp_path))._is_served(RECORD, GROUP)
+    assert not ProcessCluster(str(tmp_path))._is_served(RECORD, GROUP)

@@ -15,7 +15,7 @@ from zenitmq.pipeline.reading.offsets import (
     within_bytes,
     within_rows,
 )
-from zenitmq.pipeline.reading.stream_plan import Limits, next_end, reachable, until
+from zenitmq.pipeline.reading.stream_plan import BatchLimits, next_end, reachable, until
 
 KEYS = st.builds(QueueKey, st.sampled_from("st"), st.sampled_from("ab"), st.integers(0, 12))
 OFFSETS = st.dictionaries(KEYS, st.integers(0, 1 << 40), max_size=8)
@@ -88,7 +88,7 @@ def test_triggers_reach_the_target_and_read_each_row_once(
     for step in range(row_count(start, target) + 2):
         there = grown(there, arrivals[min(step, len(arrivals) - 1)])
         seen = {key: offset for key, offset in there.items() if step != pinned_at or key.broker == "a"}
-        end = next_end(at, until(target, at, reachable(at, seen)), Limits(rows_max=rows_max), {})
+        end = next_end(at, until(target, at, reachable(at, seen)), BatchLimits(rows_max=rows_max), {})
         rows += sum(item.rows for item in ranges_between(at, end))
         if end == at and step > pinned_at:
             break

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from zenitmq.model.errors import ConnectionLost
 from zenitmq.model.get_status import GetStatus
-from zenitmq.pipeline.reading.range_pulls import Ask, Limits, RangePulls
+from zenitmq.pipeline.reading.range_pulls import NextPull, PullLimits, RangePulls
 from zenitmq.remoting.commands import PullReply
 
-PATIENT = Limits(bytes_max=1 << 20, timeout_ms=10**12, retries=10**6, fail_on_data_loss=True)
+PATIENT = PullLimits(bytes_max=1 << 20, timeout_ms=10**12, retries=10**6, fail_on_data_loss=True)
 
 
 @given(
@@ -27,7 +27,7 @@ def test_every_message_is_handed_out_once_and_in_order(
     """With a filter every third message matches; the others are never in an answer."""
     end = begin + rows
     reading = RangePulls("q", begin, end, PATIENT, is_filtered=is_filtered, is_replica_good=is_replica_good)
-    in_flight: list[Ask] = []
+    in_flight: list[NextPull] = []
     handed: list[int] = []
     position, now_ms, steps = begin, 0, 0
     while not reading.is_done:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from zenitmq.controller.group.leadership import Leadership
-from zenitmq.controller.group_store import Member, SessionState
+from zenitmq.controller.group_store import ControllerMember, SessionState
 
-OWN, OTHER = Member("a:1", own=True), Member("b:1", own=False)
+OWN, OTHER = ControllerMember("a:1", own=True), ControllerMember("b:1", own=False)
 CONNECTED = Leadership().on_session(SessionState.CONNECTED)
 
 

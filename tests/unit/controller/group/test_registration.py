@@ -9,7 +9,7 @@ import pytest
 from sim.group_kit import GROUP, group, life, registration, replica
 
 from zenitmq.controller.group.group_state import elect
-from zenitmq.controller.group.registration import Registration, register
+from zenitmq.controller.group.registration import ReplicaRegistration, register
 from zenitmq.model.errors import (
     ForeignLog,
     ForeignReplica,
@@ -29,7 +29,7 @@ WIPED = {"store_id": "another", "log_end": 0}
 KILLED = {"clean_marker": False, "marker_end": -1, "same_boot": True}
 
 
-def registered(node: GroupNode | None, request: RegisterReplica, *, alive: bool = False) -> Registration:
+def registered(node: GroupNode | None, request: RegisterReplica, *, alive: bool = False) -> ReplicaRegistration:
     return register(node, request, settings=SETTINGS, present_is_alive=alive)
 
 

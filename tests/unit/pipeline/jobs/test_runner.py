@@ -17,7 +17,7 @@ from zenitmq.model.errors import InvalidParameter, JobFailed, RequirementMissing
 from zenitmq.pipeline.jobs import runner
 from zenitmq.pipeline.jobs.job import Job, Report, Session
 from zenitmq.pipeline.jobs.runner import PreparedJob, job_named, prepare, run_job
-from zenitmq.pipeline.jobs.summary import Progress
+from zenitmq.pipeline.jobs.summary import JobProgress
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,14 +62,14 @@ def test_a_summary_names_the_job_and_its_rate(
 ) -> None:
     def run(options: Options, session: Session, report: Report) -> dict[str, Any]:
         assert session() is session()
-        report(Progress(3, 1.0))
+        report(JobProgress(3, 1.0))
         return {"rows": options.rows, "to": "there", "passed": True}
 
-    told: list[Progress] = []
+    told: list[JobProgress] = []
     summary = run_job(prepared(run), told.append)
     assert list(summary) == ["job", "dry_run", "rows", "seconds", "rows_per_second", "to", "passed"]
     assert (summary["job"], summary["dry_run"], summary["rows"]) == ("copy", False, 7)
-    assert told == [Progress(3, 1.0)]
+    assert told == [JobProgress(3, 1.0)]
     assert spark.stopped
     assert capfd.readouterr().err == ""
     assert list(tmp_path.iterdir()) == []

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from zenitmq.pipeline.jobs.summary import Progress, rate, rows_behind
+from zenitmq.pipeline.jobs.summary import JobProgress, rate, rows_behind
 
 
 def test_the_line_for_a_person() -> None:
-    assert Progress(1234567, 2.0, 89000).line() == "1,234,567 rows, 617,284 rows/s, 89,000 rows behind"
-    assert Progress(0, 0.0).line() == "0 rows, 0 rows/s"
+    assert JobProgress(1234567, 2.0, 89000).line() == "1,234,567 rows, 617,284 rows/s, 89,000 rows behind"
+    assert JobProgress(0, 0.0).line() == "0 rows, 0 rows/s"
 
 
 def test_a_rate_needs_time() -> None:

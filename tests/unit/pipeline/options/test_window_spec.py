@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zenitmq.model.errors import ConfigError, InvalidName
-from zenitmq.pipeline.options.window_spec import ITEMS_MAX, SPEC_CHARACTERS_MAX, Column, parse_window_spec
+from zenitmq.pipeline.options.window_spec import ITEMS_MAX, SPEC_CHARACTERS_MAX, ResultColumn, parse_window_spec
 
 WHOLE = """
 topics = ["orders", "refunds"]
@@ -43,16 +43,16 @@ def test_a_whole_one() -> None:
     assert spec.time_column == "bornTimestamp"
     region = "get_json_object(cast(body AS string), '$.region')"
     assert spec.keys == (
-        Column("region", region),
-        Column("user_id", "get_json_object(cast(body AS string), '$.user.id')"),
-        Column("tags", "tags"),
+        ResultColumn("region", region),
+        ResultColumn("user_id", "get_json_object(cast(body AS string), '$.user.id')"),
+        ResultColumn("tags", "tags"),
     )
     amount = "get_json_object(cast(body AS string), '$.amount')"
     assert spec.aggregates == (
-        Column("orders", "count(1)"),
-        Column("with_amount", f"count({amount})"),
-        Column("revenue", f"sum(try_cast({amount} AS double))"),
-        Column("mean", "avg(try_cast(get_json_object(cast(body AS string), '$.price.net') AS double))"),
+        ResultColumn("orders", "count(1)"),
+        ResultColumn("with_amount", f"count({amount})"),
+        ResultColumn("revenue", f"sum(try_cast({amount} AS double))"),
+        ResultColumn("mean", "avg(try_cast(get_json_object(cast(body AS string), '$.price.net') AS double))"),
     )
     assert spec.columns[:3] == ("window_start", "window_end", "region")
 

@@ -20,24 +20,24 @@ from zenitmq.pipeline.reading.range_pulls import (
     READY_MAX,
     ROW_BYTES,
     STRIPS_MAX,
-    Ask,
-    Limits,
     Lost,
+    NextPull,
+    PullLimits,
     RangePulls,
     Taken,
 )
 from zenitmq.remoting.commands import PullReply
 
-LIMITS = Limits(bytes_max=4 << 20, timeout_ms=30_000, retries=3, fail_on_data_loss=True)
-LENIENT = Limits(bytes_max=4 << 20, timeout_ms=30_000, retries=3, fail_on_data_loss=False)
+LIMITS = PullLimits(bytes_max=4 << 20, timeout_ms=30_000, retries=3, fail_on_data_loss=True)
+LENIENT = PullLimits(bytes_max=4 << 20, timeout_ms=30_000, retries=3, fail_on_data_loss=False)
 STRIP = ANSWER_BYTES * 15 // 16 // ROW_BYTES
 
 
-def pulls(end: int = 10, begin: int = 0, limits: Limits = LIMITS, *, filtered: bool = False, replica: bool = False):
+def pulls(end: int = 10, begin: int = 0, limits: PullLimits = LIMITS, *, filtered: bool = False, replica: bool = False):
     return RangePulls("q", begin, end, limits, is_filtered=filtered, is_replica_good=replica)
 
 
-def found(ask: Ask, end: int, *, count: int | None = None) -> tuple[PullReply, bytes]:
+def found(ask: NextPull, end: int, *, count: int | None = None) -> tuple[PullReply, bytes]:
     number = end - ask.offset if count is None else count
     return PullReply(GetStatus.FOUND, end, 0, 1 << 40, number), bytes(ROW_BYTES) * number
 
@@ -48,11 +48,11 @@ def other(status: GetStatus, next_offset: int) -> PullReply:
 
 def test_a_short_range_is_one_pull() -> None:
     reading = pulls(end=10, begin=4)
-    assert reading.asks(0) == [Ask(1, 4, 10, 6, False)]
+    assert reading.asks(0) == [NextPull(1, 4, 10, 6, False)]
     assert reading.asks(0) == []
     assert reading.take() is None
     assert not reading.is_done
-    reading.on_reply(Ask(1, 4, 10, 6, False), *found(Ask(1, 4, 10, 6, False), 10), 0)
+    reading.on_reply(NextPull(1, 4, 10, 6, False), *found(NextPull(1, 4, 10, 6, False), 10), 0)
     assert reading.take() == Taken(bytes(6 * ROW_BYTES), 4, 10, 0)
     assert reading.take() is None
     assert reading.is_done
@@ -96,7 +96,7 @@ def test_the_rest_of_a_strip_is_asked_for_before_the_next_is_handed_out() -> Non
 def test_strips_become_as_long_as_answers_are() -> None:
     """Each answer bears a quarter of what the first strips were made for."""
     reading = pulls(end=100 * STRIP)
-    asked: list[Ask] = []
+    asked: list[NextPull] = []
     for _ in range(20):
         while reading.take() is not None:
             pass
@@ -176,7 +176,7 @@ def test_a_queue_that_ends_too_early_is_asked_again_then_an_error() -> None:
 
 
 def test_a_queue_that_ends_too_early_is_read_to_its_end_where_that_was_said() -> None:
-    reading = pulls(limits=Limits(1 << 20, 1000, 0, fail_on_data_loss=False))
+    reading = pulls(limits=PullLimits(1 << 20, 1000, 0, fail_on_data_loss=False))
     (ask,) = reading.asks(0)
     assert reading.on_reply(ask, other(GetStatus.NO_MESSAGE_IN_QUEUE, 0), b"", 0) == Lost(0, 10)
     assert reading.take() is None
@@ -226,7 +226,7 @@ def test_after_too_many_failures_it_says_why() -> None:
 
 
 def test_after_too_long_a_time_it_says_why_however_few_the_failures() -> None:
-    reading = pulls(limits=Limits(1 << 20, 500, 1000, fail_on_data_loss=True))
+    reading = pulls(limits=PullLimits(1 << 20, 500, 1000, fail_on_data_loss=True))
     (ask,) = reading.asks(0)
     reading.on_error(ask, ConnectionLost("a:1"), 10_000)  # however long the answer took
     (ask,) = reading.asks(10_400)
@@ -247,7 +247,7 @@ def test_a_success_makes_it_patient_again() -> None:
 
 
 def test_pauses_do_not_grow_for_ever() -> None:
-    reading = pulls(limits=Limits(1 << 20, 10**9, 1000, fail_on_data_loss=True))
+    reading = pulls(limits=PullLimits(1 << 20, 10**9, 1000, fail_on_data_loss=True))
     now_ms = 0
     for _ in range(40):
         (ask,) = reading.asks(now_ms)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from zenitmq.pipeline.options.options import ReadOptions
 from zenitmq.pipeline.reading.offsets import QueueKey
 from zenitmq.pipeline.reading.stream_plan import (
-    Limits,
+    BatchLimits,
     begun_anew,
     is_waiting,
     made_anew,
@@ -43,7 +43,7 @@ def test_a_target_holds_back_what_came_later() -> None:
 
 
 def test_few_rows_are_waited_for_but_not_for_ever() -> None:
-    limits = Limits(rows_min=10, delay_max_ms=1000)
+    limits = BatchLimits(rows_min=10, delay_max_ms=1000)
     assert is_waiting({A: 0}, {A: 9}, limits, waited_ms=999)
     assert not is_waiting({A: 0}, {A: 9}, limits, waited_ms=1000)
     assert not is_waiting({A: 0}, {A: 10}, limits, waited_ms=0)
@@ -52,10 +52,10 @@ def test_few_rows_are_waited_for_but_not_for_ever() -> None:
 
 def test_every_limit_that_was_given_counts() -> None:
     start, end = {A: 0}, {A: 1000}
-    assert next_end(start, end, Limits(), {}) == end
-    assert next_end(start, end, Limits(rows_max=100), {}) == {A: 100}
-    assert next_end(start, end, Limits(bytes_max=500), {A: 10}) == {A: 50}
-    assert next_end(start, end, Limits(rows_max=100, bytes_max=500), {A: 10}) == {A: 50}
+    assert next_end(start, end, BatchLimits(), {}) == end
+    assert next_end(start, end, BatchLimits(rows_max=100), {}) == {A: 100}
+    assert next_end(start, end, BatchLimits(bytes_max=500), {A: 10}) == {A: 50}
+    assert next_end(start, end, BatchLimits(rows_max=100, bytes_max=500), {A: 10}) == {A: 50}
 
 
 def test_limits_are_those_of_the_options() -> None:
@@ -68,4 +68,4 @@ def test_limits_are_those_of_the_options() -> None:
             "maxtriggerdelay": "2s",
         }
     )
-    assert Limits.of(options) == Limits(rows_min=2, rows_max=5, bytes_max=1024, delay_max_ms=2000)
+    assert BatchLimits.of(options) == BatchLimits(rows_min=2, rows_max=5, bytes_max=1024, delay_max_ms=2000)

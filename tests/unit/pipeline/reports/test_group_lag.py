@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from zenitmq.pipeline.reports.group_lag import GroupLag, Limits, lag_summary
+from zenitmq.pipeline.reports.group_lag import GroupLag, LagLimits, lag_summary
 
 
 def described(group: str, *queues: tuple[int | None, float | None]) -> dict[str, Any]:
@@ -44,27 +44,27 @@ def test_seconds_are_those_of_the_queue_furthest_behind() -> None:
 @pytest.mark.parametrize(
     ("limits", "broken"),
     [
-        (Limits(), None),
-        (Limits(lag=7, lag_seconds=2.5), None),
-        (Limits(lag=6), "messages > 6"),
-        (Limits(lag_seconds=2.0), "seconds > 2"),
-        (Limits(lag=0, lag_seconds=0.5), "messages > 0, seconds > 0.5"),
+        (LagLimits(), None),
+        (LagLimits(lag=7, lag_seconds=2.5), None),
+        (LagLimits(lag=6), "messages > 6"),
+        (LagLimits(lag_seconds=2.0), "seconds > 2"),
+        (LagLimits(lag=0, lag_seconds=0.5), "messages > 0, seconds > 0.5"),
     ],
 )
-def test_limits(limits: Limits, broken: str | None) -> None:
+def test_limits(limits: LagLimits, broken: str | None) -> None:
     (group,) = look(0, described("g", (3, 1.5), (4, 2.5)))
     assert limits.broken_by(group) == broken
 
 
 def test_what_is_unknown_breaks_no_limit() -> None:
     (group,) = look(0, described("g", (None, None)))
-    assert Limits(lag=0, lag_seconds=0.1).broken_by(group) is None
+    assert LagLimits(lag=0, lag_seconds=0.1).broken_by(group) is None
 
 
 def test_the_last_look_counts_and_who_is_furthest_behind_comes_first() -> None:
     summary = lag_summary(
         [look(1, described("a", (9, 1.0))), look(2, described("a", (1, 0.5)), described("b", (2, None), (5, 3.0)))],
-        Limits(lag=6),
+        LagLimits(lag=6),
     )
     assert (summary["rows"], summary["lag"], summary["samples"], summary["passed"]) == (4, 8, 2, False)
     assert [(row["group"], row["beyond"]) for row in summary["groups"]] == [("b", "messages > 6"), ("a", None)]
@@ -81,6 +81,6 @@ def test_the_last_look_counts_and_who_is_furthest_behind_comes_first() -> None:
 
 
 def test_one_look_is_nothing_over_time() -> None:
-    summary = lag_summary([look(1, described("a", (None, None)))], Limits(lag=1))
+    summary = lag_summary([look(1, described("a", (None, None)))], LagLimits(lag=1))
     assert summary["over_time"] == []
     assert (summary["lag"], summary["passed"]) == (0, True)

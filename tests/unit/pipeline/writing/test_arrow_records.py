@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from zenitmq.model.errors import MessageIllegal, UnwritableColumn
-from zenitmq.pipeline.writing.arrow_records import RECORD_BYTES, REQUEST_BYTES, Rows, rows_of, sizes_of
+from zenitmq.pipeline.writing.arrow_records import RECORD_BYTES, REQUEST_BYTES, ArrowRows, rows_of, sizes_of
 from zenitmq.pipeline.writing.write_columns import plan_columns
 from zenitmq.record.kernel import Accumulator, decode_batch
 
@@ -24,19 +24,19 @@ SPARK = {
 MAP, TIME, TEXTS = list(SPARK)[4], list(SPARK)[5], list(SPARK)[3]
 
 
-def rows(topic: str | None, columns: dict[str, tuple[list[Any], pa.DataType]]) -> Rows:
+def rows(topic: str | None, columns: dict[str, tuple[list[Any], pa.DataType]]) -> ArrowRows:
     arrays = {name: pa.array(values, kind) for name, (values, kind) in columns.items()}
     batch = pa.record_batch(list(arrays.values()), names=list(arrays))
     fields = [(name, SPARK[array.type]) for name, array in arrays.items()]
     return rows_of(batch, plan_columns(fields, has_topic=topic is not None, is_dedup=False), topic)
 
 
-def plain(bodies: list[bytes], **columns: Any) -> Rows:
+def plain(bodies: list[bytes], **columns: Any) -> ArrowRows:
     array = pa.array(bodies, pa.binary())
-    return Rows(array, sizes_of(array, columns.get("keys"), columns.get("properties")), "t", **columns)
+    return ArrowRows(array, sizes_of(array, columns.get("keys"), columns.get("properties")), "t", **columns)
 
 
-def records(given: Rows, picks: Any = None) -> list[Any]:
+def records(given: ArrowRows, picks: Any = None) -> list[Any]:
     accumulator = Accumulator(b"t", 1 << 20, id_prefix=bytes(10))
     assert given.fill(range(len(given)) if picks is None else picks)(accumulator)
     buffer, used, *_ = accumulator.swap(bytearray(1))

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from zenitmq.client.sending.queue_choice import shard_queue
 from zenitmq.model.queue import MessageQueue
-from zenitmq.pipeline.writing.arrow_records import Rows
+from zenitmq.pipeline.writing.arrow_records import ArrowRows
 from zenitmq.pipeline.writing.row_shares import BLOCK_ROWS, Share, pinned_queue, shares
 
 QUEUES = tuple(MessageQueue("t", broker, queue_id) for broker in ("a", "b") for queue_id in range(2))
 
 
-def empty_rows(count: int, topics: str | list[str] = "t", **columns: Any) -> Rows:
-    return Rows(pa.array([b""] * count, pa.binary()), [0] * count, topics, **columns)
+def empty_rows(count: int, topics: str | list[str] = "t", **columns: Any) -> ArrowRows:
+    return ArrowRows(pa.array([b""] * count, pa.binary()), [0] * count, topics, **columns)
 
 
 def any_queue(_topic: str, _group: str | None, _block: int) -> None:
