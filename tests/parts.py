@@ -98,7 +98,7 @@ def quick_parts(folder: str | None) -> list[Part]:
     """The architecture, and unit, property and wire tests: all, or those of a folder of the package and of folders in it."""
     places = [f"tests/{kind}/{folder}" if folder else f"tests/{kind}" for kind in QUICK_KINDS]
     files = [file for place in ("tests/architecture", *places) for file in test_files(place)]
-    return divided(Kind("quick", "computes", ()), files, count=QUICK_PARTS)
+    return divided(Kind("quick", "in_memory", ()), files, count=QUICK_PARTS)
 
 
 def interpreted_files() -> list[str]:
