@@ -18,7 +18,7 @@ import typer
 
 from ...model.clock import monotonic_ms, sleep_ms
 from ...model.errors import BufferFull, MessageIllegal, MessageTooLarge, ZenitError
-from ...model.message import Message
+from ...model.message import FailedSend, Message
 from ..options import Json, Namesrv, complete_topics, parse_duration, parse_moment, parse_pairs
 from ..output import counted, note, readable_bytes, show
 from ..progress import line_progress
@@ -103,6 +103,11 @@ def messages_of(stream: BinaryIO, skip_empty: bool) -> Iterator[bytes]:
             yield body
 
 
+def whole_of(stream: BinaryIO) -> Iterator[bytes]:
+    """All of a stream as one body."""
+    yield stream.read(WHOLE_BYTES_MAX)
+
+
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=complete_topics)],
     file: Annotated[str | None, typer.Option("--file", metavar="FILE", help="Where the lines are; else stdin.")] = None,
@@ -156,37 +161,11 @@ def produce(
         delay=parse_duration(delay, "--delay"),
         deliver_at=parse_moment(deliver_at, "--deliver-at"),
     )
-    from ...client.producer import Producer
-
     tally = Tally()
-    with contextlib.ExitStack() as opened:
-        stream = opened.enter_context(open(file, "rb")) if file not in (None, "-") else sys.stdin.buffer
-        producer = opened.enter_context(
-            Producer(
-                "zenit-cli",
-                namesrv=namesrv,
-                trace=trace,
-                on_error=lambda failed: tally.on_failed(
-                    len(failed), sum(len(each.body) for each in failed), failed[0].error
-                ),
-            )
-        )
-        opened.enter_context(_waits_told(producer))
-        progress = opened.enter_context(line_progress(stream))
+    with _source(file) as stream, _producer(namesrv, trace, tally) as producer, line_progress(stream) as progress:
         send = _sender(producer, like, tally, _Words(key_field, shard_field, sharding_key))
-        began = monotonic_ms()
-        with contextlib.suppress(KeyboardInterrupt):  # what was read is still sent and counted
-            bodies = iter([stream.read(WHOLE_BYTES_MAX)]) if whole else messages_of(stream, skip_empty)
-            for body in _paced(bodies, rate):
-                _send_one(send, producer, body, tally)
-                if tally.is_refused:
-                    break
-                progress(tally.taken, tally.bytes)
-            else:
-                tally.is_complete = True
-        with contextlib.suppress(ZenitError):  # told through on_error, each with its count
-            producer.close(REST_S if tally.is_refused else None)
-        elapsed_ms = monotonic_ms() - began
+        bodies = whole_of(stream) if whole else messages_of(stream, skip_empty)
+        elapsed_ms = _send_all(send, producer, _paced(bodies, rate), tally, progress)
     if not tally.taken:
         _check_exists(topic, namesrv)
     summary = tally.summary(elapsed_ms)
@@ -194,6 +173,53 @@ def produce(
     if tally.failed or not tally.is_complete:
         note(f"zenit: {_complaint(tally)}")
         raise typer.Exit(1)
+
+
+@contextlib.contextmanager
+def _source(file: str | None) -> Iterator[BinaryIO]:
+    """That file; stdin for None and "-"."""
+    if file is None or file == "-":
+        yield sys.stdin.buffer
+        return
+    with open(file, "rb") as stream:
+        yield stream
+
+
+@contextlib.contextmanager
+def _producer(namesrv: str | None, trace: bool, tally: Tally) -> Iterator[Producer]:
+    """A producer that tells the tally what failed, and the user why it waits."""
+    from ...client.producer import Producer
+
+    def on_error(failed: list[FailedSend]) -> None:
+        tally.on_failed(len(failed), sum(len(each.body) for each in failed), failed[0].error)
+
+    with (
+        Producer("zenit-cli", namesrv=namesrv, trace=trace, on_error=on_error) as producer,
+        _waits_told(producer),
+    ):
+        yield producer
+
+
+def _send_all(
+    send: Callable[[bytes], object],
+    producer: Producer,
+    bodies: Iterator[bytes],
+    tally: Tally,
+    progress: Callable[[int, int], None],
+) -> int:
+    """Sends each body until one is refused, and closes the producer; the milliseconds that this took."""
+    began = monotonic_ms()
+    with contextlib.suppress(KeyboardInterrupt):  # what was read is still sent and counted
+        for body in bodies:
+            _send_one(send, producer, body, tally)
+            if tally.is_refused:
+                break
+            progress(tally.taken, tally.bytes)
+        else:
+            tally.is_complete = True
+    with contextlib.suppress(ZenitError):  # told through on_error, each with its count
+        producer.close(REST_S if tally.is_refused else None)
+    return monotonic_ms() - began
 
 
 def _check_exists(topic: str, namesrv: str | None) -> None:
