@@ -28,6 +28,10 @@ HERE: Final = Path(__file__).parent
 HOME: Final = Path(pyspark.__file__).parent
 HOSTS: Final = ("127.0.0.1", "127.0.0.2")
 CORES: Final = 8  # of each: a task that stands still keeps one
+SHORT_LIVED: Final = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
+"""Options of its master and workers: as those of drivers and executors (tests/spark/conf)."""
 WAIT_MS: Final = 120_000
 NOTHING: Final[Mapping[str, str]] = {}
 TESTS: Final = HERE.parents[1]
@@ -78,6 +82,7 @@ class FarCluster:
             "JAVA_HOME": bring_java(),
             "SPARK_HOME": os.environ.get("SPARK_HOME", str(HOME)),
             "SPARK_LOCAL_IP": name if name in HOSTS else HOSTS[0],
+            "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED,
             "PYTHONPATH": self.path,
             ARMS: str(self.arms),
         }
