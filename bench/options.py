@@ -7,8 +7,8 @@ in seconds where the name says so, latencies in nanoseconds inside and microseco
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
 
 from ..model.errors import InvalidParameter
 from ..model.names import check_topic
@@ -21,67 +21,99 @@ FLUSH_MODES: Final = ("async", "sync")
 MESSAGES_MAX: Final = 1 << 31
 
 
+_SENDING: Final = ("produce", "latency", "e2e")
+_ON_BROKER: Final = (*_SENDING, "consume")
+_ON_CLUSTER: Final = (*_ON_BROKER, "spark")
+_STARTED: Final = (*_ON_BROKER, "restart", "catch-up")
+_EVERY: Final = (*WORKS, *GROUP_WORKS, *SPARK_WORKS)
+
+
+@dataclass(frozen=True, slots=True)
+class BenchOption:
+    """What one option of a benchmark means, which works take it, and what it may be. `flag`: its name, where not its own."""
+
+    meaning: str
+    works: tuple[str, ...]
+    between: tuple[float, float] | None = None
+    choices: tuple[str, ...] = ()
+    flag: str = ""
+
+
+def option(
+    default: Any,
+    meaning: str,
+    works: tuple[str, ...],
+    between: tuple[float, float] | None = None,
+    choices: tuple[str, ...] = (),
+    flag: str = "",
+) -> Any:
+    """A field of BenchOptions, declared once: the command line and the checks follow from it."""
+    return field(default=default, metadata={"option": BenchOption(meaning, works, between, choices, flag)})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchOptions:
     """One run. `__post_init__` refuses what makes no sense with InvalidParameter."""
 
-    work: str  # one of WORKS
-    size: int = 128  # body bytes of a message
-    batch: int = 256  # messages a request (prebuilt, send_batch, send_bodies, raw path)
-    producers: int = 1  # processes that produce, one Producer each
-    consumers: int = 1  # processes that consume, queues dealt out evenly
-    seconds: float = 10.0  # how long the measured part lasts
-    flush: str = "async"  # what the started cluster is configured to; a running one must already be so
-    api: str = "post"  # by which road of the producer, one of APIS; ignored with prebuilt
-    prebuilt: bool = False  # batches encoded beforehand, straight to the broker: its own ceiling
-    in_flight: int = 0  # requests in flight of one process: prebuilt, raw path, send (as threads); 0 = the work's own
-    keys: int = 0  # own keys a message beside the unique id (each is indexed)
-    tags: bool = False  # a tag on every message
-    index: bool = True  # key index of the started cluster on; off shows what it costs
-    untouched: bool = False  # consume whole polls without touching a message
-    rate: int = 10_000  # e2e: messages a second, sent on schedule whatever the broker does
-    push: bool = False  # e2e: by a push consumer's handler instead of polls
-    warm: bool = False  # segments whose pages are cached (recycled) instead of fresh files
-    stages: bool = False  # where the time goes, of client and broker
-    topic: str | None = None  # None = one of its own, removed afterwards
-    queues: int = 4  # of a topic that the run creates
-    messages: int = (
-        0  # consume: size of the backlog; 0 = what `seconds` need at full speed, within 2 GiB; spark: how many
+    work: str  # one of WORKS, GROUP_WORKS, SPARK_WORKS
+    size: int = option(128, "Body bytes of a message.", (*_ON_CLUSTER, "limits", "restart"), between=(0, 4 << 20))
+    batch: int = option(256, "Messages a request.", ("produce", "limits"), between=(1, 65_536))
+    producers: int = option(1, "Processes that produce.", ("produce", "e2e", "limits"), between=(1, 64))
+    consumers: int = option(1, "Processes that consume.", ("consume", "e2e"), between=(1, 64))
+    seconds: float = option(10.0, "Length of the measured part.", (*_ON_BROKER, "limits"), between=(0.05, 86_400))
+    flush: str = option(
+        "async",
+        "async or sync: of a cluster started for the run; a running one must be so.",
+        (*_STARTED, "limits"),
+        choices=FLUSH_MODES,
     )
-    log_gib: float = 1.0  # restart, catch-up: how much log there is
-    limit_seconds: float = 2.0  # each raw-path run, before and after; 0 = none, then no share is told
-    master: str = "local[2]"  # spark: where Spark runs
-    namesrv: str | None = None  # a cluster to measure; None = the one that runs here, else one started for the run
-    own_cluster: bool = False  # start one in any case (the only way to choose flush and warm)
-    directory: str | None = None  # where a started cluster and the raw path keep files; None = a temporary directory
+    api: str = option("post", f"Method of the producer: {', '.join(APIS)}.", ("produce",), choices=APIS)
+    prebuilt: bool = option(False, "Batches made beforehand: the broker's own ceiling.", ("produce",))
+    in_flight: int = option(
+        0, "Requests in flight of a process; 0 = the work's own.", ("produce", "limits"), between=(0, 4096)
+    )
+    keys: int = option(0, "Keys a message, beside its unique id.", (*_ON_BROKER, "limits", "restart"), between=(0, 16))
+    tags: bool = option(False, "A tag on every message.", (*_ON_BROKER, "limits", "restart"))
+    index: bool = option(True, "Key index of a cluster started for the run.", _STARTED, flag="--index/--no-index")
+    untouched: bool = option(False, "Whole polls, no message touched.", ("consume",))
+    rate: int = option(10_000, "Messages a second, on schedule.", ("e2e",), between=(1, 10_000_000))
+    push: bool = option(False, "To the handler of a push consumer, instead of polls.", ("e2e",))
+    warm: bool = option(False, "Segments whose pages are cached, as recycled ones are.", (*_ON_BROKER, "limits"))
+    stages: bool = option(False, "Tell where the time goes.", _ON_BROKER)
+    topic: str | None = option(None, "An existing topic; else one of the run's own.", _ON_BROKER)
+    queues: int = option(4, "Queues of the run's own topic.", (*_ON_CLUSTER, "restart"), between=(1, 1024))
+    messages: int = option(
+        0,
+        "consume: size of the backlog, 0 = by --seconds; spark: how many, 0 = 1000000.",
+        ("consume", "spark"),
+        between=(0, MESSAGES_MAX),
+    )
+    log_gib: float = option(1.0, "GiB of log.", ("restart", "catch-up"), between=(0.001, 1024))
+    limit_seconds: float = option(
+        2.0, "Each run of the raw path, before and after; 0 = none.", (*_ON_BROKER, "limits"), between=(0, 600)
+    )
+    master: str = option("local[2]", "Where Spark runs.", ("spark",))
+    namesrv: str | None = option(None, "A cluster to measure; None = the one that runs here.", _ON_CLUSTER)
+    own_cluster: bool = option(False, "Start a cluster in any case.", _ON_CLUSTER)
+    directory: str | None = option(None, "Where a started cluster keeps its files.", _EVERY, flag="--dir")
 
     def __post_init__(self) -> None:
-        _check_choice("work", self.work, (*WORKS, *GROUP_WORKS, *SPARK_WORKS))
-        _check_choice("api", self.api, APIS)
-        _check_choice("flush", self.flush, FLUSH_MODES)
-        for name, value, low, high in (
-            ("size", self.size, 0, 4 << 20),
-            ("batch", self.batch, 1, 65_536),
-            ("producers", self.producers, 1, 64),
-            ("consumers", self.consumers, 1, 64),
-            ("in_flight", self.in_flight, 0, 4096),
-            ("keys", self.keys, 0, 16),
-            ("rate", self.rate, 1, 10_000_000),
-            ("queues", self.queues, 1, 1024),
-            ("messages", self.messages, 0, MESSAGES_MAX),
-            ("seconds", self.seconds, 0.05, 86_400),
-            ("limit_seconds", self.limit_seconds, 0, 600),
-            ("log_gib", self.log_gib, 0.001, 1024),
-        ):
-            if not low <= value <= high:
-                raise InvalidParameter(name, value, f"{low} to {high}")
+        if self.work not in _EVERY:
+            raise InvalidParameter("work", self.work, "one of " + ", ".join(_EVERY))
+        for name, known in bench_options().items():
+            value = getattr(self, name)
+            if known.choices and value not in known.choices:
+                raise InvalidParameter(name, value, "one of " + ", ".join(known.choices))
+            if known.between is not None and not known.between[0] <= value <= known.between[1]:
+                raise InvalidParameter(name, value, f"{known.between[0]} to {known.between[1]}")
         if self.topic is not None:
             check_topic(self.topic)
 
 
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise InvalidParameter(name, value, "one of " + ", ".join(choices))
+def bench_options(work: str | None = None) -> dict[str, BenchOption]:
+    """{name: option} of those that a work takes; of all for None."""
+    declared = {each.name: each.metadata["option"] for each in fields(BenchOptions) if each.metadata}
+    return {name: known for name, known in declared.items() if work is None or work in known.works}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,11 +6,12 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Annotated, Final
+from inspect import Parameter, Signature
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
 
 import typer
 
-from ...bench.options import APIS, FLUSH_MODES, GROUP_WORKS, SPARK_WORKS, WORKS, BenchOptions
+from ...bench.options import GROUP_WORKS, SPARK_WORKS, WORKS, BenchOptions, bench_options
 from ..endings import no_child_outlives
 from ..options import Json, Namesrv, usage_of_values
 from ..output import note, print_facts, readable_bytes, show
@@ -18,92 +19,63 @@ from ..output import note, print_facts, readable_bytes, show
 if TYPE_CHECKING:
     from ...bench.options import BenchProgress
 
-USUAL: Final = BenchOptions(work="produce")
-ON, OFF = True, False
+MEANINGS: Final = {
+    "produce": "Send as fast as the cluster takes it.",
+    "consume": "Read a backlog.",
+    "e2e": "From when a message is due to when it is received.",
+    "latency": "One synchronous send after the other.",
+    "limits": "The raw path of this machine alone.",
+    "restart": "How long a killed broker takes to serve again.",
+    "catch-up": "How fast a wiped slave gets its log back.",
+    "spark": "Topics read and written with Spark, beside Parquet.",
+}
+REPLICATED: Final = ("produce", "latency", *GROUP_WORKS)  # measured with several replicas too
+PICTURED: Final = WORKS
+TYPES: Final = get_type_hints(BenchOptions)
 
 
 def register(app: typer.Typer) -> None:
-    """Adds this subject's command."""
-    app.command("bench")(bench)
+    """Adds this subject's commands, one for each work."""
+    bench = typer.Typer(help="Measure a cluster, and the raw path of this machine beside it.")
+    for work in MEANINGS:
+        bench.command(work, help=MEANINGS[work])(command_of(work))
+    app.add_typer(bench, name="bench")
 
 
-def bench(
-    work: Annotated[
-        str, typer.Argument(metavar="WORK", help=f"One of {', '.join((*WORKS, *GROUP_WORKS, *SPARK_WORKS))}.")
-    ],
-    size: Annotated[int, typer.Option(help="Body bytes of a message.")] = USUAL.size,
-    batch: Annotated[int, typer.Option(help="Messages a request.")] = USUAL.batch,
-    producers: Annotated[int, typer.Option(help="Processes that produce.")] = USUAL.producers,
-    consumers: Annotated[int, typer.Option(help="Processes that consume.")] = USUAL.consumers,
-    seconds: Annotated[float, typer.Option(help="Length of the measured part.")] = USUAL.seconds,
-    replicas: Annotated[
-        int, typer.Option(min=1, help="Brokers that hold each message; more than 1: beside a single one.")
-    ] = 1,
-    flush: Annotated[
-        str, typer.Option(help=f"{' or '.join(FLUSH_MODES)}: of a cluster started for the run.")
-    ] = USUAL.flush,
-    api: Annotated[str, typer.Option(help=f"Road of the producer: {', '.join(APIS)}.")] = USUAL.api,
-    prebuilt: Annotated[
-        bool, typer.Option("--prebuilt", help="Batches made beforehand: the broker's own ceiling.")
-    ] = OFF,
-    in_flight: Annotated[
-        int, typer.Option(help="Requests in flight of a process; 0 = the work's own.")
-    ] = USUAL.in_flight,
-    keys: Annotated[int, typer.Option(help="Keys a message, beside its unique id.")] = USUAL.keys,
-    tags: Annotated[bool, typer.Option("--tags", help="A tag on every message.")] = OFF,
-    index: Annotated[bool, typer.Option("--index/--no-index", help="Key index of a cluster started for the run.")] = ON,
-    untouched: Annotated[bool, typer.Option("--untouched", help="consume: whole polls, no message touched.")] = OFF,
-    rate: Annotated[int, typer.Option(help="e2e: messages a second, on schedule.")] = USUAL.rate,
-    push: Annotated[bool, typer.Option("--push", help="e2e: to the handler of a push consumer.")] = OFF,
-    warm: Annotated[bool, typer.Option("--warm", help="Segments whose pages are cached, as recycled ones are.")] = OFF,
-    stages: Annotated[bool, typer.Option("--stages", help="Tell where the time goes.")] = OFF,
-    topic: Annotated[str | None, typer.Option(help="An existing topic; else one of the run's own.")] = USUAL.topic,
-    queues: Annotated[int, typer.Option(help="Queues of the run's own topic.")] = USUAL.queues,
-    messages: Annotated[
-        int, typer.Option(help="consume: size of the backlog; 0 = by --seconds. spark: how many; 0 = 1000000.")
-    ] = USUAL.messages,
-    log_gib: Annotated[float, typer.Option("--log-gib", help="restart, catch-up: GiB of log.")] = USUAL.log_gib,
-    limit_seconds: Annotated[float, typer.Option(help="Each run of the raw path; 0 = none.")] = USUAL.limit_seconds,
-    own_cluster: Annotated[bool, typer.Option("--own-cluster", help="Start a cluster in any case.")] = OFF,
-    directory: Annotated[str | None, typer.Option("--dir", help="Where a started cluster keeps its files.")] = None,
-    master: Annotated[str, typer.Option(help="spark: where Spark runs.")] = USUAL.master,
-    plot: Annotated[str | None, typer.Option(metavar="FILE.svg", help="Write a picture of the run.")] = None,
-    namesrv: Namesrv = None,
-    as_json: Json = False,
-) -> None:
-    """Measure the running cluster, or one that is started for the run, and the raw path of this machine beside it."""
+def command_of(work: str) -> Callable[..., None]:
+    """The function behind `zenit bench WORK`; its parameters are the options that the work takes."""
+
+    def command(**chosen: Any) -> None:
+        _run(work, **chosen)
+
+    parameters = [Parameter(name, Parameter.KEYWORD_ONLY, **kept) for name, kept in _parameters(work).items()]
+    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    return command
+
+
+def _parameters(work: str) -> dict[str, dict[str, Any]]:
+    """{name: its default and annotation}."""
+    defaults = BenchOptions(work=work)
+    found: dict[str, dict[str, Any]] = {}
+    for name, known in bench_options(work).items():
+        flag = known.flag or f"--{name.replace('_', '-')}"
+        annotation = Namesrv if name == "namesrv" else Annotated[TYPES[name], typer.Option(flag, help=known.meaning)]
+        found[name] = {"default": getattr(defaults, name), "annotation": annotation}
+    if work in REPLICATED:
+        meaning = "Brokers that hold each message; more than 1: beside a single one."
+        found["replicas"] = {"default": 1, "annotation": Annotated[int, typer.Option(min=1, help=meaning)]}
+    if work in PICTURED:
+        picture = typer.Option(metavar="FILE.svg", help="Write a picture of the run.")
+        found["plot"] = {"default": None, "annotation": Annotated[str | None, picture]}
+    return {**found, "as_json": {"default": False, "annotation": Json}}
+
+
+def _run(work: str, *, as_json: bool, replicas: int = 1, plot: str | None = None, **chosen: Any) -> None:
     if plot is not None:
         _check_can_write(plot)
     with usage_of_values():
-        options = BenchOptions(
-            work=work,
-            size=size,
-            batch=batch,
-            producers=producers,
-            consumers=consumers,
-            seconds=seconds,
-            flush=flush,
-            api=api,
-            prebuilt=prebuilt,
-            in_flight=in_flight,
-            keys=keys,
-            tags=tags,
-            index=index,
-            untouched=untouched,
-            rate=rate,
-            push=push,
-            warm=warm,
-            stages=stages,
-            topic=topic,
-            queues=queues,
-            messages=messages,
-            log_gib=log_gib,
-            master=master,
-            limit_seconds=limit_seconds,
-            namesrv=namesrv,
-            own_cluster=own_cluster,
-            directory=directory,
-        )
+        options = BenchOptions(work=work, **chosen)
     if work in SPARK_WORKS:
         from .bench_spark import run_spark
 
