@@ -26,7 +26,7 @@ REMEMBERED: Final = 8
 """Chunks: as many of the usual size as slaves are apart that are sent at the same time."""
 
 
-class Sealer:
+class ChunkEncoder:
     """Seals chunks. What another slave was sent lately is neither read, summed up, compressed nor copied once more: the bytes
     of a range and its epoch are always the same (R2).
     """

@@ -22,7 +22,7 @@ from ...model.repeated_news import RepeatedNews
 from ...store.opening.small_file import NO_ROOM_RETRY_MS
 from . import effects as fx
 from .chunk_pacing import CutAt
-from .chunk_payload import Sealer
+from .chunk_payload import ChunkEncoder
 from .effects import DiskEffect, Effect
 from .frames import Ack, Frame, Opening, RefusalReason, group_key
 from .master import MasterState, refusal
@@ -146,7 +146,7 @@ class GroupReplica:
         self._lacks_room = False  # on the disk, and the log says so
         self._retry_ms: int | None = None  # when what is on the disk is tried again: there was no room for it
         self._is_performing = False
-        self._sealer = Sealer(disk.read, lambda data: self.port.shared(data))
+        self._chunk_encoder = ChunkEncoder(disk.read, lambda data: self.port.shared(data))
         self._news = RepeatedNews()
         self._ack: Ack | None = None  # to be sent once all that came together is done with
         self._carriers: dict[type[Effect], Callable[[Any, object], None]] = {
@@ -241,7 +241,7 @@ class GroupReplica:
             self._perform(self.master.on_tick(self._now()), self.master)
         self._perform(self._slave.on_tick(self._now()), self._slave)
         self._send_ack()
-        self._sealer.forget()
+        self._chunk_encoder.forget()
         if self.master is None:
             self._tell_unheard()
 
@@ -265,7 +265,7 @@ class GroupReplica:
     def on_damaged(self, ranges: tuple[tuple[int, int], ...]) -> None:
         """These ranges of the log, and no others, cannot be sent to slaves now."""
         self.log.damaged = ranges
-        self._sealer.forget()
+        self._chunk_encoder.forget()
 
     def stop(self) -> None:
         """The process is about to end: those who follow us, or whom we follow, need not wait to find out."""
@@ -414,7 +414,7 @@ class GroupReplica:
     def _send_chunk(self, effect: fx.SendChunk, _core: object) -> None:
         peer, chunk = effect.peer, effect.chunk
         try:
-            sealed, payload = self._sealer.seal(chunk)
+            sealed, payload = self._chunk_encoder.seal(chunk)
         except CorruptRecordError as error:  # the store has told where: `on_damaged`
             log.warning("a slave waits before damage replica=%s begin=%s error=%s", peer, chunk.begin, error)
             if self.master is not None:
@@ -492,7 +492,7 @@ class GroupReplica:
         log.warning("leading no more epoch=%s", self.epoch)
         self.master = None
         self.port.forget_all()
-        self._sealer.forget()
+        self._chunk_encoder.forget()
         self.host.on_role(Role.CANDIDATE, self.epoch)
 
     def _follow(self, effect: fx.Follow, _core: object) -> None:

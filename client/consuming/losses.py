@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 OnLost = Callable[[MessagesLost], object]
 
 
-class Losses:
+class LossNotices:
     """One consumer's. `count`: messages passed over so far. Used by one thread at a time, the I/O thread."""
 
     def __init__(self, group: str, on_lost: OnLost | None) -> None:

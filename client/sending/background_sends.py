@@ -22,7 +22,7 @@ from ...remoting.io_thread import check_may_wait
 from ..connection.connection import Connection
 from ..connection.waiting import Waits
 from .batch_sender import BatchSender
-from .batching import Lane, Sealed, Watcher
+from .batching import Sealed, SendLane, Watcher
 from .destinations import Destinations
 from .failed_sends import FailedSends, failed_sends
 from .outgoing import Parts, check_send_topic
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 SWEEP_MS: Final = 100
 
-Lanes = dict[str | MessageQueue, Lane]
+Lanes = dict[str | MessageQueue, SendLane]
 """By topic, or by the queue of a sharding key."""
 
 
@@ -147,7 +147,7 @@ class BackgroundSends:
                 return
             await self._ship_as(lane, serial, deadline_ms)
 
-    def _append_posted(self, lane: Lane, parts: Parts, watcher: Watcher | None = None) -> bool:
+    def _append_posted(self, lane: SendLane, parts: Parts, watcher: Watcher | None = None) -> bool:
         while True:
             with lane.lock:
                 if not lane.is_open or (lane.swapped and lane.needs_open):
@@ -163,7 +163,7 @@ class BackgroundSends:
             if not self._ship_now(lane, serial):
                 return False
 
-    def _ship_now(self, lane: Lane, serial: int) -> bool:
+    def _ship_now(self, lane: SendLane, serial: int) -> bool:
         """Sends the batch with this serial from here, unless somebody else has by then; False where there is no room."""
         with lane.lock:
             if lane.serial != serial:
@@ -173,7 +173,7 @@ class BackgroundSends:
             except NoRoute:
                 return False
 
-    async def _ship_as(self, lane: Lane, serial: int, deadline_ms: int) -> None:
+    async def _ship_as(self, lane: SendLane, serial: int, deadline_ms: int) -> None:
         """Sends the batch with this serial as soon as there is room, unless somebody else has by then."""
         while not self._ship_now(lane, serial):
             await self._sender.wait_room(lane, deadline_ms)
@@ -213,17 +213,17 @@ class BackgroundSends:
 
     # ---- lanes
 
-    def _all_lanes(self) -> list[Lane]:
+    def _all_lanes(self) -> list[SendLane]:
         return [*self._post_lanes.values(), *self._future_lanes.values(), *self._delayed_lanes.values()]
 
-    def _known_lane(self, lanes: Lanes, topic: str, sharding_key: str | None) -> Lane | None:
+    def _known_lane(self, lanes: Lanes, topic: str, sharding_key: str | None) -> SendLane | None:
         if sharding_key is None:
             return lanes.get(topic)
         if self._routes.cached(topic) is None:
             return None
         return lanes.get(self._destinations.sharded_queue(topic, sharding_key))
 
-    async def _lane(self, lanes: Lanes, topic: str, sharding_key: str | None, wait_ms: int) -> Lane:
+    async def _lane(self, lanes: Lanes, topic: str, sharding_key: str | None, wait_ms: int) -> SendLane:
         known = self._known_lane(lanes, topic, sharding_key)
         if known is not None:
             return known
@@ -235,14 +235,14 @@ class BackgroundSends:
             if lane is None:
                 accumulator = self._new_accumulator(topic, self._batch_bytes)
                 futures, delayed = lanes is not self._post_lanes, lanes is self._delayed_lanes
-                lane = lanes[name] = Lane(topic, accumulator, with_outcome=futures, shard=shard, delayed=delayed)
+                lane = lanes[name] = SendLane(topic, accumulator, with_outcome=futures, shard=shard, delayed=delayed)
         return lane
 
     async def _prepare(self, topic: str, wait_ms: int) -> None:
         """The checks of a topic's first message: its name, and that it exists somewhere."""
         await self._routes.served_route(check_send_topic(topic), self._waits, timeout_ms=max(1, wait_ms))
 
-    def _open_lane(self, lane: Lane) -> None:
+    def _open_lane(self, lane: SendLane) -> None:
         """Under the lane's lock. Raises ClientClosed: a producer that is being closed has emptied its lanes, perhaps."""
         self._check_usable()
         lane.open()
@@ -250,7 +250,7 @@ class BackgroundSends:
 
     # ---- the I/O thread
 
-    def _on_linger(self, lane: Lane) -> None:
+    def _on_linger(self, lane: SendLane) -> None:
         """Ships what has waited long enough; closes a lane that got nothing."""
         if not lane.lock.acquire(blocking=False):
             self._linger_on(lane, 1)  # somebody is shipping just now
@@ -268,7 +268,7 @@ class BackgroundSends:
         finally:
             lane.lock.release()
 
-    def _ship_lingering(self, lane: Lane) -> None:
+    def _ship_lingering(self, lane: SendLane) -> None:
         """A batch that nobody takes for want of a route ends once it is as old as one may be that nobody answers."""
         try:
             self._sender.ship(lane)  # or all windows are taken: the batch grows meanwhile
@@ -280,7 +280,7 @@ class BackgroundSends:
             self._sender.give_up(lane, error.with_traceback(None))
         self._linger_on(lane, self._linger_ms)
 
-    def _linger_on(self, lane: Lane, left_ms: float) -> None:
+    def _linger_on(self, lane: SendLane, left_ms: float) -> None:
         try:
             self._remoting.call_later(max(0, left_ms), lambda: self._on_linger(lane))
         except (BufferFull, ClientClosed):  # the sweep comes by, or nobody any more

@@ -24,7 +24,7 @@ from ..connection.connection import Connection
 from ..connection.retry import RetryPolicy
 from ..connection.waiting import Signal, Signals, Waits
 from ..tracing.trace import TraceRecorder
-from .batching import BufferPool, Lane, Sealed
+from .batching import BufferPool, Sealed, SendLane
 from .delayed_send import Answer, answer_of, send_request
 from .destinations import Destinations
 from .latency_fault import LatencyFault
@@ -81,7 +81,7 @@ class BatchSender:
 
     # ---- places in the window
 
-    async def wait_room(self, lane: Lane, deadline_ms: int) -> None:
+    async def wait_room(self, lane: SendLane, deadline_ms: int) -> None:
         """Waits until a broker may have room for the lane's batch, or for a route. Raises BufferFull or NoRoute in the end."""
         failure: ZenitError | None = None
         try:
@@ -103,7 +103,7 @@ class BatchSender:
         finally:  # it knows this frame, and so all callers: they would stay until a collection
             del failure
 
-    def _choose(self, lane: Lane) -> MessageQueue | None:
+    def _choose(self, lane: SendLane) -> MessageQueue | None:
         """Where the lane's next batch goes; None where there is no room for it now. Raises NoRoute."""
         if lane.shard is not None:
             self._destinations.address_of(lane.shard)
@@ -116,7 +116,7 @@ class BatchSender:
 
     # ---- sending
 
-    def ship(self, lane: Lane) -> bool:
+    def ship(self, lane: SendLane) -> bool:
         """Seals the lane's batch and sends it; False where no broker has room for it now. The caller holds `lane.lock`.
 
         Raises NoRoute.
@@ -129,19 +129,19 @@ class BatchSender:
         self._send(sealed, sealed.serial, queue)
         return True
 
-    def withhold(self, lane: Lane) -> None:
+    def withhold(self, lane: SendLane) -> None:
         """Seals the lane's batch, which is never sent: `close` ends it. The caller holds `lane.lock`."""
         with self._lock:
             self._seal(lane, None, bytearray(1))
 
-    def give_up(self, lane: Lane, error: ZenitError) -> None:
+    def give_up(self, lane: SendLane, error: ZenitError) -> None:
         """Seals the lane's batch and ends it with this error. The caller holds `lane.lock`."""
         with self._lock:
             sealed = self._seal(lane, None, self._pool.take())
         if sealed is not None:
             self._settle(sealed, sealed.serial, None, None, error)
 
-    def _seal(self, lane: Lane, queue: MessageQueue | None, free: bytearray) -> Sealed | None:
+    def _seal(self, lane: SendLane, queue: MessageQueue | None, free: bytearray) -> Sealed | None:
         """Under the locks: the lane's batch, with a place in the window of that queue's broker; None where it is not free."""
         now = monotonic_ms()
         sealed = lane.seal(free, now + self.batch_ms)

@@ -63,7 +63,7 @@ class Sealed:
 
     def __init__(
         self,
-        lane: Lane,
+        lane: SendLane,
         buffer: bytearray,
         *,
         used: int,
@@ -117,7 +117,7 @@ class BufferPool:
             self._free.append(buffer)
 
 
-class Lane:
+class SendLane:
     """One topic's growing batch. `lock` is held while it is opened, sealed and sent, and by appends that want a future."""
 
     __slots__ = (

@@ -22,7 +22,7 @@ from ....remoting.commands import PullReply, Reply
 from ...connection.connection import Connection
 from ...connection.waiting import Signals, Waits
 from ...tracing.trace import PullTrace
-from ..losses import Losses, OnLost
+from ..losses import LossNotices, OnLost
 from ..prefetch import Event, MessagesLost, Moved, Prefetch, Pull
 from ..pull_calls import LOST_MS, PullCalls
 
@@ -69,7 +69,7 @@ class PullWork:
         self._waits = waits
         self._group = group
         self._trace = trace
-        self.losses = Losses(group, on_lost)
+        self.losses = LossNotices(group, on_lost)
         self._pulls = PullCalls(connection, group, PULL_MESSAGES_MAX, self._on_pulled)
         self._lock = threading.Lock()  # of all that follows
         self._prefetch = Prefetch(prefetch_bytes, pull_bytes)

@@ -27,7 +27,7 @@ from ....model.subscription import Subscription
 from ....remoting.commands import PullReply, Reply, SendBack
 from ...connection.connection import Connection
 from ...connection.waiting import Signal, Signals, Waits
-from ..losses import Losses, OnLost
+from ..losses import LossNotices, OnLost
 from ..prefetch import Event, MessagesLost, Moved, Pull
 from ..pull_calls import LOST_MS, PullCalls
 from .handler_pool import HandlerPool, Worker
@@ -82,7 +82,7 @@ class PushWork:
         self._run_handler = handle
         self._timeout_ms = timeout_ms
         self._on_queues_lost = on_queues_lost
-        self.losses = Losses(group, on_lost)
+        self.losses = LossNotices(group, on_lost)
         self._lock = threading.Lock()
         self._idle: list[Signal] = []  # workers that wait for something to be handed out; under the lock, as the next
         self._woken: Signal | None = None  # a worker that was woken and has not come yet

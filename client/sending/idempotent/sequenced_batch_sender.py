@@ -14,7 +14,7 @@ from ...connection.retry import RetryPolicy
 from ...connection.waiting import Waits
 from ...tracing.trace import TraceRecorder
 from ..batch_sender import WINDOW_BATCHES, BatchSender
-from ..batching import BufferPool, Lane, Sealed
+from ..batching import BufferPool, Sealed, SendLane
 from ..delayed_send import Answer, answer_of
 from ..destinations import Destinations
 from ..latency_fault import LatencyFault
@@ -60,7 +60,7 @@ class SequencedBatchSender(BatchSender):
 
     # ---- places in the window: a queue that is taken is part of them
 
-    def _choose(self, lane: Lane) -> MessageQueue | None:
+    def _choose(self, lane: SendLane) -> MessageQueue | None:
         if lane.shard is not None:
             shard = super()._choose(lane)
             return None if shard is None or self._streams.is_taken(shard) else shard

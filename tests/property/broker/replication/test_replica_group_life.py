@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from zenitmq.broker.replication.chunk_payload import Sealer, unseal
+from zenitmq.broker.replication.chunk_payload import ChunkEncoder, unseal
 from zenitmq.broker.replication.effects import (
     Acknowledge,
     Append,
@@ -165,7 +165,7 @@ class Process:
         owners = {self.group.epoch_of[number] for number in self.disk.records[begin:end]}
         assert owners == {effect.chunk.data_epoch}, f"a chunk of {effect.chunk.data_epoch} holds {owners}"
         data = b"".join(b"%10d" % number for number in self.disk.records[begin:end])
-        chunk, payload = Sealer(lambda _begin, _end: data, bytes).seal(effect.chunk)
+        chunk, payload = ChunkEncoder(lambda _begin, _end: data, bytes).seal(effect.chunk)
         self.post(Side.SLAVE, effect.peer, chunk.session, encode(chunk), bytes(payload))
 
     def on_mail(self, mail: Mail) -> None:

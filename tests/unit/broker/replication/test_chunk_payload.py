@@ -9,7 +9,7 @@ from dataclasses import replace
 import lz4.frame
 import pytest
 
-from zenitmq.broker.replication.chunk_payload import LZ4_BYTES_MIN, REMEMBERED, Sealer, unseal
+from zenitmq.broker.replication.chunk_payload import LZ4_BYTES_MIN, REMEMBERED, ChunkEncoder, unseal
 from zenitmq.broker.replication.frames import CHUNK_BYTES_MAX, CHUNK_SPAN_MAX, Chunk
 from zenitmq.model.errors import RemoteProtocolError
 
@@ -21,7 +21,7 @@ def chunk(data: bytes, *, lz4: bool) -> Chunk:
 
 
 def seal(announced: Chunk, data: bytes | memoryview) -> tuple[Chunk, bytes]:
-    sealed, payload = Sealer(lambda begin, end: data, bytes).seal(announced)
+    sealed, payload = ChunkEncoder(lambda begin, end: data, bytes).seal(announced)
     return sealed, bytes(payload)
 
 
@@ -46,11 +46,11 @@ def test_what_is_sealed_comes_out_the_same(data: bytes, asked: bool, packed: boo
 def test_each_slave_gets_the_same_whoever_is_served_between(asked: bool) -> None:
     data = [PLAIN, os.urandom(5_000), PLAIN[:5_000]]
     ranges = [replace(chunk(part, lz4=asked), begin=at, end=at + len(part)) for at, part in enumerate(data)]
-    sealer = Sealer(lambda begin, _: data[begin], bytes)
+    chunk_encoder = ChunkEncoder(lambda begin, _: data[begin], bytes)
     for index in (0, 0, 1, 2, 2, 1, 0):
         for lz4_asked in (asked, not asked):
             one = replace(ranges[index], lz4=lz4_asked, session=index)
-            sealed, payload = sealer.seal(one)
+            sealed, payload = chunk_encoder.seal(one)
             assert sealed == replace(one, crc=zlib.crc32(data[index]), lz4=len(payload) < len(data[index]))
             assert bytes(unseal(sealed, bytes(payload))) == data[index]
 
@@ -68,9 +68,9 @@ def test_a_range_is_read_and_shared_once_until_it_is_forgotten() -> None:
         return shared[-1]
 
     def seal(begin: int) -> bytes | memoryview | object:
-        return sealer.seal(Chunk(1, 2, 3, 2, begin, begin + 10, 0, 0, lz4=False))[1]
+        return chunk_encoder.seal(Chunk(1, 2, 3, 2, begin, begin + 10, 0, 0, lz4=False))[1]
 
-    sealer = Sealer(read_range, share)
+    chunk_encoder = ChunkEncoder(read_range, share)
     assert all(seal(begin) is shared[-1] for begin in range(REMEMBERED) for _ in range(3))
     assert read == list(range(REMEMBERED))
     seal(REMEMBERED)  # the oldest makes room
@@ -78,7 +78,7 @@ def test_a_range_is_read_and_shared_once_until_it_is_forgotten() -> None:
     assert read == list(range(REMEMBERED + 1))
     seal(0)
     assert read[REMEMBERED:] == [REMEMBERED, 0]
-    sealer.forget()
+    chunk_encoder.forget()
     seal(0)
     assert read[REMEMBERED:] == [REMEMBERED, 0, 0]
 
