@@ -203,7 +203,7 @@ def test_cancelled_polls_lose_nothing_and_give_nothing_twice(
                 with contextlib.suppress(asyncio.CancelledError, BrokerBusy):
                     await task
                 if chance.random() < 0.05:
-                    consumer._moves.look_now()  # queues are looked at again, in the middle of it
+                    consumer._rebalance.look_now()  # queues are looked at again, in the middle of it
             bad[0] = 0
             assert not await consumer.poll(timeout=0.02)
         return seen
