@@ -47,8 +47,8 @@ class Kind:
 
 KINDS = (
     Kind("others", "computes", ("tests",)),
-    # Unit tests alone are traced: properties would take thrice as long.
-    Kind("covered", "computes", ("tests/unit",), ("--cov",), whole=True),
+    # Unit tests alone are traced: properties would take thrice as long. `--cov` would take a file behind it for its own.
+    Kind("covered", "computes", ("tests/unit",), ("--cov", "--cov-report=term"), whole=True),
     Kind("fuzz", "in_memory", ("tests/fuzz",)),
     Kind("crash", "in_memory", ("tests/crash",)),  # tears files itself, thousands of times: syncs would be most of it
     # Apart from each other: one Java for all of Spark's tests ended early.
