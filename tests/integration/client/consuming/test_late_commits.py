@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from integration.client.push_kit import Seen, wait_until
+from integration.client.consuming.push_kit import Seen, wait_until
 
 from zenitmq import FIRST, Admin, Producer, PullConsumer, PushConsumer, StoredMessage
 from zenitmq.broker.service import Broker

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from integration.client.churn import COMMIT_MS, churn
+from integration.client.consuming.churn import COMMIT_MS, churn
 
 from zenitmq.testing import LocalCluster
 

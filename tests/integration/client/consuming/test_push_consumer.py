@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from integration.client.push_kit import Seen, fill, lag, wait_until
+from integration.client.consuming.push_kit import Seen, fill, lag, wait_until
 from integration.client.real_broker import RealBroker
 
 from zenitmq import (

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from integration.client.push_kit import fill, lag
+from integration.client.consuming.push_kit import fill, lag
 from integration.client.real_broker import RealBroker
 
 from zenitmq import (

@@ -10,9 +10,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from integration.client.lying_network import LyingNetwork
 from integration.client.real_broker import RealBroker
-from integration.client.stored_messages import stored
+from integration.client.sending.lying_network import LyingNetwork
+from integration.client.sending.stored_messages import stored
 
 from zenitmq import Admin, Message, MessageQueue, OutcomeUnknown, Producer, aio
 from zenitmq.client.connection.connection import connect, release

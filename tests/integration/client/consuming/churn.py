@@ -2,7 +2,7 @@
 
 As a script it starts a cluster of its own and prints what happened; the same seed draws the same joins and leaves:
 
-    python tests/integration/client/churn.py --seconds 60 --members 20 --seed 1 --fails 0.5 --push 0.5
+    python tests/integration/client/consuming/churn.py --seconds 60 --members 20 --seed 1 --fails 0.5 --push 0.5
 
 Members are pull consumers and push consumers, side by side. One leaves by closing, or (pulling) by an exception, which
 leaves uncommitted what it had in hand. A message that is handled

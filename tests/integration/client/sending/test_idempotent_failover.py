@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from integration.client.stored_messages import stored
+from integration.client.sending.stored_messages import stored
 
 from zenitmq import Message, OutcomeUnknown, Producer, ZenitError
 from zenitmq.testing import LocalCluster

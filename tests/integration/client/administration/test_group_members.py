@@ -6,7 +6,7 @@ import os
 import socket
 
 import pytest
-from integration.client.push_kit import Seen, fill
+from integration.client.consuming.push_kit import Seen, fill
 
 from zenitmq import (
     FIRST,
