@@ -110,70 +110,32 @@ def open_store(
     Raises StoreLocked, StoreFormatError, OSError.
     """
     started.enter_context(StoreLock(directory))
-    abort = read_abort(directory)
-    checkpoint = read_checkpoint(os.path.join(directory, CHECKPOINT_FILE))
-    log = CommitLog(
-        directory,
-        segment_bytes=find_segment_bytes(directory) or config.segment_bytes,
-        preallocate_segments=config.preallocate_segments,
-        recycle_segments=config.recycle_segments,
-        flush_interval_ms=config.flush_interval_ms,
-        on_flushed=on_flushed,
-        on_poisoned=_noting_failure(directory, on_poisoned),
+    left = _Left(
+        read_abort(directory), read_checkpoint(os.path.join(directory, CHECKPOINT_FILE)), are_facts_lost(directory)
     )
     with ExitStack() as unwinding:
-        unwinding.callback(log.close)
-        queues = QueueTable(
-            directory,
-            file_units=config.queue_file_units,
-            open_max=config.queue_files_open_max,
-            delays_ms=parse_delay_levels(config.delay_levels),
-            spare_bytes=_spare_bytes(config, log.segment_bytes),
-        )
-        unwinding.callback(queues.close)
-        _check_log_is_there(log, checkpoint, queues)
-        index = _open_index(directory, config, clock, _spare_bytes(config, log.segment_bytes))
-        if index is not None:
-            unwinding.callback(index.close)
-        kernel = scanning_kernel(config, log.segment_bytes)
-        whole = survey_begin(log, checkpoint, kernel, clean=abort is None)
-        if index is not None and abort is not None and checkpoint.dispatched_offset is None:
-            index.cut_newer(checkpoint.index_time_ms)
-        facts_lost = are_facts_lost(directory)
-        begin = log.begin if facts_lost else _replay_begin(log, queues, index, dispatchers, whole)
-        if abort is not None:
+        parts = _open_parts(directory, config, left, unwinding, clock, on_flushed, on_poisoned)
+        log, queues, index = parts.log, parts.queues, parts.index
+        whole = survey_begin(log, left.checkpoint, parts.kernel, clean=left.is_clean)
+        if index is not None and not left.is_clean and left.checkpoint.dispatched_offset is None:
+            index.cut_newer(left.checkpoint.index_time_ms)
+        begin = log.begin if left.are_facts_lost else _replay_begin(log, queues, index, dispatchers, whole)
+        if not left.is_clean:
             log.drop_cached_pages(whole)
-        survey = LogSurvey(
-            log,
-            kernel,
-            check_body_crc=config.verify_body_crc,
-            last_stop=LastStop.of(abort),
-            is_ours=is_ours(directory, abort, checkpoint),
-            witness=QueueWitness(queues.directory, file_bytes=queues.file_bytes),
-        ).run(begin, checkpoint.flushed_offset or 0)
-        log.truncate(survey.end, wipe_bytes=_wipe_bytes(config, abort))
-        if survey.unmatched:
-            logger.warning("bodies came with another's checksum, they are kept records=%s", len(survey.unmatched))
-            log.vouch_for(survey.unmatched)
-        if abort is None and checkpoint.flushed_offset is not None:
-            log.trust_flushed(checkpoint.flushed_offset)
-        _check_queues_are_there(
-            directory, log, queues, is_trusted=abort is None and checkpoint.flushed_offset is not None
-        )
-        _lower_checkpoint(directory, checkpoint, _rebuild_begin(log, queues, index))
-        _settle(log, queues, index, checkpoint, clean=abort is None, begin=whole)
-        known_whole = _known_whole(log, checkpoint, clean=abort is None, facts_lost=facts_lost)
+        survey = _find_end(directory, config, left, parts, begin)
+        _lower_checkpoint(directory, left.checkpoint, _rebuild_begin(log, queues, index))
+        _settle(parts, left, begin=whole)
         first_opened_ms, quarantine, foreign_end = _store_facts(
             directory,
             log,
             survey,
             clock.now_ms(),
-            known_whole=known_whole,
-            is_foreign=checkpoint.dispatched_offset is None and log.written > log.begin,
+            known_whole=_known_whole(log, left),
+            is_foreign=left.checkpoint.dispatched_offset is None and log.written > log.begin,
         )
         write_abort(directory)
         log.start()
-        confirmation = Confirmation(checkpoint.confirmed)
+        confirmation = Confirmation(left.checkpoint.confirmed)
         upkeep = Upkeep(
             directory,
             config,
@@ -185,31 +147,123 @@ def open_store(
             confirmation=confirmation,
         )
         started.callback(upkeep.close)
-        for spares in (queues.spares, None if index is None else index.spares):
-            if spares is not None:
-                spares.run_soon = upkeep.run_in_worker
-        if index is not None:
-            index.run_soon = upkeep.run_in_worker
+        _recycle_in_worker(parts, upkeep)
         unwinding.pop_all()
-    own: list[Dispatcher] = [queues] if index is None else [queues, index]
     others = tuple(_interest(dispatcher) for dispatcher in dispatchers)
     opened = Opened(log, queues, index, quarantine, others, queues.reflected(), upkeep, confirmation, foreign_end)
     adopt(opened)
+    opened.replayed = _replay(parts, dispatchers, opened)
+    logger.info(
+        "store open dir=%s clean=%s written=%s scanned=%s replayed=%s quarantined=%s",
+        directory, left.is_clean, log.written, log.written - begin, opened.replayed, len(quarantine.ranges),
+    )  # fmt: skip
+    return opened
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """What the last stop has left. `abort`: its mark, None where it stopped cleanly."""
+
+    abort: AbortMark | None
+    checkpoint: Checkpoint
+    are_facts_lost: bool
+
+    @property
+    def is_clean(self) -> bool:
+        return self.abort is None
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The open files. `kernel`: reads what is in the log already."""
+
+    log: CommitLog
+    queues: QueueTable
+    index: KeyIndex | None
+    kernel: RunKernel
+
+
+def _open_parts(
+    directory: str,
+    config: StoreConfig,
+    left: _Left,
+    unwinding: ExitStack,
+    clock: Clock,
+    on_flushed: Callable[[], None],
+    on_poisoned: Callable[[StorePoisoned], None],
+) -> _Parts:
+    """Opens log, queues and index; `unwinding` closes them again. Raises StoreFormatError, OSError."""
+    log = CommitLog(
+        directory,
+        segment_bytes=find_segment_bytes(directory) or config.segment_bytes,
+        preallocate_segments=config.preallocate_segments,
+        recycle_segments=config.recycle_segments,
+        flush_interval_ms=config.flush_interval_ms,
+        on_flushed=on_flushed,
+        on_poisoned=_noting_failure(directory, on_poisoned),
+    )
+    unwinding.callback(log.close)
+    queues = QueueTable(
+        directory,
+        file_units=config.queue_file_units,
+        open_max=config.queue_files_open_max,
+        delays_ms=parse_delay_levels(config.delay_levels),
+        spare_bytes=_spare_bytes(config, log.segment_bytes),
+    )
+    unwinding.callback(queues.close)
+    _check_log_is_there(log, left.checkpoint, queues)
+    index = _open_index(directory, config, clock, _spare_bytes(config, log.segment_bytes))
+    if index is not None:
+        unwinding.callback(index.close)
+    return _Parts(log, queues, index, scanning_kernel(config, log.segment_bytes))
+
+
+def _find_end(directory: str, config: StoreConfig, left: _Left, parts: _Parts, begin: int) -> Survey:
+    """Reads the log from `begin` on and cuts it behind its last whole record. Raises StoreFormatError, OSError."""
+    log, queues = parts.log, parts.queues
+    survey = LogSurvey(
+        log,
+        parts.kernel,
+        check_body_crc=config.verify_body_crc,
+        last_stop=LastStop.of(left.abort),
+        is_ours=is_ours(directory, left.abort, left.checkpoint),
+        witness=QueueWitness(queues.directory, file_bytes=queues.file_bytes),
+    ).run(begin, left.checkpoint.flushed_offset or 0)
+    log.truncate(survey.end, wipe_bytes=_wipe_bytes(config, left.abort))
+    if survey.unmatched:
+        logger.warning("bodies came with another's checksum, they are kept records=%s", len(survey.unmatched))
+        log.vouch_for(survey.unmatched)
+    if left.is_clean and left.checkpoint.flushed_offset is not None:
+        log.trust_flushed(left.checkpoint.flushed_offset)
+        _check_queues_are_there(directory, log, queues)
+    return survey
+
+
+def _recycle_in_worker(parts: _Parts, upkeep: Upkeep) -> None:
+    """Spare files are prepared in the upkeep's worker."""
+    index = parts.index
+    for spares in (parts.queues.spares, None if index is None else index.spares):
+        if spares is not None:
+            spares.run_soon = upkeep.run_in_worker
+    if index is not None:
+        index.run_soon = upkeep.run_in_worker
+
+
+def _replay(parts: _Parts, dispatchers: Sequence[Dispatcher], opened: Opened) -> int:
+    """Tells queues, index and dispatchers what each lacks of the log; returns how many records were read."""
+    log, queues, index = parts.log, parts.queues, parts.index
+    own: list[Dispatcher] = [queues] if index is None else [queues, index]
     for dispatcher in dispatchers:
         if isinstance(dispatcher, SettledDispatcher):
             dispatcher.settle(log.begin, log.written)
-    opened.replayed = replay(log, kernel, [*own, *dispatchers], quarantine.ranges)
+    replayed = replay(log, parts.kernel, [*own, *dispatchers], opened.quarantine.ranges)
     queues.advance(log.written)
     if index is not None:
         index.advance(log.written)
     for _, _, _, advance in opened.others:
         if advance is not None:
             advance(log.written)
-    logger.info(
-        "store open dir=%s clean=%s written=%s scanned=%s replayed=%s quarantined=%s",
-        directory, abort is None, log.written, log.written - begin, opened.replayed, len(quarantine.ranges),
-    )  # fmt: skip
-    return opened
+    return replayed
 
 
 def _check_log_is_there(log: CommitLog, checkpoint: Checkpoint, queues: QueueTable) -> None:
@@ -225,12 +279,10 @@ def _check_log_is_there(log: CommitLog, checkpoint: Checkpoint, queues: QueueTab
         )
 
 
-def _check_queues_are_there(directory: str, log: CommitLog, queues: QueueTable, *, is_trusted: bool) -> None:
+def _check_queues_are_there(directory: str, log: CommitLog, queues: QueueTable) -> None:
     """Raises StoreFormatError where some of the queues that our last, clean stop has left are gone, or some of their files:
     begun anew, or at an earlier end, they would get other messages at offsets that consumers know. Where all are gone they are
     made again."""
-    if not is_trusted:
-        return
     known = read_snapshot(os.path.join(directory, FACTS_FILE))
     left = {} if known is None else known.document.get(QUEUES_AT_STOP, {})
     kept, files = queues.kept()
@@ -248,12 +300,12 @@ def _check_queues_are_there(directory: str, log: CommitLog, queues: QueueTable, 
     )
 
 
-def _known_whole(log: CommitLog, checkpoint: Checkpoint, *, clean: bool, facts_lost: bool) -> int:
+def _known_whole(log: CommitLog, left: _Left) -> int:
     """Everything below was on the disk once. Where it is not known any more which ranges were not, nothing counts as that."""
-    if facts_lost:
+    if left.are_facts_lost:
         logger.error("%s is damaged: the whole log is read, and counts up to the first damage in it", FACTS_FILE)
         return 0
-    return log.written if clean else checkpoint.flushed_offset or 0
+    return log.written if left.is_clean else left.checkpoint.flushed_offset or 0
 
 
 def _noting_failure(directory: str, on_poisoned: Callable[[StorePoisoned], None]) -> Callable[[StorePoisoned], None]:
@@ -369,14 +421,13 @@ def _lower_checkpoint(directory: str, checkpoint: Checkpoint, rebuilt: PhysicalO
         write_checkpoint(path, replace(checkpoint, dispatched_offset=rebuilt))
 
 
-def _settle(
-    log: CommitLog, queues: QueueTable, index: KeyIndex | None, checkpoint: Checkpoint, *, clean: bool, begin: int
-) -> None:
+def _settle(parts: _Parts, left: _Left, *, begin: int) -> None:
     """Tells queues and index what they hold for certain; they drop what they may not trust."""
+    log, index, clean = parts.log, parts.index, left.is_clean
     end = log.written
-    dispatched = checkpoint.dispatched_offset
+    dispatched = left.checkpoint.dispatched_offset
     held = min(dispatched, end) if dispatched is not None else PhysicalOffset(end if clean else begin)
-    queues.begin(log_end=end, reflected=held, unclean=not clean, is_whole=clean and dispatched is not None)
+    parts.queues.begin(log_end=end, reflected=held, unclean=not clean, is_whole=clean and dispatched is not None)
     if index is None:
         return
     if index.end_offset >= end:
