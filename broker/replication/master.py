@@ -93,11 +93,6 @@ class MasterState:
         """What was inherited is on the whole union: requests that read state derived from the log may go on (R3)."""
         return self._log.confirm >= self.start
 
-    @property
-    def needed_from(self) -> int:
-        """Retention must keep what lies at or above: what is not confirmed, and what open sessions still get."""
-        return min((self._log.confirm, *(member.sent for member in self._sessions)))
-
     def cut_off_ms(self, now_ms: int) -> int:
         """For how long fewer replicas than the minimum have acknowledged anything; 0 where this one is enough."""
         others = self._in_sync.group.node.settings.min_in_sync - 1

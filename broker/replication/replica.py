@@ -196,11 +196,6 @@ class GroupReplica:
         return (self._slave if self.master is None else self.master).cut_off_ms(self._now())
 
     @property
-    def needed_from(self) -> int:
-        """Retention keeps what lies at or above."""
-        return self.log.confirm if self.master is None else self.master.needed_from
-
-    @property
     def known(self) -> KnownGroup | None:
         """The newest news of the group that were adopted."""
         return self._role.known

@@ -323,7 +323,7 @@ class Faults:
         if name is None:
             return
         broker = self._simulation.brokers[name]
-        limit = min(broker.replica.log.confirm, broker.disk.durable, broker.replica.needed_from)
+        limit = min(broker.replica.log.confirm, broker.disk.durable)
         begin = self._rng.randint(0, max(0, limit) // SEGMENT) * SEGMENT
         if begin > broker.disk.begin and broker.replica._on_disk is None:
             self._simulation.say("%s expires below %s", name, begin)
