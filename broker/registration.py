@@ -264,8 +264,8 @@ class NameServerRegistration:
         if version != self._version:
             self.on_tick()
 
-    def _on_heard(self, link: NameServerLink, reply: Reply | None, error: ZenitError | None) -> None:
-        if not isinstance(reply, BrokerHeartbeatReply):
+    def _on_heard(self, link: NameServerLink, reply: BrokerHeartbeatReply | None, error: ZenitError | None) -> None:
+        if reply is None:
             self._on_failed(link, error)
             return
         link.on_heard(known=reply.known)

@@ -10,13 +10,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from ..model.errors import BufferFull, ZenitError
 from ..model.groups.group import GroupNode
 from ..remoting.channel import OnReply
-from ..remoting.commands import FlushLog, Reply, Request
+from ..remoting.commands import FlushLog, Reply, RequestFor
 from .store_worker import Poster
+
+_Reply = TypeVar("_Reply", bound=Reply)
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +28,9 @@ Then = Callable[[frozenset[str]], None]
 class Asker(Protocol):
     """The client of remoting, as far as a round uses it."""
 
-    def send_nowait(self, address: str, request: Request, payload: None, *, timeout_ms: int, on_reply: OnReply) -> None:
+    def send_nowait(
+        self, address: str, request: RequestFor[_Reply], payload: None, *, timeout_ms: int, on_reply: OnReply[_Reply]
+    ) -> None:
         """Sends; `on_reply` is called once, in any thread, unless this raises a ZenitError."""
 
 

@@ -15,7 +15,7 @@ from ..client.connection.controller_calls import ControllerCalls, GroupState
 from ..model.errors import BrokerBusy, ConnectionLost, RequestTimeout, ZenitError
 from ..model.groups.group import GroupNode
 from ..remoting.client import RemotingClient
-from ..remoting.commands import GetBrokerStatistics, Request
+from ..remoting.commands import GetBrokerStatistics, Reply, RequestFor
 from .cluster_plan import group_names, replica_names, static_master
 from .cluster_record import BROKER, CONTROLLER, ClusterRecord, ProcessRecord
 from .processes import is_running
@@ -195,7 +195,7 @@ def _statistics(remoting: RemotingClient, broker: ProcessRecord) -> Statistics:
     return ask_json(remoting, broker.address, GetBrokerStatistics())
 
 
-def ask_json(remoting: RemotingClient, address: str, request: Request) -> dict[str, Any] | None:
+def ask_json(remoting: RemotingClient, address: str, request: RequestFor[Reply]) -> dict[str, Any] | None:
     """The JSON document of a reply; None where nobody answers yet, or who does is too busy just now."""
     try:
         _, payload = remoting.call(address, request, timeout_ms=ASK_TIMEOUT_MS)

@@ -34,7 +34,7 @@ from ..model.errors import (
 from ..model.new_cluster import new_cluster_id
 from ..model.route import MASTER_ID
 from ..remoting.client import RemotingClient
-from ..remoting.commands import GetBrokerStatistics, GetClusterInfo, GetController, Request
+from ..remoting.commands import GetBrokerStatistics, GetClusterInfo, GetController, Reply, RequestFor
 from .cluster_plan import (
     HOST,
     arguments_of,
@@ -70,7 +70,7 @@ STOP_TIMEOUT_MS: Final = 20_000
 POLL_MS: Final = 30
 LOCK_WAIT_MS: Final = 600_000  # longer than an `up` of many processes takes on a busy machine
 PORT_TRIES: Final = 5
-QUESTIONS: Final[Mapping[str, Request]] = {
+QUESTIONS: Final[Mapping[str, RequestFor[Reply]]] = {
     NAME_SERVER: GetClusterInfo(),
     CONTROLLER: GetController(),
     BROKER: GetBrokerStatistics(),
@@ -416,7 +416,7 @@ def _port_of(process: ProcessRecord) -> int:
     return int(process.address.rpartition(":")[2])
 
 
-def _answers(address: str, question: Request) -> bool:
+def _answers(address: str, question: RequestFor[Reply]) -> bool:
     """Whether a process answers yet."""
     with RemotingClient() as remoting:
         try:

@@ -13,12 +13,12 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from ..model.clock import monotonic_ms
 from ..model.errors import BufferFull, ConnectionLost, RemoteProtocolError, RequestTimeout, ZenitError
 from .client_socket import Dealer, Payload
-from .commands import Reply, Request
+from .commands import Reply, Request, RequestFor
 from .header import Header, encode_request, is_request, opaque_of, open_header, reply_of
 from .options import IN_FLIGHT_MAX
 from .sync_calls import OnRequest, opaques
@@ -27,11 +27,15 @@ log = logging.getLogger(__name__)
 
 IN_FLIGHT_BYTES_MAX: Final = 64 * 1024 * 1024
 
-OnReply = Callable[[Reply | None, bytes, ZenitError | None], None]
+_Reply = TypeVar("_Reply", bound=Reply)
+
+OnReply = Callable[[_Reply | None, bytes, ZenitError | None], None]
 """(reply, payload, None) or (None, b"", error)."""
 
-_Pending = tuple[OnReply, type[Request], int, int, int]  # callback, request class, give up at, timeout, size in bytes
-_Answer = tuple[OnReply, Reply | None, bytes, ZenitError | None]
+_Pending = tuple[
+    OnReply[Any], type[Request], int, int, int
+]  # callback, request class, give up at, timeout, size in bytes
+_Answer = tuple[OnReply[Any], Reply | None, bytes, ZenitError | None]
 
 
 class Channel:
@@ -59,7 +63,9 @@ class Channel:
         """True where nothing waits for a reply."""
         return not self._in_flight
 
-    def send(self, request: Request, payload: Payload | None, timeout_ms: int, on_reply: OnReply) -> bool:
+    def send(
+        self, request: RequestFor[_Reply], payload: Payload | None, timeout_ms: int, on_reply: OnReply[_Reply]
+    ) -> bool:
         """Sends; False where the connection ended before (nothing was sent). Raises BufferFull, MessageTooLarge."""
         opaque = next(self._opaques)
         header = encode_request(request, opaque, timeout_ms=timeout_ms, cluster_id=self.cluster_id)

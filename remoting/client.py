@@ -19,7 +19,7 @@ from ..model.clock import monotonic_ms
 from ..model.errors import BufferFull, ClientClosed, RemoteProtocolError, ZenitError
 from .channel import Channel, OnReply
 from .client_socket import ClientContext, Payload, Subscriber
-from .commands import Reply, Request
+from .commands import Reply, Request, RequestFor
 from .header import decode_request
 from .io_thread import IoThread
 from .sync_calls import SyncCalls
@@ -28,6 +28,7 @@ from .timers import Timer
 CLOSE_TIMEOUT_MS: Final = 3000
 
 _R = TypeVar("_R", bound=Request)
+_Reply = TypeVar("_Reply", bound=Reply)
 
 
 class RemotingClient:
@@ -70,8 +71,8 @@ class RemotingClient:
     # ---- requests
 
     def call(
-        self, address: str, request: Request, payload: Payload | None = None, *, timeout_ms: int
-    ) -> tuple[Reply, bytes]:
+        self, address: str, request: RequestFor[_Reply], payload: Payload | None = None, *, timeout_ms: int
+    ) -> tuple[_Reply, bytes]:
         """Sends to "host:port" and waits at most `timeout_ms` in all; returns the reply and its payload (b"" where none).
 
         Raises the error that the server answered, RequestTimeout, ConnectionLost (at once when the connection ends or is
@@ -82,7 +83,13 @@ class RemotingClient:
         return self._sync.call(address, request, payload, timeout_ms)
 
     def send_nowait(
-        self, address: str, request: Request, payload: Payload | None, *, timeout_ms: int, on_reply: OnReply
+        self,
+        address: str,
+        request: RequestFor[_Reply],
+        payload: Payload | None,
+        *,
+        timeout_ms: int,
+        on_reply: OnReply[_Reply],
     ) -> None:
         """Sends on the shared connection; the payload is copied before this returns.
 

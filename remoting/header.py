@@ -16,6 +16,7 @@ worked out once, at import. Wrong bytes are a RemoteProtocolError, never anythin
 from __future__ import annotations
 
 import dataclasses
+import functools
 import operator
 import re
 import typing
@@ -160,22 +161,25 @@ def _fits_int64(value: tuple[Any, ...]) -> bool:
     return True
 
 
-def _all_subclasses(root: type[Any]) -> list[type[Any]]:
-    return [cls for direct in root.__subclasses__() for cls in (direct, *_all_subclasses(direct))]
+class _Shapes(dict[type[Any], _Shape]):
+    """Of requests and replies, each made when it is first needed: a process starts sooner, and needs but some."""
+
+    def __missing__(self, cls: type[Any]) -> _Shape:
+        shape = self[cls] = _Shape(cls)
+        return shape
 
 
-_SHAPES: Final = {
-    cls: _Shape(cls) for root in (Request, Reply) for cls in _all_subclasses(root) if "__slots__" in vars(cls)
-}
-_REQUEST_SHAPES: Final = {code: _SHAPES[cls] for code, cls in REQUESTS.items()}
+_SHAPES: Final = _Shapes()
 
 
-def _error_fact_types(cls: type[ZenitError]) -> tuple[type, ...]:
-    hints = typing.get_type_hints(cls.__init__)
+_ERRORS: Final = error_classes()
+
+
+@functools.cache
+def _fact_types(code: int) -> tuple[type, ...]:
+    """Of the error of a code that is there."""
+    hints = typing.get_type_hints(_ERRORS[code].__init__)
     return tuple(hint for name, hint in hints.items() if name != "return")
-
-
-_ERROR_FACTS: Final = {code: _error_fact_types(cls) for code, cls in error_classes().items()}
 
 
 # ---- encoding
@@ -251,13 +255,13 @@ def decode_request(frame: bytes) -> Incoming:
 
 def _decode(frame: bytes) -> Incoming:
     code, version, opaque, flag, _, fields, timeout_ms, wide, cluster_id = open_header(frame)
-    shape = _REQUEST_SHAPES.get(code)
+    request_class = REQUESTS.get(code)
     request: Request | ZenitError
-    if shape is None or version != PROTOCOL_VERSION or flag & FLAG_REPLY:
+    if request_class is None or version != PROTOCOL_VERSION or flag & FLAG_REPLY:
         request = _refusal(code, version, flag)
     else:
         try:
-            request = shape.build(fields, wide=wide)
+            request = _SHAPES[request_class].build(fields, wide=wide)
         except RemoteProtocolError as error:
             request = error
     return request, opaque, bool(flag & FLAG_ONEWAY), timeout_ms, cluster_id
@@ -356,10 +360,9 @@ def _prove_honest(frame: bytes) -> None:
 def _error_of(code: int, facts: Any, remark: Any) -> ZenitError:
     """The error of a reply; one whose facts are not its class's becomes a plain ZenitError with the remark."""
     text = remark if type(remark) is str else f"error {code}"
-    types = _ERROR_FACTS.get(code)
-    if types is None or type(facts) is not tuple:
+    if code not in _ERRORS or type(facts) is not tuple:
         return ZenitError(text)
-    given = tuple(map(type, facts))
+    types, given = _fact_types(code), tuple(map(type, facts))
     if not all(kind is expected or expected is object for kind, expected in zip(given, types, strict=False)):
         return ZenitError(text)
     return error_from_wire(code, list(facts), text)

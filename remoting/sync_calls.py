@@ -11,12 +11,12 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from ..model.clock import monotonic_ms
 from ..model.errors import ClientClosed, ConnectionLost, RemoteProtocolError, RequestTimeout, ZenitError
 from .client_socket import ClientContext, Dealer, Payload
-from .commands import Reply, Request
+from .commands import Reply, Request, RequestFor
 from .header import Header, encode_request, is_request, opaque_of, open_header, reply_of
 from .io_thread import check_may_wait
 
@@ -31,6 +31,8 @@ NESTED: Final = "+"
 """Marks a thread's second connection to an address, for a call made while the first waits."""
 
 OPAQUE_MAX: Final = 0x7FFFFFFF  # RocketMQ's opaque is a signed 32-bit integer
+
+_Reply = TypeVar("_Reply", bound=Reply)
 
 OnRequest = Callable[[str, bytes, bytes], None]
 """(address, header, payload) of what a server sent by itself."""
@@ -58,8 +60,8 @@ class SyncConnection:
         self.closing = False  # set by the closing client, seen between slices
 
     def call(
-        self, request: Request, payload: Payload | None, timeout_ms: int, now_ms: int, cluster_id: str
-    ) -> tuple[Reply, bytes]:
+        self, request: RequestFor[_Reply], payload: Payload | None, timeout_ms: int, now_ms: int, cluster_id: str
+    ) -> tuple[_Reply, bytes]:
         """Sends and waits. Raises the reply's error, RequestTimeout, ConnectionLost, ClientClosed, RemoteProtocolError."""
         opaque = next(self._opaques)
         frame = encode_request(request, opaque, timeout_ms=timeout_ms, cluster_id=cluster_id)
@@ -69,7 +71,7 @@ class SyncConnection:
         finally:  # they were meant for us whether the call succeeds or not
             for pushed_header, pushed_body in pushed:
                 self._on_request(self._dealer.address, pushed_header, pushed_body)
-        answer = reply_of(header, request.reply)
+        answer: Any = reply_of(header, request.reply)  # of the class that the request is for
         if isinstance(answer, ZenitError):
             try:
                 raise answer
@@ -176,7 +178,9 @@ class SyncCalls:
         self._threads: weakref.WeakSet[_OneThread] = weakref.WeakSet()
         self._closed = False
 
-    def call(self, address: str, request: Request, payload: Payload | None, timeout_ms: int) -> tuple[Reply, bytes]:
+    def call(
+        self, address: str, request: RequestFor[_Reply], payload: Payload | None, timeout_ms: int
+    ) -> tuple[_Reply, bytes]:
         """See `RemotingClient.call`."""
         now_ms = monotonic_ms()
         connection = self._connection(address, now_ms)

@@ -22,7 +22,7 @@ from ...model.clock import Clock
 from ...model.errors import BufferFull, StoreNotWriteable, WrongCluster, ZenitError
 from ...model.new_cluster import new_cluster_id
 from ...remoting.client import RemotingClient
-from ...remoting.commands import ClaimClusterId, ClusterIdReply, Reply, Request
+from ...remoting.commands import ClaimClusterId, ClusterIdReply, Request
 from ...remoting.server import RequestLoop
 from ...remoting.timers import Timer
 from .cluster_choice import Belongs, ClusterDisagreement, choose
@@ -182,19 +182,19 @@ class ClusterMembership:
             except ZenitError as error:
                 self._on_answer(self._round, address, None, error)
 
-    def _post(self, asked: int, address: str, reply: Reply | None, _: bytes, error: ZenitError | None) -> None:
+    def _post(self, asked: int, address: str, reply: ClusterIdReply | None, _: bytes, error: ZenitError | None) -> None:
         """Any thread: brings an answer to the loop."""
         try:
             self._loop.post(partial(self._on_answer, asked, address, reply, error))
         except BufferFull:
             _log.warning("a name server's answer was dropped: the loop is behind")
 
-    def _on_answer(self, asked: int, address: str, reply: Reply | None, error: ZenitError | None) -> None:
+    def _on_answer(self, asked: int, address: str, reply: ClusterIdReply | None, error: ZenitError | None) -> None:
         if asked != self._round or self.cluster_id:
             return
-        if not isinstance(reply, ClusterIdReply):
+        if reply is None:
             _log.debug("no cluster id from namesrv=%s error=%s", address, error)
-        self._answers[address] = reply if isinstance(reply, ClusterIdReply) else None
+        self._answers[address] = reply
         if self._answers.keys() >= set(self._name_servers):
             self._began_ms = None
             self._on_all_answered()

@@ -48,9 +48,8 @@ from ...remoting.commands import (
     ProbeReplica,
     RegisterReplica,
     ReplicaHeartbeat,
-    Reply,
     ReportMasterGone,
-    Request,
+    RequestFor,
 )
 from ...remoting.timers import Timer
 from .leader_search import LeaderSearch
@@ -64,7 +63,7 @@ WRITE_TIMEOUT_MS: Final = 3000
 REPORT_ENDS_MS: Final = 2500
 """A report that the slave did not renew for so long is not repeated any more: it has a session again."""
 
-Answer = Callable[[Reply | None, ZenitError | None], None]
+Answer = Callable[[GroupReply | None, ZenitError | None], None]
 
 
 class LinkLoop(Protocol):
@@ -194,14 +193,10 @@ class ControllerLink:
         )
 
     def report_master_gone(self, master: str, epoch: int) -> None:
-        """Says so now and each 0.5 s: until it is withdrawn, was not renewed for a while, or another epoch is known."""
+        """Says so now and each 0.5 s: until it was not renewed for a while, or another epoch is known."""
         self._report = (master, epoch)
         self._report_ends_ms = self._clock.monotonic_ms() + REPORT_ENDS_MS
         self._send_report()
-
-    def withdraw_report(self) -> None:
-        """The master is there again."""
-        self._report = None
 
     def ask(self) -> None:
         """Fetches the node."""
@@ -241,8 +236,8 @@ class ControllerLink:
         )
         self._send(request, WRITE_TIMEOUT_MS, self._on_registered)
 
-    def _on_registered(self, reply: Reply | None, error: ZenitError | None) -> None:
-        if not isinstance(reply, GroupReply):
+    def _on_registered(self, reply: GroupReply | None, error: ZenitError | None) -> None:
+        if reply is None:
             self._look_for_leader(error)
             return
         self._search.on_found()
@@ -309,8 +304,8 @@ class ControllerLink:
         )
         self._send(request, TIMEOUT_MS, self._on_heard)
 
-    def _on_heard(self, reply: Reply | None, error: ZenitError | None) -> None:
-        if isinstance(reply, GroupReply):
+    def _on_heard(self, reply: GroupReply | None, error: ZenitError | None) -> None:
+        if reply is not None:
             self._take(reply.version, reply.node)
         elif not isinstance(error, BrokerBusy):
             self._look_for_leader(error)
@@ -334,12 +329,12 @@ class ControllerLink:
             ReportMasterGone(self._broker_name, self._replica_name, who.store_id, who.starts, epoch, master), TIMEOUT_MS
         )
 
-    def _ask(self, request: Request, timeout_ms: int) -> None:
+    def _ask(self, request: RequestFor[GroupReply], timeout_ms: int) -> None:
         self._send(request, timeout_ms, self._on_answer)
 
-    def _on_answer(self, reply: Reply | None, error: ZenitError | None) -> None:
+    def _on_answer(self, reply: GroupReply | None, error: ZenitError | None) -> None:
         """News of the node, or what shows that there are some. What is still wanted is asked again by whoever wants it."""
-        if isinstance(reply, GroupReply):
+        if reply is not None:
             self._take(reply.version, reply.node)
         elif isinstance(error, NotLeadingController | ConnectionLost):
             self._look_for_leader(error)
@@ -378,7 +373,7 @@ class ControllerLink:
 
     # ---- sending
 
-    def _send(self, request: Request, timeout_ms: int, on_answer: Answer) -> None:
+    def _send(self, request: RequestFor[GroupReply], timeout_ms: int, on_answer: Answer) -> None:
         """Whatever comes of it comes to `on_answer` on the loop, unless the leader was looked for anew meanwhile."""
         then = partial(self._on_reply, self._try, on_answer)
         try:
@@ -392,7 +387,7 @@ class ControllerLink:
         except ZenitError as error:
             then(None, error)
 
-    def _on_reply(self, this_try: int, on_answer: Answer, reply: Reply | None, error: ZenitError | None) -> None:
+    def _on_reply(self, this_try: int, on_answer: Answer, reply: GroupReply | None, error: ZenitError | None) -> None:
         if this_try == self._try:
             on_answer(reply, error)
 

@@ -22,7 +22,7 @@ from ...model.errors import BrokerBusy, BufferFull, CorruptRecordError, InvalidP
 from ...model.repeated_news import RepeatedNews
 from ...record.crc32 import crc32
 from ...remoting.client import RemotingClient
-from ...remoting.commands import GetLogRange, LogRangeReply, ReplicaQuestion, Reply, Request
+from ...remoting.commands import GetLogRange, LogRangeReply, ReplicaQuestion, Request
 from ...remoting.server import Call, RequestLoop
 from ...store.message_store import MessageStore
 from ..group.replica_question import QuestionStamp
@@ -131,7 +131,7 @@ class Repairs:
         except ZenitError as error:
             self._on_reply(ask, None, b"", error)
 
-    def _post_reply(self, ask: RangeAsk, reply: Reply | None, data: bytes, error: ZenitError | None) -> None:
+    def _post_reply(self, ask: RangeAsk, reply: LogRangeReply | None, data: bytes, error: ZenitError | None) -> None:
         """A thread of the client's."""
         self._post(ask, partial(self._on_reply, ask, reply, data, error))
 
@@ -143,7 +143,7 @@ class Repairs:
             log.warning("a repair was dropped, the loop is behind begin=%s end=%s", ask.begin, ask.end)
             self._dropped.append(ask)
 
-    def _on_reply(self, ask: RangeAsk, reply: Reply | None, data: bytes, error: ZenitError | None) -> None:
+    def _on_reply(self, ask: RangeAsk, reply: LogRangeReply | None, data: bytes, error: ZenitError | None) -> None:
         if error is not None:
             count = self._news.count_to_tell(ask.replica, type(error).__name__, self._clock.monotonic_ms())
             if count:
@@ -152,7 +152,7 @@ class Repairs:
                     *(ask.begin, ask.end, ask.replica, error, count),
                 )
             self._settle(ask, _outcome_of(error))
-        elif not isinstance(reply, LogRangeReply) or len(data) != ask.end - ask.begin or crc32(data) != reply.crc:
+        elif reply is None or len(data) != ask.end - ask.begin or crc32(data) != reply.crc:
             log.warning("damaged on the way begin=%s end=%s replica=%s", ask.begin, ask.end, ask.replica)
             self._settle(ask, RepairOutcome.UNANSWERED)
         else:

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from ...model.errors import InvalidParameter, NoRoute
 from ...remoting.commands import (
     AddWritePermission,
-    CountReply,
     GetBrokerConfig,
     GetBrokerStatistics,
-    Request,
+    Reply,
+    RequestFor,
     ScrubLog,
     WipeWritePermission,
 )
@@ -75,9 +75,9 @@ class BrokerAdmin(AdminCalls):
         """At every name server, since they share nothing."""
         deadline_ms = self._deadline(timeout)
         counts = [(await self._call(address, request, deadline_ms))[0] for address in self._connection.addresses]
-        return max(reply.count for reply in counts if isinstance(reply, CountReply))
+        return max(reply.count for reply in counts)
 
-    async def _broker_document(self, broker: str | None, request: Request, timeout: float | None) -> Document:
+    async def _broker_document(self, broker: str | None, request: RequestFor[Reply], timeout: float | None) -> Document:
         deadline_ms = self._deadline(timeout)
         if broker is None:
             chosen = await self._masters(deadline_ms)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from ...model.clock import monotonic_ms
 from ...model.errors import (
@@ -29,8 +29,7 @@ from ...remoting.commands import (
     GetClusterInfo,
     GetTopicList,
     Reply,
-    Request,
-    TopicListReply,
+    RequestFor,
 )
 from ..connection.argument_checks import milliseconds
 from ..connection.client_repr import client_repr
@@ -39,6 +38,8 @@ from ..connection.waiting import Waits
 from .admin_merge import Document
 
 TIMEOUT_S: Final = 10.0
+
+_Reply = TypeVar("_Reply", bound=Reply)
 
 
 class AdminCalls(ABC):
@@ -76,13 +77,13 @@ class AdminCalls(ABC):
     def _left_s(self, deadline_ms: int) -> float:
         return max(1, deadline_ms - monotonic_ms()) / 1000
 
-    async def _call(self, address: str, request: Request, deadline_ms: int) -> tuple[Reply, bytes]:
+    async def _call(self, address: str, request: RequestFor[_Reply], deadline_ms: int) -> tuple[_Reply, bytes]:
         left_ms = deadline_ms - monotonic_ms()
         if left_ms <= 0:
             raise RequestTimeout(f"{type(request).__name__} to {address}", 0)
         return await self._waits.call(address, request, timeout_ms=left_ms)
 
-    async def _ask_name_server(self, request: Request, deadline_ms: int) -> tuple[Reply, bytes]:
+    async def _ask_name_server(self, request: RequestFor[_Reply], deadline_ms: int) -> tuple[_Reply, bytes]:
         left_ms = max(1, deadline_ms - monotonic_ms())
         reply, payload, _ = await self._connection.servers.ask(request, self._waits, timeout_ms=left_ms)
         return reply, payload
@@ -120,20 +121,22 @@ class AdminCalls(ABC):
     async def _topic_names(self, deadline_ms: int) -> tuple[str, ...]:
         """Of all topics the name servers know."""
         reply, _ = await self._ask_name_server(GetTopicList(), deadline_ms)
-        if not isinstance(reply, TopicListReply):
-            raise RemoteProtocolError("a list of topics was not answered with one")
         return reply.topics
 
-    async def _ask_each(self, brokers: Mapping[str, str], request: Request, deadline_ms: int) -> dict[str, bytes]:
+    async def _ask_each(
+        self, brokers: Mapping[str, str], request: RequestFor[Reply], deadline_ms: int
+    ) -> dict[str, bytes]:
         """{broker name: payload}; raises the first error."""
         return {name: (await self._call(address, request, deadline_ms))[1] for name, address in brokers.items()}
 
-    async def _documents(self, brokers: Mapping[str, str], request: Request, deadline_ms: int) -> dict[str, Document]:
+    async def _documents(
+        self, brokers: Mapping[str, str], request: RequestFor[Reply], deadline_ms: int
+    ) -> dict[str, Document]:
         answers = await self._ask_each(brokers, request, deadline_ms)
         return {name: document_of(payload) for name, payload in answers.items()}
 
     async def _ask_some(
-        self, brokers: Mapping[str, str], request: Request, deadline_ms: int, missing: ZenitError
+        self, brokers: Mapping[str, str], request: RequestFor[Reply], deadline_ms: int, missing: ZenitError
     ) -> dict[str, bytes]:
         """{broker name: payload} of those that know the thing; raises `missing` where none does."""
         answers = {}
@@ -153,7 +156,7 @@ class AdminCalls(ABC):
             await self._call(address, DeleteTopicRoute(topic), deadline_ms)
 
     async def _ask_some_documents(
-        self, brokers: Mapping[str, str], request: Request, deadline_ms: int, missing: ZenitError
+        self, brokers: Mapping[str, str], request: RequestFor[Reply], deadline_ms: int, missing: ZenitError
     ) -> dict[str, Document]:
         answers = await self._ask_some(brokers, request, deadline_ms, missing)
         return {name: document_of(payload) for name, payload in answers.items()}

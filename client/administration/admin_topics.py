@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from ...model.clock import monotonic_ms, ms_of_datetime
-from ...model.errors import InvalidParameter, NoRoute, RemoteProtocolError, RequestTimeout, TopicNotFound
+from ...model.errors import InvalidParameter, NoRoute, RequestTimeout, TopicNotFound
 from ...model.names import check_topic
 from ...model.queue import MessageQueue, QueueOffset
 from ...model.route import PERMISSION_READ_WRITE, TopicRoute
@@ -19,8 +19,7 @@ from ...remoting.commands import (
     GetTopics,
     GetTopicStatistics,
     OffsetReply,
-    Request,
-    RouteReply,
+    RequestFor,
     SearchOffset,
 )
 from ..connection.argument_checks import settings_of
@@ -152,14 +151,14 @@ class TopicAdmin(AdminCalls):
         request = SearchOffset(queue.topic, queue.queue_id, ms_of_datetime(moment), upper)
         return await self._offset(queue, request, timeout)
 
-    async def _offset(self, queue: MessageQueue, request: Request, timeout: float | None) -> QueueOffset:
+    async def _offset(
+        self, queue: MessageQueue, request: RequestFor[OffsetReply], timeout: float | None
+    ) -> QueueOffset:
         deadline_ms = self._deadline(timeout)
         address = (await self._fresh_route(queue.topic, deadline_ms)).address_of(queue.broker_name)
         if address is None:
             raise NoRoute(queue.topic, f"{queue.broker_name} has no master now")
         reply, _ = await self._call(address, request, deadline_ms)
-        if not isinstance(reply, OffsetReply):
-            raise RemoteProtocolError("an offset was not answered with one")
         return QueueOffset(reply.offset)
 
     async def _wait_routed(self, topic: str, queues: Mapping[str, int], deadline_ms: int) -> None:
@@ -175,7 +174,5 @@ class TopicAdmin(AdminCalls):
             reply, _ = await self._call(address, GetRoute(topic), deadline_ms)
         except (TopicNotFound, NoRoute):
             return False
-        if not isinstance(reply, RouteReply):
-            raise RemoteProtocolError("a route was not answered with one")
         counts = {data.broker_name: data.write_queues for data in route_of(topic, reply).queues}
         return all(counts.get(name, 0) >= count for name, count in queues.items())

@@ -9,10 +9,10 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from ...model.clock import ms_of_datetime
-from ...model.errors import CorruptRecordError, InvalidParameter, RemoteProtocolError, TopicNotFound
+from ...model.errors import CorruptRecordError, InvalidParameter, TopicNotFound
 from ...model.get_status import GetStatus
 from ...model.names import check_group
 from ...model.properties import DEAD_LETTER_REASON
@@ -29,13 +29,14 @@ from ...remoting.commands import (
     PullReply,
     QueryConsumerOffset,
     Reply,
-    Request,
+    RequestFor,
     SearchOffset,
-    TopicListReply,
 )
 from ..connection.connection import Connection
 from ..connection.waiting import Waits
 from .redrive_plan import REDRIVER, QueueState
+
+_Reply = TypeVar("_Reply", bound=Reply)
 
 log = logging.getLogger(__name__)
 
@@ -77,8 +78,6 @@ class DeadLetters:
     async def groups(self) -> list[str]:
         """Groups that have a topic of dead letters, sorted."""
         reply, _, _ = await self._connection.servers.ask(GetTopicList(), self._waits, timeout_ms=self._timeout_ms)
-        if not isinstance(reply, TopicListReply):
-            raise RemoteProtocolError("a list of topics was not answered with one")
         return sorted(group for topic in reply.topics if (group := dead_letter_group(topic)) is not None)
 
     async def summary(self, group: str) -> Document:
@@ -157,8 +156,6 @@ class DeadLetters:
     async def _pull(self, queue: MessageQueue, pull: PullMessages) -> tuple[PullReply, MessageBatch | None]:
         """None: the answer is damaged. Raises CorruptRecordError where one that was asked for in doubt cannot be decoded."""
         reply, payload = await self.ask(queue, pull)
-        if not isinstance(reply, PullReply):
-            raise RemoteProtocolError(f"a pull was answered with {type(reply).__name__}")
         try:
             letters = decode_batch(payload, queue.broker_name)
         except CorruptRecordError:
@@ -167,7 +164,7 @@ class DeadLetters:
             return reply, None
         return reply, letters if pull.is_doubted or letters.first_damaged() < 0 else None
 
-    async def ask(self, queue: MessageQueue, request: Request) -> tuple[Reply, bytes]:
+    async def ask(self, queue: MessageQueue, request: RequestFor[_Reply]) -> tuple[_Reply, bytes]:
         """Asks the queue's master."""
         address = self._connection.routes.address_of(queue.topic, queue.broker_name)
         return await self._waits.call(address, request, timeout_ms=self._timeout_ms)
@@ -182,8 +179,6 @@ class DeadLetters:
         """Of the first letter stored at or after a time; the end where there is none."""
         return await self._offset(queue, SearchOffset(queue.topic, queue.queue_id, timestamp_ms))
 
-    async def _offset(self, queue: MessageQueue, request: Request) -> int:
+    async def _offset(self, queue: MessageQueue, request: RequestFor[OffsetReply | ConsumerOffsetReply]) -> int:
         reply, _ = await self.ask(queue, request)
-        if not isinstance(reply, OffsetReply | ConsumerOffsetReply):
-            raise RemoteProtocolError("an offset was not answered with one")
         return reply.offset

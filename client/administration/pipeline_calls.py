@@ -35,17 +35,18 @@ from ...remoting.commands import (
     GetQueries,
     GetQueryOffsets,
     HoldMessages,
-    HoldReply,
     KeepQueryOffsets,
     ReleaseHold,
     RenewHold,
     Reply,
-    Request,
+    RequestFor,
 )
 from ..connection.connection import Connection, connect, release
 from ..connection.retry import RetryPolicy
 from ..connection.waiting import Blocking, run_blocking
 from .query_copies import Document, agreed, is_behind, merge_queries
+
+_Reply = TypeVar("_Reply", bound=Reply)
 
 TIMEOUT_MS: Final = 30_000
 
@@ -200,8 +201,6 @@ class PipelineCalls:
         if address is None:
             raise NoRoute(part.queues[0][0], f"{part.broker_name} has no master now")
         reply, _ = self._call(address, request, deadline_ms)
-        if not isinstance(reply, HoldReply):
-            raise RemoteProtocolError("a hold was not answered with one")
         return replace(part, hold_id=reply.hold_id)
 
     # ---- asking
@@ -233,8 +232,8 @@ class PipelineCalls:
         return dict(sorted(masters.items()))
 
     def _call(
-        self, address: str, request: Request, deadline_ms: int, payload: bytes | None = None
-    ) -> tuple[Reply, bytes]:
+        self, address: str, request: RequestFor[_Reply], deadline_ms: int, payload: bytes | None = None
+    ) -> tuple[_Reply, bytes]:
         left_ms = deadline_ms - monotonic_ms()
         if left_ms <= 0:
             raise RequestTimeout(f"{type(request).__name__} to {address}", 0)

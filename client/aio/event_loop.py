@@ -13,15 +13,17 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from ...model.errors import WrongEventLoop, ZenitError
 from ...remoting.client import RemotingClient
 from ...remoting.client_socket import Payload
-from ...remoting.commands import Reply, Request
+from ...remoting.commands import Reply, RequestFor
 from ..connection.waiting import Blocking, Lock, Signal, ThreadLock
 
 log = logging.getLogger(__name__)
+
+_Reply = TypeVar("_Reply", bound=Reply)
 
 
 class LoopCalls:
@@ -91,15 +93,15 @@ class OnLoop:
             self._calls.post(callback)
 
     async def call(
-        self, address: str, request: Request, payload: Payload | None = None, *, timeout_ms: int
-    ) -> tuple[Reply, bytes]:
+        self, address: str, request: RequestFor[_Reply], payload: Payload | None = None, *, timeout_ms: int
+    ) -> tuple[_Reply, bytes]:
         """See `Waits`; over the shared connection. Cancelled, the reply is thrown away."""
         if self._blocking is not None:
             return await self._blocking.call(address, request, payload, timeout_ms=timeout_ms)
         calls = self.calls()
-        answered: asyncio.Future[tuple[Reply, bytes]] = calls.loop.create_future()
+        answered: asyncio.Future[tuple[_Reply, bytes]] = calls.loop.create_future()
 
-        def on_reply(reply: Reply | None, body: bytes, error: ZenitError | None) -> None:
+        def on_reply(reply: _Reply | None, body: bytes, error: ZenitError | None) -> None:
             calls.post(lambda: _answer(answered, reply, body, error))
 
         self._remoting.send_nowait(address, request, payload, timeout_ms=timeout_ms, on_reply=on_reply)
@@ -155,7 +157,7 @@ class OnLoop:
 
 
 def _answer(
-    answered: asyncio.Future[tuple[Reply, bytes]], reply: Reply | None, body: bytes, error: ZenitError | None
+    answered: asyncio.Future[tuple[_Reply, bytes]], reply: _Reply | None, body: bytes, error: ZenitError | None
 ) -> None:
     if answered.done():
         return  # cancelled

@@ -17,12 +17,13 @@ from ...model.errors import ClientClosed, SubscriptionConflict, ZenitError
 from ...remoting.client import RemotingClient
 from ...remoting.commands import (
     ConsumersChanged,
+    Done,
     Heartbeat,
     HeartbeatReply,
     OffsetsReset,
     PushReply,
     Reply,
-    Request,
+    RequestFor,
     UnregisterClient,
 )
 from .client_process import this_process
@@ -157,7 +158,7 @@ class Membership:
         )
 
     async def _tell(
-        self, request: Request, addresses: list[str], waits: Waits, timeout_ms: int
+        self, request: RequestFor[HeartbeatReply | Done], addresses: list[str], waits: Waits, timeout_ms: int
     ) -> tuple[int, list[ZenitError]]:
         """Sends to all and waits for all; returns how many took it, and why others did not."""
         pending = len(addresses)
@@ -197,8 +198,8 @@ class Membership:
                 self._beat(address)
 
     def _beat(self, address: str) -> None:
-        def on_reply(reply: Reply | None, _payload: bytes, error: ZenitError | None) -> None:
-            if isinstance(reply, HeartbeatReply) and reply.heartbeat_ms > 0:
+        def on_reply(reply: HeartbeatReply | None, _payload: bytes, error: ZenitError | None) -> None:
+            if reply is not None and reply.heartbeat_ms > 0:
                 self._due_ms[address] = monotonic_ms() + max(TICK_MS, reply.heartbeat_ms)
                 self._note_conflicts(reply)
             elif error is not None:

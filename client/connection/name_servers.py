@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from ...model.clock import monotonic_ms
 from ...model.errors import (
     ConnectionLost,
@@ -13,8 +15,10 @@ from ...model.errors import (
     WrongCluster,
     ZenitError,
 )
-from ...remoting.commands import Reply, Request
+from ...remoting.commands import Reply, RequestFor
 from .waiting import Waits
+
+_Reply = TypeVar("_Reply", bound=Reply)
 
 
 class NameServers:
@@ -36,7 +40,7 @@ class NameServers:
         if address == self.preferred:
             self._turn += 1
 
-    async def ask(self, request: Request, waits: Waits, *, timeout_ms: int) -> tuple[Reply, bytes, str]:
+    async def ask(self, request: RequestFor[_Reply], waits: Waits, *, timeout_ms: int) -> tuple[_Reply, bytes, str]:
         """The first good answer: (reply, payload, who gave it).
 
         A server that cannot be reached, does not know the topic, knows no broker that serves it or is another cluster's leaves

@@ -17,10 +17,10 @@ from itertools import chain, repeat
 from typing import Any, Final
 
 from ...model.clock import monotonic_ms
-from ...model.errors import BufferFull, NoRoute, RemoteProtocolError, TopicNotFound, WrongCluster, ZenitError
+from ...model.errors import BufferFull, NoRoute, TopicNotFound, WrongCluster, ZenitError
 from ...model.route import MASTER_ID, BrokerData, QueueData, TopicRoute
 from ...remoting.client import RemotingClient
-from ...remoting.commands import GetRoute, Reply, RouteReply
+from ...remoting.commands import GetRoute, RouteReply
 from .name_servers import NameServers
 from .waiting import Waits
 
@@ -119,8 +119,6 @@ class RouteCache:
         except WrongCluster as error:
             self._on_other_cluster(self._servers.preferred, error)
             raise
-        if not isinstance(reply, RouteReply):
-            raise RemoteProtocolError(f"a route was answered with {type(reply).__name__}")
         self._listen(address, reply.publish_port)
         route = self._ours(route_of(topic, reply))
         self._adopt(topic, route)
@@ -134,10 +132,10 @@ class RouteCache:
             self._fetching.add(topic)
         address = self._servers.preferred
 
-        def on_reply(reply: Reply | None, _payload: bytes, error: ZenitError | None) -> None:
+        def on_reply(reply: RouteReply | None, _payload: bytes, error: ZenitError | None) -> None:
             with self._lock:
                 self._fetching.discard(topic)
-            if isinstance(reply, RouteReply):
+            if reply is not None:
                 self._listen(address, reply.publish_port)
                 try:
                     self._adopt(topic, self._ours(route_of(topic, reply)))

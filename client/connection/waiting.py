@@ -18,7 +18,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from ...model.clock import sleep_ms
 from ...remoting.client import RemotingClient
 from ...remoting.client_socket import Payload
-from ...remoting.commands import Reply, Request
+from ...remoting.commands import Reply, RequestFor
 from ...remoting.io_thread import check_may_wait
 
 Lock = AbstractAsyncContextManager[None]
@@ -26,6 +26,7 @@ Lock = AbstractAsyncContextManager[None]
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _S = TypeVar("_S")
+_Reply = TypeVar("_Reply", bound=Reply)
 
 
 class Signal(Protocol):
@@ -42,8 +43,8 @@ class Waits(Protocol):
     """The ways to wait."""
 
     async def call(
-        self, address: str, request: Request, payload: Payload | None = None, *, timeout_ms: int
-    ) -> tuple[Reply, bytes]:
+        self, address: str, request: RequestFor[_Reply], payload: Payload | None = None, *, timeout_ms: int
+    ) -> tuple[_Reply, bytes]:
         """As `RemotingClient.call`: sends and waits for the reply. `payload` may change once this has ended only."""
 
     async def sleep(self, delay_ms: int) -> None:
@@ -76,8 +77,8 @@ class Blocking:
         self._call = remoting.call
 
     async def call(
-        self, address: str, request: Request, payload: Payload | None = None, *, timeout_ms: int
-    ) -> tuple[Reply, bytes]:
+        self, address: str, request: RequestFor[_Reply], payload: Payload | None = None, *, timeout_ms: int
+    ) -> tuple[_Reply, bytes]:
         """See `Waits`; over a connection of the calling thread."""
         return self._call(address, request, payload, timeout_ms=timeout_ms)
 

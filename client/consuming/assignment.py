@@ -28,7 +28,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeVar
 
 from ...model.clock import ms_of_datetime
 from ...model.errors import NoRoute, RemoteProtocolError, WrongCluster, ZenitError
@@ -36,25 +36,25 @@ from ...model.queue import MessageQueue
 from ...model.route import TopicRoute
 from ...model.subscription import MessageModel
 from ...remoting.commands import (
-    BeginOffsetsReply,
     ConsumerListReply,
-    ConsumerOffsetReply,
     GetBeginOffsets,
     GetConsumerList,
     GetMaxOffset,
     GetMinOffset,
     OffsetReply,
     QueryConsumerOffset,
-    Request,
+    Reply,
+    RequestFor,
     SearchOffset,
     StartConsuming,
-    StartReply,
 )
 from ..connection.connection import Connection
 from ..connection.membership import Member
 from ..connection.waiting import Waits
 from .allocation import Allocation, share_of
 from .start_from import StartFrom
+
+_Reply = TypeVar("_Reply", bound=Reply)
 
 log = logging.getLogger(__name__)
 
@@ -116,8 +116,6 @@ class Assignment:
         address = self._connection.routes.address_of(topic, broker_name)
         request = StartConsuming(self._group, topic, start, value)
         reply, _ = await self._waits.call(address, request, timeout_ms=timeout_ms)
-        if not isinstance(reply, StartReply):
-            raise RemoteProtocolError("a group's start was not answered with one")
         return reply.since_ms
 
     def may_pass(self, error: ZenitError, topics: Iterable[str]) -> bool:
@@ -146,7 +144,7 @@ class Assignment:
         await self.start(topic, start_from, timeout_ms=timeout_ms)
         request = GetBeginOffsets(self._group, topic, tuple(queue.queue_id for queue in queues))
         reply = await self._ask(queues[0], request, timeout_ms)
-        if not isinstance(reply, BeginOffsetsReply) or not len(reply.offsets) == len(reply.eras) == len(queues):
+        if not len(reply.offsets) == len(reply.eras) == len(queues):
             raise RemoteProtocolError("where a group goes on was not answered with one offset a queue")
         begin = (committed if committed >= 0 else first for committed, first in reply.offsets)
         named = (replace(queue, era=era) for queue, era in zip(queues, reply.eras, strict=True))
@@ -213,23 +211,19 @@ class Assignment:
                 )
             except ZenitError as error:
                 failure = failure or error
-                continue
-            if isinstance(reply, ConsumerListReply):
+            else:
                 return reply
-            failure = failure or RemoteProtocolError("a list of consumers was not answered with one")
         raise failure or NoRoute(self._group, "no broker answered")
 
     async def committed_offset(self, queue: MessageQueue, *, timeout_ms: int) -> tuple[int, int]:
         """(What the group has committed in the queue; -1 = nothing, in which era)."""
         request = QueryConsumerOffset(self._group, queue.topic, queue.queue_id)
         reply = await self._ask(queue, request, timeout_ms)
-        if not isinstance(reply, ConsumerOffsetReply):
-            raise RemoteProtocolError("a consumer's offset was not answered with one")
         return reply.offset, reply.era
 
     async def start_offset(self, queue: MessageQueue, start_from: StartFrom | datetime, *, timeout_ms: int) -> int:
         """Where that is in a queue now."""
-        request: Request
+        request: RequestFor[OffsetReply]
         if isinstance(start_from, datetime):
             request = SearchOffset(queue.topic, queue.queue_id, ms_of_datetime(start_from))
         elif start_from is StartFrom.FIRST:
@@ -237,8 +231,6 @@ class Assignment:
         else:
             request = GetMaxOffset(queue.topic, queue.queue_id)
         reply = await self._ask(queue, request, timeout_ms)
-        if not isinstance(reply, OffsetReply):
-            raise RemoteProtocolError("an offset was not answered with one")
         return reply.offset
 
     async def as_routed(self, queues: Iterable[MessageQueue], *, timeout_ms: int) -> list[MessageQueue]:
@@ -262,7 +254,7 @@ class Assignment:
             )
         self._lives |= lives
 
-    async def _ask(self, queue: MessageQueue, request: Request, timeout_ms: int) -> object:
+    async def _ask(self, queue: MessageQueue, request: RequestFor[_Reply], timeout_ms: int) -> _Reply:
         routes = self._connection.routes
         await routes.route(queue.topic, self._waits, timeout_ms=timeout_ms)
         address = routes.address_of(queue.topic, queue.broker_name)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from ...model.errors import RequestTimeout, ZenitError
 from ...model.queue import MessageQueue
-from ...remoting.commands import CommitReply, OffsetsReset, Reply, UpdateConsumerOffsets
+from ...remoting.commands import CommitReply, OffsetsReset, UpdateConsumerOffsets
 from ..connection.connection import Connection
 from ..connection.waiting import Waits
 
@@ -62,8 +62,8 @@ def _send_part(
     client_id: str,
     forward_only: bool,
 ) -> None:
-    def on_reply(reply: Reply | None, _payload: bytes, error: ZenitError | None) -> None:
-        moved = set(reply.moved) if isinstance(reply, CommitReply) else set()
+    def on_reply(reply: CommitReply | None, _payload: bytes, error: ZenitError | None) -> None:
+        moved = set(reply.moved) if reply is not None else set()
         if moved and on_moved is not None:
             on_moved([queue for queue, _ in part if (queue.topic, queue.queue_id) in moved])
         on_done([(queue, offset) for queue, offset in part if (queue.topic, queue.queue_id) not in moved], error)

@@ -8,7 +8,7 @@ from typing import Final
 from ...model.errors import ZenitError
 from ...model.queue import MessageQueue
 from ...model.route import MASTER_ID
-from ...remoting.commands import PullMessages, PullReply, Reply
+from ...remoting.commands import PullMessages, PullReply
 from ..connection.connection import Connection
 from .prefetch import Pull
 
@@ -18,7 +18,7 @@ PULL_GRACE_MS: Final = 5_000  # a long poll's answer may take so much longer tha
 LOST_MS: Final = SUSPEND_MS + 2 * PULL_GRACE_MS
 """A pull that was sent so long ago, and has neither an answer nor a time-out, gets none any more."""
 
-OnAnswer = Callable[[Pull, Reply | None, bytes, ZenitError | None], None]
+OnAnswer = Callable[[Pull, PullReply | None, bytes, ZenitError | None], None]
 """(pull, reply, payload, None) or (pull, None, b"", error), in the thread that got the answer; must not block."""
 
 
@@ -36,7 +36,7 @@ class PullCalls:
     def send(self, pull: Pull) -> None:
         """Sends a pull; it is answered exactly once, perhaps before this returns."""
 
-        def on_reply(reply: Reply | None, payload: bytes, error: ZenitError | None) -> None:
+        def on_reply(reply: PullReply | None, payload: bytes, error: ZenitError | None) -> None:
             self._on_reply(pull, reply, payload, error)
 
         queue = pull.queue
@@ -65,8 +65,8 @@ class PullCalls:
         except ZenitError as error:
             on_reply(None, b"", error)
 
-    def _on_reply(self, pull: Pull, reply: Reply | None, payload: bytes, error: ZenitError | None) -> None:
-        if isinstance(reply, PullReply):
+    def _on_reply(self, pull: Pull, reply: PullReply | None, payload: bytes, error: ZenitError | None) -> None:
+        if reply is not None:
             self._note_where_to_read(pull.queue, reply.suggested_broker_id)
         self._on_answer(pull, reply, payload, error)
         if error is not None:

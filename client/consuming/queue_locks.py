@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from ...model.clock import monotonic_ms
-from ...model.errors import RemoteProtocolError, ZenitError
+from ...model.errors import ZenitError
 from ...model.queue import MessageQueue
-from ...remoting.commands import LockQueues, LockReply, Reply, UnlockQueues
+from ...remoting.commands import LockQueues, LockReply, UnlockQueues
 from ..connection.connection import Connection
 from ..connection.waiting import Waits
 
@@ -62,7 +62,7 @@ class QueueLocks:
     def _renew_part(self, part: list[MessageQueue], timeout_ms: int, on_locked: OnLocked) -> None:
         asked_ms = monotonic_ms()
 
-        def on_reply(reply: Reply | None, _payload: bytes, error: ZenitError | None) -> None:
+        def on_reply(reply: LockReply | None, _payload: bytes, error: ZenitError | None) -> None:
             if reply is None:  # the lease goes on until it ends
                 log.warning("locks not renewed group=%s broker=%s error=%s", self._group, part[0].broker_name, error)
             else:
@@ -84,9 +84,7 @@ class QueueLocks:
             except ZenitError as error:
                 log.warning("queues not unlocked group=%s broker=%s error=%s", self._group, part[0].broker_name, error)
 
-    def _leases(self, part: list[MessageQueue], reply: Reply, asked_ms: int) -> dict[MessageQueue, int]:
-        if not isinstance(reply, LockReply):
-            raise RemoteProtocolError("locks were not answered with leases")
+    def _leases(self, part: list[MessageQueue], reply: LockReply, asked_ms: int) -> dict[MessageQueue, int]:
         self._renew_after_ms = min(RENEW_MS_MAX, reply.lease_ms // 3)
         ours = set(reply.queues)
         return {queue: asked_ms + reply.lease_ms for queue in part if (queue.topic, queue.queue_id) in ours}

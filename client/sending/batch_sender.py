@@ -19,7 +19,7 @@ from typing import Final
 from ...model.clock import monotonic_ms
 from ...model.errors import BufferFull, NoRoute, RequestTimeout, ZenitError
 from ...model.queue import MessageQueue
-from ...remoting.commands import Reply, Request
+from ...remoting.commands import Reply, RequestFor
 from ..connection.connection import Connection
 from ..connection.retry import RetryPolicy
 from ..connection.waiting import Signal, Signals, Waits
@@ -196,7 +196,7 @@ class BatchSender:
         except ZenitError as error:
             self._on_failure(sealed, serial, queue, error)
 
-    def _request_of(self, sealed: Sealed, serial: int, queue: MessageQueue) -> tuple[Request, memoryview]:  # noqa: ARG002
+    def _request_of(self, sealed: Sealed, serial: int, queue: MessageQueue) -> tuple[RequestFor[Reply], memoryview]:  # noqa: ARG002
         """What the next try asks. `serial`: of the batch."""
         return send_request(queue, sealed.count, self._group, delayed=sealed.lane.delayed), sealed.payload()
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from typing import TypeVar
 
 from ...model.clock import monotonic_ms
 from ...model.errors import ConnectionLost, NoRoute, ZenitError
 from ...model.queue import MessageQueue
-from ...remoting.commands import Reply, Request
+from ...remoting.commands import Reply, RequestFor
 from ..connection.connection import Connection
 from ..connection.retry import RetryPolicy
 from ..connection.waiting import Waits
@@ -17,6 +18,8 @@ from .destinations import Destinations
 from .latency_fault import LatencyFault
 from .outgoing import Fill, check_send_topic
 from .ready_batch import ReadyBatch, ReadyBatches
+
+_Reply = TypeVar("_Reply", bound=Reply)
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +108,7 @@ class WaitedSends:
         if self._trace is not None:
             self._trace.on_sent(bytes(batch.payload()), batch.count, reply, is_ok=is_ok, cost_ms=cost_ms)
 
-    async def ask(self, queue: MessageQueue, request: Request, total_ms: int) -> Reply:
+    async def ask(self, queue: MessageQueue, request: RequestFor[_Reply], total_ms: int) -> _Reply:
         """Asks the master of a queue's broker until it answers. Raises what the last try ended with."""
         deadline_ms = monotonic_ms() + total_ms
         await self._routes.served_route(queue.topic, self._waits, timeout_ms=total_ms)

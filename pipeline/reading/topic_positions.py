@@ -27,7 +27,7 @@ from ...remoting.commands import (
     PullMessages,
     PullReply,
     Reply,
-    Request,
+    RequestFor,
     SearchOffset,
     TopicListReply,
 )
@@ -35,6 +35,8 @@ from ..options.options import ReadOptions, matches
 from ..session.connections import connection
 from .boundaries import Held
 from .offsets import Lives, Offsets, QueueKey
+
+_Reply = TypeVar("_Reply", bound=Reply)
 
 log = logging.getLogger(__name__)
 
@@ -169,7 +171,7 @@ class TopicPositions:
         self._seen.add(topic)
         return route
 
-    def _ask_name_server(self, request: Request, decode: Callable[[Reply, bytes], _R]) -> _R:
+    def _ask_name_server(self, request: RequestFor[_Reply], decode: Callable[[_Reply, bytes], _R]) -> _R:
         def once(timeout_ms: int) -> _R:
             with self.cluster() as shared:
                 asked = shared.servers.ask(request, Blocking(shared.remoting), timeout_ms=timeout_ms)
@@ -178,7 +180,7 @@ class TopicPositions:
 
         return self._until_answered(once, on_stale=None, what=type(request).__name__)
 
-    def _ask(self, topic: str, broker: str, request: Request, decode: Callable[[Reply, bytes], _R]) -> _R:
+    def _ask(self, topic: str, broker: str, request: RequestFor[_Reply], decode: Callable[[_Reply, bytes], _R]) -> _R:
         """Asks a broker's master, wherever it is by then."""
 
         def once(timeout_ms: int) -> _R:
@@ -226,21 +228,15 @@ def _place(topic: str, broker: str) -> str:
 # ---- answers
 
 
-def _offset(reply: Reply, _payload: bytes) -> int:
-    if not isinstance(reply, OffsetReply):
-        raise RemoteProtocolError("an offset was not answered with one")
+def _offset(reply: OffsetReply, _payload: bytes) -> int:
     return reply.offset
 
 
-def _topic_names(reply: Reply, _payload: bytes) -> tuple[str, ...]:
-    if not isinstance(reply, TopicListReply):
-        raise RemoteProtocolError("a list of topics was not answered with one")
+def _topic_names(reply: TopicListReply, _payload: bytes) -> tuple[str, ...]:
     return reply.topics
 
 
-def _mean_bytes(reply: Reply, payload: bytes) -> int:
-    if not isinstance(reply, PullReply):
-        raise RemoteProtocolError("a pull was not answered with one")
+def _mean_bytes(reply: PullReply, payload: bytes) -> int:
     return max(1, len(payload) // reply.count) if reply.count else 1
 
 

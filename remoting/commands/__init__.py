@@ -22,6 +22,7 @@ from .base import JsonReply as JsonReply
 from .base import Lane as Lane
 from .base import Reply as Reply
 from .base import Request as Request
+from .base import RequestFor as RequestFor
 from .base import ServedBy as ServedBy
 from .base import request as request
 from .consuming import LockQueues as LockQueues

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .base import JsonReply, Lane, Request, ServedBy, request
+from .base import Done, JsonReply, Lane, RequestFor, ServedBy, request
 from .rights import Action, on_cluster, on_topic
 
 
 @request(17, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_topic(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
-class CreateTopic(Request):
+class CreateTopic(RequestFor[Done]):
     """UPDATE_AND_CREATE_TOPIC. attributes: ((name, value), ...). An existing one takes these settings; queues never shrink."""
 
     topic: str
@@ -23,42 +23,42 @@ class CreateTopic(Request):
 
 @request(215, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_topic(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
-class DeleteTopic(Request):
+class DeleteTopic(RequestFor[Done]):
     """DELETE_TOPIC_IN_BROKER."""
 
     topic: str
 
 
-@request(21, Lane.ADMIN, JsonReply, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_cluster(Action.DESCRIBE),))
+@request(21, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_cluster(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
-class GetTopics(Request):
+class GetTopics(RequestFor[JsonReply]):
     """GET_ALL_TOPIC_CONFIG: {"topics": [{name, read_queues, write_queues, permission, order, attributes, system}]}."""
 
 
-@request(202, Lane.ADMIN, JsonReply, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_topic(Action.DESCRIBE),))
+@request(202, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_topic(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
-class GetTopicStatistics(Request):
+class GetTopicStatistics(RequestFor[JsonReply]):
     """GET_TOPIC_STATS_INFO: {"topic", "queues": [{queue_id, min_offset, max_offset, last_stored_at_ms}]}."""
 
     topic: str
 
 
-@request(28, Lane.ADMIN, JsonReply, served_by=ServedBy.ANY_REPLICA, needs=(on_cluster(Action.DESCRIBE),))
+@request(28, Lane.ADMIN, served_by=ServedBy.ANY_REPLICA, needs=(on_cluster(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
-class GetBrokerStatistics(Request):
+class GetBrokerStatistics(RequestFor[JsonReply]):
     """GET_BROKER_RUNTIME_INFO: counters, positions and memory of the broker (shape: docs/operate.md)."""
 
 
 @request(9009, Lane.ADMIN, served_by=ServedBy.ANY_REPLICA, needs=(on_cluster(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
-class ScrubLog(Request):
+class ScrubLog(RequestFor[Done]):
     """The broker reads its whole log anew from now on, whatever it is busy with, and checks it; statistics tell how far it is
     and what it found. `bytes_per_second` 0: as configured."""
 
     bytes_per_second: int = 0
 
 
-@request(26, Lane.ADMIN, JsonReply, served_by=ServedBy.ANY_REPLICA, needs=(on_cluster(Action.DESCRIBE),))
+@request(26, Lane.ADMIN, served_by=ServedBy.ANY_REPLICA, needs=(on_cluster(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
-class GetBrokerConfig(Request):
+class GetBrokerConfig(RequestFor[JsonReply]):
     """GET_BROKER_CONFIG: {"key": value} as the process runs with."""

@@ -1,15 +1,18 @@
 """What a request and a reply are, and the table of them: one row for each request, given where its class is. Pure.
 
-A row is what `@request` is told: code, lane, class of the reply, who serves it, which rights it needs. Which method of a
-server answers it stands in the server (`request_rows`), whose rows are held to `served_by` when it starts.
+A row is what `@request` is told (code, lane, who serves it, which rights it needs) and the class of the reply, which is
+the class's own parameter: `RemotingClient.call` of a `RequestFor[SendReply]` returns a SendReply, and the type checker knows
+it. Which method of a server answers it stands in the server (`request_rows`), whose rows are held to `served_by` when it
+starts.
 """
 
 from __future__ import annotations
 
 import enum
+import typing
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Final, TypeVar
+from typing import ClassVar, Final, Generic, TypeVar
 
 from .rights import Right
 
@@ -76,24 +79,40 @@ class Done(Reply):
     """The request was carried out; there is nothing to tell."""
 
 
+_Reply_co = TypeVar("_Reply_co", bound=Reply, covariant=True)
+
+
+class RequestFor(Request, Generic[_Reply_co]):
+    """A request that is answered with a `_Reply_co`, or an error."""
+
+    __slots__ = ()
+
+
 REQUESTS: Final[dict[int, type[Request]]] = {}
 
 _R = TypeVar("_R", bound=type[Request])
 
 
-def request(
-    code: int, lane: Lane, reply: type[Reply] = Done, *, served_by: ServedBy, needs: tuple[Right, ...]
-) -> Callable[[_R], _R]:
-    """The row of a request class in the table; a code is given once. `needs` (): no right, whoever can connect may ask."""
+def request(code: int, lane: Lane, *, served_by: ServedBy, needs: tuple[Right, ...]) -> Callable[[_R], _R]:
+    """The row of a RequestFor[...] in the table; a code is given once. `needs` (): no right, whoever can connect may ask."""
 
     def register(cls: _R) -> _R:
         if code in REQUESTS:
             raise ValueError(f"request code {code} is given twice")
-        cls.code, cls.lane, cls.reply, cls.served_by, cls.needs = code, lane, reply, served_by, needs
+        cls.code, cls.lane, cls.reply, cls.served_by, cls.needs = code, lane, _reply_of(cls), served_by, needs
         REQUESTS[code] = cls
         return cls
 
     return register
+
+
+def _reply_of(cls: type[Request]) -> type[Reply]:
+    """What stands in the brackets of RequestFor[...] among the bases of a request class."""
+    for base in vars(cls).get("__orig_bases__", ()):
+        if typing.get_origin(base) is RequestFor:
+            reply: type[Reply] = typing.get_args(base)[0]
+            return reply
+    raise TypeError(f"{cls.__name__} does not say what it is a RequestFor")
 
 
 @dataclass(frozen=True, slots=True)

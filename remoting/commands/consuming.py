@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .base import Lane, Reply, Request, ServedBy, request
+from .base import Done, Lane, Reply, RequestFor, ServedBy, request
 from .rights import Action, on_group, on_topic
 
 
@@ -18,12 +18,11 @@ class StartReply(Reply):
 @request(
     9010,
     Lane.QUERY,
-    StartReply,
     served_by=ServedBy.MASTER_CONFIRMED,
     needs=(on_topic(Action.RECEIVE), on_group(Action.RECEIVE)),
 )
 @dataclass(frozen=True, slots=True)
-class StartConsuming(Request):
+class StartConsuming(RequestFor[StartReply]):
     """A group's first subscription to a topic, sent before the first pull: records where each queue of it begins, durable as
     a commit is. Changes nothing where the group has an offset in the topic already; queues that the topic gets later
     begin with their first message. start: "first", "last", "time" with `value` (ms since the epoch), or "" to ask only."""
@@ -41,7 +40,7 @@ class StartConsuming(Request):
     needs=(on_topic(Action.RECEIVE), on_group(Action.RECEIVE)),
 )
 @dataclass(frozen=True, slots=True)
-class SendBack(Request):
+class SendBack(RequestFor[Done]):
     """CONSUMER_SEND_MSG_BACK: a message of `topic` that `group` could not handle comes again later through the group's retry
     topic, or goes to its dead letters after the last attempt. Answered once that is as durable as a send.
 
@@ -71,12 +70,11 @@ class LockReply(Reply):
 @request(
     41,
     Lane.HEARTBEAT,
-    LockReply,
     served_by=ServedBy.MASTER_CONFIRMED,
     needs=(on_topic(Action.RECEIVE, "queues"), on_group(Action.RECEIVE)),
 )
 @dataclass(frozen=True, slots=True)
-class LockQueues(Request):
+class LockQueues(RequestFor[LockReply]):
     """LOCK_BATCH_MQ: takes, or renews, a lease on these queues of this broker for one member of a group.
 
     A queue that another member has, or that does not exist, is left out of the answer. renews: only leases that the
@@ -96,7 +94,7 @@ class LockQueues(Request):
     needs=(on_topic(Action.RECEIVE, "queues"), on_group(Action.RECEIVE)),
 )
 @dataclass(frozen=True, slots=True)
-class UnlockQueues(Request):
+class UnlockQueues(RequestFor[Done]):
     """UNLOCK_BATCH_MQ: gives leases back. Queues that are not the client's are left alone."""
 
     group: str

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...model.groups.group import NO_VERSION
-from .base import Lane, Reply, Request, ServedBy, request
+from .base import Done, Lane, Reply, RequestFor, ServedBy, request
 from .rights import Action, on_cluster
 
 SEEN_DAMAGED: Final = -1
@@ -30,9 +30,9 @@ class GroupReply(Reply):
     seen_epoch: int = 0
 
 
-@request(1003, Lane.HEARTBEAT, GroupReply, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.SERVE),))
+@request(1003, Lane.HEARTBEAT, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.SERVE),))
 @dataclass(frozen=True, slots=True)
-class RegisterReplica(Request):
+class RegisterReplica(RequestFor[GroupReply]):
     """REGISTER_BROKER of the controller: a process tells of its life, and of what it may have forgotten (rule R9).
 
     `life`: a token the process drew at its start, so that the same registration asked twice is known as one.
@@ -70,9 +70,9 @@ class RegisterReplica(Request):
     confirm_heard: int = 0
 
 
-@request(9001, Lane.HEARTBEAT, GroupReply, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.SERVE),))
+@request(9001, Lane.HEARTBEAT, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.SERVE),))
 @dataclass(frozen=True, slots=True)
-class ReplicaHeartbeat(Request):
+class ReplicaHeartbeat(RequestFor[GroupReply]):
     """A sign of life, each 0.5 s. `version`: the newest node adopted. `epoch`: the highest persisted. `probe`: the number of
     the last ProbeReplica; a probe is answered by a heartbeat at once. `newest_epoch`, `newest_begin`: as in RegisterReplica.
     IncarnationUnknown, UnknownReplica: register.
@@ -97,9 +97,9 @@ class ReplicaHeartbeat(Request):
     newest_begin: int = 0
 
 
-@request(9002, Lane.HEARTBEAT, GroupReply, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.SERVE),))
+@request(9002, Lane.HEARTBEAT, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.SERVE),))
 @dataclass(frozen=True, slots=True)
-class ReportMasterGone(Request):
+class ReportMasterGone(RequestFor[GroupReply]):
     """A slave's session ended because `master`, elected in `epoch`, closed it. Said again each 0.5 s while that lasts."""
 
     broker_name: str
@@ -110,9 +110,9 @@ class ReportMasterGone(Request):
     master: str
 
 
-@request(1001, Lane.HEARTBEAT, GroupReply, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.SERVE),))
+@request(1001, Lane.HEARTBEAT, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.SERVE),))
 @dataclass(frozen=True, slots=True)
-class AlterInSync(Request):
+class AlterInSync(RequestFor[GroupReply]):
     """ALTER_SYNC_STATE_SET: the master, in its elected life, proposes the in-sync set; built on `version` and no other."""
 
     broker_name: str
@@ -124,9 +124,9 @@ class AlterInSync(Request):
     in_sync: tuple[str, ...]
 
 
-@request(1002, Lane.ADMIN, GroupReply, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.CHANGE),))
+@request(1002, Lane.ADMIN, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
-class ElectMaster(Request):
+class ElectMaster(RequestFor[GroupReply]):
     """ELECT_MASTER, an operator's. candidate "": the best. `force`: also one that may lack acknowledged messages (they are
     lost), once the old master was silent for a dead time."""
 
@@ -136,9 +136,9 @@ class ElectMaster(Request):
     force: bool = False
 
 
-@request(9003, Lane.ADMIN, GroupReply, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.CHANGE),))
+@request(9003, Lane.ADMIN, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
-class ChangeGroup(Request):
+class ChangeGroup(RequestFor[GroupReply]):
     """settings: ((name, value), ...) of GroupSettings as text; those not named stay. Built on `version` and no other."""
 
     broker_name: str
@@ -146,9 +146,9 @@ class ChangeGroup(Request):
     settings: tuple[tuple[str, str], ...]
 
 
-@request(1011, Lane.ADMIN, GroupReply, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.CHANGE),))
+@request(1011, Lane.ADMIN, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
-class RemoveReplica(Request):
+class RemoveReplica(RequestFor[GroupReply]):
     """CLEAN_BROKER_DATA: the group forgets a replica, which is neither its master nor needed for an election."""
 
     broker_name: str
@@ -156,9 +156,9 @@ class RemoveReplica(Request):
     name: str
 
 
-@request(9004, Lane.ADMIN, GroupReply, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.CHANGE),))
+@request(9004, Lane.ADMIN, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
-class RestoreGroup(Request):
+class RestoreGroup(RequestFor[GroupReply]):
     """After ZooKeeper lost its data: the group begins anew above `epoch`, the highest that any replica has persisted.
     version -1: there is no node. `group_id`: which group it is; "": the one that its replicas agree on. `force`: also where no
     replica knows more than ZooKeeper. Nobody is electable then until an operator forces it."""
@@ -170,9 +170,9 @@ class RestoreGroup(Request):
     force: bool = False
 
 
-@request(1004, Lane.QUERY, GroupReply, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.DESCRIBE),))
+@request(1004, Lane.QUERY, served_by=ServedBy.LEADING_CONTROLLER, needs=(on_cluster(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
-class GetGroup(Request):
+class GetGroup(RequestFor[GroupReply]):
     """GET_REPLICA_INFO: the node as it is now; ReplicaGroupNotFound, or GroupNodeLost where a replica knows of one."""
 
     broker_name: str
@@ -187,15 +187,15 @@ class ControllerReply(Reply):
     broker_names: tuple[str, ...]
 
 
-@request(1005, Lane.QUERY, ControllerReply, served_by=ServedBy.CONTROLLER, needs=(on_cluster(Action.DESCRIBE),))
+@request(1005, Lane.QUERY, served_by=ServedBy.CONTROLLER, needs=(on_cluster(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
-class GetController(Request):
+class GetController(RequestFor[ControllerReply]):
     """CONTROLLER_GET_METADATA_INFO: answered by every controller, leading or not."""
 
 
 @request(1008, Lane.HEARTBEAT, served_by=ServedBy.CLIENT, needs=())
 @dataclass(frozen=True, slots=True)
-class GroupChanged(Request):
+class GroupChanged(RequestFor[Done]):
     """NOTIFY_BROKER_ROLE_CHANGED: controller to replica, one way: the node has become this."""
 
     broker_name: str
@@ -205,7 +205,7 @@ class GroupChanged(Request):
 
 @request(9005, Lane.HEARTBEAT, served_by=ServedBy.CLIENT, needs=())
 @dataclass(frozen=True, slots=True)
-class ProbeReplica(Request):
+class ProbeReplica(RequestFor[Done]):
     """Controller to replica, one way: send a heartbeat with this number at once."""
 
     broker_name: str
@@ -214,7 +214,7 @@ class ProbeReplica(Request):
 
 @request(9007, Lane.ADMIN, served_by=ServedBy.ANY_REPLICA, needs=(on_cluster(Action.SERVE),))
 @dataclass(frozen=True, slots=True)
-class FlushLog(Request):
+class FlushLog(RequestFor[Done]):
     """Controller to replica: answered once the disk has all that this life's log held when it was asked. Another life than
     the one that is named answers IncarnationUnknown, another replica UnknownReplica."""
 

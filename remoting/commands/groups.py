@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .base import JsonReply, Lane, Reply, Request, ServedBy, request
+from .base import Done, JsonReply, Lane, Reply, RequestFor, ServedBy, request
 from .rights import Action, on_cluster, on_group
 
 
@@ -20,12 +20,11 @@ class HeartbeatReply(Reply):
 @request(
     34,
     Lane.HEARTBEAT,
-    HeartbeatReply,
     served_by=ServedBy.MASTER,
     needs=(on_group(Action.SEND, "producers"), on_group(Action.RECEIVE, "consumers")),
 )
 @dataclass(frozen=True, slots=True)
-class Heartbeat(Request):
+class Heartbeat(RequestFor[HeartbeatReply]):
     """HEART_BEAT. producers: (group, ...). consumers: ((group, model, ((topic, kind, expression), ...)), ...).
 
     kind: TAG or SQL92. language, version: of the client's library. host, pid, started_at_ms: its process, by which two
@@ -45,7 +44,7 @@ class Heartbeat(Request):
 
 @request(35, Lane.HEARTBEAT, served_by=ServedBy.MASTER, needs=())
 @dataclass(frozen=True, slots=True)
-class UnregisterClient(Request):
+class UnregisterClient(RequestFor[Done]):
     """UNREGISTER_CLIENT: the client leaves all its groups now. pid, started_at_ms: as in its heartbeats; the goodbye of a
     process that is not the one known by this client id changes nothing."""
 
@@ -62,9 +61,9 @@ class ConsumerListReply(Reply):
     settled: bool = True
 
 
-@request(38, Lane.HEARTBEAT, ConsumerListReply, served_by=ServedBy.MASTER, needs=(on_group(Action.RECEIVE),))
+@request(38, Lane.HEARTBEAT, served_by=ServedBy.MASTER, needs=(on_group(Action.RECEIVE),))
 @dataclass(frozen=True, slots=True)
-class GetConsumerList(Request):
+class GetConsumerList(RequestFor[ConsumerListReply]):
     """GET_CONSUMER_LIST_BY_GROUP. topic: only members that share out its queues: they subscribe to it, and do not each
     read all; "" = all members."""
 
@@ -72,9 +71,9 @@ class GetConsumerList(Request):
     topic: str = ""
 
 
-@request(9025, Lane.ADMIN, JsonReply, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_group(Action.DESCRIBE),))
+@request(9025, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_group(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
-class GetGroupClients(Request):
+class GetGroupClients(RequestFor[JsonReply]):
     """Who the members of a group are: {"group", "clients": [{client_id, model, language, version, host, pid,
     started_at_ms, allocation, silent_ms, subscriptions: [[topic, kind, expression]]}]}; silent_ms: since its last heartbeat."""
 
@@ -83,7 +82,7 @@ class GetGroupClients(Request):
 
 @request(40, Lane.HEARTBEAT, served_by=ServedBy.CLIENT, needs=())
 @dataclass(frozen=True, slots=True)
-class ConsumersChanged(Request):
+class ConsumersChanged(RequestFor[Done]):
     """NOTIFY_CONSUMER_IDS_CHANGED: broker to client, one way: rebalance now."""
 
     group: str
@@ -91,30 +90,30 @@ class ConsumersChanged(Request):
 
 @request(200, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_group(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
-class CreateGroup(Request):
+class CreateGroup(RequestFor[Done]):
     """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP. attributes: ((name, value as JSON), ...), RocketMQ's field names."""
 
     group: str
     attributes: tuple[tuple[str, str], ...] = ()
 
 
-@request(201, Lane.ADMIN, JsonReply, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_cluster(Action.DESCRIBE),))
+@request(201, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_cluster(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
-class GetGroups(Request):
+class GetGroups(RequestFor[JsonReply]):
     """GET_ALL_SUBSCRIPTIONGROUP_CONFIG: {"groups": [{name, members, topics, ...}]}."""
 
 
 @request(207, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_group(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
-class DeleteGroup(Request):
+class DeleteGroup(RequestFor[Done]):
     """DELETE_SUBSCRIPTIONGROUP, with the group's offsets."""
 
     group: str
 
 
-@request(208, Lane.ADMIN, JsonReply, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_group(Action.DESCRIBE),))
+@request(208, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_group(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
-class GetConsumeStatistics(Request):
+class GetConsumeStatistics(RequestFor[JsonReply]):
     """GET_CONSUME_STATS: {"group", "members": [client id], "queues": [{topic, queue_id, broker_queue_offset,
     consumer_queue_offset, lag, lag_seconds, owner}], "sharing": {topic: {members, allocation}}, "conflicts": [{topic,
     subscriptions: [{kind, expression, members}]}]}; null = unknown; owner: who has locked the queue; allocation null =

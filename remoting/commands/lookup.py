@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .base import Lane, Reply, Request, ServedBy, request
+from .base import Lane, Reply, RequestFor, ServedBy, request
 from .rights import Action, on_cluster, on_topic
 
 
@@ -15,9 +15,9 @@ class MessagesReply(Reply):
     count: int
 
 
-@request(12, Lane.QUERY, MessagesReply, served_by=ServedBy.ANY_REPLICA, needs=(on_topic(Action.RECEIVE),))
+@request(12, Lane.QUERY, served_by=ServedBy.ANY_REPLICA, needs=(on_topic(Action.RECEIVE),))
 @dataclass(frozen=True, slots=True)
-class QueryMessages(Request):
+class QueryMessages(RequestFor[MessagesReply]):
     """QUERY_MESSAGE: by key (or unique id, `unique`) within [begin_ms, end_ms]; newest first, hash collisions resolved."""
 
     topic: str
@@ -28,9 +28,9 @@ class QueryMessages(Request):
     unique: bool = False
 
 
-@request(33, Lane.QUERY, MessagesReply, served_by=ServedBy.ANY_REPLICA, needs=(on_cluster(Action.RECEIVE),))
+@request(33, Lane.QUERY, served_by=ServedBy.ANY_REPLICA, needs=(on_cluster(Action.RECEIVE),))
 @dataclass(frozen=True, slots=True)
-class ViewMessage(Request):
+class ViewMessage(RequestFor[MessagesReply]):
     """VIEW_MESSAGE_BY_ID: the one record that begins at a physical offset; MessageNotFound where none does."""
 
     physical_offset: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .base import JsonReply, Lane, Reply, Request, ServedBy, request
+from .base import Done, JsonReply, Lane, Reply, RequestFor, ServedBy, request
 from .rights import Action, on_cluster, on_topic
 
 
@@ -15,9 +15,9 @@ class RegisterReply(Reply):
     publish_port: int
 
 
-@request(103, Lane.HEARTBEAT, RegisterReply, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.SERVE),))
+@request(103, Lane.HEARTBEAT, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.SERVE),))
 @dataclass(frozen=True, slots=True)
-class RegisterBroker(Request):
+class RegisterBroker(RequestFor[RegisterReply]):
     """REGISTER_BROKER: all topics of one broker. topics: ((name, read queues, write queues, permission), ...).
 
     `epoch`: of the registering master; a name server ignores a lower one of the same broker name. `cluster_id`: a cluster
@@ -38,7 +38,7 @@ class RegisterBroker(Request):
 
 @request(104, Lane.HEARTBEAT, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.SERVE),))
 @dataclass(frozen=True, slots=True)
-class UnregisterBroker(Request):
+class UnregisterBroker(RequestFor[Done]):
     """UNREGISTER_BROKER: this member leaves now."""
 
     cluster: str
@@ -56,9 +56,9 @@ class ClusterIdReply(Reply):
     standing: str
 
 
-@request(9030, Lane.HEARTBEAT, ClusterIdReply, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.SERVE),))
+@request(9030, Lane.HEARTBEAT, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.SERVE),))
 @dataclass(frozen=True, slots=True)
-class ClaimClusterId(Request):
+class ClaimClusterId(RequestFor[ClusterIdReply]):
     """A broker that has no id yet asks which one the cluster of its name has; where none is known, it offers one."""
 
     cluster: str
@@ -72,9 +72,9 @@ class BrokerHeartbeatReply(Reply):
     known: bool
 
 
-@request(904, Lane.HEARTBEAT, BrokerHeartbeatReply, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.SERVE),))
+@request(904, Lane.HEARTBEAT, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.SERVE),))
 @dataclass(frozen=True, slots=True)
-class BrokerHeartbeat(Request):
+class BrokerHeartbeat(RequestFor[BrokerHeartbeatReply]):
     """BROKER_HEARTBEAT, each second; 10 s of silence = dead. `takes_writes` False: the disk is full, reads go on."""
 
     cluster: str
@@ -101,9 +101,9 @@ class RouteReply(Reply):
     incarnations: tuple[int, ...] = ()
 
 
-@request(105, Lane.QUERY, RouteReply, served_by=ServedBy.NAME_SERVER, needs=(on_topic(Action.DESCRIBE),))
+@request(105, Lane.QUERY, served_by=ServedBy.NAME_SERVER, needs=(on_topic(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
-class GetRoute(Request):
+class GetRoute(RequestFor[RouteReply]):
     """GET_ROUTEINFO_BY_TOPIC; TopicNotFound where no broker has the topic."""
 
     topic: str
@@ -116,15 +116,15 @@ class TopicListReply(Reply):
     topics: tuple[str, ...]
 
 
-@request(206, Lane.QUERY, TopicListReply, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.DESCRIBE),))
+@request(206, Lane.QUERY, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
-class GetTopicList(Request):
+class GetTopicList(RequestFor[TopicListReply]):
     """GET_ALL_TOPIC_LIST_FROM_NAMESERVER."""
 
 
-@request(106, Lane.QUERY, JsonReply, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.DESCRIBE),))
+@request(106, Lane.QUERY, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
-class GetClusterInfo(Request):
+class GetClusterInfo(RequestFor[JsonReply]):
     """GET_BROKER_CLUSTER_INFO: {"clusters": {name: [broker name]}, "brokers": [{cluster, cluster_id, broker_name,
     broker_id, address, replication_address, epoch, last_heartbeat_ms_ago, writeable}]}."""
 
@@ -136,17 +136,17 @@ class CountReply(Reply):
     count: int
 
 
-@request(205, Lane.ADMIN, CountReply, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.CHANGE),))
+@request(205, Lane.ADMIN, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
-class WipeWritePermission(Request):
+class WipeWritePermission(RequestFor[CountReply]):
     """WIPE_WRITE_PERM_OF_BROKER: producers leave this broker; kept over its registrations until given back."""
 
     broker_name: str
 
 
-@request(327, Lane.ADMIN, CountReply, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.CHANGE),))
+@request(327, Lane.ADMIN, served_by=ServedBy.NAME_SERVER, needs=(on_cluster(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
-class AddWritePermission(Request):
+class AddWritePermission(RequestFor[CountReply]):
     """ADD_WRITE_PERM_OF_BROKER: gives it back."""
 
     broker_name: str
@@ -154,7 +154,7 @@ class AddWritePermission(Request):
 
 @request(216, Lane.ADMIN, served_by=ServedBy.NAME_SERVER, needs=(on_topic(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
-class DeleteTopicRoute(Request):
+class DeleteTopicRoute(RequestFor[Done]):
     """DELETE_TOPIC_IN_NAMESRV: forgets a topic until a broker registers it again."""
 
     topic: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .base import JsonReply, Lane, Reply, Request, ServedBy, request
+from .base import Done, JsonReply, Lane, Reply, RequestFor, ServedBy, request
 from .rights import Action, on_group, on_topic
 
 
@@ -15,27 +15,27 @@ class OffsetReply(Reply):
     offset: int
 
 
-@request(30, Lane.QUERY, OffsetReply, served_by=ServedBy.ANY_REPLICA, needs=(on_topic(Action.DESCRIBE),))
+@request(30, Lane.QUERY, served_by=ServedBy.ANY_REPLICA, needs=(on_topic(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
-class GetMaxOffset(Request):
+class GetMaxOffset(RequestFor[OffsetReply]):
     """GET_MAX_OFFSET: the offset that the next message will get."""
 
     topic: str
     queue_id: int
 
 
-@request(31, Lane.QUERY, OffsetReply, served_by=ServedBy.ANY_REPLICA, needs=(on_topic(Action.DESCRIBE),))
+@request(31, Lane.QUERY, served_by=ServedBy.ANY_REPLICA, needs=(on_topic(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
-class GetMinOffset(Request):
+class GetMinOffset(RequestFor[OffsetReply]):
     """GET_MIN_OFFSET: the oldest offset still held."""
 
     topic: str
     queue_id: int
 
 
-@request(29, Lane.QUERY, OffsetReply, served_by=ServedBy.ANY_REPLICA, needs=(on_topic(Action.DESCRIBE),))
+@request(29, Lane.QUERY, served_by=ServedBy.ANY_REPLICA, needs=(on_topic(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
-class SearchOffset(Request):
+class SearchOffset(RequestFor[OffsetReply]):
     """SEARCH_OFFSET_BY_TIMESTAMP. `upper` False: the first message stored at or after the time; True: the last at or before."""
 
     topic: str
@@ -55,12 +55,11 @@ class ConsumerOffsetReply(Reply):
 @request(
     14,
     Lane.QUERY,
-    ConsumerOffsetReply,
     served_by=ServedBy.MASTER_CONFIRMED,
     needs=(on_topic(Action.RECEIVE), on_group(Action.RECEIVE)),
 )
 @dataclass(frozen=True, slots=True)
-class QueryConsumerOffset(Request):
+class QueryConsumerOffset(RequestFor[ConsumerOffsetReply]):
     """QUERY_CONSUMER_OFFSET."""
 
     group: str
@@ -80,12 +79,11 @@ class BeginOffsetsReply(Reply):
 @request(
     9011,
     Lane.QUERY,
-    BeginOffsetsReply,
     served_by=ServedBy.MASTER_CONFIRMED,
     needs=(on_topic(Action.RECEIVE), on_group(Action.RECEIVE)),
 )
 @dataclass(frozen=True, slots=True)
-class GetBeginOffsets(Request):
+class GetBeginOffsets(RequestFor[BeginOffsetsReply]):
     """Where a group goes on in queues of a topic: all of them in one question, since a member may have a thousand."""
 
     group: str
@@ -103,12 +101,11 @@ class CommitReply(Reply):
 @request(
     15,
     Lane.QUERY,
-    CommitReply,
     served_by=ServedBy.MASTER_CONFIRMED,
     needs=(on_topic(Action.RECEIVE, "offsets"), on_group(Action.RECEIVE)),
 )
 @dataclass(frozen=True, slots=True)
-class UpdateConsumerOffsets(Request):
+class UpdateConsumerOffsets(RequestFor[CommitReply]):
     """UPDATE_CONSUMER_OFFSET, several queues at once: ((topic, queue id, offset), ...). Durable as a send is.
 
     client_id: "" = of nobody in particular; else who consumes in order, and is refused (QueueNotOwned) where it does not
@@ -131,12 +128,11 @@ class UpdateConsumerOffsets(Request):
 @request(
     222,
     Lane.ADMIN,
-    JsonReply,
     served_by=ServedBy.MASTER_CONFIRMED,
     needs=(on_topic(Action.RECEIVE), on_group(Action.CHANGE)),
 )
 @dataclass(frozen=True, slots=True)
-class ResetOffsets(Request):
+class ResetOffsets(RequestFor[JsonReply]):
     """INVOKE_BROKER_TO_RESET_OFFSET. to: "earliest", "latest", "offset" or "time" with `value` (an offset or ms). queue_id: of
     this queue only; -1 = of all.
 
@@ -153,7 +149,7 @@ class ResetOffsets(Request):
 
 @request(220, Lane.HEARTBEAT, served_by=ServedBy.CLIENT, needs=())
 @dataclass(frozen=True, slots=True)
-class OffsetsReset(Request):
+class OffsetsReset(RequestFor[Done]):
     """RESET_CONSUMER_CLIENT_OFFSET: broker to client, one way: an operator moved the group. offsets: ((queue id, offset), ...).
 
     Who has one of these queues, of an older era, drops what it fetched and goes on at the offset. Who is not told learns it
@@ -170,12 +166,11 @@ class OffsetsReset(Request):
 @request(
     314,
     Lane.ADMIN,
-    JsonReply,
     served_by=ServedBy.MASTER_CONFIRMED,
     needs=(on_group(Action.DESCRIBE, "source"), on_group(Action.CHANGE)),
 )
 @dataclass(frozen=True, slots=True)
-class CloneOffsets(Request):
+class CloneOffsets(RequestFor[JsonReply]):
     """CLONE_GROUP_OFFSET: `group` goes on where `source` is, in `topic` or ("") in all topics but the source's retry topic
     and dead letters. Members of `group` are told (OffsetsReset).
 

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .base import JsonReply, Lane, Reply, Request, ServedBy, request
+from .base import Done, JsonReply, Lane, Reply, RequestFor, ServedBy, request
 from .rights import Action, on_cluster, on_query, on_topic
 
 
-@request(9140, Lane.ADMIN, JsonReply, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_query(Action.CHANGE),))
+@request(9140, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_query(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
-class KeepQueryOffsets(Request):
+class KeepQueryOffsets(RequestFor[JsonReply]):
     """Payload: a JSON object, at most 1 MiB. It is kept unless the query has one already -> the one that is kept, as text.
     Durable as a send is."""
 
     query: str
 
 
-@request(9141, Lane.ADMIN, JsonReply, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_query(Action.DESCRIBE),))
+@request(9141, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_query(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
-class GetQueryOffsets(Request):
+class GetQueryOffsets(RequestFor[JsonReply]):
     """The JSON object that is kept of a query; QueryOffsetsNotFound where none is."""
 
     query: str
@@ -27,15 +27,15 @@ class GetQueryOffsets(Request):
 
 @request(9142, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_query(Action.CHANGE),))
 @dataclass(frozen=True, slots=True)
-class DropQueryOffsets(Request):
+class DropQueryOffsets(RequestFor[Done]):
     """Forgets what is kept of a query; QueryOffsetsNotFound where nothing is. Durable as a send is."""
 
     query: str
 
 
-@request(9143, Lane.ADMIN, JsonReply, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_cluster(Action.DESCRIBE),))
+@request(9143, Lane.ADMIN, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_cluster(Action.DESCRIBE),))
 @dataclass(frozen=True, slots=True)
-class GetQueries(Request):
+class GetQueries(RequestFor[JsonReply]):
     """{"queries": [{query, kept_at_ms, size_bytes}]}: of which queries something is kept."""
 
 
@@ -46,9 +46,9 @@ class HoldReply(Reply):
     hold_id: str
 
 
-@request(9144, Lane.QUERY, HoldReply, served_by=ServedBy.MASTER, needs=(on_topic(Action.RECEIVE, "queues"),))
+@request(9144, Lane.QUERY, served_by=ServedBy.MASTER, needs=(on_topic(Action.RECEIVE, "queues"),))
 @dataclass(frozen=True, slots=True)
-class HoldMessages(Request):
+class HoldMessages(RequestFor[HoldReply]):
     """Keeps retention from what is read, for lease_ms (at most an hour). owner: for people. queues: ((topic, queue id, first
     offset), ...). Kept in the master's memory."""
 
@@ -57,9 +57,9 @@ class HoldMessages(Request):
     lease_ms: int
 
 
-@request(9145, Lane.QUERY, HoldReply, served_by=ServedBy.MASTER, needs=())
+@request(9145, Lane.QUERY, served_by=ServedBy.MASTER, needs=())
 @dataclass(frozen=True, slots=True)
-class RenewHold(Request):
+class RenewHold(RequestFor[HoldReply]):
     """A whole lease from now; HoldNotFound where it is over, or another master gave it."""
 
     hold_id: str
@@ -68,7 +68,7 @@ class RenewHold(Request):
 
 @request(9146, Lane.QUERY, served_by=ServedBy.MASTER, needs=())
 @dataclass(frozen=True, slots=True)
-class ReleaseHold(Request):
+class ReleaseHold(RequestFor[Done]):
     """Ends a hold; one that is over already is no error."""
 
     hold_id: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .base import Lane, Reply, Request, ServedBy, request
+from .base import Lane, Reply, RequestFor, ServedBy, request
 from .rights import Action, on_group, on_topic
 
 
@@ -29,11 +29,9 @@ class PullReply(Reply):
     lost_end: int = 0
 
 
-@request(
-    11, Lane.PULL, PullReply, served_by=ServedBy.ANY_REPLICA, needs=(on_topic(Action.RECEIVE), on_group(Action.RECEIVE))
-)
+@request(11, Lane.PULL, served_by=ServedBy.ANY_REPLICA, needs=(on_topic(Action.RECEIVE), on_group(Action.RECEIVE)))
 @dataclass(frozen=True, slots=True)
-class PullMessages(Request):
+class PullMessages(RequestFor[PullReply]):
     """PULL_MESSAGE. Nothing there and `suspend_ms` > 0: the reply waits for a message at most that long.
 
     `tag_codes`: hashes wanted, sorted; empty = all. `max_messages`, `max_bytes`: bounds (the broker's own hold too).

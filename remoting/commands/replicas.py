@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .base import JsonReply, Lane, Reply, Request, ServedBy, request
+from .base import JsonReply, Lane, Reply, Request, RequestFor, ServedBy, request
 from .rights import Action, on_cluster
 
 
@@ -23,9 +23,9 @@ class ReplicaQuestion(Request):
     asked_store_id: str
 
 
-@request(9006, Lane.ADMIN, JsonReply, served_by=ServedBy.MASTER, needs=(on_cluster(Action.SERVE),))
+@request(9006, Lane.ADMIN, served_by=ServedBy.MASTER, needs=(on_cluster(Action.SERVE),))
 @dataclass(frozen=True, slots=True)
-class GetBeginning(ReplicaQuestion):
+class GetBeginning(ReplicaQuestion, RequestFor[JsonReply]):
     """What a log that begins at the master's own begin must know (broker/replication/beginning):
     {"begin", "epochs", "snapshots", "queue_minimums"}."""
 
@@ -39,9 +39,9 @@ class LogRangeReply(Reply):
     is_whole: bool = True
 
 
-@request(9008, Lane.QUERY, LogRangeReply, served_by=ServedBy.ANY_REPLICA, needs=(on_cluster(Action.SERVE),))
+@request(9008, Lane.QUERY, served_by=ServedBy.ANY_REPLICA, needs=(on_cluster(Action.SERVE),))
 @dataclass(frozen=True, slots=True)
-class GetLogRange(ReplicaQuestion):
+class GetLogRange(ReplicaQuestion, RequestFor[LogRangeReply]):
     """The bytes [begin, end) of the commit log, which are damaged at the asker: whole appends or records of one file, below the
     confirm offset. The one that is asked holds them to its own checksums first. Refused with CorruptRecordError where its disk
     does not give them, OffsetOutOfRange where they have expired, BrokerBusy where they are not confirmed there yet."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .base import Lane, Reply, Request, ServedBy, request
+from .base import Done, Lane, Reply, RequestFor, ServedBy, request
 from .rights import Action, on_topic
 
 
@@ -20,9 +20,9 @@ class ReplyStored(Reply):
     is_delivered: bool
 
 
-@request(324, Lane.SEND, ReplyStored, served_by=ServedBy.MASTER_IN_SYNC, needs=(on_topic(Action.SEND),))
+@request(324, Lane.SEND, served_by=ServedBy.MASTER_IN_SYNC, needs=(on_topic(Action.SEND),))
 @dataclass(frozen=True, slots=True)
-class SendReplyMessage(Request):
+class SendReplyMessage(RequestFor[ReplyStored]):
     """SEND_REPLY_MESSAGE. Payload: one commit-log record of topic `{cluster}_REPLY_TOPIC`, broker-assigned fields zero,
     with the properties CORRELATION_ID and REPLY_TO_CLIENT of the request. Answered once it is as durable as a send and
     was handed on, or nobody came for it within a heartbeat."""
@@ -33,7 +33,7 @@ class SendReplyMessage(Request):
 
 @request(326, Lane.SEND, served_by=ServedBy.CLIENT, needs=())
 @dataclass(frozen=True, slots=True)
-class PushReply(Request):
+class PushReply(RequestFor[Done]):
     """PUSH_REPLY_MESSAGE_TO_CLIENT, one way, from a broker to the client that asked. Payload: the record of the reply."""
 
     client_id: str

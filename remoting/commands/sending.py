@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .base import Lane, Reply, Request, ServedBy, request
+from .base import Lane, Reply, RequestFor, ServedBy, request
 from .rights import Action, on_topic
 
 
@@ -25,9 +25,9 @@ class SendReply(Reply):
     pieces: tuple[tuple[int, int], ...] = ()
 
 
-@request(320, Lane.SEND, SendReply, served_by=ServedBy.MASTER_IN_SYNC, needs=(on_topic(Action.SEND),))
+@request(320, Lane.SEND, served_by=ServedBy.MASTER_IN_SYNC, needs=(on_topic(Action.SEND),))
 @dataclass(slots=True)
-class SendMessages(Request):
+class SendMessages(RequestFor[SendReply]):
     """SEND_BATCH_MESSAGE. Payload: `count` complete commit-log records of one topic, broker-assigned fields zero.
 
     The broker's loop sees one instance many times (header.py): nobody changes it.
@@ -47,9 +47,9 @@ class DelayedReply(Reply):
     store_host: bytes
 
 
-@request(9020, Lane.SEND, DelayedReply, served_by=ServedBy.MASTER_IN_SYNC, needs=(on_topic(Action.SEND),))
+@request(9020, Lane.SEND, served_by=ServedBy.MASTER_IN_SYNC, needs=(on_topic(Action.SEND),))
 @dataclass(frozen=True, slots=True)
-class SendDelayed(Request):
+class SendDelayed(RequestFor[DelayedReply]):
     """A batch of which messages wait. Payload as of SendMessages; a record's DELAY (level), TIMER_DELAY_MS, TIMER_DELAY_SEC or
     TIMER_DELIVER_MS property says how long, one without them goes to its queue at once. All of them are stored, or none."""
 
@@ -66,9 +66,9 @@ class RecallReply(Reply):
     message_id: str
 
 
-@request(370, Lane.QUERY, RecallReply, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_topic(Action.SEND),))
+@request(370, Lane.QUERY, served_by=ServedBy.MASTER_CONFIRMED, needs=(on_topic(Action.SEND),))
 @dataclass(frozen=True, slots=True)
-class RecallMessage(Request):
+class RecallMessage(RequestFor[RecallReply]):
     """RECALL_MESSAGE: takes a delayed message back; MessageNotFound where it was delivered, or taken back before. `handle`: as
     model.recall_handle has it."""
 
@@ -86,9 +86,9 @@ class SequencedReply(SendReply):
     last_sequence: int = -1
 
 
-@request(9130, Lane.SEND, SequencedReply, served_by=ServedBy.MASTER_IN_SYNC, needs=(on_topic(Action.SEND),))
+@request(9130, Lane.SEND, served_by=ServedBy.MASTER_IN_SYNC, needs=(on_topic(Action.SEND),))
 @dataclass(frozen=True, slots=True)
-class SendSequenced(Request):
+class SendSequenced(RequestFor[SequencedReply]):
     """As SendMessages, of records with a blank PSEQ property (model.sequence): they are `first_sequence` and so on of what this
     producer sends to the queue, and none of them is stored twice.
 
@@ -105,9 +105,9 @@ class SendSequenced(Request):
     has_gaps: bool = False
 
 
-@request(9131, Lane.SEND, DelayedReply, served_by=ServedBy.MASTER_IN_SYNC, needs=(on_topic(Action.SEND),))
+@request(9131, Lane.SEND, served_by=ServedBy.MASTER_IN_SYNC, needs=(on_topic(Action.SEND),))
 @dataclass(frozen=True, slots=True)
-class SendDelayedSequenced(Request):
+class SendDelayedSequenced(RequestFor[DelayedReply]):
     """The same of messages of which some wait, as SendDelayed has them."""
 
     topic: str

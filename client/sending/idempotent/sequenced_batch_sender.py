@@ -8,7 +8,7 @@ from functools import partial
 from ....model.errors import ZenitError
 from ....model.queue import MessageQueue
 from ....record.kernel import batch_sizes
-from ....remoting.commands import Reply, Request
+from ....remoting.commands import Reply, RequestFor
 from ...connection.connection import Connection
 from ...connection.retry import RetryPolicy
 from ...connection.waiting import Waits
@@ -91,7 +91,7 @@ class SequencedBatchSender(BatchSender):
         else:  # stored, and whoever learned of it was interrupted
             self._settle(sealed, serial, queue, batch.result, None)
 
-    def _request_of(self, sealed: Sealed, serial: int, queue: MessageQueue) -> tuple[Request, memoryview]:  # noqa: ARG002
+    def _request_of(self, sealed: Sealed, serial: int, queue: MessageQueue) -> tuple[RequestFor[Reply], memoryview]:  # noqa: ARG002
         batch = _batch_of(sealed)
         part, payload = batch.part_bytes(), sealed.payload()
         request = batch.request(self._group, delayed=sealed.lane.delayed)

@@ -281,3 +281,10 @@ def test_what_cannot_travel_is_our_mistake() -> None:
         encode_reply(SendReply(1 << 70, 0, 0, 0, b""), 1)
     with pytest.raises(MessageTooLarge):
         encode_request(GetRoute("x" * HEADER_BYTES_MAX), 1, timeout_ms=1)
+
+
+def test_each_field_of_each_request_and_reply_can_travel() -> None:
+    """What a field's type allows is looked at when the first one is encoded or decoded: a wrong type is found here."""
+    for cls in REQUESTS.values():
+        for command in (cls, cls.reply):
+            assert header._SHAPES[command].cls is command

@@ -10,10 +10,14 @@ from zenitmq.remoting.commands import (
     REQUESTS,
     SERVED_BY_BROKERS,
     Done,
+    GetBeginning,
     GetController,
     GetGroup,
+    GetRoute,
+    JsonReply,
     Lane,
     Request,
+    RouteReply,
     SendMessages,
     ServedBy,
     request,
@@ -106,3 +110,17 @@ def test_somebody_serves_every_request() -> None:
     assert {role.value for role in SERVED_BY_BROKERS} == {
         role.value for role in ServedBy if "replica" in role.value or "master" in role.value
     }
+
+
+def test_a_request_says_what_it_is_answered_with() -> None:
+    class Silent(Request):
+        pass
+
+    with pytest.raises(TypeError, match="Silent does not say what it is a RequestFor"):
+        request(9999, Lane.ADMIN, served_by=ServedBy.CONTROLLER, needs=())(Silent)
+    assert 9999 not in REQUESTS
+
+
+def test_the_reply_of_a_request_is_the_one_in_its_brackets() -> None:
+    assert GetRoute.reply is RouteReply
+    assert GetBeginning.reply is JsonReply  # it has another base beside RequestFor[...]

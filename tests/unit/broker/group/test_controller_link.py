@@ -387,16 +387,13 @@ def reports(story: Story) -> list[Any]:
     return [sent.request for sent in taken]
 
 
-def test_a_report_is_said_at_once_and_again_until_it_is_withdrawn() -> None:
+def test_a_report_is_said_at_once_and_again() -> None:
     story = Story().registered(7)
     story.link.report_master_gone("a", 1)
     said = ReportMasterGone(GROUP, "b", "store-b", 3, 1, "a")
     assert reports(story) == [said]
     story.pass_ms(2 * HEARTBEAT_MS)
     assert reports(story) == [said, said]
-    story.link.withdraw_report()
-    story.pass_ms(2 * HEARTBEAT_MS)
-    assert reports(story) == []
 
 
 def test_a_report_that_is_not_renewed_ends() -> None:
