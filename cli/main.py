@@ -1,7 +1,7 @@
 """The `zenit` command: one file per subject in `commands/`, put together here.
 
-Each command is thin: it calls the client, a service or a tool below, and prints. What a command needs is imported when
-it runs, so that `zenit --help` stays quick, and a file under `commands/` when one of its commands is asked for. Exit codes:
+Each command is thin: it calls the client, a service or a tool below, and prints. `command_table` imports a file under
+`commands/` when one of its commands is asked for; what a command needs is imported when it runs. Exit codes:
 0 done, 1 the thing failed (one line on stderr: what, and what to do), 2 wrong usage, 128 + N ended by signal N.
 """
 
@@ -11,16 +11,16 @@ import contextlib
 import logging
 import os
 import sys
-from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 
 from ..model.errors import GroupNotFound, InvalidName, SqlSyntaxError, TopicNotFound, ZenitError
+from .command_table import PLAIN, CommandLine
 from .endings import ENDINGS
-from .options import Chosen, add_context_option
+from .options import Chosen
 from .output import STDOUT, reader_is_gone
-from .watch import add_watch_option, with_seconds
+from .watch import with_seconds
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 SIGNALLED = 128  # and the number of the signal, as shells have it
@@ -28,22 +28,6 @@ NAMES_TIMEOUT_S = 1.0
 
 # What typer raises for a wrong command line: a usage error, which knows the command that was meant.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-
-# The module that has a command, in the order of the help.
-SUBJECTS = {
-    **dict.fromkeys(("up", "down", "status"), "commands.local"),
-    **dict.fromkeys(("peek", "tail"), "commands.peek"),
-    **dict.fromkeys(("request", "reply"), "commands.request"),
-    **{
-        name: f"commands.{name.replace('-', '_')}"
-        for name in (
-            "context cluster topic produce consume group message dlq namesrv broker controller config store sql query-offsets"
-        ).split()
-    },
-    "bench": "bench.bench",
-    "drill": "commands.drill",
-    "job": "commands.job",
-}
 
 
 def _print_version(wanted: bool) -> None:
@@ -68,27 +52,17 @@ def _root(
         typer.echo(context.get_help())
 
 
-def application(command: str | None = None) -> typer.Typer:
-    """With the subject of that command, which is what it takes to run it; with all of them where nothing has that name."""
+def application() -> typer.Typer:
+    """All of the command line; each command is imported when it is asked for."""
     app = typer.Typer(
+        cls=CommandLine,
         name="zenit",
         help="A distributed message queue: clusters, topics, messages, groups, stores.",
-        rich_markup_mode=None,  # plain help: it is read in pipes too, and starts in half the time
-        pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
+        **PLAIN,
     )
     app.callback(invoke_without_command=True)(_root)
-    for subject in [SUBJECTS[command]] if command in SUBJECTS else dict.fromkeys(SUBJECTS.values()):
-        import_module(f".{subject}", __package__).register(app)
     return app
-
-
-def _command(name: str | None) -> Any:
-    """The parser of that command, or of all."""
-    command = typer.main.get_command(application(name))
-    add_context_option(command)
-    add_watch_option(command)
-    return command
 
 
 def run() -> None:
@@ -102,8 +76,8 @@ def _outcome() -> int:
     chosen: Chosen = {}
     ENDINGS.take()
     try:
-        arguments = with_seconds(sys.argv[1:])
-        code = _command(arguments[0] if arguments else None)(arguments, standalone_mode=False, obj=chosen)
+        parser: Any = typer.main.get_command(application())
+        code = parser(with_seconds(sys.argv[1:]), standalone_mode=False, obj=chosen)
         sys.stdout.flush()
         if code == INTERRUPTED:  # typer's own way out of KeyboardInterrupt
             raise KeyboardInterrupt

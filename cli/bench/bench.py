@@ -36,7 +36,7 @@ TYPES: Final = get_type_hints(BenchOptions)
 
 def register(app: typer.Typer) -> None:
     """Adds this subject's commands, one for each work."""
-    bench = typer.Typer(help="Measure a cluster, and the raw path of this machine beside it.")
+    bench = typer.Typer()
     for work in MEANINGS:
         bench.command(work, help=MEANINGS[work])(command_of(work))
     app.add_typer(bench, name="bench")

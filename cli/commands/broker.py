@@ -18,7 +18,7 @@ Name = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Adds this subject's commands."""
-    broker_app = typer.Typer(help="Run a broker in the foreground, or ask one that runs.", invoke_without_command=True)
+    broker_app = typer.Typer(invoke_without_command=True)
     broker_app.callback()(broker)
     broker_app.command("config")(config)
     broker_app.command("stats")(stats)

@@ -15,7 +15,7 @@ ROLES: Final = ("namesrv", "broker", "controller")
 
 def register(app: typer.Typer) -> None:
     """Adds this subject's command."""
-    config_app = typer.Typer(help="What can be configured.")
+    config_app = typer.Typer()
     config_app.callback()(_group)
     config_app.command("schema")(schema)
     app.add_typer(config_app, name="config")

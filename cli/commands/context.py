@@ -16,7 +16,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME")]
 
 def register(app: typer.Typer) -> None:
     """Adds this subject's commands."""
-    context_app = typer.Typer(help="Name clusters, and choose the one that commands talk to.")
+    context_app = typer.Typer()
     context_app.command("add")(add)
     context_app.command("use")(use)
     context_app.command("list")(list_contexts)

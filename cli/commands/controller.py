@@ -78,9 +78,7 @@ Controllers = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Adds this subject's commands."""
-    controller_app = typer.Typer(
-        help="Run a controller in the foreground, or ask the one that leads.", invoke_without_command=True
-    )
+    controller_app = typer.Typer(invoke_without_command=True)
     controller_app.callback()(controller)
     controller_app.command("status")(status)
     controller_app.command("elect")(elect)

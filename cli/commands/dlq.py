@@ -22,7 +22,7 @@ Group = Annotated[str, typer.Argument(metavar="GROUP", autocompletion=complete_g
 
 def register(app: typer.Typer) -> None:
     """Adds this subject's commands."""
-    dlq_app = typer.Typer(help="Dead letters: what groups gave up after the last attempt.")
+    dlq_app = typer.Typer()
     dlq_app.command("list")(list_groups)
     dlq_app.command("show")(show_letters)
     dlq_app.command("redrive")(redrive)

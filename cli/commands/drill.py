@@ -35,9 +35,7 @@ def _between(name: str) -> dict[str, float]:
 
 def register(app: typer.Typer) -> None:
     """Adds this subject's commands."""
-    drill = typer.Typer(
-        no_args_is_help=True, help="Failover drills: faults under load, and every message accounted for."
-    )
+    drill = typer.Typer(no_args_is_help=True)
     drill.command("list")(list_drills)
     drill.command("run")(run_drill)
     drill.command("campaign")(run_campaign)

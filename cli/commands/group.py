@@ -49,7 +49,7 @@ CLIENT_COLUMNS = (
 
 def register(app: typer.Typer) -> None:
     """Adds this subject's commands."""
-    group_app = typer.Typer(help="List, describe, change, move and delete consumer groups.")
+    group_app = typer.Typer()
     group_app.command("list")(list_groups)
     group_app.command("describe")(describe)
     group_app.command("clients")(clients)

@@ -23,7 +23,7 @@ TAKES_ANY = {"ignore_unknown_options": True, "allow_extra_args": True, "help_opt
 
 def register(app: typer.Typer) -> None:
     """Adds this subject's commands."""
-    job = typer.Typer(no_args_is_help=True, help="The data pipeline on Spark: archive, verify, replay and more.")
+    job = typer.Typer(no_args_is_help=True)
     job.command("list")(list_jobs)
     job.command("run", context_settings=TAKES_ANY)(run)
     app.add_typer(job, name="job")

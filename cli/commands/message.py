@@ -15,7 +15,7 @@ from ..output import print_facts, print_table, readable_time, short_text, show
 
 def register(app: typer.Typer) -> None:
     """Adds this subject's commands."""
-    message_app = typer.Typer(help="Find single messages.")
+    message_app = typer.Typer()
     message_app.command("get")(get)
     message_app.command("query")(query)
     message_app.command("trace")(trace)

@@ -17,7 +17,7 @@ Query = Annotated[str, typer.Argument(metavar="QUERY", help="The name that the q
 
 def register(app: typer.Typer) -> None:
     """Adds this subject's commands."""
-    query_app = typer.Typer(help="List, show and drop the offsets that Spark queries keep at the brokers.")
+    query_app = typer.Typer()
     query_app.command("list")(list_queries)
     query_app.command("show")(show_query)
     query_app.command("drop")(drop)

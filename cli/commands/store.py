@@ -42,7 +42,7 @@ StoreDirectory = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Adds this subject's commands."""
-    store_app = typer.Typer(help="Look at a store's files without a broker; have brokers check theirs.")
+    store_app = typer.Typer()
     store_app.command("inspect")(inspect)
     store_app.command("verify")(verify)
     store_app.command("dump")(dump)

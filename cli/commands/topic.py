@@ -15,7 +15,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", autocompletion=complete_top
 
 def register(app: typer.Typer) -> None:
     """Adds this subject's commands."""
-    topic_app = typer.Typer(help="Create, change, list, describe and delete topics.")
+    topic_app = typer.Typer()
     topic_app.command("create")(create)
     topic_app.command("update")(update)
     topic_app.command("list")(list_topics)

@@ -52,7 +52,7 @@ def test_a_store_that_takes_nothing_is_told_and_ends_it(
     monkeypatch.setattr(produce, "REST_S", 0.3)
     (tmp_path / "lines").write_bytes(b"a line that is not short, for it is to fill batches\n" * LINES)
     arguments = ["produce", "full", "--file", str(tmp_path / "lines"), *delay, "--json", "--namesrv", full.namesrv]
-    run = CliRunner().invoke(application("produce"), arguments)
+    run = CliRunner().invoke(application(), arguments)
     told, *last = [line for line in run.stderr.splitlines() if line.startswith("zenit: ")]
     assert told.startswith("zenit: trying again: the store takes no writes: disk use is over"), run.stderr
     assert last[-1].startswith("zenit: stopped at line "), run.stderr

@@ -256,12 +256,12 @@ def test_the_command_prints_the_journey(namesrv: str, producer: Producer, admin:
     receipt = producer.send(Message(TOPIC, b"buy 5"))
     close(producer, admin)
     consume(namesrv, 1)
-    run = CliRunner().invoke(application("message"), ["message", "trace", receipt.message_id, "--namesrv", namesrv])
+    run = CliRunner().invoke(application(), ["message", "trace", receipt.message_id, "--namesrv", namesrv])
     assert run.exit_code == 0, run.output
     for word in ("produced", "stored", "delivered", "consumed", "orders at 127.0.0.1", "success after", "attempt 1"):
         assert word in run.output
     run = CliRunner().invoke(
-        application("message"), ["message", "trace", receipt.offset_message_id, "--json", "--namesrv", namesrv]
+        application(), ["message", "trace", receipt.offset_message_id, "--json", "--namesrv", namesrv]
     )
     assert json.loads(run.output) == admin.trace(receipt.message_id)
 

@@ -34,7 +34,7 @@ CLUSTER: dict[str, Any] = {
 def test_a_loss_is_accepted_only_with_force() -> None:
     """Else it would be an ordinary election, which loses nothing."""
     result = CliRunner().invoke(
-        application("controller"), ["controller", "elect", "broker-a", "--accept-loss", "--controllers", "127.0.0.1:1"]
+        application(), ["controller", "elect", "broker-a", "--accept-loss", "--controllers", "127.0.0.1:1"]
     )
     assert (result.exit_code, "only with --force" in result.output) == (2, True)
 
@@ -42,7 +42,7 @@ def test_a_loss_is_accepted_only_with_force() -> None:
 @pytest.mark.parametrize("epoch", ["0", str(1 << 63), "9" * 40])
 def test_an_epoch_that_no_group_has_is_a_wrong_command_line(epoch: str) -> None:
     command = ["controller", "restore", "broker-a", "--epoch", epoch, "--controllers", "127.0.0.1:1"]
-    result = CliRunner().invoke(application("controller"), command)
+    result = CliRunner().invoke(application(), command)
     assert (result.exit_code, "--epoch" in result.output) == (2, True)
 
 

@@ -1,0 +1,35 @@
+"""The table of commands and the modules that have them say the same."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from zenitmq.cli.command_table import COMMANDS, command_of
+from zenitmq.cli.main import application
+
+
+@pytest.mark.parametrize("module", dict.fromkeys(row.module for row in COMMANDS.values()))
+def test_what_a_module_registers_is_what_the_table_has_of_it(module: str) -> None:
+    """A command that only the module knew could not be called."""
+    app = typer.Typer()
+    import_module(f"zenitmq.cli.{module}").register(app)
+    assert set(typer.main.get_group(app).commands) == {name for name, row in COMMANDS.items() if row.module == module}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_explains_itself(name: str) -> None:
+    assert command_of(name).help
+
+
+def test_who_mistypes_a_command_is_told_of_one_that_there_is() -> None:
+    result = CliRunner().invoke(application(), ["topc", "list"])
+    assert (result.exit_code, "'topic'" in result.output) == (2, True)
+
+
+def test_options_that_many_commands_share_are_given_to_the_one_that_is_asked_for() -> None:
+    given = {option.name for option in command_of("topic").commands["list"].params}
+    assert {"namesrv", "context", "watch"} <= given
