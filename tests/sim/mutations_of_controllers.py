@@ -70,7 +70,7 @@ def _() -> list[Patch]:
     return [(registration, "_why_unclean", lambda *_: None)]
 
 
-@mutation("R9-confirm", "R9: a log that ends below what was confirmed passes for whole")
+@mutation("R9-confirm", "R9: a log that ends below what was confirmed counts as undamaged")
 def _() -> list[Patch]:
     why = registration._why_unclean
 
@@ -80,7 +80,7 @@ def _() -> list[Patch]:
     return [(registration, "_why_unclean", mutant)]
 
 
-@mutation("R10", "R10: anybody may be elected")
+@mutation("R10", "R10: any replica may be elected")
 def _() -> list[Patch]:
     every = lambda node: frozenset(replica.name for replica in node.replicas)  # noqa: E731
     best = detection.Detection._best
@@ -101,12 +101,14 @@ def _() -> list[Patch]:
     return [(group_state, "crowned", crowned)]
 
 
-@mutation("modeepoch", "R1: the flush mode changes in mid-term, and each counts by it once it has heard of it")
+@mutation(
+    "modeepoch", "R1: the flush mode changes within an epoch, and each replica counts by it from when it hears of it"
+)
 def _() -> list[Patch]:
     return everywhere("begin_epoch_anew", lambda node, **_: node)
 
 
-@mutation("setback", "R9: a disk that was set back to an earlier life passes for what it was before")
+@mutation("setback", "R9: a disk that was set back to an earlier state counts as undamaged")
 def _() -> list[Patch]:
     why, register = registration._why_unclean, registration.register
 

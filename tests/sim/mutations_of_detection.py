@@ -13,7 +13,7 @@ from zenitmq.controller.group.stalls import Stall
 from .mutation_table import Patch, mutation
 
 
-@mutation("roomwait", "R11: following does not end before there is room for the chunk that waits")
+@mutation("roomwait", "R11: a slave does not stop following while a chunk waits for disk space")
 def _() -> list[Patch]:
     return [(slave.SlaveState, "on_no_room", lambda *_: None)]
 
@@ -29,22 +29,22 @@ def _blind_to(is_seen: Callable[[Stall], bool]) -> list[Patch]:
     return [(detection, "stall", mutant)]
 
 
-@mutation("promisewait", "Detection: who was chosen is waited for, whether it promises or not")
+@mutation("promisewait", "Detection: the group waits for the elected replica, whether it promises or not")
 def _() -> list[Patch]:
     return _blind_to(lambda found: "promised" not in found.why)
 
 
-@mutation("hangwait", "Detection: a master whose disk does not finish a sync is waited for")
+@mutation("hangwait", "Detection: the group waits for a master whose disk hangs in a sync")
 def _() -> list[Patch]:
     return _blind_to(lambda found: "sync" not in found.why)
 
 
-@mutation("cutwait", "Detection: a master that no slave reaches stays as long as it beats")
+@mutation("cutwait", "Detection: a master that no slave reaches stays as long as it sends heartbeats")
 def _() -> list[Patch]:
     return _blind_to(lambda found: "reach each other" not in found.why)
 
 
-@mutation("anycut", "Detection: one slave that does not reach its master is enough to depose it")
+@mutation("anycut", "Detection: one slave that does not reach its master deposes it")
 def _() -> list[Patch]:
     sign = candidates.Candidates.sign
 
@@ -62,19 +62,17 @@ def _() -> list[Patch]:
     ]
 
 
-@mutation(
-    "stuckwait", "Detection: a member whose disk does not finish a sync is waited for as long as one that is slow"
-)
+@mutation("stuckwait", "Detection: sends wait for a member whose disk hangs in a sync as long as for one that is slow")
 def _() -> list[Patch]:
     return [(master, "HANGS_MS", 1 << 30)]
 
 
-@mutation("nopassover", "Detection: who stalled its group may be elected again at once")
+@mutation("nopassover", "Detection: a replica that stalled its group may be elected again at once")
 def _() -> list[Patch]:
     return [(candidates.Candidates, "is_clear", candidates.Candidates.is_heard)]
 
 
-@mutation("heardlate", "Detection: who was heard within the dead time is a candidate")
+@mutation("heardlate", "Detection: every replica heard within the dead time is a candidate")
 def _() -> list[Patch]:
     is_heard = candidates.Candidates.is_heard
 

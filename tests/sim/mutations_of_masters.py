@@ -41,7 +41,7 @@ def _() -> list[Patch]:
     return [(master.MasterState, "_progress", mutant)]
 
 
-@mutation("minimum-split", "R8: the master's own idea of the minimum")
+@mutation("minimum-split", "R8: the master uses its own minimum, not the node's")
 def _() -> list[Patch]:
     return [(in_sync.InSyncSet, "_has_minimum", lambda self: len(self.known) >= 1)]
 
@@ -64,12 +64,12 @@ def _() -> list[Patch]:
     return _adopting(lambda version, known: version != known)
 
 
-@mutation("resolvever", "R7: the same version, read again, settles a proposal")
+@mutation("resolvever", "R7: reading the same version again settles a proposal")
 def _() -> list[Patch]:
     return _adopting(lambda version, known: version >= known)
 
 
-@mutation("R6-union", "R6: a proposal that was not answered is given up, and its member with it")
+@mutation("R6-union", "R6: a proposal without an answer is dropped, and its member with it")
 def _() -> list[Patch]:
     propose = in_sync.InSyncSet.propose
 
@@ -89,7 +89,7 @@ def _() -> list[Patch]:
     return [(in_sync.InSyncSet, "propose", mutant), (master.MasterState, "_propose", listed)]
 
 
-@mutation("R7-expand", "R7: a member is proposed before it is waited for")
+@mutation("R7-expand", "R7: a member is proposed before sends wait for it")
 def _() -> list[Patch]:
     propose = in_sync.InSyncSet.propose
 
@@ -101,7 +101,7 @@ def _() -> list[Patch]:
     return [(in_sync.InSyncSet, "propose", mutant)]
 
 
-@mutation("R7-shrink", "R7: a member is not waited for any more before the controller has written")
+@mutation("R7-shrink", "R7: sends stop waiting for a leaving member before the controller has written")
 def _() -> list[Patch]:
     propose = in_sync.InSyncSet.propose
 
@@ -113,7 +113,7 @@ def _() -> list[Patch]:
     return [(in_sync.InSyncSet, "propose", mutant)]
 
 
-@mutation("R8-all", "R8: as many as the minimum hold it, not all of the union")
+@mutation("R8-all", "R8: a send is acknowledged when as many as the minimum have it, not all of the union")
 def _() -> list[Patch]:
     progress = master.MasterState._progress
 
@@ -141,7 +141,7 @@ def _() -> list[Patch]:
     return [(master.MasterState, "_propose", mutant)]
 
 
-@mutation("expinc", "R7: a member joins on the acks of a session of an earlier life")
+@mutation("expinc", "R7: a member joins on the acks of a session of an earlier incarnation")
 def _() -> list[Patch]:
     def may_join(self: following_member.FollowingMember, bar: int, is_sync: bool) -> bool:
         return (self.flushed if is_sync else self.written) >= bar

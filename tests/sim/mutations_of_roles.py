@@ -41,17 +41,17 @@ def _lead_if_named(is_accepted: Callable[[role.RoleState, GroupNode], bool]) -> 
     return [(role.RoleState, "_decide", mutant)]
 
 
-@mutation("newepoch", "R1: a process resumes the epoch that an earlier life led")
+@mutation("newepoch", "R1: a process resumes the epoch that its earlier incarnation led")
 def _() -> list[Patch]:
     return [*_epoch_row_again(), *_lead_if_named(lambda *_: True)]
 
 
-@mutation("inccheck", "R1: an election is accepted by another life than the one it names")
+@mutation("inccheck", "R1: a replica accepts an election that names another incarnation")
 def _() -> list[Patch]:
     return _lead_if_named(lambda self, node: self._elected == node.epoch)
 
 
-@mutation("R2-reject", "R2: news of an epoch below the promise are obeyed")
+@mutation("R2-reject", "R2: a replica obeys news of an epoch below its promise")
 def _() -> list[Patch]:
     def on_group(self: role.RoleState, known: KnownGroup) -> list[Effect]:
         if self.known is not None and known.version <= self.known.version:
@@ -129,17 +129,17 @@ def _() -> list[Patch]:
     return [(StoreDisk, "__init__", init)]
 
 
-@mutation("holekept", "R9: who is elected goes on behind the hole of its log, though others are in the sets")
+@mutation("holekept", "R9: an elected replica continues behind the hole of its log, though others are in the sets")
 def _() -> list[Patch]:
     return [(role.RoleState, "_is_hole_to_be_cut", lambda *_: False)]
 
 
-@mutation("ffmark", "R9: who had a failed fsync under async passes for clean, since the kernel still runs")
+@mutation("ffmark", "R9: a replica with a failed fsync under async counts as clean, since the kernel still runs")
 def _() -> list[Patch]:
     return [(ReplicaFiles, "note_disk_failed", lambda _: None)]
 
 
-@mutation("modecarry", "R9: a registration forgets that bytes were counted which were not flushed")
+@mutation("modecarry", "R9: a registration forgets that unflushed bytes were counted")
 def _() -> list[Patch]:
     note = ReplicaFiles.note_registered
 
@@ -151,12 +151,12 @@ def _() -> list[Patch]:
     return [(ReplicaFiles, "note_registered", note_registered)]
 
 
-@mutation("sticky", "R9: a clean stop vouches for a life that nobody has heard of")
+@mutation("sticky", "R9: a clean stop hides an incarnation that no controller has heard of")
 def _() -> list[Patch]:
     return [(ReplicaFiles, "mark_clean", lambda self, log_end: self._change(clean_end=log_end))]
 
 
-@mutation("cutmark", "R9: a life whose log is about to be cut leaves a clean marker, of the end that it had")
+@mutation("cutmark", "R9: a process writes a clean marker with its old end although its log is about to be cut")
 def _() -> list[Patch]:
     def mark_clean(self: ReplicaFiles, log_end: int) -> None:
         if self._is_registered:
@@ -165,7 +165,7 @@ def _() -> list[Patch]:
     return [(ReplicaFiles, "mark_clean", mark_clean)]
 
 
-@mutation("cutforget", "R4: a start forgets the cut that was under way")
+@mutation("cutforget", "R4: a restart forgets the cut that was under way")
 def _() -> list[Patch]:
     def forget(files: ReplicaFiles, directory: Any) -> None:
         carry_out_beginning(directory)

@@ -46,7 +46,7 @@ def _deaf_port() -> list[Patch]:
     ]
 
 
-@mutation("nonce-ack", "R14: an ack counts whatever session it names")
+@mutation("nonce-ack", "R14: an ack counts, whatever session it names")
 def _() -> list[Patch]:
     on_frame = master.MasterState.on_frame
 
@@ -58,7 +58,7 @@ def _() -> list[Patch]:
     return [*_deaf_port(), (master.MasterState, "on_frame", mutant)]
 
 
-@mutation("nonce-hello", "R4: the answer to an opening counts whatever session it names")
+@mutation("nonce-hello", "R4: the answer to an opening counts, whatever session it names")
 def _() -> list[Patch]:
     on_frame = slave.SlaveState.on_frame
 
@@ -82,7 +82,7 @@ def _() -> list[Patch]:
     return [(master.MasterState, "_close", mutant)]
 
 
-@mutation("R14", "R14: an ack counts even beyond what was sent")
+@mutation("R14", "R14: an ack beyond what was sent counts")
 def _() -> list[Patch]:
     def mutant(self: master.MasterState, one: following_member.FollowingMember, ack: Ack, now_ms: int) -> list[Effect]:
         one.written, one.flushed, one.heard_ms = ack.written, ack.flushed, now_ms
@@ -96,7 +96,7 @@ def _() -> list[Patch]:
     return [(master.MasterState, "_on_ack", mutant)]
 
 
-@mutation("hellofl", "R8: an opening counts up to the truncation point under sync too, flushed or not")
+@mutation("hellofl", "R8: under sync an opening counts unflushed bytes too, up to the truncation point")
 def _() -> list[Patch]:
     opens = following_member.FollowingMember.open
 

@@ -13,12 +13,12 @@ from zenitmq.model.groups.group import KnownGroup, Seen, Sighting
 from .mutation_table import Patch, mutation
 
 
-@mutation("seen", "R1: a registration that is refused since it knows a later epoch is forgotten")
+@mutation("seen", "R1: the controller forgets a registration that it refused because of a later epoch")
 def _() -> list[Patch]:
     return [(Seen, "with_sighting", lambda self, _: self)]
 
 
-@mutation("seenver", "R1: a later version of the node in the same epoch shows nothing")
+@mutation("seenver", "R1: a later version of the node in the same epoch is ignored")
 def _() -> list[Patch]:
     def is_newer(sighting: Sighting, known: KnownGroup | None) -> bool:
         return sighting.epoch > (0 if known is None else known.node.epoch)
@@ -26,27 +26,27 @@ def _() -> list[Patch]:
     return [(set_back, "is_newer", is_newer)]
 
 
-@mutation("seenset", "R7: while a replica knows more than the node nobody is elected, but sets change")
+@mutation("seenset", "R7: while a replica knows more than the node, no election takes place, but sets change")
 def _() -> list[Patch]:
     return [(module, "check_not_set_back", lambda *_: None) for module in (set_back, hearing)]
 
 
-@mutation("hearfirst", "R1: a new leading controller writes before it has heard who lives")
+@mutation("hearfirst", "R1: a new leading controller writes before it has heard which replicas live")
 def _() -> list[Patch]:
     return [(hearing.Hearing, "listen", lambda *_: False)]
 
 
-@mutation("newsep", "R2: news of a later epoch are old where the node's version is lower")
+@mutation("newsep", "R2: a later epoch counts as old if the node's version is lower")
 def _() -> list[Patch]:
     return [(KnownGroup, "is_news_after", lambda self, adopted: self.version > adopted.version)]
 
 
-@mutation("bestrow", "R10: an operator forces the longest log, whatever epoch it is of")
+@mutation("bestrow", "R10: an operator forces the longest log, whatever its epoch")
 def _() -> list[Patch]:
     return [(log_reach, "worth", lambda log, _: (0, 0, log.end))]
 
 
-@mutation("logid", "R9: a log without a group id passes for a copy")
+@mutation("logid", "R9: a log without a group id counts as a copy of the group's")
 def _() -> list[Patch]:
     return [(registration, "_check_log_is_new", lambda *_: None)]
 

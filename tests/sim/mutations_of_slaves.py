@@ -17,7 +17,7 @@ from . import disk
 from .mutation_table import Patch, cut_open_log, mutation
 
 
-@mutation("guardmin", "R4: the guard is the confirm offset as it was heard, whatever the log holds")
+@mutation("guardmin", "R4: the guard is the confirm offset as heard, even above the log's end")
 def _() -> list[Patch]:
     return [(replica_log.ReplicaLog, "guard", property(lambda self: self.confirm)), *_confirm_as_heard()]
 
@@ -31,7 +31,7 @@ def _confirm_as_heard() -> list[Patch]:
     return [(intake.Intake, "hear_confirm", hear_confirm)]
 
 
-@mutation("confirm-slave", "R6: a slave shows up to the confirm offset heard earlier, not in this session")
+@mutation("confirm-slave", "R6: a slave shows up to a confirm offset heard in an earlier session")
 def _() -> list[Patch]:
     begin = intake.Intake.begin
 
@@ -43,7 +43,7 @@ def _() -> list[Patch]:
     return [(intake.Intake, "begin", mutant)]
 
 
-@mutation("twoep", "R5: one epoch for sender and data")
+@mutation("twoep", "R5: a chunk has one epoch for sender and data")
 def _() -> list[Patch]:
     on_chunk = slave.SlaveState._on_chunk
 
@@ -53,7 +53,7 @@ def _() -> list[Patch]:
     return [(slave.SlaveState, "_on_chunk", mutant)]
 
 
-@mutation("R5-epoch", "R5: a chunk is filed under the master's epoch")
+@mutation("R5-epoch", "R5: a slave files a chunk under the master's epoch")
 def _() -> list[Patch]:
     on_chunk = slave.SlaveState._on_chunk
 
@@ -63,7 +63,7 @@ def _() -> list[Patch]:
     return [(slave.SlaveState, "_on_chunk", mutant)]
 
 
-@mutation("R5-end", "R5: a chunk is written where it says, over what is there")
+@mutation("R5-end", "R5: a slave writes a chunk at its offset, over existing bytes")
 def _() -> list[Patch]:
     on_chunk = slave.SlaveState._on_chunk
 
@@ -91,7 +91,7 @@ def _() -> list[Patch]:
     return [(slave.SlaveState, "on_frame", mutant)]
 
 
-@mutation("truncmin-r3", "R4: cut to the end of the epoch in the master's list alone")
+@mutation("truncmin-r3", "R4: a slave cuts to the end of the epoch in the master's list alone")
 def _() -> list[Patch]:
     def truncation_point(rows: EpochList, end: int, theirs: EpochList, their_end: int) -> int:
         for index in range(len(rows.rows) - 1, -1, -1):
@@ -102,12 +102,12 @@ def _() -> list[Patch]:
     return [(master, "truncation_point", truncation_point)]
 
 
-@mutation("R4-rowlife", "R4: of too many rows the oldest goes, whatever is kept of its bytes")
+@mutation("R4-rowlife", "R4: with too many rows the oldest is dropped, although its bytes are kept")
 def _() -> list[Patch]:
     return [(epochs, "_trimmed", lambda rows, _: rows[-epochs.ROWS_KEPT :])]
 
 
-@mutation("R4-intent", "R4: the cut is not made durable, and nothing says that it was begun")
+@mutation("R4-intent", "R4: the cut is not made durable, and no intent is written")
 def _() -> list[Patch]:
     def intend(self: ReplicaFiles, epoch: int, offset: int) -> None:
         self._facts = replace(self._facts, intent_epoch=epoch, intent_offset=offset)
@@ -116,7 +116,7 @@ def _() -> list[Patch]:
     return [(ReplicaFiles, "intend", intend), (disk.Disk, "sync_cut", lambda _: None)]
 
 
-@mutation("R4-rowsync", "R5: the row of an epoch is written, and not synced before its first byte")
+@mutation("R4-rowsync", "R5: the row of an epoch is not synced before its first byte")
 def _() -> list[Patch]:
     def write_epochs(directory: str, rows: Any, small_files: Any) -> None:
         small_files._disk.files[disk.EPOCH_FILE] = epoch_file.render_epochs(rows).encode()

@@ -28,7 +28,7 @@ def _() -> list[Patch]:
     return [(registration, "register", mutant), (leadership_term, "register", mutant)]
 
 
-@mutation("R14-store", "R14: a session is opened in a member's name, whatever store asks")
+@mutation("R14-store", "R14: any store may open a session in a member's name")
 def _() -> list[Patch]:
     on_opening = master.MasterState._on_opening
 
@@ -41,12 +41,12 @@ def _() -> list[Patch]:
     return [(master.MasterState, "_on_opening", mutant)]
 
 
-@mutation("node-lost", "R2: a node below an epoch that a replica has promised is obeyed")
+@mutation("node-lost", "R2: a replica obeys a node below its promised epoch")
 def _() -> list[Patch]:
     return [(one, "check_not_lost", lambda *_: None) for one in (group_state, registration, forcing)]
 
 
-@mutation("R12", "R12: a log that begins later is told nothing of what came before")
+@mutation("R12", "R12: a slave whose log begins later gets no snapshot of what came before")
 def _() -> list[Patch]:
     tell = beginning_anew.beginning_document
     return [(beginning_anew, "beginning_document", lambda said: tell(replace(said, queue_minimums={})))]
@@ -57,7 +57,7 @@ def _() -> list[Patch]:
     return [(epochs.EpochList, "recovered", lambda self, _: self)]
 
 
-@mutation("R10-dead", "R10: an operator may force somebody while the master lives")
+@mutation("R10-dead", "R10: an operator may force a replica while the master lives")
 def _() -> list[Patch]:
     force = forcing.force_election
 
