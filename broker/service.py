@@ -33,7 +33,7 @@ from .acknowledgements import Acknowledgements
 from .config import BrokerConfig
 from .delay.delays import Delays
 from .delay.pace import Pace
-from .delay.timer_index import TimerIndex
+from .delay.timer_index import open_timer_index
 from .delay.timing import DelayRules
 from .group.alone import prepare_alone
 from .group.cluster_file import ClusterFile
@@ -161,8 +161,10 @@ class Broker:
                 retention_ms=config.producer_state_retention_ms, entries_max=config.producer_states_max
             ),
         )
-        rules = DelayRules(parse_delay_levels(config.store.delay_levels), config.timer_delay_ms_max)
-        timers = TimerIndex(config.store_dir, rules, clock=self._clock, buffer_bytes=config.store.timer_buffer_bytes)
+        self._delay_rules = DelayRules(parse_delay_levels(config.store.delay_levels), config.timer_delay_ms_max)
+        timers = open_timer_index(
+            config.store_dir, self._delay_rules, clock=self._clock, buffer_bytes=config.store.timer_buffer_bytes
+        )
         self._timers = started.enter_context(closing(timers))
         self._store = MessageStore(
             config.store_dir,
@@ -261,6 +263,7 @@ class Broker:
             self._timers,
             self._loop,
             self._clock,
+            self._delay_rules,
             leads=self._part.leads,
             on_damaged=self._on_timers_damaged,
             queues_of=lambda topic: queue_count(topics, topic),

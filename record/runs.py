@@ -79,18 +79,20 @@ from .primitives import (
 )
 
 
-def ended_waits(records: cython.const[cython.uchar][::1]) -> list[tuple[int, int]]:
+def ended_waits(records: cython.const[cython.uchar][::1]) -> list[tuple[int, int, int]]:
     """Of each record among these (proven, back to back) that ends a wait: (position behind it, physical offset of the record
-    that waited)."""
+    that waited, its own sysFlag)."""
     at: cython.Py_ssize_t = 0
     end: cython.Py_ssize_t = len(records)
     cause: cython.longlong
-    found: list[tuple[int, int]] = []
+    sys_flag: cython.uint
+    found: list[tuple[int, int, int]] = []
     while at < end:
         cause = get64(records, find_body(records, at) - PREPARED_OFFSET_BACK)
+        sys_flag = get32(records, at + SYS_FLAG_AT)
         at += get32(records, at)
         if cause < 0:
-            found.append((at, -1 - cause))
+            found.append((at, -1 - cause, sys_flag))
     return found
 
 

@@ -10,7 +10,7 @@ from store_kit import StillClock, make_store, read_queue
 
 from zenitmq.broker.delay.delays import Delays
 from zenitmq.broker.delay.pace import Pace
-from zenitmq.broker.delay.timer_index import TimerIndex
+from zenitmq.broker.delay.timer_index import open_timer_index
 from zenitmq.broker.delay.timing import DelayRules
 from zenitmq.record.new_record import NewRecord
 from zenitmq.store.message_store import MessageStore
@@ -34,7 +34,8 @@ class Scene:
         self.turns = self.damages = 0
         self.leads, self.queues = True, {"t": 4, "u": 1}
         self.made_at: dict[str, int] = {}
-        self.index = TimerIndex(str(directory), DelayRules((1000,), 1 << 40), clock=clock)
+        rules = DelayRules((1000,), 1 << 40)
+        self.index = open_timer_index(str(directory), rules, clock=clock)
         self.store: MessageStore = make_store(directory, clock, dispatchers=(self.index,), segment_bytes=1 << 16)
         with ExitStack() as failed:
             failed.callback(self.index.close)
@@ -46,6 +47,7 @@ class Scene:
             self.index,
             self.loop,  # type: ignore[arg-type]
             clock,
+            rules,
             leads=lambda: self.leads,
             on_damaged=self.on_damaged,
             queues_of=lambda topic: self.queues.get(topic, 0),

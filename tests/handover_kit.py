@@ -10,7 +10,7 @@ from store_kit import SMALL, StillClock, make_store, read_queue
 
 from zenitmq.broker.delay.delays import Delays
 from zenitmq.broker.delay.pace import Pace
-from zenitmq.broker.delay.timer_index import TimerIndex
+from zenitmq.broker.delay.timer_index import open_timer_index
 from zenitmq.broker.delay.timing import DelayRules
 from zenitmq.broker.state.admission import queue_count
 from zenitmq.broker.state.producer_table import ProducerTable
@@ -41,7 +41,8 @@ class Life:
             persist_interval_ms=1000,
             producers=ProducerTable(retention_ms=1 << 40, entries_max=100),
         )
-        self.index = TimerIndex(str(directory), DelayRules(parse_delay_levels(DELAY_LEVELS), 1 << 40), clock=clock)
+        rules = DelayRules(parse_delay_levels(DELAY_LEVELS), 1 << 40)
+        self.index = open_timer_index(str(directory), rules, clock=clock)
         self.store: MessageStore = make_store(
             directory, clock, dispatchers=(self.state, self.index), segment_bytes=config.segment_bytes
         )
@@ -53,6 +54,7 @@ class Life:
             self.index,
             self.loop,
             clock,
+            rules,
             leads=lambda: True,
             on_damaged=lambda: None,
             queues_of=lambda topic: queue_count(self.state.topic_table, topic),

@@ -4,20 +4,14 @@ A message that waits is a record in rmq_sys_wheel_timer. The record by which its
 physical offset): its copy in the real topic, the same record once more at the log's end (retention takes the old one), or
 one that says it was taken back. Whoever has that record in its log knows that the wait is over, so there is nothing that
 a crash or a change of master could leave half done. Only a master that `leads` delivers. Loop thread.
-
-    record damaged, a replica may have it soon -> due again each second
-    no replica gave it in time                 -> aside, the log keeps it -- mended, however late --> due again
-                                                    '- no replica has it --> lost: told by name, the log need not keep it
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from operator import is_
-from typing import Final, Protocol
+from typing import Final
 
 from ...model.clock import Clock
 from ...model.errors import (
@@ -25,25 +19,23 @@ from ...model.errors import (
     MessageIllegal,
     MessageNotFound,
     MessageTooLarge,
-    OffsetOutOfRange,
-    StoreFormatError,
     StoreNotWriteable,
-    StorePoisoned,
 )
 from ...model.names import SCHEDULE_TOPIC, TIMER_TOPIC, check_topic
 from ...model.properties import TIMER_DELETES, TIMER_DELIVER_MS, TIMER_OUT_MS, UNIQUE_KEY, decode_properties
-from ...model.queue import PhysicalOffset
 from ...record.kernel import StoredMessage, decode_record
 from ...record.new_record import NewRecord
 from ...record.sys_flag import ENDS_WAIT
-from ...store.integrity.quarantine import Range
 from ...store.message_store import MessageStore, Placed
+from ..waiting.waiting_index import WaitingIndex
+from ..waiting.waiting_records import TURN_BYTES, Found, LoopTimers, WaitingRecords
+from ..waiting.waiting_table import Entry, WaitingTable
 from .pace import Pace
 from .rewriting import delivered_record, handed_record, rolled_record
-from .timer_index import TimerIndex
 from .timing import (
     RECALL_BODY,
     WAITING_NAMES,
+    DelayRules,
     due_of,
     handed_out_ms,
     is_ours,
@@ -51,20 +43,11 @@ from .timing import (
     recall_properties,
     waiting_properties,
 )
-from .waiting_table import Entry
-from .whole_ranges import WholeRanges
 
 log = logging.getLogger(__name__)
 
-WAKE_MS: Final = 50  # at most between two looks at the clock, which may have been set
-RETRY_MS: Final = 200  # once the store takes nothing
-DAMAGED_RETRY_MS: Final = 1000  # while a replica may have the record
-TURN_BYTES: Final = 256 << 10  # one message more
 TURN_MS: Final = 3  # after this the rest is left to the next turn, however few they were
-LOOK_BYTES: Final = 64 * 1024  # of the log, held to its checksums at once
 LOOKS: Final = 32  # messages between two looks at the clock
-WINDOW_ENTRIES: Final = 2048
-CARRY_COUNT: Final = 256
 FOREIGN_MAX: Final = 1000
 _COPIES_MAX: Final = 16
 _ALL_TIME: Final = 1 << 62
@@ -81,22 +64,16 @@ class _Copy:
     record: bytes
 
 
-class DelayTimers(Protocol):
-    """What calls back later: the loop."""
-
-    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> object:
-        """Calls it once, in the loop's thread."""
-
-
 class Delays:
     """A DelayStage. `delivered`, `discarded` count since the start."""
 
     def __init__(
         self,
         store: MessageStore,
-        index: TimerIndex,
-        loop: DelayTimers,
+        index: WaitingIndex,
+        loop: LoopTimers,
         clock: Clock,
+        rules: DelayRules,
         *,
         leads: Callable[[], bool],
         on_damaged: Callable[[], None],
@@ -108,30 +85,32 @@ class Delays:
         """`on_damaged`: nothing is delivered until the index is opened again. `queues_of`: how many queues a topic has; 0:
         there is none. `made_at`: where the record that created a topic ends in the log; 0 = not known. `store_host_bytes`: of
         the host that this broker writes into records, 8 or 20."""
-        self.rules = index.rules
+        self.rules = rules
         self.delivered = 0
-        self.discarded = 0
+        self._dropped = 0
         self._store = store
-        self._index = index
-        self._table = index.table
-        self._loop = loop
         self._clock = clock
-        self._leads = leads
-        self._on_damaged = on_damaged
+        self._waiting = WaitingRecords(
+            store, index, loop, clock, self, leads=leads, on_damaged=on_damaged, what="delayed message"
+        )
         self._queues_of = queues_of
         self._made_at = made_at
         self._pace = pace
         self._host_bytes = store_host_bytes
-        self._was_leading = False
-        self._carry_below = 0
-        self._expired_below = 0  # what was given up below is gone here, and to be ended in the slaves' logs
-        self._damage_seen: tuple[Sequence[Range], ...] = ()
-        self._whole = WholeRanges()
         self._foreign: dict[tuple[str, str], int] = {}  # of RocketMQ's, ended by us: where the log ended then
 
     def start(self) -> None:
         """From here on it looks at the clock by itself."""
-        self._loop.call_later(0, self._on_wake)
+        self._waiting.start()
+
+    @property
+    def discarded(self) -> int:
+        """How many were not delivered, since the start: their topic is gone, or they are not what the index took them for."""
+        return self._dropped + self._waiting.forgotten
+
+    @property
+    def _table(self) -> WaitingTable:
+        return self._waiting.table
 
     # ---- taking
 
@@ -166,43 +145,20 @@ class Delays:
 
     # ---- delivering
 
-    def _on_wake(self) -> None:
-        delay_ms = WAKE_MS
-        try:
-            if self._leads():
-                self._was_leading = True
-                self._look_aside()
-                delay_ms = self._deliver()
-                if self._carry_below:
-                    self._carry()
-                if self._expired_below:
-                    self._end_given_up()
-            elif self._was_leading:
-                self._was_leading = False
-                self._table.forget_window()
-        except StoreNotWriteable:
-            delay_ms = RETRY_MS
-        except StorePoisoned:
-            return  # the store has told the broker, which ends
-        except StoreFormatError as error:
-            log.warning("what is due cannot be told error=%s", error)
-        if self._index.is_damaged:
-            self._on_damaged()
-            return
-        self._loop.call_later(delay_ms, self._on_wake)
+    def check(self, message: StoredMessage, properties: dict[str, str], due_ms: int) -> None:
+        """See WaitDuty."""
+        if due_of(message.topic, properties, due_ms) != due_ms:
+            raise MessageNotFound(f"a record that waits until {due_ms} at {message.physical_offset}")
+        real_queue(properties)
 
-    def _deliver(self) -> int:
-        """Stages what is due and may go now; returns when to come again, ms."""
-        now_ms, table = self._clock.now_ms(), self._table
-        table.look_ahead(now_ms, count_max=WINDOW_ENTRIES)
+    def act(self, now_ms: int) -> int:
+        """See WaitDuty: stages what is due and may go now."""
         allowed = self._pace.allowed(self._clock.monotonic_ms())
-        entries = table.take_due(now_ms, count_max=allowed, below=self._store.confirm_offset)
-        if entries:
-            self._pace.spend(self._deliver_all(entries))
-        due_ms = table.next_due_ms()
-        if due_ms is None:
-            return WAKE_MS
-        return min(max(due_ms - now_ms, 0 if entries else 5), WAKE_MS)
+        entries = self._waiting.take_due(now_ms, count_max=allowed)
+        if not entries:
+            return 0
+        self._pace.spend(self._deliver_all(entries))
+        return len(entries)
 
     def _deliver_all(self, entries: list[Entry]) -> int:
         """Groups copies by queue, so that each queue's are one run; returns how many entries were seen to."""
@@ -214,7 +170,7 @@ class Delays:
             if size >= TURN_BYTES or is_late:
                 break
             done += 1
-            found = self._waiting_message(entry, is_taken=True)
+            found = self._waiting.read(entry, is_taken=True)
             if found is not None:
                 message, properties = found
                 topic, queue_id = real_queue(properties)
@@ -257,7 +213,7 @@ class Delays:
                 self._table.on_end_staged(copy.entry[1])
         except MessageIllegal as error:
             if len(copies) == 1:  # no limit let it in once that is lower now
-                self._forget(copies[0].entry, str(error))
+                self._waiting.forget(copies[0].entry, str(error))
                 return
             for at, copy in enumerate(copies):
                 try:
@@ -266,93 +222,13 @@ class Delays:
                     del copies[:at]
                     raise
 
-    def _waiting_message(self, entry: Entry, *, is_taken: bool) -> tuple[StoredMessage, dict[str, str]] | None:
-        """The record that the index means, and its properties; None, and the entry forgotten, where the log has something
-        else there. Where its bytes have rotted and a replica may give them back, an entry that was taken is due again soon;
-        else it is set aside."""
-        due_ms, offset = entry
-        try:
-            message = decode_record(self._store.record_at(PhysicalOffset(offset)))
-            properties = message.properties
-            known = due_of(message.topic, properties, due_ms)
-            if known != due_ms or not self._is_as_sent(message):
-                raise MessageNotFound(f"a record that waits until {due_ms} at {offset}")
-            real_queue(properties)
-            if not self._is_whole(offset):
-                raise CorruptRecordError(offset, message.size_bytes, "checksum")
-        except (MessageNotFound, CorruptRecordError, MessageIllegal) as error:
-            damage = self._store.damage
-            if damage.may_return(offset):
-                if is_taken:
-                    self._loop.call_later(DAMAGED_RETRY_MS, lambda: self._look_again(entry))
-            elif damage.quarantine.ranges_in(offset, offset + 1):
-                log.warning("a delayed message is held up by damage due_ms=%s offset=%s reason=%s", *entry, error)
-                self._table.set_aside(entry)
-                self._damage_seen = ()
-            else:
-                self._forget(entry, str(error))
-            return None
-        return message, properties
-
-    def _look_again(self, entry: Entry) -> None:
-        """An entry whose record could not be read is due again, unless its wait was ended meanwhile: it may have been carried
-        on, or delivered by who led for a moment. The index may have forgotten that end by now, so its store is asked."""
-        with suppress(StoreFormatError):  # it is made anew then, and all that waits with it
-            if self._table.is_waiting(entry[1], entry[0]):
-                self._table.put_back([entry])
-
-    def _is_as_sent(self, message: StoredMessage) -> bool:
-        """Whether the body has its checksum, or came without: its append's entry says so then."""
-        begin = message.physical_offset
-        return message.body_crc_matches or self._store.vouches_for(begin, begin + message.size_bytes)
-
-    def _is_whole(self, offset: int) -> bool:
-        """Whether the append of the record at `offset` agrees with its checksum: nothing else vouches for its properties.
-        Raises MessageNotFound where it has expired."""
-        now_ms, damage = self._clock.monotonic_ms(), self._store.damage
-        if self._whole.has(offset, now_ms):
-            return True
-        try:
-            looked_at = damage.look(offset, LOOK_BYTES)
-        except OffsetOutOfRange as error:
-            raise MessageNotFound(f"physical offset {offset}") from error
-        if looked_at is not None:
-            self._whole.add(*looked_at)
-        return looked_at is not None or not damage.quarantine.ranges_in(offset, offset + 1)
-
-    def _look_aside(self) -> None:
-        """What was set aside is due again once its record is whole, and lost once no replica has it. Where the damage is as it
-        was, there is nothing to do."""
-        table, quarantine = self._table, self._store.damage.quarantine
-        damage = quarantine.ranges, quarantine.awaited, quarantine.sought
-        if not table.aside or (all(map(is_, damage, self._damage_seen)) and self._damage_seen):
-            return
-        self._damage_seen = damage
-        lost = []
-        for offset, due_ms in list(table.aside.items()):
-            if not quarantine.ranges_in(offset, offset + 1):
-                table.take_back(offset)
-            elif not quarantine.may_come_back(offset, offset + 1):
-                lost.append(offset)
-                if offset not in table.lost:
-                    log.error(
-                        "a delayed message is lost: its record is damaged, and no replica has it due_ms=%s offset=%s",
-                        *(due_ms, offset),
-                    )
-        table.lose(lost)
-
-    def _forget(self, entry: Entry, why: str) -> None:
-        log.warning("what waits is not delivered due_ms=%s offset=%s reason=%s", *entry, why)
-        self._table.forget(entry[1])
-        self.discarded += 1
-
     def _discard(self, entry: Entry, properties: Mapping[str, str], topic: str) -> None:
         try:
             self.stage_end(entry[1], topic, properties.get(UNIQUE_KEY, _UNKNOWN), entry[0])
         except StoreNotWriteable:
             self._table.put_back([entry])
             return
-        self.discarded += 1
+        self._dropped += 1
 
     # ---- what RocketMQ left
 
@@ -406,34 +282,12 @@ class Delays:
     # ---- retention
 
     def clear_below(self, offset: int) -> bool:
-        """Whether nothing below `offset` waits; else a master begins to append it again. See MessageStore.keep_waiting.
+        """See WaitingRecords."""
+        return self._waiting.clear_below(offset)
 
-        What was given up does not hold the log. A master notes in it then that this waits no longer: its slaves know of nothing
-        else that would let their own segments go. Not before, since a replica or an operator may yet bring it back.
-        """
-        try:
-            if not self._table.has_below(offset):
-                self._expired_below = max(self._expired_below, offset)
-                return True
-        except StoreFormatError:  # nothing goes before the index is whole again
-            return False
-        self._carry_below = max(self._carry_below, offset)
-        return False
-
-    def _carry(self) -> None:
-        """Appends again some of what waits in segments that are to go."""
-        entries = self._table.below(self._carry_below, count_max=CARRY_COUNT)
-        if not entries and not self._table.has_below(self._carry_below):
-            self._carry_below = 0
-        size = 0
-        for entry in entries:
-            if size >= TURN_BYTES:
-                return
-            found = self._waiting_message(entry, is_taken=False)
-            if found is not None:
-                size += self._carry_one(entry, *found)
-
-    def _carry_one(self, entry: Entry, message: StoredMessage, properties: dict[str, str]) -> int:
+    def carry(self, entry: Entry, found: Found) -> int:
+        """See WaitDuty."""
+        message, properties = found
         topic, _ = real_queue(properties)
         if not self._is_wanted(message, properties, topic):
             self._discard(entry, properties, topic)
@@ -443,17 +297,13 @@ class Delays:
             self._store.stage_own(record, topic=TIMER_TOPIC, queue_id=0, count=1, flags=ENDS_WAIT)
             self._table.on_end_staged(entry[1])
         except (MessageTooLarge, MessageIllegal) as error:
-            self._forget(entry, str(error))
+            self._waiting.forget(entry, str(error))
             return 0
         return len(record)
 
-    def _end_given_up(self) -> None:
-        """Ends the waits of some of what was given up in segments that are gone. Raises StoreNotWriteable, StorePoisoned."""
-        entries = self._table.given_up_below(self._expired_below, count_max=CARRY_COUNT)
-        if not entries:
-            self._expired_below = 0
-        for due_ms, offset in entries:
-            self.stage_end(offset, _UNKNOWN, _UNKNOWN, due_ms)
+    def give_up(self, entry: Entry) -> None:
+        """See WaitDuty."""
+        self.stage_end(entry[1], _UNKNOWN, _UNKNOWN, entry[0])
 
     # ---- for a broker of RocketMQ
 
@@ -465,7 +315,7 @@ class Delays:
         Raises CorruptRecordError (its record cannot be read), MessageTooLarge, MessageIllegal, StorePoisoned,
         StoreNotWriteable.
         """
-        found = self._waiting_message(entry, is_taken=False)
+        found = self._waiting.read(entry, is_taken=False)
         if found is None:
             raise CorruptRecordError(entry[1], 0, "it cannot be read whole")
         message, properties = found
@@ -486,16 +336,8 @@ class Delays:
     # ---- for operators
 
     def document(self) -> dict[str, int | None]:
-        """For statistics. `damaged`: of those that wait, how many are held up by damage; `lost`: of these, how many have no
-        whole record anywhere."""
-        return {
-            "waiting": self._table.count,
-            "first_due_ms": self._table.first_due_ms(),
-            "delivered": self.delivered,
-            "discarded": self.discarded,
-            "damaged": len(self._table.aside),
-            "lost": len(self._table.lost & self._table.aside.keys()),
-        }
+        """For statistics: those of WaitingRecords, and what became of the others."""
+        return {**self._waiting.document(), "delivered": self.delivered, "discarded": self.discarded}
 
 
 def message_recalled(record: bytes, topic: str, deliver_at_ms: int) -> Entry | None:

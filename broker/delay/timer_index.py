@@ -1,179 +1,67 @@
-"""The index of what waits for its time, as a dispatcher of the log: told of the two topics where messages wait, and of
-every run that holds a record which ends a wait, whatever its topic.
+"""The index of delayed messages: which records wait for a time, and until when.
 
-The store of it only ever holds what is confirmed and on our own disk, so that it never has to be taken back; where it
-nevertheless reflects more than the log holds (a disk that lost what it said it had), it is made anew from the whole log.
 What RocketMQ had delivered of its schedule topic when we took over its store is told by its own `delayOffset.json`.
-
-Threads: the loop is told and asks; the store's worker persists. Before the store is open the loop does both.
 """
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from ...model.clock import Clock
-from ...model.errors import StoreFormatError
 from ...model.names import SCHEDULE_TOPIC, TIMER_TOPIC
-from ...model.queue import PhysicalOffset
-from ...record.kernel import decode_batch, ended_waits
-from ...record.sys_flag import ENDS_WAIT
+from ...record.kernel import decode_batch
 from ...store.opening.snapshot import read_snapshot
-from ...store.opening.store_files import read_abort
 from ...store.queues.dispatch import Run
-from ...store.queues.queue_table import goes_to_queue, list_queues
-from ...store.rocksdb_timers import BUFFER_BYTES, TimerStore
+from ...store.queues.queue_table import goes_to_queue
+from ...store.rocksdb_waits import BUFFER_BYTES, TIMER_FOLDER, WaitStore
+from ..waiting.ends import ends_half
+from ..waiting.waiting_index import Change, WaitingIndex
 from .timing import DelayRules, due_of
-from .waiting_table import ENDED, WaitingTable
 
-log = logging.getLogger(__name__)
-
-PERSIST_INTERVAL_MS: Final = 5000  # while nothing waits
-LAG_BYTES_MAX: Final = 64 << 20
-BATCH_CHANGES: Final = 250  # four puts at most for each
-SPILL_CHANGES: Final = 20_000  # kept in memory while the log is replayed
-
-EVERYTHING: Final = 1 << 62
+TOPICS: Final = frozenset({TIMER_TOPIC, SCHEDULE_TOPIC})
 
 
-class TimerIndex:
-    """A SettledDispatcher, TopicDispatcher and ConfirmedDispatcher of the store. A context manager."""
+class _Timers:
+    """A WaitKind: what waits for a time."""
 
-    topics = frozenset({TIMER_TOPIC, SCHEDULE_TOPIC})
-    run_flags = ENDS_WAIT
+    topics = TOPICS
 
-    def __init__(self, directory: str, rules: DelayRules, *, clock: Clock, buffer_bytes: int = BUFFER_BYTES) -> None:
-        """`buffer_bytes`: of its store's memory. Raises StoreLocked, StoreFormatError, OSError."""
-        self.rules = rules
-        self._clock = clock
-        self._store = TimerStore(directory, buffer_bytes=buffer_bytes)
-        self._holds_all = self._store.reflected == 0 and _had_no_timers(directory)  # whatever the log holds
-        self.table = WaitingTable(self._store)
-        self._delivered = _delivered_before(directory)
-        self._applied = self._store.reflected
-        self._persisted_at_ms = clock.monotonic_ms()
-        self._flushed: Callable[[], int] | None = None  # until the store is open
-        self.is_closing = False
+    def __init__(self, rules: DelayRules, delivered: Mapping[int, int]) -> None:
+        """`delivered`: {queue of the schedule topic: first offset that RocketMQ had not delivered}."""
+        self._rules = rules
+        self._delivered = delivered
 
-    def close(self) -> None:
-        """Once the message store is closed."""
-        self._store.close()
-
-    @property
-    def is_damaged(self) -> bool:
-        """It must be opened again: only then is it made anew."""
-        return self._store.is_damaged
-
-    def on_opened(self, flushed: Callable[[], int]) -> None:
-        """The store is open. `flushed()`: everything below is on the disk."""
-        self._flushed = flushed
-
-    # ---- dispatch
-
-    def settle(self, log_begin: PhysicalOffset, log_end: PhysicalOffset) -> None:
-        """The log is [log_begin, log_end): of what lies before nothing waits; an index that knows more starts over."""
-        if self._store.reflected > log_end:
-            log.warning("the index of what waits is made anew reflected=%s log_end=%s", self._store.reflected, log_end)
-            self._store.clear()
-        if self._holds_all:
-            self._store.write([], log_end)
-            self._holds_all = False
-        while gone := self._store.below(log_begin, count_max=BATCH_CHANGES):
-            self._store.write([(ENDED, offset) for offset in gone], self._store.reflected)
-        self.table = WaitingTable(self._store)
-        self._applied = self._store.reflected
-
-    def on_run(self, run: Run) -> None:
-        """Notes what begins to wait, and what has waited long enough."""
-        changes: list[tuple[int, int, int]] = []  # (end of the record, offset of the one it is about, due or ENDED)
-        if run.topic in self.topics and goes_to_queue(run.sys_flag):
-            self._note_waiting(run, changes)
-        if run.sys_flag & ENDS_WAIT:
-            changes += [(run.begin + behind, offset, ENDED) for behind, offset in ended_waits(run.records)]
-            changes.sort()
-        applied, table = self._applied, self.table
-        for end, offset, due_ms in changes:
-            if end <= applied:
-                continue
-            if due_ms == ENDED:
-                table.on_ended(offset, end)
-            else:
-                table.on_waits(offset, due_ms, end)
-        self.advance(run.end)
-        if self._flushed is None and table.journal_length >= SPILL_CHANGES:
-            self._write(EVERYTHING)
-        table.settle()
-
-    def _note_waiting(self, run: Run, changes: list[tuple[int, int, int]]) -> None:
-        schedule_due_ms = run.store_timestamp_ms + self.rules.level_delay_ms(run.queue_id)
+    def changes(self, run: Run) -> Iterator[Change]:
+        """Of each message that begins to wait."""
+        if not goes_to_queue(run.sys_flag):
+            return
+        schedule_due_ms = run.store_timestamp_ms + self._rules.level_delay_ms(run.queue_id)
         delivered = self._delivered.get(run.queue_id, 0) if run.topic == SCHEDULE_TOPIC else 0
         for message in decode_batch(bytes(run.records)):
             if message.queue_offset >= delivered:
                 due_ms = due_of(run.topic, message.properties, schedule_due_ms)
                 if due_ms is not None:
                     offset = message.physical_offset
-                    changes.append((offset + message.size_bytes, offset, due_ms))
+                    yield offset + message.size_bytes, offset, due_ms
 
-    def advance(self, end: PhysicalOffset) -> None:
-        """Everything below `end` that concerns it has been told."""
-        if end > self._applied:
-            self._applied = end
-
-    # ---- persisting
-
-    def reflected(self) -> PhysicalOffset:
-        """What follows from the log below is durable."""
-        return PhysicalOffset(EVERYTHING if self._holds_all else self._store.reflected)
-
-    def persist(self) -> PhysicalOffset:
-        """Writes what the disk holds the log of. Worker thread. Raises OSError."""
-        return self.persist_confirmed(PhysicalOffset(EVERYTHING))
-
-    def persist_confirmed(self, confirmed: PhysicalOffset) -> PhysicalOffset:
-        """The same, of what is confirmed."""
-        limit = min(confirmed, self._applied, EVERYTHING if self._flushed is None else self._flushed())
-        behind = limit - self._store.reflected
-        now_ms = self._clock.monotonic_ms()
-        is_due = self.is_closing or behind > LAG_BYTES_MAX or now_ms - self._persisted_at_ms >= PERSIST_INTERVAL_MS
-        if behind > 0 and (is_due or self.table.take(limit)):
-            self._persisted_at_ms = now_ms
-            try:
-                self._write(limit)
-                self._store.flush()
-            except StoreFormatError as error:  # who asks for what is due finds out: `is_damaged`
-                log.warning("the index of what waits cannot go on error=%s", error)
-        return self.reflected()
-
-    def _write(self, limit: int) -> None:
-        """Brings the store to `limit`, or as far as we were told, in small steps."""
-        limit = min(limit, self._applied)  # before the journal is read: all below is in it
-        changes = self.table.take(limit)
-        begin = 0
-        while len(changes) - begin > BATCH_CHANGES:
-            stop = begin + BATCH_CHANGES
-            while stop < len(changes) and changes[stop][0] == changes[stop - 1][0]:
-                stop += 1  # one record may say two things
-            self._write_step(changes[begin:stop], changes[stop - 1][0])
-            begin = stop
-        self._write_step(changes[begin:], limit)
-
-    def _write_step(self, changes: list[tuple[int, int, int]], reflected: int) -> None:
-        self._store.write([(due_ms, offset) for _, due_ms, offset in changes], reflected)
+    def is_end(self, topic: str, sys_flag: int) -> bool:
+        """All but those of half messages."""
+        return not ends_half(topic, sys_flag)
 
 
-def _had_no_timers(directory: str) -> bool:
-    """Whether nothing ever waited in a store that was closed well: it need not be read from its beginning to know."""
-    if read_abort(directory) is not None:
-        return False
-    topics = {topic for topic, _, _ in list_queues(directory)}
-    return bool(topics) and topics.isdisjoint(TimerIndex.topics)
+def open_timer_index(
+    directory: str, rules: DelayRules, *, clock: Clock, buffer_bytes: int = BUFFER_BYTES
+) -> WaitingIndex:
+    """Of the message store in `directory`. `buffer_bytes`: of its store's memory. Raises StoreLocked, StoreFormatError,
+    OSError."""
+    kind = _Timers(rules, _delivered_before(directory))
+    return WaitingIndex(directory, WaitStore(directory, TIMER_FOLDER, buffer_bytes=buffer_bytes), kind, clock=clock)
 
 
 def _delivered_before(directory: str) -> Mapping[int, int]:
-    """{queue of the schedule topic: first offset that RocketMQ had not delivered}; empty where it wrote no such file."""
+    """Empty where RocketMQ wrote no such file."""
     snapshot = read_snapshot(os.path.join(directory, "config", "delayOffset.json"))
     table = {} if snapshot is None else snapshot.document.get("offsetTable", {})
     if not isinstance(table, dict):

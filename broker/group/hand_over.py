@@ -44,16 +44,17 @@ from ...store.opening.snapshot import write_snapshot
 from ...store.opening.store_files import StoreLock, read_abort
 from ...store.opening.store_opening import find_segment_bytes
 from ...store.queues.queue_table import find_queue_file_bytes
-from ...store.rocksdb_timers import TIMER_FOLDER, TimerStore
+from ...store.rocksdb_waits import TIMER_FOLDER, WaitStore
 from ..delay.delays import Delays
 from ..delay.pace import Pace
-from ..delay.timer_index import EVERYTHING, TimerIndex
+from ..delay.timer_index import open_timer_index
 from ..delay.timing import DelayRules, rocketmq_read_ms
 from ..replication.replica_files import ReplicaFiles
 from ..state.admission import queue_count
 from ..state.producer_table import ProducerTable
 from ..state.redelivery_topics import wanted_retry_topic
 from ..state.state_log import TOPICS, StateLog
+from ..waiting.waiting_index import EVERYTHING, WaitingIndex
 from .group_membership import check_is_store
 
 MARK_FILE: Final = "handing-over"
@@ -154,7 +155,7 @@ def _address(directory: str) -> HostAddress | None:
 def _count_waiting(directory: str) -> int:
     if not os.path.isdir(os.path.join(directory, TIMER_FOLDER)):
         return 0
-    with closing(TimerStore(directory)) as store:
+    with closing(WaitStore(directory, TIMER_FOLDER)) as store:
         return store.count
 
 
@@ -172,7 +173,7 @@ class _NoTimers:
 class _Waits:
     """What waits in one store, while it is written anew."""
 
-    def __init__(self, store: MessageStore, index: TimerIndex, delays: Delays) -> None:
+    def __init__(self, store: MessageStore, index: WaitingIndex, delays: Delays) -> None:
         self._store = store
         self._index = index
         self._delays = delays
@@ -249,7 +250,8 @@ def _rewrite_waits(
             persist_interval_ms=0,
             producers=ProducerTable(retention_ms=_NO_LIMIT, entries_max=_NO_LIMIT),  # what it holds is kept
         )
-        index = opened.enter_context(closing(TimerIndex(directory, DelayRules(levels_ms, _NO_LIMIT), clock=clock)))
+        rules = DelayRules(levels_ms, _NO_LIMIT)
+        index = opened.enter_context(closing(open_timer_index(directory, rules, clock=clock)))
         store = MessageStore(
             directory,
             config,
@@ -269,6 +271,7 @@ def _rewrite_waits(
             index,
             _NoTimers(),
             clock,
+            rules,
             leads=lambda: True,
             on_damaged=lambda: None,
             queues_of=lambda topic: queue_count(state.topic_table, topic),

@@ -35,7 +35,7 @@ from ..log.segment import create_allocated, make_directory, segment_name, sync_d
 from ..log.spare_files import SPARE_INDEX_FOLDER, SPARE_QUEUE_FOLDER
 from ..queues.deleted_queues import DELETED_FOLDER
 from ..queues.queue_table import QUEUE_FOLDER, QueueTable
-from ..rocksdb_timers import TIMER_FOLDER
+from ..rocksdb_waits import HALF_FOLDER, TIMER_FOLDER
 from ..upkeep import CHECKPOINT_FILE
 from .snapshot import parse_snapshot
 from .store_cut import CONFIG_FOLDER
@@ -59,6 +59,7 @@ def erase_store(directory: str) -> None:
             DELETED_FOLDER,
             INDEX_FOLDER,
             TIMER_FOLDER,
+            HALF_FOLDER,
             CONFIG_FOLDER,
             SPARE_FOLDER,
             SPARE_QUEUE_FOLDER,

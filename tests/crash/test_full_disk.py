@@ -9,7 +9,7 @@ import pytest
 
 from zenitmq.model.errors import StoreNotWriteable
 from zenitmq.store.log.commit_log import CommitLog
-from zenitmq.store.rocksdb_timers import TimerStore
+from zenitmq.store.rocksdb_waits import TIMER_FOLDER, WaitStore
 
 SEGMENT = 65_536
 DEADLINE_MS = 20_000
@@ -84,7 +84,7 @@ def disk_of_timers(tmp_path):
 
 def test_what_waits_is_written_again_once_there_is_room(disk_of_timers):
     """RocksDB goes on by itself, but not at once, and says that it could not write when it is closed before."""
-    store = TimerStore(str(disk_of_timers))
+    store = WaitStore(str(disk_of_timers), TIMER_FOLDER)
     store.write([(5, 100)], 200)
     ballast = disk_of_timers / "ballast"
     with open(ballast, "wb", buffering=0) as file:
@@ -93,7 +93,7 @@ def test_what_waits_is_written_again_once_there_is_room(disk_of_timers):
     reflected, count = store.reflected, store.count
     store.close()
     ballast.unlink()
-    store = TimerStore(str(disk_of_timers))
+    store = WaitStore(str(disk_of_timers), TIMER_FOLDER)
     assert (store.reflected, store.count) == (reflected, count)
     store.write([(6, reflected)], reflected + 1)
     store.flush()

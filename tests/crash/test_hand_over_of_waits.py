@@ -269,8 +269,8 @@ def test_killed_anywhere_it_is_run_again(tmp_path: Path, monkeypatch: pytest.Mon
             (os, "unlink"),
             (module.MessageStore, "commit"),
             (module.MessageStore, "__exit__"),
-            (module.TimerIndex, "persist"),
-            (module.TimerIndex, "close"),
+            (module.WaitingIndex, "persist"),
+            (module.WaitingIndex, "close"),
         ):
             watching.setattr(owner, name, kills.around(getattr(owner, name)))
         watching.setattr(module, "COMMIT_BYTES", 300)

@@ -41,7 +41,7 @@ def test_a_scan_tells_of_them(
     assert run.scan(memoryview(data), 0, len(data), 0) == len(causes)
     assert run.sys_flag == flag
     size = len(data) // len(causes)
-    assert kernel.ended_waits(data) == [(count * size, offset) for count, offset in ended]
+    assert kernel.ended_waits(data) == [(count * size, offset, 0) for count, offset in ended]
 
 
 def test_a_client_may_not_make_them(kernel: ModuleType) -> None:

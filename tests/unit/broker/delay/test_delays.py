@@ -10,7 +10,8 @@ import pytest
 from delay_kit import Scene
 from store_kit import StillClock, kill, read_queue
 
-from zenitmq.broker.delay.delays import DAMAGED_RETRY_MS, WAKE_MS, message_recalled
+from zenitmq.broker.delay.delays import message_recalled
+from zenitmq.broker.waiting.waiting_records import DAMAGED_RETRY_MS, WAKE_MS
 from zenitmq.model.errors import InvalidName, InvalidParameter, StoreNotWriteable, StorePoisoned
 from zenitmq.model.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from zenitmq.record.new_record import NewRecord

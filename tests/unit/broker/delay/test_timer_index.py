@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from store_kit import StillClock, make_store, message, put
 
-from zenitmq.broker.delay.timer_index import BATCH_CHANGES, TimerIndex
+from zenitmq.broker.delay.timer_index import open_timer_index
 from zenitmq.broker.delay.timing import DelayRules, waiting_properties
+from zenitmq.broker.waiting.waiting_index import BATCH_CHANGES, WaitingIndex
 from zenitmq.model.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from zenitmq.model.properties import encode_properties
 from zenitmq.model.queue import PhysicalOffset
@@ -27,8 +28,8 @@ def clock() -> StillClock:
     return StillClock()
 
 
-def new_index(directory: Path, clock: StillClock) -> TimerIndex:
-    return TimerIndex(str(directory), RULES, clock=clock)
+def new_index(directory: Path, clock: StillClock) -> WaitingIndex:
+    return open_timer_index(str(directory), RULES, clock=clock)
 
 
 def wait_in(store: MessageStore, due_ms: int = DUE, **fields: int) -> int:

@@ -1,4 +1,4 @@
-"""What waits for its time, ordered by it, in RocksDB: derived from the log, and made anew from it where it is lost.
+"""What waits, ordered by its time, in RocksDB: derived from the log, and made anew from it where it is lost.
 
     'd' due 8 | physical offset 8  ->  nothing         found in the order of time
     'o' physical offset 8          ->  due 8           found by the record, and in the order of the log
@@ -32,6 +32,7 @@ from .log.segment import make_directory
 log = logging.getLogger(__name__)
 
 TIMER_FOLDER: Final = "timers"
+HALF_FOLDER: Final = "halves"
 
 BUFFER_BYTES: Final = 8 << 20
 _CACHE_BYTES_MAX: Final = 8 << 20
@@ -48,19 +49,19 @@ Change = tuple[int, int]
 """(due, ms since the epoch; physical offset) of a record that waits from now on; due -1: it waits no longer."""
 
 
-class TimerStore:
+class WaitStore:
     """One directory. `reflected`: what follows from the log below is in it; `count`: how many wait.
 
     Whatever reads or writes raises StoreFormatError where it meets damage.
     """
 
-    def __init__(self, directory: str, *, buffer_bytes: int = BUFFER_BYTES) -> None:
-        """Opens it; one that is damaged is emptied. `buffer_bytes`: of memory that changes fill before they go to a file; what
-        was read of files fills as many, at most 8 MiB, though the file is gone.
+    def __init__(self, directory: str, folder: str, *, buffer_bytes: int = BUFFER_BYTES) -> None:
+        """Opens `folder` of a store; one that is damaged is emptied. `buffer_bytes`: of memory that changes fill before they go
+        to a file; what was read of files fills as many, at most 8 MiB, though the file is gone.
 
         Raises StoreLocked, StoreFormatError.
         """
-        self.directory = os.path.join(directory, TIMER_FOLDER)
+        self.directory = os.path.join(directory, folder)
         self._buffer_bytes = buffer_bytes
         self.reflected = 0
         self.count = 0

@@ -29,7 +29,7 @@ _SEARCH_STEP: Final = 100
 
 
 class OrderedStore(Protocol):
-    """What is durable of it (store/rocksdb_timers)."""
+    """What is durable of it (store/rocksdb_waits)."""
 
     reflected: int
     count: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zenitmq.broker.delay.whole_ranges import KEPT_MS, RANGES_MAX, WholeRanges
+from zenitmq.broker.waiting.whole_ranges import KEPT_MS, RANGES_MAX, WholeRanges
 
 
 def test_a_look_counts_for_its_bytes_and_a_while() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from zenitmq.broker.delay.waiting_table import ENDED, LOOK_AHEAD_MS, Entry, WaitingTable
+from zenitmq.broker.waiting.waiting_table import ENDED, LOOK_AHEAD_MS, Entry, WaitingTable
 
 
 class SortedStore:
