@@ -1,8 +1,8 @@
-"""Every error we raise, in one small tree that tells the caller what to do. Pure.
+"""Every error of the package, in one tree; each class says whether a retry may help. Pure.
 
-`code` goes on the wire (RocketMQ's number where it has one, ours begin at 9000); one code is one class, both ways.
-Arguments are facts, not a sentence: they are attributes, they travel in the reply, and they survive pickling;
-`__str__` renders them. The flags say what may help:
+`code` goes on the wire: RocketMQ's number where it has one, ours begin at 9000. Each code has one class.
+Arguments are facts, not a sentence: they are attributes, replies carry them, and they can be pickled;
+`__str__` makes the text. Two flags say what may help:
 
 - `retriable`: the same request may succeed later, or at another broker;
 - `route_stale`: ask the name server again first.
@@ -270,7 +270,7 @@ __all__ = [
 
 
 def error_classes() -> dict[int, type[ZenitError]]:
-    """The table {code: class} of the whole tree, read off the classes themselves."""
+    """The table {code: class} of the whole tree, made from the classes."""
     table: dict[int, type[ZenitError]] = {}
     pending: list[type[ZenitError]] = [ZenitError]
     while pending:
@@ -281,7 +281,7 @@ def error_classes() -> dict[int, type[ZenitError]]:
 
 
 def error_from_wire(code: int, args: list[object], remark: str) -> ZenitError:
-    """The error a reply carries; one of an unknown code or with odd facts becomes a ZenitError with the remark."""
+    """The error in a reply. An unknown code, or arguments that do not fit, give a ZenitError with the remark."""
     cls = error_classes().get(code, ZenitError)
     if cls is not ZenitError:
         with contextlib.suppress(TypeError):  # facts of another number, from a newer peer

@@ -1,4 +1,4 @@
-"""The root of all we raise. Pure."""
+"""The root of the error tree. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import ClassVar
 
 
 class ZenitError(Exception):
-    """Root of all we raise. Args: the facts of the class, in the order of its `__init__`."""
+    """The root of all errors that ZenitMQ raises. Args: the facts of the class, in the order of its `__init__`."""
 
     code: ClassVar[int] = 1
     retriable: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""What a call may meet on its way: the peer, the connection, the deadline, the route. Pure."""
+"""Errors of calls: the peer, the connection, the deadline, the route. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from .base import ZenitError
 
 
 class SystemFault(ZenitError):
-    """Something broke inside the process that answered; its log has the traceback. Args: what."""
+    """An unexpected exception in the process that answered; its log has the traceback. Args: what."""
 
     code = 9000
 
@@ -19,7 +19,7 @@ class SystemFault(ZenitError):
 
 
 class BrokerBusy(ZenitError):
-    """A limit was reached before memory grew past its bound. Args: retry_after_ms, reason."""
+    """The broker refused the request because a limit of its memory or queues was reached. Args: retry_after_ms, reason."""
 
     code, retriable = 2, True
 
@@ -43,12 +43,12 @@ class UnknownRequest(ZenitError):
 
     def __str__(self) -> str:
         return (
-            f"request code {self.request_code} is not supported here: another role, or another release, answers there"
+            f"request code {self.request_code} is not supported by this server: it has another role or another release"
         )
 
 
 class VersionNotSupported(ZenitError):
-    """The peer speaks a protocol version this one does not. Args: version, supported."""
+    """The peer uses a protocol version that this side does not know. Args: version, supported."""
 
     code = 15
 
@@ -90,9 +90,9 @@ class NotMaster(ZenitError):
 
 
 class WrongCluster(ZenitError):
-    """Who answered belongs to another cluster than the one that was asked for, and has done nothing.
+    """The server that answered belongs to another cluster than the request names. It did nothing.
 
-    Args: cluster (the name), cluster_id (its own; "" where it has none yet), asked_id.
+    Args: cluster (the name), cluster_id (its own; "" if it has none yet), asked_id.
     """
 
     code, retriable, route_stale = 9150, True, True
@@ -106,7 +106,7 @@ class WrongCluster(ZenitError):
     def __str__(self) -> str:
         return (
             f"another cluster answers here: {self.cluster!r} with the id {self.cluster_id or '(none yet)'}, not the one with"
-            f" the id {self.asked_id}; to work with this one, make a new client"
+            f" the id {self.asked_id}; to use this cluster, make a new client"
         )
 
 
@@ -125,7 +125,7 @@ class RequestTimeout(ZenitError):
 
 
 class ConnectionLost(ZenitError):
-    """The peer cannot be reached, or went away with requests in flight. Args: address."""
+    """The peer cannot be reached, or the connection ended with requests in flight. Args: address."""
 
     code, retriable, route_stale = 9003, True, True
 
@@ -143,7 +143,7 @@ class HostNotFound(ConnectionLost):
     code = 9153
 
     def __str__(self) -> str:
-        return f"cannot reach {self.address}: no address is known for that host; is its name spelt right?"
+        return f"cannot reach {self.address}: the host name has no address; check its spelling"
 
 
 class RemoteProtocolError(ZenitError):
@@ -209,11 +209,14 @@ class BufferFull(ZenitError):
         self.limit_bytes = limit_bytes
 
     def __str__(self) -> str:
-        return f"{self.limit_bytes} bytes wait for acknowledgement already; slow down, or wait: flush(), with asyncio drain()"
+        return (
+            f"{self.limit_bytes} bytes already wait for acknowledgement; send more slowly, or wait with flush()"
+            " (asyncio: drain())"
+        )
 
 
 class WaitsForItself(ZenitError):
-    """What was called would wait for the one who calls it: nothing was done. Args: what, remedy."""
+    """The call would wait for its own caller, so it did nothing. Args: what, remedy."""
 
     code = 9160
 
@@ -237,13 +240,13 @@ class NoDescriptors(ZenitError):
 
     def __str__(self) -> str:
         return (
-            f"no file descriptor is free (this process may have {self.limit}): raise its limit (ulimit -n), or send from fewer"
-            " threads, each of which has about 4 for each broker; send_async and post need none of their own"
+            f"no file descriptor is free (limit of this process: {self.limit}): raise the limit (ulimit -n), or send from fewer"
+            " threads: each uses about 4 for each broker; send_async and post use none of their own"
         )
 
 
 class WrongEventLoop(ZenitError):
-    """An object of `zenitmq.aio` is used on another event loop than before. Args: what."""
+    """An object of `zenitmq.aio` was used on two event loops. Args: what."""
 
     code = 9110
 

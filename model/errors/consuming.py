@@ -1,4 +1,4 @@
-"""Reading messages: subscriptions, offsets, groups of consumers, dead letters, traces. Pure."""
+"""Errors of consuming: subscriptions, offsets, groups, dead letters, traces. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from .base import ZenitError
 
 
 class SqlSyntaxError(ZenitError):
-    """A text is no SQL92 condition. Args: position (of a character, from 1), found, expected."""
+    """A text is not a valid SQL92 condition. Args: position (of a character, from 1), found, expected."""
 
     code = 23
 
@@ -21,8 +21,8 @@ class SqlSyntaxError(ZenitError):
 
 
 class SubscriptionConflict(ZenitError):
-    """Members of one group want different things of a topic, so each reads its queues its own way. Args: group, topic,
-    client_id (one that wants something else)."""
+    """Members of one group subscribe to a topic differently, so each filters its queues in its own way. Args: group, topic,
+    client_id (a member with another subscription)."""
 
     code = 25
 
@@ -35,7 +35,7 @@ class SubscriptionConflict(ZenitError):
     def __str__(self) -> str:
         return (
             f"group {self.group!r}: member {self.client_id} subscribes to topic {self.topic} differently; which messages the"
-            " group gets depends on who has their queue"
+            " group gets depends on the owner of their queue: give all members the same subscription"
         )
 
 
@@ -49,7 +49,7 @@ class GroupNotFound(ZenitError):
         self.group = group
 
     def __str__(self) -> str:
-        return f"group {self.group!r} does not exist"
+        return f"group {self.group!r} does not exist (zenit group list)"
 
 
 class MessageNotFound(ZenitError):
@@ -66,7 +66,7 @@ class MessageNotFound(ZenitError):
 
 
 class OffsetOutOfRange(ZenitError):
-    """An offset that was asked for is outside what the queue holds. Args: queue (as text), offset, minimum, maximum."""
+    """The requested offset is outside what the queue holds. Args: queue (as text), offset, minimum, maximum."""
 
     code = 9021
 
@@ -82,7 +82,7 @@ class OffsetOutOfRange(ZenitError):
 
 
 class DuplicateClient(ZenitError):
-    """Another process that is alive goes by the same client id. Args: client_id, host, pid."""
+    """Another living process has the same client id. Args: client_id, host, pid."""
 
     code = 9051
 
@@ -100,7 +100,7 @@ class DuplicateClient(ZenitError):
 
 
 class AllocationConflict(ZenitError):
-    """A member of the group that is alive shares out queues in another way. Args: group, allocation, other, client_id (who)."""
+    """A living member of the group has another allocation. Args: group, allocation, other, client_id (of that member)."""
 
     code = 9052
 
@@ -113,13 +113,13 @@ class AllocationConflict(ZenitError):
 
     def __str__(self) -> str:
         return (
-            f"group {self.group!r} shares out queues by {self.other!r} (member {self.client_id!r}), this consumer by "
-            f"{self.allocation!r}: give all members one `allocation=`; it is let in once no member has the other"
+            f"group {self.group!r} uses the allocation {self.other!r} (member {self.client_id!r}), this consumer "
+            f"{self.allocation!r}: give all members the same `allocation=`; this one may join once no member has the other"
         )
 
 
 class QueueNotOwned(ZenitError):
-    """The member does not have the lock of the queue, or not any more. Args: group, topic, queue_id."""
+    """The member does not hold the lock of the queue, or no longer. Args: group, topic, queue_id."""
 
     code = 9050
 
@@ -131,8 +131,9 @@ class QueueNotOwned(ZenitError):
 
     def __str__(self) -> str:
         return (
-            f"queue {self.queue_id} of topic {self.topic} is not this member's of group {self.group} (any more): lock it anew,"
-            " and go on where the group has committed"
+            f"this member of group {self.group} does not (or no longer) own queue {self.queue_id} of topic"
+            f" {self.topic}: lock it"
+            " again, and continue at the committed offset"
         )
 
 
@@ -150,7 +151,7 @@ class NoOrigin(ZenitError):
 
 
 class DamageAwaited(ZenitError):
-    """Messages are damaged at their broker; one of its replicas, which does not answer, may have them whole.
+    """Messages are damaged at their broker; a replica that does not answer may have them undamaged.
 
     Args: topic, broker_name, queue_id, queue_offset (of the first of them).
     """
@@ -172,7 +173,7 @@ class DamageAwaited(ZenitError):
 
 
 class WrongAnswer(ZenitError):
-    """A handler returned what is no answer: the program is wrong, and its consumer has paused. Args: handler, answer (repr)."""
+    """A handler returned an invalid value, a defect of the program; the consumer has paused. Args: handler, answer (repr)."""
 
     code = 9108
 
@@ -184,7 +185,7 @@ class WrongAnswer(ZenitError):
     def __str__(self) -> str:
         return (
             f"handler {self.handler} returned {self.answer}; return None or a ConsumeResult. The consumer has paused: "
-            "mend the handler and start the program again, its messages come again"
+            "correct the handler and restart the program; it gets its messages again"
         )
 
 
@@ -198,7 +199,7 @@ class OffsetFileInUse(ZenitError):
         self.path = path
 
     def __str__(self) -> str:
-        return f"{self.path} belongs to a consumer that runs already; give this one another `instance=`"
+        return f"{self.path} belongs to a running consumer; give this one another `instance=`"
 
 
 class OffsetFileFailed(ZenitError):
@@ -212,11 +213,11 @@ class OffsetFileFailed(ZenitError):
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"offsets are not kept in {self.path}: {self.reason}"
+        return f"cannot store offsets in {self.path}: {self.reason}"
 
 
 class TraceDamaged(ZenitError):
-    """The body of a trace message is none. Args: reason."""
+    """The body of a trace message is invalid. Args: reason."""
 
     code = 9103
 
@@ -225,4 +226,4 @@ class TraceDamaged(ZenitError):
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"not a trace: {self.reason}"
+        return f"invalid trace: {self.reason}"

@@ -1,4 +1,4 @@
-"""Groups of replicas, their controllers and ZooKeeper. Pure."""
+"""Errors of replica groups, their controllers and ZooKeeper. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from .base import ZenitError
 
 
 class StaleEpoch(ZenitError):
-    """A replica group has gone on to a later epoch than the request's. Args: group, epoch, current."""
+    """The replica group is already in a later epoch than the request's. Args: group, epoch, current."""
 
     code = 2000
 
@@ -17,7 +17,7 @@ class StaleEpoch(ZenitError):
         self.current = current
 
     def __str__(self) -> str:
-        return f"replica group {self.group!r} is in epoch {self.current}, the request is of epoch {self.epoch}"
+        return f"replica group {self.group!r} is in epoch {self.current}, but the request is of epoch {self.epoch}"
 
 
 class StaleGroupVersion(ZenitError):
@@ -36,7 +36,7 @@ class StaleGroupVersion(ZenitError):
 
 
 class NotGroupMaster(ZenitError):
-    """Only the elected life of a group's master may ask this. Args: group, replica, master ("" where there is none)."""
+    """Only the elected incarnation of a group's master may send this. Args: group, replica, master ("" if there is none)."""
 
     code = 2002
 
@@ -53,7 +53,7 @@ class NotGroupMaster(ZenitError):
 
 
 class UnknownReplica(ZenitError):
-    """A name that is no replica of the group. Args: group, replica."""
+    """The group has no replica of this name. Args: group, replica."""
 
     code = 2003
 
@@ -67,7 +67,7 @@ class UnknownReplica(ZenitError):
 
 
 class ReplicaNotAlive(ZenitError):
-    """A replica was not heard of lately, so it cannot be chosen. Args: group, replica."""
+    """A replica sends no heartbeats, so it cannot be elected. Args: group, replica."""
 
     code, retriable = 2006, True
 
@@ -81,7 +81,7 @@ class ReplicaNotAlive(ZenitError):
 
 
 class NotLeadingController(ZenitError):
-    """Another controller leads. Args: leader (its address; "" where none is known)."""
+    """Another controller leads. Args: leader (its address; "" if none is known)."""
 
     code, retriable = 2007, True
 
@@ -90,8 +90,8 @@ class NotLeadingController(ZenitError):
         self.leader = leader
 
     def __str__(self) -> str:
-        nobody = "nor does another that it knows of: do ZooKeeper and the controllers run? (zenit status)"
-        return f"this controller does not lead; {self.leader or nobody}"
+        nobody = "it knows of no leader: check that ZooKeeper and the controllers run (zenit status)"
+        return f"this controller does not lead; {self.leader + ' does' if self.leader else nobody}"
 
 
 class ReplicaGroupNotFound(ZenitError):
@@ -104,11 +104,13 @@ class ReplicaGroupNotFound(ZenitError):
         self.group = group
 
     def __str__(self) -> str:
-        return f"replica group {self.group!r} does not exist (those that do: zenit cluster); it begins with its first broker"
+        return (
+            f"replica group {self.group!r} does not exist (zenit cluster lists the groups); its first broker founds it"
+        )
 
 
 class IncarnationUnknown(ZenitError):
-    """The node has another life of that replica than the one that asks: register. Args: group, replica, starts, current."""
+    """The group's node has another incarnation of this replica: it must register. Args: group, replica, starts, current."""
 
     code = 2010
 
@@ -122,13 +124,13 @@ class IncarnationUnknown(ZenitError):
     def __str__(self) -> str:
         return (
             f"start {self.starts} of replica {self.replica!r} is not the one that group {self.group!r} knows"
-            f" (start {self.current}); it must register first"
+            f" (start {self.current}): the replica must register first"
         )
 
 
 class MasterStillAlive(ZenitError):
-    """A forced election waits until the old master was silent for one dead time. Args: group, master ("": the group was
-    restored, and does not know who led it), wait_ms."""
+    """A forced election must wait until the former master was silent for one dead time. Args: group, master ("": the group was
+    restored, and its former master is unknown), wait_ms."""
 
     code, retriable = 2011, True
 
@@ -139,8 +141,8 @@ class MasterStillAlive(ZenitError):
         self.wait_ms = wait_ms
 
     def __str__(self) -> str:
-        who = f"master {self.master!r}" if self.master else "a master from before the restore"
-        return f"{who} of group {self.group!r} may be alive; stop it, and force again after {self.wait_ms} ms"
+        who = f"master {self.master!r}" if self.master else "the master before the restore"
+        return f"{who} of group {self.group!r} may be alive; stop it, then force again after {self.wait_ms} ms"
 
 
 class NotElectable(ZenitError):
@@ -159,13 +161,13 @@ class NotElectable(ZenitError):
         who = repr(self.replica) if self.replica else "each replica"
         return (
             f"{who} may lack acknowledged messages of group {self.group!r}; electable: {self.electable or 'nobody'}"
-            " (an operator may force it and lose them)"
+            " (an operator may force the election, which loses them)"
         )
 
 
 class ReplicaNameTaken(ZenitError):
-    """Another store, or a copy of its store elsewhere, registers under the name of a replica that is alive. Args: group,
-    replica, address (of the one alive)."""
+    """Another store, or a copy of the same store, registers under the name of a living replica. Args: group,
+    replica, address (of the living one)."""
 
     code, retriable = 2014, True
 
@@ -178,12 +180,12 @@ class ReplicaNameTaken(ZenitError):
     def __str__(self) -> str:
         return (
             f"replica {self.replica!r} of group {self.group!r} is alive at {self.address}; stop one of the two, or give this"
-            " one a name and a store of its own"
+            " one its own name and store"
         )
 
 
 class GroupNodeLost(ZenitError):
-    """ZooKeeper's node of a group is missing or older than what a replica knows. Args: group, epoch, persisted (the epoch
+    """The group's node in ZooKeeper is missing, or older than the one a replica knows. Args: group, epoch, persisted (the epoch
     that the replica knows)."""
 
     code = 9040
@@ -196,14 +198,18 @@ class GroupNodeLost(ZenitError):
 
     def __str__(self) -> str:
         return (
-            f"ZooKeeper knows epoch {self.epoch} of group {self.group!r}, a replica knows more, in epoch {self.persisted}: data"
-            " was lost or set back; nobody is elected and no set changes until an operator restores the group: zenit controller"
-            f" restore {self.group} --epoch {self.persisted} (or a higher one, if `zenit status` shows it of another replica)"
+            f"ZooKeeper has group {self.group!r} in epoch {self.epoch}, a replica has seen a newer state, in epoch"
+            f" {self.persisted}: data was lost or set back. No master is elected and no in-sync set changes until you restore"
+            f" the group: zenit controller restore {self.group} --epoch {self.persisted} (or a higher epoch, if"
+            " `zenit status` shows one)"
         )
 
 
 class GroupNotLost(ZenitError):
-    """A restore of a group of which no replica knows more than ZooKeeper. Args: group, epoch, master ("" where none leads)."""
+    """A restore is refused: no replica knows more of the group than ZooKeeper.
+
+    Args: group, epoch, master ("" if none leads).
+    """
 
     code = 9126
 
@@ -217,13 +223,13 @@ class GroupNotLost(ZenitError):
         elected = f"zenit controller elect {self.group}" + ("" if self.master else " --force")
         return (
             f"nothing of group {self.group!r} is known to be lost: no replica knows more than ZooKeeper's epoch {self.epoch}"
-            f" ({self.master or 'nobody'} leads). To have another master: {elected}. --force restores it all the same: it"
-            " deposes the master, and the group takes no writes until an election by force"
+            f" ({self.master or 'nobody'} leads). To elect another master: {elected}. --force restores the group all the same:"
+            " it deposes the master, and the group takes no writes until a forced election"
         )
 
 
 class GroupNodeDamaged(ZenitError):
-    """The content of a group's node makes no sense. Args: group, field, reason."""
+    """The content of a group's node is invalid. Args: group, field, reason."""
 
     code = 9041
 
@@ -238,21 +244,21 @@ class GroupNodeDamaged(ZenitError):
 
 
 class SightingsDamaged(GroupNodeDamaged):
-    """What ZooKeeper keeps of a group's replicas that know more than its node makes no sense. Args: group, field, reason."""
+    """ZooKeeper's record of replicas that know more than the group's node is invalid. Args: group, field, reason."""
 
     code = 9124
 
     def __str__(self) -> str:
         return (
             f"what replicas of group {self.group!r} were heard to know cannot be read (/zenit/CLUSTER/seen/{self.group} in"
-            f" ZooKeeper; {self.field}: {self.reason}): nobody is elected and no set changes until an operator restores the"
-            f" group: zenit controller restore {self.group} --epoch N, the highest that `zenit status` shows of a replica, and"
-            " --group-id ID where ZooKeeper has no such group"
+            f" ZooKeeper; {self.field}: {self.reason}). No master is elected and no in-sync set changes until you restore the"
+            f" group: zenit controller restore {self.group} --epoch N, with the highest epoch that `zenit status` shows, and"
+            " with --group-id ID if ZooKeeper has no such group"
         )
 
 
 class TooManyLostGroups(ZenitError):
-    """Replicas of so many groups that ZooKeeper does not know were heard that no more are remembered. Args: limit."""
+    """The controllers heard replicas of too many groups that ZooKeeper does not know. Args: limit."""
 
     code = 9125
 
@@ -262,9 +268,10 @@ class TooManyLostGroups(ZenitError):
 
     def __str__(self) -> str:
         return (
-            f"{self.limit} groups that ZooKeeper does not know were heard of, and no group is founded: restore those that were"
-            " lost (zenit controller restore), remove from /zenit/CLUSTER/seen in ZooKeeper those that never were, and start"
-            " the controllers anew"
+            f"replicas of {self.limit} groups that ZooKeeper does not know were heard, so no group is founded:"
+            " restore the groups"
+            " that were lost (zenit controller restore), delete the others from /zenit/CLUSTER/seen in ZooKeeper, and restart"
+            " the controllers"
         )
 
 
@@ -298,7 +305,7 @@ class ReplicaNeeded(ZenitError):
 
 
 class StartCounterBehind(ZenitError):
-    """A disk was set back: its start counter is not above the one a group knows of the same store. The replica notes
+    """A disk was set back: its start counter is not above the one that the group knows. The replica records
     that it may have forgotten, raises its counter above `current`, and registers again. Args: group, replica, starts, current.
     """
 
@@ -314,12 +321,12 @@ class StartCounterBehind(ZenitError):
     def __str__(self) -> str:
         return (
             f"replica {self.replica!r} of group {self.group!r} counts {self.starts} starts, the group {self.current}:"
-            " its disk was set back"
+            " the replica's disk was set back"
         )
 
 
 class StaticMasterBehind(ZenitError):
-    """A replica has seen a later epoch than the static master it is to follow. Args: group, epoch, persisted."""
+    """A replica has seen a later epoch than that of its static master. Args: group, epoch, persisted."""
 
     code = 9048
 
@@ -331,14 +338,15 @@ class StaticMasterBehind(ZenitError):
 
     def __str__(self) -> str:
         return (
-            f"the static master of group {self.group!r} is in epoch {self.epoch}, a replica has seen {self.persisted}: the"
-            " master's store is another one or was set back; name the replica with all messages as static_master instead"
+            f"the static master of group {self.group!r} is in epoch {self.epoch}, a replica has seen epoch"
+            f" {self.persisted}: the"
+            " master's store was replaced or set back; set static_master to the replica with all messages instead"
         )
 
 
 class OtherReplicaMeant(ZenitError):
-    """One replica asked another a question that is meant for a third: the address belongs to that one no more. Args: group,
-    group_id, store_id (whom the question names), own_group_id, own_store_id (who was asked)."""
+    """A request between replicas reached another replica than it names: the address now belongs to this one. Args: group,
+    group_id, store_id (whom the request names), own_group_id, own_store_id (who got it)."""
 
     code, retriable = 9120, True
 
@@ -352,15 +360,17 @@ class OtherReplicaMeant(ZenitError):
 
     def __str__(self) -> str:
         return (
-            f"the question is for store {self.store_id} of group id {self.group_id or '(none)'}; this broker of group"
+            f"the request is for store {self.store_id} of group id {self.group_id or '(none)'}; this broker of group"
             f" {self.group!r} is store {self.own_store_id} of group id {self.own_group_id or '(none)'}"
         )
 
 
 class ForeignReplica(ZenitError):
-    """A replica has belonged to a group of that name, and this is another one: what the two have written under equal epochs
-    would pass for the same. Args: group, replica, group_id (of its own group), expected (the group id of this one), epoch (the
-    highest that the replica knows), current (the epoch of this group)."""
+    """A replica belongs to another group of the same name: different records under equal epochs would count as the same.
+
+    Args: group, replica, group_id (of its own group), expected (the id of this group), epoch (the highest that the replica
+    knows), current (the epoch of this group).
+    """
 
     code = 9112
 
@@ -380,17 +390,17 @@ class ForeignReplica(ZenitError):
             f" --group-id {self.group_id}"
         )
         if self.epoch <= self.current:
-            remedy += "; to have it here as a new replica, move its directory away"
+            remedy += "; to add it here as a new replica, move its directory away"
         return (
             f"replica {self.replica!r} belongs to a group {self.group!r} of id {self.group_id} and knows its epoch"
-            f" {self.epoch}; this one is of id {self.expected}, in epoch {self.current}: name the controllers of its own"
+            f" {self.epoch}; this group is of id {self.expected}, in epoch {self.current}: set the controllers of its own"
             f" cluster; {remedy}"
         )
 
 
 class ForeignLog(ZenitError):
-    """A store that is in no group has a log already, or epochs of a static master: it would pass for a copy. Args: group,
-    replica, log_end (bytes), group_id (of the group that it wants to join; "" where there is none yet)."""
+    """A store of no group already has a log, or epochs of a static master, and would count as a copy. Args: group,
+    replica, log_end (bytes), group_id (of the group to join; "" if there is none yet)."""
 
     code = 9049
 
@@ -403,16 +413,16 @@ class ForeignLog(ZenitError):
 
     def __str__(self) -> str:
         join = f"if it is a copy of the group's log, stop the broker and run: zenit store join DIR --group-id {self.group_id}"
-        found = "if the group shall have that log, docs/replicas.md says how"
+        found = "to found the group with that log, see docs/replicas.md"
         return (
             f"replica {self.replica!r} is new to group {self.group!r} and has a log of its own, up to {self.log_end}:"
-            f" {join if self.group_id else found}; else move its directory away and start it with an empty one"
+            f" {join if self.group_id else found}; otherwise move its directory away and start it with an empty one"
         )
 
 
 class CutRefused(ZenitError):
-    """A slave does not cut its log to where its master's agrees: confirmed bytes would be forgotten, or it does not reach
-    back so far. Args: replica, master, epoch (of its term), truncate_at, begin, end, confirm (of the slave's log, bytes).
+    """A slave refuses to cut its log to where its master's agrees: it would lose confirmed bytes, or its log begins
+    later. Args: replica, master, epoch (of its term), truncate_at, begin, end, confirm (of the slave's log, bytes).
     """
 
     code = 9122
@@ -432,15 +442,15 @@ class CutRefused(ZenitError):
     def __str__(self) -> str:
         return (
             f"master {self.master!r} of epoch {self.epoch} agrees with this log up to {self.truncate_at} only; this log keeps"
-            f" {self.begin} to {self.end}, confirmed up to {self.confirm}. Nothing is cut: a forced election has given these"
-            " bytes up, or the master has lost them. To give them up here too: stop this broker, move its store directory away"
+            f" {self.begin} to {self.end}, confirmed up to {self.confirm}. Nothing is cut: a forced election gave these bytes"
+            " up, or the master has lost them. To give them up here too: stop this broker, move its store directory away"
             " (it may be their last copy), start it with an empty one. To keep them: stop the master, then zenit controller"
             f" elect GROUP --replica {self.replica} --force; what was written since is lost then"
         )
 
 
 class TooManyEpochs(ZenitError):
-    """A log holds bytes of as many epochs as a list can tell apart, so no other epoch can begin. Args: epochs, limit."""
+    """A log holds bytes of as many epochs as its list may have, so no further epoch can begin. Args: epochs, limit."""
 
     code = 9121
 
@@ -451,13 +461,13 @@ class TooManyEpochs(ZenitError):
 
     def __str__(self) -> str:
         return (
-            f"the log holds bytes of {self.epochs} epochs, at most {self.limit} can be told apart: lower retention_ms or"
-            " retention_bytes of its replicas, so that the oldest bytes go and their epochs with them"
+            f"the log holds bytes of {self.epochs} epochs, and its list has room for {self.limit}: lower retention_ms or"
+            " retention_bytes of its replicas, so that the oldest bytes expire, and their epochs with them"
         )
 
 
 class SegmentsDiffer(ZenitError):
-    """A slave's log files are of another size than its master's, so that it cannot copy what lies at their ends. Args: replica,
+    """A slave's log files have another size than its master's, so it cannot copy bytes at their ends. Args: replica,
     master, segment_bytes (of the slave's files), begin, end (of the chunk that does not fit)."""
 
     code = 9127
@@ -480,7 +490,7 @@ class SegmentsDiffer(ZenitError):
 
 
 class GroupIdUnclear(ZenitError):
-    """A group can only be restored as one that its replicas agree on. Args: group, told (ids and epochs, as text; "" where no
+    """A restore needs one group id, and the replicas do not agree on one. Args: group, told (ids and epochs, as text; "" if no
     replica of it was heard)."""
 
     code = 9113
@@ -491,6 +501,11 @@ class GroupIdUnclear(ZenitError):
         self.told = told
 
     def __str__(self) -> str:
-        found = f"replicas of group {self.group!r} tell of several groups ({self.told})"
-        none = f"no replica that was in group {self.group!r} has been heard: start those that have its messages first"
-        return f"{found if self.told else none}, or name the one to restore: --group-id ID"
+        found = (
+            f"replicas of group {self.group!r} report several group ids ({self.told}): name one of them, --group-id ID"
+        )
+        none = (
+            f"no replica of group {self.group!r} has been heard: start the replicas that have its messages, or name the group"
+            " to restore, --group-id ID"
+        )
+        return found if self.told else none

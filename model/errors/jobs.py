@@ -1,4 +1,4 @@
-"""What keeps a job of the data pipeline, or an archive that it writes, from going on. Pure."""
+"""Errors of the data pipeline's jobs and of archives. Pure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from .base import ZenitError
 
 
 class JobFailed(ZenitError):
-    """Spark gave a job up. Args: job, reason (one line), log_path of what Spark and its workers
-    said ("" = nowhere)."""
+    """A job failed in Spark. Args: job, reason (one line), log_path of the output of Spark and its workers ("" = none)."""
 
     code = 9095
 
@@ -22,7 +21,7 @@ class JobFailed(ZenitError):
 
 
 class ArchiveNotWritable(ZenitError):
-    """Nothing can be written where an archive is to be. Args: directory, reason."""
+    """The directory of an archive cannot be written. Args: directory, reason."""
 
     code = 9096
 
@@ -36,7 +35,7 @@ class ArchiveNotWritable(ZenitError):
 
 
 class ArchiveDamaged(ZenitError):
-    """A file that says what an archive holds is not as we write it. Args: path, reason."""
+    """A file that describes an archive is damaged. Args: path, reason."""
 
     code = 9097
 
@@ -50,7 +49,7 @@ class ArchiveDamaged(ZenitError):
 
 
 class TargetInUse(ZenitError):
-    """Another job works on the same archive or replay. Args: target, owner (as it wrote itself down)."""
+    """Another job works on the same archive or replay. Args: target, owner (as its lock file names it)."""
 
     code, retriable = 9098, True
 
@@ -77,7 +76,7 @@ class NoArchive(ZenitError):
 
 
 class CheckpointLost(ZenitError):
-    """An archive has rows, but no longer the checkpoint which says where it ends, or an older one. Args: directory."""
+    """An archive has rows, but its checkpoint is missing, foreign or older. Args: directory."""
 
     code = 9104
 
@@ -87,13 +86,14 @@ class CheckpointLost(ZenitError):
 
     def __str__(self) -> str:
         return (
-            f"the archive {self.directory} holds rows, but its _checkpoint is gone, another's, or older than they are: rows "
-            "would be archived twice, or left out; restore it as it was last, or archive into another directory"
+            f"the archive {self.directory} holds rows, but its _checkpoint is missing, of another archive, or older"
+            " than the rows: "
+            "rows would be archived twice, or left out; restore the latest _checkpoint, or archive into another directory"
         )
 
 
 class ArchiveStartLost(ZenitError):
-    """Brokers do not keep any more where an archive began whose first batch is not done. Args: directory."""
+    """The brokers dropped the begin of an archive whose first batch is not done. Args: directory."""
 
     code = 9171
 
@@ -103,13 +103,14 @@ class ArchiveStartLost(ZenitError):
 
     def __str__(self) -> str:
         return (
-            f"the first batch of the archive {self.directory} is not done, and what the brokers kept of where it began was"
-            " dropped: begun anew it could pass rows over; archive into another directory, with --starting where this one began"
+            f"the first batch of the archive {self.directory} is not done, and the brokers dropped the record of its"
+            " begin: a new"
+            " begin could skip rows; archive into another directory, with --starting where this one began"
         )
 
 
 class ArchivedTopicReplaced(ZenitError):
-    """A topic was deleted and made again since it was archived: offsets of the new one are those of rows that the archive has.
+    """An archived topic was deleted and created again: its offsets are already those of other rows in the archive.
 
     Args: topic, broker.
     """
@@ -123,13 +124,13 @@ class ArchivedTopicReplaced(ZenitError):
 
     def __str__(self) -> str:
         return (
-            f"topic {self.topic!r} at {self.broker} was deleted and made again since it was archived, and its offsets begin"
-            " anew; archive the new one into another directory"
+            f"topic {self.topic!r} at {self.broker} was deleted and created again since it was archived, and its offsets begin"
+            " again; archive the new topic into another directory"
         )
 
 
 class ReplayChanged(ZenitError):
-    """A replay of this name was begun with other options. Args: name, path of its state."""
+    """A replay of this name began with other options. Args: name, path of its state."""
 
     code = 9094
 
@@ -139,12 +140,12 @@ class ReplayChanged(ZenitError):
         self.path = path
 
     def __str__(self) -> str:
-        return f"replay {self.name!r} was begun with other options; give another --name, or delete {self.path}"
+        return f"replay {self.name!r} began with other options; give another --name, or delete {self.path}"
 
 
 class ReplayElsewhere(ZenitError):
-    """A replay was begun with another cluster than the one that answers: its chunks were sent there, not here. Args: name, path
-    of its state, cluster_id (of the cluster it was begun with), answers_id."""
+    """A replay began with another cluster than the one that answers. Args: name, path
+    of its state, cluster_id (of the cluster it began with), answers_id."""
 
     code = 9107
 
@@ -157,13 +158,14 @@ class ReplayElsewhere(ZenitError):
 
     def __str__(self) -> str:
         return (
-            f"replay {self.name!r} was begun with the cluster of the id {self.cluster_id}, and another one answers, of the id"
-            f" {self.answers_id}; give the --namesrv of the first, or another --name to begin anew here ({self.path})"
+            f"replay {self.name!r} began with the cluster of the id {self.cluster_id}, but the cluster of the id"
+            f" {self.answers_id}"
+            f" answers; give the --namesrv of the first, or another --name for a new replay here ({self.path})"
         )
 
 
 class QueryFailed(ZenitError):
-    """Spark cannot understand or carry out a query in SQL. Args: reason (one line)."""
+    """Spark cannot parse or execute an SQL query. Args: reason (one line)."""
 
     code = 9105
 

@@ -1,4 +1,4 @@
-"""The data pipeline: options, ranges, what queries keep at brokers, holds against retention, what a sink cannot write. Pure."""
+"""Errors of the Spark source and sink: options, offset ranges, stored query offsets, retention holds, columns. Pure."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class OptionRefused(ZenitError):
 
 
 class OffsetsBackwards(ZenitError):
-    """A range of offsets ends before it begins: its rows would be left out without a word. Args: queue (as text), start, end.
+    """A range of offsets ends before it begins, so its rows would silently be left out. Args: queue (as text), start, end.
 
-    On a stream: the offsets that it began with are not those that its checkpoint was made with.
+    On a stream: it began at other offsets than those that its checkpoint was made with.
     """
 
     code = 9062
@@ -51,12 +51,12 @@ class OffsetsBackwards(ZenitError):
     def __str__(self) -> str:
         return (
             f"{self.queue}: start {self.start} is beyond end {self.end}; a stream that starts at latest or at a time needs"
-            " the option queryName, under which the broker keeps what it began with"
+            " the option queryName, under which the broker stores its begin"
         )
 
 
 class OffsetsIncomplete(ZenitError):
-    """Offsets were given for some queues of a topic, not for all of those there are, or for one there is not.
+    """Offsets were given for only some queues of a topic, or for a queue that does not exist.
 
     Args: option, queue (as text), reason.
     """
@@ -74,7 +74,7 @@ class OffsetsIncomplete(ZenitError):
 
 
 class DataLost(ZenitError):
-    """Rows that were to be read have expired, or were deleted. Args: queue (as text), offset (wanted), minimum (left)."""
+    """Rows expired, or were deleted, before they were read. Args: queue (as text), offset (wanted), minimum (left)."""
 
     code = 9064
 
@@ -86,14 +86,14 @@ class DataLost(ZenitError):
 
     def __str__(self) -> str:
         return (
-            f"{self.queue}: offset {self.offset} was to be read, what is left begins at {self.minimum}; with"
-            " failOnDataLoss=false the rest is read, and what is lost is counted in the log"
+            f"{self.queue}: rows from offset {self.offset} on are lost, the queue now begins at {self.minimum}; with"
+            " failOnDataLoss=false the rest is read, and the lost rows are counted in the log"
         )
 
 
 class TopicReplaced(ZenitError):
-    """A topic was deleted and made again since it was read: what is there now is another one. Args: topic, broker, offset
-    (the highest that was read of the old one)."""
+    """A topic was deleted and created again since it was read. Args: topic, broker, offset
+    (the highest that was read of the former one)."""
 
     code = 9152
 
@@ -105,13 +105,13 @@ class TopicReplaced(ZenitError):
 
     def __str__(self) -> str:
         return (
-            f"topic {self.topic!r} at {self.broker} was deleted and made again since it was read up to offset {self.offset};"
-            " with failOnDataLoss=false the new one is read from its first row, and what was not read of the old one is lost"
+            f"topic {self.topic!r} at {self.broker} was deleted and created again since it was read up to offset {self.offset};"
+            " with failOnDataLoss=false the new one is read from its first row, and unread rows of the former one are lost"
         )
 
 
 class DamagedMessage(ZenitError):
-    """A message that was to be read is damaged. Args: queue (as text), offset, reason."""
+    """A message in the range to read is damaged. Args: queue (as text), offset, reason."""
 
     code = 9070
 
@@ -123,13 +123,16 @@ class DamagedMessage(ZenitError):
 
     def __str__(self) -> str:
         return (
-            f"{self.queue}: the message at offset {self.offset} is damaged: {self.reason}; with onCorrupt=quarantine such"
-            " messages are passed over, and told of in the log"
+            f"{self.queue}: the message at offset {self.offset} is damaged: {self.reason}; with onCorrupt=quarantine damaged"
+            " messages are skipped, and named in the log"
         )
 
 
 class RangeUnread(ZenitError):
-    """Messages of a range did not come, however often they were asked for. Args: queue (as text), offset, waited_ms, reason."""
+    """The brokers did not deliver the messages of a range, in spite of retries.
+
+    Args: queue (as text), offset, waited_ms, reason.
+    """
 
     code, retriable, route_stale = 9071, True, True
 
@@ -141,11 +144,13 @@ class RangeUnread(ZenitError):
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"{self.queue}: nothing came from offset {self.offset} on within {self.waited_ms} ms: {self.reason}"
+        return (
+            f"{self.queue}: no message from offset {self.offset} on arrived within {self.waited_ms} ms: {self.reason}"
+        )
 
 
 class QueryOffsetsNotFound(ZenitError):
-    """Nothing is kept of a query. Args: query."""
+    """The brokers store no offsets of this query. Args: query."""
 
     code = 9085
 
@@ -154,11 +159,11 @@ class QueryOffsetsNotFound(ZenitError):
         self.query = query
 
     def __str__(self) -> str:
-        return f"no offsets are kept of query {self.query!r} (zenit query-offsets list)"
+        return f"no offsets of query {self.query!r} are stored (zenit query-offsets list)"
 
 
 class TooManyQueries(ZenitError):
-    """A broker keeps as much of queries as it may. Args: limit, what (is counted)."""
+    """A broker already stores as many entries of queries as it may. Args: limit, what (is counted)."""
 
     code = 9086
 
@@ -169,13 +174,13 @@ class TooManyQueries(ZenitError):
 
     def __str__(self) -> str:
         return (
-            f"the broker keeps at most {self.limit} {self.what}: drop those of queries that are gone"
+            f"the broker stores at most {self.limit} {self.what}: drop those of queries that no longer run"
             " (zenit query-offsets drop)"
         )
 
 
 class QueryOffsetsDiffer(ZenitError):
-    """Brokers keep different offsets of one query: one was away while the query began a second time. Args: query, brokers."""
+    """Brokers store different offsets of one query: one was down when the query began again. Args: query, brokers."""
 
     code = 9087
 
@@ -186,13 +191,13 @@ class QueryOffsetsDiffer(ZenitError):
 
     def __str__(self) -> str:
         return (
-            f"brokers {self.brokers} keep different offsets of query {self.query!r}; look at them"
+            f"brokers {self.brokers} store different offsets of query {self.query!r}; compare them"
             " (zenit query-offsets show --json), then drop them and start the query at explicit offsets"
         )
 
 
 class HoldNotFound(ZenitError):
-    """A hold is over: not renewed in time, or the broker that gave it leads no more. Args: hold_id."""
+    """A retention hold has ended: it was not renewed in time, or its broker is no longer master. Args: hold_id."""
 
     code = 9088
 
@@ -201,11 +206,11 @@ class HoldNotFound(ZenitError):
         self.hold_id = hold_id
 
     def __str__(self) -> str:
-        return f"hold {self.hold_id!r} is over; take a new one"
+        return f"retention hold {self.hold_id!r} has ended; request a new one"
 
 
 class TooManyHolds(ZenitError):
-    """A broker has as many holds as it takes. Args: limit, what (is counted)."""
+    """A broker already has as many retention holds as it may. Args: limit, what (is counted)."""
 
     code, retriable = 9089, True
 
@@ -215,12 +220,15 @@ class TooManyHolds(ZenitError):
         self.what = what
 
     def __str__(self) -> str:
-        return f"the broker takes at most {self.limit} {self.what}; others end when their readers do, or within an hour"
+        return (
+            f"the broker allows at most {self.limit} {self.what}; the others end with their readers, or within an hour"
+        )
 
 
 class BatchOutdated(ZenitError):
-    """A batch is to be written with delivery=dedup, and a later one of its query was: what it brings that is new would count
-    as written. Args: query, batch_id, known (the later one's).
+    """With delivery=dedup, a batch comes after a later one of its query: new rows in it would count as written.
+
+    Args: query, batch_id, known (the later one's).
     """
 
     code = 9106
@@ -233,14 +241,15 @@ class BatchOutdated(ZenitError):
 
     def __str__(self) -> str:
         return (
-            f"batch {self.batch_id} of query {self.query!r} is to be written, but its batch {self.known} was before: a"
-            " checkpoint was set back, or a batchId is not higher, and what is new in the batch would count as written; go on"
-            " with a new checkpoint (or queryName) at offsets behind what was written"
+            f"batch {self.batch_id} of query {self.query!r} comes after its batch {self.known}: the checkpoint was"
+            " set back, or the"
+            " batchId is not higher; new rows would count as written. Continue with a new checkpoint (or queryName), at offsets"
+            " behind what was written"
         )
 
 
 class BatchChanged(ZenitError):
-    """A batch comes again with delivery=dedup, and its rows are not those that were written of it.
+    """With delivery=dedup, a repeated batch has other rows than were written before.
 
     Args: query, batch_id, reason.
     """
@@ -255,13 +264,14 @@ class BatchChanged(ZenitError):
 
     def __str__(self) -> str:
         return (
-            f"batch {self.batch_id} of query {self.query!r} comes again with other rows than were written of it: {self.reason};"
-            " go on with a new checkpoint (or queryName, or batchId) at offsets behind what was written"
+            f"batch {self.batch_id} of query {self.query!r} is repeated with other rows than were written before:"
+            f" {self.reason};"
+            " continue with a new checkpoint (or queryName, or batchId), at offsets behind what was written"
         )
 
 
 class UnwritableColumn(ZenitError):
-    """A sink cannot write this column of a row. Args: column, reason."""
+    """The sink cannot write this column. Args: column, reason."""
 
     code = 9091
 

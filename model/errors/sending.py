@@ -1,4 +1,4 @@
-"""What may become of a message that is sent. Pure."""
+"""Errors of sending, and of requests and replies. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from .base import ZenitError
 
 
 class FlushTimeout(ZenitError):
-    """The message was written but its flush did not end in time: durable or not is unknown. Args: timeout_ms."""
+    """The message was written, but not flushed in time: it is unknown whether it is durable. Args: timeout_ms."""
 
     code, retriable = 10, True
 
@@ -19,7 +19,7 @@ class FlushTimeout(ZenitError):
 
 
 class ReplicaTimeout(ZenitError):
-    """Stored, but the replicas in sync did not have it in time: it may or may not survive. Args: timeout_ms."""
+    """The master stored the message, but the in-sync replicas did not in time: it may survive or not. Args: timeout_ms."""
 
     code, retriable = 12, True
 
@@ -29,7 +29,7 @@ class ReplicaTimeout(ZenitError):
 
     def __str__(self) -> str:
         return (
-            f"the replicas in sync did not acknowledge within {self.timeout_ms} ms; the messages may be stored or not"
+            f"the in-sync replicas did not acknowledge within {self.timeout_ms} ms; the messages may be stored or not"
         )
 
 
@@ -88,11 +88,14 @@ class NotEnoughReplicas(ZenitError):
         self.min_in_sync = min_in_sync
 
     def __str__(self) -> str:
-        return f"{self.in_sync} replicas are in sync, {self.min_in_sync} are wanted: writes wait until more are"
+        return (
+            f"{self.in_sync} replicas are in sync, {self.min_in_sync} are needed: writes wait until enough are (zenit"
+            " status)"
+        )
 
 
 class NotARequest(ZenitError):
-    """A message without what a reply needs: nobody waits for one. Args: message_id, missing (the property's name)."""
+    """The message is no request: it lacks a property that a reply needs. Args: message_id, missing (the property's name)."""
 
     code = 9100
 
@@ -106,7 +109,7 @@ class NotARequest(ZenitError):
 
 
 class RequesterGone(ZenitError):
-    """A reply is stored, but the one who asked is not connected to that broker. Args: client_id, correlation_id."""
+    """The reply is stored, but the requester is not connected to that broker. Args: client_id, correlation_id."""
 
     code = 9101
 
@@ -123,7 +126,7 @@ class RequesterGone(ZenitError):
 
 
 class TooManyRequests(ZenitError):
-    """So many requests wait for their replies already. Args: limit."""
+    """The producer already has as many unanswered requests as it may. Args: limit."""
 
     code, retriable = 9102, True
 
@@ -132,4 +135,4 @@ class TooManyRequests(ZenitError):
         self.limit = limit
 
     def __str__(self) -> str:
-        return f"{self.limit} requests wait for their replies already"
+        return f"{self.limit} requests already wait for replies; wait for some of them first"

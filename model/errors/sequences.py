@@ -1,4 +1,4 @@
-"""What may become of a batch that carries its producer's sequence. Pure."""
+"""Errors of idempotent sending: batches with the producer's sequence numbers. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from .base import ZenitError
 
 
 class OutcomeUnknown(ZenitError):
-    """A batch was sent, its answer never came: it may be stored or not, and a late copy may yet be. Args: queue, reason."""
+    """A batch got no answer: it may be stored or not, and a copy in flight may still be stored. Args: queue, reason."""
 
     code = 9075
 
@@ -16,13 +16,13 @@ class OutcomeUnknown(ZenitError):
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"whether {self.queue} has the messages is unknown, and nobody answered in time; the last try: {self.reason}"
+        return f"it is unknown whether {self.queue} has the messages: no answer in time; the last try: {self.reason}"
 
 
 class OutOfOrderSequence(ZenitError):
     """The queue lacks messages that this producer sent before: nothing was stored. Args: first, last_sequence.
 
-    `last_sequence`: the last one of this producer that the broker knows of in the queue, -1 for none.
+    `last_sequence`: the last one of this producer that the broker knows in the queue, -1 for none.
     """
 
     code = 9076
@@ -33,15 +33,13 @@ class OutOfOrderSequence(ZenitError):
         self.last_sequence = last_sequence
 
     def __str__(self) -> str:
-        return (
-            f"sequence {self.first} does not follow {self.last_sequence}, the last that the queue has of this producer"
-        )
+        return f"sequence {self.first} does not follow {self.last_sequence}, the last one of this producer in the queue"
 
 
 class SequenceKnownInPart(ZenitError):
-    """The queue has the first messages of a batch, not the rest: nothing was stored now. Args: first, last_sequence.
+    """The queue has the first messages of a batch, but not the rest; this try stored nothing. Args: first, last_sequence.
 
-    A crash in the middle of an earlier try does that; whoever sends the batch goes on behind `last_sequence`.
+    A crash in the middle of an earlier try causes this; the sender continues behind `last_sequence`.
     """
 
     code = 9077
@@ -53,5 +51,5 @@ class SequenceKnownInPart(ZenitError):
 
     def __str__(self) -> str:
         return (
-            f"of the batch from sequence {self.first} on, the queue has {self.last_sequence} and those before already"
+            f"the queue already has the batch from sequence {self.first} up to {self.last_sequence}, but not the rest"
         )

@@ -1,4 +1,4 @@
-"""What somebody asked for that cannot be: names, parameters, configuration, the cluster on this machine. Pure."""
+"""Errors of names, parameters, configuration, and of the cluster on this machine. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from .base import ZenitError
 
 
 class TopicNotFound(ZenitError):
-    """No such topic where it was asked for. Args: topic."""
+    """The topic does not exist at the server that was asked. Args: topic."""
 
     code, route_stale = 17, True
 
@@ -16,15 +16,15 @@ class TopicNotFound(ZenitError):
 
     def __str__(self) -> str:
         return (
-            f"topic {self.topic!r} does not exist; create it: zenit topic create {self.topic} --queues 8 (where it existed"
+            f"topic {self.topic!r} does not exist; create it: zenit topic create {self.topic} --queues 8 (if it existed"
             " before, its broker is down: zenit status)"
         )
 
 
 class TopicMadeAnew(ZenitError):
-    """The topic was deleted and made again since: what is asked for belongs to the topic that is gone.
+    """The topic was deleted and created again: the request refers to the former topic.
 
-    Args: topic, incarnation (of the one there is), asked.
+    Args: topic, incarnation (of the present topic), asked.
     """
 
     code, retriable, route_stale = 9151, True, True
@@ -37,8 +37,8 @@ class TopicMadeAnew(ZenitError):
 
     def __str__(self) -> str:
         return (
-            f"topic {self.topic!r} was deleted and made again ({self.incarnation}, not {self.asked}): what belonged to the"
-            " old one is gone"
+            f"topic {self.topic!r} was deleted and created again ({self.incarnation}, not {self.asked}): the data of the"
+            " former one is gone"
         )
 
 
@@ -52,7 +52,7 @@ class TopicExists(ZenitError):
         self.topic = topic
 
     def __str__(self) -> str:
-        return f"topic {self.topic!r} exists already"
+        return f"topic {self.topic!r} already exists with other settings"
 
 
 class InvalidParameter(ZenitError):
@@ -116,7 +116,10 @@ class ClusterNotStarted(ZenitError):
 
 
 class NoCluster(ZenitError):
-    """A directory holds no cluster. Args: directory, elsewhere (where the last one was started; "" = nobody asks)."""
+    """A directory holds no cluster.
+
+    Args: directory, elsewhere (the directory of the cluster started last; "" = not looked up).
+    """
 
     code = 9031
 
@@ -127,14 +130,12 @@ class NoCluster(ZenitError):
 
     def __str__(self) -> str:
         if self.elsewhere:
-            return (
-                f"no cluster in {self.directory}; the one that was started last is another one: --dir {self.elsewhere}"
-            )
+            return f"no cluster in {self.directory}; the cluster that was started last: --dir {self.elsewhere}"
         return f"no cluster in {self.directory}; start one: zenit up --dir {self.directory} --detach"
 
 
 class RequirementMissing(ZenitError):
-    """Something that is not ours is not installed. Args: what, remedy."""
+    """A program or package that is needed is not installed. Args: what, remedy."""
 
     code = 9045
 
@@ -148,7 +149,7 @@ class RequirementMissing(ZenitError):
 
 
 class HostTooNarrow(ZenitError):
-    """The machine, or its Python, has addresses of less than 64 bits. Args: bits."""
+    """The machine, or its Python, is not a 64-bit one. Args: bits."""
 
     code = 9109
 
@@ -161,7 +162,7 @@ class HostTooNarrow(ZenitError):
 
 
 class KernelOutdated(ZenitError):
-    """In a checkout, a compiled kernel was not made of the source beside it. Args: kernel (its file), checkout."""
+    """In a checkout, the compiled kernel does not match the source beside it. Args: kernel (its file), checkout."""
 
     code = 9111
 
@@ -171,4 +172,7 @@ class KernelOutdated(ZenitError):
         self.checkout = checkout
 
     def __str__(self) -> str:
-        return f"{self.kernel} was compiled from another source than is here; compile it again: pip install -e {self.checkout}"
+        return (
+            f"{self.kernel} was compiled from other source than {self.checkout} has; compile it again: pip install -e"
+            f" {self.checkout}"
+        )

@@ -1,4 +1,4 @@
-"""The store and its files. Pure."""
+"""Errors of the store and its files. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class StoreNotWriteable(ZenitError):
 
 
 class CorruptRecordError(ZenitError):
-    """Bytes on disk are not the record they should be. Args: offset, size_bytes, reason."""
+    """A record on disk is damaged. Args: offset, size_bytes, reason."""
 
     code = 9010
 
@@ -47,7 +47,7 @@ class StoreLocked(ZenitError):
 
 
 class StoreFormatError(ZenitError):
-    """A file of the store is not what this version can open. Args: path, reason."""
+    """This version cannot open a file of the store. Args: path, reason."""
 
     code = 9012
 
@@ -61,8 +61,8 @@ class StoreFormatError(ZenitError):
 
 
 class StoreInGroup(ZenitError):
-    """A store is a replica's of a group, and its broker was started otherwise: taking messages alone it would part from the
-    other replicas, under epochs that they use as well. Args: store_dir, group_id ("" = under a static master), epoch (the
+    """The store of a replica was opened by a broker that is in no group: alone, it would write other records than the
+    other replicas, under the same epochs. Args: store_dir, group_id ("" = under a static master), epoch (the
     highest it knows)."""
 
     code = 9016
@@ -78,12 +78,12 @@ class StoreInGroup(ZenitError):
         setting = "controllers" if self.group_id else "static_master"
         return (
             f"store {self.store_dir} is a replica's of {group}, in epoch {self.epoch}: start it with `{setting}` as before; to"
-            f" have it leave that group for good, run: zenit store leave {self.store_dir}"
+            f" remove it from that group for good, run: zenit store leave {self.store_dir}"
         )
 
 
 class StoreNotEmpty(ZenitError):
-    """A store that has messages is to be another cluster's, and nobody said that they are. Args: store_dir, cluster_id (the
+    """A store with messages is assigned to another cluster without --force. Args: store_dir, cluster_id (the
     other cluster's), log_end (bytes)."""
 
     code = 9017
@@ -96,13 +96,14 @@ class StoreNotEmpty(ZenitError):
 
     def __str__(self) -> str:
         return (
-            f"store {self.store_dir} has a log of {self.log_end} bytes: its messages and offsets would be those of the cluster"
-            f" with the id {self.cluster_id}. --force says that they shall; else start that broker with an empty store_dir"
+            f"store {self.store_dir} has a log of {self.log_end} bytes: its messages and offsets would become those"
+            " of the cluster"
+            f" with the id {self.cluster_id}. Use --force if you want that; otherwise start that broker with an empty store_dir"
         )
 
 
 class StorePoisoned(ZenitError):
-    """A write or flush failed; nothing is acknowledged any more and the process must exit. Args: what."""
+    """A write or flush of the disk failed: nothing more is acknowledged, and the process must exit. Args: what."""
 
     code = 9014
 
@@ -115,7 +116,10 @@ class StorePoisoned(ZenitError):
 
 
 class NotFlushed(ZenitError):
-    """A group goes over to synchronous flushing only after its members have flushed all. Args: group, replicas (as text)."""
+    """A group changes to synchronous flushing only after its members have flushed their logs.
+
+    Args: group, replicas (as text).
+    """
 
     code, retriable = 9043, True
 
@@ -125,4 +129,7 @@ class NotFlushed(ZenitError):
         self.replicas = replicas
 
     def __str__(self) -> str:
-        return f"group {self.group!r}: {self.replicas} did not flush the whole log yet"
+        return (
+            f"group {self.group!r}: {self.replicas} did not flush the whole log yet; try again, or wait until it left"
+            " the in-sync set"
+        )

@@ -127,7 +127,7 @@ def test_other_rows_are_refused_before_one_is_written(
     writer = query.attempt()
     query.run(writer, 7, numbered(0, 5))
     writer = writer if is_same_attempt else query.attempt()
-    with pytest.raises(BatchChanged, match=r"batch 7 of query 'query-of-.*comes again with other rows.*of task 0 in"):
+    with pytest.raises(BatchChanged, match=r"batch 7 of query 'query-of-.*is repeated with other rows.*of task 0 in"):
         query.run(writer, 7, second, number=int(is_same_attempt))
     assert stored(cluster, topic) == numbered(0, 5)
 

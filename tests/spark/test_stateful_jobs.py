@@ -296,7 +296,7 @@ def test_windows_go_to_a_topic_and_to_files_once(
         file.unlink()
     pq.write_table(others, newest / "part-0.parquet")
     forget_last_commit(tmp_path / "b")
-    with pytest.raises(Exception, match=f"comes again with other rows.*{newest} tells of others"):
+    with pytest.raises(Exception, match=f"is repeated with other rows.*{newest} tells of others"):
         window.run(to_files, lambda: spark, ignore)
     assert not os.listdir(target / "_staging")
 

@@ -12,14 +12,14 @@ def test_what_brokers_agree_on() -> None:
     assert agreed("q", {}) is None
     assert agreed("q", {"a": None, "b": None}) is None
     assert agreed("q", {"a": None, "b": "{}", "c": "{}"}) == "{}"
-    with pytest.raises(QueryOffsetsDiffer, match="brokers a, c keep different offsets of query 'q'"):
+    with pytest.raises(QueryOffsetsDiffer, match="brokers a, c store different offsets of query 'q'"):
         agreed("q", {"a": "{}", "b": None, "c": '{"n":1}'})
 
 
 def test_of_several_versions_the_highest_counts() -> None:
     old, new, other = '{"version":1}', '{"version":2}', '{"version":2,"n":1}'
     assert agreed("q", {"a": old, "b": new, "c": None, "d": "{}"}) == new
-    with pytest.raises(QueryOffsetsDiffer, match="brokers b, c keep"):
+    with pytest.raises(QueryOffsetsDiffer, match="brokers b, c store"):
         agreed("q", {"a": old, "b": new, "c": other})
     assert [is_behind(text, new) for text in (None, "{}", old, new, other, '{"version":3}')] == [True] * 3 + [False] * 3
 

@@ -162,7 +162,7 @@ def test_a_group_that_lost_nothing_keeps_its_master(heard: Seen | None, group_id
 
 def test_a_lost_group_is_not_restored_before_a_replica_told_which_it_is() -> None:
     """A wiped replica that registers first must not name it."""
-    with pytest.raises(GroupIdUnclear, match="start those that have its messages first") as unclear:
+    with pytest.raises(GroupIdUnclear, match="start the replicas that have its messages") as unclear:
         restore(None, RestoreGroup(GROUP, NO_VERSION, 41), seen=None, settings=SETTINGS)
     assert unclear.value.told == ""
     named = restore(None, RestoreGroup(GROUP, NO_VERSION, 41, A), seen=None, settings=SETTINGS)

@@ -84,7 +84,7 @@ def test_a_batch_given_up_in_doubt_ends_its_stream(batch: SequencedBatch) -> Non
     batch.on_error(error, new_id)
     failure = batch.failure(error)
     assert isinstance(failure, OutcomeUnknown)
-    assert str(failure).startswith("whether queue 3 of trades at broker-a has the messages is unknown")
+    assert str(failure).startswith("it is unknown whether queue 3 of trades at broker-a has the messages")
     assert batch.in_doubt
 
 
