@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 from weakref import finalize
@@ -26,8 +25,7 @@ from ..model.message import BODY_BYTES_MAX, BatchReceipt, Message, SendReceipt
 from ..model.names import check_group
 from ..model.queue import MessageQueue, QueueOffset
 from ..model.recall_handle import RecallHandle
-from ..model.sequence import sequence_room
-from ..record.kernel import Accumulator, StoredMessage
+from ..record.kernel import StoredMessage
 from ..remoting.commands import RecallMessage
 from .connection.argument_checks import check_count, milliseconds
 from .connection.client_repr import client_repr
@@ -35,22 +33,20 @@ from .connection.connection import Connection, connect
 from .connection.membership import Member
 from .connection.retry import RetryPolicy
 from .connection.waiting import Blocking, Waits, blocking, run_blocking
-from .sending.accumulators import new_accumulator as accumulator_towards
+from .sending.attempts import PlainAttempts, SendAttempts
 from .sending.background_sends import BackgroundSends
-from .sending.batch_sender import WINDOW_BATCHES, BatchSender
-from .sending.batching import BATCH_BYTES, LINGER_MS, BufferPool
+from .sending.batching import BATCH_BYTES, LINGER_MS, WINDOW_BATCHES, BackgroundLimits
 from .sending.delayed_send import DelayedAnswer, is_delayed
 from .sending.destinations import Destinations
 from .sending.failed_sends import FailedSends, OnError
-from .sending.idempotent.queue_streams import ID_LENGTH, QueueStreams
-from .sending.idempotent.sequenced_batch_sender import SequencedBatchSender
-from .sending.idempotent.sequenced_waited_send import SequencedWaitedSends
+from .sending.idempotent.queue_streams import QueueStreams
 from .sending.latency_fault import LatencyFault, LatencyTable, latency_table
 from .sending.outgoing import COMPRESS_OVER_BYTES, fill_bodies, fill_messages, message_parts, posted_parts
 from .sending.pending_replies import RequestStatistics
 from .sending.producer_end import ProducerEnd
 from .sending.ready_batch import ReadyBatches
 from .sending.request_reply import ReplyFuture, RequestReply
+from .sending.send_context import SendContext
 from .sending.send_future import BatchReceipts, SendFuture
 from .sending.waited_send import WaitedSends
 from .tracing.trace import TraceRecorder, trace_topic
@@ -109,78 +105,56 @@ class ProducerCore(ABC):
 
         Raises InvalidName or InvalidParameter. Connects at the first send.
         """
-        if compression not in (None, "lz4"):
-            raise InvalidParameter("compression", compression, "lz4 or None")
-        check_count("linger_ms", linger_ms, 0, 10_000)
-        check_count("batch_bytes", batch_bytes, 4096, 4 * 1024 * 1024)
-        check_count("window_batches", window_batches, 1, 64)
-        check_count("compress_over_bytes", compress_over_bytes, 0, BODY_BYTES_MAX)
-        if retries is not None:
-            check_count("retries", retries, 0, RETRIES_MAX)
         self.group = check_group(group)
         self._timeout_ms = milliseconds("timeout", timeout)
+        self._compress_over = _compress_over(compression, compress_over_bytes)
         batch_ms = milliseconds("batch_timeout", batch_timeout)
-        self._compress_over = compress_over_bytes if compression else BODY_BYTES_MAX
-        fault = LatencyFault(latency_table(latency_fault))
-        traced_in = trace_topic(trace)
+        limits = BackgroundLimits(
+            linger_ms=linger_ms, batch_bytes=batch_bytes, window_batches=window_batches, batch_ms=batch_ms
+        )
+        retry, fault, traced_in = _retry_policy(retries), LatencyFault(latency_table(latency_fault)), trace_topic(trace)
         self._connection = connect(namesrv)
-        self._waits = self._new_waits(self._connection)
-        self._end = ProducerEnd(self._connection, self._waits, group)
+        self._begin(retry, fault, QueueStreams() if idempotent else PlainAttempts(), traced_in, limits, on_error)
+
+    def _begin(
+        self,
+        retry: RetryPolicy,
+        fault: LatencyFault,
+        attempts: SendAttempts,
+        traced_in: str | None,
+        limits: BackgroundLimits,
+        on_error: OnError | None,
+    ) -> None:
+        """Makes its parts; they end with it."""
+        connection = self._connection
+        waits = self._new_waits(connection)
+        self._end = ProducerEnd(connection, waits, self.group)
         self._check_usable = self._end.check_usable
-        self._trace = TraceRecorder(self._connection, group, traced_in) if traced_in is not None else None
-        destinations = Destinations(self._connection.routes, fault)
-        shared = {
-            "group": group,
-            "fault": fault,
-            "retry": RetryPolicy(tries_max=0 if retries is None else retries + 1),
-            "trace": self._trace,
-        }
-        waited, sender = WaitedSends, BatchSender
-        own_properties = b""
-        if idempotent:
-            streams = QueueStreams()
-            waited = partial(SequencedWaitedSends, streams=streams)  # type: ignore[assignment]
-            sender = partial(SequencedBatchSender, streams=streams)  # type: ignore[assignment]
-            own_properties = sequence_room(ID_LENGTH)
-        new_accumulator = partial(_accumulator, self._connection, own_properties)
-        self._waited = waited(
-            self._connection,
-            self._waits,
-            destinations,
-            ReadyBatches(new_accumulator, keep=self._keeps_batches),
-            **shared,  # type: ignore[arg-type]
+        self._trace = None if traced_in is None else TraceRecorder(connection, self.group, traced_in)
+        context = SendContext(
+            connection=connection,
+            waits=waits,
+            group=self.group,
+            destinations=Destinations(connection.routes, fault),
+            fault=fault,
+            retry=retry,
+            attempts=attempts,
+            trace=self._trace,
         )
-        self._background = BackgroundSends(
-            self._connection,
-            self._waits,
-            destinations,
-            new_accumulator,
-            self._check_usable,
-            FailedSends(None if on_error is None else self._teller(on_error)),
-            new_sender=lambda on_failed: sender(
-                self._connection,
-                self._waits,
-                destinations,
-                pool=BufferPool(batch_bytes),
-                batch_ms=batch_ms,
-                on_failed=on_failed,
-                window_batches=window_batches,
-                **shared,  # type: ignore[arg-type]
-            ),
-            batch_bytes=batch_bytes,
-            linger_ms=linger_ms,
-        )
+        failed = FailedSends(None if on_error is None else self._teller(on_error))
+        self._waited = WaitedSends(context, ReadyBatches(context.new_accumulator, keep=self._keeps_batches))
+        self._background = BackgroundSends(context, limits, self._check_usable, failed)
         self._open = self._background.open
-        member = Member(self._connection.new_client_id(), producer_group=group)
+        member = Member(connection.new_client_id(), producer_group=self.group)
         self._requests = RequestReply(
-            self._connection,
-            self._waits,
+            connection,
+            waits,
             member,
             waited=self._waited,
             background=self._background,
             compress_over=self._compress_over,
         )
-        self._connection.members.join(member, on_reply=self._requests.on_reply)
+        connection.members.join(member, on_reply=self._requests.on_reply)
         self._end.begin(self._background, self._requests, self._trace, member.client_id, self._own_backlog())
         finalize(self, self._end.on_dropped).atexit = False
 
@@ -461,10 +435,14 @@ class Producer(ProducerCore):
         return run_blocking(self._requests.ask_soon(message, sharding_key, self._request_ms(timeout)))
 
 
-def _accumulator(connection: Connection, own_properties: bytes, topic: str, capacity: int) -> Accumulator:
-    """One whose records say where this process reaches the topic's broker from, with ids of its own."""
-    route = connection.routes.cached(topic)
-    address = next(
-        (broker.master_address for broker in (route.brokers if route else ()) if broker.master_address), None
-    )
-    return accumulator_towards(connection, topic, capacity, address, own_properties)
+def _compress_over(compression: str | None, over_bytes: int) -> int:
+    """The size of the largest body that is not compressed. Raises InvalidParameter."""
+    if compression not in (None, "lz4"):
+        raise InvalidParameter("compression", compression, "lz4 or None")
+    check_count("compress_over_bytes", over_bytes, 0, BODY_BYTES_MAX)
+    return over_bytes if compression else BODY_BYTES_MAX
+
+
+def _retry_policy(retries: int | None) -> RetryPolicy:
+    """Raises InvalidParameter."""
+    return RetryPolicy(tries_max=0 if retries is None else check_count("retries", retries, 0, RETRIES_MAX) + 1)

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
-from ...client.sending.batch_sender import WINDOW_BATCHES
-from ...client.sending.batching import BATCH_BYTES
+from ...client.sending.batching import BATCH_BYTES, WINDOW_BATCHES
 from ...model.clock import monotonic_ns
 from ...remoting.commands import PullMessages, SendMessages, SendReply
 from ...remoting.header import encode_reply, encode_request

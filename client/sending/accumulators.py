@@ -26,6 +26,15 @@ def new_accumulator(
     )
 
 
+def topic_accumulator(connection: Connection, topic: str, capacity: int, own_properties: bytes = b"") -> Accumulator:
+    """One for records that go to any broker of the topic."""
+    route = connection.routes.cached(topic)
+    address = next(
+        (broker.master_address for broker in (route.brokers if route else ()) if broker.master_address), None
+    )
+    return new_accumulator(connection, topic, capacity, address, own_properties)
+
+
 def single_record(connection: Connection, topic: str, parts: Parts, address: str) -> bytes:
     """One message as a record, with a buffer of its own. Raises MessageIllegal, MessageTooLarge."""
     accumulator = new_accumulator(connection, topic, 1, address)  # the message makes it as large as it needs

@@ -19,13 +19,11 @@ from ...model.message import FailedSend
 from ...model.queue import MessageQueue
 from ...record.kernel import COMPILED, Accumulator
 from ...remoting.io_thread import check_may_wait
-from ..connection.connection import Connection
-from ..connection.waiting import Waits
 from .batch_sender import BatchSender
-from .batching import Sealed, SendLane, Watcher
-from .destinations import Destinations
+from .batching import BackgroundLimits, Sealed, SendLane, Watcher
 from .failed_sends import FailedSends, failed_sends
 from .outgoing import Parts, check_send_topic
+from .send_context import SendContext
 from .send_future import SendFuture
 
 log = logging.getLogger(__name__)
@@ -41,37 +39,30 @@ class BackgroundSends:
 
     def __init__(
         self,
-        connection: Connection,
-        waits: Waits,
-        destinations: Destinations,
-        new_accumulator: Callable[[str, int], Accumulator],
+        context: SendContext,
+        limits: BackgroundLimits,
         check_usable: Callable[[], None],
         failed: FailedSends,
-        *,
-        new_sender: Callable[[Callable[[Sealed, ZenitError], None]], BatchSender],
-        batch_bytes: int,
-        linger_ms: int,
     ) -> None:
-        """`new_sender(on_failed)` makes the batch sender."""
         self.open: dict[str, Accumulator] = {}
-        self._connection = connection
-        self._remoting = connection.remoting
-        self._waits = waits
-        self._routes = connection.routes
-        self._destinations = destinations
-        self._new_accumulator = new_accumulator
+        self._connection = context.connection
+        self._remoting = context.connection.remoting
+        self._waits = context.waits
+        self._routes = context.connection.routes
+        self._destinations = context.destinations
+        self._new_accumulator = context.new_accumulator
         self._check_usable = check_usable
         self._failed = failed
-        self._sender = new_sender(self._on_failed)
-        self._batch_bytes = batch_bytes
-        self._linger_ms = max(1, linger_ms)  # without any, a batch would be of one message
+        self._sender = BatchSender(context, limits, self._on_failed)
+        self._batch_bytes = limits.batch_bytes
+        self._linger_ms = max(1, limits.linger_ms)  # without any, a batch would be of one message
         self._lock = threading.Lock()
         self._post_lanes: Lanes = {}
         self._future_lanes: Lanes = {}
         self._delayed_lanes: Lanes = {}
         self._sweeper = self._remoting.every(SWEEP_MS, self._sweep)
         self._is_over = False
-        connection.forget_in_child.add(self.refuse)
+        self._connection.forget_in_child.add(self.refuse)
 
     def refuse(self) -> None:
         """From now on whoever sends is told by `check_usable` why that cannot be."""

@@ -19,20 +19,15 @@ from typing import Final
 from ...model.clock import monotonic_ms
 from ...model.errors import BufferFull, NoRoute, RequestTimeout, ZenitError
 from ...model.queue import MessageQueue
-from ...remoting.commands import Reply, RequestFor
-from ..connection.connection import Connection
-from ..connection.retry import RetryPolicy
-from ..connection.waiting import Signal, Signals, Waits
-from ..tracing.trace import TraceRecorder
-from .batching import BufferPool, Sealed, SendLane
-from .delayed_send import Answer, answer_of, send_request
-from .destinations import Destinations
-from .latency_fault import LatencyFault
+from ...remoting.commands import Reply
+from ..connection.waiting import Signal, Signals
+from .batching import BackgroundLimits, BufferPool, Sealed, SendLane
+from .delayed_send import Answer, answer_of
+from .send_context import SendContext
 from .send_future import run_callbacks
 
 log = logging.getLogger(__name__)
 
-WINDOW_BATCHES: Final = 4
 OVERDUE_MS: Final = 1_000
 """A batch to which nothing happens for so long after it should have is looked after."""
 _ROUTE_LOOK_MS: Final = 100  # how often one who waits for a route looks again
@@ -42,32 +37,21 @@ class BatchSender:
     """Sends the sealed batches of one producer. Any thread may call."""
 
     def __init__(
-        self,
-        connection: Connection,
-        waits: Waits,
-        destinations: Destinations,
-        *,
-        group: str,
-        fault: LatencyFault,
-        retry: RetryPolicy,
-        pool: BufferPool,
-        batch_ms: int,
-        on_failed: Callable[[Sealed, ZenitError], None],
-        window_batches: int = WINDOW_BATCHES,
-        trace: TraceRecorder | None = None,
+        self, context: SendContext, limits: BackgroundLimits, on_failed: Callable[[Sealed, ZenitError], None]
     ) -> None:
-        """`batch_ms`: the deadline of a batch over all tries. `on_failed`: told of a batch without futures that failed."""
-        self._connection = connection
-        self._waits = waits
-        self._destinations = destinations
-        self._group = group
-        self._fault = fault
-        self._retry = retry
-        self._pool = pool
-        self.batch_ms = batch_ms
+        """`on_failed`: told of a batch without futures that failed."""
+        self._connection = context.connection
+        self._waits = context.waits
+        self._destinations = context.destinations
+        self._attempts = context.attempts
+        self._group = context.group
+        self._fault = context.fault
+        self._retry = context.retry
+        self._trace = context.trace
+        self._pool = BufferPool(limits.batch_bytes)
+        self.batch_ms = limits.batch_ms
+        self._window = limits.window_batches
         self._on_failed = on_failed
-        self._window = window_batches
-        self._trace = trace
         self._lock = threading.Lock()
         self._changed = Signals()  # windows and answers; under the lock
         self._in_flight: defaultdict[str, int] = defaultdict(int)
@@ -78,6 +62,7 @@ class BatchSender:
         """Why the last try failed; empty once a batch is stored again."""
         self.failed_futures = 0
         """How many messages with futures have failed for good."""
+        self._attempts.watch(self._on_queue_free)
 
     # ---- places in the window
 
@@ -107,12 +92,20 @@ class BatchSender:
         """Where the lane's next batch goes; None where there is no room for it now. Raises NoRoute."""
         if lane.shard is not None:
             self._destinations.address_of(lane.shard)
-            return None if lane.in_flight else lane.shard
-        queue = self._destinations.next_queue(lane.topic, has_room=self._has_room)
-        return queue if self._has_room(queue.broker_name) else None
+            return None if lane.in_flight or self._attempts.is_taken(lane.shard) else lane.shard
+        for queue in self._destinations.queues_in_turn(lane.topic, has_room=self._has_room):
+            if not self._has_room(queue.broker_name):
+                return None
+            if not self._attempts.is_taken(queue):
+                return queue
+        return None
 
     def _has_room(self, broker_name: str) -> bool:
         return self._in_flight.get(broker_name, 0) < self._window
+
+    def _on_queue_free(self) -> None:
+        with self._lock:
+            self._changed.set_all()
 
     # ---- sending
 
@@ -144,10 +137,10 @@ class BatchSender:
     def _seal(self, lane: SendLane, queue: MessageQueue | None, free: bytearray) -> Sealed | None:
         """Under the locks: the lane's batch, with a place in the window of that queue's broker; None where it is not free."""
         now = monotonic_ms()
-        sealed = lane.seal(free, now + self.batch_ms)
+        sealed = lane.seal(free, now + self.batch_ms, self._attempts)
         sealed.serial = serial = next(self._serials)
         sealed.queue, sealed.due_ms = queue, now + OVERDUE_MS
-        if not self._take(sealed, queue):
+        if queue is not None and not sealed.attempt.enter(queue):
             return None
         unanswered, in_flight = self._unanswered, self._in_flight
         # Nothing is called from here on: a signal's handler finds all of this done, or nothing of it.
@@ -160,13 +153,13 @@ class BatchSender:
         lane.swapped, lane.swapped_outcome, lane.swapped_watchers = [], None, None
         return sealed
 
-    def _take(self, sealed: Sealed, queue: MessageQueue | None) -> bool:  # noqa: ARG002
-        """Whether the queue is the batch's now. None: it goes to none."""
-        return True
-
     def _send(self, sealed: Sealed, serial: int, queue: MessageQueue) -> None:
         if sealed.is_settled:
             return  # the producer was closed
+        attempt = sealed.attempt
+        if attempt.result is not None:  # stored, and whoever learned of it was interrupted
+            self._settle(sealed, serial, queue, attempt.result, None)
+            return
         now = monotonic_ms()
         sealed.queue, sealed.sent_ms = queue, now
         sealed.tries += 1
@@ -176,7 +169,7 @@ class BatchSender:
         def on_reply(reply: Reply | None, payload: bytes, error: ZenitError | None) -> None:
             if error is None:
                 try:
-                    answer = self._answer_of(sealed, serial, reply, payload)
+                    answer = answer_of(reply, payload, attempt.part_count)
                 except ZenitError as wrong:
                     error = wrong
                 else:
@@ -185,40 +178,45 @@ class BatchSender:
             self._on_failure(sealed, serial, queue, error)
 
         try:
-            request, payload = self._request_of(sealed, serial, queue)
             self._connection.remoting.send_nowait(
                 self._destinations.address_of(queue),
-                request,
-                payload,
+                attempt.request(self._group, delayed=sealed.lane.delayed),
+                attempt.part_of(sealed.payload()),
                 timeout_ms=try_ms,
                 on_reply=on_reply,
             )
         except ZenitError as error:
             self._on_failure(sealed, serial, queue, error)
 
-    def _request_of(self, sealed: Sealed, serial: int, queue: MessageQueue) -> tuple[RequestFor[Reply], memoryview]:  # noqa: ARG002
-        """What the next try asks. `serial`: of the batch."""
-        return send_request(queue, sealed.count, self._group, delayed=sealed.lane.delayed), sealed.payload()
-
-    def _answer_of(self, sealed: Sealed, serial: int, reply: Reply | None, payload: bytes) -> Answer:  # noqa: ARG002
-        """What it was answered. Raises RemoteProtocolError."""
-        return answer_of(reply, payload, sealed.count)
-
     def _on_stored(self, sealed: Sealed, serial: int, queue: MessageQueue, answer: Answer) -> None:
+        if sealed.is_settled:
+            return
+        whole = sealed.attempt.on_answer(answer)
+        if whole is None:
+            self._go_on(sealed, serial, queue)
+            return
         now = monotonic_ms()
         self._fault.on_answered(queue.broker_name, now - sealed.sent_ms, now)
         self.last_failure = ""
-        self._settle(sealed, serial, queue, answer, None)
+        self._settle(sealed, serial, queue, whole, None)
+
+    def _go_on(self, sealed: Sealed, serial: int, queue: MessageQueue) -> None:
+        """There is more to ask of the same queue; not from within an answer, which a thread may hold a lock for."""
+        self._connection.run_soon(lambda: self._send(sealed, serial, queue))
 
     def _on_failure(self, sealed: Sealed, serial: int, queue: MessageQueue, failure: ZenitError) -> None:
         if sealed.is_settled:
+            return
+        if sealed.attempt.result is not None or sealed.attempt.on_error(failure):
+            self._go_on(sealed, serial, queue)
             return
         now = monotonic_ms()
         self.last_failure = str(failure)
         self._fault.on_failed(queue.broker_name, now)
         if failure.route_stale:
             self._connection.routes.refresh_soon(queue.topic)
-        elsewhere = self._has_elsewhere(sealed, serial, queue)
+        stays = sealed.lane.shard is not None or sealed.attempt.in_doubt
+        elsewhere = not stays and self._destinations.has_other_broker(queue.topic, queue.broker_name)
         delay_ms = self._retry.delay_ms(
             failure, tries=sealed.tries, left_ms=sealed.deadline_ms - now, elsewhere=elsewhere
         )
@@ -229,13 +227,14 @@ class BatchSender:
         log.info("batch tried again topic=%s broker=%s error=%s", queue.topic, queue.broker_name, failure)
         self._connection.remoting.call_later(delay_ms, lambda: self._send_again(sealed, serial, failure))
 
-    def _has_elsewhere(self, sealed: Sealed, serial: int, queue: MessageQueue) -> bool:  # noqa: ARG002
-        """Whether the batch may go to another broker."""
-        return sealed.lane.shard is None and self._destinations.has_other_broker(queue.topic, queue.broker_name)
-
-    def _next_queue(self, sealed: Sealed, serial: int, last: MessageQueue) -> MessageQueue:  # noqa: ARG002
-        """Where a batch that failed goes next. Raises NoRoute."""
-        return sealed.lane.shard or self._destinations.next_queue(last.topic, avoid=last.broker_name)
+    def _next_queue(self, sealed: Sealed, last: MessageQueue) -> MessageQueue:
+        """Where a batch that failed goes next: elsewhere only while nothing is in doubt, and where it may. Raises NoRoute."""
+        if sealed.lane.shard is not None or sealed.attempt.in_doubt:
+            return last
+        for queue in self._destinations.queues_in_turn(last.topic, avoid=last.broker_name):
+            if sealed.attempt.enter(queue):
+                return queue
+        return last
 
     def _send_again(self, sealed: Sealed, serial: int, failure: ZenitError) -> None:
         """In the I/O thread. Moves the batch's place to the broker it goes to next, whether its window has room or not."""
@@ -246,7 +245,7 @@ class BatchSender:
             self._settle(sealed, serial, last, None, failure)
             return
         try:
-            queue = self._next_queue(sealed, serial, last)
+            queue = self._next_queue(sealed, last)
         except NoRoute as error:
             self._on_failure(sealed, serial, last, error)
             return
@@ -266,6 +265,8 @@ class BatchSender:
     ) -> bool:
         """Ends a batch, once: False where it has ended already."""
         now = monotonic_ms()
+        if error is not None:
+            error = sealed.attempt.failure(error)
         with self._lock:
             if sealed.is_settled:
                 return False
@@ -295,6 +296,7 @@ class BatchSender:
 
     def _drop(self, sealed: Sealed, serial: int) -> None:
         """It has ended, and all have been told."""
+        sealed.attempt.leave()
         lane, queue, unanswered, in_flight = sealed.lane, sealed.queue, self._unanswered, self._in_flight
         with self._lock:
             if serial not in unanswered:
@@ -314,6 +316,7 @@ class BatchSender:
 
     def look_after(self) -> None:
         """In the I/O thread, now and then: what was left halfway, since a signal's handler raised in its thread, goes on."""
+        self._attempts.look_after()
         with self._lock:
             self._changed.set_all()  # whoever was to do it may have been interrupted
         now = monotonic_ms()

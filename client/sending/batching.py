@@ -14,15 +14,18 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from ...model.clock import monotonic_ns
 from ...model.errors import ZenitError
 from ...model.queue import MessageQueue
 from ...record.kernel import Accumulator, batch_sizes
+from ..connection.argument_checks import check_count
 from ..connection.unique_ids import BornTime
+from .attempts import SendAttempt, SendAttempts
 from .delayed_send import Answer
-from .idempotent.sequencing import SequencedBatch
 from .send_future import BatchOutcome, SealedFacts
 
 Watcher = Callable[[ZenitError | None], None]
@@ -36,13 +39,32 @@ Result = tuple[MessageQueue | None, Answer | None, ZenitError | None]
 
 BATCH_BYTES: Final = 256 * 1024
 LINGER_MS: Final = 1
+WINDOW_BATCHES: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackgroundLimits:
+    """The arguments of Producer, which says what they mean; `batch_ms`: a batch's time over all tries.
+
+    Raises InvalidParameter.
+    """
+
+    linger_ms: int
+    batch_bytes: int
+    window_batches: int
+    batch_ms: int
+
+    def __post_init__(self) -> None:
+        check_count("linger_ms", self.linger_ms, 0, 10_000)
+        check_count("batch_bytes", self.batch_bytes, 4096, 4 * 1024 * 1024)
+        check_count("window_batches", self.window_batches, 1, 64)
 
 
 class Sealed:
     """A batch that takes no more messages, with its buffer, until it is answered. Owned by the batch sender."""
 
     __slots__ = (
-        "batch",
+        "attempt",
         "buffer",
         "count",
         "deadline_ms",
@@ -68,6 +90,7 @@ class Sealed:
         *,
         used: int,
         count: int,
+        attempt: SendAttempt,
         outcome: BatchOutcome | None,
         watchers: tuple[Watcher, ...],
         deadline_ms: int,
@@ -77,6 +100,7 @@ class Sealed:
         self.buffer = buffer
         self.used = used
         self.count = count
+        self.attempt = attempt
         self.outcome = outcome
         self.deadline_ms = deadline_ms
         self.queue: MessageQueue | None = None
@@ -88,7 +112,6 @@ class Sealed:
         self.result: Result = (None, None, None)  # once it is settled
         self.is_counted = False  # for the next flush, as failed
         self.is_reported = False  # to `on_error`
-        self.batch: SequencedBatch | None = None  # of an idempotent producer
 
     def payload(self) -> memoryview:
         """The records."""
@@ -194,7 +217,7 @@ class SendLane:
         """How long the batch may still wait."""
         return linger_ms - (monotonic_ns() - self.begun_ns) / 1_000_000
 
-    def seal(self, free: bytearray, deadline_ms: int) -> Sealed:
+    def seal(self, free: bytearray, deadline_ms: int, attempts: SendAttempts) -> Sealed:
         """Ends the batch and begins the next in `free`. Under `lock`.
 
         The batch stays in `swapped` until its sender empties that: whoever is interrupted in between has lost nothing, the
@@ -217,6 +240,7 @@ class SendLane:
             buffer,
             used=used,
             count=count,
+            attempt=attempts.begin(count, partial(batch_sizes, buffer, used)),
             outcome=outcome,
             watchers=self.swapped_watchers or (),
             deadline_ms=deadline_ms,

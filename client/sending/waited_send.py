@@ -6,18 +6,14 @@ import logging
 from typing import TypeVar
 
 from ...model.clock import monotonic_ms
-from ...model.errors import ConnectionLost, NoRoute, ZenitError
+from ...model.errors import ConnectionLost, NoRoute, RequestTimeout, ZenitError
 from ...model.queue import MessageQueue
 from ...remoting.commands import Reply, RequestFor
-from ..connection.connection import Connection
-from ..connection.retry import RetryPolicy
-from ..connection.waiting import Waits
-from ..tracing.trace import TraceRecorder
+from .attempts import SendAttempt
 from .delayed_send import Answer, answer_of, send_request
-from .destinations import Destinations
-from .latency_fault import LatencyFault
 from .outgoing import Fill, check_send_topic
 from .ready_batch import ReadyBatch, ReadyBatches
+from .send_context import SendContext
 
 _Reply = TypeVar("_Reply", bound=Reply)
 
@@ -27,68 +23,72 @@ log = logging.getLogger(__name__)
 class WaitedSends:
     """One producer's. Any thread may call; each uses its own buffers."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        waits: Waits,
-        destinations: Destinations,
-        batches: ReadyBatches,
-        *,
-        group: str,
-        fault: LatencyFault,
-        retry: RetryPolicy,
-        trace: TraceRecorder | None = None,
-    ) -> None:
-        self._trace = trace
-        self._remoting = connection.remoting
-        self._routes = connection.routes
-        self._waits = waits
-        self._destinations = destinations
+    def __init__(self, context: SendContext, batches: ReadyBatches) -> None:
+        self._trace = context.trace
+        self._remoting = context.connection.remoting
+        self._routes = context.connection.routes
+        self._waits = context.waits
+        self._destinations = context.destinations
+        self._attempts = context.attempts
         self._batches = batches
-        self._group = group
-        self._fault = fault
-        self._retry = retry
+        self._group = context.group
+        self._fault = context.fault
+        self._retry = context.retry
 
     async def send(
         self, topic: str, fill: Fill, sharding_key: str | None, total_ms: int, *, delayed: bool = False
     ) -> tuple[ReadyBatch, MessageQueue, Answer]:
         """Encodes what `fill` appends and sends it until a broker has it. `delayed`: some of it is to be delivered later.
 
-        Raises what the last try ended with.
+        Raises what the last try ended with; OutcomeUnknown where an idempotent producer cannot tell.
         """
         deadline_ms = monotonic_ms() + total_ms
         if self._routes.cached(topic) is None:
             await self._routes.served_route(check_send_topic(topic), self._waits, timeout_ms=total_ms)
         batch = self._batches.make(topic, fill)
+        attempt = self._attempts.begin(batch.count, batch.sizes)
         tries = 0
         avoid: str | None = None
-        while True:
-            started_ms = monotonic_ms()
-            try:
-                queue = self._queue_for(topic, sharding_key, avoid)
-                avoid = queue.broker_name
-                reply, payload = await self._waits.call(
-                    self._destinations.address_of(queue),
-                    send_request(queue, batch.count, self._group, delayed=delayed),
-                    batch.payload(),
-                    timeout_ms=self._retry.try_timeout_ms(total_ms, deadline_ms - started_ms),
-                )
-            except ZenitError as error:
-                tries += 1
+        try:
+            while True:
                 try:
-                    await self._wait_for_next_try(
-                        error, topic, tries, deadline_ms, avoid, is_sharded=sharding_key is not None
+                    if attempt.queue is None and not self._enter(attempt, topic, sharding_key, avoid):
+                        await self._wait_for_queue(attempt, topic, sharding_key, avoid, total_ms, deadline_ms)
+                    queue = attempt.queue
+                    assert queue is not None
+                    avoid = queue.broker_name
+                    started_ms = monotonic_ms()
+                    reply, payload = await self._waits.call(
+                        self._destinations.address_of(queue),
+                        attempt.request(self._group, delayed=delayed),
+                        attempt.part_of(batch.payload()),
+                        timeout_ms=self._retry.try_timeout_ms(total_ms, deadline_ms - started_ms),
                     )
-                except ZenitError:
-                    self._note(batch, None, total_ms - (deadline_ms - monotonic_ms()), is_ok=False)
-                    raise
-                continue
-            answer = answer_of(reply, payload, batch.count)
-            now = monotonic_ms()
-            self._fault.on_answered(queue.broker_name, now - started_ms, now)
-            if self._trace is not None:
-                self._note(batch, answer, total_ms - (deadline_ms - now), is_ok=True)
-            return batch, queue, answer
+                    answer = attempt.on_answer(answer_of(reply, payload, attempt.part_count))
+                except ZenitError as error:
+                    if attempt.on_error(error):
+                        continue
+                    tries += 1
+                    stays = attempt.in_doubt or sharding_key is not None
+                    try:
+                        await self._wait_for_next_try(error, topic, tries, deadline_ms, avoid, is_sharded=stays)
+                    except ZenitError as last:
+                        self._note(batch, None, total_ms - (deadline_ms - monotonic_ms()), is_ok=False)
+                        if attempt.in_doubt:
+                            raise attempt.failure(last) from last
+                        raise
+                    if not attempt.in_doubt:
+                        attempt.leave()
+                    continue
+                if answer is None:
+                    continue
+                now = monotonic_ms()
+                self._fault.on_answered(queue.broker_name, now - started_ms, now)
+                if self._trace is not None:
+                    self._note(batch, answer, total_ms - (deadline_ms - now), is_ok=True)
+                return batch, queue, answer
+        finally:
+            attempt.leave()
 
     async def send_oneway(
         self, topic: str, fill: Fill, sharding_key: str | None, total_ms: int, *, delayed: bool
@@ -96,7 +96,7 @@ class WaitedSends:
         """Hands the batch to the connection; what becomes of it is not asked. Raises why it could not leave."""
         await self._routes.served_route(check_send_topic(topic), self._waits, timeout_ms=total_ms)
         batch = self._batches.make(topic, fill)
-        queue = self._queue_for(topic, sharding_key, None)
+        queue = self._queue_for(topic, sharding_key)
         request = send_request(queue, batch.count, self._group, delayed=delayed)
         address = self._destinations.address_of(queue)
         if not self._remoting.oneway(address, request, batch.payload()):
@@ -124,10 +124,41 @@ class WaitedSends:
                     error, queue.topic, tries, deadline_ms, queue.broker_name, is_sharded=True
                 )
 
-    def _queue_for(self, topic: str, sharding_key: str | None, avoid: str | None) -> MessageQueue:
+    # ---- queues
+
+    def _queue_for(self, topic: str, sharding_key: str | None) -> MessageQueue:
         if sharding_key is not None:
             return self._destinations.sharded_queue(topic, sharding_key)
-        return self._destinations.next_queue(topic, avoid=avoid)
+        return self._destinations.next_queue(topic)
+
+    def _enter(self, attempt: SendAttempt, topic: str, sharding_key: str | None, avoid: str | None) -> bool:
+        """Has the batch enter a queue; False where all are taken. Raises NoRoute."""
+        if sharding_key is not None:
+            return attempt.enter(self._destinations.sharded_queue(topic, sharding_key))
+        return any(map(attempt.enter, self._destinations.queues_in_turn(topic, avoid=avoid)))
+
+    async def _wait_for_queue(
+        self,
+        attempt: SendAttempt,
+        topic: str,
+        sharding_key: str | None,
+        avoid: str | None,
+        total_ms: int,
+        deadline_ms: int,
+    ) -> None:
+        """Has the batch enter a queue as soon as one is free. Raises NoRoute, RequestTimeout."""
+        while True:
+            changed = self._attempts.next_change(self._waits.new_signal())
+            try:
+                if self._enter(attempt, topic, sharding_key, avoid):
+                    return
+                left_ms = deadline_ms - monotonic_ms()
+                if left_ms <= 0 or not await changed.wait(left_ms):
+                    raise RequestTimeout(f"a queue of {topic} that no other send of this producer has", total_ms)
+            finally:
+                self._attempts.forget(changed)
+
+    # ---- tries
 
     async def _wait_for_next_try(
         self, error: ZenitError, topic: str, tries: int, deadline_ms: int, broker: str | None, *, is_sharded: bool

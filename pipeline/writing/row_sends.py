@@ -17,12 +17,14 @@ from typing import Final, Protocol
 from ...client.connection.connection import Connection
 from ...client.connection.retry import RetryPolicy
 from ...client.connection.waiting import Blocking, run_blocking
-from ...client.sending.accumulators import new_accumulator
+from ...client.sending.accumulators import topic_accumulator
+from ...client.sending.attempts import PlainAttempts
 from ...client.sending.destinations import Destinations
 from ...client.sending.idempotent.sequenced_sends import SequencedSends
 from ...client.sending.latency_fault import LatencyFault, latency_table
 from ...client.sending.outgoing import check_send_topic
 from ...client.sending.ready_batch import ReadyBatches
+from ...client.sending.send_context import SendContext
 from ...client.sending.waited_send import WaitedSends
 from ...model.errors import BatchChanged, BatchOutdated
 from ...model.queue import MessageQueue
@@ -110,15 +112,17 @@ class LooseSends:
         self._total_ms = total_ms
         fault = LatencyFault(latency_table(LATENCY_FAULT))
         self._destinations = TaskDestinations(connection, fault)
-        self._sends = WaitedSends(
-            connection,
-            self._waits,
-            self._destinations,
-            ReadyBatches(self._new_accumulator, keep=False, buffer_bytes=BUFFER_BYTES),
+        context = SendContext(
+            connection=connection,
+            waits=self._waits,
             group=GROUP,
+            destinations=self._destinations,
             fault=fault,
             retry=RetryPolicy(),
+            attempts=PlainAttempts(),
         )
+        batches = ReadyBatches(context.new_accumulator, keep=False, buffer_bytes=BUFFER_BYTES)
+        self._sends = WaitedSends(context, batches)
 
     def destination(self, topic: str, group: str | None, block: int) -> MessageQueue | None:  # noqa: ARG002  # any queue
         """The group's queue, as it was when the task first wrote of it; any queue where there is no group."""
@@ -144,9 +148,6 @@ class LooseSends:
         else:  # any broker, in any order
             self._turn += 1
             self.lanes.add(self._turn, request)
-
-    def _new_accumulator(self, topic: str, capacity: int) -> Accumulator:
-        return new_accumulator(self._connection, topic, capacity, _address(self._connection, topic))
 
 
 class PinnedSends:
@@ -293,16 +294,9 @@ class PinnedSends:
         self._came_again |= self._is_finished
 
     def _new_accumulator(self, topic: str, capacity: int) -> Accumulator:
-        address = _address(self._connection, topic)
-        return new_accumulator(self._connection, topic, capacity, address, own_properties=self._sends[0].room)
+        return topic_accumulator(self._connection, topic, capacity, self._sends[0].room)
 
 
 def has_one_queue(route: TopicRoute | None) -> bool:
     """Whether a topic's rows have an order even without message groups: it has one queue, as far as is known."""
     return route is None or sum(data.write_queues for data in route.queues) < 2
-
-
-def _address(connection: Connection, topic: str) -> str | None:
-    """A broker that serves the topic, by which a record's host fields are told apart in size."""
-    route = connection.routes.cached(topic)
-    return next((broker.master_address for broker in (route.brokers if route else ()) if broker.master_address), None)

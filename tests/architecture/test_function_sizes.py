@@ -18,7 +18,6 @@ KERNEL_LOOPS: Final = frozenset(  # one loop each, whose parts would cost a call
 )
 LISTED: Final = frozenset(  # to be cut; who cuts one takes it off
     {
-        "client/producer.py __init__",
         "client/pull_consumer.py __init__",
     }
 )

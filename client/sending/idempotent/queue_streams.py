@@ -13,56 +13,58 @@ from typing import Final
 from weakref import ReferenceType, ref
 
 from ....model.queue import MessageQueue
+from ....model.sequence import sequence_room
 from ...connection.waiting import Signal, Signals
-from .sequencing import SequencedBatch, Stream
+from ..attempts import Sizes
+from .sequencing import SequencedAttempt, Stream
 
 ID_LENGTH: Final = 22  # 128 random bits, six a character
 
 
-def new_producer_id() -> str:
-    """An id that no other producer has."""
-    return secrets.token_urlsafe(16)
-
-
 class QueueStreams:
-    """Any thread may call."""
+    """The `SendAttempts` of an idempotent producer, and the `Streams` of those. Any thread may call."""
 
     def __init__(self) -> None:
+        self.own_properties = sequence_room(ID_LENGTH)
         self._lock = threading.Lock()
         self._streams: dict[MessageQueue, Stream] = {}
-        self._taken: dict[MessageQueue, ReferenceType[SequencedBatch]] = {}
+        self._taken: dict[MessageQueue, ReferenceType[SequencedAttempt]] = {}
         self._changed = Signals()
         self._watchers: list[Callable[[], None]] = []
 
+    def begin(self, count: int, sizes: Sizes) -> SequencedAttempt:
+        """See `SendAttempts`."""
+        return SequencedAttempt(count, sizes, self)
+
+    def new_id(self) -> str:
+        """See `Streams`."""
+        return secrets.token_urlsafe(16)
+
     def watch(self, callback: Callable[[], None]) -> None:
-        """Calls back whenever a queue is given back; in any thread, must not block."""
+        """See `SendAttempts`."""
         self._watchers.append(callback)
 
     def is_taken(self, queue: MessageQueue) -> bool:
-        """Whether a batch has it."""
+        """See `SendAttempts`."""
         return queue in self._taken
 
-    def take(self, queue: MessageQueue, batch: SequencedBatch) -> bool:
-        """Has the batch enter the queue, for itself alone until it is given back; False while another one is there."""
+    def take(self, queue: MessageQueue, attempt: SequencedAttempt) -> bool:
+        """See `Streams`."""
         with self._lock:
-            return self._take(queue, batch)
-
-    def move(self, batch: SequencedBatch, queue: MessageQueue) -> bool:
-        """Has the batch, which is not in doubt, enter another queue instead of its own; False while another one is there."""
-        with self._lock:
-            last = batch.queue
-            if not self._take(queue, batch):
+            last = attempt.queue
+            if not self._take(queue, attempt):
                 return False
-            if last is not None:
-                self._taken.pop(last, None)
+            if last is None:
+                return True
+            self._taken.pop(last, None)
             self._changed.set_all()
         self._tell()
         return True
 
-    def _take(self, queue: MessageQueue, batch: SequencedBatch) -> bool:
+    def _take(self, queue: MessageQueue, batch: SequencedAttempt) -> bool:
         if queue in self._taken:
             return False
-        stream = self._streams.get(queue) or Stream(new_producer_id())
+        stream = self._streams.get(queue) or Stream(self.new_id())
         owner = ref(batch)
         streams, taken = self._streams, self._taken
         # Nothing is called from here on: a signal's handler finds all of this done, or nothing.
@@ -71,22 +73,22 @@ class QueueStreams:
         batch.queue, batch.stream = queue, stream
         return True
 
-    def give_back(self, batch: SequencedBatch) -> None:
-        """The batch is done, and leaves its queue. Where it is in doubt, the next one begins the queue anew."""
+    def give_back(self, attempt: SequencedAttempt) -> None:
+        """See `Streams`."""
         with self._lock:
-            queue, streams, taken, in_doubt = batch.queue, self._streams, self._taken, batch.in_doubt
+            queue, streams, taken, is_unknown = attempt.queue, self._streams, self._taken, attempt.may_be_stored
             if queue is None:
                 return
-            if in_doubt and queue in streams:
+            if is_unknown and queue in streams:
                 del streams[queue]
             if queue in taken:
                 del taken[queue]
-            batch.queue = batch.stream = None
+            attempt.queue = attempt.stream = None
             self._changed.set_all()
         self._tell()
 
     def look_after(self) -> None:
-        """Now and then: a batch that is gone, since a signal's handler raised where it was sent, leaves its queue in doubt."""
+        """See `SendAttempts`. A batch is gone where a signal's handler raised as it was sent: its queue begins anew."""
         with self._lock:
             gone = [queue for queue, owner in self._taken.items() if owner() is None]
             for queue in gone:
@@ -100,11 +102,11 @@ class QueueStreams:
             callback()
 
     def next_change(self, signal: Signal) -> Signal:
-        """Sets the signal when a queue is given back the next time; returns it."""
+        """See `SendAttempts`."""
         with self._lock:
             return self._changed.add(signal)
 
     def forget(self, signal: Signal) -> None:
-        """It is not waited for any more."""
+        """See `SendAttempts`."""
         with self._lock:
             self._changed.discard(signal)

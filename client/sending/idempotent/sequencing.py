@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Final
+from typing import Final, Protocol
 
 from ....model.errors import (
     BrokerBusy,
@@ -69,55 +69,91 @@ class Stream:
         self.next_sequence = 0
 
 
-class SequencedBatch:
-    """Owned by whoever sends the batch; `queue` None: it has none yet, and may take any."""
+class Streams(Protocol):
+    """A producer's streams, one a queue (queue_streams)."""
+
+    def take(self, queue: MessageQueue, attempt: SequencedAttempt) -> bool:
+        """Has the batch enter the queue, for itself alone until it is given back. It leaves the one it had.
+
+        False while another one is there. Not for a batch in doubt.
+        """
+
+    def give_back(self, attempt: SequencedAttempt) -> None:
+        """The batch leaves its queue. Where the queue may have it, the next one begins the queue anew."""
+
+    def new_id(self) -> str:
+        """An id that no other producer has."""
+
+
+class SequencedAttempt:
+    """The `SendAttempt` of an idempotent producer."""
 
     __slots__ = (
         "__weakref__",
         "_answers",
         "_begins",
         "_count",
+        "_is_asked",
         "_parts",
+        "_sizes",
+        "_streams",
         "_was_renewed",
         "in_doubt",
         "queue",
         "result",
-        "sizes",
         "stream",
     )
 
-    def __init__(self, count: int, sizes: Callable[[], Sequence[int]]) -> None:
+    def __init__(self, count: int, sizes: Callable[[], Sequence[int]], streams: Streams) -> None:
         """`count` records of `sizes()` bytes, which is asked only where the batch must go in parts."""
         self.queue: MessageQueue | None = None
         self.stream: Stream | None = None
         self.in_doubt = False
-        self.result: Answer | None = None  # once all of it is stored
-        self.sizes = sizes
+        self.result: Answer | None = None
+        self._is_asked = False
+        self._sizes = sizes
+        self._streams = streams
         self._count = count
         self._parts = [(0, count)]
         self._answers: list[tuple[int, Answer]] = []
         self._begins: list[int] | None = None
         self._was_renewed = False
 
+    @property
+    def may_be_stored(self) -> bool:
+        """Whether the queue may have some of it that nobody has heard of."""
+        return self.in_doubt or self._is_asked
+
+    # ---- its queue
+
+    def enter(self, queue: MessageQueue) -> bool:
+        """See `SendAttempt`."""
+        return self._streams.take(queue, self)
+
+    def leave(self) -> None:
+        """See `SendAttempt`."""
+        self._streams.give_back(self)
+
     # ---- asking
 
     @property
     def part_count(self) -> int:
-        """How many records the next request has."""
+        """See `SendAttempt`."""
         begin, end = self._parts[0]
         return end - begin
 
-    def part_bytes(self) -> tuple[int, int] | None:
-        """Where they lie in the batch, [begin, end); None: they are all of it."""
+    def part_of(self, payload: memoryview) -> memoryview:
+        """See `SendAttempt`."""
         if self._begins is None:
-            return None
+            return payload
         begin, end = self._parts[0]
-        return self._begins[begin], self._begins[end]
+        return payload[self._begins[begin] : self._begins[end]]
 
     def request(self, group: str, *, delayed: bool) -> SendSequenced | SendDelayedSequenced:
-        """The next request. `delayed`: some of the messages are to be delivered later."""
+        """See `SendAttempt`. From here on a caller who is gone leaves it in doubt."""
         assert self.queue is not None
         assert self.stream is not None
+        self._is_asked = True
         queue, begin = self.queue, self._parts[0][0]
         request = SendDelayedSequenced if delayed else SendSequenced
         first = self.stream.next_sequence + begin
@@ -126,12 +162,13 @@ class SequencedBatch:
     # ---- answers
 
     def on_answer(self, answer: Answer) -> Answer | None:
-        """The last request was answered: what became of the batch, or None where there is more to send."""
+        """See `SendAttempt`."""
         assert self.stream is not None
         answers, parts = [*self._answers, (self.part_count, answer)], self._parts[1:]
         whole = None if parts else answer if len(answers) == 1 else self._joined(answers)
         # Nothing is called from here on: a signal's handler finds the answer taken, or not come yet.
         self._answers = answers
+        self._is_asked = False
         if parts:
             self._parts = parts
         else:
@@ -140,24 +177,23 @@ class SequencedBatch:
             self.result = whole
         return whole
 
-    def on_error(self, error: ZenitError, new_id: Callable[[], str]) -> bool:
-        """The last request failed: whether to ask again at once, else as `retry` has it. Then it may be another queue, unless
-        the batch is in doubt."""
+    def on_error(self, error: ZenitError) -> bool:
+        """See `SendAttempt`."""
         if isinstance(error, SequenceKnownInPart):
             return self._split(error.last_sequence)
+        in_doubt = self.in_doubt or (self.queue is not None and not isinstance(error, REFUSALS))
+        self.in_doubt, self._is_asked = in_doubt, False
         if isinstance(error, OutOfOrderSequence):
             if self.in_doubt or self._was_renewed:
                 return False
             assert self.stream is not None
-            self.stream.producer_id, self.stream.next_sequence = new_id(), 0
+            self.stream.producer_id, self.stream.next_sequence = self._streams.new_id(), 0
             self._was_renewed = True
             return True
-        if self.queue is not None and not isinstance(error, REFUSALS):
-            self.in_doubt = True
         return False
 
     def failure(self, error: ZenitError) -> ZenitError:
-        """What the sender is told where `error` was the last: whether the messages are stored may not be known."""
+        """See `SendAttempt`: whether the messages are stored may not be known."""
         if not self.in_doubt:
             return error
         assert self.queue is not None
@@ -174,7 +210,7 @@ class SequencedBatch:
         if not begin < cut < end:
             return False
         if self._begins is None:
-            self._begins = list(accumulate(self.sizes(), initial=0))
+            self._begins = list(accumulate(self._sizes(), initial=0))
         self._parts[0:1] = [(begin, cut), (cut, end)]
         return True
 

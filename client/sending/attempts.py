@@ -1,0 +1,151 @@
+"""How a producer's batches get into queues: plainly, or as sequences that are stored once (idempotent/).
+
+The two send loops (waited_send, batch_sender) are the same for both. They ask the producer's `SendAttempts` for one
+`SendAttempt` a batch, have it enter a queue, send what it requests, and tell it what came of that. A plain one lets any
+number of batches into a queue and takes each answer as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from ...model.errors import ZenitError
+from ...model.queue import MessageQueue
+from ...remoting.commands import Reply, RequestFor
+from ..connection.waiting import Signal
+from .delayed_send import Answer, send_request
+
+Sizes = Callable[[], Sequence[int]]
+"""The sizes of a batch's records, bytes."""
+
+
+class SendAttempt(Protocol):
+    """One batch on its way into a queue. Owned by whoever sends the batch.
+
+    `queue`: None where it has none yet, and may take any. `in_doubt`: the queue may have it, so it goes to no other.
+    `result`: once all of it is stored.
+    """
+
+    queue: MessageQueue | None
+    in_doubt: bool
+    result: Answer | None
+
+    def enter(self, queue: MessageQueue) -> bool:
+        """Enters the queue, and leaves the one it had; False while the queue is taken. Not in doubt."""
+
+    def leave(self) -> None:
+        """It is done, or may go elsewhere: it leaves its queue."""
+
+    @property
+    def part_count(self) -> int:
+        """How many records the next request has."""
+
+    def part_of(self, payload: memoryview) -> memoryview:
+        """Those records of the batch's."""
+
+    def request(self, group: str, *, delayed: bool) -> RequestFor[Reply]:
+        """The next request. `delayed`: some of the messages are to be delivered later."""
+
+    def on_answer(self, answer: Answer) -> Answer | None:
+        """The last request was answered: what became of the batch, or None where there is more to send."""
+
+    def on_error(self, error: ZenitError) -> bool:
+        """The last request failed: whether to ask again at once. Else as `retry` has it."""
+
+    def failure(self, error: ZenitError) -> ZenitError:
+        """What the sender is told where `error` was the last."""
+
+
+class SendAttempts(Protocol):
+    """One producer's. Any thread may call. `own_properties`: encoded, what each record must hold besides the sender's."""
+
+    own_properties: bytes
+
+    def begin(self, count: int, sizes: Sizes) -> SendAttempt:
+        """For a batch of `count` records."""
+
+    def is_taken(self, queue: MessageQueue) -> bool:
+        """Whether another batch has the queue for itself."""
+
+    def watch(self, callback: Callable[[], None]) -> None:
+        """Calls back whenever a batch leaves its queue; in any thread, must not block."""
+
+    def next_change(self, signal: Signal) -> Signal:
+        """Sets the signal when a batch leaves its queue the next time; returns it."""
+
+    def forget(self, signal: Signal) -> None:
+        """It is not waited for any more."""
+
+    def look_after(self) -> None:
+        """Now and then: queues of batches that are gone are free again."""
+
+
+class PlainAttempt:
+    """A batch that may be stored twice where an answer was lost."""
+
+    __slots__ = ("part_count", "queue", "result")
+    in_doubt = False
+
+    def __init__(self, count: int) -> None:
+        self.queue: MessageQueue | None = None
+        self.result: Answer | None = None
+        self.part_count = count
+
+    def enter(self, queue: MessageQueue) -> bool:
+        """See `SendAttempt`."""
+        self.queue = queue
+        return True
+
+    def leave(self) -> None:
+        """See `SendAttempt`."""
+        self.queue = None
+
+    def part_of(self, payload: memoryview) -> memoryview:
+        """See `SendAttempt`: all of it."""
+        return payload
+
+    def request(self, group: str, *, delayed: bool) -> RequestFor[Reply]:
+        """See `SendAttempt`."""
+        assert self.queue is not None
+        return send_request(self.queue, self.part_count, group, delayed=delayed)
+
+    def on_answer(self, answer: Answer) -> Answer:
+        """See `SendAttempt`."""
+        self.result = answer
+        return answer
+
+    def on_error(self, error: ZenitError) -> bool:  # noqa: ARG002
+        """See `SendAttempt`."""
+        return False
+
+    def failure(self, error: ZenitError) -> ZenitError:
+        """See `SendAttempt`."""
+        return error
+
+
+class PlainAttempts:
+    """Those of a producer that is not idempotent: no queue is ever taken."""
+
+    own_properties = b""
+
+    def begin(self, count: int, sizes: Sizes) -> PlainAttempt:  # noqa: ARG002
+        """See `SendAttempts`."""
+        return PlainAttempt(count)
+
+    def is_taken(self, queue: MessageQueue) -> bool:  # noqa: ARG002
+        """See `SendAttempts`."""
+        return False
+
+    def watch(self, callback: Callable[[], None]) -> None:
+        """See `SendAttempts`."""
+
+    def next_change(self, signal: Signal) -> Signal:
+        """See `SendAttempts`."""
+        return signal
+
+    def forget(self, signal: Signal) -> None:
+        """See `SendAttempts`."""
+
+    def look_after(self) -> None:
+        """See `SendAttempts`."""

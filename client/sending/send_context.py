@@ -1,0 +1,33 @@
+"""What all sends of one producer share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...record.kernel import Accumulator
+from ..connection.connection import Connection
+from ..connection.retry import RetryPolicy
+from ..connection.waiting import Waits
+from ..tracing.trace import TraceRecorder
+from .accumulators import topic_accumulator
+from .attempts import SendAttempts
+from .destinations import Destinations
+from .latency_fault import LatencyFault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendContext:
+    """`group`: the producer's. `trace`: None where nothing is traced."""
+
+    connection: Connection
+    waits: Waits
+    group: str
+    destinations: Destinations
+    fault: LatencyFault
+    retry: RetryPolicy
+    attempts: SendAttempts
+    trace: TraceRecorder | None = None
+
+    def new_accumulator(self, topic: str, capacity: int) -> Accumulator:
+        """For its records of a topic."""
+        return topic_accumulator(self.connection, topic, capacity, self.attempts.own_properties)
