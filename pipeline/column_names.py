@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from ..model.errors import InvalidParameter
@@ -32,24 +33,28 @@ COLUMN_NAMES: Final = (
 )
 
 _BY_LOWER_CASE: Final = {name.lower(): name for name in COLUMN_NAMES}
+_AT_LEAST_ONE: Final = f"at least one of {', '.join(COLUMN_NAMES)}"
 
 
-def chosen_columns(text: str | None, *, include_body: bool = True, include_properties: bool = True) -> tuple[str, ...]:
-    """The columns of a comma-separated list in the order of the table, or all of them; without those not wanted.
+def column_names(name: str, text: str) -> tuple[str, ...]:
+    """The columns of a comma-separated list, in the order of the table. As in Spark, case does not matter.
 
-    As in Spark, case does not matter. Raises InvalidParameter for a name that is none, and where nothing is left.
+    `name`: the option, for the error. Raises InvalidParameter for a name that is none, and where there is none.
     """
-    wanted = set(COLUMN_NAMES)
-    if text is not None:
-        names = [part.strip() for part in text.split(",") if part.strip()]
-        for name in names:
-            if name.lower() not in _BY_LOWER_CASE:
-                raise InvalidParameter("columns", name, f"names out of {', '.join(COLUMN_NAMES)}")
-        wanted = {_BY_LOWER_CASE[name.lower()] for name in names}
-    if not include_body:
-        wanted.discard(BODY)
-    if not include_properties:
-        wanted.discard(PROPERTIES)
-    if not wanted:
-        raise InvalidParameter("columns", text, f"at least one of {', '.join(COLUMN_NAMES)}")
-    return tuple(name for name in COLUMN_NAMES if name in wanted)
+    given = [part.strip() for part in text.split(",") if part.strip()]
+    for each in given:
+        if each.lower() not in _BY_LOWER_CASE:
+            raise InvalidParameter(name, each, f"names out of {', '.join(COLUMN_NAMES)}")
+    if not given:
+        raise InvalidParameter(name, text, _AT_LEAST_ONE)
+    wanted = {_BY_LOWER_CASE[each.lower()] for each in given}
+    return tuple(column for column in COLUMN_NAMES if column in wanted)
+
+
+def remaining_columns(columns: Sequence[str], *, include_body: bool, include_properties: bool) -> tuple[str, ...]:
+    """These without those not wanted. Raises InvalidParameter where nothing is left."""
+    unwanted = {BODY: not include_body, PROPERTIES: not include_properties}
+    remaining = tuple(column for column in columns if not unwanted.get(column))
+    if not remaining:
+        raise InvalidParameter("columns", ",".join(columns), _AT_LEAST_ONE)
+    return remaining

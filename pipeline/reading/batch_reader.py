@@ -21,7 +21,8 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from ..options.options import EARLIEST, LATEST, Boundary, ReadOptions
+from ..options.boundary import EARLIEST, Boundary
+from ..options.options import ReadOptions
 from .boundaries import Held, Side, offsets_at, times_wanted
 from .data_loss import passed_over
 from .offsets import Offsets, QueueRange, ranges_between, split_ranges
@@ -57,7 +58,7 @@ class BatchReader(DataSourceReader):
         positions = TopicPositions(options)
         held = positions.look()
         start = self._resolve(positions, options.starting or EARLIEST, held, side="starting")
-        end = self._resolve(positions, options.ending or LATEST, held, side="ending")
+        end = self._resolve(positions, options.ending, held, side="ending")
         start = passed_over(start, held.minimum, fail=options.fail_on_data_loss)
         end = {key: max(offset, start[key]) if offset < held.minimum[key] else offset for key, offset in end.items()}
         ranges = [

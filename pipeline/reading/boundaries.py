@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ...model.errors import InvalidParameter, OffsetOutOfRange, OffsetsIncomplete, TopicReplaced
-from ..options.options import Boundary
+from ..options.boundary import Boundary
 from .offsets import EARLIEST_MARK, LATEST_MARK, Lives, Offsets, QueueKey
 
 Side = Literal["starting", "ending"]

@@ -29,7 +29,8 @@ from pyspark.sql.streaming.datasource import (
 from ...client.administration.pipeline_calls import PipelineCalls
 from ...model.clock import monotonic_ms
 from ...model.errors import DataLost, TopicReplaced
-from ..options.options import LATEST, ReadOptions
+from ..options.boundary import LATEST
+from ..options.options import ReadOptions
 from .boundaries import offsets_at, times_wanted
 from .data_loss import passed_over
 from .offset_commits import commit_for_show

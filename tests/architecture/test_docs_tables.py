@@ -14,8 +14,8 @@ from zenitmq.broker.config import BrokerConfig
 from zenitmq.controller.config import ControllerConfig
 from zenitmq.model.config import SettingInfo, config_schema
 from zenitmq.namesrv.config import NameServerConfig
-from zenitmq.pipeline.options.option_tables import READ_OPTIONS, WRITE_OPTIONS
-from zenitmq.pipeline.options.option_values import Option
+from zenitmq.pipeline.options.option import Option
+from zenitmq.pipeline.options.options import READ_OPTIONS, WRITE_OPTIONS
 from zenitmq.pipeline.schema import COLUMNS
 from zenitmq.record.layout import LAYOUTS, Layout
 

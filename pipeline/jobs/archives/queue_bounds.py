@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...options.options import EARLIEST, ReadOptions
+from ...options.boundary import EARLIEST
+from ...options.options import ReadOptions
 from ...reading.boundaries import Held, offsets_at, times_wanted
 from ...reading.offsets import Offsets, QueueRange
 from ...reading.topic_positions import TopicPositions

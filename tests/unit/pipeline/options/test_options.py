@@ -8,8 +8,8 @@ import pytest
 
 from zenitmq.model.errors import InvalidName, InvalidParameter, OptionRefused, SqlSyntaxError, UnknownOption
 from zenitmq.pipeline.column_names import COLUMN_NAMES
-from zenitmq.pipeline.options.option_tables import READ_OPTIONS, WRITE_OPTIONS
-from zenitmq.pipeline.options.options import EARLIEST, LATEST, Boundary, ReadOptions, WriteOptions
+from zenitmq.pipeline.options.boundary import EARLIEST, LATEST, Boundary
+from zenitmq.pipeline.options.options import READ_OPTIONS, WRITE_OPTIONS, ReadOptions, WriteOptions
 from zenitmq.pipeline.reading.offsets import QueueKey
 
 
@@ -265,7 +265,9 @@ def test_a_writer_s_options() -> None:
         "requesttimeoutms": "500",
         "routeby": "row",
     }
-    expected = WriteOptions("a:1", "t", "dedup", "q", 0, 500, "row")
+    expected = WriteOptions(
+        namesrv="a:1", topic="t", delivery="dedup", query_name="q", batch_id=0, request_timeout_ms=500, route_by="row"
+    )
     assert WriteOptions.parse(spelled | {"checkpointlocation": "x"}) == expected
     assert {option.name.lower() for option in WRITE_OPTIONS} == spelled.keys()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zenitmq.model.errors import InvalidParameter, OffsetOutOfRange, OffsetsIncomplete, TopicReplaced
-from zenitmq.pipeline.options.options import EARLIEST, LATEST, Boundary
+from zenitmq.pipeline.options.boundary import EARLIEST, LATEST, Boundary
 from zenitmq.pipeline.reading.boundaries import Held, beyond_minimum, offsets_at, raised, times_wanted
 from zenitmq.pipeline.reading.offsets import Offsets, QueueKey
 
