@@ -112,6 +112,26 @@ class BrokerConfig:
     timer_deliver_per_turn: int = setting(
         256, "the same in one turn of the loop: more makes other requests wait longer", minimum=1, maximum=10_000
     )
+    transaction_timeout_ms: int = setting(
+        6000,
+        "how long a transactional message may wait for its producer's decision before the producer is asked, unless the message"
+        " itself says; the same at every replica",
+        minimum=100,
+        maximum=86_400_000,
+    )
+    transaction_check_interval_ms: int = setting(
+        30_000,
+        "how often a producer is asked again: shorter decides sooner, and writes each undecided message again as often; the"
+        " same at every replica",
+        minimum=100,
+        maximum=86_400_000,
+    )
+    transaction_checks_max: int = setting(
+        15,
+        "how often a producer is asked, before the message is parked for an operator to decide; 0 = never",
+        minimum=0,
+        maximum=1_000_000,
+    )
     scrub_interval_ms: int = setting(
         7 * 86_400_000,
         "how long after a scrub of the log the next one begins: shorter finds rotten bits sooner, while a replica still has"

@@ -53,6 +53,10 @@ from .state.state_log import StateLog
 from .state.unconsumed import Unconsumed
 from .statistics import kernel_kind
 from .steady_time import SteadyTime
+from .transaction.half_index import Halves, open_half_index
+from .transaction.half_rules import HalfRules
+from .transaction.transaction_handler import Asking
+from .transaction.transactions import Transactions
 from .worker_pool import WorkerPool
 
 _log = logging.getLogger(__name__)
@@ -108,7 +112,7 @@ class Broker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._state.is_closing = self._timers.is_closing = True
+        self._state.is_closing = self._timers.is_closing = self._half_index.is_closing = True
         self._running.close()
 
     def run(self) -> int:
@@ -166,6 +170,14 @@ class Broker:
             config.store_dir, self._delay_rules, clock=self._clock, buffer_bytes=config.store.timer_buffer_bytes
         )
         self._timers = started.enter_context(closing(timers))
+        self._half_rules = HalfRules(
+            config.transaction_timeout_ms, config.transaction_check_interval_ms, config.transaction_checks_max
+        )
+        self._halves = Halves(self._half_rules, config.store_dir)
+        half_index = open_half_index(
+            config.store_dir, self._halves, clock=self._clock, buffer_bytes=config.store.timer_buffer_bytes
+        )
+        self._half_index = started.enter_context(closing(half_index))
         self._store = MessageStore(
             config.store_dir,
             config.store,
@@ -173,13 +185,15 @@ class Broker:
             clock=self._clock,
             on_flushed=self._on_flushed,
             on_poisoned=self._on_poisoned,
-            dispatchers=(self._state, self._timers),
+            dispatchers=(self._state, self._timers, self._half_index),
             arena=self._arena,
         )
         self._state.on_topic_deleted = self._store.delete_topic
         started.enter_context(self._store)
         self._state.on_opened(self._store.written, lambda: self._store.flushed)
-        self._timers.on_opened(lambda: self._store.flushed)
+        for index in (self._timers, self._half_index):
+            index.on_opened(lambda: self._store.flushed)
+        self._halves.on_opened()
         self._store.protect(Unconsumed(self._state.offset_table, self._state.topic_table.configs))
 
     def _ground(self, started: ExitStack) -> PartGround:
@@ -227,8 +241,10 @@ class Broker:
         self._acknowledgements = Acknowledgements(
             loop, promised=part.promised, timeout_ms=config.store.sync_flush_timeout_ms, late=part.late
         )
-        delays = self._new_delays()
-        self._store.keep_waiting(delays.clear_below)
+        registry = ClientRegistry(heartbeat_ms=config.heartbeat_ms, clients_max=config.clients_max)
+        delays, transactions = self._new_delays(), self._new_transactions(registry)
+        self._transactions = transactions
+        self._store.keep_waiting(delays.clear_below, transactions.clear_below)
         self._handlers = Handlers(
             Parts(
                 config=config,
@@ -237,11 +253,12 @@ class Broker:
                 store=self._store,
                 state=self._state,
                 acknowledgements=self._acknowledgements,
-                registry=ClientRegistry(heartbeat_ms=config.heartbeat_ms, clients_max=config.clients_max),
+                registry=registry,
                 workers=self._workers,
                 stages=self._stages,
                 store_host=self._store_host,
                 delays=delays,
+                transactions=transactions,
                 leads=part.leads,
                 read_from=part.read_from,
             )
@@ -253,6 +270,7 @@ class Broker:
         self._serve(part.serve_replicas(self._workers, self._handlers.pulls.look_again))
         self._scrub.start()
         delays.start()
+        transactions.start()
         loop.every(FAST_TICK_MS, self._on_fast_tick)
         loop.every(SLOW_TICK_MS, self._on_slow_tick)
 
@@ -269,6 +287,24 @@ class Broker:
             queues_of=lambda topic: queue_count(topics, topic),
             made_at=topics.made_at,
             pace=Pace(per_second=config.timer_deliver_per_second, per_turn=config.timer_deliver_per_turn),
+            store_host_bytes=len(self._store_host.encode()),
+        )
+
+    def _new_transactions(self, registry: ClientRegistry) -> Transactions:
+        topics = self._state.topic_table
+        return Transactions(
+            self._store,
+            self._half_index,
+            self._halves,
+            self._loop,
+            self._clock,
+            self._half_rules,
+            leads=self._part.leads,
+            on_damaged=self._on_timers_damaged,
+            queues_of=lambda topic: queue_count(topics, topic),
+            made_at=topics.made_at,
+            ask=Asking(self._loop, registry).ask,
+            broker_name=self._config.name,
             store_host_bytes=len(self._store_host.encode()),
         )
 
@@ -417,6 +453,7 @@ class Broker:
     def on_deposed(self) -> None:
         """We lead no more: nobody will acknowledge what waits; its senders ask the new master."""
         self._handlers.on_deposed()
+        self._transactions.on_deposed()
         self._acknowledgements.fail_all(NotMaster(self._config.name, self._identity.epoch))
 
     def on_reopen_needed(self) -> None:

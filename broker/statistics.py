@@ -20,6 +20,7 @@ from .registration import BrokerIdentity
 from .stage_clock import StageClock
 from .state.client_registry import ClientRegistry
 from .state.retention_holds import RetentionHolds
+from .transaction.transactions import Transactions
 
 _STATUS_FILE: Final = "/proc/self/status"
 
@@ -69,6 +70,7 @@ class BrokerStatistics:
         pulls: PullHandler,
         stages: StageClock,
         delays: Delays,
+        transactions: Transactions,
         send_backs: SendBackHandler,
         replies: ReplyHandler,
         holds: RetentionHolds,
@@ -82,6 +84,7 @@ class BrokerStatistics:
         self._pulls = pulls
         self._stages = stages
         self._delays = delays
+        self._transactions = transactions
         self._send_backs = send_backs
         self._replies = replies
         self._holds = holds
@@ -124,6 +127,7 @@ class BrokerStatistics:
                 "scan_us_max": self._pulls.scan_ns_max // 1000,
             },
             "delays": self._delays.document(),
+            "transactions": self._transactions.document(),
             "send_backs": {"retried": self._send_backs.retried, "given_up": self._send_backs.given_up},
             "replies": self._replies.document(),
             "retention_holds": self._holds.document(self._clock.monotonic_ms()),

@@ -31,10 +31,6 @@ _LOAD_LOOKS: Final = 64  # to load a queue
 QueueKey = tuple[str, int]
 
 
-def _nothing_waits(_offset: int) -> bool:
-    return True
-
-
 class Expiry:
     """Belongs to one open store."""
 
@@ -59,7 +55,7 @@ class Expiry:
         self._run_in_worker = run_in_worker
         self._unconsumed = NeedSurvey(FixedNeeds({}), self._position)
         self._held = NeedSurvey(FixedNeeds({}), self._position)
-        self._clear_below: Callable[[int], bool] = _nothing_waits
+        self._clear_below: list[Callable[[int], bool]] = []
         self._held_reported: str | None = None
         self.is_unfinished = False  # there is more to do before the next second
 
@@ -71,9 +67,9 @@ class Expiry:
         """What readers hold for now."""
         self._held = NeedSurvey(needs, self._position)
 
-    def keep_waiting(self, clear_below: Callable[[int], bool]) -> None:
+    def keep_waiting(self, *clear_below: Callable[[int], bool]) -> None:
         """`clear_below`: see `MessageStore.keep_waiting`."""
-        self._clear_below = clear_below
+        self._clear_below += clear_below
 
     def go_on(self, now_ms: int, use: float) -> list[StoreEvent]:
         """One slice. `use`: of the disk. Raises OSError."""
@@ -134,7 +130,10 @@ class Expiry:
                 return self._report_held("held_for_readers", f"readers that hold them from offset {floors['held']} on")
             return []
         removed_before = min(decision.remove_before, limit)
-        return self._remove(removed_before, lost) if self._clear_below(removed_before) else []
+        are_clear = [
+            clear_below(removed_before) for clear_below in self._clear_below
+        ]  # each is asked: it begins to carry
+        return self._remove(removed_before, lost) if all(are_clear) else []
 
     def _position(self, topic: str, queue_id: int, offset: int, budget: Budget) -> int | None:
         """Where the first message from `offset` on lies that the log still has."""

@@ -585,11 +585,11 @@ class MessageStore:
         """What somebody reads for now; retention keeps that while the disk has room."""
         self._upkeep.expiry.hold(needs)
 
-    def keep_waiting(self, clear_below: Callable[[int], bool]) -> None:
-        """`clear_below(offset)`: whether no record below this physical offset waits for its time any more. It is asked before
-        segments go; while it says no they stay, and it sees to it that what waits there is appended again.
+    def keep_waiting(self, *clear_below: Callable[[int], bool]) -> None:
+        """Each `clear_below(offset)`: whether no record below this physical offset waits for its time any more. It is asked
+        before segments go; while it says no they stay, and it sees to it that what waits there is appended again.
         """
-        self._upkeep.expiry.keep_waiting(clear_below)
+        self._upkeep.expiry.keep_waiting(*clear_below)
 
     def on_tick(self, now_ms: int) -> list[StoreEvent]:
         """About each second: retention and checkpoints, their slow parts in a worker. Returns what an operator should see."""

@@ -185,10 +185,10 @@ class WaitStore:
             found.append((due, at))
         return found
 
-    def below(self, offset: int, *, count_max: int) -> list[int]:
-        """Physical offsets, below `offset`, of records that wait, in the order of the log."""
+    def below(self, offset: int, *, count_max: int, begin: int = 0) -> list[int]:
+        """Physical offsets, from `begin` on, below `offset`, of records that wait, in the order of the log."""
         found: list[int] = []
-        for key in self._keys(_BY_OFFSET):
+        for key in self._keys(_BY_OFFSET + _NUMBER.pack(begin)):
             at = _NUMBER.unpack_from(key, 1)[0]
             if at >= offset or len(found) == count_max:
                 break

@@ -22,11 +22,11 @@ from ...store.message_store import MessageStore, Placed
 from ..acknowledgements import Acknowledgements
 from ..state.admission import queues_to_create
 from ..state.state_log import TOPICS, StateLog
+from ..waiting.blocks import BLOCK_BYTES, blocks
 from ..worker_pool import WorkerPool
 from .delays import Delays, message_recalled
 from .rewriting import immediate_record, waiting_record
 
-BLOCK_BYTES: Final = 256 << 10  # staged at once; one record more
 _COPIES_MAX: Final = 64
 _ALL_TIME: Final = 1 << 62
 
@@ -140,7 +140,9 @@ class DelayHandler:
         places: list[Place] = []
         for waits, group in groupby(records, key=lambda item: item[0] != NOWHERE):
             target = (TIMER_TOPIC, 0) if waits else (topic, queue_id)
-            for block in _blocks(list(group), self._block_bytes):
+            items = list(group)
+            for part in blocks([len(record) for _, record in items], self._block_bytes):
+                block = items[part]
                 data = b"".join([record for _, record in block])
                 placed = self._store.stage_own(data, topic=target[0], queue_id=target[1], count=len(block), flags=flags)
                 staged.append((waits, placed))
@@ -178,16 +180,3 @@ class DelayHandler:
         if not end:
             raise MessageNotFound(f"message {handle.message_id} among those that wait")
         self._acknowledgements.staged.append((call, RecallReply(handle.message_id), end, ()))
-
-
-def _blocks(records: list[tuple[int, bytes]], bytes_max: int) -> list[list[tuple[int, bytes]]]:
-    """The records in order, side by side as far as `bytes_max` allows."""
-    blocks: list[list[tuple[int, bytes]]] = [[]]
-    size = 0
-    for item in records:
-        if blocks[-1] and size + len(item[1]) > bytes_max:
-            blocks.append([])
-            size = 0
-        blocks[-1].append(item)
-        size += len(item[1])
-    return blocks

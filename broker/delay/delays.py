@@ -27,6 +27,7 @@ from ...record.kernel import StoredMessage, decode_record
 from ...record.new_record import NewRecord
 from ...record.sys_flag import ENDS_WAIT
 from ...store.message_store import MessageStore, Placed
+from ..waiting.copies import real_queue
 from ..waiting.waiting_index import WaitingIndex
 from ..waiting.waiting_records import TURN_BYTES, Found, LoopTimers, WaitingRecords
 from ..waiting.waiting_table import Entry, WaitingTable
@@ -39,7 +40,6 @@ from .timing import (
     due_of,
     handed_out_ms,
     is_ours,
-    real_queue,
     recall_properties,
     waiting_properties,
 )

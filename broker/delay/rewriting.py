@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from ...model.names import TIMER_TOPIC
 from ...model.properties import TIMER_OUT_MS, UNIQUE_KEY
-from ...record.kernel import StoredMessage, encode_record
+from ...record.kernel import StoredMessage
 from ...record.sys_flag import NOT_COPIED, TRANSACTION_MASK
-from .timing import NOT_DELIVERED, NOT_HANDED_OVER, WAITING_NAMES, changed, waiting_properties
+from ..waiting.copies import changed, copied_record
+from .timing import NOT_DELIVERED, NOT_HANDED_OVER, WAITING_NAMES, waiting_properties
 
 _OUT_NAME = frozenset({TIMER_OUT_MS.encode()})
 
@@ -59,21 +60,7 @@ def _record(
     *,
     without: int = TRANSACTION_MASK,
 ) -> bytes:
-    """`without`: bits of its sysFlag. What a sender's batch becomes keeps SEQUENCED: it is that batch, stored first.
-
-    A body that came with another's CRC keeps that, so that nobody is told it is good.
-    """
-    record = encode_record(
-        topic=topic.encode(),
-        body=message.body_as_stored,
-        properties=properties,
-        queue_id=queue_id,
-        flag=message.flag,
-        sys_flag=message.sys_flag & ~without,
-        born_timestamp_ms=message.born_at_ms,
-        born_host=message.born_host,
-        store_host=bytes(host_bytes),
-        reconsume_times=message.reconsume_times,
-        prepared_transaction_offset=cause,
+    """`without`: bits of its sysFlag. What a sender's batch becomes keeps SEQUENCED: it is that batch, stored first."""
+    return copied_record(
+        message, topic, queue_id, properties, cause=cause, sys_flag=message.sys_flag & ~without, host_bytes=host_bytes
     )
-    return b"".join((record[:8], message.body_crc.to_bytes(4, "big"), record[12:]))

@@ -46,7 +46,7 @@ class _Timers:
                     offset = message.physical_offset
                     yield offset + message.size_bytes, offset, due_ms
 
-    def is_end(self, topic: str, sys_flag: int) -> bool:
+    def is_end(self, topic: str, sys_flag: int, offset: int) -> bool:  # noqa: ARG002
         """All but those of half messages."""
         return not ends_half(topic, sys_flag)
 

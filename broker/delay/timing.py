@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ...model.errors import InvalidParameter, MessageIllegal
+from ...model.errors import InvalidParameter
 from ...model.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from ...model.properties import (
     DELAY_LEVEL,
@@ -29,7 +29,6 @@ from ...model.properties import (
     TIMER_DELIVER_MS,
     TIMER_OUT_MS,
     UNIQUE_KEY,
-    encode_properties,
 )
 
 RECALL_TAG: Final = "_RECALL_TAG_"
@@ -145,17 +144,3 @@ def due_of(topic: str, properties: Mapping[str, str], schedule_due_ms: int) -> i
 def is_ours(properties: Mapping[str, str]) -> bool:
     """Whether we wrote this record that waits, or RocketMQ did."""
     return properties.get(TIMER_OUT_MS) == properties.get(TIMER_DELIVER_MS)
-
-
-def real_queue(properties: Mapping[str, str]) -> tuple[str, int]:
-    """Where a record that waits belongs. Raises MessageIllegal where it does not say."""
-    topic, text = properties.get(REAL_TOPIC, ""), properties.get(REAL_QUEUE_ID, "")
-    if not topic or not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise MessageIllegal(f"{REAL_TOPIC} {topic[:255]!r}, {REAL_QUEUE_ID} {text[:16]!r} name no queue")
-    return topic, int(text)
-
-
-def changed(properties: bytes, without: frozenset[bytes], added: Mapping[str, str]) -> bytes:
-    """A record's properties without some names, others behind. Raises MessageTooLarge."""
-    kept = [entry for entry in properties.split(b"\x02") if entry and entry.partition(b"\x01")[0] not in without]
-    return b"".join([entry + b"\x02" for entry in kept]) + encode_properties(added)

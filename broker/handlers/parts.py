@@ -15,6 +15,7 @@ from ..delay.delays import Delays
 from ..stage_clock import StageClock
 from ..state.client_registry import ClientRegistry
 from ..state.state_log import StateLog
+from ..transaction.transactions import Transactions
 from ..worker_pool import WorkerPool
 
 
@@ -38,5 +39,6 @@ class Parts:
     stages: StageClock
     store_host: HostAddress
     delays: Delays
+    transactions: Transactions
     leads: Callable[[], bool]
     read_from: Callable[[bool, int], int]

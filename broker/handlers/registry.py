@@ -7,6 +7,7 @@ from ...remoting.request_rows import Row, row
 from ..delay.delay_handler import DelayHandler
 from ..filter.condition_cache import ConditionCache
 from ..statistics import BrokerStatistics
+from ..transaction.transaction_handler import TransactionHandler
 from .group_handler import GroupHandler
 from .heartbeat_handler import HeartbeatHandler
 from .hold_handler import HoldHandler
@@ -53,7 +54,10 @@ class Handlers:
             store_host=parts.store_host,
             auto_create_queues=auto_create_queues,
         )
-        self._sequenced = SequencedSendHandler(parts, self.sends, self._delays, auto_create_queues=auto_create_queues)
+        self._transactions = TransactionHandler(parts, parts.transactions, auto_create_queues=auto_create_queues)
+        self._sequenced = SequencedSendHandler(
+            parts, self.sends, self._delays, self._transactions, auto_create_queues=auto_create_queues
+        )
         conditions = ConditionCache()
         self.pulls = PullHandler(store, state, loop, clock, workers, config, conditions, parts.read_from)
         self._locks = LockHandler(
@@ -102,6 +106,7 @@ class Handlers:
             self.pulls,
             parts.stages,
             parts.delays,
+            parts.transactions,
             self._send_backs,
             self._replies,
             self._holds.holds,
@@ -115,6 +120,9 @@ class Handlers:
             row(commands.SendSequenced, self._sequenced.on_send),
             row(commands.SendDelayed, self._delays.on_send),
             row(commands.SendDelayedSequenced, self._sequenced.on_send_delayed),
+            row(commands.SendHalves, self._sequenced.on_send_halves),
+            row(commands.EndTransaction, self._transactions.on_end),
+            row(commands.GetTransactions, self._transactions.on_list),
             row(commands.RecallMessage, self._delays.on_recall),
             row(commands.SendBack, self._send_backs.on_send_back),
             row(commands.SendReplyMessage, self._replies.on_send_reply),

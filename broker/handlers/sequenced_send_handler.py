@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Protocol, TypeVar
 
 from ...model.errors import (
     CorruptRecordError,
@@ -24,7 +25,7 @@ from ...model.route import TopicConfig
 from ...model.sequence import check_producer_id, check_sequences
 from ...record.kernel import decode_record, why_refused, write_sequences
 from ...record.sys_flag import SEQUENCED
-from ...remoting.commands import DelayedReply, SendDelayedSequenced, SendSequenced, SequencedReply
+from ...remoting.commands import DelayedReply, SendDelayedSequenced, SendHalves, SendSequenced, SequencedReply
 from ...remoting.delayed_places import NOWHERE, Place, encode_places
 from ...remoting.server import Call
 from ...store.message_store import Placed
@@ -32,8 +33,27 @@ from ..delay.delay_handler import DelayHandler
 from ..state.admission import queues_to_create
 from ..state.producer_table import UNKNOWN, Key, Piece, ProducerEntry, whereabouts
 from ..state.state_log import TOPICS
+from ..transaction.transaction_handler import TransactionHandler
 from .parts import Parts
 from .send_handler import SendHandler
+
+_Waiting = TypeVar("_Waiting", SendDelayedSequenced, SendHalves)
+_Taken_contra = TypeVar("_Taken_contra", SendDelayedSequenced, SendHalves, contravariant=True)
+
+
+class _Take(Protocol[_Taken_contra]):
+    """Stages a batch of messages that wait, and its answer (DelayHandler.take)."""
+
+    def __call__(
+        self,
+        call: Call[_Taken_contra],
+        request: _Taken_contra,
+        payload: bytearray,
+        staged: list[tuple[bool, Placed]],
+        *,
+        flags: int = 0,
+    ) -> None: ...
+
 
 _UNKNOWN_PLACE = Place(NOWHERE, UNKNOWN, UNKNOWN)
 
@@ -41,7 +61,15 @@ _UNKNOWN_PLACE = Place(NOWHERE, UNKNOWN, UNKNOWN)
 class SequencedSendHandler:
     """Owned by the loop thread."""
 
-    def __init__(self, parts: Parts, sends: SendHandler, delays: DelayHandler, *, auto_create_queues: int) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        sends: SendHandler,
+        delays: DelayHandler,
+        halves: TransactionHandler,
+        *,
+        auto_create_queues: int,
+    ) -> None:
         """`sends`: whose counters these sends count in. `auto_create_queues`: of a topic that a send creates; 0: none."""
         self._store = parts.store
         self._stage_batch = parts.store.stage
@@ -54,6 +82,7 @@ class SequencedSendHandler:
         self._store_host = parts.store_host.encode()
         self._sends = sends
         self._delays = delays
+        self._halves = halves
         self._auto_create_queues = auto_create_queues
         self._duplicates = 0
 
@@ -127,7 +156,14 @@ class SequencedSendHandler:
     # ---- messages for later
 
     def on_send_delayed(self, call: Call[SendDelayedSequenced]) -> None:
-        """The same, of messages of which some wait."""
+        """The same, of messages of which some wait for their time."""
+        self._on_send_waiting(call, self._delays.take)
+
+    def on_send_halves(self, call: Call[SendHalves]) -> None:
+        """The same, of messages that wait to be committed."""
+        self._on_send_waiting(call, self._halves.take)
+
+    def _on_send_waiting(self, call: Call[_Waiting], take: _Take[_Waiting]) -> None:
         request = call.request
         key, known = self._check(request, has_gaps=False)
         if known is not None:
@@ -138,7 +174,7 @@ class SequencedSendHandler:
         self._fill_in(payload, 0, len(payload), request)
         staged: list[tuple[bool, Placed]] = []
         try:
-            self._delays.take(call, request, payload, staged, flags=SEQUENCED)
+            take(call, request, payload, staged, flags=SEQUENCED)
         except StoreNotWriteable:
             self._note(key, request.first_sequence, staged)
             self._check_in_part(key, request.first_sequence)
@@ -156,7 +192,7 @@ class SequencedSendHandler:
             last_placed = staged[-1][1]
             self._table.stage(key, pieces, last_placed.end, last_placed.store_timestamp_ms)
 
-    def _on_promised(self, call: Call[SendDelayedSequenced], known: ProducerEntry, error: ZenitError | None) -> None:
+    def _on_promised(self, call: Call[_Waiting], known: ProducerEntry, error: ZenitError | None) -> None:
         """What an earlier try stored is durable (or will not be): its whereabouts are read from the log by a worker."""
         if error is not None:
             call.loop.fail(call, error)
@@ -166,11 +202,11 @@ class SequencedSendHandler:
         except ZenitError as busy:
             call.loop.fail(call, busy)
 
-    def _answer(self, call: Call[SendDelayedSequenced], places: list[Place]) -> None:
+    def _answer(self, call: Call[_Waiting], places: list[Place]) -> None:
         request = call.request
         call.loop.reply(call, DelayedReply(request.queue_id, self._store_host), (encode_places(places),))
 
-    def _places(self, call: Call[SendDelayedSequenced], known: ProducerEntry) -> list[Place]:
+    def _places(self, call: Call[_Waiting], known: ProducerEntry) -> list[Place]:
         """Worker thread. Where each message of the batch is, unknown all of them where that is not known of one."""
         request = call.request
         places: list[Place] = []
@@ -197,7 +233,7 @@ class SequencedSendHandler:
             raise SequenceKnownInPart(first, entry.last) from None
 
     def _check(
-        self, request: SendSequenced | SendDelayedSequenced, *, has_gaps: bool
+        self, request: SendSequenced | SendDelayedSequenced | SendHalves, *, has_gaps: bool
     ) -> tuple[Key, ProducerEntry | None]:
         first, count = request.first_sequence, request.count
         check_sequences(first, count)
@@ -205,7 +241,11 @@ class SequencedSendHandler:
         return key, self._table.check(key, first, count, has_gaps=has_gaps, now_ms=self._clock.monotonic_ms())
 
     def _fill_in(
-        self, data: bytearray | memoryview, begin: int, end: int, request: SendSequenced | SendDelayedSequenced
+        self,
+        data: bytearray | memoryview,
+        begin: int,
+        end: int,
+        request: SendSequenced | SendDelayedSequenced | SendHalves,
     ) -> None:
         """Writes into the records who sent them as what. Raises MessageIllegal."""
         if begin >= end:

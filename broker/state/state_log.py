@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from ...model.clock import Clock
 from ...model.errors import StoreFormatError
-from ...model.names import STATE_TOPICS, TIMER_TOPIC
+from ...model.names import HALF_TOPIC, STATE_TOPICS, TIMER_TOPIC
 from ...model.queue import PhysicalOffset
 from ...record.kernel import StoredMessage, decode_batch, sequenced_stretches
 from ...record.new_record import NewRecord
 from ...record.sys_flag import SEQUENCED
 from ...store.opening.snapshot import read_snapshot, write_snapshot
 from ...store.queues.dispatch import Run
-from ..delay.timing import real_queue
 from ..json_reply import encode_document
+from ..waiting.copies import real_queue
 from .group_table import GroupTable
 from .offset_table import COMMITTED, RESET, STARTED, OffsetTable
 from .producer_table import FILE_NAME as SEQUENCES_FILE
@@ -230,7 +230,7 @@ class StateLog:
 
     def _on_sequences(self, run: Run) -> None:
         """Notes who sent what. A message that waits belongs to the queue that it will come to."""
-        waits = run.topic == TIMER_TOPIC
+        waits = run.topic in (TIMER_TOPIC, HALF_TOPIC)
         topic, queue_id = run.topic, run.queue_id
         heard_ms = self.producer_table.heard_at(
             run.store_timestamp_ms, now_ms=self._clock.now_ms(), monotonic_ms=self._clock.monotonic_ms()

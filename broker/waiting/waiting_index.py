@@ -47,8 +47,8 @@ class WaitKind(Protocol):
     def changes(self, run: Run) -> Iterable[Change]:
         """What a run in one of the topics says by itself, of those that wait in it or elsewhere."""
 
-    def is_end(self, topic: str, sys_flag: int) -> bool:
-        """Whether a record of a topic, with this sysFlag, that ends a wait ends one of this kind."""
+    def is_end(self, topic: str, sys_flag: int, offset: int) -> bool:
+        """Whether a record of a topic, with this sysFlag, that ends the wait of the one at `offset` ends one of this kind."""
 
 
 class WaitingIndex:
@@ -107,7 +107,7 @@ class WaitingIndex:
             changes += [
                 (run.begin + behind, offset, ENDED)
                 for behind, offset, sys_flag in ended_waits(run.records)
-                if kind.is_end(run.topic, sys_flag)
+                if kind.is_end(run.topic, sys_flag, offset)
             ]
             changes.sort()
         applied, table = self._applied, self.table

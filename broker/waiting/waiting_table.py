@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
+from itertools import islice
 from typing import Final, Protocol
 
 Entry = tuple[int, int]
@@ -40,8 +41,8 @@ class OrderedStore(Protocol):
     def due_from(self, due_ms: int, offset: int, *, until_ms: int, count_max: int) -> list[Entry]:
         """Entries from this one on, due up to `until_ms`, in the order of time."""
 
-    def below(self, offset: int, *, count_max: int) -> list[int]:
-        """Offsets below `offset` of records that wait, in the order of the log."""
+    def below(self, offset: int, *, count_max: int, begin: int = 0) -> list[int]:
+        """Offsets from `begin` on, below `offset`, of records that wait, in the order of the log."""
 
 
 class WaitingTable:
@@ -218,12 +219,23 @@ class WaitingTable:
 
     # ---- questions
 
+    def due_of(self, offset: int) -> int | None:
+        """When the record at `offset` is due; None: it does not wait, or what is staged ends its wait."""
+        if offset in self._ended or offset in self._ending:
+            return None
+        due_ms = self._fresh.get(offset)
+        return self._store.due_of(offset) if due_ms is None else due_ms
+
     def is_waiting(self, offset: int, due_ms: int) -> bool:
         """Whether the record at `offset` waits until then, and nothing staged ends it."""
-        if offset in self._ended or offset in self._ending:
-            return False
-        due = self._fresh.get(offset)
-        return (self._store.due_of(offset) if due is None else due) == due_ms
+        return self.due_of(offset) == due_ms
+
+    def entries(self, begin: int, *, count_max: int) -> list[Entry]:
+        """What waits in records at or above the offset `begin`, in the order of the log: the first `count_max`."""
+        held = self._store.below(_NEVER_MS, count_max=count_max + len(self._ended), begin=begin)
+        offsets = sorted({*held, *(offset for offset in self._fresh if offset >= begin)})
+        found = ((self.due_of(offset), offset) for offset in offsets)
+        return list(islice(((due_ms, offset) for due_ms, offset in found if due_ms is not None), count_max))
 
     def below(self, offset: int, *, count_max: int) -> list[Entry]:
         """Some of what waits in records below `offset`, as the store knows them; it may have yet to learn of ends."""

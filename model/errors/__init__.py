@@ -119,6 +119,8 @@ from .sending import (
     RequesterGone,
     SendFailed,
     TooManyRequests,
+    TransactionDecided,
+    TransactionNotFound,
 )
 from .sequences import OutcomeUnknown, OutOfOrderSequence, SequenceKnownInPart
 from .settings import (
@@ -253,6 +255,8 @@ __all__ = [
     "TopicNotFound",
     "TopicReplaced",
     "TraceDamaged",
+    "TransactionDecided",
+    "TransactionNotFound",
     "UnknownOption",
     "UnknownReplica",
     "UnknownRequest",

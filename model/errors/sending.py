@@ -33,6 +33,34 @@ class ReplicaTimeout(ZenitError):
         )
 
 
+class TransactionNotFound(ZenitError):
+    """The broker knows no such transaction: another store's, or one that its log has kept nothing of. Args: transaction_id."""
+
+    code = 9180
+
+    def __init__(self, transaction_id: str) -> None:
+        super().__init__(transaction_id)
+        self.transaction_id = transaction_id
+
+    def __str__(self) -> str:
+        return f"no transaction {self.transaction_id} here; its broker may have been begun anew, or it expired with the log"
+
+
+class TransactionDecided(ZenitError):
+    """It was decided in another way before, or parked for an operator to decide. Args: transaction_id, state ("committed",
+    "rolled back", "parked")."""
+
+    code = 9181
+
+    def __init__(self, transaction_id: str, state: str) -> None:
+        super().__init__(transaction_id, state)
+        self.transaction_id = transaction_id
+        self.state = state
+
+    def __str__(self) -> str:
+        return f"transaction {self.transaction_id} is {self.state} already (zenit transaction show)"
+
+
 class MessageIllegal(ZenitError):
     """A message breaks a rule; nothing of its batch was written. Args: reason (with limit and value)."""
 

@@ -116,3 +116,8 @@ from .sending import SendMessages as SendMessages
 from .sending import SendReply as SendReply
 from .sending import SendSequenced as SendSequenced
 from .sending import SequencedReply as SequencedReply
+from .transactions import CheckTransaction as CheckTransaction
+from .transactions import EndReply as EndReply
+from .transactions import EndTransaction as EndTransaction
+from .transactions import GetTransactions as GetTransactions
+from .transactions import SendHalves as SendHalves

@@ -13,7 +13,7 @@ from typing import Any, Final
 from store_kit import StillClock
 
 from zenitmq.broker.delay.rewriting import delivered_record, rolled_record, waiting_record
-from zenitmq.broker.delay.timing import DelayRules, due_of, real_queue, waiting_properties
+from zenitmq.broker.delay.timing import DelayRules, due_of, waiting_properties
 from zenitmq.broker.group.cluster_file import decode_cluster_file, encode_cluster_file
 from zenitmq.broker.state.group_table import GroupTable
 from zenitmq.broker.state.offset_table import OffsetTable
@@ -23,6 +23,7 @@ from zenitmq.broker.state.queue_locks import QueueLockTable
 from zenitmq.broker.state.retry_policy import parse_backoff
 from zenitmq.broker.state.state_log import FILE_NAMES, StateLog
 from zenitmq.broker.state.topic_table import TopicTable
+from zenitmq.broker.waiting.copies import real_queue
 from zenitmq.client.administration.admin_calls import document_of
 from zenitmq.client.consuming.broadcast_offsets import _parsed
 from zenitmq.deploy.cluster_record import decode_record as decode_cluster_record

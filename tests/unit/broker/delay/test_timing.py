@@ -8,14 +8,13 @@ from zenitmq.broker.delay.rewriting import delivered_record, immediate_record, r
 from zenitmq.broker.delay.timing import (
     NOT_DELIVERED,
     DelayRules,
-    changed,
     due_of,
     is_ours,
-    real_queue,
     recall_properties,
     rocketmq_out_ms,
     waiting_properties,
 )
+from zenitmq.broker.waiting.copies import changed, real_queue
 from zenitmq.model.errors import InvalidParameter, MessageIllegal, MessageTooLarge
 from zenitmq.model.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from zenitmq.model.properties import encode_properties

@@ -1,0 +1,1 @@
+"""Transactions: a half message waits in the log, seen by nobody, until its producer says what becomes of it."""

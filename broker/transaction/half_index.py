@@ -1,0 +1,106 @@
+"""The index of half messages that are not decided: which records wait, and when they are to be asked about.
+
+Of RocketMQ's own, an op record tells the queue offset: while the log is read at the start, it is known which half lies there.
+Where that one lies so far back that it is not read again, its queue offset is kept (`foreign_ends`), and `Transactions` ends
+it once the store is open.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Final
+
+from ...model.clock import Clock
+from ...model.names import HALF_OP_TOPIC, HALF_TOPIC, UNDECIDED_TOPIC
+from ...record.kernel import decode_batch
+from ...store.opening.snapshot import read_snapshot
+from ...store.queues.dispatch import Run
+from ...store.queues.queue_table import goes_to_queue
+from ...store.rocksdb_waits import BUFFER_BYTES, HALF_FOLDER, WaitStore
+from ..waiting.ends import TRANSACTION_TOPICS, ends_half
+from ..waiting.waiting_index import Change, WaitingIndex
+from ..waiting.waiting_table import ENDED
+from .half_records import is_own_op, numbers_in
+from .half_rules import HalfRules
+
+_ROCKETMQ_GROUP: Final = "CID_RMQ_SYS_TRANS"
+
+QueueOffset = tuple[int, int]
+"""(queue id, queue offset) in the half topic."""
+
+
+class Halves:
+    """A WaitKind: half messages. `foreign_ends`: where those lay that op records of RocketMQ's end, as far as they were not
+    read again."""
+
+    topics = TRANSACTION_TOPICS
+
+    def __init__(self, rules: HalfRules, directory: str) -> None:
+        """`directory`: of the message store."""
+        self._rules = rules
+        self._done = _done_before(directory)
+        self._is_open = False
+        self._seen: dict[QueueOffset, int] = {}  # physical offsets of those that wait, until the store is open
+        self._places: dict[int, QueueOffset] = {}  # the other way round
+        self.foreign_ends: set[QueueOffset] = set()
+
+    def on_opened(self) -> None:
+        """From here on nobody but us writes to the log."""
+        self._is_open = True
+        self._seen.clear()
+        self._places.clear()
+
+    def changes(self, run: Run) -> Iterator[Change]:
+        """Of each half message that begins to wait, or that an op record ends."""
+        if not goes_to_queue(run.sys_flag):
+            return
+        for message in decode_batch(bytes(run.records)):
+            offset, end = message.physical_offset, message.physical_offset + message.size_bytes
+            if run.topic == HALF_OP_TOPIC:
+                if not is_own_op(message.properties):
+                    yield from ((end, half, ENDED) for half in self._foreign_ended(message.queue_id, message.body))
+            elif run.topic in (HALF_TOPIC, UNDECIDED_TOPIC):
+                due_ms = self._rules.due_of(run.topic, message.properties, run.store_timestamp_ms)
+                is_done = run.topic == HALF_TOPIC and message.queue_offset < self._done.get(message.queue_id, 0)
+                if due_ms is not None and not is_done:
+                    if not self._is_open and run.topic == HALF_TOPIC:
+                        place = message.queue_id, message.queue_offset
+                        self._seen[place], self._places[offset] = offset, place
+                    yield end, offset, due_ms
+
+    def _foreign_ended(self, queue_id: int, body: bytes) -> list[int]:
+        """Physical offsets of the halves that RocketMQ's op record ends, as far as they were read."""
+        ended = []
+        for number in numbers_in(body.decode("ascii", "replace")):
+            offset = self._seen.pop((queue_id, number), None)
+            if offset is None:
+                self.foreign_ends.add((queue_id, number))
+            else:
+                del self._places[offset]
+                ended.append(offset)
+        return ended
+
+    def is_end(self, topic: str, sys_flag: int, offset: int) -> bool:
+        """See WaitKind."""
+        place = self._places.pop(offset, None)
+        if place is not None:
+            self._seen.pop(place, None)
+        return ends_half(topic, sys_flag)
+
+
+def _done_before(directory: str) -> dict[int, int]:
+    """{queue id: first offset that RocketMQ had not seen to} in the half topic: what it asks about, it writes again at the
+    end, and has no op record for the one before. Empty where it wrote no such file, or knows no transaction."""
+    snapshot = read_snapshot(os.path.join(directory, "config", "consumerOffset.json"))
+    table = {} if snapshot is None else snapshot.document.get("offsetTable", {})
+    offsets = table.get(f"{HALF_TOPIC}@{_ROCKETMQ_GROUP}", {}) if isinstance(table, dict) else {}
+    if not isinstance(offsets, dict):
+        return {}
+    return {int(queue): offset for queue, offset in offsets.items() if queue.isdigit() and isinstance(offset, int)}
+
+
+def open_half_index(directory: str, halves: Halves, *, clock: Clock, buffer_bytes: int = BUFFER_BYTES) -> WaitingIndex:
+    """Of the message store in `directory`. `buffer_bytes`: of its store's memory. Raises StoreLocked, StoreFormatError,
+    OSError."""
+    return WaitingIndex(directory, WaitStore(directory, HALF_FOLDER, buffer_bytes=buffer_bytes), halves, clock=clock)
