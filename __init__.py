@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .client.consuming.machine_rooms import by_machine_room as by_machine_room
     from .client.consuming.machine_rooms import nearby_machine_room as nearby_machine_room
     from .client.consuming.prefetch import MessagesLost as MessagesLost
-    from .client.consuming.push.handling import ConsumeResult as ConsumeResult
+    from .client.consuming.push.handler_pool import ConsumeResult as ConsumeResult
     from .client.consuming.push.process_queue import FlowLimits as FlowLimits
     from .client.consuming.start_from import FIRST as FIRST
     from .client.consuming.start_from import LAST as LAST
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 _HOMES = {
     ".client.admin": "Admin",
     ".client.consuming.allocation": "by_configuration consistent_hash",
-    ".client.consuming.push.handling": "ConsumeResult",
+    ".client.consuming.push.handler_pool": "ConsumeResult",
     ".client.sending.latency_fault": "LatencyTable",
     ".client.consuming.prefetch": "MessagesLost",
     ".client.consuming.machine_rooms": "by_machine_room nearby_machine_room",

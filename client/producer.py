@@ -28,8 +28,7 @@ from ..model.recall_handle import RecallHandle
 from ..record.kernel import StoredMessage
 from ..remoting.commands import RecallMessage
 from .connection.argument_checks import check_count, milliseconds
-from .connection.client_repr import client_repr
-from .connection.connection import Connection, connect
+from .connection.connection import Connection, client_repr, connect
 from .connection.membership import Member
 from .connection.retry import RetryPolicy
 from .connection.waiting import Blocking, Waits, blocking, run_blocking

@@ -1,8 +1,8 @@
 """The pull consumer: messages are fetched ahead in the background and handed out when the caller asks.
 
-The I/O thread keeps a long poll at every queue that has room (pull_work); the caller takes what is ready, and while it is
-there it also looks whether the group's members or the routes changed and moves queues accordingly (pull_rebalance). What it was
-handed is committed by a timer and at the end (pull_commits).
+The I/O thread keeps a long poll at every queue that has room (pull/work); the caller takes what is ready, and while it is
+there it also looks whether the group's members or the routes changed and moves queues accordingly (pull/rebalance). What it was
+handed is committed by a timer and at the end (pull/commits).
 """
 
 from __future__ import annotations
@@ -21,18 +21,17 @@ from ..model.queue import MessageQueue, QueueOffset
 from ..model.subscription import Expression, subscriptions_of
 from ..record.kernel import MessageBatch, StoredMessage, decode_batch
 from .connection.argument_checks import check_count, milliseconds, wait_milliseconds
-from .connection.client_repr import client_repr
-from .connection.connection import Connection, connect
+from .connection.connection import Connection, client_repr, connect
 from .connection.waiting import Blocking, Waits, blocking, run_blocking
 from .consuming.allocation import Allocation, allocation_of, name_of
 from .consuming.assignment import Assignment
 from .consuming.losses import OnLost
 from .consuming.machine_rooms import check_room
 from .consuming.prefetch import PREFETCH_BYTES, PULL_BYTES, PULL_BYTES_MIN
-from .consuming.pull.pull_commits import PullCommits
-from .consuming.pull.pull_end import PullEnd
-from .consuming.pull.pull_rebalance import PullRebalance
-from .consuming.pull.pull_work import PullWork, Taken
+from .consuming.pull.commits import PullCommits
+from .consuming.pull.end import PullEnd
+from .consuming.pull.rebalance import PullRebalance
+from .consuming.pull.work import PullWork, Taken
 from .consuming.start_from import LAST, StartFrom, check_start_from
 from .tracing.trace import PullTrace, TraceRecorder, trace_topic
 from .tracing.trace_backlog import TraceStatistics
@@ -83,9 +82,7 @@ class PullCore(ABC):
         """
         self.group = check_group(group)
         start = check_start_from(start_from)
-        check_count("pull_bytes", pull_bytes, PULL_BYTES_MIN, PULL_BYTES_MAX)
-        if check_count("prefetch_bytes", prefetch_bytes, PULL_BYTES_MIN, PREFETCH_BYTES_MAX) < pull_bytes:
-            raise InvalidParameter("prefetch_bytes", prefetch_bytes, f"at least pull_bytes, {pull_bytes}")
+        _check_bytes(prefetch_bytes, pull_bytes)
         interval_ms = milliseconds("auto_commit_interval", auto_commit_interval)
         self._timeout_ms = milliseconds("timeout", timeout)
         allocate = allocation_of(allocation)
@@ -95,15 +92,7 @@ class PullCore(ABC):
         self._recorder = TraceRecorder(connection, group, traced_in) if traced_in is not None else None
         self._waits = self._new_waits(connection)
         self._client_id = connection.new_client_id(own_room)
-        self._work = PullWork(
-            connection,
-            self._waits,
-            group,
-            prefetch_bytes=prefetch_bytes,
-            pull_bytes=pull_bytes,
-            trace=PullTrace(self._recorder) if self._recorder is not None else None,
-            on_lost=on_lost,
-        )
+        self._work = self._new_work(prefetch_bytes, pull_bytes, on_lost)
         self._group_assignment = Assignment(connection, self._waits, group, self._client_id, allocate)
         self._commits = PullCommits(
             connection,
@@ -139,6 +128,17 @@ class PullCore(ABC):
         )
         self._check_usable = self._end.check_usable
         finalize(self, self._end.on_dropped).atexit = False
+
+    def _new_work(self, prefetch_bytes: int, pull_bytes: int, on_lost: OnLost | None) -> PullWork:
+        return PullWork(
+            self._connection,
+            self._waits,
+            self.group,
+            prefetch_bytes=prefetch_bytes,
+            pull_bytes=pull_bytes,
+            trace=PullTrace(self._recorder) if self._recorder is not None else None,
+            on_lost=on_lost,
+        )
 
     def __repr__(self) -> str:
         state = "closed" if self._work.is_closed else ""
@@ -357,6 +357,13 @@ class PullConsumer(PullCore):
                         break  # a poll or seek in between took the rest
             finally:
                 work.end_iteration(taken)
+
+
+def _check_bytes(prefetch_bytes: int, pull_bytes: int) -> None:
+    """Raises InvalidParameter."""
+    check_count("pull_bytes", pull_bytes, PULL_BYTES_MIN, PULL_BYTES_MAX)
+    if check_count("prefetch_bytes", prefetch_bytes, PULL_BYTES_MIN, PREFETCH_BYTES_MAX) < pull_bytes:
+        raise InvalidParameter("prefetch_bytes", prefetch_bytes, f"at least pull_bytes, {pull_bytes}")
 
 
 def _not_assigned(queue: MessageQueue) -> InvalidParameter:

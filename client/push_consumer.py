@@ -23,19 +23,17 @@ from ..model.queue import MessageQueue
 from ..model.subscription import Expression, MessageModel, Subscription, subscriptions_of
 from ..record.kernel import StoredMessage
 from .connection.argument_checks import wait_milliseconds
-from .connection.client_repr import client_repr
-from .connection.connection import Connection
+from .connection.connection import Connection, client_repr
 from .connection.waiting import Blocking, Lock, ThreadLock, Waits, blocking
 from .consuming.allocation import Allocation, allocation_of
-from .consuming.broadcast_offsets import check_instance, default_directory
 from .consuming.losses import OnLost
 from .consuming.machine_rooms import check_room
-from .consuming.push.handling import ConsumeResult, Handler, check_handler, checked_answer
+from .consuming.push.broadcast_offsets import check_instance, default_directory
+from .consuming.push.handler_pool import ConsumeResult, Handler, check_handler, checked_answer
+from .consuming.push.member import PushMember, PushSettings
 from .consuming.push.process_queue import DEFAULT_LIMITS, FlowLimits
-from .consuming.push.push_member import PushMember
-from .consuming.push.push_queues import PREFETCH_BYTES
-from .consuming.push.push_settings import PushSettings
-from .consuming.push.push_work import PushStatistics
+from .consuming.push.queues import PREFETCH_BYTES
+from .consuming.push.work import PushStatistics
 from .consuming.start_from import LAST, StartFrom
 from .tracing.trace import trace_topic
 from .tracing.trace_backlog import TraceStatistics

@@ -32,8 +32,7 @@ from ...remoting.commands import (
     RequestFor,
 )
 from ..connection.argument_checks import milliseconds
-from ..connection.client_repr import client_repr
-from ..connection.connection import Connection, connect, release
+from ..connection.connection import Connection, client_repr, connect, release
 from ..connection.waiting import Waits
 from .admin_merge import Document
 

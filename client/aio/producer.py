@@ -23,9 +23,8 @@ from ..connection.waiting import Waits
 from ..producer import ProducerCore
 from ..sending.backlog import MESSAGE_BYTES, Backlog, Line, Waiting
 from ..sending.failed_sends import OnError
-from ..sending.outgoing import Parts, message_parts, posted_parts
+from ..sending.outgoing import Parts, message_parts, plain_body, posted_parts
 from ..sending.send_future import BatchOutcome, SendFuture
-from ..sending.sent_fields import plain_body
 from .event_loop import LoopCalls, OnLoop
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from typing import Self
 from ...record.kernel import StoredMessage
 from ..connection.connection import Connection
 from ..connection.waiting import Waits
-from ..consuming.pull.pull_work import Taken
+from ..consuming.pull.work import Taken
 from ..pull_consumer import PullCore
 from .event_loop import OnLoop
 

@@ -10,7 +10,7 @@ from typing import Self
 from ...record.kernel import StoredMessage
 from ..connection.connection import Connection
 from ..connection.waiting import Lock, Waits
-from ..consuming.push.handling import ConsumeResult, checked_answer
+from ..consuming.push.handler_pool import ConsumeResult, checked_answer
 from ..push_consumer import PushCore
 from .event_loop import OnLoop
 

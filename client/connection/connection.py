@@ -178,3 +178,12 @@ def _forget() -> None:
 
 
 os.register_at_fork(after_in_child=_forget)
+
+
+def client_repr(client: object, state: str = "", **facts: object) -> str:
+    """What the repr of a client says; facts that are None are left out.
+
+    `<Producer group='orders' namesrv='127.0.0.1:9876' closed>`
+    """
+    parts = [f"{name}={fact!r}" for name, fact in facts.items() if fact is not None]
+    return f"<{' '.join(part for part in (type(client).__name__, *parts, state) if part)}>"

@@ -10,16 +10,19 @@ RocketMQ's arithmetic, so that a group may be moved from RocketMQ's clients to t
 
 from __future__ import annotations
 
+import hashlib
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Final
 
 from ...model.errors import InvalidParameter
 from ...model.queue import MessageQueue
-from .hash_ring import VIRTUAL_NODES, hash_ring, position_of
 
 Allocation = Callable[[str, Sequence[str], Sequence[MessageQueue]], Iterable[MessageQueue]]
 """(this member's client id, all client ids, all queues of one topic) -> this member's queues."""
 
+VIRTUAL_NODES: Final = 10
 CUSTOM: Final = "custom"
 """What a member says of an allocation that has no name here."""
 
@@ -106,3 +109,27 @@ def share_of(
         if queue not in known:
             raise InvalidParameter("allocation", f"a share with {queue}", "queues of the topic only")
     return share
+
+
+# ---- the ring of consistent hashing: where members and queues stand on it, as RocketMQ places them
+
+Ring = tuple[tuple[int, ...], tuple[str, ...]]
+"""(points, ascending; whose each is)."""
+
+
+@lru_cache(maxsize=64)
+def hash_ring(members: tuple[str, ...], virtual_nodes: int) -> Ring:
+    """`members`: sorted. Where two points fall together, the later member's counts."""
+    owners = {_hash(f"{member}-{index}"): member for member in members for index in range(virtual_nodes)}
+    points = tuple(sorted(owners))
+    return points, tuple(owners[point] for point in points)
+
+
+def position_of(points: tuple[int, ...], queue: MessageQueue) -> int:
+    """The index of the first point at or behind the queue's own, going round."""
+    own = _hash(f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]")
+    return bisect_left(points, own) % len(points)
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.md5(text.encode(), usedforsecurity=False).digest()[:4])

@@ -11,8 +11,8 @@ from ...model.queue import MessageQueue
 from ...model.route import TopicRoute
 from ..connection.route_cache import RouteCache
 from .latency_fault import LatencyFault
+from .outgoing import check_sharding_key
 from .queue_choice import choose_queue, interleave, shard_layout, shard_queue
-from .sent_fields import check_sharding_key
 
 
 class _Ring:

@@ -19,7 +19,7 @@ from ...model.message import SendReceipt
 from ...model.queue import MessageQueue, PhysicalOffset, QueueOffset
 from ...remoting.io_thread import check_may_wait
 from ..connection.argument_checks import wait_milliseconds
-from ..connection.client_repr import client_repr
+from ..connection.connection import client_repr
 from .delayed_send import Answer, DelayedAnswer
 
 log = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ from ...record.kernel import MessageBatch, StoredMessage
 from ...remoting.commands import Reply, SendMessages, SendReply
 from ..connection.connection import Connection
 from ..connection.waiting import Signals, Waits
-from ..consuming.push.handling import ConsumeResult, Handle, failure_of
+from ..consuming.push.handler_pool import ConsumeResult, Handle, failure_of
 from ..sending.accumulators import single_record
 from ..sending.delayed_send import Answer
 from ..sending.outgoing import check_send_topic

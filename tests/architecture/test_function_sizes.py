@@ -17,9 +17,7 @@ KERNEL_LOOPS: Final = frozenset(  # one loop each, whose parts would cost a call
     }
 )
 LISTED: Final = frozenset(  # to be cut; who cuts one takes it off
-    {
-        "client/pull_consumer.py __init__",
-    }
+    {}
 )
 
 

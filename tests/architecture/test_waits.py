@@ -48,7 +48,7 @@ MAY_WAIT: Final[dict[str, tuple[str, ...]]] = {
         "client/aio/push_consumer.py PushConsumer._handle: await",
     ),
     "a worker between messages, which work or the consumer's end wakes": (
-        "client/consuming/push/push_work.py PushWork._wait_ready: ready.wait",
+        "client/consuming/push/work.py PushWork._wait_ready: ready.wait",
     ),
     "the end of a connection, which has a deadline": ("client/aio/event_loop.py OnLoop.run_apart: asyncio.to_thread",),
     "the end of a child of multiprocessing: it waits for its threads, as Python does": (

@@ -25,7 +25,7 @@ from zenitmq.broker.state.state_log import FILE_NAMES, StateLog
 from zenitmq.broker.state.topic_table import TopicTable
 from zenitmq.broker.waiting.copies import real_queue
 from zenitmq.client.administration.admin_calls import document_of
-from zenitmq.client.consuming.broadcast_offsets import _parsed
+from zenitmq.client.consuming.push.broadcast_offsets import _parsed
 from zenitmq.deploy.cluster_record import decode_record as decode_cluster_record
 from zenitmq.model.errors import (
     BrokerBusy,

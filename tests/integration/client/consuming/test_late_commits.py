@@ -9,8 +9,8 @@ from integration.client.consuming.push_kit import Seen, wait_until
 
 from zenitmq import FIRST, Admin, Producer, PullConsumer, PushConsumer, StoredMessage
 from zenitmq.broker.service import Broker
-from zenitmq.client.consuming.pull.pull_rebalance import PullRebalance
-from zenitmq.client.consuming.push.push_member import PushMember
+from zenitmq.client.consuming.pull.rebalance import PullRebalance
+from zenitmq.client.consuming.push.member import PushMember
 from zenitmq.remoting.client import RemotingClient
 from zenitmq.remoting.commands import ConsumerOffsetReply, QueryConsumerOffset, UpdateConsumerOffsets
 

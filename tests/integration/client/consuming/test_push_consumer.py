@@ -25,7 +25,7 @@ from zenitmq import (
     StoredMessage,
     TopicNotFound,
 )
-from zenitmq.client.consuming.push.push_work import PULL_MESSAGES
+from zenitmq.client.consuming.push.work import PULL_MESSAGES
 from zenitmq.model.errors import LocalProtocolError, OffsetFileInUse
 
 TOPIC = "trades"

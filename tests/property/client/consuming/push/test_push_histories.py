@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from zenitmq.client.consuming.push.process_queue import FlowLimits
-from zenitmq.client.consuming.push.push_queues import Delivery, Failure, PushQueues, PushRules, Return
+from zenitmq.client.consuming.push.queues import Delivery, Failure, PushQueues, PushRules, Return
 from zenitmq.model.get_status import GetStatus
 from zenitmq.model.queue import MessageQueue
 from zenitmq.model.subscription import Subscription

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from zenitmq.client.consuming.push.push_queues import STALLED_MS, Delivery, PushQueues, PushRules
+from zenitmq.client.consuming.push.queues import STALLED_MS, Delivery, PushQueues, PushRules
 from zenitmq.model.get_status import GetStatus
 from zenitmq.model.queue import MessageQueue
 from zenitmq.model.subscription import Subscription

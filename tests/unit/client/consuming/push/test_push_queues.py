@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from zenitmq.client.consuming.push.process_queue import FlowLimits
-from zenitmq.client.consuming.push.push_queues import (
+from zenitmq.client.consuming.push.queues import (
     DAMAGED_PAUSE_MS,
     RETRY_HERE_MS,
     STALLED_MS,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from zenitmq.client.consuming.push.push_queues import PushRules
-from zenitmq.client.consuming.push.push_work import PushWork
+from zenitmq.client.consuming.push.queues import PushRules
+from zenitmq.client.consuming.push.work import PushWork
 from zenitmq.model.get_status import GetStatus
 from zenitmq.model.queue import MessageQueue
 from zenitmq.model.subscription import Subscription

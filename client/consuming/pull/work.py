@@ -1,7 +1,7 @@
 """What a pull consumer has fetched ahead, handed out and got back: the shell of `Prefetch`, under one lock.
 
 The I/O thread takes answers in and keeps a long poll at every queue that has room; the caller takes what is ready. Which
-queues there are is decided elsewhere (pull_rebalance), what is committed as well (pull_commits).
+queues there are is decided elsewhere (rebalance), what is committed as well (commits).
 """
 
 from __future__ import annotations

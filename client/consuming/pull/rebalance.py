@@ -27,8 +27,8 @@ from ...connection.waiting import take
 from ..assignment import Assignment, by_broker, made_anew
 from ..offset_commits import moved_queues
 from ..start_from import StartFrom
-from .pull_commits import PullCommits
-from .pull_work import PullWork
+from .commits import PullCommits
+from .work import PullWork
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from zenitmq.client.consuming.push.handling import (
+from zenitmq.client.consuming.push.handler_pool import (
     REASON_LENGTH_MAX,
     ConsumeResult,
     check_handler,
@@ -19,9 +19,9 @@ from zenitmq.client.consuming.push.handling import (
     failure_of_error,
     messages_of,
 )
+from zenitmq.client.consuming.push.member import PushSettings
 from zenitmq.client.consuming.push.process_queue import FlowLimits, ProcessQueue
-from zenitmq.client.consuming.push.push_queues import Delivery, Failure
-from zenitmq.client.consuming.push.push_settings import PushSettings
+from zenitmq.client.consuming.push.queues import Delivery, Failure
 from zenitmq.model.errors import InvalidName, InvalidParameter, WrongAnswer
 from zenitmq.model.queue import MessageQueue
 from zenitmq.model.subscription import BROADCASTING, Subscription

@@ -30,9 +30,8 @@ from ...connection.waiting import Signal, Signals, Waits
 from ..losses import LossNotices, OnLost
 from ..prefetch import Event, MessagesLost, Moved, Pull
 from ..pull_calls import LOST_MS, PullCalls
-from .handler_pool import HandlerPool, Worker
-from .handling import Handle, failure_of, failure_of_error, messages_of
-from .push_queues import PREFETCH_BYTES, Delivery, Failure, PushQueues, PushRules, Return
+from .handler_pool import Handle, HandlerPool, Worker, failure_of, failure_of_error, messages_of
+from .queues import PREFETCH_BYTES, Delivery, Failure, PushQueues, PushRules, Return
 
 log = logging.getLogger(__name__)
 

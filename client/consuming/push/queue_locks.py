@@ -9,12 +9,12 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from ...model.clock import monotonic_ms
-from ...model.errors import ZenitError
-from ...model.queue import MessageQueue
-from ...remoting.commands import LockQueues, LockReply, UnlockQueues
-from ..connection.connection import Connection
-from ..connection.waiting import Waits
+from ....model.clock import monotonic_ms
+from ....model.errors import ZenitError
+from ....model.queue import MessageQueue
+from ....remoting.commands import LockQueues, LockReply, UnlockQueues
+from ...connection.connection import Connection
+from ...connection.waiting import Waits
 
 log = logging.getLogger(__name__)
 

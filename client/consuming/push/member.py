@@ -5,15 +5,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from ....model.clock import monotonic_ms
-from ....model.errors import QueueNotOwned, ZenitError
-from ....model.names import retry_topic
+from ....model.errors import InvalidParameter, QueueNotOwned, ZenitError
+from ....model.names import check_group, retry_topic
 from ....model.queue import MessageQueue
-from ....model.subscription import Subscription
+from ....model.subscription import MessageModel, Subscription
 from ....remoting.commands import OffsetsReset
 from ...connection import program_end
+from ...connection.argument_checks import check_count, milliseconds
 from ...connection.connection import Connection, connect, release
 from ...connection.membership import Member
 from ...connection.program_end import Unsent
@@ -22,22 +25,91 @@ from ...tracing.trace import TraceRecorder, traced_handle
 from ...tracing.trace_backlog import TraceStatistics
 from ..allocation import Allocation, name_of
 from ..assignment import Assignment
-from ..broadcast_offsets import BroadcastOffsets
 from ..losses import OnLost
 from ..offset_commits import commit_nowait, moved_queues
-from ..positions import GroupPositions, LocalPositions, Positions
-from ..queue_locks import QueueLocks
-from ..rebalance import Rebalance
-from .handling import Handle
-from .push_settings import PushSettings
-from .push_work import PushWork
+from ..start_from import LAST, StartFrom, check_start_from
+from .broadcast_offsets import BroadcastOffsets
+from .handler_pool import Handle
+from .positions import GroupPositions, LocalPositions, Positions
+from .process_queue import DEFAULT_LIMITS, FlowLimits
+from .queue_locks import QueueLocks
+from .queues import PREFETCH_BYTES, PushRules
+from .rebalance import Rebalance
+from .work import PushWork
 
 log = logging.getLogger(__name__)
 
 LOCK_LOOK_MS: Final = 100  # how often it is looked whether locks are to be renewed
 BEAT_MS: Final = 1_000
 BEAT_MS_MIN: Final = 20
+CONCURRENCY_MAX: Final = 1024
+BATCH_SIZE_MAX: Final = 1024
 HANDLERS_MS: Final = 5_000  # what handlers get at the end of the program
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushSettings:
+    """The arguments of PushConsumer, which says what they mean; times in seconds. Raises InvalidName, InvalidParameter."""
+
+    group: str
+    model: MessageModel = MessageModel.CLUSTERING
+    start_from: StartFrom | datetime = LAST
+    ordered: bool = False
+    concurrency: int = 16
+    batch_size: int = 1
+    consume_timeout: float = 900.0
+    max_attempts: int | None = None
+    suspend: float = 1.0
+    flow: FlowLimits = DEFAULT_LIMITS
+    prefetch_bytes: int = PREFETCH_BYTES
+    commit_interval: float = 5.0
+    timeout: float = 3.0
+
+    def __post_init__(self) -> None:
+        check_group(self.group)
+        check_start_from(self.start_from)
+        if not isinstance(self.model, MessageModel):
+            raise InvalidParameter("model", self.model, "CLUSTERING or BROADCASTING")
+        if self.ordered and self.is_broadcasting:
+            raise InvalidParameter(
+                "ordered", self.ordered, "False when broadcasting: nobody else reads a member's queues"
+            )
+        if not isinstance(self.flow, FlowLimits):
+            raise InvalidParameter("flow", self.flow, "a FlowLimits")
+        check_count("concurrency", self.concurrency, 1, CONCURRENCY_MAX)
+        check_count("batch_size", self.batch_size, 1, BATCH_SIZE_MAX)
+        check_count("prefetch_bytes", self.prefetch_bytes, 1, 1 << 40)
+        if self.max_attempts is not None:
+            check_count("max_attempts", self.max_attempts, 1, 1 << 30)
+        for name in ("consume_timeout", "suspend", "commit_interval", "timeout"):
+            milliseconds(name, getattr(self, name))
+
+    @property
+    def is_broadcasting(self) -> bool:
+        """Whether each member gets all messages."""
+        return self.model is MessageModel.BROADCASTING
+
+    @property
+    def timeout_ms(self) -> int:
+        """For each question to a broker."""
+        return milliseconds("timeout", self.timeout)
+
+    @property
+    def commit_ms(self) -> int:
+        """Between commits."""
+        return milliseconds("commit_interval", self.commit_interval)
+
+    def rules(self) -> PushRules:
+        """The same for the queues."""
+        return PushRules(
+            limits=self.flow,
+            batch_size=self.batch_size,
+            is_ordered=self.ordered,
+            is_broadcasting=self.is_broadcasting,
+            max_attempts=self.max_attempts or 0,
+            suspend_ms=milliseconds("suspend", self.suspend),
+            consume_timeout_ms=milliseconds("consume_timeout", self.consume_timeout),
+        )
 
 
 class PushMember:

@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Final, Self
 
-from ...model.errors import InvalidParameter, OffsetFileFailed, OffsetFileInUse, StoreFormatError
-from ...model.queue import MessageQueue
+from ....model.errors import InvalidParameter, OffsetFileFailed, OffsetFileInUse, StoreFormatError
+from ....model.queue import MessageQueue
 
 FILE_BYTES_MAX: Final = 64 * 1024 * 1024
 FOLDER_LENGTH_MAX: Final = 200

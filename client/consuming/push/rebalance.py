@@ -15,18 +15,18 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ...model.clock import monotonic_ms
-from ...model.errors import TopicNotFound, ZenitError
-from ...model.queue import MessageQueue
-from ...model.repeated_news import RepeatedNews
-from ...model.subscription import Subscription
-from ..connection.membership import Member
-from ..connection.retry import RetryPolicy
-from ..connection.waiting import Signal, Signals, Waits
-from .assignment import Assignment, by_broker, made_anew
+from ....model.clock import monotonic_ms
+from ....model.errors import TopicNotFound, ZenitError
+from ....model.queue import MessageQueue
+from ....model.repeated_news import RepeatedNews
+from ....model.subscription import Subscription
+from ...connection.membership import Member
+from ...connection.retry import RetryPolicy
+from ...connection.waiting import Signal, Signals, Waits
+from ..assignment import Assignment, by_broker, made_anew
 from .positions import Positions
-from .push.push_work import PushWork
 from .queue_locks import QueueLocks
+from .work import PushWork
 
 log = logging.getLogger(__name__)
 

@@ -11,14 +11,14 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Protocol
 
-from ...model.errors import ConnectionLost, NoRoute, RequestTimeout, TopicNotFound, ZenitError
-from ...model.queue import MessageQueue
-from ..connection.connection import Connection
-from ..connection.waiting import Waits
-from .assignment import Assignment
+from ....model.errors import ConnectionLost, NoRoute, RequestTimeout, TopicNotFound, ZenitError
+from ....model.queue import MessageQueue
+from ...connection.connection import Connection
+from ...connection.waiting import Waits
+from ..assignment import Assignment
+from ..offset_commits import OnCommitted, OnMoved, commit_and_wait
+from ..start_from import StartFrom
 from .broadcast_offsets import BroadcastOffsets
-from .offset_commits import OnCommitted, OnMoved, commit_and_wait
-from .start_from import StartFrom
 
 log = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from ...connection.connection import Connection, Use, release
 from ...connection.program_end import Unsent
 from ...connection.waiting import Blocking, Waits, run_blocking
 from ...tracing.trace import TraceRecorder
-from .pull_commits import PullCommits
-from .pull_work import PullWork
+from .commits import PullCommits
+from .work import PullWork
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from zenitmq.client.consuming.broadcast_offsets import BroadcastOffsets, check_instance
+from zenitmq.client.consuming.push.broadcast_offsets import BroadcastOffsets, check_instance
 from zenitmq.model.errors import InvalidParameter, OffsetFileFailed, OffsetFileInUse, StoreFormatError
 from zenitmq.model.queue import MessageQueue
 

@@ -11,7 +11,7 @@ from ....model.queue import MessageQueue
 from ...connection.connection import Connection
 from ...connection.waiting import Waits
 from ..offset_commits import OnMoved, commit_and_wait, commit_nowait
-from .pull_work import Progress, PullWork
+from .work import Progress, PullWork
 
 log = logging.getLogger(__name__)
 
